@@ -1,0 +1,22 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace egt {
+
+using Clock = std::chrono::steady_clock;
+
+/// Seconds since `start`.
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// The wall clock in UTC, as "2026-01-31T23:59:59.123Z".
+std::string utc_now();
+/// The wall clock as seconds since 1970.
+double unix_now();
+/// The wall clock in UTC for names of files and folders, as "20260131T235959Z".
+std::string utc_stamp();
+
+}  // namespace egt

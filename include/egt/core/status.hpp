@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cassert>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace egt {
+
+/// Why the program could not do something. What the hardware did wrong is a `Fault`, never a Status.
+enum class StatusCode {
+  ok,
+  invalid_argument,  ///< wrong usage: an option, a config file (exit 2)
+  unavailable,       ///< the environment lacks it: device, library, permission (exit 3)
+  unsupported,       ///< this device or build cannot do it; `what` says why (exit 3)
+  out_of_memory,     ///< device or host memory (exit 3)
+  no_space,          ///< the file system is full (exit 3)
+  io_error,          ///< a system call on a file failed
+  timeout,           ///< a deadline passed (exit 4)
+  stopped,           ///< a stop was asked for while waiting; not an error of anybody
+  aborted,           ///< a device or a peer is lost (exit 4)
+  internal,          ///< a broken promise inside the program
+};
+
+const char* to_string(StatusCode code);
+
+/// Success, or why not: cheap to pass when ok (one null pointer). Relayed upwards, printed once, at the top.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(StatusCode code, std::string what, long native = 0,
+         std::source_location where = std::source_location::current());
+
+  bool ok() const { return detail_ == nullptr; }
+  StatusCode code() const { return detail_ ? detail_->code : StatusCode::ok; }
+  /// The native code of the library that failed (cudaError_t, errno, ..), 0 where there is none.
+  long native() const { return detail_ ? detail_->native : 0; }
+  /// What happened, in one line, for people.
+  const std::string& what() const;
+  /// The source line that made it.
+  std::string where() const;
+
+ private:
+  struct Detail {
+    StatusCode code;
+    long native;
+    std::string what;
+    std::source_location where;
+  };
+  std::shared_ptr<const Detail> detail_;
+};
+
+/// A value, or the Status that tells why there is none.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}
+  Result(Status status) : value_(std::move(status)) { assert(!std::get<Status>(value_).ok()); }
+
+  bool ok() const { return std::holds_alternative<T>(value_); }
+  Status status() const { return ok() ? Status() : std::get<Status>(value_); }
+  T& value() { return std::get<T>(value_); }
+  const T& value() const { return std::get<T>(value_); }
+
+ private:
+  std::variant<Status, T> value_;
+};
+
+/// Can it? Yes, or no with a reason in one line.
+struct Support {
+  std::string why_not;  ///< empty: supported
+  bool yes() const { return why_not.empty(); }
+};
+
+}  // namespace egt
+
+#define EGT_JOIN_(a, b) a##b
+#define EGT_JOIN(a, b) EGT_JOIN_(a, b)
+
+/// Returns the Status of `expression` from the calling function if it is not ok.
+#define EGT_TRY(expression)                                                           \
+  do {                                                                                \
+    if (::egt::Status egt_status = (expression); !egt_status.ok()) return egt_status; \
+  } while (false)
+
+/// `EGT_TRY_ASSIGN(auto x, f())`: x takes the value of the Result, or its Status is returned.
+#define EGT_TRY_ASSIGN(target, expression) \
+  EGT_TRY_ASSIGN_(EGT_JOIN(egt_result_, __LINE__), target, expression)
+#define EGT_TRY_ASSIGN_(name, target, expression) \
+  auto name = (expression);                       \
+  if (!name.ok()) return name.status();           \
+  target = std::move(name.value())

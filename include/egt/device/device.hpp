@@ -1,0 +1,150 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "egt/core/digest.hpp"
+#include "egt/core/math.hpp"
+#include "egt/core/pattern.hpp"
+#include "egt/core/status.hpp"
+#include "egt/core/types.hpp"
+#include "egt/core/view.hpp"
+#include "egt/device/handles.hpp"
+
+namespace egt {
+
+/// What a device is. A string that is not known is empty.
+struct DeviceInfo {
+  std::string backend;  ///< "cuda" or "host"
+  int index = 0;        ///< as the adapter counts (CUDA's order, or the local rank on the host)
+  std::string name;     ///< "NVIDIA H200"; on the host the CPU model
+  std::string uuid;
+  std::string pci_bus_id;          ///< "00000000:18:00.0"
+  std::string compute_capability;  ///< "9.0"
+  std::uint64_t memory_total_bytes = 0;
+  int multiprocessors = 0;  ///< on the host: cores of this rank
+  int numa_node = -1;
+};
+
+/// What device memory is left at this moment, bytes.
+struct MemoryInfo {
+  std::uint64_t total_bytes = 0;
+  std::uint64_t free_bytes = 0;
+};
+
+/// d = alpha op(a) op(b) + beta d, row-major; op(x) is x or, where `*_transposed`, its transpose.
+/// op(a): m x k, op(b): k x n, d: m x n. a and b lie as storage_type(precision); d too, or wider: f32 for
+/// fp16, bf16; or bf16 for bf16. Sums are kept in fp32 (fp64 for fp64). Bit-for-bit repeatable on one device
+/// model.
+struct Gemm {
+  Precision precision = Precision::fp32;
+  MatrixView a;
+  MatrixView b;
+  MatrixView d;
+  bool a_transposed = false;
+  bool b_transposed = false;
+  double alpha = 1.0;
+  double beta = 0.0;
+};
+
+/// Uniform numbers: element i is scale * signed_unit(word (first + i) % 4 of philox4x32_10(counter (first +
+/// i) / 4 and `sequence`, key `seed`)), rounded to the element's type.
+struct RandomSequence {
+  std::uint64_t seed = 0;
+  std::uint64_t sequence = 0;  ///< upper half of the counter: one a purpose or step
+  std::uint64_t first = 0;     ///< index of the first element in the sequence
+  float scale = 1.0f;
+};
+
+/// The end of forward and the start of backward: o = z + bias; y_j = target_offset(j) + sum over taps of
+/// weight * x[tap input]; z becomes (o - y) * gradient_scale; `loss` becomes the sum over all elements of (o
+/// - y)^2 (not scaled); bias_gradient_j becomes the column sum of the new z.
+struct LossGradient {
+  MatrixView z;                 ///< batch x outputs, in: products of the last layer; out: their gradient
+  MatrixView x;                 ///< batch x inputs, same type
+  const float* bias = nullptr;  ///< outputs
+  std::uint64_t target_seed = 0;
+  float gradient_scale = 1.0f;  ///< loss scale / global batch
+  VectorView bias_gradient;     ///< outputs, f32 or bf16
+  float* loss = nullptr;        ///< one fp32 in device memory, overwritten
+};
+
+/// One flat range of parameters. `compute_copy` receives the new weights in its type; data == nullptr: none
+/// is kept.
+struct ParameterRange {
+  float* weights = nullptr;  ///< fp32 master weights
+  VectorView gradient;       ///< f32 or bf16
+  VectorView compute_copy;   ///< f64, f16, bf16 or none
+  std::int64_t count = 0;
+};
+
+/// The port to a device that computes. Calls that take a Stream put work in line and return at once; the
+/// work's own failure shows at the next `done` or `synchronize` of that stream. Only `allocate*`, `create_*`
+/// and `synchronize` may take time. Pointers are device memory except where said. Sums within an operation
+/// are made in a fixed order, so the same call gives the same bits every time. Safe from several threads as
+/// long as each uses its own Stream.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+  virtual Support supports(Precision precision) const = 0;
+  virtual Result<MemoryInfo> memory() const = 0;
+
+  /// Uninitialized memory of the device, 256-byte aligned. out_of_memory when it cannot; 0 bytes is allowed.
+  virtual Result<Buffer> allocate(std::size_t bytes) = 0;
+  /// Page-locked host memory, 4096-byte aligned, that copies at full speed; the host may read and write it.
+  virtual Result<Buffer> allocate_pinned(std::size_t bytes) = 0;
+  virtual Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority) = 0;
+  virtual Result<std::unique_ptr<Event>> create_event() = 0;
+
+  virtual Status record(Event& event, Stream& stream) = 0;
+  /// Work put in `stream` after this starts only when `event`, as last recorded, is reached.
+  virtual Status wait(Stream& stream, const Event& event) = 0;
+  /// Has it been reached? An event never recorded is. Relays a failure of the work before it.
+  virtual Result<bool> done(const Event& event) = 0;
+  /// Milliseconds between two reached events.
+  virtual Result<double> elapsed_ms(const Event& from, const Event& to) = 0;
+  /// Waits for all work of `stream`, at most `timeout_seconds`.
+  virtual Status synchronize(Stream& stream, double timeout_seconds) = 0;
+
+  /// Between device and device, or device and pinned host memory, either way.
+  virtual Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) = 0;
+  virtual Status set_zero(void* data, std::size_t bytes, Stream& stream) = 0;
+
+  // Training
+  virtual Status gemm(const Gemm& gemm, Stream& stream) = 0;
+  /// to = from, converted (round to nearest even); between any two types; equal counts.
+  virtual Status cast(VectorView to, VectorView from, Stream& stream) = 0;
+  virtual Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) = 0;
+  /// In place: h = math::activation(h + bias, extreme_iterations), bias per column.
+  virtual Status activate(MatrixView h, const float* bias, int extreme_iterations, Stream& stream) = 0;
+  /// In place: gradient = math::activation_gradient(gradient, h); bias_gradient = its column sums (f32 or
+  /// bf16).
+  virtual Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
+                                     Stream& stream) = 0;
+  virtual Status loss_gradient(const LossGradient& call, Stream& stream) = 0;
+  /// velocity: fp32, count of the range.
+  virtual Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
+                          Stream& stream) = 0;
+  /// first, second: fp32 moments, count of the range.
+  virtual Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
+                           Stream& stream) = 0;
+
+  // Patterns and checks
+  virtual Status fill(WordsView words, const Pattern& pattern, Stream& stream) = 0;
+  /// *report = Mismatches::none().
+  virtual Status reset(Mismatches* report, Stream& stream) = 0;
+  /// Adds to *report (device memory, reset before) every word that is not the pattern's.
+  virtual Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) = 0;
+  /// The same, and each word then becomes the next pattern's: one pass over memory.
+  virtual Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next,
+                                 Mismatches* report, Stream& stream) = 0;
+  /// *digest (device memory) = the digest of the words.
+  virtual Status digest(WordsView words, Digest* digest, Stream& stream) = 0;
+  /// *digest = the digest of math::sine_exponential(word as fp32, iterations) of every word; the words stay.
+  virtual Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) = 0;
+};
+
+}  // namespace egt

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <utility>
+
+namespace egt {
+
+/// Owns a range of memory of a device, or pinned host memory; move-only. Must not outlive its device; the
+/// caller makes sure that no enqueued work still uses it.
+class Buffer {
+ public:
+  using Release = std::function<void(void*)>;
+
+  Buffer() = default;
+  Buffer(void* data, std::size_t bytes, Release release) : data_(data, std::move(release)), bytes_(bytes) {}
+
+  void* data() const { return data_.get(); }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_.get());
+  }
+  std::size_t bytes() const { return bytes_; }
+  explicit operator bool() const { return data_ != nullptr; }
+
+ private:
+  std::unique_ptr<void, Release> data_{nullptr, [](void*) {}};
+  std::size_t bytes_ = 0;
+};
+
+enum class StreamPriority { high, normal, low };
+
+/// Work in order, on one device. Made by Device::create_stream and used with that device only, from one
+/// thread at a time (different streams may be used by different threads at once). Its destructor waits for
+/// its work.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+};
+
+/// A mark in a stream. Made by Device::create_event. May be recorded again once its last use is over.
+class Event {
+ public:
+  virtual ~Event() = default;
+};
+
+}  // namespace egt

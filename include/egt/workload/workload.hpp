@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+
+#include "egt/core/record.hpp"
+#include "egt/core/record_queue.hpp"
+#include "egt/core/status.hpp"
+#include "egt/device/device.hpp"
+#include "egt/ranks/communicator.hpp"
+#include "egt/ranks/control.hpp"
+
+namespace egt {
+
+/// What every workload stands in; outlives them all.
+struct Environment {
+  Device& device;
+  Communicator& communicator;
+  RecordQueue& records;
+  const RankPlace& place;
+  std::uint64_t seed;
+};
+
+/// Work whose result was checked bit for bit; names are those of `verified_work` in the result.
+struct VerifiedWork {
+  double gemm_flops = 0;
+  std::uint64_t replays = 0;
+  std::uint64_t replica_checks = 0;
+  std::uint64_t collective_elements_checked = 0;
+  std::uint64_t bytes_patrolled = 0;
+  std::uint64_t bytes_file_verified = 0;
+};
+
+/// One entry of `results[]`: what a part did on this rank so far.
+struct PartReport {
+  std::string name;         ///< "train", "memory", ..
+  std::string description;  ///< one line for people
+  bool success = true;      ///< it did what was planned, and found no fault
+  std::string failure;      ///< why not, one line; a fault is told by its own record
+  Json figures;             ///< an object; names carry their unit, null: not measured
+  VerifiedWork work;
+};
+
+/// What the session asks of one step.
+struct Step {
+  std::int64_t index = 0;
+  bool vote_to_stop = false;  ///< this rank wants to end
+};
+
+/// What became of a step, once it is over on the device.
+struct StepOutcome {
+  int stop_votes = 0;  ///< of all ranks; the same number on every rank
+};
+
+/// One part of the load. All calls come from the main thread, on all ranks in the same order; work that would
+/// make others wait runs on streams and threads of the workload's own.
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  virtual std::string name() const = 0;
+  /// Takes memory and makes ready; workloads prepare in the table's order, so that training is served first.
+  virtual Status prepare() = 0;
+  /// Starts threads of its own, if any.
+  virtual Status start() { return {}; }
+  /// Puts this step's work in line; does not wait for it.
+  virtual Status enqueue(const Step&) { return {}; }
+  /// Waits (with a deadline) for what step `index` put in line and looks at its results; called a fixed
+  /// number of steps after enqueue.
+  virtual Status retire(std::int64_t, StepOutcome&) { return {}; }
+  /// No more steps come: ends threads, removes files. `hurry`: a signal came and less than a second is left,
+  /// so no more verification; else finishes what makes the verdict whole (every byte seen at least once).
+  virtual Status finish(bool hurry) = 0;
+  /// At any time between prepare and destruction.
+  virtual PartReport report() const = 0;
+};
+
+}  // namespace egt
