@@ -1,0 +1,80 @@
+#include "egt/core/record.hpp"
+
+#include <iterator>
+#include <optional>
+
+#include "egt/core/clock.hpp"
+
+namespace egt {
+namespace {
+
+constexpr const char* record_kind_names[] = {"start", "epoch", "progress", "fault", "notice", "end"};
+constexpr const char* blame_names[] = {"certain", "majority", "ambiguous"};
+
+std::optional<RecordKind> parse_record_kind(const std::string& name) {
+  for (std::size_t i = 0; i < std::size(record_kind_names); ++i)
+    if (name == record_kind_names[i]) return static_cast<RecordKind>(i);
+  return std::nullopt;
+}
+
+/// What is not known is null in JSON, never a number that means it.
+template <typename Integer>
+Json number_or_null(Integer value) {
+  return value < 0 ? Json() : Json(value);
+}
+
+}  // namespace
+
+const char* to_string(RecordKind kind) {
+  return record_kind_names[static_cast<int>(kind)];
+}
+
+const char* to_string(Blame blame) {
+  return blame_names[static_cast<int>(blame)];
+}
+
+Json to_json(const Fault& fault) {
+  return {{"time", utc_now()},
+          {"kind", fault.kind},
+          {"detector", fault.detector},
+          {"rank", number_or_null(fault.rank)},
+          {"hostname", fault.hostname},
+          {"device_uuid", fault.device_uuid},
+          {"step", number_or_null(fault.step)},
+          {"phase", fault.phase},
+          {"where", fault.where},
+          {"offset", fault.offset},
+          {"expected", fault.expected},
+          {"actual", fault.actual},
+          {"xor", fault.xor_mask},
+          {"count", fault.count},
+          {"blame", to_string(fault.blame)}};
+}
+
+Json to_json(const Record& record) {
+  return {{"kind", to_string(record.kind)},
+          {"time", record.time},
+          {"rank", record.rank},
+          {"step", number_or_null(record.step)},
+          {"body", record.body}};
+}
+
+bool from_json(const Json& json, Record& record) {
+  if (!json.is_object()) return false;
+  for (const char* name : {"kind", "time", "rank", "step", "body"})
+    if (!json.contains(name)) return false;
+  const Json& step = json["step"];
+  if (!json["kind"].is_string() || !json["time"].is_number() || !json["rank"].is_number_integer() ||
+      !(step.is_null() || step.is_number_integer()))
+    return false;
+  const std::optional<RecordKind> kind = parse_record_kind(json["kind"].get<std::string>());
+  if (!kind) return false;
+  record.kind = *kind;
+  record.time = json["time"].get<double>();
+  record.rank = json["rank"].get<int>();
+  record.step = step.is_null() ? -1 : step.get<std::int64_t>();
+  record.body = json["body"];
+  return true;
+}
+
+}  // namespace egt

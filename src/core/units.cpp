@@ -1,0 +1,149 @@
+#include "egt/core/units.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace egt {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  std::uint64_t factor;
+};
+
+constexpr Unit size_units[] = {{"", 1},
+                               {"B", 1},
+                               {"KB", 1'000},
+                               {"MB", 1'000'000},
+                               {"GB", 1'000'000'000},
+                               {"TB", 1'000'000'000'000},
+                               {"KiB", 1ull << 10},
+                               {"MiB", 1ull << 20},
+                               {"GiB", 1ull << 30},
+                               {"TiB", 1ull << 40}};
+constexpr Unit duration_units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+constexpr double longest_duration = 3650.0 * 86400;
+
+constexpr const char* size_allowed =
+    "a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB is allowed, as 72GB, and less than 16 EiB";
+constexpr const char* duration_allowed =
+    "a number above 0 with s, m, h or d is allowed, as 5m, and at most 3650d";
+constexpr const char* percent_allowed = "0% to 100% is allowed, as 90%";
+constexpr const char* size_or_share_allowed =
+    "0% to 100%, or a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, as 90% or 72GB, is allowed";
+
+Status not_allowed(std::string_view text, const char* allowed) {
+  std::string shown(text);
+  // Control characters would break the message's one line.
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return (c >= 0 && c < ' ') || c == 127; }, '?');
+  return {StatusCode::invalid_argument, fmt::format("'{}' is not valid: {}", shown, allowed)};
+}
+
+/// A decimal number without sign or exponent, and the text after it.
+struct Quantity {
+  double value = 0;
+  std::optional<std::uint64_t> whole;  ///< the exact value, where there is no fraction and it fits
+  std::string_view suffix;
+};
+
+std::optional<Quantity> parse_quantity(std::string_view text) {
+  const std::size_t length = std::min(text.find_first_not_of("0123456789."), text.size());
+  const char* const end = text.data() + length;
+  Quantity quantity;
+  quantity.suffix = text.substr(length);
+  const auto [stop, error] = std::from_chars(text.data(), end, quantity.value, std::chars_format::fixed);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  std::uint64_t whole = 0;
+  const auto [whole_stop, whole_error] = std::from_chars(text.data(), end, whole);
+  if (whole_error == std::errc() && whole_stop == end) quantity.whole = whole;
+  return quantity;
+}
+
+template <std::size_t N>
+std::optional<std::uint64_t> factor_of(std::string_view suffix, const Unit (&units)[N]) {
+  for (const Unit& unit : units)
+    if (unit.name == suffix) return unit.factor;
+  return std::nullopt;
+}
+
+/// `quantity` times `factor`, exact for whole numbers; nothing where it does not fit or is a part of a byte.
+std::optional<std::uint64_t> bytes_of(const Quantity& quantity, std::uint64_t factor) {
+  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  if (quantity.whole) {
+    if (*quantity.whole > most / factor) return std::nullopt;
+    return *quantity.whole * factor;
+  }
+  const double bytes = quantity.value * static_cast<double>(factor);
+  if (bytes >= 0x1p64 || (factor == 1 && bytes != std::floor(bytes))) return std::nullopt;
+  return static_cast<std::uint64_t>(bytes);
+}
+
+}  // namespace
+
+Result<std::uint64_t> parse_size(std::string_view text) {
+  if (const auto quantity = parse_quantity(text))
+    if (const auto factor = factor_of(quantity->suffix, size_units))
+      if (const auto bytes = bytes_of(*quantity, *factor)) return *bytes;
+  return not_allowed(text, size_allowed);
+}
+
+Result<double> parse_duration(std::string_view text) {
+  if (const auto quantity = parse_quantity(text))
+    if (const auto factor = factor_of(quantity->suffix, duration_units)) {
+      const double seconds = quantity->value * static_cast<double>(*factor);
+      if (seconds > 0 && seconds <= longest_duration) return seconds;
+    }
+  return not_allowed(text, duration_allowed);
+}
+
+Result<double> parse_percent(std::string_view text) {
+  const auto quantity = parse_quantity(text);
+  if (quantity && quantity->suffix == "%" && quantity->value <= 100) return quantity->value / 100;
+  return not_allowed(text, percent_allowed);
+}
+
+std::uint64_t SizeOrShare::of(std::uint64_t total) const {
+  if (!is_share) return bytes;
+  if (share >= 1) return total;
+  return static_cast<std::uint64_t>(share * static_cast<double>(total));
+}
+
+Result<SizeOrShare> parse_size_or_share(std::string_view text) {
+  if (const auto share = parse_percent(text); share.ok())
+    return SizeOrShare{.share = share.value(), .bytes = 0, .is_share = true};
+  if (const auto bytes = parse_size(text); bytes.ok())
+    return SizeOrShare{.share = 0, .bytes = bytes.value(), .is_share = false};
+  return not_allowed(text, size_or_share_allowed);
+}
+
+std::string format_bytes(double bytes) {
+  if (!std::isfinite(bytes)) return fmt::format("{} B", bytes);
+  if (bytes < 0) return fmt::format("-{}", format_bytes(-bytes));
+  if (std::round(bytes) < 1000) return fmt::format("{:.0f} B", bytes);
+  constexpr const char* names[] = {"KB", "MB", "GB", "TB", "PB", "EB"};
+  std::size_t unit = 0;
+  double value = bytes / 1000;
+  // 999.5 would be shown as 1000 with three digits.
+  for (; value >= 999.5 && unit + 1 < std::size(names); ++unit) value /= 1000;
+  const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f} {}", value, decimals, names[unit]);
+}
+
+std::string format_duration(double seconds) {
+  if (!std::isfinite(seconds)) return fmt::format("{} s", seconds);
+  if (seconds < 0) return fmt::format("-{}", format_duration(-seconds));
+  const auto s = static_cast<std::uint64_t>(std::llround(std::min(seconds, 1e15)));
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{} m {:02} s", s / 60, s % 60);
+  if (s < 86400) return fmt::format("{} h {:02} m", s / 3600, s / 60 % 60);
+  return fmt::format("{} d {:02} h", s / 86400, s / 3600 % 24);
+}
+
+}  // namespace egt
