@@ -17,11 +17,21 @@ struct Digest {
   friend bool operator==(const Digest&, const Digest&) = default;
 };
 
-/// The two terms that word `index` adds to a digest. Bijective in the word, so no single-word change is lost.
+/// The two terms that word `index` adds to a digest: the word, mixed with its place by bijections, times an
+/// odd number of its place, 32 x 32 to 64 bits. So no change of a single word is lost, and differences of
+/// several cancel only by a chance of about 2^-64 in each sum. About 20 operations of 32 bits.
 EGT_HD void add_to_digest(std::uint64_t& a, std::uint64_t& b, std::uint64_t index, std::uint32_t word) {
-  const std::uint64_t h = mix64((index << 32 ^ index >> 32) + word + 0x9E3779B97F4A7C15ull);
-  a += h;
-  b += h * 0xD6E8FEB86659FD93ull ^ (h >> 29);
+  const std::uint32_t low = static_cast<std::uint32_t>(index), high = static_cast<std::uint32_t>(index >> 32);
+  std::uint32_t place = (low ^ high * 0x85EBCA6Bu) * 0x7FEB352Du + 0x68E31DA4u;
+  place ^= place >> 15;
+  const std::uint32_t place2 = low * 0x846CA68Bu + high * 0xC2B2AE35u + 0xB5297A4Du;
+  std::uint32_t x = word ^ place;
+  x = (x ^ (x >> 16)) * 0x7FEB352Du;
+  x ^= x >> 15;
+  a += std::uint64_t{x} * (place | 1u);
+  std::uint32_t y = (x + place2) * 0x846CA68Bu;
+  y ^= y >> 16;
+  b += std::uint64_t{y} * (place2 | 1u);
 }
 
 /// As 32 hexadecimal digits.

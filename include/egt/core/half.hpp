@@ -31,9 +31,15 @@ EGT_HD float float_from_bits(std::uint32_t bits) {
 
 /// Round to nearest even; every NaN stays a NaN.
 EGT_HD Bfloat16 to_bfloat16(float value) {
+#ifdef __CUDA_ARCH__  // one instruction, the same bits (a NaN's payload aside)
+  Bfloat16 converted;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(converted.bits) : "f"(value));
+  return converted;
+#else
   const std::uint32_t bits = float_bits(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
   return {static_cast<std::uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16)};
+#endif
 }
 
 EGT_HD float to_float(Bfloat16 value) {
@@ -42,6 +48,11 @@ EGT_HD float to_float(Bfloat16 value) {
 
 /// Round to nearest even; overflow gives infinity, every NaN stays a NaN, subnormals are kept.
 EGT_HD Half to_half(float value) {
+#ifdef __CUDA_ARCH__
+  Half converted;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(converted.bits) : "f"(value));
+  return converted;
+#else
   const std::uint32_t bits = float_bits(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
@@ -54,15 +65,22 @@ EGT_HD Half to_half(float value) {
   // Subnormal: adding 0.5 makes the adder round at the right bit.
   const float shifted = float_from_bits(magnitude) + 0.5f;
   return {static_cast<std::uint16_t>(sign | (float_bits(shifted) - 0x3F000000u))};
+#endif
 }
 
 EGT_HD float to_float(Half value) {
+#ifdef __CUDA_ARCH__
+  float converted;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(converted) : "h"(value.bits));
+  return converted;
+#else
   const std::uint32_t sign = std::uint32_t{value.bits & 0x8000u} << 16;
   const std::uint32_t exponent = (value.bits >> 10) & 0x1Fu, mantissa = value.bits & 0x3FFu;
   if (exponent == 31) return float_from_bits(sign | 0x7F800000u | (mantissa << 13));
   if (exponent != 0) return float_from_bits(sign | ((exponent + 112u) << 23) | (mantissa << 13));
   const float magnitude = static_cast<float>(mantissa) * (1.0f / 16777216.0f);
   return float_from_bits(sign | float_bits(magnitude));
+#endif
 }
 
 /// The operand rounding of TF32 (10 bits of mantissa), to nearest with ties away from zero, as the host

@@ -42,6 +42,24 @@ EGT_HD std::uint32_t contribution_base(std::uint64_t seed, std::uint64_t index) 
   return static_cast<std::uint32_t>(mix64(seed + index * 0x9E3779B97F4A7C15ull)) & 0xFFu;
 }
 
+/// The words of the 2^32 that share the upper half of their index: word = (hash(lower half) & keep) ^ flip.
+/// 32-bit operations only, about ten a word, so that verification stays bound by memory. The hash is a
+/// bijection: no two places of these 2^32 hold the same `random` word, so an address fault shows too. Its
+/// constants are those of Wellons's "lowbias32" (hash-prospector, 2018), with a key before and between.
+struct PatternBlock {
+  std::uint32_t key = 0;
+  std::uint32_t middle_key = 0;
+  std::uint32_t keep = ~0u;
+  std::uint32_t flip = 0;
+
+  EGT_HD std::uint32_t operator()(std::uint32_t low) const {
+    std::uint32_t x = low ^ key;
+    x = (x ^ (x >> 16)) * 0x7FEB352Du + middle_key;
+    x = (x ^ (x >> 15)) * 0x846CA68Bu;
+    return ((x ^ (x >> 16)) & keep) ^ flip;
+  }
+};
+
 /// A pattern made ready for many words: what does not depend on the index is computed once.
 struct PatternFunction {
   Pattern pattern;
@@ -51,29 +69,39 @@ struct PatternFunction {
     if (p.kind == PatternKind::contribution) weight = contribution_weight(p.parameter);
     if (p.kind == PatternKind::contribution_sum)
       for (std::uint32_t rank = 0; rank < p.parameter; ++rank) weight += contribution_weight(rank);
+    first_block_ = block(0);
+  }
+
+  EGT_HD bool is_contribution() const {
+    return pattern.kind == PatternKind::contribution || pattern.kind == PatternKind::contribution_sum;
   }
 
   EGT_HD std::uint32_t operator()(std::uint64_t index) const {
+    if (is_contribution()) return contribution(index);
+    const std::uint32_t high = static_cast<std::uint32_t>(index >> 32);
+    const std::uint32_t low = static_cast<std::uint32_t>(index);
+    return high == 0 ? first_block_(low) : block(high)(low);
+  }
+
+  /// The words with `high` as the upper half of their index; not for contributions.
+  EGT_HD PatternBlock block(std::uint32_t high) const {
     constexpr std::uint32_t finite_mask =
         0xBFFFBFFFu;  // bit 14 of a bfloat16 at 0: its exponent is below 128
-    switch (pattern.kind) {
-      case PatternKind::random:
-        return random(index);
-      case PatternKind::random_inverse:
-        return ~random(index);
-      case PatternKind::finite:
-        return random(index) & finite_mask;
-      case PatternKind::finite_inverse:
-        return ~(random(index) & finite_mask);
-      default:
-        return float_bits(static_cast<float>(contribution_base(pattern.seed, index) * weight));
-    }
+    const std::uint64_t key = mix64(pattern.seed + high * 0x9E3779B97F4A7C15ull);
+    const bool finite = pattern.kind == PatternKind::finite || pattern.kind == PatternKind::finite_inverse;
+    const bool inverse =
+        pattern.kind == PatternKind::random_inverse || pattern.kind == PatternKind::finite_inverse;
+    return {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32),
+            finite ? finite_mask : ~0u, inverse ? ~0u : 0u};
+  }
+
+  /// The word of a contribution or of a sum of them.
+  EGT_HD std::uint32_t contribution(std::uint64_t index) const {
+    return float_bits(static_cast<float>(contribution_base(pattern.seed, index) * weight));
   }
 
  private:
-  EGT_HD std::uint32_t random(std::uint64_t index) const {
-    return static_cast<std::uint32_t>(mix64(pattern.seed + index * 0x9E3779B97F4A7C15ull) >> 32);
-  }
+  PatternBlock first_block_;
 };
 
 /// What a verification found, accumulated by the device; 64-bit fields so that no count wraps.
