@@ -7,12 +7,11 @@
 
 #include "egt/core/types.hpp"
 #include "egt/core/units.hpp"
+#include "egt/model/mlp_trainer.hpp"
 
 /// What each part of the main job is asked to do. Defaults are those of a GPU; `command/options` puts the
 /// host backend's.
 namespace egt {
-
-enum class Optimizer { sgd, adam };
 
 struct TrainOptions {
   std::vector<std::int64_t> layers = {4096, 8192, 6144, 4096,

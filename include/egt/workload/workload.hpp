@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "egt/core/record.hpp"
 #include "egt/core/record_queue.hpp"
@@ -42,15 +43,18 @@ struct PartReport {
   VerifiedWork work;
 };
 
+/// What a rank wants of the run; ordered, so that the strongest wish of any rank is everybody's decision.
+enum class StopVote { none, finished, interrupted };
+
 /// What the session asks of one step.
 struct Step {
   std::int64_t index = 0;
-  bool vote_to_stop = false;  ///< this rank wants to end
+  StopVote vote = StopVote::none;  ///< of this rank
 };
 
 /// What became of a step, once it is over on the device.
 struct StepOutcome {
-  int stop_votes = 0;  ///< of all ranks; the same number on every rank
+  StopVote decision = StopVote::none;  ///< of all ranks: the same on every rank
 };
 
 /// One part of the load. All calls come from the main thread, on all ranks in the same order; work that would
@@ -73,6 +77,8 @@ class Workload {
   virtual Status finish(bool hurry) = 0;
   /// At any time between prepare and destruction.
   virtual PartReport report() const = 0;
+  /// The same where a workload stands for several parts.
+  virtual std::vector<PartReport> reports() const { return {report()}; }
 };
 
 }  // namespace egt
