@@ -119,4 +119,25 @@ struct Element<Bfloat16> {
   static EGT_HD Bfloat16 store(float v) { return to_bfloat16(v); }
 };
 
+/// fp64 to fp32, toward zero, with the last bit set where it was inexact: rounding that to 16 bits then gives
+/// what one rounding from fp64 gives (Boldo, Melquiond, "When double rounding is odd", 2005).
+EGT_HD float round_to_odd(double value) {
+  const float nearest = static_cast<float>(value);
+  const double back = nearest;
+  if (back == value || value != value) return nearest;
+  const std::uint32_t bits = float_bits(nearest);
+  if (bits & 1u) return nearest;
+  const bool away = (value > 0 ? back : -back) > (value > 0 ? value : -value);
+  return float_from_bits(away ? bits - 1 : bits + 1);
+}
+
+/// One element as another type, rounded once, to nearest even.
+template <typename To, typename From>
+EGT_HD To convert_element(From value) {
+  if constexpr (sizeof(From) == 8 && sizeof(To) == 2)
+    return Element<To>::store(round_to_odd(value));
+  else
+    return Element<To>::store(static_cast<typename Element<To>::compute>(Element<From>::load(value)));
+}
+
 }  // namespace egt

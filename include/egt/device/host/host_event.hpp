@@ -1,0 +1,41 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "egt/core/clock.hpp"
+#include "egt/core/status.hpp"
+#include "egt/device/handles.hpp"
+#include "egt/device/host/host_stream.hpp"
+
+namespace egt {
+
+/// An event of the host. Each recording has a number; a wait is for the number that was last recorded when
+/// the wait was put in line. Safe from any thread.
+class HostEvent final : public Event {
+ public:
+  void record(HostStream& stream);
+  /// What the recording stream failed with before the event is also this stream's failure.
+  void make_wait(HostStream& stream) const;
+  Result<bool> done() const;
+  /// When it was reached; an error where it was not, or was never recorded.
+  Result<Clock::time_point> reached_at() const;
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::uint64_t recorded = 0, reached = 0;
+    Clock::time_point time;
+    Status status;
+
+    void reach(std::uint64_t number, const Status& stream_status);
+    Status wait(std::uint64_t number);
+  };
+  /// Shared with the tasks in line, so that an event may be destroyed before it is reached.
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+}  // namespace egt

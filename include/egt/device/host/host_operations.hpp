@@ -1,0 +1,38 @@
+#pragma once
+
+#include "egt/device/device.hpp"
+#include "egt/device/host/host_stream.hpp"
+
+/// The operations of Device on the host; each checks its arguments and puts its work in the stream's line.
+namespace egt::host {
+
+// host_data.cpp
+Status copy(void* to, const void* from, std::size_t bytes, HostStream& stream);
+Status set_zero(void* data, std::size_t bytes, HostStream& stream);
+Status cast(VectorView to, VectorView from, HostStream& stream);
+Status randomize(VectorView out, const RandomSequence& sequence, HostStream& stream);
+
+// host_gemm.cpp
+Support supports(Precision precision);
+Status gemm(const Gemm& call, HostStream& stream);
+
+// host_layers.cpp
+Status activate(MatrixView h, const float* bias, int extreme_iterations, HostStream& stream);
+Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient, HostStream& stream);
+Status loss_gradient(const LossGradient& call, HostStream& stream);
+
+// host_optimizers.cpp
+Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule, HostStream& stream);
+Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
+                 HostStream& stream);
+
+// host_patterns.cpp
+Status fill(WordsView words, const Pattern& pattern, HostStream& stream);
+Status reset(Mismatches* report, HostStream& stream);
+/// next: null, or what each word becomes.
+Status verify(WordsView words, const Pattern& expected, const Pattern* next, Mismatches* report,
+              HostStream& stream);
+Status digest(WordsView words, Digest* digest, HostStream& stream);
+Status sine_exponential(WordsView words, int iterations, Digest* digest, HostStream& stream);
+
+}  // namespace egt::host

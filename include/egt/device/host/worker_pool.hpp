@@ -1,0 +1,41 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace egt {
+
+/// A few threads that share the chunks of one piece of work. The caller fixes the chunks, so what is computed
+/// does not depend on the number of threads. `run` is called from one thread at a time.
+class WorkerPool {
+ public:
+  /// `threads` counts the caller of `run`, so 1 starts none. New threads inherit the caller's nice value.
+  explicit WorkerPool(int threads);
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  /// Calls body(0) .. body(chunks - 1), each once, in any order on any thread; returns when all are done.
+  void run(std::int64_t chunks, const std::function<void(std::int64_t)>& body);
+
+ private:
+  void serve();
+  void take_chunks();
+
+  std::mutex mutex_;
+  std::condition_variable started_, finished_;
+  const std::function<void(std::int64_t)>* body_ = nullptr;
+  std::int64_t chunks_ = 0;
+  std::atomic<std::int64_t> next_{0};
+  std::uint64_t round_ = 0;  ///< counts calls of run, so that a thread serves each once
+  std::size_t busy_ = 0;     ///< threads that have not yet finished the round
+  bool ending_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace egt

@@ -1,0 +1,87 @@
+#include <cstring>
+
+#include "egt/core/philox.hpp"
+#include "egt/device/host/host_checks.hpp"
+#include "egt/device/host/host_loops.hpp"
+#include "egt/device/host/host_operations.hpp"
+
+namespace egt::host {
+namespace {
+
+constexpr std::int64_t copy_chunk_bytes = 4 << 20;
+
+template <typename To, typename From>
+void cast_range(To* __restrict to, const From* __restrict from, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) to[i] = convert_element<To>(from[i]);
+}
+
+/// The elements of one counter value, at most four, that lie in [begin, end) of the output.
+template <typename T>
+void randomize_range(T* out, const RandomSequence& sequence, std::int64_t begin, std::int64_t end) {
+  std::int64_t i = begin;
+  while (i < end) {
+    const std::uint64_t place = sequence.first + static_cast<std::uint64_t>(i);
+    const Philox4 words = philox4x32_10(place / 4, sequence.sequence, sequence.seed);
+    for (std::uint64_t word = place % 4; word < 4 && i < end; ++word, ++i)
+      out[i] = convert_element<T>(sequence.scale * signed_unit(words.w[word]));
+  }
+}
+
+}  // namespace
+
+Status copy(void* to, const void* from, std::size_t bytes, HostStream& stream) {
+  EGT_TRY(check(bytes == 0 || (to != nullptr && from != nullptr), "copy", "there are bytes but no data"));
+  stream.enqueue([=, &stream] {
+    for_ranges(stream, static_cast<std::int64_t>(bytes), copy_chunk_bytes,
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
+                             static_cast<std::size_t>(end - begin));
+               });
+    return Status();
+  });
+  return {};
+}
+
+Status set_zero(void* data, std::size_t bytes, HostStream& stream) {
+  EGT_TRY(check(bytes == 0 || data != nullptr, "set_zero", "there are bytes but no data"));
+  stream.enqueue([=, &stream] {
+    for_ranges(stream, static_cast<std::int64_t>(bytes), copy_chunk_bytes,
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::memset(static_cast<char*>(data) + begin, 0, static_cast<std::size_t>(end - begin));
+               });
+    return Status();
+  });
+  return {};
+}
+
+Status cast(VectorView to, VectorView from, HostStream& stream) {
+  EGT_TRY(check_vector(to, "cast", "the destination"));
+  EGT_TRY(check_vector(from, "cast", "the source"));
+  EGT_TRY(check(to.count == from.count, "cast", "source and destination differ in count"));
+  stream.enqueue([=, &stream] {
+    with_type(to.type, [&]<typename To>(std::type_identity<To>) {
+      with_type(from.type, [&]<typename From>(std::type_identity<From>) {
+        for_ranges(stream, to.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
+          cast_range(static_cast<To*>(to.data), static_cast<const From*>(from.data), begin, end);
+        });
+      });
+    });
+    return Status();
+  });
+  return {};
+}
+
+Status randomize(VectorView out, const RandomSequence& sequence, HostStream& stream) {
+  EGT_TRY(check_vector(out, "randomize", "the output"));
+  stream.enqueue([=, &stream] {
+    with_type(out.type, [&]<typename T>(std::type_identity<T>) {
+      for_ranges(stream, out.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
+        randomize_range(static_cast<T*>(out.data), sequence, begin, end);
+      });
+    });
+    return Status();
+  });
+  return {};
+}
+
+}  // namespace egt::host

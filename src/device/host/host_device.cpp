@@ -1,0 +1,191 @@
+#include "egt/device/host/host_device.hpp"
+
+#include <cblas.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "egt/core/units.hpp"
+#include "egt/device/host/host_event.hpp"
+#include "egt/device/host/host_operations.hpp"
+#include "egt/device/host/host_topology.hpp"
+
+namespace egt {
+namespace {
+
+HostEvent& as_host_event(Event& event) {
+  return static_cast<HostEvent&>(event);
+}
+const HostEvent& as_host_event(const Event& event) {
+  return static_cast<const HostEvent&>(event);
+}
+
+class HostDevice final : public Device {
+ public:
+  explicit HostDevice(DeviceInfo info) : info_(std::move(info)) {}
+
+  const DeviceInfo& info() const override { return info_; }
+  Support supports(Precision precision) const override { return host::supports(precision); }
+  Result<MemoryInfo> memory() const override;
+  Result<Buffer> allocate(std::size_t bytes) override { return allocate_aligned(bytes, 256); }
+  Result<Buffer> allocate_pinned(std::size_t bytes) override { return allocate_aligned(bytes, 4096); }
+
+  Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority) override {
+    return std::unique_ptr<Stream>(std::make_unique<HostStream>(priority, info_.multiprocessors));
+  }
+  Result<std::unique_ptr<Event>> create_event() override {
+    return std::unique_ptr<Event>(std::make_unique<HostEvent>());
+  }
+  Status record(Event& event, Stream& stream) override {
+    as_host_event(event).record(as_host_stream(stream));
+    return {};
+  }
+  Status wait(Stream& stream, const Event& event) override {
+    as_host_event(event).make_wait(as_host_stream(stream));
+    return {};
+  }
+  Result<bool> done(const Event& event) override { return as_host_event(event).done(); }
+  Result<double> elapsed_ms(const Event& from, const Event& to) override;
+  Status synchronize(Stream& stream, double timeout_seconds) override;
+
+  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
+    return host::copy(to, from, bytes, as_host_stream(stream));
+  }
+  Status set_zero(void* data, std::size_t bytes, Stream& stream) override {
+    return host::set_zero(data, bytes, as_host_stream(stream));
+  }
+  Status gemm(const Gemm& call, Stream& stream) override { return host::gemm(call, as_host_stream(stream)); }
+  Status cast(VectorView to, VectorView from, Stream& stream) override {
+    return host::cast(to, from, as_host_stream(stream));
+  }
+  Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) override {
+    return host::randomize(out, sequence, as_host_stream(stream));
+  }
+  Status activate(MatrixView h, const float* bias, int extreme_iterations, Stream& stream) override {
+    return host::activate(h, bias, extreme_iterations, as_host_stream(stream));
+  }
+  Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
+                             Stream& stream) override {
+    return host::activation_gradient(gradient, h, bias_gradient, as_host_stream(stream));
+  }
+  Status loss_gradient(const LossGradient& call, Stream& stream) override {
+    return host::loss_gradient(call, as_host_stream(stream));
+  }
+  Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
+                  Stream& stream) override {
+    return host::sgd_step(range, velocity, rule, as_host_stream(stream));
+  }
+  Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
+                   Stream& stream) override {
+    return host::adam_step(range, first, second, rule, as_host_stream(stream));
+  }
+  Status fill(WordsView words, const Pattern& pattern, Stream& stream) override {
+    return host::fill(words, pattern, as_host_stream(stream));
+  }
+  Status reset(Mismatches* report, Stream& stream) override {
+    return host::reset(report, as_host_stream(stream));
+  }
+  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) override {
+    return host::verify(words, expected, nullptr, report, as_host_stream(stream));
+  }
+  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Mismatches* report,
+                         Stream& stream) override {
+    return host::verify(words, expected, &next, report, as_host_stream(stream));
+  }
+  Status digest(WordsView words, Digest* digest, Stream& stream) override {
+    return host::digest(words, digest, as_host_stream(stream));
+  }
+  Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override {
+    return host::sine_exponential(words, iterations, digest, as_host_stream(stream));
+  }
+
+ private:
+  Result<Buffer> allocate_aligned(std::size_t bytes, std::size_t alignment);
+  bool reserve(std::size_t bytes);
+  Status no_memory(std::size_t bytes, std::uint64_t left, const char* of_what) const;
+
+  const DeviceInfo info_;
+  std::atomic<std::uint64_t> allocated_bytes_{0};
+};
+
+Result<MemoryInfo> HostDevice::memory() const {
+  const std::uint64_t allocated = std::min(allocated_bytes_.load(), info_.memory_total_bytes);
+  return MemoryInfo{info_.memory_total_bytes, info_.memory_total_bytes - allocated};
+}
+
+/// Takes `bytes` from the share, or says that it has not so much left.
+bool HostDevice::reserve(std::size_t bytes) {
+  std::uint64_t allocated = allocated_bytes_;
+  do {
+    if (bytes > info_.memory_total_bytes - allocated) return false;
+  } while (!allocated_bytes_.compare_exchange_weak(allocated, allocated + bytes));
+  return true;
+}
+
+Status HostDevice::no_memory(std::size_t bytes, std::uint64_t left, const char* of_what) const {
+  return Status(StatusCode::out_of_memory,
+                fmt::format("no {} of memory: {} has {} left; ask for less, or run fewer ranks on the node",
+                            format_bytes(static_cast<double>(bytes)), of_what,
+                            format_bytes(static_cast<double>(left))));
+}
+
+Result<Buffer> HostDevice::allocate_aligned(std::size_t bytes, std::size_t alignment) {
+  if (bytes == 0) return Buffer();
+  EGT_TRY_ASSIGN(const std::uint64_t available, available_host_memory());
+  if (bytes > available) return no_memory(bytes, available, "the node");
+  if (!reserve(bytes))
+    return no_memory(bytes, info_.memory_total_bytes - allocated_bytes_, "this rank's share of the node");
+  void* const data = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (data == nullptr) {
+    allocated_bytes_ -= bytes;
+    return no_memory(bytes, available, "the node");
+  }
+  return Buffer(data, bytes, [this, bytes](void* released) {
+    std::free(released);
+    allocated_bytes_ -= bytes;
+  });
+}
+
+Result<double> HostDevice::elapsed_ms(const Event& from, const Event& to) {
+  EGT_TRY_ASSIGN(const Clock::time_point start, as_host_event(from).reached_at());
+  EGT_TRY_ASSIGN(const Clock::time_point end, as_host_event(to).reached_at());
+  return std::chrono::duration<double, std::milli>(end - start).count();
+}
+
+Status HostDevice::synchronize(Stream& stream, double timeout_seconds) {
+  if (!as_host_stream(stream).wait_idle(timeout_seconds))
+    return Status(StatusCode::timeout,
+                  fmt::format("the host's stream was still busy after {} s", timeout_seconds));
+  return as_host_stream(stream).status();
+}
+
+Status check_config(const HostDeviceConfig& config) {
+  if (config.local_size < 1 || config.local_rank < 0 || config.local_rank >= config.local_size)
+    return Status(StatusCode::invalid_argument,
+                  fmt::format("there is no local rank {} of {}", config.local_rank, config.local_size));
+  if (config.cores && *config.cores < 1)
+    return Status(StatusCode::invalid_argument, "a host device needs at least 1 core");
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> open_host_device(const HostDeviceConfig& config) {
+  EGT_TRY(check_config(config));
+  EGT_TRY_ASSIGN(const HostShare share, find_host_share(config.local_size));
+  DeviceInfo info;
+  info.backend = "host";
+  info.index = config.local_rank;
+  info.name = share.cpu_model;
+  info.memory_total_bytes = config.memory_total_bytes.value_or(share.memory_bytes);
+  info.multiprocessors = config.cores.value_or(share.cores);
+  info.numa_node = share.numa_node;
+  openblas_set_num_threads(info.multiprocessors);
+  return std::unique_ptr<Device>(std::make_unique<HostDevice>(std::move(info)));
+}
+
+}  // namespace egt

@@ -1,0 +1,174 @@
+#include <cblas.h>
+
+#include <limits>
+
+#include "egt/device/host/host_checks.hpp"
+#include "egt/device/host/host_loops.hpp"
+#include "egt/device/host/host_operations.hpp"
+
+namespace egt::host {
+namespace {
+
+/// Rows and columns of op(a), op(b): m x k, k x n.
+struct Shape {
+  std::int64_t m, n, k;
+
+  explicit Shape(const Gemm& g) : m(g.d.rows), n(g.d.columns), k(g.a_transposed ? g.a.rows : g.a.columns) {}
+};
+
+bool fits_blas(const MatrixView& matrix) {
+  constexpr std::int64_t limit = std::numeric_limits<blasint>::max();
+  return matrix.rows <= limit && matrix.leading <= limit;
+}
+
+bool is_output_type(ElementType type, Precision precision) {
+  const bool is_16_bit = precision == Precision::fp16 || precision == Precision::bf16;
+  return type == storage_type(precision) || (is_16_bit && type == ElementType::f32);
+}
+
+Status check_gemm(const Gemm& g) {
+  if (const Support support = supports(g.precision); !support.yes())
+    return Status(StatusCode::unsupported, "gemm: " + support.why_not);
+  EGT_TRY(check_matrix(g.a, "gemm", "a"));
+  EGT_TRY(check_matrix(g.b, "gemm", "b"));
+  EGT_TRY(check_matrix(g.d, "gemm", "d"));
+  const ElementType stored = storage_type(g.precision);
+  EGT_TRY(check(g.a.type == stored && g.b.type == stored, "gemm", "a or b has another type than stored"));
+  EGT_TRY(check(is_output_type(g.d.type, g.precision), "gemm", "d has a type that this precision lacks"));
+  const Shape shape(g);
+  EGT_TRY(check((g.a_transposed ? g.a.columns : g.a.rows) == shape.m, "gemm", "rows of op(a) and d differ"));
+  EGT_TRY(
+      check((g.b_transposed ? g.b.rows : g.b.columns) == shape.n, "gemm", "columns of op(b) and d differ"));
+  EGT_TRY(check((g.b_transposed ? g.b.columns : g.b.rows) == shape.k, "gemm",
+                "columns of op(a) and rows of op(b) differ"));
+  return check(fits_blas(g.a) && fits_blas(g.b) && fits_blas(g.d), "gemm", "a dimension exceeds 2^31 - 1");
+}
+
+CBLAS_TRANSPOSE transpose(bool transposed) {
+  return transposed ? CblasTrans : CblasNoTrans;
+}
+
+void run_blas(const Gemm& g, const Shape& s, const double* a, blasint lda, const double* b, blasint ldb,
+              double* d, blasint ldd) {
+  cblas_dgemm(CblasRowMajor, transpose(g.a_transposed), transpose(g.b_transposed), static_cast<blasint>(s.m),
+              static_cast<blasint>(s.n), static_cast<blasint>(s.k), g.alpha, a, lda, b, ldb, g.beta, d, ldd);
+}
+
+void run_blas(const Gemm& g, const Shape& s, const float* a, blasint lda, const float* b, blasint ldb,
+              float* d, blasint ldd) {
+  cblas_sgemm(CblasRowMajor, transpose(g.a_transposed), transpose(g.b_transposed), static_cast<blasint>(s.m),
+              static_cast<blasint>(s.n), static_cast<blasint>(s.k), static_cast<float>(g.alpha), a, lda, b,
+              ldb, static_cast<float>(g.beta), d, ldd);
+}
+
+/// On the views as they are.
+template <typename T>
+void run_direct(const Gemm& g) {
+  run_blas(g, Shape(g), row<T>(g.a, 0), static_cast<blasint>(g.a.leading), row<T>(g.b, 0),
+           static_cast<blasint>(g.b.leading), row<T>(g.d, 0), static_cast<blasint>(g.d.leading));
+}
+
+/// d = beta d, where there is nothing to add: BLAS wants no matrix without columns.
+void scale_output(const Gemm& g, HostStream& stream) {
+  with_type(g.d.type, [&]<typename T>(std::type_identity<T>) {
+    using C = typename Element<T>::compute;
+    const C beta = static_cast<C>(g.beta);
+    for_ranges(stream, g.d.rows, rows_per_chunk(g.d.columns, chunk_elements),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r)
+                   for (std::int64_t c = 0; c < g.d.columns; ++c) {
+                     T& d = row<T>(g.d, r)[c];
+                     d = g.beta == 0 ? T{} : Element<T>::store(beta * Element<T>::load(d));
+                   }
+               });
+  });
+}
+
+/// to (rows x columns, packed fp32) = from, through `round`.
+template <typename T, typename Round>
+void load_rounded(const MatrixView& from, float* to, HostStream& stream, const Round& round) {
+  for_ranges(stream, from.rows, rows_per_chunk(from.columns, chunk_elements),
+             [&](std::int64_t begin, std::int64_t end) {
+               for (std::int64_t r = begin; r < end; ++r) {
+                 const T* __restrict source = row<T>(from, r);
+                 float* __restrict target = to + r * from.columns;
+                 for (std::int64_t c = 0; c < from.columns; ++c) target[c] = round(source[c]);
+               }
+             });
+}
+
+/// An operand as fp32 with the bits that the precision keeps.
+void load_operand(const MatrixView& from, float* to, HostStream& stream) {
+  switch (from.type) {
+    case ElementType::f16:
+      return load_rounded<Half>(from, to, stream, [](Half v) { return to_float(v); });
+    case ElementType::bf16:
+      return load_rounded<Bfloat16>(from, to, stream, [](Bfloat16 v) { return to_float(v); });
+    default:  // tf32
+      return load_rounded<float>(from, to, stream, [](float v) { return round_to_tf32(v); });
+  }
+}
+
+void store_output(const float* from, const MatrixView& to, HostStream& stream) {
+  with_type(to.type, [&]<typename T>(std::type_identity<T>) {
+    for_ranges(stream, to.rows, rows_per_chunk(to.columns, chunk_elements),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   const float* __restrict source = from + r * to.columns;
+                   T* __restrict target = row<T>(to, r);
+                   for (std::int64_t c = 0; c < to.columns; ++c) target[c] = convert_element<T>(source[c]);
+                 }
+               });
+  });
+}
+
+/// tf32, fp16, bf16: rounded operands, products and sums in fp32. The output goes through fp32 too unless it
+/// is fp32.
+Status run_emulated(const Gemm& g, HostStream& stream) {
+  const bool direct_output = g.d.type == ElementType::f32;
+  const std::int64_t floats = g.a.count() + g.b.count() + (direct_output ? 0 : g.d.count());
+  EGT_TRY_ASSIGN(std::byte* const scratch, stream.scratch(static_cast<std::size_t>(floats) * sizeof(float)));
+  float* const a = reinterpret_cast<float*>(scratch);
+  float* const b = a + g.a.count();
+  float* const d = direct_output ? row<float>(g.d, 0) : b + g.b.count();
+  load_operand(g.a, a, stream);
+  load_operand(g.b, b, stream);
+  if (!direct_output && g.beta != 0) load_operand(g.d, d, stream);
+  run_blas(g, Shape(g), a, static_cast<blasint>(g.a.columns), b, static_cast<blasint>(g.b.columns), d,
+           static_cast<blasint>(direct_output ? g.d.leading : g.d.columns));
+  if (!direct_output) store_output(d, g.d, stream);
+  return {};
+}
+
+Status run_gemm(const Gemm& g, HostStream& stream) {
+  const Shape shape(g);
+  if (shape.m == 0 || shape.n == 0) return {};
+  if (shape.k == 0) {
+    scale_output(g, stream);
+    return {};
+  }
+  if (g.precision == Precision::fp64) {
+    run_direct<double>(g);
+    return {};
+  }
+  if (g.precision == Precision::fp32) {
+    run_direct<float>(g);
+    return {};
+  }
+  return run_emulated(g, stream);
+}
+
+}  // namespace
+
+Support supports(Precision precision) {
+  if (precision != Precision::fp8) return {};
+  return {"fp8 is not supported by this version: it has no storage type for it"};
+}
+
+Status gemm(const Gemm& call, HostStream& stream) {
+  EGT_TRY(check_gemm(call));
+  stream.enqueue([call, &stream] { return run_gemm(call, stream); });
+  return {};
+}
+
+}  // namespace egt::host

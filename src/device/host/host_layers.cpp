@@ -1,0 +1,196 @@
+#include <vector>
+
+#include "egt/device/host/host_checks.hpp"
+#include "egt/device/host/host_loops.hpp"
+#include "egt/device/host/host_operations.hpp"
+
+namespace egt::host {
+namespace {
+
+template <typename T>
+using Compute = typename Element<T>::compute;
+
+template <typename T>
+void activate_row(T* __restrict h, const float* __restrict bias, std::int64_t columns,
+                  int extreme_iterations) {
+  const auto biased = [&](std::int64_t c) {
+    return Element<T>::load(h[c]) + static_cast<Compute<T>>(bias[c]);
+  };
+  if (extreme_iterations == 0) {  // apart, so that it becomes vector instructions
+    for (std::int64_t c = 0; c < columns; ++c) h[c] = Element<T>::store(math::activation(biased(c), 0));
+    return;
+  }
+  for (std::int64_t c = 0; c < columns; ++c)
+    h[c] = Element<T>::store(math::activation(biased(c), extreme_iterations));
+}
+
+template <typename T>
+void activation_gradient_row(T* __restrict gradient, const T* __restrict h, Compute<T>* __restrict sums,
+                             std::int64_t columns) {
+  for (std::int64_t c = 0; c < columns; ++c) {
+    const Compute<T> g = math::activation_gradient(Element<T>::load(gradient[c]), Element<T>::load(h[c]));
+    gradient[c] = Element<T>::store(g);
+    sums[c] += g;
+  }
+}
+
+std::int64_t count_tiles(std::int64_t rows) {
+  return (rows + tile_rows - 1) / tile_rows;
+}
+
+/// Calls body(row, sums of the row's tile) for every row, the tiles shared by the stream's threads. `tiles`:
+/// count_tiles(rows) x columns, set to 0 here.
+template <typename C, typename Body>
+void sum_tiles(HostStream& stream, std::int64_t rows, std::int64_t columns, C* tiles, const Body& body) {
+  for_ranges(stream, rows, tile_rows, [&](std::int64_t begin, std::int64_t end) {
+    C* const sums = tiles + begin / tile_rows * columns;
+    std::fill(sums, sums + columns, C(0));
+    for (std::int64_t r = begin; r < end; ++r) body(r, sums);
+  });
+}
+
+/// out = the tiles' sums, added from the first tile to the last.
+template <typename C>
+void store_column_sums(const C* tiles, std::int64_t tile_count, const VectorView& out) {
+  std::vector<C> sums(static_cast<std::size_t>(out.count), C(0));
+  for (std::int64_t tile = 0; tile < tile_count; ++tile)
+    for (std::int64_t c = 0; c < out.count; ++c)
+      sums[static_cast<std::size_t>(c)] += tiles[tile * out.count + c];
+  with_type(out.type, [&]<typename T>(std::type_identity<T>) {
+    for (std::int64_t c = 0; c < out.count; ++c)
+      static_cast<T*>(out.data)[c] = convert_element<T>(sums[static_cast<std::size_t>(c)]);
+  });
+}
+
+template <typename T>
+Status run_activation_gradient(const MatrixView& gradient, const MatrixView& h, const VectorView& bias,
+                               HostStream& stream) {
+  using C = Compute<T>;
+  const std::int64_t columns = gradient.columns, tile_count = count_tiles(gradient.rows);
+  EGT_TRY_ASSIGN(std::byte* const scratch,
+                 stream.scratch(static_cast<std::size_t>(tile_count * columns) * sizeof(C)));
+  C* const tiles = reinterpret_cast<C*>(scratch);
+  sum_tiles(stream, gradient.rows, columns, tiles, [&](std::int64_t r, C* sums) {
+    activation_gradient_row(row<T>(gradient, r), row<const T>(h, r), sums, columns);
+  });
+  store_column_sums(tiles, tile_count, bias);
+  return {};
+}
+
+/// What an output is trained towards, apart from the sample.
+struct TargetColumn {
+  float offset;
+  math::TargetTap taps[math::target_taps];
+};
+
+std::vector<TargetColumn> make_targets(std::uint64_t seed, std::int64_t outputs, std::int64_t inputs) {
+  std::vector<TargetColumn> targets(static_cast<std::size_t>(outputs));
+  for (std::size_t j = 0; j < targets.size(); ++j) {
+    const auto output = static_cast<std::uint32_t>(j);
+    targets[j].offset = math::target_offset(seed, output);
+    for (int tap = 0; tap < math::target_taps; ++tap)
+      targets[j].taps[tap] = math::target_tap(seed, output, tap, static_cast<std::uint32_t>(inputs));
+  }
+  return targets;
+}
+
+/// One row of z becomes its gradient and is added to `sums`; returns the row's sum of squares.
+template <typename T>
+double loss_row(const LossGradient& call, const std::vector<TargetColumn>& targets, std::int64_t r,
+                Compute<T>* sums) {
+  using C = Compute<T>;
+  T* const z = row<T>(call.z, r);
+  const T* const x = row<const T>(call.x, r);
+  double loss = 0;
+  for (std::int64_t j = 0; j < call.z.columns; ++j) {
+    const TargetColumn& target = targets[static_cast<std::size_t>(j)];
+    C y = static_cast<C>(target.offset);
+    for (const math::TargetTap& tap : target.taps)
+      y += static_cast<C>(tap.weight) * Element<T>::load(x[tap.input]);
+    const C difference = Element<T>::load(z[j]) + static_cast<C>(call.bias[j]) - y;
+    z[j] = Element<T>::store(difference * static_cast<C>(call.gradient_scale));
+    sums[j] += Element<T>::load(z[j]);
+    loss += static_cast<double>(difference) * static_cast<double>(difference);
+  }
+  return loss;
+}
+
+template <typename T>
+Status run_loss_gradient(const LossGradient& call, HostStream& stream) {
+  using C = Compute<T>;
+  const std::int64_t rows = call.z.rows, outputs = call.z.columns, tile_count = count_tiles(rows);
+  EGT_TRY_ASSIGN(std::byte* const scratch,
+                 stream.scratch(static_cast<std::size_t>(tile_count * outputs) * sizeof(C)));
+  C* const tiles = reinterpret_cast<C*>(scratch);
+  const std::vector<TargetColumn> targets = make_targets(call.target_seed, outputs, call.x.columns);
+  std::vector<double> losses(static_cast<std::size_t>(rows));
+  sum_tiles(stream, rows, outputs, tiles, [&](std::int64_t r, C* sums) {
+    losses[static_cast<std::size_t>(r)] = loss_row<T>(call, targets, r, sums);
+  });
+  store_column_sums(tiles, tile_count, call.bias_gradient);
+  double loss = 0;
+  for (const double of_row : losses) loss += of_row;
+  *call.loss = static_cast<float>(loss);
+  return {};
+}
+
+Status check_bias_gradient(const VectorView& vector, std::int64_t columns, const char* operation) {
+  EGT_TRY(check_vector(vector, operation, "the bias gradient"));
+  EGT_TRY(check(vector.count == columns, operation, "the bias gradient has another count than columns"));
+  return check(vector.type == ElementType::f32 || vector.type == ElementType::bf16, operation,
+               "the bias gradient is neither f32 nor bf16");
+}
+
+}  // namespace
+
+Status activate(MatrixView h, const float* bias, int extreme_iterations, HostStream& stream) {
+  EGT_TRY(check_matrix(h, "activate", "h"));
+  EGT_TRY(check_pointer(bias, h.columns, "activate", "the bias"));
+  EGT_TRY(check(extreme_iterations >= 0, "activate", "the iterations are negative"));
+  stream.enqueue([=, &stream] {
+    const std::int64_t chunk = extreme_iterations == 0 ? chunk_elements : costly_chunk_elements;
+    with_type(h.type, [&]<typename T>(std::type_identity<T>) {
+      for_ranges(stream, h.rows, rows_per_chunk(h.columns, chunk), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r)
+          activate_row(row<T>(h, r), bias, h.columns, extreme_iterations);
+      });
+    });
+    return Status();
+  });
+  return {};
+}
+
+Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient, HostStream& stream) {
+  constexpr const char* name = "activation_gradient";
+  EGT_TRY(check_matrix(gradient, name, "the gradient"));
+  EGT_TRY(check_matrix(h, name, "h"));
+  EGT_TRY(check(gradient.type == h.type, name, "gradient and h differ in type"));
+  EGT_TRY(check(gradient.rows == h.rows && gradient.columns == h.columns, name,
+                "gradient and h differ in shape"));
+  EGT_TRY(check_bias_gradient(bias_gradient, gradient.columns, name));
+  stream.enqueue([=, &stream] {
+    return with_type(gradient.type, [&]<typename T>(std::type_identity<T>) {
+      return run_activation_gradient<T>(gradient, h, bias_gradient, stream);
+    });
+  });
+  return {};
+}
+
+Status loss_gradient(const LossGradient& call, HostStream& stream) {
+  constexpr const char* name = "loss_gradient";
+  EGT_TRY(check_matrix(call.z, name, "z"));
+  EGT_TRY(check_matrix(call.x, name, "x"));
+  EGT_TRY(check(call.z.type == call.x.type, name, "z and x differ in type"));
+  EGT_TRY(check(call.z.rows == call.x.rows, name, "z and x differ in rows"));
+  EGT_TRY(check(call.z.count() == 0 || call.x.columns > 0, name, "x has no columns"));
+  EGT_TRY(check_pointer(call.bias, call.z.columns, name, "the bias"));
+  EGT_TRY(check_pointer(call.loss, 1, name, "the loss"));
+  EGT_TRY(check_bias_gradient(call.bias_gradient, call.z.columns, name));
+  stream.enqueue([call, &stream] {
+    return with_type(call.z.type,
+                     [&]<typename T>(std::type_identity<T>) { return run_loss_gradient<T>(call, stream); });
+  });
+  return {};
+}
+
+}  // namespace egt::host

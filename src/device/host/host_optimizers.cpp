@@ -1,0 +1,103 @@
+#include "egt/device/host/host_checks.hpp"
+#include "egt/device/host/host_loops.hpp"
+#include "egt/device/host/host_operations.hpp"
+
+namespace egt::host {
+namespace {
+
+/// After an update the new weights also go to the compute copy; `Copy` void: there is none.
+template <typename Copy>
+void store_copy(Copy* copy, std::int64_t i, float weight) {
+  if constexpr (!std::is_void_v<Copy>) copy[i] = convert_element<Copy>(weight);
+}
+
+template <typename G, typename Copy>
+void sgd_range(const math::Sgd& rule, float* __restrict weights, float* __restrict velocity,
+               const G* __restrict gradient, Copy* __restrict copy, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    float w = weights[i], v = velocity[i];
+    rule(w, v, Element<G>::load(gradient[i]));
+    weights[i] = w;
+    velocity[i] = v;
+    store_copy(copy, i, w);
+  }
+}
+
+template <typename G, typename Copy>
+void adam_range(const math::Adam& rule, float* __restrict weights, float* __restrict first,
+                float* __restrict second, const G* __restrict gradient, Copy* __restrict copy,
+                std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    float w = weights[i], m = first[i], v = second[i];
+    rule(w, m, v, Element<G>::load(gradient[i]));
+    weights[i] = w;
+    first[i] = m;
+    second[i] = v;
+    store_copy(copy, i, w);
+  }
+}
+
+/// Calls f with the typed pointer to the gradient and that to the compute copy (a `void*` where none is
+/// kept).
+template <typename G, typename F>
+void with_copy_type(const ParameterRange& range, const F& f) {
+  const G* const gradient = static_cast<const G*>(range.gradient.data);
+  if (range.compute_copy.data == nullptr) return f(gradient, static_cast<void*>(nullptr));
+  with_type(range.compute_copy.type, [&]<typename Copy>(std::type_identity<Copy>) {
+    f(gradient, static_cast<Copy*>(range.compute_copy.data));
+  });
+}
+
+template <typename F>
+void with_range_types(const ParameterRange& range, const F& f) {
+  if (range.gradient.type == ElementType::bf16)
+    with_copy_type<Bfloat16>(range, f);
+  else
+    with_copy_type<float>(range, f);
+}
+
+Status check_range(const ParameterRange& range, const char* operation) {
+  EGT_TRY(check(range.count >= 0, operation, "the count is negative"));
+  EGT_TRY(check_pointer(range.weights, range.count, operation, "the weights"));
+  EGT_TRY(check_vector(range.gradient, operation, "the gradient"));
+  EGT_TRY(check(range.gradient.count == range.count, operation, "weights and gradient differ in count"));
+  EGT_TRY(check(range.gradient.type == ElementType::f32 || range.gradient.type == ElementType::bf16,
+                operation, "the gradient is neither f32 nor bf16"));
+  if (range.compute_copy.data == nullptr) return {};
+  return check(range.compute_copy.count == range.count, operation,
+               "weights and compute copy differ in count");
+}
+
+}  // namespace
+
+Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule, HostStream& stream) {
+  EGT_TRY(check_range(range, "sgd_step"));
+  EGT_TRY(check_pointer(velocity, range.count, "sgd_step", "the velocity"));
+  stream.enqueue([=, &stream] {
+    with_range_types(range, [&](auto* gradient, auto* copy) {
+      for_ranges(stream, range.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
+        sgd_range(rule, range.weights, velocity, gradient, copy, begin, end);
+      });
+    });
+    return Status();
+  });
+  return {};
+}
+
+Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
+                 HostStream& stream) {
+  EGT_TRY(check_range(range, "adam_step"));
+  EGT_TRY(check_pointer(first, range.count, "adam_step", "the first moment"));
+  EGT_TRY(check_pointer(second, range.count, "adam_step", "the second moment"));
+  stream.enqueue([=, &stream] {
+    with_range_types(range, [&](auto* gradient, auto* copy) {
+      for_ranges(stream, range.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
+        adam_range(rule, range.weights, first, second, gradient, copy, begin, end);
+      });
+    });
+    return Status();
+  });
+  return {};
+}
+
+}  // namespace egt::host

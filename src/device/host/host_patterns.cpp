@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "egt/device/host/host_checks.hpp"
+#include "egt/device/host/host_loops.hpp"
+#include "egt/device/host/host_operations.hpp"
+
+namespace egt::host {
+namespace {
+
+/// 4 MiB; a power of two, so that a chunk's indices share their upper 32 bits.
+constexpr std::int64_t chunk_words = 1 << 20;
+/// Words that are looked at one by one once one of them differs.
+constexpr std::uint64_t block_words = 1024;
+
+/// A function of the index within one chunk: calls f with the fast form that `pattern` has there.
+template <typename F>
+void with_pattern(const Pattern& pattern, std::uint64_t begin, const F& f) {
+  const PatternFunction function(pattern);
+  if (function.is_contribution())
+    f([&function](std::uint64_t index) { return function.contribution(index); });
+  else
+    f([block = function.block(static_cast<std::uint32_t>(begin >> 32))](std::uint64_t index) {
+      return block(static_cast<std::uint32_t>(index));
+    });
+}
+
+void fill_range(std::uint32_t* words, const Pattern& pattern, std::uint64_t begin, std::uint64_t end) {
+  with_pattern(pattern, begin, [&](const auto word_at) {
+    for (std::uint64_t i = begin; i < end; ++i) words[i] = word_at(i);
+  });
+}
+
+void add_mismatch(Mismatches& report, std::uint64_t index, std::uint32_t expected, std::uint32_t actual) {
+  ++report.count;
+  report.first_index = std::min(report.first_index, index);
+  report.xor_or |= expected ^ actual;
+  report.xor_and &= expected ^ actual;
+  if (report.samples < Mismatches::max_samples) report.sample[report.samples] = {index, expected, actual};
+  ++report.samples;
+}
+
+void add_report(Mismatches& report, const Mismatches& other) {
+  report.count += other.count;
+  report.first_index = std::min(report.first_index, other.first_index);
+  report.xor_or |= other.xor_or;
+  report.xor_and &= other.xor_and;
+  constexpr std::uint64_t limit = Mismatches::max_samples;
+  for (std::uint64_t i = 0; i < std::min(other.samples, limit) && report.samples + i < limit; ++i)
+    report.sample[report.samples + i] = other.sample[i];
+  report.samples += other.samples;
+}
+
+/// Block by block: one OR over all differences, and a second look where it is not 0.
+Mismatches verify_range(const std::uint32_t* words, const Pattern& expected, std::uint64_t begin,
+                        std::uint64_t end) {
+  Mismatches report = Mismatches::none();
+  with_pattern(expected, begin, [&](const auto word_at) {
+    for (std::uint64_t block = begin; block < end; block += block_words) {
+      const std::uint64_t block_end = std::min(end, block + block_words);
+      std::uint32_t difference = 0;
+      for (std::uint64_t i = block; i < block_end; ++i) difference |= words[i] ^ word_at(i);
+      if (difference == 0) continue;
+      for (std::uint64_t i = block; i < block_end; ++i)
+        if (words[i] != word_at(i)) add_mismatch(report, i, word_at(i), words[i]);
+    }
+  });
+  return report;
+}
+
+/// In pieces that stay in the cache between the look and the refill.
+Mismatches verify_and_fill_range(std::uint32_t* words, const Pattern& expected, const Pattern& next,
+                                 std::uint64_t begin, std::uint64_t end) {
+  Mismatches report = Mismatches::none();
+  constexpr std::uint64_t piece = 4 * block_words;
+  for (std::uint64_t i = begin; i < end; i += piece) {
+    const std::uint64_t piece_end = std::min(end, i + piece);
+    add_report(report, verify_range(words, expected, i, piece_end));
+    fill_range(words, next, i, piece_end);
+  }
+  return report;
+}
+
+/// *out = the digest of word_of(words[i]) over all i. The terms are integers, so their order is free.
+template <typename WordOf>
+void run_digest(WordsView words, Digest* out, HostStream& stream, std::int64_t chunk, const WordOf& word_of) {
+  std::atomic<std::uint64_t> total_a{0}, total_b{0};
+  for_ranges(stream, static_cast<std::int64_t>(words.count), chunk,
+             [&](std::int64_t begin, std::int64_t end) {
+               std::uint64_t a = 0, b = 0;
+               for (std::int64_t i = begin; i < end; ++i)
+                 add_to_digest(a, b, static_cast<std::uint64_t>(i), word_of(words.data[i]));
+               total_a += a;
+               total_b += b;
+             });
+  *out = {total_a, total_b};
+}
+
+}  // namespace
+
+Status fill(WordsView words, const Pattern& pattern, HostStream& stream) {
+  EGT_TRY(check_words(words, "fill"));
+  stream.enqueue([=, &stream] {
+    for_ranges(stream, static_cast<std::int64_t>(words.count), chunk_words,
+               [&](std::int64_t begin, std::int64_t end) {
+                 fill_range(words.data, pattern, static_cast<std::uint64_t>(begin),
+                            static_cast<std::uint64_t>(end));
+               });
+    return Status();
+  });
+  return {};
+}
+
+Status reset(Mismatches* report, HostStream& stream) {
+  EGT_TRY(check_pointer(report, 1, "reset", "the report"));
+  stream.enqueue([=] {
+    *report = Mismatches::none();
+    return Status();
+  });
+  return {};
+}
+
+Status verify(WordsView words, const Pattern& expected, const Pattern* next, Mismatches* report,
+              HostStream& stream) {
+  EGT_TRY(check_words(words, "verify"));
+  EGT_TRY(check_pointer(report, 1, "verify", "the report"));
+  const bool refill = next != nullptr;
+  stream.enqueue([=, &stream, refill_with = refill ? *next : Pattern{}] {
+    const auto count = static_cast<std::int64_t>(words.count);
+    std::vector<Mismatches> reports(static_cast<std::size_t>((count + chunk_words - 1) / chunk_words));
+    for_ranges(stream, count, chunk_words, [&](std::int64_t first, std::int64_t last) {
+      const auto begin = static_cast<std::uint64_t>(first), end = static_cast<std::uint64_t>(last);
+      reports[static_cast<std::size_t>(first / chunk_words)] =
+          refill ? verify_and_fill_range(words.data, expected, refill_with, begin, end)
+                 : verify_range(words.data, expected, begin, end);
+    });
+    for (const Mismatches& of_chunk : reports) add_report(*report, of_chunk);
+    return Status();
+  });
+  return {};
+}
+
+Status digest(WordsView words, Digest* digest, HostStream& stream) {
+  EGT_TRY(check_words(words, "digest"));
+  EGT_TRY(check_pointer(digest, 1, "digest", "the digest"));
+  stream.enqueue([=, &stream] {
+    run_digest(words, digest, stream, chunk_words, [](std::uint32_t word) { return word; });
+    return Status();
+  });
+  return {};
+}
+
+Status sine_exponential(WordsView words, int iterations, Digest* digest, HostStream& stream) {
+  EGT_TRY(check_words(words, "sine_exponential"));
+  EGT_TRY(check(iterations >= 0, "sine_exponential", "the iterations are negative"));
+  EGT_TRY(check_pointer(digest, 1, "sine_exponential", "the digest"));
+  stream.enqueue([=, &stream] {
+    run_digest(words, digest, stream, costly_chunk_elements, [iterations](std::uint32_t word) {
+      return float_bits(math::sine_exponential(float_from_bits(word), iterations));
+    });
+    return Status();
+  });
+  return {};
+}
+
+}  // namespace egt::host

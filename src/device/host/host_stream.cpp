@@ -1,0 +1,98 @@
+#include "egt/device/host/host_stream.hpp"
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <new>
+
+#include <fmt/format.h>
+
+namespace egt {
+
+void HostStream::Free::operator()(std::byte* data) const {
+  std::free(data);
+}
+
+HostStream::HostStream(StreamPriority priority, int cores) : cores_(cores) {
+  thread_ = std::thread([this, priority] { serve(priority); });
+}
+
+HostStream::~HostStream() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void HostStream::enqueue(Task task) {
+  enqueue_always([task = std::move(task)](const Status& so_far) { return so_far.ok() ? task() : so_far; });
+}
+
+void HostStream::enqueue_always(StatusTask task) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  changed_.notify_one();
+}
+
+Status HostStream::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+bool HostStream::wait_idle(double timeout_seconds) {
+  std::unique_lock lock(mutex_);
+  return idle_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),
+                        [this] { return tasks_.empty() && !running_; });
+}
+
+Result<std::byte*> HostStream::scratch(std::size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    constexpr std::size_t alignment = 64;
+    const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+    scratch_.reset();
+    scratch_bytes_ = 0;
+    scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
+    if (!scratch_)
+      return Status(StatusCode::out_of_memory,
+                    fmt::format("no {} bytes of memory for temporary results", rounded));
+    scratch_bytes_ = rounded;
+  }
+  return scratch_.get();
+}
+
+WorkerPool& HostStream::workers() {
+  if (!workers_) workers_.emplace(cores_);
+  return *workers_;
+}
+
+void HostStream::serve(StreamPriority priority) {
+  // On Linux `who` 0 is the calling thread alone. Only raising it could fail, and it is not raised.
+  if (priority == StreamPriority::low) setpriority(PRIO_PROCESS, 0, 19);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    StatusTask task = std::move(tasks_.front());
+    tasks_.pop_front();
+    running_ = true;
+    const Status so_far = status_;
+    lock.unlock();
+    Status after = task(so_far);
+    task = nullptr;  // what it captured is released before the stream counts as idle
+    lock.lock();
+    running_ = false;
+    status_ = so_far.ok() ? std::move(after) : so_far;
+    if (tasks_.empty()) idle_.notify_all();
+  }
+}
+
+HostStream& as_host_stream(Stream& stream) {
+  return static_cast<HostStream&>(stream);
+}
+
+}  // namespace egt
