@@ -1,0 +1,131 @@
+#include "egt/core/pattern.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <set>
+
+namespace egt {
+namespace {
+
+constexpr std::uint64_t words = 20'000;
+constexpr std::uint64_t beyond_32_bits = 1ull << 33;
+
+PatternFunction pattern(PatternKind kind, std::uint64_t seed = 1, std::uint32_t parameter = 0) {
+  return PatternFunction(Pattern{kind, parameter, seed});
+}
+
+TEST(Pattern, InversesAreComplements) {
+  for (std::uint64_t i = 0; i < words; ++i) {
+    const std::uint64_t index = i + beyond_32_bits - words / 2;
+    ASSERT_EQ(pattern(PatternKind::random_inverse)(index), ~pattern(PatternKind::random)(index));
+    ASSERT_EQ(pattern(PatternKind::finite_inverse)(index), ~pattern(PatternKind::finite)(index));
+  }
+}
+
+void expect_finite_below_2(float value) {
+  ASSERT_TRUE(std::isfinite(value));
+  ASSERT_LT(std::fabs(value), 2.0f);
+}
+
+TEST(Pattern, FiniteIsFiniteAsFloatAndAsBfloat16) {
+  const PatternFunction finite = pattern(PatternKind::finite, 99);
+  for (std::uint64_t i = 0; i < words; ++i) {
+    const std::uint32_t word = finite(i);
+    ASSERT_NO_FATAL_FAILURE(expect_finite_below_2(float_from_bits(word)));
+    ASSERT_NO_FATAL_FAILURE(expect_finite_below_2(to_float(Bfloat16{static_cast<std::uint16_t>(word)})));
+    ASSERT_NO_FATAL_FAILURE(
+        expect_finite_below_2(to_float(Bfloat16{static_cast<std::uint16_t>(word >> 16)})));
+  }
+}
+
+TEST(Pattern, FiniteAndItsInverseTogetherSetAndClearEveryBit) {
+  std::uint32_t set = 0, clear = 0;
+  for (PatternKind kind : {PatternKind::finite, PatternKind::finite_inverse})
+    for (std::uint64_t i = 0; i < 256; ++i) {
+      set |= pattern(kind)(i);
+      clear |= ~pattern(kind)(i);
+    }
+  EXPECT_EQ(set, ~0u);
+  EXPECT_EQ(clear, ~0u);
+}
+
+TEST(Pattern, RandomBitsAreBalancedAndDependOnSeedAndIndex) {
+  const PatternFunction one = pattern(PatternKind::random, 1), two = pattern(PatternKind::random, 2);
+  std::uint64_t ones = 0, differing = 0;
+  std::set<std::uint32_t> seen;
+  for (std::uint64_t i = 0; i < words; ++i) {
+    ones += static_cast<std::uint64_t>(std::popcount(one(i)));
+    differing += static_cast<std::uint64_t>(std::popcount(one(i) ^ two(i)));
+    seen.insert(one(i));
+  }
+  const double bits = 32.0 * words;
+  const double error = 5 * 0.5 / std::sqrt(bits);
+  EXPECT_NEAR(static_cast<double>(ones) / bits, 0.5, error);
+  EXPECT_NEAR(static_cast<double>(differing) / bits, 0.5, error);
+  EXPECT_GT(seen.size(), words - 10) << "equal words would hide a misplaced block";
+}
+
+TEST(Pattern, DoesNotRepeatBeyond32BitsOfIndex) {
+  const PatternFunction random = pattern(PatternKind::random);
+  int equal = 0;
+  for (std::uint64_t i = 0; i < words; ++i) equal += random(i) == random(i + (1ull << 32));
+  EXPECT_LE(equal, 2);
+}
+
+TEST(Contribution, SumsExactlyOverOneTo64Ranks) {
+  for (std::uint32_t ranks = 1; ranks <= 64; ++ranks) {
+    const PatternFunction expected = pattern(PatternKind::contribution_sum, 5, ranks);
+    for (std::uint64_t index = 0; index < 500; ++index) {
+      std::int64_t exact = 0;
+      float forwards = 0, backwards = 0;
+      for (std::uint32_t r = 0; r < ranks; ++r) {
+        const float up = float_from_bits(pattern(PatternKind::contribution, 5, r)(index));
+        exact += std::llround(up);
+        ASSERT_EQ(up, std::round(up)) << "a contribution is an integer";
+        forwards += up;
+        backwards += float_from_bits(pattern(PatternKind::contribution, 5, ranks - 1 - r)(index));
+      }
+      const float sum = float_from_bits(expected(index));
+      ASSERT_EQ(static_cast<double>(sum), static_cast<double>(exact)) << ranks << " ranks, word " << index;
+      ASSERT_EQ(sum, forwards);
+      ASSERT_EQ(sum, backwards);
+    }
+  }
+}
+
+TEST(Contribution, StaysExactFor2000Ranks) {
+  const PatternFunction sum = pattern(PatternKind::contribution_sum, 5, 2000);
+  EXPECT_LE(std::uint64_t{sum.weight} * 255, 1ull << 24);
+}
+
+TEST(Contribution, TellsRanksAndPlacesApart) {
+  int equal_ranks = 0, equal_places = 0;
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    const PatternFunction rank0 = pattern(PatternKind::contribution, 5, 0),
+                          rank1 = pattern(PatternKind::contribution, 5, 1);
+    equal_ranks += rank0(i) == rank1(i);
+    equal_places += rank0(i) == rank0(i + 1);
+  }
+  EXPECT_LT(equal_ranks, 30);
+  EXPECT_LT(equal_places, 30);
+}
+
+TEST(Mismatches, NoneIsTheNeutralElement) {
+  const Mismatches none = Mismatches::none();
+  EXPECT_EQ(none.count, 0u);
+  EXPECT_EQ(none.samples, 0u);
+  EXPECT_EQ(none.first_index, ~std::uint64_t{0});
+  EXPECT_EQ(none.xor_or, 0u);
+  EXPECT_EQ(none.xor_and, ~0u);
+}
+
+TEST(PatternKind, HasItsName) {
+  EXPECT_EQ(to_string(PatternKind::random), "random");
+  EXPECT_EQ(to_string(PatternKind::contribution_sum), "contribution_sum");
+}
+
+}  // namespace
+}  // namespace egt

@@ -1,0 +1,101 @@
+#include "egt/core/record_queue.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "egt/core/clock.hpp"
+
+namespace egt {
+namespace {
+
+TEST(RecordQueue, KeepsOrderAndStampsTimeAndRank) {
+  RecordQueue queue(3);
+  const double before = unix_now();
+  queue.notice("first");
+  queue.emit(RecordKind::epoch, 9, {{"loss", 0.5}});
+  queue.warning("third");
+  const std::vector<Record> records = queue.drain();
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[0].body["text"], "first");
+  EXPECT_EQ(records[0].body["level"], "info");
+  EXPECT_EQ(records[1].step, 9);
+  EXPECT_EQ(records[1].body["loss"], 0.5);
+  EXPECT_EQ(records[2].body["level"], "warning");
+  for (const Record& record : records) {
+    EXPECT_EQ(record.rank, 3);
+    EXPECT_GE(record.time, before);
+    EXPECT_LE(record.time, unix_now());
+  }
+  EXPECT_TRUE(queue.drain().empty());
+}
+
+TEST(RecordQueue, AFaultBecomesAFaultRecordOfItsStep) {
+  RecordQueue queue(0);
+  Fault fault;
+  fault.kind = "file";
+  fault.step = 12;
+  queue.emit(fault);
+  const std::vector<Record> records = queue.drain();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].kind, RecordKind::fault);
+  EXPECT_EQ(records[0].step, 12);
+  EXPECT_EQ(records[0].body["kind"], "file");
+}
+
+TEST(RecordQueue, WhenFullDropsAndCountsOnlyNoticesAndProgress) {
+  RecordQueue queue(0, 4);
+  for (int i = 0; i < 10; ++i) queue.notice("talk");
+  for (int i = 0; i < 5; ++i) queue.emit(RecordKind::progress, i, {});
+  EXPECT_EQ(queue.dropped(), 11u);
+  for (int i = 0; i < 20; ++i) queue.emit(Fault{});
+  queue.emit(RecordKind::start, -1, {});
+  queue.emit(RecordKind::epoch, 1, {});
+  queue.emit(RecordKind::end, -1, {});
+  EXPECT_EQ(queue.dropped(), 11u);
+  EXPECT_EQ(queue.drain().size(), 4u + 20u + 3u);
+}
+
+TEST(RecordQueue, TakesRecordsAgainAfterADrain) {
+  RecordQueue queue(0, 1);
+  queue.notice("one");
+  queue.notice("lost");
+  EXPECT_EQ(queue.drain().size(), 1u);
+  queue.notice("two");
+  EXPECT_EQ(queue.drain().size(), 1u);
+  EXPECT_EQ(queue.dropped(), 1u);
+}
+
+TEST(RecordQueue, LosesNoFaultOfManyThreadsWhileBeingDrained) {
+  constexpr std::size_t threads = 4, faults = 500;
+  RecordQueue queue(0, 16);
+  std::atomic<std::size_t> running = threads;
+  std::size_t fault_records = 0, notices = 0;
+  const auto take = [&] {
+    for (const Record& record : queue.drain())
+      (record.kind == RecordKind::fault ? fault_records : notices) += 1;
+  };
+  {
+    std::vector<std::jthread> producers;
+    for (std::size_t t = 0; t < threads; ++t)
+      producers.emplace_back([&] {
+        for (std::size_t i = 0; i < faults; ++i) {
+          queue.emit(Fault{});
+          queue.notice("beside it");
+        }
+        --running;
+      });
+    while (running > 0) {
+      take();
+      std::this_thread::yield();
+    }
+  }
+  take();
+  EXPECT_EQ(fault_records, threads * faults);
+  EXPECT_EQ(notices + queue.dropped(), threads * faults) << "every notice is delivered or counted";
+}
+
+}  // namespace
+}  // namespace egt

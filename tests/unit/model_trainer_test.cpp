@@ -1,0 +1,233 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "egt/core/wait.hpp"
+#include "egt/device/host/host_device.hpp"
+#include "egt/model/mlp_trainer.hpp"
+#include "single_rank_communicator.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double timeout_s = 60;
+
+MlpConfig small_network(std::vector<Precision> precisions) {
+  MlpConfig config;
+  config.neurons = {12, 20, 17, 5};
+  config.batch = {.global = 16, .first = 0, .local = 16};
+  config.precisions = std::move(precisions);
+  config.seed = 7;
+  return config;
+}
+
+class Trainer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto opened = open_host_device({});
+    ASSERT_TRUE(opened.ok()) << opened.status().what();
+    device = std::move(opened.value());
+    stream = std::move(device->create_stream(StreamPriority::normal).value());
+  }
+
+  std::unique_ptr<MlpTrainer> make(const MlpConfig& config) {
+    auto trainer = MlpTrainer::create(*device, communicator, config);
+    EXPECT_TRUE(trainer.ok()) << trainer.status().what();
+    return std::move(trainer.value());
+  }
+
+  StepResult step(MlpTrainer& trainer, std::int64_t index, bool measure = false) {
+    EXPECT_TRUE(trainer.enqueue_step(index, 0.0f, measure).ok());
+    auto result = trainer.retire_step(index, timeout_s);
+    EXPECT_TRUE(result.ok()) << result.status().what();
+    return result.value();
+  }
+
+  std::vector<float> read(VectorView view) {
+    Buffer pinned = std::move(device->allocate_pinned(view.bytes()).value());
+    EXPECT_TRUE(device->copy(pinned.data(), view.data, view.bytes(), *stream).ok());
+    EXPECT_TRUE(device->synchronize(*stream, timeout_s).ok());
+    return {pinned.as<float>(), pinned.as<float>() + view.count};
+  }
+
+  void write(VectorView view, const std::vector<float>& values) {
+    Buffer pinned = std::move(device->allocate_pinned(view.bytes()).value());
+    std::memcpy(pinned.data(), values.data(), view.bytes());
+    EXPECT_TRUE(device->copy(view.data, pinned.data(), view.bytes(), *stream).ok());
+    EXPECT_TRUE(device->synchronize(*stream, timeout_s).ok());
+  }
+
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> stream;
+  SingleRankCommunicator communicator;
+};
+
+TEST_F(Trainer, GradientsAreThoseOfFiniteDifferences) {
+  const MlpConfig config = small_network({Precision::fp64});  // rate 0: the weights stay
+  auto trainer = make(config);
+  step(*trainer, 3);
+  const std::vector<float> weights = read(trainer->weights()), gradient = read(trainer->gradient());
+  const double outputs = static_cast<double>(config.neurons.back());
+  int compared = 0;
+  for (const LinearLayer& layer : trainer->layout().layers()) {
+    for (const std::int64_t i :
+         {layer.weights, layer.weights + 7, layer.weights + layer.inputs * layer.outputs - 1, layer.bias,
+          layer.bias + layer.outputs - 1}) {
+      constexpr float h = 2e-3f;
+      double loss[2];
+      for (const int side : {0, 1}) {
+        std::vector<float> moved = weights;
+        moved[static_cast<std::size_t>(i)] += side ? h : -h;
+        write(trainer->weights(), moved);
+        ASSERT_TRUE(trainer->set_precision(Precision::fp64).ok());  // takes the weights into the copy
+        loss[side] = step(*trainer, 3).loss;                        // the same step: the same batch
+      }
+      // The loss is a mean over outputs, the gradient that of half the sum over outputs.
+      const double expected = (loss[1] - loss[0]) / (2.0 * h) * outputs / 2.0;
+      EXPECT_NEAR(gradient[static_cast<std::size_t>(i)], expected, 2e-3 + 0.01 * std::abs(expected))
+          << "parameter " << i;
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, 15);
+}
+
+TEST_F(Trainer, EveryPrecisionGivesTheSameGradientWithinItsRounding) {
+  auto reference = make(small_network({Precision::fp64}));
+  step(*reference, 0);
+  const std::vector<float> expected = read(reference->gradient());
+  double norm = 0;
+  for (const float g : expected) norm += double{g} * g;
+  const std::pair<Precision, double> cases[] = {
+      {Precision::fp32, 1e-5}, {Precision::tf32, 5e-3}, {Precision::fp16, 5e-3}, {Precision::bf16, 4e-2}};
+  for (const auto& [precision, tolerance] : cases) {
+    auto trainer = make(small_network({precision}));
+    step(*trainer, 0);
+    const std::vector<float> gradient = read(trainer->gradient());
+    // fp16 gradients are kept scaled: the norm is compared after undoing the power of two.
+    const double scale = precision == Precision::fp16 ? 16.0 * 16.0 : 1.0;
+    double error = 0;
+    for (std::size_t i = 0; i < gradient.size(); ++i) error += std::pow(gradient[i] / scale - expected[i], 2);
+    EXPECT_LT(std::sqrt(error / norm), tolerance) << to_string(precision);
+  }
+}
+
+TEST_F(Trainer, GradientsInBfloat16AreTheRoundedOnes) {
+  MlpConfig config = small_network({Precision::fp32});
+  auto exact = make(config);
+  config.gradient_type = ElementType::bf16;
+  auto rounded = make(config);
+  step(*exact, 0);
+  step(*rounded, 0);
+  const std::vector<float> expected = read(exact->gradient());
+  const VectorView view = rounded->gradient();
+  ASSERT_EQ(view.type, ElementType::bf16);
+  Buffer wide = std::move(device->allocate(static_cast<std::size_t>(view.count) * 4).value());
+  const VectorView wide_view{wide.data(), ElementType::f32, view.count};
+  ASSERT_TRUE(device->cast(wide_view, view, *stream).ok());
+  const std::vector<float> actual = read(wide_view);
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    EXPECT_NEAR(actual[i], expected[i], std::abs(expected[i]) / 128 + 1e-7) << i;
+}
+
+struct Learning {
+  std::vector<Precision> precisions;
+  Optimizer optimizer;
+  int extreme_iterations;
+};
+class TrainerLearns : public Trainer, public ::testing::WithParamInterface<Learning> {};
+
+TEST_P(TrainerLearns, TheLossFallsToLessThanHalf) {
+  MlpConfig config;
+  config.neurons = {64, 128, 96, 16};
+  config.batch = {.global = 64, .first = 0, .local = 64};
+  config.precisions = GetParam().precisions;
+  config.optimizer = GetParam().optimizer;
+  config.extreme_iterations = GetParam().extreme_iterations;
+  config.learning_rate = default_learning_rate(config.neurons, config.optimizer);
+  auto trainer = make(config);
+  double first = 0, last = 0;
+  for (std::int64_t i = 0; i < 150; ++i) {
+    if (i % 10 == 0) {
+      ASSERT_TRUE(
+          trainer
+              ->set_precision(config.precisions[static_cast<std::size_t>(i / 10) % config.precisions.size()])
+              .ok());
+    }
+    last = step(*trainer, i).loss;
+    if (i == 0) first = last;
+  }
+  EXPECT_GT(first, 1.0);
+  EXPECT_LT(last, first / 2);
+}
+
+const std::vector<Precision> all = {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,
+                                    Precision::bf16};
+INSTANTIATE_TEST_SUITE_P(Ways, TrainerLearns,
+                         ::testing::Values(Learning{{Precision::fp32}, Optimizer::sgd, 0},
+                                           Learning{{Precision::fp32}, Optimizer::adam, 2},
+                                           Learning{{Precision::fp16}, Optimizer::sgd, 2},
+                                           Learning{{Precision::bf16}, Optimizer::adam, 0},
+                                           Learning{all, Optimizer::sgd, 1}));
+
+TEST_F(Trainer, TheSameStepsGiveTheSameBitsWhileStepsOverlap) {
+  MlpConfig config = small_network({Precision::bf16});
+  config.learning_rate = 0.01;
+  config.extreme_iterations = 1;
+  std::vector<float> weights[2];
+  for (auto& result : weights) {
+    auto trainer = make(config);
+    for (std::int64_t i = 0; i < 12; ++i) {
+      ASSERT_TRUE(trainer->enqueue_step(i, 0.0f, false).ok());
+      if (i >= MlpTrainer::depth) ASSERT_TRUE(trainer->retire_step(i - MlpTrainer::depth, timeout_s).ok());
+    }
+    for (std::int64_t i = 12 - MlpTrainer::depth; i < 12; ++i)
+      ASSERT_TRUE(trainer->retire_step(i, timeout_s).ok());
+    result = read(trainer->weights());
+  }
+  EXPECT_EQ(0, std::memcmp(weights[0].data(), weights[1].data(), weights[0].size() * sizeof(float)));
+}
+
+TEST_F(Trainer, AFlippedWeightBitChangesTheDigestOfItsLayerOnly) {
+  auto trainer = make(small_network({Precision::fp32}));
+  const auto digests = [&] {
+    EXPECT_TRUE(trainer->enqueue_replica_check().ok());
+    auto ranks = trainer->collect_replica_check(timeout_s);
+    EXPECT_TRUE(ranks.ok());
+    return ranks.value().at(0);
+  };
+  const auto before = digests();
+  EXPECT_EQ(before, digests());
+  std::vector<float> weights = read(trainer->weights());
+  float& victim = weights[static_cast<std::size_t>(trainer->layout().layers()[1].weights + 5)];
+  victim = float_from_bits(float_bits(victim) ^ 1u);
+  write(trainer->weights(), weights);
+  const auto after = digests();
+  EXPECT_EQ(before[0], after[0]);
+  EXPECT_NE(before[1], after[1]);
+  EXPECT_EQ(before[2], after[2]);
+}
+
+TEST_F(Trainer, VotesAndTimesComeBack) {
+  auto trainer = make(small_network({Precision::fp32}));
+  ASSERT_TRUE(trainer->enqueue_step(0, 3.0f, true).ok());
+  auto result = trainer->retire_step(0, timeout_s);
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result.value().votes, 3.0f);
+  EXPECT_FALSE(result.value().step_ms.has_value());
+  auto times = trainer->measured_times();
+  ASSERT_TRUE(times.ok());
+  EXPECT_GT(times.value().activation_ms, 0);
+  EXPECT_GT(step(*trainer, 1).step_ms.value_or(0), 0);
+}
+
+TEST_F(Trainer, AnUnsupportedPrecisionIsRefusedWithItsReason) {
+  auto trainer = MlpTrainer::create(*device, communicator, small_network({Precision::fp8}));
+  ASSERT_FALSE(trainer.ok());
+  EXPECT_EQ(trainer.status().code(), StatusCode::unsupported);
+  EXPECT_NE(trainer.status().what().find("fp8"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace egt
