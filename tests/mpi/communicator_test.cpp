@@ -1,0 +1,187 @@
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+#include "egt/core/clock.hpp"
+#include "egt/core/half.hpp"
+#include "egt/core/pattern.hpp"
+#include "egt/device/host/host_stream.hpp"
+#include "egt/ranks/mpi_communicator.hpp"
+#include "egt/ranks/mpi_control.hpp"
+#include "mpi_test.hpp"
+
+namespace egt::test {
+namespace {
+
+/// None, fewer than ranks, odd, one whole chunk and more, several chunks.
+constexpr std::size_t counts[] = {0, 1, 3, 1001, 262144, 262147, 1500001};
+
+/// A float of random sign, fraction and size (2^-20 to 2^20): sums of three or more depend on their order.
+float random_float(int rank, std::size_t i) {
+  const std::uint64_t h = mix64(static_cast<std::uint64_t>(rank) * 1000003 + i + 1);
+  const float fraction = static_cast<float>(h >> 40) / 16777216.0f - 0.5f;
+  return std::ldexp(fraction, static_cast<int>(h % 41) - 20);
+}
+
+class Communicator : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto opened_control = open_mpi_control(mpi_session(), 10);
+    ASSERT_OK(opened_control.status());
+    control = std::move(opened_control.value());
+    auto opened = open_mpi_communicator(mpi_session(), 10);
+    ASSERT_OK(opened.status());
+    communicator = std::move(opened.value());
+    rank = communicator->rank();
+    size = communicator->size();
+  }
+
+  Status finish() {
+    if (!stream.wait_idle(20)) return {StatusCode::timeout, "the stream did not come to its end"};
+    return stream.status();
+  }
+
+  /// Do all ranks hold the same bytes? The answer is rank 0's; true elsewhere.
+  bool equal_on_all_ranks(const void* data, std::size_t bytes) {
+    const auto all = control->gather(std::string(static_cast<const char*>(data), bytes));
+    if (!all.ok()) return false;
+    for (const std::string& one : all.value())
+      if (one != all.value().front()) return false;
+    return true;
+  }
+
+  std::unique_ptr<Control> control;
+  std::unique_ptr<egt::Communicator> communicator;
+  HostStream stream{StreamPriority::high, 1};
+  int rank = 0, size = 1;
+};
+
+TEST_F(Communicator, AllReduceSumsFloatsInRankOrderAndEqualOnAllRanks) {
+  for (const std::size_t count : counts) {
+    std::vector<float> data(count), expected(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      data[i] = random_float(rank, i);
+      expected[i] = random_float(0, i);
+      for (int r = 1; r < size; ++r) expected[i] += random_float(r, i);
+    }
+    ASSERT_OK(communicator->all_reduce(data.data(), count, ElementType::f32, stream));
+    ASSERT_OK(finish());
+    EXPECT_TRUE(data == expected) << count;
+    EXPECT_TRUE(equal_on_all_ranks(data.data(), count * sizeof(float))) << count;
+  }
+}
+
+TEST_F(Communicator, AllReduceSumsBfloat16AndRoundsOnce) {
+  for (const std::size_t count : counts) {
+    std::vector<Bfloat16> data(count);
+    for (std::size_t i = 0; i < count; ++i) data[i] = to_bfloat16(random_float(rank, i));
+    ASSERT_OK(communicator->all_reduce(data.data(), count, ElementType::bf16, stream));
+    ASSERT_OK(finish());
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      float expected = to_float(to_bfloat16(random_float(0, i)));
+      for (int r = 1; r < size; ++r) expected += to_float(to_bfloat16(random_float(r, i)));
+      wrong += data[i].bits != to_bfloat16(expected).bits;
+    }
+    EXPECT_EQ(wrong, 0u) << count;
+    EXPECT_TRUE(equal_on_all_ranks(data.data(), count * sizeof(Bfloat16))) << count;
+  }
+}
+
+TEST_F(Communicator, AllReduceAddsNoOtherType) {
+  double value = 1;
+  EXPECT_EQ(communicator->all_reduce(&value, 1, ElementType::f64, stream).code(),
+            StatusCode::invalid_argument);
+  EXPECT_EQ(communicator->broadcast(&value, 8, size, stream).code(), StatusCode::invalid_argument);
+}
+
+TEST_F(Communicator, BroadcastFromEveryRoot) {
+  for (int root = 0; root < size; ++root)
+    for (const std::size_t bytes : counts) {
+      std::vector<std::uint8_t> data(bytes), expected(bytes);
+      for (std::size_t i = 0; i < bytes; ++i) {
+        expected[i] = static_cast<std::uint8_t>(mix64(i + static_cast<std::size_t>(root)));
+        if (rank == root) data[i] = expected[i];
+      }
+      ASSERT_OK(communicator->broadcast(data.data(), bytes, root, stream));
+      ASSERT_OK(finish());
+      EXPECT_TRUE(data == expected) << bytes << " from " << root;
+    }
+}
+
+TEST_F(Communicator, AllGatherInRankOrder) {
+  for (const std::size_t bytes : counts) {
+    std::vector<std::uint8_t> mine(bytes), all(bytes * static_cast<std::size_t>(size));
+    for (std::size_t i = 0; i < bytes; ++i)
+      mine[i] = static_cast<std::uint8_t>(mix64(i) + static_cast<unsigned>(rank));
+    ASSERT_OK(communicator->all_gather(mine.data(), all.data(), bytes, stream));
+    ASSERT_OK(finish());
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      wrong += all[i] != static_cast<std::uint8_t>(mix64(i % bytes) + i / bytes);
+    EXPECT_EQ(wrong, 0u) << bytes;
+  }
+}
+
+TEST_F(Communicator, CollectivesOfTwoStreamsDoNotMix) {
+  HostStream other(StreamPriority::low, 1);
+  std::vector<float> a(300000, 1.0f), b(300000, 2.0f);
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_OK(communicator->all_reduce(a.data(), a.size(), ElementType::f32, stream));
+    ASSERT_OK(communicator->all_reduce(b.data(), b.size(), ElementType::f32, other));
+  }
+  ASSERT_OK(finish());
+  ASSERT_TRUE(other.wait_idle(20));
+  ASSERT_OK(other.status());
+  const float grown = std::pow(static_cast<float>(size), 5.0f);
+  EXPECT_TRUE(a == std::vector<float>(a.size(), grown));
+  EXPECT_TRUE(b == std::vector<float>(b.size(), 2 * grown));
+}
+
+/// The next two leave a collective without its peer; what was started must not hinder MPI's end.
+TEST_F(Communicator, AMissingPeerIsATimeoutWithinTheDeadline) {
+  if (size == 1) GTEST_SKIP() << "needs two ranks";
+  auto opened = open_mpi_communicator(mpi_session(), 0.5);
+  ASSERT_OK(opened.status());
+  static std::vector<float> data(1 << 20, 1.0f);  // MPI may keep what was started until its end
+  if (rank == 0) {
+    const Clock::time_point start = Clock::now();
+    ASSERT_OK(opened.value()->all_reduce(data.data(), data.size(), ElementType::f32, stream));
+    EXPECT_EQ(finish().code(), StatusCode::timeout);
+    EXPECT_LT(seconds_since(start), 1.5);
+    EXPECT_EQ(opened.value()->check().code(), StatusCode::timeout);
+    EXPECT_FALSE(opened.value()->all_reduce(data.data(), 1, ElementType::f32, stream).ok());
+  }
+  ASSERT_OK(control->barrier());
+}
+
+TEST_F(Communicator, AbortEndsWhatIsUnderWayAtOnce) {
+  if (size == 1) GTEST_SKIP() << "needs two ranks";
+  static std::vector<float> data(1 << 20, 1.0f);
+  if (rank == 0) {
+    ASSERT_OK(communicator->all_reduce(data.data(), data.size(), ElementType::f32, stream));
+    ASSERT_OK(communicator->all_reduce(data.data(), data.size(), ElementType::f32, stream));
+    ASSERT_OK(communicator->check());
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const Clock::time_point start = Clock::now();
+    std::thread([&] { communicator->abort(); }).join();
+    EXPECT_EQ(finish().code(), StatusCode::aborted);
+    EXPECT_LT(seconds_since(start), 1.0);
+    EXPECT_EQ(communicator->check().code(), StatusCode::aborted);
+  }
+  ASSERT_OK(control->barrier());
+  // A new communicator works, whatever the old one left behind.
+  auto opened = open_mpi_communicator(mpi_session(), 10);
+  ASSERT_OK(opened.status());
+  HostStream fresh(StreamPriority::high, 1);
+  std::vector<float> ones(1000, 1.0f);
+  ASSERT_OK(opened.value()->all_reduce(ones.data(), ones.size(), ElementType::f32, fresh));
+  ASSERT_TRUE(fresh.wait_idle(20));
+  ASSERT_OK(fresh.status());
+  EXPECT_TRUE(ones == std::vector<float>(1000, static_cast<float>(size)));
+}
+
+}  // namespace
+}  // namespace egt::test
