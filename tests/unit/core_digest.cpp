@@ -111,6 +111,19 @@ TEST(Digest, ZerosAndTheirNumberCount) {
   }
 }
 
+TEST(Digest, BothSumsUseAll64Bits) {
+  Digest set, clear;
+  for (std::uint64_t i = 0; i < 256; ++i) {
+    const Digest one = digest_of_one(i, 1);
+    set.a |= one.a;
+    set.b |= one.b;
+    clear.a |= ~one.a;
+    clear.b |= ~one.b;
+  }
+  EXPECT_EQ(set, (Digest{~0ull, ~0ull}));
+  EXPECT_EQ(clear, (Digest{~0ull, ~0ull}));
+}
+
 TEST(Digest, PlacesBeyond32BitsCount) {
   for (const std::uint64_t index : {0ull, 1ull, 77ull}) {
     EXPECT_NE(digest_of_one(index, 5), digest_of_one(index + (1ull << 32), 5));

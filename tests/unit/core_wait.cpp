@@ -52,7 +52,7 @@ TEST(WaitUntil, AStopEndsIt) {
     source.request_stop();
   });
   const auto start = Clock::now();
-  const Status status = wait_until(never, {.seconds = 60, .stop = source.get_token(), .what = "a stop"});
+  const Status status = wait_until(never, {.seconds = 20, .stop = source.get_token(), .what = "a stop"});
   EXPECT_EQ(status.code(), StatusCode::stopped);
   EXPECT_LT(seconds_since(start), 10);
 }
