@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "egt/core/record.hpp"
+#include "egt/core/status.hpp"
+#include "egt/workload/options.hpp"
+
+/// What the user asks for on the command line and in a config file. One table in options.cpp names every
+/// option; what is not in it is unknown.
+namespace egt {
+
+enum class Backend { automatic, cuda, host };
+/// How the console shows that the run goes on.
+enum class ProgressStyle { automatic, bar, lines, none };
+
+struct CommonOptions {
+  Backend backend = Backend::automatic;
+  std::vector<int> devices;  ///< by local rank; empty: local rank = device
+  std::string output;        ///< the run directory; empty: a new one under extreme_gpu_trainer_runs
+  std::uint64_t seed = 1;
+  double metrics_sample_rate = 1.0;  ///< seconds between samples
+  ProgressStyle progress = ProgressStyle::automatic;
+  std::string log_file;            ///< empty: none
+  std::string log_level = "info";  ///< trace, debug, info, warning, error or off
+};
+
+struct BurnOptions {
+  /// The run ends at whichever comes first; at least one is set.
+  std::optional<double> duration_seconds = 300.0;
+  std::optional<std::int64_t> steps;
+  std::optional<std::int64_t> global_batch;  ///< samples of all ranks; replaces train.batch
+  std::string precision = "cycle";           ///< "cycle", or a name that parse_precision knows
+  TrainOptions train;  ///< `precisions` is left empty: what "cycle" means depends on the device
+  CollectiveOptions collective;
+  MemoryOptions memory;
+  FileOptions file;
+};
+
+struct Options {
+  std::string command = "burn";  ///< "burn" or "devices"
+  std::optional<std::string>
+      message;  ///< --help, --version: print this, which ends without a newline, and exit 0
+  CommonOptions common;
+  BurnOptions burn;
+  std::vector<std::string> arguments;        ///< as the user typed them, without the program's name
+  std::map<std::string, std::string> given;  ///< long name without dashes to value; config file included
+  std::vector<std::string> host_defaults;    ///< what apply_host_defaults chose: "--batch 128"
+};
+
+/// `version` is what --version prints. An error is invalid_argument and one line that names the option, its
+/// value and what is allowed. Reads the config file; looks at nothing else outside its arguments.
+Result<Options> parse_options(int argc, const char* const* argv, const std::string& version);
+
+/// The smaller defaults of the host backend, where the user gave no value of his own.
+void apply_host_defaults(Options& options);
+
+/// Every value in effect, by long name: for the result, and to compare ranks (equal dumps: equal options).
+Json effective_options(const Options& options);
+
+}  // namespace egt

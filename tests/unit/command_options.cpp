@@ -1,0 +1,286 @@
+#include "egt/command/options.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace egt {
+namespace {
+
+Result<Options> parse(std::vector<std::string> arguments) {
+  std::vector<const char*> argv = {"extreme_gpu_trainer"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  return parse_options(static_cast<int>(argv.size()), argv.data(), "1.2.3");
+}
+
+Options good(std::vector<std::string> arguments) {
+  auto result = parse(std::move(arguments));
+  EXPECT_TRUE(result.ok()) << result.status().what();
+  return result.ok() ? result.value() : Options();
+}
+
+/// The message of a command line that must be refused: invalid_argument, one line.
+std::string refused(std::vector<std::string> arguments) {
+  auto result = parse(std::move(arguments));
+  EXPECT_FALSE(result.ok());
+  if (result.ok()) return {};
+  EXPECT_EQ(result.status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(result.status().what().find('\n'), std::string::npos);
+  return result.status().what();
+}
+
+class ConfigFile {
+ public:
+  explicit ConfigFile(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() /
+              ("egt_options_" + std::to_string(getpid()) + ".toml")) {
+    std::ofstream(path_) << text;
+  }
+  ~ConfigFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(Options, DefaultsAreTheContracts) {
+  const Options options = good({});
+  EXPECT_EQ(options.command, "burn");
+  EXPECT_FALSE(options.message);
+  EXPECT_EQ(options.common.backend, Backend::automatic);
+  EXPECT_EQ(options.common.metrics_sample_rate, 1.0);
+  EXPECT_EQ(options.burn.duration_seconds, 300.0);
+  EXPECT_FALSE(options.burn.steps);
+  EXPECT_EQ(options.burn.train.layers, (std::vector<std::int64_t>{4096, 8192, 6144, 4096, 2048, 1024, 512}));
+  EXPECT_EQ(options.burn.train.batch, 1024);
+  EXPECT_EQ(options.burn.train.extreme_iterations, 200);
+  EXPECT_EQ(options.burn.memory.buffer_iterations, 300);
+  EXPECT_DOUBLE_EQ(options.burn.memory.fill.share, 0.9);
+  EXPECT_EQ(options.burn.file.size, 10'000'000'000u);
+  EXPECT_EQ(options.burn.file.budget, 100'000'000'000u);
+  EXPECT_EQ(options.burn.precision, "cycle");
+  EXPECT_TRUE(options.given.empty());
+}
+
+TEST(Options, EveryBurnOptionReachesItsPlace) {
+  const Options options = good({"burn",
+                                "--duration",
+                                "90s",
+                                "--steps",
+                                "7",
+                                "--layers",
+                                "8,4,2",
+                                "--global-batch",
+                                "96",
+                                "--precision",
+                                "bf16",
+                                "--optimizer",
+                                "adam",
+                                "--learning-rate",
+                                "0.25",
+                                "--gradient-dtype",
+                                "bf16",
+                                "--extreme-iterations",
+                                "0",
+                                "--buffer-iterations",
+                                "5",
+                                "--memory",
+                                "72GB",
+                                "--io-dir",
+                                "/x",
+                                "--io-size",
+                                "8MiB",
+                                "--io-repeats",
+                                "3",
+                                "--io-every",
+                                "4",
+                                "--io-budget",
+                                "unlimited",
+                                "--no-io",
+                                "--check-every",
+                                "6"});
+  const BurnOptions& burn = options.burn;
+  EXPECT_EQ(burn.duration_seconds, 90.0);
+  EXPECT_EQ(burn.steps, 7);
+  EXPECT_EQ(burn.train.layers, (std::vector<std::int64_t>{8, 4, 2}));
+  EXPECT_EQ(burn.global_batch, 96);
+  EXPECT_EQ(burn.precision, "bf16");
+  EXPECT_EQ(burn.train.optimizer, Optimizer::adam);
+  EXPECT_EQ(burn.train.learning_rate, 0.25);
+  EXPECT_EQ(burn.train.gradient_type, ElementType::bf16);
+  EXPECT_EQ(burn.train.extreme_iterations, 0);
+  EXPECT_EQ(burn.memory.buffer_iterations, 5);
+  EXPECT_FALSE(burn.memory.fill.is_share);
+  EXPECT_EQ(burn.memory.fill.bytes, 72'000'000'000u);
+  EXPECT_EQ(burn.file.directory, "/x");
+  EXPECT_EQ(burn.file.size, 8u << 20);
+  EXPECT_EQ(burn.file.repeats, 3);
+  EXPECT_EQ(burn.file.every, 4);
+  EXPECT_FALSE(burn.file.budget);
+  EXPECT_FALSE(burn.file.enabled);
+  EXPECT_EQ(burn.train.check_every, 6);
+  EXPECT_EQ(options.arguments.size(), 36u);
+}
+
+TEST(Options, EveryCommonOptionReachesItsPlace) {
+  const Options options = good({"--backend=host", "--devices", "2,0", "--output", "out", "--seed",
+                                "18446744073709551615", "--metrics-sample-rate", "0.5", "--progress", "lines",
+                                "--log-file", "a.log", "--log-level", "debug", "devices"});
+  EXPECT_EQ(options.command, "devices");
+  EXPECT_EQ(options.common.backend, Backend::host);
+  EXPECT_EQ(options.common.devices, (std::vector<int>{2, 0}));
+  EXPECT_EQ(options.common.output, "out");
+  EXPECT_EQ(options.common.seed, 18446744073709551615ull);
+  EXPECT_EQ(options.common.metrics_sample_rate, 0.5);
+  EXPECT_EQ(options.common.progress, ProgressStyle::lines);
+  EXPECT_EQ(options.common.log_file, "a.log");
+  EXPECT_EQ(options.common.log_level, "debug");
+}
+
+TEST(Options, StepsAloneReplacesTheDuration) {
+  EXPECT_FALSE(good({"--steps", "30"}).burn.duration_seconds);
+  const Options both = good({"--duration", "10", "--steps", "30"});
+  EXPECT_EQ(both.burn.duration_seconds, 10.0);
+  EXPECT_EQ(both.burn.steps, 30);
+}
+
+TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
+  EXPECT_EQ(refused({"--memory", "300%"}),
+            "--memory 300%: use a share of 0 to 100 %, or a size such as 72GB");
+  EXPECT_EQ(refused({"--layers", "5,x"}),
+            "--layers 5,x: use 2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512");
+  EXPECT_EQ(refused({"--frobnicate", "5"}), "--frobnicate: unknown option; --help lists what is known");
+  EXPECT_EQ(refused({"train"}), "'train': unknown command; use burn or devices");
+  EXPECT_EQ(refused({"burn", "twice"}), "'twice': unexpected argument; --help shows how to call");
+  EXPECT_EQ(refused({"--seed", "1", "--seed", "1"}), "--seed: given twice; give it once");
+  EXPECT_EQ(refused({"--steps"}), "--steps: a value is missing");
+  EXPECT_EQ(refused({"--devices", "0,1,1"}), "--devices 0,1,1: device 1 is named twice; name each once");
+  EXPECT_EQ(refused({"--batch", "5", "--global-batch", "10"}),
+            "--batch and --global-batch exclude each other: give one of them");
+  EXPECT_EQ(refused({"devices", "--steps", "5"}), "--steps: the command devices has no such option");
+}
+
+TEST(Options, OptionsOfLaterCommandsAreUnknown) {
+  for (const char* option : {"--preset", "--check-budget", "--golden", "--balance", "--pulse", "--serve",
+                             "--inject", "--quick", "--fail-fast", "--max-restarts", "--collective-timeout"})
+    EXPECT_NE(refused({option, "1"}).find("unknown option"), std::string::npos) << option;
+  for (const char* command : {"verify", "links", "bench", "loadtest", "selftest", "compare", "report"})
+    EXPECT_NE(refused({command}).find("unknown command"), std::string::npos) << command;
+}
+
+TEST(Options, Fp8IsAKnownName) {
+  EXPECT_EQ(good({"--precision", "fp8"}).burn.precision, "fp8");
+}
+
+struct Refusal {
+  const char* option;
+  std::vector<const char*> values;
+};
+
+class RefusedValues : public testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedValues, AreRefusedByName) {
+  for (const char* value : GetParam().values) {
+    const std::string message = refused({GetParam().option, value});
+    EXPECT_TRUE(message.starts_with(GetParam().option)) << message;
+    EXPECT_NE(message.find(": use "), std::string::npos) << message;
+  }
+}
+
+constexpr const char* huge = "99999999999999999999999";
+
+INSTANTIATE_TEST_SUITE_P(
+    Options, RefusedValues,
+    testing::Values(
+        Refusal{"--duration", {"0", "-5s", "5x", "", "nan", "inf", huge, "٣m"}},
+        Refusal{"--steps", {"0", "-1", "1.5", "", "0x10", "1e3", huge, "٣", "7 "}},
+        Refusal{"--layers", {"5", "5,x", "", ",", "5,", "5,,6", "0,5", "-4,5", "5,99999999999", "５,６"}},
+        Refusal{"--batch", {"0", "-1", "1048577", "", huge, "１"}},
+        Refusal{"--global-batch", {"0", "-1", "1.0", huge}},
+        Refusal{"--precision", {"fp4", "FP32", "", "cycle,fp32"}},
+        Refusal{"--optimizer", {"sdg", "", "Adam"}},
+        Refusal{"--learning-rate", {"0", "-0.1", "nan", "inf", "-inf", "1e400", "", "0.1x", "1001"}},
+        Refusal{"--gradient-dtype", {"fp16", "f32", ""}},
+        Refusal{"--extreme-iterations", {"-1", "1000001", "", huge}},
+        Refusal{"--buffer-iterations", {"0", "-1", "1000001", ""}},
+        Refusal{"--memory", {"101%", "-1%", "-1", "nan%", "", "%", "12XB", huge}},
+        Refusal{"--io-size", {"0", "1", "-5MB", "5 parsecs", "", huge}},
+        Refusal{"--io-repeats", {"0", "-1", "", huge}}, Refusal{"--io-every", {"0", "-1", "", huge}},
+        Refusal{"--io-budget", {"0", "-1GB", "Unlimited", ""}}, Refusal{"--check-every", {"0", "-1", ""}},
+        Refusal{"--io-dir", {""}}, Refusal{"--backend", {"gpu", "CUDA", ""}},
+        Refusal{"--devices", {"", "-1", "0,", "a", "1024", "0;1"}}, Refusal{"--output", {""}},
+        Refusal{"--seed", {"-1", "", "1.5", huge}},
+        Refusal{"--metrics-sample-rate", {"0", "-1", "nan", "inf", "3601", ""}},
+        Refusal{"--progress", {"dots", ""}}, Refusal{"--log-file", {""}},
+        Refusal{"--log-level", {"loud", ""}}));
+
+TEST(Options, AControlCharacterDoesNotBreakTheLine) {
+  EXPECT_EQ(refused({"--seed", "1\n2"}), "--seed 1?2: use a whole number of 0 to 18446744073709551615");
+}
+
+TEST(Options, AFlagTakesNoValue) {
+  EXPECT_FALSE(good({"--no-io"}).burn.file.enabled);
+  refused({"--no-io=banana"});
+  refused({"--no-io=false"});
+}
+
+TEST(Options, ConfigFileGivesWhatTheCommandLineDoesNot) {
+  const ConfigFile file(
+      "# a comment\nsteps = 12\nlayers = [8, 4]\nmemory = \"64MB\"\nno-io = true\nseed = 3\n");
+  const Options options = good({"--config", file.path(), "--seed", "9"});
+  EXPECT_EQ(options.burn.steps, 12);
+  EXPECT_EQ(options.burn.train.layers, (std::vector<std::int64_t>{8, 4}));
+  EXPECT_EQ(options.burn.memory.fill.bytes, 64'000'000u);
+  EXPECT_FALSE(options.burn.file.enabled);
+  EXPECT_EQ(options.common.seed, 9u);
+}
+
+TEST(Options, AConfigFilesErrorsAreNamed) {
+  EXPECT_NE(refused({"--config", "/nowhere/x.toml"}).find("/nowhere/x.toml: cannot be read"),
+            std::string::npos);
+  EXPECT_NE(refused({"--config", "/tmp"}).find("is a directory"), std::string::npos);
+  const ConfigFile unknown("steps = 5\nfrob = 1\n");
+  EXPECT_NE(refused({"--config", unknown.path()}).find("unknown key frob"), std::string::npos);
+  const ConfigFile value("steps = -5\n");
+  EXPECT_NE(refused({"--config", value.path()}).find("--steps -5: use"), std::string::npos);
+  const ConfigFile twice("steps = 5\nseed = 6\nsteps = 5\n");
+  EXPECT_NE(refused({"--config", twice.path()}).find("--steps: given twice"), std::string::npos);
+  const ConfigFile nested("config = \"other\"\n");
+  EXPECT_NE(refused({"--config", nested.path()}).find("unknown key config"), std::string::npos);
+}
+
+TEST(Options, HelpAndVersionWinOverErrors) {
+  EXPECT_EQ(*good({"--version"}).message, "extreme_gpu_trainer 1.2.3");
+  const std::string help = *good({"--help", "--seed", "x"}).message;
+  for (const char* text : {"--memory SHARE|SIZE", "--backend auto|cuda|host", "(5m)", "mpirun -np 2"})
+    EXPECT_NE(help.find(text), std::string::npos) << text;
+  const std::string devices = *good({"devices", "-h"}).message;
+  EXPECT_EQ(devices.find("--memory SHARE"), std::string::npos);
+}
+
+TEST(Options, HostDefaultsLeaveWhatTheUserGave) {
+  Options options = good({"--batch", "5", "--memory", "1MB"});
+  apply_host_defaults(options);
+  EXPECT_EQ(options.burn.train.batch, 5);
+  EXPECT_EQ(options.burn.memory.fill.bytes, 1'000'000u);
+  EXPECT_EQ(options.burn.train.layers.front(), 256);
+  EXPECT_EQ(options.burn.train.extreme_iterations, 2);
+  EXPECT_EQ(options.burn.memory.buffer_iterations, 3);
+  EXPECT_EQ(options.burn.file.size, 64'000'000u);
+  EXPECT_EQ(options.burn.file.repeats, 2);
+  EXPECT_EQ(options.burn.train.check_every, 10);
+  EXPECT_EQ(options.host_defaults.front(), "--layers 256,512,384,256,128,64,32");
+  EXPECT_EQ(options.host_defaults.size(), 6u);
+}
+
+TEST(Options, EffectiveOptionsTellOptionsApart) {
+  EXPECT_EQ(effective_options(good({"--seed", "1"})), effective_options(good({})));
+  EXPECT_NE(effective_options(good({"--seed", "2"})), effective_options(good({})));
+  EXPECT_EQ(effective_options(good({"--output", "a"})), effective_options(good({"--output", "b"})));
+  EXPECT_NE(effective_options(good({"--memory", "5%"})), effective_options(good({})));
+}
+
+}  // namespace
+}  // namespace egt
