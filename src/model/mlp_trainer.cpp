@@ -87,6 +87,7 @@ struct MlpTrainer::Impl {
   const ParameterLayout layout;
   Precision precision = Precision::fp32;
   std::int64_t updates = 0;  // begun, for Adam's correction
+  std::optional<std::int64_t> last_retired;
   bool measuring = false;
 
   // Streams die before the memory that their work uses: members are destroyed from the last to the first.
@@ -345,9 +346,10 @@ Result<StepResult> MlpTrainer::retire_step(std::int64_t step, double timeout_sec
       static_cast<double>(m.config.batch.global) * static_cast<double>(m.config.neurons.back());
   result.loss = static_cast<double>(tail.result[0]) / outputs;
   result.votes = tail.result[1];
-  if (step > 0) {
+  if (m.last_retired == step - 1) {
     EGT_TRY_ASSIGN(result.step_ms, m.device.elapsed_ms(*m.tail_of(step - 1).done, *tail.done));
   }
+  m.last_retired = step;
   return result;
 }
 

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "egt/core/status.hpp"
+#include "egt/ranks/control.hpp"
+
+namespace egt {
+
+/// Every rank brings its own Status and all leave with the same one: ok, or the failure of the lowest rank
+/// that has one (told as "rank 2: .." where that is not rank 0). Collective. So one line is printed, by rank
+/// 0, and all end alike.
+Status agree(Control& control, const Status& own);
+
+/// Fails on every rank when the ranks' texts differ; `what` names them: "the options". Collective.
+Status agree_on_text(Control& control, const std::string& text, const std::string& what);
+
+}  // namespace egt

@@ -1,0 +1,230 @@
+// The train step beside the bare matrix products that it is made of, measured in turn in one run.
+//
+//   mpirun -np 2 build/egt_bench_train_step --backend host
+//   mpirun -np 4 build/egt_bench_train_step --backend cuda --precisions tf32,bf16 --batches 1024,8192
+//
+// A line a case: milliseconds a step (median of the blocks), of the products alone, their ratio, TFLOP/s a
+// device, samples/s of all ranks.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "egt/command/platform.hpp"
+#include "egt/core/clock.hpp"
+#include "egt/model/mlp_trainer.hpp"
+#include "egt/ranks/mpi_control.hpp"
+#include "egt/ranks/mpi_session.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double timeout_s = 300;
+
+struct Arguments {
+  std::string backend = "auto";
+  std::vector<std::int64_t> layers;
+  std::vector<std::int64_t> batches;
+  std::vector<std::string> precisions;
+  std::string gradient = "fp32";
+  int steps = 40;
+  int blocks = 5;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// The products of one step, bare: the same shapes, types and order, nothing between them.
+class Products {
+ public:
+  static Result<Products> make(Device& device, const Arguments& arguments, std::int64_t batch,
+                               Precision precision) {
+    Products products(device, arguments.layers, batch, precision);
+    const auto width = size_of(storage_type(precision));
+    std::int64_t weights = 0;
+    for (std::size_t l = 0; l + 1 < arguments.layers.size(); ++l)
+      weights = std::max(weights, arguments.layers[l] * arguments.layers[l + 1]);
+    const std::int64_t widest = *std::max_element(arguments.layers.begin(), arguments.layers.end());
+    EGT_TRY_ASSIGN(products.weights_, device.allocate(static_cast<std::size_t>(weights) * width));
+    EGT_TRY_ASSIGN(products.gradient_, device.allocate(static_cast<std::size_t>(weights) * 4));
+    for (Buffer* activations : {&products.first_, &products.second_}) {
+      EGT_TRY_ASSIGN(*activations, device.allocate(static_cast<std::size_t>(widest * batch) * width));
+    }
+    EGT_TRY_ASSIGN(products.stream_, device.create_stream(StreamPriority::normal));
+    EGT_TRY(products.randomize());
+    return products;
+  }
+
+  Status run() {
+    for (std::size_t l = 0; l + 1 < neurons_.size(); ++l) {
+      EGT_TRY(device_->gemm(
+          {.precision = precision_, .a = left(l), .b = weights(l), .d = right(l + 1), .b_transposed = true},
+          *stream_));
+    }
+    for (std::size_t l = neurons_.size() - 1; l-- > 0;) {
+      if (l > 0)
+        EGT_TRY(device_->gemm({.precision = precision_, .a = left(l + 1), .b = weights(l), .d = right(l)},
+                              *stream_));
+      const MatrixView gradient{gradient_.data(),
+                                precision_ == Precision::fp64 ? ElementType::f64 : ElementType::f32,
+                                neurons_[l + 1], neurons_[l]};
+      EGT_TRY(device_->gemm(
+          {.precision = precision_, .a = left(l + 1), .b = right(l), .d = gradient, .a_transposed = true},
+          *stream_));
+    }
+    return {};
+  }
+
+  Result<double> block_ms(int steps) {
+    const auto start = Clock::now();
+    for (int i = 0; i < steps; ++i) EGT_TRY(run());
+    EGT_TRY(device_->synchronize(*stream_, timeout_s));
+    return seconds_since(start) * 1e3 / steps;
+  }
+
+ private:
+  Products(Device& device, std::vector<std::int64_t> neurons, std::int64_t batch, Precision precision)
+      : device_(&device), neurons_(std::move(neurons)), batch_(batch), precision_(precision) {}
+
+  /// Real numbers: zeros run faster than any training does.
+  Status randomize() {
+    for (const Buffer* buffer : {&weights_, &first_, &second_}) {
+      const auto type = storage_type(precision_);
+      EGT_TRY(device_->randomize(
+          {buffer->data(), type, static_cast<std::int64_t>(buffer->bytes() / size_of(type))},
+          {.seed = 1, .sequence = 0, .first = 0, .scale = 0.1f}, *stream_));
+    }
+    return device_->synchronize(*stream_, timeout_s);
+  }
+  MatrixView left(std::size_t l) const {
+    return {first_.data(), storage_type(precision_), batch_, neurons_[l]};
+  }
+  MatrixView right(std::size_t l) const {
+    return {second_.data(), storage_type(precision_), batch_, neurons_[l]};
+  }
+  MatrixView weights(std::size_t l) const {
+    return {weights_.data(), storage_type(precision_), neurons_[l + 1], neurons_[l]};
+  }
+
+  Device* device_;
+  std::vector<std::int64_t> neurons_;
+  std::int64_t batch_;
+  Precision precision_;
+  Buffer weights_, gradient_, first_, second_;
+  std::unique_ptr<Stream> stream_;
+};
+
+class Steps {
+ public:
+  explicit Steps(MlpTrainer& trainer) : trainer_(trainer) {}
+
+  Result<double> block_ms(int steps) {
+    const auto start = Clock::now();
+    const std::int64_t first = next_;
+    for (; next_ < first + steps; ++next_) {
+      EGT_TRY(trainer_.enqueue_step(next_, 0.0f, false));
+      if (next_ - first >= MlpTrainer::depth)
+        EGT_TRY(trainer_.retire_step(next_ - MlpTrainer::depth, timeout_s).status());
+    }
+    for (std::int64_t s = std::max(first, next_ - MlpTrainer::depth); s < next_; ++s)
+      EGT_TRY(trainer_.retire_step(s, timeout_s).status());
+    return seconds_since(start) * 1e3 / steps;
+  }
+
+ private:
+  MlpTrainer& trainer_;
+  std::int64_t next_ = 0;
+};
+
+Status measure(Device& device, Communicator& communicator, Control& control, const Arguments& arguments,
+               std::int64_t batch, Precision precision) {
+  const std::int64_t global = batch * communicator.size();
+  EGT_TRY_ASSIGN(const auto trainer,
+                 MlpTrainer::create(
+                     device, communicator,
+                     {.neurons = arguments.layers,
+                      .batch = {.global = global, .first = batch * communicator.rank(), .local = batch},
+                      .precisions = {precision},
+                      .learning_rate = default_learning_rate(arguments.layers, Optimizer::sgd),
+                      .gradient_type = arguments.gradient == "bf16" ? ElementType::bf16 : ElementType::f32,
+                      .extreme_iterations = 0,
+                      .seed = 1}));
+  EGT_TRY_ASSIGN(Products products, Products::make(device, arguments, batch, precision));
+  Steps steps(*trainer);
+  EGT_TRY(steps.block_ms(15).status());
+  EGT_TRY(products.block_ms(5).status());
+  std::vector<double> step_ms, products_ms;
+  for (int block = 0; block < arguments.blocks; ++block) {
+    EGT_TRY(control.barrier());
+    EGT_TRY_ASSIGN(const double whole, steps.block_ms(arguments.steps));
+    EGT_TRY(control.barrier());
+    EGT_TRY_ASSIGN(const double bare, products.block_ms(arguments.steps));
+    step_ms.push_back(whole);
+    products_ms.push_back(bare);
+  }
+  if (communicator.rank() != 0) return {};
+  const double whole = median(step_ms), bare = median(products_ms);
+  fmt::print(
+      "EGT mode={} ranks={} batch_per_rank={} step_ms={:.3f} products_ms={:.3f} ratio={:.3f} "
+      "tflops_per_rank={:.2f} samples_per_s={:.0f}\n",
+      to_string(precision), communicator.size(), batch, whole, bare, whole / bare,
+      flops_per_sample(arguments.layers) * static_cast<double>(batch) / whole / 1e9,
+      static_cast<double>(global) / whole * 1e3);
+  std::fflush(stdout);
+  return {};
+}
+
+Status run(MpiSession& mpi, Control& control, Arguments arguments) {
+  CommonOptions common;
+  common.backend = arguments.backend == "cuda"   ? Backend::cuda
+                   : arguments.backend == "host" ? Backend::host
+                                                 : Backend::automatic;
+  EGT_TRY_ASSIGN(const BackendChoice choice, choose_backend(common));
+  const bool host = choice.backend == Backend::host;
+  if (arguments.layers.empty())
+    arguments.layers = host ? std::vector<std::int64_t>{512, 1024, 768, 512, 256, 128, 64}
+                            : std::vector<std::int64_t>{4096, 8192, 6144, 4096, 2048, 1024, 512};
+  if (arguments.batches.empty())
+    arguments.batches = host ? std::vector<std::int64_t>{256} : std::vector<std::int64_t>{1024, 8192};
+  if (arguments.precisions.empty())
+    arguments.precisions = host ? std::vector<std::string>{"fp32"} : std::vector<std::string>{"tf32", "bf16"};
+  EGT_TRY_ASSIGN(const auto device, open_device(choice.backend, common, control.place()));
+  EGT_TRY_ASSIGN(const auto communicator, open_communicator(choice.backend, mpi, control));
+  for (const std::string& name : arguments.precisions) {
+    const auto precision = parse_precision(name);
+    if (!precision) return Status(StatusCode::invalid_argument, "no such precision: " + name);
+    for (const std::int64_t batch : arguments.batches)
+      EGT_TRY(measure(*device, *communicator, control, arguments, batch, *precision));
+  }
+  return {};
+}
+
+int main_of(int argc, char** argv) {
+  auto mpi = MpiSession::open(argc, argv);
+  Arguments arguments;
+  CLI::App app{"The train step beside its bare matrix products"};
+  app.add_option("--backend", arguments.backend)->check(CLI::IsMember({"auto", "cuda", "host"}));
+  app.add_option("--layers", arguments.layers)->delimiter(',');
+  app.add_option("--batches", arguments.batches)->delimiter(',');
+  app.add_option("--precisions", arguments.precisions)->delimiter(',');
+  app.add_option("--gradient-dtype", arguments.gradient)->check(CLI::IsMember({"fp32", "bf16"}));
+  app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
+  app.add_option("--blocks", arguments.blocks)->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  if (!mpi.ok()) return fmt::print(stderr, "{}\n", mpi.status().what()), 3;
+  auto control = open_mpi_control(*mpi.value(), timeout_s);
+  if (!control.ok()) return fmt::print(stderr, "{}\n", control.status().what()), 3;
+  const Status status = run(*mpi.value(), *control.value(), arguments);
+  if (!status.ok()) fmt::print(stderr, "{}\n", status.what());
+  return status.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace egt
+
+int main(int argc, char** argv) {
+  return egt::main_of(argc, argv);
+}

@@ -1,0 +1,143 @@
+#include <cmath>
+#include <cstring>
+
+#include "egt/device/host/host_device.hpp"
+#include "egt/model/mlp_trainer.hpp"
+#include "egt/ranks/agreement.hpp"
+#include "egt/ranks/mpi_communicator.hpp"
+#include "egt/ranks/mpi_control.hpp"
+#include "mpi_test.hpp"
+
+namespace egt::test {
+namespace {
+
+constexpr double timeout_s = 30;
+constexpr std::int64_t batch_each = 12;
+constexpr std::int64_t steps = 20;
+
+/// Alone in the world, whatever the number of ranks.
+class Alone : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  Status all_reduce(void*, std::size_t, ElementType, Stream&) override { return {}; }
+  Status broadcast(void*, std::size_t, int, Stream&) override { return {}; }
+  Status all_gather(const void*, void*, std::size_t, Stream&) override { return {}; }
+  Status check() override { return {}; }
+  void abort() override {}
+};
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<float> weights;
+};
+
+class DataParallel : public ::testing::TestWithParam<std::pair<ElementType, Optimizer>> {
+ protected:
+  void SetUp() override {
+    auto opened = open_host_device({});
+    ASSERT_TRUE(opened.ok());
+    device = std::move(opened.value());
+    auto communicator_opened = open_mpi_communicator(mpi_session(), timeout_s);
+    ASSERT_TRUE(communicator_opened.ok());
+    communicator = std::move(communicator_opened.value());
+  }
+
+  MlpConfig config(BatchShare batch) const {
+    MlpConfig c;
+    c.neurons = {24, 40, 33, 7};
+    c.batch = batch;
+    c.precisions = {Precision::fp32};
+    c.optimizer = GetParam().second;
+    c.gradient_type = GetParam().first;
+    c.learning_rate = default_learning_rate(c.neurons, c.optimizer);
+    c.seed = 11;
+    return c;
+  }
+
+  Trained train(Communicator& ranks, const MlpConfig& c) {
+    Trained trained;
+    auto made = MlpTrainer::create(*device, ranks, c);
+    EXPECT_TRUE(made.ok()) << made.status().what();
+    if (!made.ok()) return trained;
+    MlpTrainer& trainer = *made.value();
+    for (std::int64_t s = 0; s < steps + MlpTrainer::depth; ++s) {
+      const bool more = s < steps;
+      EXPECT_TRUE(!more || trainer.enqueue_step(s, 0.0f, false).ok());
+      if (s < MlpTrainer::depth) continue;
+      auto result = trainer.retire_step(s - MlpTrainer::depth, timeout_s);
+      EXPECT_TRUE(result.ok()) << result.status().what();
+      if (!result.ok()) return trained;
+      trained.losses.push_back(result.value().loss);
+    }
+    trained.weights = read(trainer.weights());
+    if (ranks.size() > 1) expect_equal_replicas(trainer);
+    return trained;
+  }
+
+  std::vector<float> read(VectorView view) {
+    auto stream = std::move(device->create_stream(StreamPriority::normal).value());
+    Buffer pinned = std::move(device->allocate_pinned(view.bytes()).value());
+    EXPECT_TRUE(device->copy(pinned.data(), view.data, view.bytes(), *stream).ok());
+    EXPECT_TRUE(device->synchronize(*stream, timeout_s).ok());
+    return {pinned.as<float>(), pinned.as<float>() + view.count};
+  }
+
+  void expect_equal_replicas(MlpTrainer& trainer) {
+    EXPECT_TRUE(trainer.enqueue_replica_check().ok());
+    auto ranks = trainer.collect_replica_check(timeout_s);
+    ASSERT_TRUE(ranks.ok()) << ranks.status().what();
+    ASSERT_EQ(ranks.value().size(), static_cast<std::size_t>(mpi_session().place().size));
+    for (const auto& rank : ranks.value()) EXPECT_EQ(rank, ranks.value().front());
+  }
+
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Communicator> communicator;
+};
+
+TEST_P(DataParallel, ManyRanksWithAShareEachLearnWhatOneRankWithTheWholeBatchLearns) {
+  const RankPlace& place = mpi_session().place();
+  const std::int64_t global = batch_each * place.size + 1;  // uneven: the last rank takes one more
+  const bool last = place.rank + 1 == place.size;
+  const Trained shared = train(
+      *communicator,
+      config({.global = global, .first = batch_each * place.rank, .local = batch_each + (last ? 1 : 0)}));
+  Alone alone;
+  const Trained whole = train(alone, config({.global = global, .first = 0, .local = global}));
+  ASSERT_EQ(shared.losses.size(), whole.losses.size());
+  const double tolerance = GetParam().first == ElementType::bf16 ? 2e-2 : 2e-5;
+  for (std::size_t s = 0; s < whole.losses.size(); ++s)
+    EXPECT_NEAR(shared.losses[s] / whole.losses[s], 1.0, tolerance) << "step " << s;
+  EXPECT_LT(whole.losses.back(), whole.losses.front());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, DataParallel,
+                         ::testing::Values(std::pair{ElementType::f32, Optimizer::sgd},
+                                           std::pair{ElementType::f32, Optimizer::adam},
+                                           std::pair{ElementType::bf16, Optimizer::sgd}));
+
+TEST(Agreement, EveryRankLeavesWithTheFailureOfTheLowest) {
+  auto control = open_mpi_control(mpi_session(), timeout_s);
+  ASSERT_TRUE(control.ok());
+  const RankPlace& place = control.value()->place();
+  EXPECT_TRUE(agree(*control.value(), {}).ok());
+  const bool last = place.rank + 1 == place.size;
+  const Status agreed =
+      agree(*control.value(), last ? Status(StatusCode::out_of_memory, "too much") : Status());
+  EXPECT_EQ(agreed.code(), StatusCode::out_of_memory);
+  EXPECT_EQ(agreed.what(),
+            place.size == 1 ? "too much" : "rank " + std::to_string(place.size - 1) + ": too much");
+}
+
+TEST(Agreement, ADifferentTextFailsOnAllRanks) {
+  auto control = open_mpi_control(mpi_session(), timeout_s);
+  ASSERT_TRUE(control.ok());
+  const RankPlace& place = control.value()->place();
+  EXPECT_TRUE(agree_on_text(*control.value(), "same", "the options").ok());
+  const Status agreed = agree_on_text(*control.value(), std::to_string(place.rank), "the options");
+  EXPECT_EQ(agreed.ok(), place.size == 1);
+  EXPECT_EQ(agreed.code(), place.size == 1 ? StatusCode::ok : StatusCode::invalid_argument);
+}
+
+}  // namespace
+}  // namespace egt::test
