@@ -1,0 +1,76 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+
+#include "egt/workload/file_layer.hpp"
+#include "egt/workload/file_pass.hpp"
+#include "egt/workload/options.hpp"
+#include "egt/workload/worker_thread.hpp"
+#include "egt/workload/workload.hpp"
+
+namespace egt {
+
+/// Every so many steps writes a file of its own from the device and reads it back, many times, on a thread
+/// and a stream of its own. What the disk does wrong while it runs (full, unreadable, gone) ends this part
+/// and not the run. The file is removed when it finishes, fails or is destroyed.
+class FileWorkload : public Workload {
+ public:
+  FileWorkload(Environment& environment, const FileOptions& options,
+               std::unique_ptr<FileLayer> layer = make_posix_file_layer());
+  ~FileWorkload() override;
+
+  std::string name() const override { return "io"; }
+  /// unavailable: no such directory, or not writable; no_space: not one block.
+  Status prepare() override;
+  Status start() override;
+  /// Asks for a cycle every `every` steps, unless one is under way.
+  Status enqueue(const Step& step) override;
+  /// Relays what failed on the device's side.
+  Status retire(std::int64_t step, StepOutcome& outcome) override;
+  Status finish(bool hurry) override;
+  PartReport report() const override;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  Result<std::uint64_t> file_bytes();
+  Status work(const std::stop_token& stop);
+  bool await_request(const std::stop_token& stop);
+  Status cycle(const std::stop_token& stop);
+  bool wants_pass(int passes_of_cycle) const;
+  bool within_budget();
+  Status pass(const std::stop_token& stop);
+  void end_by_failure(const Status& status);
+  void close(double first_pass_seconds, double pass_seconds);
+  void remove_file();
+  std::string failure(const FileFigures& figures) const;
+
+  Environment& environment_;
+  const FileOptions options_;
+  const std::unique_ptr<FileLayer> layer_;
+  const std::string path_;
+  std::uint64_t bytes_ = 0;
+  std::atomic<bool> made_ = false;  ///< the file may be there
+  std::unique_ptr<FilePass> pass_;  ///< none: nothing is planned
+
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  bool requested_ = false;  ///< a cycle waits or is under way
+  bool closing_ = false;    ///< no more passes but a first one
+  bool over_ = false;       ///< no more cycles: the budget is used up, or the disk failed
+  std::string disk_failure_;
+  std::uint64_t cycles_ = 0;  ///< whole ones
+
+  bool finished_ = false;
+  bool hurried_ = false;
+  WorkerThread thread_{"the file thread"};  ///< last: it uses all of the above
+};
+
+}  // namespace egt

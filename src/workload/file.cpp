@@ -1,0 +1,230 @@
+#include "egt/workload/file.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/workload/findings.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::uint64_t free_space_divisor = 20;  ///< a file is at most 5 % of the free space
+constexpr double first_pass_seconds = 30;         ///< at the end, where none was verified before
+constexpr double last_pass_seconds = 2;           ///< at the end, for the pass under way
+constexpr double stop_seconds = 30;               ///< for one chunk, on the slowest of disks
+constexpr double hurried_stop_seconds = 2;
+
+std::string path_in(const std::string& directory, int rank) {
+  return fmt::format("{}/extreme_gpu_trainer.rank{}.{}.tmp", directory, rank, ::getpid());
+}
+
+std::string size_text(std::uint64_t bytes) {
+  return format_bytes(static_cast<double>(bytes));
+}
+
+}  // namespace
+
+FileWorkload::FileWorkload(Environment& environment, const FileOptions& options,
+                           std::unique_ptr<FileLayer> layer)
+    : environment_(environment),
+      options_(options),
+      layer_(std::move(layer)),
+      path_(path_in(options.directory, environment.place.rank)) {}
+
+FileWorkload::~FileWorkload() {
+  // Nobody is left to hear what fails here; finish() said it.
+  static_cast<void>(thread_.stop(stop_seconds));
+  remove_file();
+}
+
+Status FileWorkload::prepare() {
+  if (!options_.enabled) return {};
+  if (options_.every < 1 || options_.repeats < 1)
+    return {StatusCode::invalid_argument,
+            "--io-every and --io-repeats: at least 1 is allowed; --no-io for none"};
+  EGT_TRY_ASSIGN(bytes_, file_bytes());
+  if (bytes_ == 0) return {};
+  auto made = std::make_unique<FilePass>(environment_, *layer_, path_, bytes_);
+  made_ = true;
+  if (const Status status = made->prepare(); !status.ok()) {
+    remove_file();
+    if (!made->file_failed()) return status;
+    return {status.code(), fmt::format("--io-dir {}: {}", options_.directory, status.what()),
+            status.native()};
+  }
+  pass_ = std::move(made);
+  return {};
+}
+
+/// What is asked for, less where the free space or the budget allow less, in whole blocks; 0: nothing is
+/// planned.
+Result<std::uint64_t> FileWorkload::file_bytes() {
+  const Result<std::uint64_t> free = layer_->free_bytes(options_.directory);
+  if (!free.ok())
+    return Status(free.status().code(), fmt::format("--io-dir {}", free.status().what()),
+                  free.status().native());
+  if (options_.size == 0) return std::uint64_t{0};
+  std::uint64_t bytes = std::max(options_.size, FilePass::block_bytes);
+  if (const std::uint64_t most = free.value() / free_space_divisor; bytes > most) {
+    bytes = most;
+    environment_.records.notice(
+        fmt::format("io: the file is {} instead of {}: at most 5 % of the {} that are free in {}",
+                    size_text(bytes), size_text(options_.size), size_text(free.value()), options_.directory));
+  }
+  if (bytes < FilePass::block_bytes)
+    return Status(StatusCode::no_space,
+                  fmt::format("--io-dir {}: 5 % of the free space is less than {} bytes; "
+                              "free some, or use --no-io",
+                              options_.directory, FilePass::block_bytes));
+  if (options_.budget && bytes > *options_.budget) {
+    bytes = *options_.budget;
+    environment_.records.notice(
+        fmt::format("io: the file is {}: --io-budget allows no more", size_text(bytes)));
+  }
+  return bytes / FilePass::block_bytes * FilePass::block_bytes;
+}
+
+Status FileWorkload::start() {
+  if (pass_) thread_.start([this](std::stop_token stop) { return work(stop); });
+  return {};
+}
+
+Status FileWorkload::enqueue(const Step& step) {
+  if (!pass_) return {};
+  pass_->set_step(step.index);
+  if (step.index % options_.every != 0) return {};
+  const std::lock_guard lock(mutex_);
+  requested_ = true;
+  changed_.notify_all();
+  return {};
+}
+
+Status FileWorkload::retire(std::int64_t, StepOutcome&) {
+  return thread_.failure();
+}
+
+Status FileWorkload::work(const std::stop_token& stop) {
+  while (await_request(stop)) EGT_TRY(cycle(stop));
+  return {};
+}
+
+/// False: no more cycles.
+bool FileWorkload::await_request(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, stop, [this] { return requested_ || closing_ || over_; });
+  if (stop.stop_requested() || over_) return false;
+  return !closing_ || pass_->figures().passes == 0;
+}
+
+Status FileWorkload::cycle(const std::stop_token& stop) {
+  int passes = 0;
+  for (; wants_pass(passes) && within_budget(); ++passes) EGT_TRY(pass(stop));
+  const std::lock_guard lock(mutex_);
+  requested_ = false;
+  if (passes == options_.repeats && disk_failure_.empty()) ++cycles_;
+  return {};
+}
+
+bool FileWorkload::wants_pass(int passes_of_cycle) const {
+  const std::lock_guard lock(mutex_);
+  if (over_) return false;
+  return closing_ ? pass_->figures().passes == 0 : passes_of_cycle < options_.repeats;
+}
+
+bool FileWorkload::within_budget() {
+  const std::uint64_t written = pass_->figures().bytes_written;
+  if (!options_.budget || written + bytes_ <= *options_.budget) return true;
+  environment_.records.notice(
+      fmt::format("io: {} were written; one more pass of {} would go over --io-budget {}, "
+                  "so the file part is done",
+                  size_text(written), size_text(bytes_), size_text(*options_.budget)));
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  return false;
+}
+
+Status FileWorkload::pass(const std::stop_token& stop) {
+  const Status status = pass_->run(stop);
+  if (status.ok() || !pass_->file_failed()) return status;
+  end_by_failure(status);
+  remove_file();
+  return {};
+}
+
+void FileWorkload::end_by_failure(const Status& status) {
+  environment_.records.warning(fmt::format("io: the file part ends: {}", status.what()));
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  disk_failure_ = status.what();
+}
+
+/// Lets the pass under way end if that does not take long, and a first one in any case.
+void FileWorkload::close(double first_seconds, double pass_seconds) {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    changed_.notify_all();
+  }
+  if (!thread_.started()) thread_.start([this](std::stop_token stop) { return work(stop); });
+  static_cast<void>(thread_.ended_within(pass_->figures().passes == 0 ? first_seconds : pass_seconds));
+}
+
+Status FileWorkload::finish(bool hurry) {
+  finished_ = true;
+  hurried_ = hurry;
+  if (!pass_) return {};
+  if (!hurry) close(first_pass_seconds, last_pass_seconds);
+  const Status stopped = thread_.stop(hurry ? hurried_stop_seconds : stop_seconds);
+  remove_file();
+  EGT_TRY(stopped);
+  return thread_.failure();
+}
+
+void FileWorkload::remove_file() {
+  if (!made_.exchange(false)) return;
+  const Status status = layer_->remove(path_);
+  if (status.ok()) return;
+  environment_.records.warning(fmt::format("io: the file is left behind: {}", status.what()));
+  const std::lock_guard lock(mutex_);
+  if (disk_failure_.empty()) disk_failure_ = status.what();
+}
+
+std::string FileWorkload::failure(const FileFigures& figures) const {
+  if (figures.mismatches) return fmt::format("{} words of the file were read back wrong", figures.mismatches);
+  if (!disk_failure_.empty()) return disk_failure_;
+  if (const Status status = thread_.failure(); !status.ok()) return status.what();
+  if (finished_ && !hurried_ && figures.passes == 0)
+    return fmt::format("no pass was written and verified within {:g} s", first_pass_seconds);
+  return {};
+}
+
+PartReport FileWorkload::report() const {
+  PartReport report;
+  report.name = name();
+  report.description = "a file written from the device, read back and verified there";
+  report.figures = {{"planned", pass_ != nullptr}, {"directory", options_.directory}, {"file_bytes", bytes_}};
+  report.figures["budget_bytes"] = options_.budget ? Json(*options_.budget) : Json();
+  if (!pass_) return report;
+  const FileFigures figures = pass_->figures();
+  const std::lock_guard lock(mutex_);
+  report.failure = failure(figures);
+  report.success = report.failure.empty();
+  report.figures.update(
+      {{"cycles", cycles_},
+       {"passes", figures.passes},
+       {"bytes_written", figures.bytes_written},
+       {"bytes_read", figures.bytes_read},
+       {"write_gb_per_s",
+        ratio_or_null(static_cast<double>(figures.bytes_written) * 1e-9, figures.write_seconds)},
+       {"read_gb_per_s", ratio_or_null(static_cast<double>(figures.bytes_read) * 1e-9, figures.read_seconds)},
+       {"direct_io", figures.direct_io},
+       {"mismatches", figures.mismatches}});
+  report.work.bytes_file_verified = figures.bytes_right;
+  return report;
+}
+
+}  // namespace egt

@@ -1,0 +1,292 @@
+#include <atomic>
+#include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "egt/workload/findings.hpp"
+#include "egt/workload/memory.hpp"
+#include "workload_fixture.hpp"
+
+namespace egt {
+namespace {
+
+using test::eventually;
+using test::ForwardingDevice;
+using test::small_host_device;
+using test::test_memory_bytes;
+using test::World;
+using ::testing::HasSubstr;
+
+MemoryOptions fill_of(std::uint64_t bytes, int buffer_iterations = 3) {
+  return {.fill = {.share = 0, .bytes = bytes, .is_share = false}, .buffer_iterations = buffer_iterations};
+}
+
+std::uint64_t figure(const Workload& workload, const char* name) {
+  return workload.report().figures.at(name).get<std::uint64_t>();
+}
+
+TEST(MemoryPlan, TakesWhatIsMissingInWholeQuanta) {
+  const MemoryInfo now{.total_bytes = 1000 << 20, .free_bytes = 900 << 20};
+  const auto plan = plan_memory(now, {.share = 0.9, .is_share = true});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan.value().used_bytes, 100u << 20);
+  const std::uint64_t taken = plan.value().fill_bytes() + plan.value().product_bytes();
+  EXPECT_GE(taken, 800u << 20);
+  EXPECT_LT(taken, (800u << 20) + memory_quantum_bytes);
+  for (const std::uint64_t bytes : plan.value().block_bytes) EXPECT_EQ(bytes % memory_quantum_bytes, 0u);
+}
+
+TEST(MemoryPlan, BlocksGrowWithTheRegion) {
+  const MemoryInfo big{.total_bytes = 140ull << 30, .free_bytes = 139ull << 30};
+  const auto plan = plan_memory(big, {.share = 0.9, .is_share = true});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan.value().block_bytes.front(), 256u << 20);
+  EXPECT_EQ(plan.value().product_rows, 2048);
+}
+
+TEST(MemoryPlan, MoreThanIsFreeIsAnErrorThatTellsWhatIs) {
+  const MemoryInfo now{.total_bytes = 1'000'000'000, .free_bytes = 300'000'000};
+  const auto plan = plan_memory(now, {.share = 0, .bytes = 1'000'000'000, .is_share = false});
+  ASSERT_EQ(plan.status().code(), StatusCode::out_of_memory);
+  EXPECT_THAT(plan.status().what(), HasSubstr("1.00 GB"));
+  EXPECT_THAT(plan.status().what(), HasSubstr("700 MB are used"));
+  EXPECT_THAT(plan.status().what(), HasSubstr("300 MB are free"));
+}
+
+TEST(MemoryPlan, NothingIsLeftToFillWhereMoreIsUsed) {
+  const auto plan =
+      plan_memory({.total_bytes = 1 << 30, .free_bytes = 1 << 29}, {.share = 0.2, .is_share = true});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(plan.value().block_bytes.empty());
+}
+
+TEST(OperandPieces, CoverEveryElementOfABlockOfAnySize) {
+  for (const std::int64_t elements : {256, 1024, 65'536, 1 << 19, (1 << 19) + 768, 3'000'064, 67'108'864})
+    for (const std::int64_t rows : {64, 256, 2048}) {
+      std::int64_t left = elements;
+      while (left > 0) {
+        const OperandPiece piece = next_operand_piece(left, rows, rows);
+        ASSERT_GT(piece.elements(), 0) << elements << " " << left;
+        ASSERT_LE(piece.rows, rows);
+        left -= piece.elements();
+      }
+      EXPECT_EQ(left, 0) << elements << " by " << rows;
+    }
+}
+
+TEST(MemoryWorkload, VerifiesAndUsesEveryBlock) {
+  World world;
+  MemoryWorkload memory(world.environment, fill_of(12'345'679));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.start().ok());
+  // Five sweeps: once round all patterns and the finite one again.
+  ASSERT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 5; }));
+  StepOutcome outcome;
+  EXPECT_TRUE(memory.retire(0, outcome).ok());
+  ASSERT_TRUE(memory.finish(false).ok());
+
+  const PartReport report = memory.report();
+  EXPECT_TRUE(report.success) << report.failure;
+  EXPECT_TRUE(world.faults().empty());
+  EXPECT_NEAR(report.figures["used_bytes"].get<double>(), 12'345'679, 1024);
+  EXPECT_EQ(report.figures["total_bytes"], test_memory_bytes);
+  EXPECT_GE(report.figures["minimum_visits"].get<int>(), 10);
+  EXPECT_GT(report.figures["verify_gb_per_s"].get<double>(), 0);
+  EXPECT_GT(report.figures["gemm_tflops"].get<double>(), 0);
+  EXPECT_GE(report.work.bytes_patrolled, 10 * report.figures["filled_bytes"].get<std::uint64_t>());
+  // Every word in two sweeps, twice: at least one turn, and the window three.
+  EXPECT_GE(report.figures["sine_exponential_turns"].get<double>(),
+            4 * report.figures["filled_bytes"].get<double>() / 4);
+  EXPECT_GT(report.work.gemm_flops, 0);
+}
+
+TEST(MemoryWorkload, SeesEveryByteOnceEvenWithoutAPatrol) {
+  World world;
+  MemoryWorkload memory(world.environment, fill_of(8 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.finish(false).ok());
+  EXPECT_TRUE(memory.report().success);
+  EXPECT_EQ(figure(memory, "minimum_visits"), 1u);
+  EXPECT_EQ(memory.report().work.bytes_patrolled, figure(memory, "filled_bytes"));
+}
+
+TEST(MemoryWorkload, AHurriedEndVerifiesNoMore) {
+  World world;
+  MemoryWorkload memory(world.environment, fill_of(8 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.finish(true).ok());
+  EXPECT_EQ(figure(memory, "minimum_visits"), 0u);
+  EXPECT_EQ(memory.report().work.bytes_patrolled, 0u);
+}
+
+TEST(MemoryWorkload, NamesAWrongWord) {
+  World world;
+  MemoryWorkload memory(world.environment, fill_of(8 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  const std::vector<WordsView> blocks = memory.blocks();
+  ASSERT_GE(blocks.size(), 4u);
+  ASSERT_TRUE(memory.enqueue({.index = 17}).ok());
+  std::uint32_t& word = blocks[2].data[1000];
+  const std::uint32_t expected = word;
+  word ^= 1u << 9;
+  ASSERT_TRUE(memory.start().ok());
+  ASSERT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 2; }));
+  ASSERT_TRUE(memory.finish(false).ok());
+
+  const std::vector<Json> faults = world.faults();
+  ASSERT_EQ(faults.size(), 1u) << "one record a visit, and the rewritten block is right again";
+  const Json& fault = faults[0];
+  EXPECT_EQ(fault["kind"], "memory");
+  EXPECT_EQ(fault["detector"], "pattern");
+  EXPECT_EQ(fault["rank"], 3);
+  EXPECT_EQ(fault["hostname"], "node7");
+  EXPECT_EQ(fault["step"], 17);
+  EXPECT_EQ(fault["offset"], blocks[0].bytes() + blocks[1].bytes() + 4000);
+  EXPECT_EQ(fault["expected"], hex(expected));
+  EXPECT_EQ(fault["actual"], hex(expected ^ (1u << 9)));
+  EXPECT_EQ(fault["xor"], "0x00000200");
+  EXPECT_EQ(fault["count"], 1);
+  EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("block 3 of"));
+  EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("generation 0, pattern finite"));
+  EXPECT_THAT(fault["where"].get<std::string>(),
+              HasSubstr("second read " + hex(expected ^ (1u << 9)) + " (same)"));
+  EXPECT_FALSE(memory.report().success);
+  EXPECT_EQ(figure(memory, "mismatches"), 1u);
+}
+
+TEST(MemoryWorkload, TheLastSweepFindsWhatThePatrolDidNotReach) {
+  World world;
+  MemoryWorkload memory(world.environment, fill_of(4 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  const WordsView last = memory.blocks().back();
+  last.data[last.count - 1] ^= 0x80000001u;
+  last.data[last.count - 2] ^= 0x80000001u;
+  ASSERT_TRUE(memory.finish(false).ok());
+  const std::vector<Json> faults = world.faults();
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_EQ(faults[0]["offset"], figure(memory, "filled_bytes") - 8);
+  EXPECT_EQ(faults[0]["count"], 2);
+}
+
+TEST(MemoryWorkload, FillsNothingWhereNothingIsAskedFor) {
+  World world;
+  MemoryWorkload memory(world.environment, fill_of(0));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.start().ok());
+  ASSERT_TRUE(memory.enqueue({}).ok());
+  ASSERT_TRUE(memory.finish(false).ok());
+  EXPECT_TRUE(memory.report().success);
+  EXPECT_EQ(memory.report().figures["planned"], false);
+  EXPECT_TRUE(memory.blocks().empty());
+}
+
+TEST(MemoryWorkload, RefusesMoreThanTheDeviceHas) {
+  World world;
+  MemoryWorkload memory(world.environment, fill_of(2 * test_memory_bytes));
+  EXPECT_EQ(memory.prepare().code(), StatusCode::out_of_memory);
+}
+
+TEST(MemoryWorkload, StopsQuickly) {
+  World world;
+  MemoryWorkload memory(world.environment, fill_of(64 << 20, 300));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.start().ok());
+  ASSERT_TRUE(eventually([&] { return figure(memory, "visits") >= 4; }));
+  const Clock::time_point start = Clock::now();
+  ASSERT_TRUE(memory.finish(true).ok());
+  EXPECT_LT(seconds_since(start), 0.25);
+}
+
+/// Multiplies, and turns, otherwise than asked in one call out of many.
+class SlippingDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Status gemm(const Gemm& call, Stream& stream) override {
+    Gemm wrong = call;
+    if (slip_gemm && ++products_ == 4) wrong.alpha = 2;
+    return ForwardingDevice::gemm(wrong, stream);
+  }
+  Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override {
+    if (slip_turn && ++turns_ == 4) ++iterations;
+    return ForwardingDevice::sine_exponential(words, iterations, digest, stream);
+  }
+  std::atomic<bool> slip_gemm = false, slip_turn = false;
+
+ private:
+  int products_ = 0, turns_ = 0;
+};
+
+TEST(MemoryWorkload, AProductThatDiffersWhenRepeatedIsAFault) {
+  auto device = std::make_unique<SlippingDevice>(small_host_device());
+  device->slip_gemm = true;
+  World world(std::move(device));
+  MemoryWorkload memory(world.environment, fill_of(4 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.start().ok());
+  ASSERT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 1; }));
+  ASSERT_TRUE(memory.finish(false).ok());
+  const std::vector<Json> faults = world.faults();
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_EQ(faults[0]["kind"], "gemm");
+  EXPECT_EQ(faults[0]["detector"], "repetition");
+  EXPECT_NE(faults[0]["expected"], faults[0]["actual"]);
+  EXPECT_FALSE(memory.report().success);
+}
+
+TEST(MemoryWorkload, SinesThatDifferWhenRepeatedAreAFault) {
+  auto device = std::make_unique<SlippingDevice>(small_host_device());
+  device->slip_turn = true;
+  World world(std::move(device));
+  MemoryWorkload memory(world.environment, fill_of(4 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.start().ok());
+  ASSERT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 1; }));
+  ASSERT_TRUE(memory.finish(false).ok());
+  const std::vector<Json> faults = world.faults();
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_EQ(faults[0]["kind"], "extreme");
+}
+
+/// Does no product at all: its result is whatever lay there.
+class IdleDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Status gemm(const Gemm&, Stream&) override { return {}; }
+};
+
+TEST(MemoryWorkload, ProductsThatAreNotMadeAreAFault) {
+  World world(std::make_unique<IdleDevice>(small_host_device()));
+  MemoryWorkload memory(world.environment, fill_of(2 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.start().ok());
+  ASSERT_TRUE(eventually([&] { return figure(memory, "visits") >= 1; }));
+  ASSERT_TRUE(memory.finish(true).ok());
+  const std::vector<Json> faults = world.faults();
+  ASSERT_FALSE(faults.empty());
+  EXPECT_EQ(faults[0]["kind"], "gemm");
+}
+
+/// Fails for good when asked to.
+class FailingDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Status verify(WordsView, const Pattern&, Mismatches*, Stream&) override {
+    return {StatusCode::aborted, "the device is lost"};
+  }
+};
+
+TEST(MemoryWorkload, RelaysWhatItsThreadFailedWith) {
+  World world(std::make_unique<FailingDevice>(small_host_device()));
+  MemoryWorkload memory(world.environment, fill_of(2 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.start().ok());
+  StepOutcome outcome;
+  ASSERT_TRUE(eventually([&] { return !memory.retire(0, outcome).ok(); }));
+  EXPECT_EQ(memory.retire(0, outcome).code(), StatusCode::aborted);
+  EXPECT_EQ(memory.finish(false).code(), StatusCode::aborted);
+  EXPECT_FALSE(memory.report().success);
+}
+
+}  // namespace
+}  // namespace egt
