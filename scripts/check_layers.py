@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Checks who includes whom: check_layers.py [--headers]
+
+- a file includes only from its own floor or from lower ones;
+- files in kernels/ include core and kernels only; kernels/launch.hpp is for device/cuda, the other files there
+  for nobody outside;
+- headers of adapters are included by their own room, by src/command/platform.* and by tests only;
+- with --headers: each public header compiles alone.
+
+Prints FILE:LINE: what is wrong, and ends with 1 if anything is.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FLOORS = {"core": 0, "device": 1, "ranks": 1, "model": 2, "workload": 3, "session": 4, "report": 4, "command": 5}
+CUDA_INCLUDE = pathlib.Path("/usr/local/cuda/include")
+SUFFIXES = {".hpp", ".cpp", ".cu", ".cuh"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<((?:egt|kernels)/[^>]+)>)')
+
+
+def source_files():
+    for folder in ("include", "src", "kernels", "tests"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in SUFFIXES:
+                yield path
+
+
+def includes(path):
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        match = INCLUDE.match(line)
+        if match:
+            yield number, match.group(1) or match.group(2)
+
+
+def room_of(path):
+    """The room of a file of the tree: core, device, .., or kernels or tests."""
+    parts = path.relative_to(ROOT).parts
+    if parts[:2] == ("include", "egt"):
+        return parts[2]
+    return parts[1] if parts[0] == "src" else parts[0]
+
+
+def adapter_of(header):
+    """The adapter that a header belongs to ("device/host", "ranks"), or None: a port or anything else.
+
+    Of `ranks` these are the communicators; what starts MPI itself is for `main`.
+    """
+    parts = pathlib.PurePosixPath(header).parts
+    if parts[:2] == ("egt", "device") and len(parts) > 3:
+        return f"device/{parts[2]}"
+    if parts[:2] == ("egt", "ranks") and parts[-1].endswith("_communicator.hpp"):
+        return "ranks"
+    return None
+
+
+def inside(path, room):
+    relative = path.relative_to(ROOT)
+    return relative.is_relative_to(f"src/{room}") or relative.is_relative_to(f"include/egt/{room}")
+
+
+def is_platform(path):
+    relative = path.relative_to(ROOT)
+    return relative.stem == "platform" and room_of(path) == "command"
+
+
+def wrong_kernel_include(path, header):
+    if room_of(path) == "kernels" or room_of(path) == "tests":
+        return None
+    if header != "kernels/launch.hpp":
+        return f"{header} is for kernels/ only"
+    return None if inside(path, "device/cuda") else "kernels/launch.hpp is for device/cuda only"
+
+
+def wrong_egt_include(path, header):
+    room, target = room_of(path), header.split("/")[1]
+    if target not in FLOORS:
+        return f"{header}: there is no room {target}"
+    if room == "kernels":
+        return None if target == "core" else f"kernels include core and kernels only, not {header}"
+    if room == "tests":
+        return None
+    if FLOORS[target] > FLOORS[room]:
+        return f"{room} (floor {FLOORS[room]}) includes {header} (floor {FLOORS[target]})"
+    adapter = adapter_of(header)
+    if adapter and not inside(path, adapter) and not is_platform(path):
+        return f"{header} is an adapter's: only src/{adapter}, src/command/platform.* and tests may include it"
+    return None
+
+
+def wrong_include(path, header):
+    """Why `path` must not include `header`, or None."""
+    if header.startswith("egt/"):
+        return wrong_egt_include(path, header)
+    if header.startswith("kernels/"):
+        return wrong_kernel_include(path, header)
+    if (path.parent / header).is_file():
+        return f'{header} leaves its folder: write its whole path' if ".." in header else None
+    return None  # a library's header
+
+
+def layer_errors():
+    for path in source_files():
+        room = room_of(path)
+        if room not in FLOORS and room not in ("kernels", "tests"):
+            yield f"{path.relative_to(ROOT)}:1: there is no room {room}; the rooms are {', '.join(FLOORS)}"
+            continue
+        for number, header in includes(path):
+            reason = wrong_include(path, header)
+            if reason:
+                yield f"{path.relative_to(ROOT)}:{number}: {reason}"
+
+
+def library_flags():
+    """The include folders of MPI and of CUDA, as far as they are there."""
+    flags = []
+    if shutil.which("mpicxx"):
+        shown = subprocess.run(["mpicxx", "-showme:compile"], capture_output=True, text=True, check=False)
+        flags += shlex.split(shown.stdout)
+    if CUDA_INCLUDE.is_dir():
+        flags += ["-isystem", str(CUDA_INCLUDE)]
+    return flags
+
+
+def needs_missing_cuda(header):
+    if any((folder / "cuda_runtime_api.h").is_file() for folder in (CUDA_INCLUDE, pathlib.Path("/usr/include"))):
+        return False
+    return re.search(r"#\s*include\s*<(cuda|cublas|nccl)", header.read_text(encoding="utf-8")) is not None
+
+
+def compile_alone(header, flags):
+    name = header.relative_to(ROOT / "include")
+    command = [os.environ.get("CXX", "c++"), "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
+               "-I", str(ROOT / "include"), "-I", str(ROOT), *flags, "-x", "c++", "-"]
+    result = subprocess.run(command, input=f'#include "{name}"\n', capture_output=True, text=True, check=False)
+    if result.returncode == 0:
+        return None
+    first = next((line for line in result.stderr.splitlines() if "error" in line), result.stderr.strip())
+    return f"{header.relative_to(ROOT)}:1: does not compile alone: {first}"
+
+
+def header_errors():
+    flags = library_flags()
+    headers = []
+    for header in sorted((ROOT / "include").rglob("*.hpp")):
+        if needs_missing_cuda(header):
+            print(f"{header.relative_to(ROOT)}: not compiled, since no CUDA toolkit is here", file=sys.stderr)
+        else:
+            headers.append(header)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from filter(None, pool.map(lambda header: compile_alone(header, flags), headers))
+
+
+def main(arguments):
+    unknown = set(arguments) - {"--headers"}
+    if unknown:
+        print(f"check_layers.py: unknown option {sorted(unknown)[0]}; allowed: --headers", file=sys.stderr)
+        return 2
+    errors = list(layer_errors())
+    if "--headers" in arguments:
+        errors += header_errors()
+    for error in errors:
+        print(error)
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

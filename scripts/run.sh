@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Builds and runs the program, one rank a GPU: run.sh [COMMAND] [options], all handed to the program.
+# Without a GPU: on the host backend with up to 2 ranks. EGT_RANKS=N overrides the number of ranks.
+# Ends with the program's exit code; Ctrl-C and SIGTERM stop the run cleanly (exit code 6).
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+program=$root/build/extreme_gpu_trainer
+
+# option_value NAME ARGUMENTS..: the value of the last `NAME value` or `NAME=value`, or nothing.
+option_value() {
+  local name=$1 value=
+  shift
+  while (($#)); do
+    case $1 in
+      "$name") value=${2-} ;;
+      "$name"=*) value=${1#*=} ;;
+    esac
+    shift
+  done
+  echo "$value"
+}
+
+count_list() { awk -F, '{ print NF }' <<<"$1"; }
+
+gpu_count() {
+  # A program built without CUDA cannot use them.
+  ldd "$program" | grep -q libcublasLt || { echo 0; return; }
+  if [[ -n ${CUDA_VISIBLE_DEVICES+set} ]]; then
+    case $CUDA_VISIBLE_DEVICES in
+      '' | -1* | NoDevFiles) echo 0 ;;
+      *) count_list "$CUDA_VISIBLE_DEVICES" ;;
+    esac
+  else
+    { nvidia-smi -L 2>/dev/null || true; } | grep -c '^GPU ' || true
+  fi
+}
+
+rank_count() {
+  local devices gpus cores
+  devices=$(option_value --devices "$@")
+  if [[ -n ${EGT_RANKS-} ]]; then echo "$EGT_RANKS" && return; fi
+  if [[ -n $devices ]]; then count_list "$devices" && return; fi
+  gpus=0
+  [[ $(option_value --backend "$@") == host ]] || gpus=$(gpu_count)
+  if ((gpus > 0)); then echo "$gpus" && return; fi
+  cores=$(nproc)
+  echo $((cores < 2 ? cores : 2))
+}
+
+"$root/scripts/setup.sh"
+"$root/scripts/build.sh"
+
+ranks=$(rank_count "$@")
+if ! [[ $ranks =~ ^[1-9][0-9]*$ ]]; then
+  echo "run.sh: EGT_RANKS=$ranks is not a number of ranks: a whole number above 0 is allowed" >&2
+  exit 2
+fi
+launch=(mpirun --quiet -np "$ranks" --bind-to none)
+((EUID != 0)) || launch+=(--allow-run-as-root)
+((ranks <= $(nproc))) || launch+=(--oversubscribe)
+
+# mpirun ends its job after one second on SIGINT and SIGTERM, but hands SIGUSR1 on to the ranks, which take it
+# as a request to stop. So it runs in a session of its own, out of reach of the terminal's Ctrl-C.
+stops=0
+# shellcheck disable=SC2317  # called by the trap
+relay_stop() {
+  interrupted=1
+  stops=$((stops + 1))
+  if ((stops == 1)); then
+    kill -USR1 "$mpirun" 2>/dev/null || true
+  else
+    kill -TERM "$mpirun" 2>/dev/null || true
+  fi
+}
+
+setsid "${launch[@]}" "$program" "$@" <&0 &
+mpirun=$!
+trap relay_stop INT TERM HUP
+
+# A trap ends `wait` early; the status of mpirun itself is asked for until it is there.
+interrupted=1
+while ((interrupted)); do
+  interrupted=0
+  code=0
+  wait "$mpirun" || code=$?
+done
+exit "$code"

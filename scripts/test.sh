@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Everything that CI checks: floors, format, all tests, then the tests again under sanitizers.
+# EGT_SKIP_ASAN=1 leaves the sanitizers out. Ends with ctest's summaries; exit code 0 only if all passed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+failed=()
+
+heading() { echo "=== $*"; }
+
+check() {
+  heading "$*"
+  "$@" || failed+=("$*")
+}
+
+format_is_clean() {
+  if ! command -v clang-format >/dev/null; then
+    echo "clang-format is not installed here: the format was not checked"
+    return
+  fi
+  git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror
+}
+
+# run_tests PRESET ARGUMENTS..: of ctest; one test at a time, since many of them start several ranks.
+run_tests() {
+  local preset=$1
+  shift
+  heading "tests of preset $preset"
+  ctest --preset "$preset" --no-tests=error "$@" 2>&1 | tee "$logs/$preset" || failed+=("ctest of $preset")
+}
+
+# From "100% tests passed, 0 tests failed out of 42" to the end.
+summary() {
+  [[ ! -e $logs/$1 ]] || { echo && echo "Preset $1:" && sed -n '/% tests passed/,$p' "$logs/$1"; }
+}
+
+scripts/setup.sh
+check scripts/check_layers.py --headers
+check format_is_clean
+heading "build of preset release"
+scripts/build.sh --tests
+run_tests release
+
+if [[ ${EGT_SKIP_ASAN-0} != 1 ]]; then
+  # What Open MPI leaves allocated at its end is not ours to free.
+  export LSAN_OPTIONS="suppressions=$PWD/scripts/lsan.supp:print_suppressions=0"
+  heading "build of preset asan"
+  scripts/build.sh --preset asan --tests
+  run_tests asan -L '^(unit|contract|mpi)$'
+fi
+
+summary asan
+summary release
+if ((${#failed[@]})); then
+  printf 'test.sh: failed: %s\n' "${failed[@]}" >&2
+  exit 1
+fi
