@@ -1,0 +1,119 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "egt/device/device.hpp"
+#include "reference.hpp"
+
+namespace egt::contract {
+
+/// How the suite gets a device. An adapter enters with a fixture file that instantiates DeviceContract.
+struct DeviceUnderTest {
+  std::string name;
+  std::function<Result<std::unique_ptr<Device>>()> open;
+  std::function<std::string()> skip_reason = [] { return std::string(); };  ///< empty: the test runs
+};
+
+/// An array on the device.
+struct DeviceArray {
+  Buffer buffer;
+  ElementType type = ElementType::f32;
+  std::int64_t count = 0;
+
+  VectorView view() const { return {buffer.data(), type, count}; }
+  float* floats() const { return buffer.as<float>(); }
+};
+
+/// A matrix on the device.
+struct DeviceMatrix {
+  Buffer buffer;
+  MatrixView view;
+};
+
+/// Every promise of egt/device/device.hpp, checked on the device of the parameter. Memory is reached by
+/// allocate, allocate_pinned and copy only.
+class DeviceContract : public testing::TestWithParam<DeviceUnderTest> {
+ protected:
+  static constexpr double patience_seconds = 60;
+
+  void SetUp() override;
+  void TearDown() override;
+
+  Device& device() { return *device_; }
+  Stream& stream() { return *stream_; }
+  /// A GPU is some hundred times faster.
+  int slow_iterations() const { return is_host() ? 4 : 1000; }
+  bool is_host() const { return device_->info().backend == "host"; }
+  /// The precisions that the device has.
+  std::vector<Precision> precisions();
+
+  Buffer allocate(std::size_t bytes);
+  std::unique_ptr<Stream> new_stream(StreamPriority priority = StreamPriority::normal);
+  std::unique_ptr<Event> new_event();
+  /// Waits for the stream's work and expects that it succeeded.
+  void finish(Stream& stream);
+  void finish() { finish(*stream_); }
+
+  void upload_bytes(void* to, const void* from, std::size_t bytes);
+  void download_bytes(void* to, const void* from, std::size_t bytes);
+
+  DeviceArray upload(const reference::Array& array);
+  DeviceMatrix upload(const reference::Matrix& matrix);
+  void download(const DeviceArray& from, reference::Array& to);
+  void download(const DeviceMatrix& from, reference::Matrix& to);
+  reference::Array download(const DeviceArray& from);
+
+  template <typename T>
+  Buffer upload_values(const std::vector<T>& values) {
+    Buffer buffer = allocate(values.size() * sizeof(T));
+    upload_bytes(buffer.data(), values.data(), values.size() * sizeof(T));
+    return buffer;
+  }
+  template <typename T>
+  std::vector<T> download_values(const void* from, std::size_t count) {
+    std::vector<T> values(count);
+    download_bytes(values.data(), from, count * sizeof(T));
+    return values;
+  }
+  template <typename T>
+  T download_value(const void* from) {
+    T value;
+    download_bytes(&value, from, sizeof(T));
+    return value;
+  }
+
+  /// The device's digest of these words.
+  Digest digest_of(const std::vector<std::uint32_t>& words);
+  /// Puts work of some milliseconds or more in `on`; words: slow_words of them.
+  static constexpr std::uint64_t slow_words = 1 << 19;
+  void enqueue_slow_work(const Buffer& words, const Buffer& digest, Stream& on);
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+constexpr ElementType all_types[] = {ElementType::f64, ElementType::f32, ElementType::f16, ElementType::bf16};
+
+}  // namespace egt::contract
+
+/// The Status is ok; else its text is shown.
+#define EXPECT_OK(expression)                                                               \
+  do {                                                                                      \
+    const ::egt::Status egt_tested = (expression);                                          \
+    EXPECT_TRUE(egt_tested.ok()) << egt_tested.what() << " (" << egt_tested.where() << ")"; \
+  } while (false)
+
+/// The Status has that code and says why, in one line.
+#define EXPECT_FAILS(status_code, expression)                                          \
+  do {                                                                                 \
+    const ::egt::Status egt_tested = (expression);                                     \
+    EXPECT_EQ(egt_tested.code(), ::egt::StatusCode::status_code) << egt_tested.what(); \
+    EXPECT_FALSE(egt_tested.what().empty());                                           \
+    EXPECT_EQ(egt_tested.what().find('\n'), std::string::npos) << egt_tested.what();   \
+  } while (false)

@@ -1,0 +1,211 @@
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "device_contract.hpp"
+
+namespace egt::contract {
+namespace {
+
+using reference::Engine;
+using reference::Matrix;
+
+struct Shape {
+  std::int64_t m, n, k;
+};
+
+constexpr Shape shapes[] = {{1, 1, 1},    {1, 17, 5},   {3, 1, 33},   {5, 3, 1},      {17, 33, 64},
+                            {33, 64, 17}, {64, 5, 3},   {64, 64, 64}, {3, 64, 33},    {33, 17, 5},
+                            {5, 33, 64},  {17, 17, 17}, {1, 64, 64},  {129, 65, 257}, {128, 96, 512}};
+
+/// One product: operands, the output before and after.
+struct Product {
+  Precision precision;
+  bool a_transposed, b_transposed;
+  double alpha, beta;
+  Matrix a, b, d;
+
+  Product(Precision p, ElementType output, Shape s, bool at, bool bt, double al, double be, int pad)
+      : precision(p),
+        a_transposed(at),
+        b_transposed(bt),
+        alpha(al),
+        beta(be),
+        a(storage_type(p), at ? s.k : s.m, at ? s.m : s.k, (at ? s.m : s.k) + pad),
+        b(storage_type(p), bt ? s.n : s.k, bt ? s.k : s.n, (bt ? s.k : s.n) + 2 * pad),
+        d(output, s.m, s.n, s.n + 3 * pad) {
+    Engine engine(static_cast<std::uint64_t>(s.m * 10007 + s.n * 101 + s.k));
+    reference::fill_uniform(a, engine);
+    reference::fill_uniform(b, engine);
+    reference::fill_uniform(d, engine);
+  }
+
+  std::int64_t k() const { return a_transposed ? a.rows() : a.columns(); }
+  double a_at(std::int64_t i, std::int64_t p) const { return a_transposed ? a.get(p, i) : a.get(i, p); }
+  double b_at(std::int64_t p, std::int64_t j) const { return b_transposed ? b.get(j, p) : b.get(p, j); }
+
+  /// How far a term may be off, relative to the sum of the terms' magnitudes.
+  double term_error() const {
+    switch (precision) {
+      case Precision::fp64:
+        return 1e-14;
+      case Precision::tf32:
+        return std::ldexp(1.0, -9);  // two operands of 11 bits; truncation is allowed
+      default:
+        return 2e-6;
+    }
+  }
+
+  std::string name() const {
+    return fmt::format("{} {}x{}x{}{}{} beta {}", to_string(precision), d.rows(), d.columns(), k(),
+                       a_transposed ? " a^T" : "", b_transposed ? " b^T" : "", beta);
+  }
+};
+
+void expect_is_product(const Product& before, const Matrix& after) {
+  int shown = 0;
+  for (std::int64_t i = 0; i < after.rows(); ++i)
+    for (std::int64_t j = 0; j < after.columns(); ++j) {
+      double sum = 0, magnitude = 0;
+      for (std::int64_t p = 0; p < before.k(); ++p) {
+        const double term = before.a_at(i, p) * before.b_at(p, j);
+        sum += term;
+        magnitude += std::fabs(term);
+      }
+      const double addend = before.beta == 0 ? 0 : before.beta * before.d.get(i, j);
+      const double expected = before.alpha * sum + addend, actual = after.get(i, j);
+      const double tolerance =
+          before.term_error() * (std::fabs(before.alpha) * magnitude + std::fabs(addend)) +
+          1.01 * reference::rounding_error(after.type()) * std::fabs(expected) + 1e-7;
+      if (!(std::fabs(actual - expected) <= tolerance) && shown++ < 3)
+        ADD_FAILURE() << before.name() << " at " << i << ", " << j << ": " << actual << ", not " << expected;
+    }
+  EXPECT_TRUE(after.padding_is_intact()) << before.name();
+}
+
+Gemm call_of(const Product& product, const DeviceMatrix& a, const DeviceMatrix& b, const DeviceMatrix& d) {
+  return {product.precision,    a.view,        b.view,      d.view, product.a_transposed,
+          product.b_transposed, product.alpha, product.beta};
+}
+
+}  // namespace
+
+TEST_P(DeviceContract, GemmIsTheProduct) {
+  for (const Precision precision : precisions())
+    for (const Shape& shape : shapes)
+      for (const int variant : {0, 1, 2, 3}) {
+        const double beta = variant % 2 == 0 ? 0.0 : 0.5;
+        const Product product(precision, storage_type(precision), shape, variant & 1, variant & 2, 1.25, beta,
+                              3);
+        const DeviceMatrix a = upload(product.a), b = upload(product.b), d = upload(product.d);
+        EXPECT_OK(device().gemm(call_of(product, a, b, d), stream()));
+        Matrix result = product.d;
+        download(d, result);
+        expect_is_product(product, result);
+      }
+}
+
+TEST_P(DeviceContract, GemmOf16BitsMayGiveFp32) {
+  for (const Precision precision : {Precision::fp16, Precision::bf16}) {
+    if (!device().supports(precision).yes()) continue;
+    for (const double beta : {0.0, 1.0}) {
+      const Product product(precision, ElementType::f32, {33, 17, 65}, true, false, 0.5, beta, 0);
+      const DeviceMatrix a = upload(product.a), b = upload(product.b), d = upload(product.d);
+      EXPECT_OK(device().gemm(call_of(product, a, b, d), stream()));
+      Matrix result = product.d;
+      download(d, result);
+      expect_is_product(product, result);
+    }
+  }
+}
+
+TEST_P(DeviceContract, GemmIsRepeatableBitForBit) {
+  for (const Precision precision : precisions()) {
+    Product product(precision, storage_type(precision), {128, 96, 512}, false, true, 1, 0, 0);
+    const DeviceMatrix a = upload(product.a), b = upload(product.b);
+    Matrix first = product.d, again = product.d;
+    for (Matrix* result : {&first, &again}) {
+      const DeviceMatrix d = upload(product.d);
+      EXPECT_OK(device().gemm(call_of(product, a, b, d), stream()));
+      download(d, *result);
+    }
+    EXPECT_TRUE(first.array == again.array) << to_string(precision);
+  }
+}
+
+TEST_P(DeviceContract, GemmKeepsNanAndIgnoresTheOutputWhereBetaIs0) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const Precision precision : precisions()) {
+    Product product(precision, storage_type(precision), {17, 33, 64}, false, false, 1, 0, 0);
+    product.a.set(4, 7, nan);
+    for (std::int64_t j = 0; j < 33; ++j) product.d.set(2, j, nan);
+    const DeviceMatrix a = upload(product.a), b = upload(product.b), d = upload(product.d);
+    EXPECT_OK(device().gemm(call_of(product, a, b, d), stream()));
+    Matrix result = product.d;
+    download(d, result);
+    for (std::int64_t i = 0; i < 17; ++i)
+      for (std::int64_t j = 0; j < 33; ++j)
+        EXPECT_EQ(std::isnan(result.get(i, j)), i == 4) << to_string(precision) << " " << i << ", " << j;
+  }
+}
+
+TEST_P(DeviceContract, GemmWithoutTermsScalesTheOutput) {
+  for (const Precision precision : precisions())
+    for (const double beta : {0.0, 0.5}) {
+      const Product product(precision, storage_type(precision), {3, 5, 0}, false, false, 1, beta, 1);
+      const DeviceMatrix a = upload(product.a), b = upload(product.b), d = upload(product.d);
+      EXPECT_OK(device().gemm(call_of(product, a, b, d), stream()));
+      Matrix result = product.d;
+      download(d, result);
+      expect_is_product(product, result);
+    }
+}
+
+TEST_P(DeviceContract, GemmOfNothingDoesNothing) {
+  for (const Precision precision : precisions()) {
+    const ElementType type = storage_type(precision);
+    EXPECT_OK(device().gemm({precision, {nullptr, type, 0, 5}, {nullptr, type, 5, 0}, {nullptr, type, 0, 0}},
+                            stream()));
+    const Product product(precision, type, {0, 5, 3}, false, false, 1, 0, 0);
+    const DeviceMatrix a = upload(product.a), b = upload(product.b), d = upload(product.d);
+    EXPECT_OK(device().gemm(call_of(product, a, b, d), stream()));
+  }
+  finish();
+}
+
+TEST_P(DeviceContract, GemmRefusesWhatDoesNotFit) {
+  const Buffer memory = allocate(4096);
+  const auto matrix = [&](std::int64_t rows, std::int64_t columns, ElementType type = ElementType::f32,
+                          std::int64_t leading = 0) {
+    return MatrixView(memory.data(), type, rows, columns, leading);
+  };
+  const auto call = [&](MatrixView a, MatrixView b, MatrixView d, bool at = false, bool bt = false) {
+    return device().gemm({Precision::fp32, a, b, d, at, bt}, stream());
+  };
+  EXPECT_FAILS(invalid_argument, call(matrix(2, 3), matrix(4, 5), matrix(2, 5)));
+  EXPECT_FAILS(invalid_argument, call(matrix(2, 3), matrix(3, 5), matrix(3, 5)));
+  EXPECT_FAILS(invalid_argument, call(matrix(2, 3), matrix(3, 5), matrix(2, 4)));
+  EXPECT_FAILS(invalid_argument, call(matrix(2, 3), matrix(3, 5), matrix(2, 5), true));
+  EXPECT_FAILS(invalid_argument, call(matrix(2, 3), matrix(3, 5), matrix(2, 5), false, true));
+  EXPECT_FAILS(invalid_argument, call(matrix(2, 3, ElementType::bf16), matrix(3, 5), matrix(2, 5)));
+  EXPECT_FAILS(invalid_argument, call(matrix(2, 3), matrix(3, 5), matrix(2, 5, ElementType::f64)));
+  EXPECT_FAILS(invalid_argument, call(matrix(2, 3, ElementType::f32, 2), matrix(3, 5), matrix(2, 5)));
+  finish();
+}
+
+TEST_P(DeviceContract, PrecisionsThatItLacksHaveAReasonAndAreRefused) {
+  const Buffer memory = allocate(4096);
+  for (const Precision precision : {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,
+                                    Precision::bf16, Precision::fp8}) {
+    const Support support = device().supports(precision);
+    EXPECT_EQ(support.why_not.find('\n'), std::string::npos) << support.why_not;
+    if (support.yes()) continue;
+    const MatrixView view(memory.data(), storage_type(precision), 4, 4);
+    EXPECT_FAILS(unsupported, device().gemm({precision, view, view, view}, stream()));
+  }
+  EXPECT_TRUE(device().supports(Precision::fp32).yes());
+  EXPECT_FALSE(device().supports(Precision::fp8).yes());
+}
+
+}  // namespace egt::contract

@@ -1,0 +1,25 @@
+#include "device_contract.hpp"
+#include "egt/device/host/host_device.hpp"
+
+namespace egt::contract {
+namespace {
+
+/// Memory is bounded, so that a share is exceeded before the machine is.
+DeviceUnderTest host_with(const char* name, int cores) {
+  return {name, [cores] {
+            HostDeviceConfig config;
+            config.cores = cores;
+            config.memory_total_bytes = std::uint64_t{1} << 30;
+            return open_host_device(config);
+          }};
+}
+
+std::string name_of(const testing::TestParamInfo<DeviceUnderTest>& info) {
+  return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Host, DeviceContract,
+                         testing::Values(host_with("one_core", 1), host_with("three_cores", 3)), name_of);
+
+}  // namespace
+}  // namespace egt::contract

@@ -1,0 +1,164 @@
+#include <algorithm>
+#include <set>
+
+#include "device_contract.hpp"
+
+namespace egt::contract {
+namespace {
+
+constexpr std::uint64_t sizes[] = {1, 3, 4, 1023, 70001, (std::uint64_t{1} << 21) + 7};
+
+constexpr Pattern patterns[] = {{PatternKind::random, 0, 11},       {PatternKind::random_inverse, 0, 12},
+                                {PatternKind::finite, 0, 13},       {PatternKind::finite_inverse, 0, 14},
+                                {PatternKind::contribution, 3, 15}, {PatternKind::contribution_sum, 5, 16}};
+
+std::vector<std::uint32_t> words_of(const Pattern& pattern, std::uint64_t count) {
+  const PatternFunction function(pattern);
+  std::vector<std::uint32_t> words(count);
+  for (std::uint64_t i = 0; i < count; ++i) words[i] = function(i);
+  return words;
+}
+
+void expect_clean(const Mismatches& report) {
+  EXPECT_EQ(report.count, 0u);
+  EXPECT_EQ(report.first_index, ~std::uint64_t{0});
+  EXPECT_EQ(report.samples, 0u);
+  EXPECT_EQ(report.xor_or, 0u);
+  EXPECT_EQ(report.xor_and, ~std::uint32_t{0});
+}
+
+/// Bits to flip, by index.
+struct Flip {
+  std::uint64_t index;
+  std::uint32_t mask;
+};
+
+/// The report must tell exactly these flips; its samples any `max_samples` of them, each once.
+void expect_flips(const Mismatches& report, const Pattern& pattern, const std::vector<Flip>& flips) {
+  std::uint32_t any = 0, all = ~0u;
+  for (const Flip& flip : flips) any |= flip.mask, all &= flip.mask;
+  EXPECT_EQ(report.count, flips.size());
+  EXPECT_EQ(report.first_index, flips.front().index);
+  EXPECT_EQ(report.xor_or, any);
+  EXPECT_EQ(report.xor_and, all);
+  const auto samples = std::min<std::uint64_t>(flips.size(), Mismatches::max_samples);
+  EXPECT_GE(report.samples, samples);
+  const PatternFunction function(pattern);
+  std::set<std::uint64_t> seen;
+  for (std::uint64_t s = 0; s < samples; ++s) {
+    const Mismatches::Sample& sample = report.sample[s];
+    const auto flip =
+        std::find_if(flips.begin(), flips.end(), [&](const Flip& f) { return f.index == sample.index; });
+    ASSERT_NE(flip, flips.end()) << "sample of " << sample.index;
+    EXPECT_EQ(sample.expected, function(sample.index));
+    EXPECT_EQ(sample.actual, function(sample.index) ^ flip->mask);
+    EXPECT_TRUE(seen.insert(sample.index).second);
+  }
+}
+
+}  // namespace
+
+TEST_P(DeviceContract, FillWritesThePatternAndNothingElse) {
+  for (const Pattern& pattern : patterns)
+    for (const std::uint64_t count : sizes)
+      for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{1}}) {
+        constexpr std::uint32_t sentinel = 0xDEADBEEF;
+        std::vector<std::uint32_t> expected(count + offset + 1, sentinel);
+        const Buffer buffer = upload_values(expected);
+        EXPECT_OK(device().fill({buffer.as<std::uint32_t>() + offset, count}, pattern, stream()));
+        const std::vector<std::uint32_t> words = words_of(pattern, count);
+        std::copy(words.begin(), words.end(), expected.begin() + static_cast<std::ptrdiff_t>(offset));
+        EXPECT_TRUE(download_values<std::uint32_t>(buffer.data(), expected.size()) == expected)
+            << to_string(pattern.kind) << " " << count;
+      }
+}
+
+TEST_P(DeviceContract, VerifyFindsEveryFlippedBitAndNoOther) {
+  const Buffer report = allocate(sizeof(Mismatches));
+  for (const Pattern& pattern : patterns)
+    for (const std::uint64_t count : sizes) {
+      std::vector<std::uint32_t> words = words_of(pattern, count);
+      const std::vector<std::vector<Flip>> cases = {
+          {}, {{0, 1u}}, {{count - 1, 0x80000000u}}, {{count / 2, 0x00F0u}}};
+      for (const std::vector<Flip>& flips : cases) {
+        for (const Flip& flip : flips) words[flip.index] ^= flip.mask;
+        const Buffer buffer = upload_values(words);
+        for (const Flip& flip : flips) words[flip.index] ^= flip.mask;
+        EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
+        EXPECT_OK(
+            device().verify({buffer.as<std::uint32_t>(), count}, pattern, report.as<Mismatches>(), stream()));
+        const Mismatches found = download_value<Mismatches>(report.data());
+        if (flips.empty())
+          expect_clean(found);
+        else
+          expect_flips(found, pattern, flips);
+      }
+    }
+}
+
+TEST_P(DeviceContract, VerifyCountsManyAndAddsUpOverCalls) {
+  const Pattern pattern{PatternKind::random, 0, 21};
+  constexpr std::uint64_t count = (std::uint64_t{1} << 21) + 7;
+  std::vector<Flip> flips;
+  for (std::uint64_t i = 5; i < count; i += 65537) flips.push_back({i, 0x00010001u << (i % 8)});
+  std::vector<std::uint32_t> words = words_of(pattern, count);
+  for (const Flip& flip : flips) words[flip.index] ^= flip.mask;
+  const Buffer buffer = upload_values(words), report = allocate(sizeof(Mismatches));
+  const WordsView view{buffer.as<std::uint32_t>(), count};
+  EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
+  EXPECT_OK(device().verify(view, pattern, report.as<Mismatches>(), stream()));
+  const Mismatches once = download_value<Mismatches>(report.data());
+  expect_flips(once, pattern, flips);
+  EXPECT_OK(device().verify(view, pattern, report.as<Mismatches>(), stream()));
+  const Mismatches twice = download_value<Mismatches>(report.data());
+  EXPECT_EQ(twice.count, 2 * once.count);
+  EXPECT_EQ(twice.first_index, once.first_index);
+  // Everything is wrong: no count may wrap or stop.
+  EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
+  EXPECT_OK(device().verify(view, {PatternKind::random_inverse, 0, 21}, report.as<Mismatches>(), stream()));
+  EXPECT_EQ(download_value<Mismatches>(report.data()).count, count);
+}
+
+TEST_P(DeviceContract, VerifyAndFillReportsTheOldAndLeavesTheNext) {
+  const Buffer report = allocate(sizeof(Mismatches));
+  const Pattern expected{PatternKind::finite, 0, 31}, next{PatternKind::finite_inverse, 0, 32};
+  for (const std::uint64_t count : sizes) {
+    std::vector<std::uint32_t> words = words_of(expected, count);
+    words[count / 3] ^= 0x400u;
+    const Buffer buffer = upload_values(words);
+    const WordsView view{buffer.as<std::uint32_t>(), count};
+    EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
+    EXPECT_OK(device().verify_and_fill(view, expected, next, report.as<Mismatches>(), stream()));
+    expect_flips(download_value<Mismatches>(report.data()), expected, {{count / 3, 0x400u}});
+    EXPECT_TRUE(download_values<std::uint32_t>(buffer.data(), count) == words_of(next, count)) << count;
+    EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
+    EXPECT_OK(device().verify_and_fill(view, next, expected, report.as<Mismatches>(), stream()));
+    expect_clean(download_value<Mismatches>(report.data()));
+  }
+}
+
+TEST_P(DeviceContract, PatternsOfNoWordsDoNothing) {
+  const Buffer report = allocate(sizeof(Mismatches));
+  const Pattern pattern{};
+  EXPECT_OK(device().fill({}, pattern, stream()));
+  EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
+  EXPECT_OK(device().verify({}, pattern, report.as<Mismatches>(), stream()));
+  EXPECT_OK(device().verify_and_fill({}, pattern, pattern, report.as<Mismatches>(), stream()));
+  expect_clean(download_value<Mismatches>(report.data()));
+}
+
+TEST_P(DeviceContract, PatternsRefuseMissingMemory) {
+  const Buffer memory = allocate(4096);
+  const WordsView none{nullptr, 8}, words{memory.as<std::uint32_t>(), 8};
+  EXPECT_FAILS(invalid_argument, device().fill(none, {}, stream()));
+  EXPECT_FAILS(invalid_argument, device().verify(none, {}, memory.as<Mismatches>(), stream()));
+  EXPECT_FAILS(invalid_argument, device().verify(words, {}, nullptr, stream()));
+  EXPECT_FAILS(invalid_argument, device().verify_and_fill(words, {}, {}, nullptr, stream()));
+  EXPECT_FAILS(invalid_argument, device().reset(nullptr, stream()));
+  EXPECT_FAILS(invalid_argument, device().digest(none, memory.as<Digest>(), stream()));
+  EXPECT_FAILS(invalid_argument, device().digest(words, nullptr, stream()));
+  EXPECT_FAILS(invalid_argument, device().sine_exponential(words, -1, memory.as<Digest>(), stream()));
+  finish();
+}
+
+}  // namespace egt::contract

@@ -1,0 +1,204 @@
+#include <chrono>
+#include <thread>
+
+#include "device_contract.hpp"
+#include "egt/core/clock.hpp"
+
+namespace egt::contract {
+TEST_P(DeviceContract, AnEventNeverRecordedIsDone) {
+  const std::unique_ptr<Event> event = new_event();
+  const Result<bool> done = device().done(*event);
+  ASSERT_TRUE(done.ok());
+  EXPECT_TRUE(done.value());
+  EXPECT_OK(device().wait(stream(), *event));
+  finish();
+}
+
+TEST_P(DeviceContract, CallsReturnBeforeTheirWorkAndEventsTellWhenItIsOver) {
+  const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest));
+  EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));
+  const std::unique_ptr<Event> event = new_event();
+  bool seen_waiting = false;
+  for (int attempt = 0; attempt < 10 && !seen_waiting; ++attempt) {  // this thread may be kept from its core
+    for (int i = 0; i < 5; ++i) enqueue_slow_work(words, digest, stream());
+    EXPECT_OK(device().record(*event, stream()));
+    const Result<bool> done = device().done(*event);
+    ASSERT_TRUE(done.ok());
+    seen_waiting = !done.value();
+    finish();
+    const Result<bool> after = device().done(*event);
+    ASSERT_TRUE(after.ok());
+    EXPECT_TRUE(after.value());
+  }
+  EXPECT_TRUE(seen_waiting) << "every call waited for its work";
+}
+
+TEST_P(DeviceContract, ElapsedTimeIsThatOfTheWorkBetween) {
+  const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest));
+  EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));
+  finish();
+  const std::unique_ptr<Event> events[] = {new_event(), new_event(), new_event()};
+  EXPECT_FALSE(device().elapsed_ms(*events[0], *events[1]).ok()) << "neither was recorded";
+  const Clock::time_point start = Clock::now();
+  EXPECT_OK(device().record(*events[0], stream()));
+  enqueue_slow_work(words, digest, stream());
+  EXPECT_OK(device().record(*events[1], stream()));
+  for (int i = 0; i < 3; ++i) enqueue_slow_work(words, digest, stream());
+  EXPECT_OK(device().record(*events[2], stream()));
+  finish();
+  const double wall_ms = 1e3 * seconds_since(start);
+  const Result<double> one = device().elapsed_ms(*events[0], *events[1]);
+  const Result<double> all = device().elapsed_ms(*events[0], *events[2]);
+  ASSERT_TRUE(one.ok() && all.ok());
+  EXPECT_GT(one.value(), 0.0);
+  EXPECT_GT(all.value(), one.value());
+  EXPECT_LE(all.value(), wall_ms * 1.05 + 1);
+}
+
+TEST_P(DeviceContract, SynchronizeGivesUpAtItsDeadline) {
+  const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest));
+  EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));
+  bool seen_timeout = false;
+  for (int attempt = 0; attempt < 10 && !seen_timeout; ++attempt) {
+    for (int i = 0; i < 5; ++i) enqueue_slow_work(words, digest, stream());
+    const Status status = device().synchronize(stream(), 1e-4);
+    seen_timeout = status.code() == StatusCode::timeout;
+    EXPECT_TRUE(status.ok() || seen_timeout) << status.what();
+    finish();
+  }
+  EXPECT_TRUE(seen_timeout);
+}
+
+TEST_P(DeviceContract, AStreamWaitsForWhatAnotherDidBeforeTheEvent) {
+  const std::unique_ptr<Stream> consumer = new_stream(StreamPriority::high);
+  const Buffer words = allocate(slow_words * 4), seen = allocate(slow_words * 4),
+               digest = allocate(sizeof(Digest));
+  const Buffer report = allocate(sizeof(Mismatches));
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    const Pattern pattern{PatternKind::random, 0, 50 + round};
+    const std::unique_ptr<Event> event = new_event();
+    enqueue_slow_work(words, digest, stream());
+    EXPECT_OK(device().fill({words.as<std::uint32_t>(), slow_words}, pattern, stream()));
+    EXPECT_OK(device().record(*event, stream()));
+    EXPECT_OK(device().wait(*consumer, *event));
+    EXPECT_OK(device().copy(seen.data(), words.data(), words.bytes(), *consumer));
+    EXPECT_OK(device().reset(report.as<Mismatches>(), *consumer));
+    EXPECT_OK(
+        device().verify({seen.as<std::uint32_t>(), slow_words}, pattern, report.as<Mismatches>(), *consumer));
+    finish(*consumer);
+    EXPECT_EQ(download_value<Mismatches>(report.data()).count, 0u) << "round " << round;
+    finish();
+  }
+}
+
+TEST_P(DeviceContract, AWaitIsForTheRecordingBeforeIt) {
+  // The consumer waits for the first recording; the second, behind slow work, is not its business.
+  const std::unique_ptr<Stream> consumer = new_stream();
+  const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest));
+  EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));
+  bool seen_early = false;
+  for (int attempt = 0; attempt < 10 && !seen_early; ++attempt) {
+    const std::unique_ptr<Event> event = new_event(), end = new_event();
+    EXPECT_OK(device().record(*event, stream()));
+    EXPECT_OK(device().wait(*consumer, *event));
+    for (int i = 0; i < 5; ++i) enqueue_slow_work(words, digest, stream());
+    EXPECT_OK(device().record(*event, stream()));
+    EXPECT_OK(device().record(*end, stream()));
+    finish(*consumer);
+    const Result<bool> done = device().done(*end);
+    ASSERT_TRUE(done.ok());
+    seen_early = !done.value();
+    finish();
+  }
+  EXPECT_TRUE(seen_early);
+}
+
+TEST_P(DeviceContract, AnEventAndAStreamMayGoBeforeTheirWorkIsOver) {
+  const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest));
+  EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));
+  finish();
+  {
+    const std::unique_ptr<Stream> other = new_stream(StreamPriority::low);
+    const std::unique_ptr<Event> event = new_event();
+    enqueue_slow_work(words, digest, *other);
+    EXPECT_OK(device().fill({words.as<std::uint32_t>(), slow_words}, {PatternKind::random, 0, 60}, *other));
+    EXPECT_OK(device().record(*event, *other));
+    EXPECT_OK(device().wait(stream(), *event));
+  }
+  const Buffer report = allocate(sizeof(Mismatches));
+  EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
+  EXPECT_OK(device().verify({words.as<std::uint32_t>(), slow_words}, {PatternKind::random, 0, 60},
+                            report.as<Mismatches>(), stream()));
+  EXPECT_EQ(download_value<Mismatches>(report.data()).count, 0u);
+}
+
+/// A random exchange between streams, against the same exchange done in order: each step fills one stream's
+/// block, or copies another stream's block behind an event, and lets that one go on behind another event.
+TEST_P(DeviceContract, AnyExchangeThroughEventsHasTheOrderOfItsCalls) {
+  constexpr std::size_t stream_count = 4, steps = 400;
+  constexpr std::uint64_t block = 20011;
+  std::unique_ptr<Stream> streams[] = {new_stream(StreamPriority::high), new_stream(), new_stream(),
+                                       new_stream(StreamPriority::low)};
+  const Buffer memory = allocate(stream_count * block * 4),
+               report = allocate(stream_count * sizeof(Mismatches));
+  std::vector<std::unique_ptr<Event>> events;
+  std::vector<std::uint64_t> seeds(stream_count, 0);
+  const auto words = [&](std::size_t s) { return WordsView{memory.as<std::uint32_t>() + s * block, block}; };
+  const auto order = [&](std::size_t before, std::size_t after) {
+    events.push_back(new_event());
+    EXPECT_OK(device().record(*events.back(), *streams[before]));
+    EXPECT_OK(device().wait(*streams[after], *events.back()));
+  };
+  for (std::size_t s = 0; s < stream_count; ++s)
+    EXPECT_OK(device().fill(words(s), {PatternKind::random, 0, seeds[s]}, *streams[s]));
+  reference::Engine engine(70);
+  for (std::uint64_t step = 1; step <= steps; ++step) {
+    const std::size_t to = engine() % stream_count, from = engine() % stream_count;
+    if (to == from) {
+      seeds[to] = step;
+      EXPECT_OK(device().fill(words(to), {PatternKind::random, 0, step}, *streams[to]));
+      continue;
+    }
+    seeds[to] = seeds[from];
+    order(from, to);
+    EXPECT_OK(device().copy(words(to).data, words(from).data, block * 4, *streams[to]));
+    order(to, from);
+  }
+  for (std::size_t s = 0; s < stream_count; ++s) {
+    EXPECT_OK(device().reset(report.as<Mismatches>() + s, *streams[s]));
+    EXPECT_OK(device().verify(words(s), {PatternKind::random, 0, seeds[s]}, report.as<Mismatches>() + s,
+                              *streams[s]));
+  }
+  for (const std::unique_ptr<Stream>& each : streams) finish(*each);
+  for (std::size_t s = 0; s < stream_count; ++s)
+    EXPECT_EQ(download_value<Mismatches>(report.as<Mismatches>() + s).count, 0u) << "stream " << s;
+}
+
+TEST_P(DeviceContract, ThreadsMayUseStreamsOfTheirOwnAtOnce) {
+  constexpr std::size_t thread_count = 4;
+  constexpr std::int64_t size = 96;
+  reference::Matrix operand(ElementType::f32, size, size, size);
+  reference::Engine engine(80);
+  reference::fill_uniform(operand, engine);
+  const DeviceMatrix a = upload(operand);
+  const Buffer results = allocate(thread_count * size * size * 4),
+               digests = allocate(thread_count * sizeof(Digest));
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (std::size_t t = 0; t < thread_count; ++t) streams.push_back(new_stream());
+  const auto work = [&](std::size_t t) {
+    const MatrixView d(results.as<float>() + t * size * size, ElementType::f32, size, size);
+    for (int round = 0; round < 50; ++round) {
+      EXPECT_OK(device().gemm({Precision::fp32, a.view, a.view, d}, *streams[t]));
+      EXPECT_OK(device().digest({static_cast<std::uint32_t*>(d.data), size * size}, digests.as<Digest>() + t,
+                                *streams[t]));
+    }
+    finish(*streams[t]);
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < thread_count; ++t) threads.emplace_back(work, t);
+  for (std::thread& thread : threads) thread.join();
+  const std::vector<Digest> found = download_values<Digest>(digests.data(), thread_count);
+  for (const Digest& digest : found) EXPECT_EQ(digest, found[0]);
+}
+
+}  // namespace egt::contract
