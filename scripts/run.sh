@@ -56,9 +56,10 @@ if ! [[ $ranks =~ ^[1-9][0-9]*$ ]]; then
   echo "run.sh: EGT_RANKS=$ranks is not a number of ranks: a whole number above 0 is allowed" >&2
   exit 2
 fi
-launch=(mpirun --quiet -np "$ranks" --bind-to none)
+# Without --oversubscribe mpirun refuses more ranks than physical cores; --quiet leaves out its words about
+# exit codes that are the program's verdict.
+launch=(mpirun --quiet -np "$ranks" --bind-to none --oversubscribe)
 ((EUID != 0)) || launch+=(--allow-run-as-root)
-((ranks <= $(nproc))) || launch+=(--oversubscribe)
 
 # mpirun ends its job after one second on SIGINT and SIGTERM, but hands SIGUSR1 on to the ranks, which take it
 # as a request to stop. So it runs in a session of its own, out of reach of the terminal's Ctrl-C.
@@ -85,4 +86,8 @@ while ((interrupted)); do
   code=0
   wait "$mpirun" || code=$?
 done
+if ((code > 6)); then
+  echo "run.sh: mpirun ended with code $code, none of the program's: a rank was lost or could not be started." \
+    "To hear what mpirun says of it, run: ${launch[*]/--quiet/} $program $*" >&2
+fi
 exit "$code"
