@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <source_location>
+#include <string_view>
+
+#include "egt/core/status.hpp"
+#include "egt/device/handles.hpp"
+
+/// For files that speak to CUDA themselves.
+namespace egt {
+
+/// The CUDA stream within a Stream of a CUDA device; owned by it.
+cudaStream_t native(Stream& stream);
+
+/// Ok for cudaSuccess, else why `doing` ("copy memory") failed, with the cudaError_t as native code; clears
+/// the thread's last CUDA error. out_of_memory; unavailable: no driver or device; aborted: the device's
+/// context is lost; internal: anything else.
+Status cuda_status(cudaError_t error, std::string_view doing,
+                   std::source_location where = std::source_location::current());
+
+/// Makes `device` the calling thread's current one: cheap, and needed at every entry, since calls come from
+/// several threads.
+Status select_cuda_device(int device);
+
+}  // namespace egt

@@ -1,0 +1,100 @@
+#include "kernels/vector.cuh"
+
+namespace egt::kernels {
+namespace {
+
+/// No compute copy is kept.
+struct NoCopy {};
+
+/// One step of `Rule` over flat arrays: weights, gradient, `states` arrays of state, and the compute copy.
+template <typename Rule, int states, typename Gradient, typename Copy>
+struct Step {
+  Rule rule;
+  float* weights;
+  const Gradient* gradient;
+  float* state[states];
+  Copy* copy;
+
+  __device__ __forceinline__ static void apply(const Rule& rule, float& weight, float (&s)[1], float g) {
+    rule(weight, s[0], g);
+  }
+  __device__ __forceinline__ static void apply(const Rule& rule, float& weight, float (&s)[2], float g) {
+    rule(weight, s[0], s[1], g);
+  }
+
+  template <int N>
+  __device__ __forceinline__ void run(std::int64_t i) const {
+    auto w = Pack<float, N>::load(weights + i);
+    const auto g = Pack<Gradient, N>::load(gradient + i);
+    Pack<float, N> s[states];
+#pragma unroll
+    for (int k = 0; k < states; ++k) s[k] = Pack<float, N>::load(state[k] + i);
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      float one[states];
+#pragma unroll
+      for (int k = 0; k < states; ++k) one[k] = s[k].v[j];
+      apply(rule, w.v[j], one, Element<Gradient>::load(g.v[j]));
+#pragma unroll
+      for (int k = 0; k < states; ++k) s[k].v[j] = one[k];
+    }
+    w.store(weights + i);
+#pragma unroll
+    for (int k = 0; k < states; ++k) s[k].store(state[k] + i);
+    if constexpr (!std::is_same_v<Copy, NoCopy>) store_copy(w, i);
+  }
+
+  template <int N>
+  __device__ __forceinline__ void store_copy(const Pack<float, N>& w, std::int64_t i) const {
+    Pack<Copy, N> c;
+#pragma unroll
+    for (int j = 0; j < N; ++j) c.v[j] = Element<Copy>::store(w.v[j]);
+    c.store(copy + i);
+  }
+};
+
+/// Calls `f` with a value of the copy's type, or of NoCopy.
+template <typename F>
+int with_copy_type(const VectorView& copy, F&& f) {
+  return copy.data ? with_type(copy.type, f) : f(NoCopy{});
+}
+
+template <int states, typename Rule>
+int optimizer_step(const Launch& launch, float* weights, VectorView gradient, VectorView compute_copy,
+                   float* const (&state)[states], const Rule& rule) {
+  return with_gradient_type(gradient.type, [&](auto gradient_type) {
+    return with_copy_type(compute_copy, [&](auto copy_type) {
+      using Gradient = decltype(gradient_type);
+      using Copy = decltype(copy_type);
+      Step<Rule, states, Gradient, Copy> step{rule,
+                                              weights,
+                                              static_cast<const Gradient*>(gradient.data),
+                                              {},
+                                              static_cast<Copy*>(compute_copy.data)};
+      for (int k = 0; k < states; ++k) step.state[k] = state[k];
+      const bool copies = !std::is_same_v<Copy, NoCopy>;
+      const Lane copy_lane = copies ? Lane{compute_copy.data, sizeof(Copy)} : Lane{weights, sizeof(float)};
+      return for_each<8>(launch, gradient.count,
+                         {{weights, sizeof(float)},
+                          {gradient.data, sizeof(Gradient)},
+                          {state[0], sizeof(float)},
+                          {state[states - 1], sizeof(float)},
+                          copy_lane},
+                         step);
+    });
+  });
+}
+
+}  // namespace
+
+int sgd_step(const Launch& launch, float* weights, VectorView gradient, VectorView compute_copy,
+             float* velocity, const math::Sgd& rule) {
+  return optimizer_step<1>(launch, weights, gradient, compute_copy, {velocity}, rule);
+}
+
+int adam_step(const Launch& launch, float* weights, VectorView gradient, VectorView compute_copy,
+              float* first, float* second, const math::Adam& rule) {
+  return optimizer_step<2>(launch, weights, gradient, compute_copy, {first, second}, rule);
+}
+
+}  // namespace egt::kernels

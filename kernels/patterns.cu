@@ -1,0 +1,152 @@
+#include <algorithm>
+
+#include "kernels/words.cuh"
+
+namespace egt::kernels {
+namespace {
+
+/// The words of a contribution, or of a sum of contributions, from `base` on.
+struct ContributionWords {
+  PatternFunction function;
+  std::uint64_t base;
+  __device__ __forceinline__ std::uint32_t operator()(std::uint32_t low) const {
+    return function.contribution(base + low);
+  }
+};
+
+template <typename Words>
+__device__ __forceinline__ uint4 four_words(const Words& words, std::uint32_t low) {
+  return {words(low), words(low + 1), words(low + 2), words(low + 3)};
+}
+
+/// What one thread found, in registers; published once, so that a wholly wrong region costs no more time.
+struct Found {
+  std::uint32_t count = 0;
+  std::uint32_t first_low = ~0u;
+  std::uint32_t xor_or = 0;
+  std::uint32_t xor_and = ~0u;
+
+  __device__ void add(std::uint64_t base, std::uint32_t low, std::uint32_t expected, std::uint32_t actual,
+                      Mismatches* report) {
+    if (expected == actual) return;
+    first_low = min(first_low, low);
+    ++count;
+    xor_or |= expected ^ actual;
+    xor_and &= expected ^ actual;
+    if (*static_cast<volatile std::uint64_t*>(&report->samples) >= Mismatches::max_samples) return;
+    const auto slot = atomicAdd(reinterpret_cast<unsigned long long*>(&report->samples), 1ull);
+    if (slot < Mismatches::max_samples) report->sample[slot] = {base + low, expected, actual};
+  }
+
+  __device__ void publish(std::uint64_t base, Mismatches* report) const {
+    if (count == 0) return;
+    atomicAdd(reinterpret_cast<unsigned long long*>(&report->count), static_cast<unsigned long long>(count));
+    atomicMin(reinterpret_cast<unsigned long long*>(&report->first_index),
+              static_cast<unsigned long long>(base + first_low));
+    atomicOr(&report->xor_or, xor_or);
+    atomicAnd(&report->xor_and, xor_and);
+  }
+};
+
+/// Compares four words; the way of a difference is kept out of the loop's registers.
+__device__ __forceinline__ void check_four(Found& found, const WordBlock& block, std::uint32_t low,
+                                           const uint4& expected, const uint4& actual, Mismatches* report) {
+  const std::uint32_t difference =
+      (expected.x ^ actual.x) | (expected.y ^ actual.y) | (expected.z ^ actual.z) | (expected.w ^ actual.w);
+  if (difference == 0) return;
+  found.add(block.base, low, expected.x, actual.x, report);
+  found.add(block.base, low + 1, expected.y, actual.y, report);
+  found.add(block.base, low + 2, expected.z, actual.z, report);
+  found.add(block.base, low + 3, expected.w, actual.w, report);
+}
+
+template <typename Words>
+__global__ void __launch_bounds__(words_threads) fill_kernel(const WordBlock block, const Words words) {
+  const std::uint32_t stride = gridDim.x * words_threads;
+  for (std::uint32_t v = blockIdx.x * words_threads + threadIdx.x; v < block.vectors; v += stride)
+    __stcs(block.vector_data() + v, four_words(words, block.vector_low(v)));
+  for_single_words(block, [&](std::uint32_t low) { block.data[low] = words(low); });
+}
+
+template <typename Words>
+__global__ void __launch_bounds__(words_threads)
+    verify_kernel(const WordBlock block, const Words words, Mismatches* report) {
+  Found found;
+  for_vectors(block, [&](std::uint32_t v, const uint4& actual) {
+    check_four(found, block, block.vector_low(v), four_words(words, block.vector_low(v)), actual, report);
+  });
+  for_single_words(
+      block, [&](std::uint32_t low) { found.add(block.base, low, words(low), block.data[low], report); });
+  found.publish(block.base, report);
+}
+
+template <typename Words, typename NextWords>
+__global__ void __launch_bounds__(words_threads)
+    verify_and_fill_kernel(const WordBlock block, const Words words, const NextWords next,
+                           Mismatches* report) {
+  Found found;
+  for_vectors(block, [&](std::uint32_t v, const uint4& actual) {
+    const std::uint32_t low = block.vector_low(v);
+    check_four(found, block, low, four_words(words, low), actual, report);
+    __stcs(block.vector_data() + v, four_words(next, low));
+  });
+  for_single_words(block, [&](std::uint32_t low) {
+    found.add(block.base, low, words(low), block.data[low], report);
+    block.data[low] = next(low);
+  });
+  found.publish(block.base, report);
+}
+
+__global__ void reset_kernel(Mismatches* report, const Mismatches nothing) {
+  *report = nothing;
+}
+
+/// Calls `f` with the pattern's words of one block.
+template <typename F>
+int with_words(const Pattern& pattern, const WordBlock& block, F&& f) {
+  const PatternFunction function(pattern);
+  if (function.is_contribution()) return f(ContributionWords{function, block.base});
+  return f(function.block(static_cast<std::uint32_t>(block.base >> 32)));
+}
+
+}  // namespace
+
+int fill(const Launch& launch, WordsView view, const Pattern& pattern) {
+  return for_blocks(view, [&](const WordBlock& block) {
+    return with_words(pattern, block, [&](const auto& words) {
+      using Words = std::decay_t<decltype(words)>;
+      return start(launch, words_grid(launch, block), dim3(words_threads), 0, fill_kernel<Words>, block,
+                   words);
+    });
+  });
+}
+
+int reset(const Launch& launch, Mismatches* report) {
+  return start(launch, dim3(1), dim3(1), 0, reset_kernel, report, Mismatches::none());
+}
+
+int verify(const Launch& launch, WordsView view, const Pattern& expected, Mismatches* report) {
+  return for_blocks(view, [&](const WordBlock& block) {
+    return with_words(expected, block, [&](const auto& words) {
+      using Words = std::decay_t<decltype(words)>;
+      return start(launch, words_grid(launch, block), dim3(words_threads), 0, verify_kernel<Words>, block,
+                   words, report);
+    });
+  });
+}
+
+int verify_and_fill(const Launch& launch, WordsView view, const Pattern& expected, const Pattern& next,
+                    Mismatches* report) {
+  return for_blocks(view, [&](const WordBlock& block) {
+    return with_words(expected, block, [&](const auto& words) {
+      return with_words(next, block, [&](const auto& next_words) {
+        using Words = std::decay_t<decltype(words)>;
+        using NextWords = std::decay_t<decltype(next_words)>;
+        return start(launch, words_grid(launch, block), dim3(words_threads), 0,
+                     verify_and_fill_kernel<Words, NextWords>, block, words, next_words, report);
+      });
+    });
+  });
+}
+
+}  // namespace egt::kernels

@@ -1,0 +1,340 @@
+#include "egt/device/cuda/cuda_device.hpp"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "cuda_arguments.hpp"
+#include "cuda_gemm.hpp"
+#include "cuda_stream.hpp"
+#include "egt/core/units.hpp"
+#include "egt/core/wait.hpp"
+#include "egt/device/cuda/cuda_native.hpp"
+#include "kernels/launch.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::uint64_t small_device_bytes = std::uint64_t{16} << 30;
+
+class CudaDevice : public Device {
+ public:
+  CudaDevice(int index, DeviceInfo info, bool has_bf16_and_tf32)
+      : index_(index), info_(std::move(info)), has_bf16_and_tf32_(has_bf16_and_tf32) {}
+
+  const DeviceInfo& info() const override { return info_; }
+  Support supports(Precision precision) const override;
+  Result<MemoryInfo> memory() const override;
+
+  Result<Buffer> allocate(std::size_t bytes) override;
+  Result<Buffer> allocate_pinned(std::size_t bytes) override;
+  Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority) override;
+  Result<std::unique_ptr<Event>> create_event() override;
+
+  Status record(Event& event, Stream& stream) override;
+  Status wait(Stream& stream, const Event& event) override;
+  Result<bool> done(const Event& event) override;
+  Result<double> elapsed_ms(const Event& from, const Event& to) override;
+  Status synchronize(Stream& stream, double timeout_seconds) override;
+
+  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override;
+  Status set_zero(void* data, std::size_t bytes, Stream& stream) override;
+
+  Status gemm(const Gemm& gemm, Stream& stream) override;
+  Status cast(VectorView to, VectorView from, Stream& stream) override;
+  Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) override;
+  Status activate(MatrixView h, const float* bias, int extreme_iterations, Stream& stream) override;
+  Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
+                             Stream& stream) override;
+  Status loss_gradient(const LossGradient& call, Stream& stream) override;
+  Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
+                  Stream& stream) override;
+  Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
+                   Stream& stream) override;
+
+  Status fill(WordsView words, const Pattern& pattern, Stream& stream) override;
+  Status reset(Mismatches* report, Stream& stream) override;
+  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) override;
+  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Mismatches* report,
+                         Stream& stream) override;
+  Status digest(WordsView words, Digest* digest, Stream& stream) override;
+  Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override;
+
+ private:
+  kernels::Launch launch_on(CudaStream& stream) const {
+    return {stream.native(), info_.multiprocessors, stream.priority() == StreamPriority::low,
+            stream.scratch()};
+  }
+
+  /// Puts work in line: `start(stream)` returns a cudaError_t as an int. Nothing more is taken by a stream
+  /// that has failed, so its first error stays the one that is seen.
+  template <typename Start>
+  Status enqueue(Stream& any, std::string_view doing, Start&& start) {
+    CudaStream& stream = as_cuda(any);
+    EGT_TRY(stream.first_error());
+    EGT_TRY(select_cuda_device(index_));
+    return stream.keep(cuda_status(static_cast<cudaError_t>(start(stream)), doing));
+  }
+
+  const int index_;
+  const DeviceInfo info_;
+  const bool has_bf16_and_tf32_;
+  GemmPlanner gemms_;
+};
+
+Support CudaDevice::supports(Precision precision) const {
+  if (precision == Precision::fp8) return {"fp8 is not part of this version"};
+  if ((precision == Precision::bf16 || precision == Precision::tf32) && !has_bf16_and_tf32_)
+    return {fmt::format("{} needs compute capability 8.0, and this GPU has {}", to_string(precision),
+                        info_.compute_capability)};
+  return {};
+}
+
+Result<MemoryInfo> CudaDevice::memory() const {
+  EGT_TRY(select_cuda_device(index_));
+  std::size_t free = 0, total = 0;
+  EGT_TRY(cuda_status(cudaMemGetInfo(&free, &total), "ask for free memory"));
+  return MemoryInfo{total, free};
+}
+
+Result<Buffer> CudaDevice::allocate(std::size_t bytes) {
+  if (bytes == 0) return Buffer();
+  EGT_TRY(select_cuda_device(index_));
+  void* data = nullptr;
+  if (const cudaError_t error = cudaMalloc(&data, bytes); error != cudaSuccess) {
+    const Status status = cuda_status(
+        error, fmt::format("allocate {} on GPU {}", format_bytes(static_cast<double>(bytes)), index_));
+    if (status.code() != StatusCode::out_of_memory) return status;
+    EGT_TRY_ASSIGN(const MemoryInfo left, memory());
+    return Status(StatusCode::out_of_memory,
+                  fmt::format("GPU {} cannot give {}: {} of its {} are free", index_,
+                              format_bytes(static_cast<double>(bytes)),
+                              format_bytes(static_cast<double>(left.free_bytes)),
+                              format_bytes(static_cast<double>(left.total_bytes))),
+                  error);
+  }
+  return Buffer(data, bytes, [index = index_](void* memory) {
+    if (select_cuda_device(index).ok()) cudaFree(memory);
+  });
+}
+
+Result<Buffer> CudaDevice::allocate_pinned(std::size_t bytes) {
+  if (bytes == 0) return Buffer();
+  EGT_TRY(select_cuda_device(index_));
+  void* data = nullptr;
+  EGT_TRY(cuda_status(cudaMallocHost(&data, bytes), fmt::format("allocate {} of page-locked host memory",
+                                                                format_bytes(static_cast<double>(bytes)))));
+  return Buffer(data, bytes, [index = index_](void* memory) {
+    if (select_cuda_device(index).ok()) cudaFreeHost(memory);
+  });
+}
+
+Result<std::unique_ptr<Stream>> CudaDevice::create_stream(StreamPriority priority) {
+  // cuBLAS asks for 32 MiB on Hopper; more lets it choose freely.
+  const std::size_t workspace_bytes = std::size_t{info_.memory_total_bytes < small_device_bytes ? 32u : 64u}
+                                      << 20;
+  EGT_TRY_ASSIGN(std::unique_ptr<Stream> stream, CudaStream::create(index_, priority, workspace_bytes));
+  return stream;
+}
+
+Result<std::unique_ptr<Event>> CudaDevice::create_event() {
+  EGT_TRY_ASSIGN(std::unique_ptr<Event> event, CudaEvent::create(index_));
+  return event;
+}
+
+Status CudaDevice::record(Event& event, Stream& stream) {
+  return enqueue(stream, "record an event",
+                 [&](CudaStream& s) { return cudaEventRecord(as_cuda(event).native(), s.native()); });
+}
+
+Status CudaDevice::wait(Stream& stream, const Event& event) {
+  return enqueue(stream, "wait for an event",
+                 [&](CudaStream& s) { return cudaStreamWaitEvent(s.native(), as_cuda(event).native(), 0); });
+}
+
+Result<bool> CudaDevice::done(const Event& event) {
+  EGT_TRY(select_cuda_device(index_));
+  const cudaError_t error = cudaEventQuery(as_cuda(event).native());
+  if (error == cudaSuccess) return true;
+  const Status status = cuda_status(error, "reach an event");
+  if (error == cudaErrorNotReady) return false;
+  return status;
+}
+
+Result<double> CudaDevice::elapsed_ms(const Event& from, const Event& to) {
+  EGT_TRY(select_cuda_device(index_));
+  float milliseconds = 0;
+  EGT_TRY(cuda_status(cudaEventElapsedTime(&milliseconds, as_cuda(from).native(), as_cuda(to).native()),
+                      "tell the time between two events"));
+  return static_cast<double>(milliseconds);
+}
+
+Status CudaDevice::synchronize(Stream& stream, double timeout_seconds) {
+  EGT_TRY(select_cuda_device(index_));
+  return wait_until([&] { return as_cuda(stream).finished(); },
+                    {.seconds = timeout_seconds, .what = "the work of a GPU stream"});
+}
+
+Status CudaDevice::copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
+  return enqueue(stream, "copy memory", [&](CudaStream& s) {
+    return bytes == 0 ? cudaSuccess : cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s.native());
+  });
+}
+
+Status CudaDevice::set_zero(void* data, std::size_t bytes, Stream& stream) {
+  return enqueue(stream, "clear memory", [&](CudaStream& s) {
+    return bytes == 0 ? cudaSuccess : cudaMemsetAsync(data, 0, bytes, s.native());
+  });
+}
+
+Status CudaDevice::gemm(const Gemm& gemm, Stream& stream) {
+  EGT_TRY(check_gemm(gemm));
+  if (gemm.d.count() == 0) return {};
+  if (gemm.a.count() == 0)  // a sum of no products
+    return enqueue(stream, "scale a matrix",
+                   [&](CudaStream& s) { return kernels::scale(launch_on(s), gemm.d, gemm.beta); });
+  EGT_TRY(as_cuda(stream).first_error());
+  EGT_TRY(select_cuda_device(index_));
+  return gemms_.multiply(gemm, as_cuda(stream));
+}
+
+Status CudaDevice::cast(VectorView to, VectorView from, Stream& stream) {
+  EGT_TRY(check_cast(to, from));
+  return enqueue(stream, "cast", [&](CudaStream& s) { return kernels::cast(launch_on(s), to, from); });
+}
+
+Status CudaDevice::randomize(VectorView out, const RandomSequence& sequence, Stream& stream) {
+  return enqueue(stream, "randomize", [&](CudaStream& s) {
+    return kernels::randomize(launch_on(s), out, sequence.seed, sequence.sequence, sequence.first,
+                              sequence.scale);
+  });
+}
+
+Status CudaDevice::activate(MatrixView h, const float* bias, int extreme_iterations, Stream& stream) {
+  if (extreme_iterations < 0)
+    return Status(StatusCode::invalid_argument, "the number of extreme iterations is below 0");
+  return enqueue(stream, "activate",
+                 [&](CudaStream& s) { return kernels::activate(launch_on(s), h, bias, extreme_iterations); });
+}
+
+Status CudaDevice::activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
+                                       Stream& stream) {
+  EGT_TRY(check_activation_gradient(gradient, h, bias_gradient));
+  return enqueue(stream, "compute an activation's gradient", [&](CudaStream& s) {
+    return kernels::activation_gradient(launch_on(s), gradient, h, bias_gradient);
+  });
+}
+
+Status CudaDevice::loss_gradient(const LossGradient& call, Stream& stream) {
+  EGT_TRY(check_loss_gradient(call));
+  const kernels::LossArguments arguments{
+      call.z, call.x, call.bias, call.target_seed, call.gradient_scale, call.bias_gradient, call.loss};
+  return enqueue(stream, "compute the loss",
+                 [&](CudaStream& s) { return kernels::loss_gradient(launch_on(s), arguments); });
+}
+
+Status CudaDevice::sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
+                            Stream& stream) {
+  EGT_TRY(check_parameter_range(range));
+  return enqueue(stream, "update weights", [&](CudaStream& s) {
+    return kernels::sgd_step(launch_on(s), range.weights, range.gradient, range.compute_copy, velocity, rule);
+  });
+}
+
+Status CudaDevice::adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
+                             Stream& stream) {
+  EGT_TRY(check_parameter_range(range));
+  return enqueue(stream, "update weights", [&](CudaStream& s) {
+    return kernels::adam_step(launch_on(s), range.weights, range.gradient, range.compute_copy, first, second,
+                              rule);
+  });
+}
+
+Status CudaDevice::fill(WordsView words, const Pattern& pattern, Stream& stream) {
+  return enqueue(stream, "fill memory",
+                 [&](CudaStream& s) { return kernels::fill(launch_on(s), words, pattern); });
+}
+
+Status CudaDevice::reset(Mismatches* report, Stream& stream) {
+  return enqueue(stream, "reset a report",
+                 [&](CudaStream& s) { return kernels::reset(launch_on(s), report); });
+}
+
+Status CudaDevice::verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) {
+  return enqueue(stream, "verify memory",
+                 [&](CudaStream& s) { return kernels::verify(launch_on(s), words, expected, report); });
+}
+
+Status CudaDevice::verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next,
+                                   Mismatches* report, Stream& stream) {
+  return enqueue(stream, "verify and fill memory", [&](CudaStream& s) {
+    return kernels::verify_and_fill(launch_on(s), words, expected, next, report);
+  });
+}
+
+Status CudaDevice::digest(WordsView words, Digest* digest, Stream& stream) {
+  return enqueue(stream, "digest memory",
+                 [&](CudaStream& s) { return kernels::digest(launch_on(s), words, digest); });
+}
+
+Status CudaDevice::sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) {
+  return enqueue(stream, "compute sines and exponentials", [&](CudaStream& s) {
+    return kernels::sine_exponential(launch_on(s), words, iterations, digest);
+  });
+}
+
+/// "GPU-5fd4f087-86f3-7a43-b711-4771313afc50", as nvidia-smi writes it.
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
+/// The NUMA node that the kernel gives the PCI device; -1: none or not known.
+int numa_node_of(const cudaDeviceProp& properties) {
+  std::ifstream file(fmt::format("/sys/bus/pci/devices/{:04x}:{:02x}:{:02x}.0/numa_node",
+                                 properties.pciDomainID, properties.pciBusID, properties.pciDeviceID));
+  int node = -1;
+  return file >> node ? node : -1;
+}
+
+DeviceInfo info_of(int index, const cudaDeviceProp& properties) {
+  DeviceInfo info;
+  info.backend = "cuda";
+  info.index = index;
+  info.name = properties.name;
+  info.uuid = uuid_text(properties.uuid);
+  info.pci_bus_id = fmt::format("{:08X}:{:02X}:{:02X}.0", properties.pciDomainID, properties.pciBusID,
+                                properties.pciDeviceID);
+  info.compute_capability = fmt::format("{}.{}", properties.major, properties.minor);
+  info.memory_total_bytes = properties.totalGlobalMem;
+  info.multiprocessors = properties.multiProcessorCount;
+  info.numa_node = numa_node_of(properties);
+  return info;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> open_cuda_device(int index) {
+  if (const std::string reason = cuda_unavailable_reason(); !reason.empty())
+    return Status(StatusCode::unavailable, reason);
+  if (const int count = cuda_device_count(); index < 0 || index >= count)
+    return Status(StatusCode::unavailable, fmt::format("there is no GPU {}: CUDA sees {}", index, count));
+  EGT_TRY(select_cuda_device(index));
+  cudaDeviceProp properties{};
+  EGT_TRY(cuda_status(cudaGetDeviceProperties(&properties, index), "ask what the GPU is"));
+  DeviceInfo info = info_of(index, properties);
+  if (!cuda_status(static_cast<cudaError_t>(kernels::probe()), "load a kernel").ok())
+    return Status(
+        StatusCode::unavailable,
+        fmt::format("this program was built without code for GPU {} ({}, compute capability {}); build "
+                    "it with -DEGT_CUDA_ARCHITECTURES={}{}",
+                    index, info.name, info.compute_capability, properties.major, properties.minor));
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(index, std::move(info), properties.major >= 8));
+}
+
+}  // namespace egt

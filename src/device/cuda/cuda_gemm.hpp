@@ -1,0 +1,51 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "cuda_stream.hpp"
+#include "egt/core/status.hpp"
+#include "egt/device/device.hpp"
+
+namespace egt {
+
+/// Why the product cannot be asked for (shapes, types), or ok.
+Status check_gemm(const Gemm& gemm);
+
+/// A product made ready: cuBLASLt's descriptions of it and the algorithm. Not changed once made, so streams
+/// share it.
+struct GemmPlan;
+
+/// Chooses the algorithm of a product by cuBLASLt's heuristic, once: the same answer on every device of a
+/// model, so that ranks' results agree bit for bit. Algorithms that reduce over several blocks are ruled out.
+/// Safe from several threads.
+class GemmPlanner {
+ public:
+  GemmPlanner();
+  ~GemmPlanner();
+
+  /// Puts the product in line; its m, n and k are above 0 and it passed check_gemm. unsupported: cuBLASLt
+  /// has no algorithm for it.
+  Status multiply(const Gemm& gemm, CudaStream& stream);
+
+ private:
+  /// Everything that the choice depends on.
+  struct Key {
+    Precision precision;
+    ElementType d_type;
+    bool a_transposed, b_transposed;
+    std::int64_t m, n, k, a_leading, b_leading, d_leading;
+    std::uint32_t a_alignment, b_alignment, d_alignment;
+    auto operator<=>(const Key&) const = default;
+  };
+  static Key key_of(const Gemm& gemm);
+  Result<std::shared_ptr<const GemmPlan>> plan(const Gemm& gemm, const CudaStream& stream);
+
+  std::mutex mutex_;
+  std::map<Key, std::shared_ptr<const GemmPlan>> plans_;
+};
+
+}  // namespace egt

@@ -1,0 +1,95 @@
+#include "cuda_stream.hpp"
+
+#include <fmt/format.h>
+
+#include "egt/core/wait.hpp"
+#include "egt/device/cuda/cuda_native.hpp"
+#include "kernels/launch.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double destructor_seconds = 20;  // longer than any work that is put in line
+
+/// The device's number for a priority; lower is more urgent.
+Result<int> native_priority(StreamPriority priority) {
+  int least = 0, greatest = 0;
+  EGT_TRY(cuda_status(cudaDeviceGetStreamPriorityRange(&least, &greatest), "ask for stream priorities"));
+  switch (priority) {
+    case StreamPriority::high:
+      return greatest;
+    case StreamPriority::normal:
+      return (least + greatest) / 2;
+    case StreamPriority::low:
+      return least;
+  }
+  return Status(StatusCode::invalid_argument, "there is no such stream priority");
+}
+
+}  // namespace
+
+Result<CudaMemoryHandle> allocate_cuda_memory(std::size_t bytes) {
+  void* data = nullptr;
+  EGT_TRY(cuda_status(cudaMalloc(&data, bytes), fmt::format("allocate {} bytes of GPU memory", bytes)));
+  return CudaMemoryHandle(data);
+}
+
+Result<std::unique_ptr<CudaStream>> CudaStream::create(int device, StreamPriority priority,
+                                                       std::size_t workspace_bytes) {
+  EGT_TRY(select_cuda_device(device));
+  EGT_TRY_ASSIGN(const int number, native_priority(priority));
+  std::unique_ptr<CudaStream> made(new CudaStream(device, priority));
+  cudaStream_t stream = nullptr;
+  EGT_TRY(cuda_status(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, number), "make a stream"));
+  made->stream_.reset(stream);
+  cublasLtHandle_t blas = nullptr;
+  if (const cublasStatus_t status = cublasLtCreate(&blas); status != CUBLAS_STATUS_SUCCESS)
+    return Status(StatusCode::unavailable,
+                  fmt::format("cuBLAS did not start: {}", cublasLtGetStatusString(status)), status);
+  made->blas_.reset(blas);
+  EGT_TRY_ASSIGN(made->workspace_, allocate_cuda_memory(workspace_bytes));
+  made->workspace_bytes_ = workspace_bytes;
+  EGT_TRY_ASSIGN(made->scratch_, allocate_cuda_memory(kernels::scratch_bytes));
+  return made;
+}
+
+CudaStream::~CudaStream() {
+  if (!stream_ || !select_cuda_device(device_).ok()) return;
+  const Status over = wait_until([this] { return finished(); },
+                                 {.seconds = destructor_seconds, .what = "a GPU stream's end"});
+  if (over.code() != StatusCode::timeout) return;
+  // cudaFree would wait for the stuck work for ever.
+  static_cast<void>(workspace_.release());
+  static_cast<void>(scratch_.release());
+}
+
+Status CudaStream::keep(Status status) {
+  if (first_error_.ok() && !status.ok()) first_error_ = status;
+  return status;
+}
+
+Result<bool> CudaStream::finished() {
+  EGT_TRY(first_error_);
+  const cudaError_t error = cudaStreamQuery(stream_.get());
+  if (error == cudaSuccess) return true;
+  const Status status = cuda_status(error, "finish the work of a stream");
+  if (error == cudaErrorNotReady) return false;
+  return keep(status);
+}
+
+Result<std::unique_ptr<CudaEvent>> CudaEvent::create(int device) {
+  EGT_TRY(select_cuda_device(device));
+  cudaEvent_t event = nullptr;
+  EGT_TRY(cuda_status(cudaEventCreate(&event), "make an event"));
+  return std::unique_ptr<CudaEvent>(new CudaEvent(device, event));
+}
+
+CudaEvent::~CudaEvent() {
+  static_cast<void>(select_cuda_device(device_));
+}
+
+cudaStream_t native(Stream& stream) {
+  return as_cuda(stream).native();
+}
+
+}  // namespace egt

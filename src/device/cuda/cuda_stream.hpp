@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+
+#include "egt/core/status.hpp"
+#include "egt/device/handles.hpp"
+
+namespace egt {
+
+/// Deleters, so that every handle is owned by a unique_ptr. The owner's device is current when they run.
+struct CudaFree {
+  void operator()(void* data) const { cudaFree(data); }
+};
+struct CudaStreamDestroy {
+  void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+};
+struct CudaEventDestroy {
+  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+};
+struct CublasLtDestroy {
+  void operator()(cublasLtHandle_t handle) const { cublasLtDestroy(handle); }
+};
+using CudaMemoryHandle = std::unique_ptr<void, CudaFree>;
+using CudaStreamHandle = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, CudaStreamDestroy>;
+using CudaEventHandle = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, CudaEventDestroy>;
+using CublasLtHandle = std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, CublasLtDestroy>;
+
+/// `bytes` of device memory of the current device.
+Result<CudaMemoryHandle> allocate_cuda_memory(std::size_t bytes);
+
+/// A stream with what its work needs of its own: a cuBLASLt handle and workspace, so that products are
+/// repeatable bit for bit, and the scratch for partial sums.
+class CudaStream : public Stream {
+ public:
+  static Result<std::unique_ptr<CudaStream>> create(int device, StreamPriority priority,
+                                                    std::size_t workspace_bytes);
+  /// Waits for the work, but not for ever: a stuck device's memory is left to the end of the process.
+  ~CudaStream() override;
+
+  cudaStream_t native() const { return stream_.get(); }
+  cublasLtHandle_t blas() const { return blas_.get(); }
+  void* workspace() const { return workspace_.get(); }
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
+  void* scratch() const { return scratch_.get(); }
+  StreamPriority priority() const { return priority_; }
+
+  /// The first error of this stream; ok while there is none. Once work is missing from the line, no more is
+  /// taken.
+  const Status& first_error() const { return first_error_; }
+  /// Keeps `status` if it is the first error, and returns it.
+  Status keep(Status status);
+  /// Is all work done? Relays its failure.
+  Result<bool> finished();
+
+ private:
+  CudaStream(int device, StreamPriority priority) : device_(device), priority_(priority) {}
+
+  const int device_;
+  const StreamPriority priority_;
+  CudaStreamHandle stream_;
+  CublasLtHandle blas_;
+  CudaMemoryHandle workspace_;
+  std::size_t workspace_bytes_ = 0;
+  CudaMemoryHandle scratch_;
+  Status first_error_;
+};
+
+/// A CUDA event that takes the time.
+class CudaEvent : public Event {
+ public:
+  static Result<std::unique_ptr<CudaEvent>> create(int device);
+  ~CudaEvent() override;
+
+  cudaEvent_t native() const { return event_.get(); }
+
+ private:
+  CudaEvent(int device, cudaEvent_t event) : device_(device), event_(event) {}
+
+  const int device_;
+  CudaEventHandle event_;
+};
+
+/// A Stream or Event that a CUDA device made.
+inline CudaStream& as_cuda(Stream& stream) {
+  return static_cast<CudaStream&>(stream);
+}
+inline const CudaEvent& as_cuda(const Event& event) {
+  return static_cast<const CudaEvent&>(event);
+}
+
+}  // namespace egt
