@@ -63,13 +63,24 @@ struct Product {
   }
 };
 
+/// op(a) by rows, or op(b) by columns: k values after k values.
+std::vector<double> decode_terms(std::int64_t lines, std::int64_t k, const auto& at) {
+  std::vector<double> values;
+  for (std::int64_t line = 0; line < lines; ++line)
+    for (std::int64_t p = 0; p < k; ++p) values.push_back(at(line, p));
+  return values;
+}
+
 void expect_is_product(const Product& before, const Matrix& after) {
+  const std::int64_t k = before.k();
+  const auto a = decode_terms(after.rows(), k, [&](auto i, auto p) { return before.a_at(i, p); });
+  const auto b = decode_terms(after.columns(), k, [&](auto j, auto p) { return before.b_at(p, j); });
   int shown = 0;
   for (std::int64_t i = 0; i < after.rows(); ++i)
     for (std::int64_t j = 0; j < after.columns(); ++j) {
       double sum = 0, magnitude = 0;
-      for (std::int64_t p = 0; p < before.k(); ++p) {
-        const double term = before.a_at(i, p) * before.b_at(p, j);
+      for (std::int64_t p = 0; p < k; ++p) {
+        const double term = a[static_cast<std::size_t>(i * k + p)] * b[static_cast<std::size_t>(j * k + p)];
         sum += term;
         magnitude += std::fabs(term);
       }
@@ -176,9 +187,8 @@ TEST_P(DeviceContract, GemmOfNothingDoesNothing) {
 
 TEST_P(DeviceContract, GemmRefusesWhatDoesNotFit) {
   const Buffer memory = allocate(4096);
-  const auto matrix = [&](std::int64_t rows, std::int64_t columns, ElementType type = ElementType::f32,
-                          std::int64_t leading = 0) {
-    return MatrixView(memory.data(), type, rows, columns, leading);
+  const auto matrix = [&](std::int64_t rows, std::int64_t columns, ElementType type = ElementType::f32) {
+    return MatrixView(memory.data(), type, rows, columns);
   };
   const auto call = [&](MatrixView a, MatrixView b, MatrixView d, bool at = false, bool bt = false) {
     return device().gemm({Precision::fp32, a, b, d, at, bt}, stream());
@@ -190,7 +200,6 @@ TEST_P(DeviceContract, GemmRefusesWhatDoesNotFit) {
   EXPECT_FAILS(invalid_argument, call(matrix(2, 3), matrix(3, 5), matrix(2, 5), false, true));
   EXPECT_FAILS(invalid_argument, call(matrix(2, 3, ElementType::bf16), matrix(3, 5), matrix(2, 5)));
   EXPECT_FAILS(invalid_argument, call(matrix(2, 3), matrix(3, 5), matrix(2, 5, ElementType::f64)));
-  EXPECT_FAILS(invalid_argument, call(matrix(2, 3, ElementType::f32, 2), matrix(3, 5), matrix(2, 5)));
   finish();
 }
 

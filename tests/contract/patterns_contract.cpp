@@ -147,18 +147,4 @@ TEST_P(DeviceContract, PatternsOfNoWordsDoNothing) {
   expect_clean(download_value<Mismatches>(report.data()));
 }
 
-TEST_P(DeviceContract, PatternsRefuseMissingMemory) {
-  const Buffer memory = allocate(4096);
-  const WordsView none{nullptr, 8}, words{memory.as<std::uint32_t>(), 8};
-  EXPECT_FAILS(invalid_argument, device().fill(none, {}, stream()));
-  EXPECT_FAILS(invalid_argument, device().verify(none, {}, memory.as<Mismatches>(), stream()));
-  EXPECT_FAILS(invalid_argument, device().verify(words, {}, nullptr, stream()));
-  EXPECT_FAILS(invalid_argument, device().verify_and_fill(words, {}, {}, nullptr, stream()));
-  EXPECT_FAILS(invalid_argument, device().reset(nullptr, stream()));
-  EXPECT_FAILS(invalid_argument, device().digest(none, memory.as<Digest>(), stream()));
-  EXPECT_FAILS(invalid_argument, device().digest(words, nullptr, stream()));
-  EXPECT_FAILS(invalid_argument, device().sine_exponential(words, -1, memory.as<Digest>(), stream()));
-  finish();
-}
-
 }  // namespace egt::contract

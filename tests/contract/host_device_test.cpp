@@ -1,0 +1,233 @@
+#include <gtest/gtest.h>
+
+#include <sys/resource.h>
+
+#include <atomic>
+#include <thread>
+
+#include "egt/core/clock.hpp"
+#include "egt/device/host/host_device.hpp"
+#include "egt/device/host/host_stream.hpp"
+#include "egt/device/host/worker_pool.hpp"
+
+/// What the host adapter promises beyond the port.
+namespace egt {
+namespace {
+
+constexpr double patience_seconds = 60;
+
+/// The value of a Result that must hold one; a test that gets here without ends at its first use.
+template <typename T>
+T take(Result<T> result) {
+  EXPECT_TRUE(result.ok()) << result.status().what();
+  return std::move(result.value());
+}
+
+std::unique_ptr<Device> open(const HostDeviceConfig& config) {
+  return take(open_host_device(config));
+}
+
+HostDeviceConfig with_cores(int cores) {
+  HostDeviceConfig config;
+  config.cores = cores;
+  return config;
+}
+
+struct HostStreams : testing::Test {
+  std::unique_ptr<Device> device = open(with_cores(2));
+  std::unique_ptr<Stream> first = take(device->create_stream(StreamPriority::normal));
+  std::unique_ptr<Stream> second = take(device->create_stream(StreamPriority::normal));
+  std::unique_ptr<Event> event = take(device->create_event());
+};
+
+Status failure() {
+  return Status(StatusCode::io_error, "made to fail");
+}
+
+TEST_F(HostStreams, TheFirstErrorIsKeptAndLaterTasksAreSkipped) {
+  std::atomic<int> ran = 0;
+  HostStream& stream = as_host_stream(*first);
+  stream.enqueue([&] { return ++ran, Status(); });
+  stream.enqueue([] { return failure(); });
+  stream.enqueue([&] { return ++ran, Status(StatusCode::internal, "another"); });
+  EXPECT_EQ(device->synchronize(*first, patience_seconds).code(), StatusCode::io_error);
+  EXPECT_EQ(device->synchronize(*first, patience_seconds).code(), StatusCode::io_error);
+  EXPECT_EQ(ran, 1);
+}
+
+TEST_F(HostStreams, EventsAreReachedAfterAnErrorAndRelayIt) {
+  as_host_stream(*first).enqueue([] { return failure(); });
+  ASSERT_TRUE(device->record(*event, *first).ok());
+  ASSERT_TRUE(device->wait(*second, *event).ok());
+  EXPECT_EQ(device->synchronize(*second, patience_seconds).code(), StatusCode::io_error);
+  EXPECT_EQ(device->done(*event).status().code(), StatusCode::io_error);
+}
+
+TEST_F(HostStreams, AnErrorAfterAnEventIsNotTheEvents) {
+  ASSERT_TRUE(device->record(*event, *first).ok());
+  as_host_stream(*first).enqueue([] { return failure(); });
+  EXPECT_FALSE(device->synchronize(*first, patience_seconds).ok());
+  EXPECT_TRUE(device->done(*event).ok());
+  ASSERT_TRUE(device->wait(*second, *event).ok());
+  EXPECT_TRUE(device->synchronize(*second, patience_seconds).ok());
+}
+
+TEST_F(HostStreams, TheDestructorWaitsForTheWork) {
+  std::atomic<int> ran = 0;
+  for (int i = 0; i < 100; ++i) as_host_stream(*first).enqueue([&] { return ++ran, Status(); });
+  first.reset();
+  EXPECT_EQ(ran, 100);
+}
+
+TEST_F(HostStreams, ALowPriorityStreamAndItsWorkersAreNice) {
+  const std::unique_ptr<Stream> low = take(device->create_stream(StreamPriority::low));
+  std::atomic<int> lowest = 100;
+  as_host_stream(*low).enqueue([&] {
+    std::atomic<int> inside = 0;
+    as_host_stream(*low).workers().run(2, [&](std::int64_t) {
+      // Both threads take one of the two chunks: each stays until the other has come.
+      for (++inside; inside < 2;) std::this_thread::yield();
+      for (int nice = getpriority(PRIO_PROCESS, 0), seen = lowest;
+           nice < seen && !lowest.compare_exchange_weak(seen, nice);) {
+      }
+    });
+    return Status();
+  });
+  ASSERT_TRUE(device->synchronize(*low, patience_seconds).ok());
+  EXPECT_EQ(lowest, 19);
+  EXPECT_LT(getpriority(PRIO_PROCESS, 0), 19);
+}
+
+TEST_F(HostStreams, ScratchGrowsAndRefusesTheImpossible) {
+  HostStream& stream = as_host_stream(*first);
+  bool refused = false;
+  stream.enqueue([&] {
+    for (const std::size_t bytes : {std::size_t{100}, std::size_t{5000}, std::size_t{64}}) {
+      EGT_TRY_ASSIGN(std::byte* const data, stream.scratch(bytes));
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data) % 64, 0u);
+      data[bytes - 1] = std::byte{1};
+    }
+    refused = stream.scratch(std::size_t{1} << 60).status().code() == StatusCode::out_of_memory;
+    return stream.scratch(100).status();
+  });
+  EXPECT_TRUE(device->synchronize(*first, patience_seconds).ok());
+  EXPECT_TRUE(refused);
+}
+
+TEST(WorkerPoolTest, EveryChunkRunsOnceOnAnyNumberOfThreads) {
+  for (const int threads : {1, 2, 5}) {
+    WorkerPool pool(threads);
+    for (const std::int64_t chunks : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> ran(static_cast<std::size_t>(chunks));
+      pool.run(chunks, [&](std::int64_t i) { ++ran[static_cast<std::size_t>(i)]; });
+      for (const std::atomic<int>& count : ran) EXPECT_EQ(count, 1);
+    }
+  }
+}
+
+TEST(HostDevice, SharesOfANodeAddUpToNoMoreThanTheNode) {
+  const std::unique_ptr<Device> whole = open({});
+  HostDeviceConfig config;
+  config.local_size = 4;
+  config.local_rank = 3;
+  const std::unique_ptr<Device> quarter = open(config);
+  EXPECT_EQ(quarter->info().memory_total_bytes, whole->info().memory_total_bytes / 4);
+  EXPECT_GE(quarter->info().multiprocessors, 1);
+  EXPECT_EQ(quarter->info().multiprocessors, std::max(1, whole->info().multiprocessors / 4));
+  EXPECT_EQ(quarter->info().index, 3);
+  EXPECT_EQ(quarter->info().backend, "host");
+}
+
+TEST(HostDevice, RefusesARankThatIsNotThereAndNoCores) {
+  for (const auto& [rank, size, cores] : {std::tuple{2, 2, 1}, {-1, 1, 1}, {0, 0, 1}, {0, 1, 0}}) {
+    HostDeviceConfig config;
+    config.local_rank = rank;
+    config.local_size = size;
+    config.cores = cores;
+    EXPECT_EQ(open_host_device(config).status().code(), StatusCode::invalid_argument);
+  }
+}
+
+TEST(HostDevice, GivesItsShareToTheLastByteAndTakesItBack) {
+  constexpr std::size_t share = 1 << 20;
+  HostDeviceConfig config;
+  config.memory_total_bytes = share;
+  const std::unique_ptr<Device> device = open(config);
+  for (int round = 0; round < 2; ++round) {
+    const Result<Buffer> most = device->allocate(share - 100);
+    ASSERT_TRUE(most.ok()) << most.status().what();
+    EXPECT_EQ(device->memory().value().free_bytes, 100u);
+    EXPECT_EQ(device->allocate_pinned(101).status().code(), StatusCode::out_of_memory);
+    EXPECT_TRUE(device->allocate_pinned(100).ok());
+  }
+  EXPECT_EQ(device->memory().value().free_bytes, share);
+}
+
+/// A GPU would fault where the host's adapter can say what is missing.
+TEST(HostDevice, RefusesMissingMemoryAndRowsThatOverlap) {
+  const std::unique_ptr<Device> device = open(with_cores(1));
+  const std::unique_ptr<Stream> stream = take(device->create_stream(StreamPriority::normal));
+  float x[64] = {};
+  const MatrixView good(x, ElementType::f32, 4, 5), none(nullptr, ElementType::f32, 4, 5);
+  const MatrixView overlapping(x, ElementType::f32, 4, 5, 3);
+  const VectorView sums{x, ElementType::f32, 5}, gradient{x, ElementType::f32, 8};
+  const WordsView no_words{nullptr, 8}, words{reinterpret_cast<std::uint32_t*>(x), 8};
+  auto* const report = reinterpret_cast<Mismatches*>(x);
+  auto* const digest = reinterpret_cast<Digest*>(x);
+  const Status refused[] = {device->copy(nullptr, x, 4, *stream),
+                            device->set_zero(nullptr, 4, *stream),
+                            device->cast(gradient, {nullptr, ElementType::f32, 8}, *stream),
+                            device->randomize({nullptr, ElementType::f32, 8}, {}, *stream),
+                            device->gemm({Precision::fp32, overlapping, good, good, false, true}, *stream),
+                            device->activate(good, nullptr, 0, *stream),
+                            device->activate(none, x, 0, *stream),
+                            device->activate(overlapping, x, 0, *stream),
+                            device->activation_gradient(good, none, sums, *stream),
+                            device->loss_gradient({good, good, x, 1, 1, sums, nullptr}, *stream),
+                            device->sgd_step({x, gradient, {}, 8}, nullptr, {}, *stream),
+                            device->sgd_step({nullptr, gradient, {}, 8}, x, {}, *stream),
+                            device->adam_step({x, gradient, {}, 8}, x, nullptr, {}, *stream),
+                            device->fill(no_words, {}, *stream),
+                            device->reset(nullptr, *stream),
+                            device->verify(no_words, {}, report, *stream),
+                            device->verify(words, {}, nullptr, *stream),
+                            device->verify_and_fill(words, {}, {}, nullptr, *stream),
+                            device->digest(no_words, digest, *stream),
+                            device->digest(words, nullptr, *stream),
+                            device->sine_exponential(words, -1, digest, *stream)};
+  for (const Status& status : refused)
+    EXPECT_EQ(status.code(), StatusCode::invalid_argument) << status.what();
+  EXPECT_TRUE(device->synchronize(*stream, patience_seconds).ok());
+}
+
+/// The bits of sums, which are where an order could show, made with that many cores.
+std::vector<float> sums_with(int cores) {
+  constexpr std::int64_t rows = 1000, columns = 96;
+  const std::unique_ptr<Device> device = open(with_cores(cores));
+  const std::unique_ptr<Stream> stream = take(device->create_stream(StreamPriority::normal));
+  const Buffer data = take(device->allocate(3 * rows * columns * 4)), out = take(device->allocate(4096));
+  const MatrixView z(data.data(), ElementType::f32, rows, columns);
+  const MatrixView x(data.as<float>() + rows * columns, ElementType::f32, rows, columns);
+  float* const sums = out.as<float>();
+  float* const loss = sums + columns;
+  float* const bias = loss + 1;
+  EXPECT_TRUE(device->randomize({data.data(), ElementType::f32, 2 * rows * columns}, {}, *stream).ok());
+  EXPECT_TRUE(device->set_zero(bias, columns * 4, *stream).ok());
+  EXPECT_TRUE(
+      device->loss_gradient({z, x, bias, 1, 1.0f, {sums, ElementType::f32, columns}, loss}, *stream).ok());
+  EXPECT_TRUE(device->synchronize(*stream, patience_seconds).ok());
+  std::vector<float> result(sums, loss + 1);
+  EXPECT_TRUE(device->activation_gradient(z, x, {sums, ElementType::f32, columns}, *stream).ok());
+  EXPECT_TRUE(device->synchronize(*stream, patience_seconds).ok());
+  result.insert(result.end(), sums, loss);
+  return result;
+}
+
+TEST(HostDevice, SumsDoNotDependOnTheNumberOfCores) {
+  const std::vector<float> with_one = sums_with(1);
+  EXPECT_EQ(sums_with(2), with_one);
+  EXPECT_EQ(sums_with(5), with_one);
+}
+
+}  // namespace
+}  // namespace egt
