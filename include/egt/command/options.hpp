@@ -8,6 +8,7 @@
 
 #include "egt/core/record.hpp"
 #include "egt/core/status.hpp"
+#include "egt/report/console_style.hpp"
 #include "egt/workload/options.hpp"
 
 /// What the user asks for on the command line and in a config file. One table in options.cpp names every
@@ -15,8 +16,6 @@
 namespace egt {
 
 enum class Backend { automatic, cuda, host };
-/// How the console shows that the run goes on.
-enum class ProgressStyle { automatic, bar, lines, none };
 
 struct CommonOptions {
   Backend backend = Backend::automatic;

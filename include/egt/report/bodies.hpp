@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "egt/core/record.hpp"
+#include "egt/core/status.hpp"
+#include "egt/device/device.hpp"
+#include "egt/device/sensor.hpp"
+#include "egt/ranks/control.hpp"
+#include "egt/workload/workload.hpp"
+
+/// The bodies of records, so that nobody writes their keys by hand.
+namespace egt {
+
+/// Who a rank is and what it was asked to do: the body of its `start` record.
+struct StartBody {
+  RankPlace place;
+  DeviceInfo device;
+  MemoryInfo memory;  ///< before the program took any
+  SensorLimits limits;
+  std::int64_t batch = 0;  ///< samples of this rank a step
+  Json system;             ///< this rank's fields of the result's system_info
+  std::string command;
+  std::vector<std::string> arguments;
+  Json options;                            ///< every option in effect, by long name
+  std::vector<std::string> host_defaults;  ///< smaller defaults that the host backend put
+  std::optional<double> duration_seconds;  ///< asked for
+  std::optional<std::int64_t> steps;       ///< asked for
+  std::vector<std::int64_t> layers;        ///< neurons, input first
+  std::int64_t global_batch = 0;
+  std::vector<Precision> precisions;
+};
+Json to_json(const StartBody& body);
+
+/// {"name", "description", "success", "failure", "figures", "work"}
+Json part_to_json(const PartReport& part);
+/// The fields of `verified_work`.
+Json work_to_json(const VerifiedWork& work);
+/// What is missing counts as 0.
+VerifiedWork work_from_json(const Json& json);
+void add(VerifiedWork& sum, const VerifiedWork& more);
+/// Is there any?
+bool any(const VerifiedWork& work);
+
+/// The `error` of an `end` record: {"code", "what", "where"}; null for ok.
+Json error_to_json(const Status& status);
+
+/// Text of `json` in one line; bytes that are no UTF-8 are replaced, NaN and infinities are null.
+std::string one_line(const Json& json);
+
+}  // namespace egt

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "egt/report/console_style.hpp"
+#include "egt/report/sink.hpp"
+#include "egt/session/verdict.hpp"
+
+namespace egt {
+
+/// What people see of a run, on rank 0 only: results go to one stream, messages (faults, notices) to another.
+/// Used from the main thread only.
+class Console : public Sink {
+ public:
+  /// `seconds`: a clock that only grows. The streams outlive the console.
+  Console(ConsoleStyle style, std::ostream& results, std::ostream& messages, std::function<double()> seconds);
+
+  /// The banner, the devices and the network; `bodies`: those of all ranks' start records, in rank order.
+  void on_start(const std::vector<Json>& bodies);
+  /// Bytes of the rank's device in use after the memory part took its share.
+  void on_memory_filled(int rank, std::uint64_t used_bytes, std::uint64_t total_bytes);
+  /// Shows a fault or notice at once, an epoch or progress record as the style says; ignores the others.
+  Status write(const Record& record) override;
+  /// Redraws the bar where it is due.
+  Status flush() override;
+  /// The last word. `result`: that of build_result; `directory`: where the files are.
+  void on_verdict(const Verdict& verdict, const Json& result, const std::string& directory);
+
+ private:
+  void show_fault(const Record& record);
+  void show_notice(const Json& body);
+  void show_epoch(const Json& body);
+  void note_progress(const Record& record);
+  void print(std::ostream& stream, const std::string& text);
+  void erase_bar();
+  void draw_bar();
+  bool has_bar() const { return style_.progress == ProgressStyle::bar; }
+  Json start_of(int rank) const;
+  Status state() const;
+
+  ConsoleStyle style_;
+  std::ostream& results_;
+  std::ostream& messages_;
+  std::function<double()> seconds_;
+  std::vector<Json> starts_;             // by rank
+  std::map<int, Json> progress_;         // last body of each rank
+  std::map<int, std::uint64_t> faults_;  // by rank; -1: not known whose
+  std::uint64_t fault_count_ = 0;
+  std::string last_epoch_;
+  std::size_t bar_lines_ = 0;  // on the screen now
+  std::optional<double> drawn_;
+  bool due_ = false;  // something is new since it was drawn
+};
+
+}  // namespace egt

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "egt/core/record.hpp"
+#include "egt/session/verdict.hpp"
+
+namespace egt {
+
+/// The content of result.json: a pure function of all ranks' records (any order; a rank without an end record
+/// is told by its last progress) and of what `judge` made of them. Names and units are the contract's; what
+/// was not measured, NaN and infinities are null.
+Json build_result(const std::vector<Record>& records, const Verdict& verdict);
+
+/// As the file holds it: indented, valid UTF-8, ends with a newline.
+std::string result_text(const Json& result);
+
+}  // namespace egt

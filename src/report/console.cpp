@@ -1,0 +1,145 @@
+#include "egt/report/console.hpp"
+
+#include <algorithm>
+#include <ostream>
+
+#include <fmt/format.h>
+
+#include "console_text.hpp"
+#include "egt/core/json_access.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double redraw_period_s = 0.25;
+/// A device that is broken through and through must not flood the terminal: the journal has every fault.
+constexpr std::uint64_t most_faults_shown = 50;
+
+}  // namespace
+
+Console::Console(ConsoleStyle style, std::ostream& results, std::ostream& messages,
+                 std::function<double()> seconds)
+    : style_(style), results_(results), messages_(messages), seconds_(std::move(seconds)) {}
+
+void Console::on_start(const std::vector<Json>& bodies) {
+  starts_ = bodies;
+  if (style_.progress == ProgressStyle::none || bodies.empty()) return;
+  const bool name_host = several_hosts(bodies);
+  std::string text = banner_text(style_) + "\n\n";
+  for (const Json& body : bodies) text += device_text(body, name_host) + "\n";
+  text += fmt::format("\n{}\n", network_text(bodies[0]));
+  if (const std::string defaults = host_defaults_text(bodies[0]); !defaults.empty()) text += defaults + "\n";
+  print(results_, text);
+}
+
+void Console::on_memory_filled(int rank, std::uint64_t used_bytes, std::uint64_t total_bytes) {
+  if (style_.progress == ProgressStyle::none) return;
+  print(results_, memory_text(device_label(start_of(rank), several_hosts(starts_)), used_bytes, total_bytes));
+}
+
+Status Console::write(const Record& record) {
+  switch (record.kind) {
+    case RecordKind::fault:
+      show_fault(record);
+      break;
+    case RecordKind::notice:
+      show_notice(record.body);
+      break;
+    case RecordKind::epoch:
+      if (record.rank == 0) show_epoch(record.body);
+      break;
+    case RecordKind::progress:
+    case RecordKind::end:
+      note_progress(record);
+      break;
+    case RecordKind::start:
+      break;  // on_start shows all ranks' together
+  }
+  return state();
+}
+
+Status Console::flush() {
+  const bool rested = !drawn_ || seconds_() - *drawn_ >= redraw_period_s;
+  if (has_bar() && due_ && rested) draw_bar();
+  return state();
+}
+
+void Console::on_verdict(const Verdict& verdict, const Json& result, const std::string& directory) {
+  print(results_, fmt::format("\n{}", verdict_text(style_, verdict, result, directory)));
+  due_ = false;
+}
+
+void Console::show_fault(const Record& record) {
+  const int rank = value_at<int>(record.body, "rank").value_or(-1);
+  ++faults_[rank];
+  due_ = true;
+  if (++fault_count_ > most_faults_shown) return;
+  const std::string text = fault_text(record, start_of(rank), several_hosts(starts_));
+  print(messages_, coloured(style_, Colour::red, text));
+  if (fault_count_ == most_faults_shown)
+    print(messages_,
+          coloured(style_, Colour::red, "More faults are counted, and told in the journals only."));
+}
+
+void Console::show_notice(const Json& body) {
+  const bool warning = text_at(body, "level") == "warning";
+  if (style_.progress == ProgressStyle::none && !warning) return;
+  const std::string text = text_at(body, "text");
+  print(messages_, warning ? coloured(style_, Colour::yellow, fmt::format("Warning: {}", text)) : text);
+}
+
+void Console::show_epoch(const Json& body) {
+  last_epoch_ = epoch_text(body, starts_.size());
+  due_ = true;
+  if (style_.progress == ProgressStyle::lines) print(results_, last_epoch_);
+}
+
+void Console::note_progress(const Record& record) {
+  progress_[record.rank] = record.body;
+  due_ = true;
+}
+
+/// One line or more, above the bar.
+void Console::print(std::ostream& stream, const std::string& text) {
+  erase_bar();
+  stream << text << std::endl;
+}
+
+void Console::erase_bar() {
+  if (bar_lines_ == 0) return;
+  results_ << fmt::format("\x1b[{}A\x1b[J", bar_lines_) << std::flush;
+  bar_lines_ = 0;
+  due_ = true;
+}
+
+void Console::draw_bar() {
+  const auto first = progress_.begin();
+  if (first == progress_.end() || starts_.empty()) return;
+  erase_bar();
+  std::vector<std::string> lines = {bar_text(style_, starts_[0], first->second)};
+  if (!last_epoch_.empty()) lines.push_back(last_epoch_);
+  lines.push_back(row_header());
+  const bool name_host = several_hosts(starts_);
+  for (const auto& [rank, body] : progress_) {
+    const Json start = start_of(rank);
+    lines.push_back(row_text(device_label(start, name_host), start, body, faults_[rank]));
+  }
+  for (const std::string& line : lines) results_ << clipped(line, style_.width - 1) << '\n';
+  results_ << std::flush;
+  bar_lines_ = lines.size();
+  drawn_ = seconds_();
+  due_ = false;
+}
+
+/// Null where the rank is not known.
+Json Console::start_of(int rank) const {
+  const bool known = rank >= 0 && static_cast<std::size_t>(rank) < starts_.size();
+  return known ? starts_[static_cast<std::size_t>(rank)] : Json();
+}
+
+Status Console::state() const {
+  if (results_.good()) return {};
+  return {StatusCode::io_error, "standard output cannot be written"};
+}
+
+}  // namespace egt

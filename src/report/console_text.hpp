@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "egt/core/record.hpp"
+#include "egt/report/console_style.hpp"
+#include "egt/session/verdict.hpp"
+
+/// The console's texts, line by line; pure functions. Each text ends without a newline.
+namespace egt {
+
+enum class Colour { red, green, yellow };
+
+/// `text` in that colour, where the style has colours.
+std::string coloured(const ConsoleStyle& style, Colour colour, const std::string& text);
+
+std::string banner_text(const ConsoleStyle& style);
+/// "GPU 0"; with more than one host "GPU 0 on node7".
+std::string device_label(const Json& start, bool name_host);
+bool several_hosts(const std::vector<Json>& starts);
+/// "GPU 0 (NVIDIA H200): 143771 MB total, 143204 MB free"
+std::string device_text(const Json& start, bool name_host);
+/// "Network configuration:", the batch size of all ranks and the architecture.
+std::string network_text(const Json& start);
+/// "Host defaults: --batch 128, .."; empty where there are none.
+std::string host_defaults_text(const Json& start);
+/// "GPU 0 Memory: 129394/143771 MB (90.0%)"
+std::string memory_text(const std::string& label, std::uint64_t used_bytes, std::uint64_t total_bytes);
+/// "EXTREME EPOCH 0 completed in 4247 ms: .."; what was not measured is left out.
+std::string epoch_text(const Json& epoch, std::size_t ranks);
+/// "FAULT on rank 1 (GPU 1), step 7: .."; `start`: of the fault's rank, null where it is not known.
+std::string fault_text(const Record& record, const Json& start, bool name_host);
+std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
+                         const std::string& directory);
+
+/// "[####----] 42 %  21 s elapsed, 29 s left, step 120", as wide as the terminal allows.
+std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& progress);
+std::string row_header();
+/// Utilization, memory, temperature, power, TFLOP/s, verified bytes and faults of one rank.
+std::string row_text(const std::string& label, const Json& start, const Json& progress, std::uint64_t faults);
+/// The text's first `columns` columns (of UTF-8; an emoji counts as two).
+std::string clipped(const std::string& text, int columns);
+
+}  // namespace egt

@@ -1,0 +1,106 @@
+#include "egt/report/journal.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "egt/report/bodies.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double flush_period_s = 1.0;
+
+StatusCode code_of(int error) {
+  return error == ENOSPC || error == EDQUOT || error == EFBIG ? StatusCode::no_space : StatusCode::io_error;
+}
+
+/// 0, or the errno of the call that failed.
+int write_all(int file, const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t wrote = ::write(file, text.data() + done, text.size() - done);
+    if (wrote < 0 && errno != EINTR) return errno;
+    if (wrote > 0) done += static_cast<std::size_t>(wrote);
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string journal_name(int rank) {
+  return fmt::format("journal.rank{}.jsonl", rank);
+}
+
+Result<Journal> Journal::open(const std::string& directory, int rank) {
+  std::string path = directory + "/" + journal_name(rank);
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+  if (file >= 0) return Journal(file, std::move(path));
+  if (errno == EEXIST)
+    return Status(
+        StatusCode::invalid_argument,
+        fmt::format("{}: exists already; two runs in one directory: give each its own --output", path));
+  return Status(code_of(errno), fmt::format("{}: cannot be created: {}", path, std::strerror(errno)), errno);
+}
+
+Journal::Journal(Journal&& other) noexcept
+    : file_(std::exchange(other.file_, -1)),
+      path_(std::move(other.path_)),
+      length_(other.length_),
+      dirty_(other.dirty_),
+      synced_(other.synced_) {}
+
+Journal::~Journal() {
+  if (file_ >= 0) ::close(file_);
+}
+
+Status Journal::failed(const char* what, int error) const {
+  return {code_of(error), fmt::format("{}: {}: {}", path_, what, std::strerror(error)), error};
+}
+
+Status Journal::write(const Record& record) {
+  const std::string line = one_line(to_json(record)) + "\n";
+  if (const int error = write_all(file_, line)) {
+    // Best effort: a torn line is tolerated at the end, not in the middle.
+    if (::ftruncate(file_, length_) != 0) return failed("cannot be cut back after a failed write", errno);
+    return failed("cannot be written", error);
+  }
+  length_ += static_cast<std::int64_t>(line.size());
+  dirty_ = true;
+  return record.kind == RecordKind::fault || record.kind == RecordKind::end ? sync() : Status();
+}
+
+Status Journal::flush() {
+  return dirty_ && seconds_since(synced_) >= flush_period_s ? sync() : Status();
+}
+
+Status Journal::sync() {
+  synced_ = Clock::now();
+  dirty_ = false;
+  if (::fdatasync(file_) != 0) return failed("cannot be brought to disk", errno);
+  return {};
+}
+
+Result<std::vector<Record>> read_journal(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status(StatusCode::unavailable, fmt::format("{}: cannot be read", path));
+  std::vector<Record> records;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    const bool torn = file.eof();  // no newline after it
+    Record record;
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_discarded() && from_json(json, record))
+      records.push_back(std::move(record));
+    else if (!torn)
+      return Status(StatusCode::io_error, fmt::format("{}: line {} is no record", path, number));
+  }
+  if (file.bad()) return Status(StatusCode::io_error, fmt::format("{}: cannot be read to its end", path));
+  return records;
+}
+
+}  // namespace egt
