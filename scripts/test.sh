@@ -20,7 +20,7 @@ format_is_clean() {
     echo "clang-format is not installed here: the format was not checked"
     return
   fi
-  git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh' | xargs clang-format --dry-run -Werror
+  find include src kernels tests -regex '.*\.\(cpp\|hpp\|cu\|cuh\)' -print0 | xargs -0 clang-format --dry-run -Werror
 }
 
 # run_tests PRESET ARGUMENTS..: of ctest; one test at a time, since many of them start several ranks.
@@ -44,7 +44,9 @@ scripts/build.sh --tests
 run_tests release
 
 if [[ ${EGT_SKIP_ASAN-0} != 1 ]]; then
-  # What Open MPI leaves allocated at its end is not ours to free.
+  # What Open MPI leaves allocated at its end is not ours to free; its plug-ins are unloaded by then, so only
+  # whole stacks tell that it was Open MPI.
+  export ASAN_OPTIONS=fast_unwind_on_malloc=0
   export LSAN_OPTIONS="suppressions=$PWD/scripts/lsan.supp:print_suppressions=0"
   heading "build of preset asan"
   scripts/build.sh --preset asan --tests
