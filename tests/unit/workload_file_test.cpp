@@ -194,7 +194,7 @@ TEST_F(FileTest, AReadThatBringsNothingIsAFault) {
   EXPECT_EQ(faults[0]["offset"], 0);
 }
 
-TEST_F(FileTest, StaleDataOfThePassBeforeIsAFault) {
+TEST_F(FileTest, StaleDataOfAnyEarlierPassIsAFault) {
   std::vector<char> kept;
   trouble_.after_read = [&](char* data, std::uint64_t, std::size_t bytes) {
     if (kept.empty())
@@ -202,12 +202,13 @@ TEST_F(FileTest, StaleDataOfThePassBeforeIsAFault) {
     else
       std::memcpy(data, kept.data(), bytes);
   };
-  const auto file = run(options(mebibyte, 2));
+  const auto file = run(options(mebibyte, 3));
   ASSERT_TRUE(runs_through(*file, 1));
   ASSERT_TRUE(file->finish(true).ok());
   const std::vector<Json> faults = world_.faults();
-  ASSERT_EQ(faults.size(), 1u);
+  ASSERT_EQ(faults.size(), 2u);
   EXPECT_THAT(faults[0]["where"].get<std::string>(), HasSubstr("pass 2"));
+  EXPECT_THAT(faults[1]["where"].get<std::string>(), HasSubstr("pass 3"));
 }
 
 TEST_F(FileTest, AFullDiskEndsThePartAndNotTheRun) {
