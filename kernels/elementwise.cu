@@ -14,13 +14,12 @@ struct Cast {
     const auto in = Pack<From, N>::load(from + i);
     Pack<To, N> out;
 #pragma unroll
-    for (int j = 0; j < N; ++j)
-      out.v[j] = Element<To>::store(static_cast<typename Element<To>::compute>(Element<From>::load(in.v[j])));
+    for (int j = 0; j < N; ++j) out.v[j] = convert_element<To>(in.v[j]);
     out.store(to + i);
   }
 };
 
-/// Rare (products over no terms), so one element a thread.
+/// Rare (products over no terms), so one element a thread. A factor of 0 does not look at what is there.
 template <typename T>
 __global__ void __launch_bounds__(matrix_threads) scale_kernel(const MatrixView d, double factor) {
   using Compute = typename Element<T>::compute;
@@ -29,7 +28,7 @@ __global__ void __launch_bounds__(matrix_threads) scale_kernel(const MatrixView 
   const std::int64_t step = std::int64_t{gridDim.y} * blockDim.y;
   for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < d.rows; row += step) {
     T& element = static_cast<T*>(d.data)[row * d.leading + column];
-    element = Element<T>::store(static_cast<Compute>(factor) * Element<T>::load(element));
+    element = factor == 0 ? T{} : Element<T>::store(static_cast<Compute>(factor) * Element<T>::load(element));
   }
 }
 

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(sum_columns* sum_groups)
   __syncthreads();
   if (threadIdx.y != 0 || column >= columns) return;
   for (int group = 1; group < sum_groups; ++group) sum += group_sums[group][threadIdx.x];
-  out[column] = Element<Out>::store(static_cast<typename Element<Out>::compute>(sum));
+  out[column] = convert_element<Out>(sum);
 }
 
 template <typename Sum>

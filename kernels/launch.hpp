@@ -33,7 +33,7 @@ constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
 
 // Element-wise
 [[nodiscard]] int cast(const Launch& launch, VectorView to, VectorView from);
-/// d = factor * d.
+/// d = factor * d; 0 where `factor` is 0, also in the place of a NaN.
 [[nodiscard]] int scale(const Launch& launch, MatrixView d, double factor);
 /// See RandomSequence in egt/device/device.hpp.
 [[nodiscard]] int randomize(const Launch& launch, VectorView out, std::uint64_t seed, std::uint64_t sequence,

@@ -48,7 +48,7 @@ struct Step {
   __device__ __forceinline__ void store_copy(const Pack<float, N>& w, std::int64_t i) const {
     Pack<Copy, N> c;
 #pragma unroll
-    for (int j = 0; j < N; ++j) c.v[j] = Element<Copy>::store(w.v[j]);
+    for (int j = 0; j < N; ++j) c.v[j] = convert_element<Copy>(w.v[j]);
     c.store(copy + i);
   }
 };

@@ -13,8 +13,7 @@ struct Randomize {
   float scale;
 
   __device__ __forceinline__ T element(std::uint32_t word) const {
-    using Compute = typename Element<T>::compute;
-    return Element<T>::store(static_cast<Compute>(scale * signed_unit(word)));
+    return convert_element<T>(scale * signed_unit(word));
   }
 
   /// N > 1: `first + i` is a multiple of 4, so each four elements are the four words of one counter.

@@ -189,6 +189,8 @@ Status CudaDevice::set_zero(void* data, std::size_t bytes, Stream& stream) {
 }
 
 Status CudaDevice::gemm(const Gemm& gemm, Stream& stream) {
+  if (const Support support = supports(gemm.precision); !support.yes())
+    return Status(StatusCode::unsupported, support.why_not);
   EGT_TRY(check_gemm(gemm));
   if (gemm.d.count() == 0) return {};
   if (gemm.a.count() == 0)  // a sum of no products
@@ -205,6 +207,7 @@ Status CudaDevice::cast(VectorView to, VectorView from, Stream& stream) {
 }
 
 Status CudaDevice::randomize(VectorView out, const RandomSequence& sequence, Stream& stream) {
+  EGT_TRY(check_vector(out));
   return enqueue(stream, "randomize", [&](CudaStream& s) {
     return kernels::randomize(launch_on(s), out, sequence.seed, sequence.sequence, sequence.first,
                               sequence.scale);
@@ -212,8 +215,7 @@ Status CudaDevice::randomize(VectorView out, const RandomSequence& sequence, Str
 }
 
 Status CudaDevice::activate(MatrixView h, const float* bias, int extreme_iterations, Stream& stream) {
-  if (extreme_iterations < 0)
-    return Status(StatusCode::invalid_argument, "the number of extreme iterations is below 0");
+  EGT_TRY(check_activate(h, bias, extreme_iterations));
   return enqueue(stream, "activate",
                  [&](CudaStream& s) { return kernels::activate(launch_on(s), h, bias, extreme_iterations); });
 }
@@ -236,7 +238,7 @@ Status CudaDevice::loss_gradient(const LossGradient& call, Stream& stream) {
 
 Status CudaDevice::sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
                             Stream& stream) {
-  EGT_TRY(check_parameter_range(range));
+  EGT_TRY(check_parameter_range(range, {velocity}));
   return enqueue(stream, "update weights", [&](CudaStream& s) {
     return kernels::sgd_step(launch_on(s), range.weights, range.gradient, range.compute_copy, velocity, rule);
   });
@@ -244,7 +246,7 @@ Status CudaDevice::sgd_step(const ParameterRange& range, float* velocity, const 
 
 Status CudaDevice::adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
                              Stream& stream) {
-  EGT_TRY(check_parameter_range(range));
+  EGT_TRY(check_parameter_range(range, {first, second}));
   return enqueue(stream, "update weights", [&](CudaStream& s) {
     return kernels::adam_step(launch_on(s), range.weights, range.gradient, range.compute_copy, first, second,
                               rule);
@@ -252,6 +254,7 @@ Status CudaDevice::adam_step(const ParameterRange& range, float* first, float* s
 }
 
 Status CudaDevice::fill(WordsView words, const Pattern& pattern, Stream& stream) {
+  EGT_TRY(check_words(words));
   return enqueue(stream, "fill memory",
                  [&](CudaStream& s) { return kernels::fill(launch_on(s), words, pattern); });
 }
@@ -262,23 +265,28 @@ Status CudaDevice::reset(Mismatches* report, Stream& stream) {
 }
 
 Status CudaDevice::verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) {
+  EGT_TRY(check_words(words));
   return enqueue(stream, "verify memory",
                  [&](CudaStream& s) { return kernels::verify(launch_on(s), words, expected, report); });
 }
 
 Status CudaDevice::verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next,
                                    Mismatches* report, Stream& stream) {
+  EGT_TRY(check_words(words));
   return enqueue(stream, "verify and fill memory", [&](CudaStream& s) {
     return kernels::verify_and_fill(launch_on(s), words, expected, next, report);
   });
 }
 
 Status CudaDevice::digest(WordsView words, Digest* digest, Stream& stream) {
+  EGT_TRY(check_words(words));
   return enqueue(stream, "digest memory",
                  [&](CudaStream& s) { return kernels::digest(launch_on(s), words, digest); });
 }
 
 Status CudaDevice::sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) {
+  EGT_TRY(check_words(words));
+  if (iterations < 0) return Status(StatusCode::invalid_argument, "the number of iterations is below 0");
   return enqueue(stream, "compute sines and exponentials", [&](CudaStream& s) {
     return kernels::sine_exponential(launch_on(s), words, iterations, digest);
   });
@@ -311,7 +319,6 @@ DeviceInfo info_of(int index, const cudaDeviceProp& properties) {
   info.pci_bus_id = fmt::format("{:08X}:{:02X}:{:02X}.0", properties.pciDomainID, properties.pciBusID,
                                 properties.pciDeviceID);
   info.compute_capability = fmt::format("{}.{}", properties.major, properties.minor);
-  info.memory_total_bytes = properties.totalGlobalMem;
   info.multiprocessors = properties.multiProcessorCount;
   info.numa_node = numa_node_of(properties);
   return info;
@@ -327,7 +334,10 @@ Result<std::unique_ptr<Device>> open_cuda_device(int index) {
   EGT_TRY(select_cuda_device(index));
   cudaDeviceProp properties{};
   EGT_TRY(cuda_status(cudaGetDeviceProperties(&properties, index), "ask what the GPU is"));
+  std::size_t free = 0, total = 0;
+  EGT_TRY(cuda_status(cudaMemGetInfo(&free, &total), "ask for free memory"));
   DeviceInfo info = info_of(index, properties);
+  info.memory_total_bytes = total;
   if (!cuda_status(static_cast<cudaError_t>(kernels::probe()), "load a kernel").ok())
     return Status(
         StatusCode::unavailable,

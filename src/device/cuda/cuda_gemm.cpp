@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 
+#include "cuda_arguments.hpp"
 #include "egt/device/cuda/cuda_native.hpp"
 
 namespace egt {
@@ -166,10 +167,9 @@ Status choose_algorithm(const Gemm& gemm, const CudaStream& stream, GemmPlan& pl
 }  // namespace
 
 Status check_gemm(const Gemm& gemm) {
+  for (const MatrixView& matrix : {gemm.a, gemm.b, gemm.d}) EGT_TRY(check_matrix(matrix));
   const ElementType storage = storage_type(gemm.precision), d = gemm.d.type;
   const bool narrow = storage == ElementType::f16 || storage == ElementType::bf16;
-  if (gemm.precision == Precision::fp8)
-    return Status(StatusCode::unsupported, "fp8 products are not part of this version");
   if (gemm.a.type != storage || gemm.b.type != storage ||
       (d != storage && !(narrow && d == ElementType::f32)))
     return Status(StatusCode::invalid_argument,
