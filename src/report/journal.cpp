@@ -10,25 +10,12 @@
 #include <utility>
 
 #include "egt/report/bodies.hpp"
+#include "posix_write.hpp"
 
 namespace egt {
 namespace {
 
 constexpr double flush_period_s = 1.0;
-
-StatusCode code_of(int error) {
-  return error == ENOSPC || error == EDQUOT || error == EFBIG ? StatusCode::no_space : StatusCode::io_error;
-}
-
-/// 0, or the errno of the call that failed.
-int write_all(int file, const std::string& text) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t wrote = ::write(file, text.data() + done, text.size() - done);
-    if (wrote < 0 && errno != EINTR) return errno;
-    if (wrote > 0) done += static_cast<std::size_t>(wrote);
-  }
-  return 0;
-}
 
 }  // namespace
 
@@ -44,7 +31,8 @@ Result<Journal> Journal::open(const std::string& directory, int rank) {
     return Status(
         StatusCode::invalid_argument,
         fmt::format("{}: exists already; two runs in one directory: give each its own --output", path));
-  return Status(code_of(errno), fmt::format("{}: cannot be created: {}", path, std::strerror(errno)), errno);
+  return Status(code_of_errno(errno, StatusCode::io_error),
+                fmt::format("{}: cannot be created: {}", path, std::strerror(errno)), errno);
 }
 
 Journal::Journal(Journal&& other) noexcept
@@ -59,7 +47,8 @@ Journal::~Journal() {
 }
 
 Status Journal::failed(const char* what, int error) const {
-  return {code_of(error), fmt::format("{}: {}: {}", path_, what, std::strerror(error)), error};
+  return {code_of_errno(error, StatusCode::io_error),
+          fmt::format("{}: {}: {}", path_, what, std::strerror(error)), error};
 }
 
 Status Journal::write(const Record& record) {

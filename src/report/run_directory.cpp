@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "egt/core/clock.hpp"
+#include "posix_write.hpp"
 
 namespace egt {
 namespace {
@@ -20,8 +21,7 @@ namespace fs = std::filesystem;
 constexpr const char* default_parent = "extreme_gpu_trainer_runs";
 
 Status failed(StatusCode code, const std::string& path, const char* what, int error) {
-  if (error == ENOSPC || error == EDQUOT) code = StatusCode::no_space;
-  return {code, fmt::format("{}: {}: {}", path, what, std::strerror(error)), error};
+  return {code_of_errno(error, code), fmt::format("{}: {}: {}", path, what, std::strerror(error)), error};
 }
 
 void remove_made(const std::vector<std::string>& made) {
@@ -119,12 +119,7 @@ namespace {
 int write_file(const std::string& path, const std::string& text) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return errno;
-  int error = 0;
-  for (std::size_t done = 0; error == 0 && done < text.size();) {
-    const ssize_t wrote = ::write(file, text.data() + done, text.size() - done);
-    if (wrote < 0 && errno != EINTR) error = errno;
-    if (wrote > 0) done += static_cast<std::size_t>(wrote);
-  }
+  int error = write_all(file, text);
   if (error == 0 && ::fsync(file) != 0) error = errno;
   if (::close(file) != 0 && error == 0) error = errno;
   return error;
