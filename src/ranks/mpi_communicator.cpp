@@ -153,10 +153,10 @@ Status Collective::sum_and_gather(const Chunk& chunk, ElementType type) {
   std::byte* own = chunk.data + mine.first * width;
   EGT_TRY(chunk.transfer->finish(limits_));
   std::vector<const std::byte*> parts;
-  for (int rank = 0, peers = 0; rank < shared_.size; ++rank) if (true)
+  for (int rank = 0, peers = 0; rank < shared_.size; ++rank)
     parts.push_back(
         rank == shared_.rank ? own : chunk.parts + static_cast<std::size_t>(peers++) * mine.count * width);
-  std::reverse(parts.begin(), parts.end()); reduce_sum(own, parts, mine.count, type);
+  reduce_sum(own, parts, mine.count, type);
   for (int peer = 0; peer < shared_.size; ++peer) {
     if (peer == shared_.rank) continue;
     const Share theirs = share_of(chunk.count, peer, shared_.size);

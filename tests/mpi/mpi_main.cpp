@@ -10,12 +10,17 @@ namespace {
 std::unique_ptr<MpiSession> session;
 
 class FailurePrinter final : public testing::EmptyTestEventListener {
+  // GoogleTest holds its lock while a failure is told, so it cannot be asked for the test's name then.
+  void OnTestStart(const testing::TestInfo& test) override {
+    test_ = std::string(test.test_suite_name()) + "." + test.name();
+  }
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "rank %d, %s.%s, %s:%d: %s\n", session->place().rank, test->test_suite_name(),
-                 test->name(), result.file_name(), result.line_number(), result.summary());
+    std::fprintf(stderr, "rank %d, %s, %s:%d: %s\n", session->place().rank, test_.c_str(), result.file_name(),
+                 result.line_number(), result.summary());
   }
+
+  std::string test_;
 };
 
 /// Has any rank failed? All ranks get the same answer, so that none is killed before it has printed.
