@@ -1,0 +1,18 @@
+#pragma once
+
+#include "egt/command/options.hpp"
+#include "egt/core/clock.hpp"
+#include "egt/core/status.hpp"
+#include "egt/ranks/control.hpp"
+#include "egt/ranks/mpi_session.hpp"
+
+/// One function a command: all ranks call it and return the same exit code, or the same Status.
+namespace egt {
+
+/// The main job. `started`: when the process began.
+Result<int> run_burn(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started);
+
+/// Lists every node's devices and what each supports, or why not.
+Result<int> run_devices(const Options& options, MpiSession& mpi, Control& control);
+
+}  // namespace egt

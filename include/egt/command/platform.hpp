@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "egt/command/options.hpp"
+#include "egt/device/device.hpp"
+#include "egt/device/sensor.hpp"
+#include "egt/ranks/communicator.hpp"
+#include "egt/ranks/control.hpp"
+#include "egt/ranks/mpi_session.hpp"
+
+namespace egt {
+
+/// The adapters of one rank. This room is the only one that names them; all others see ports.
+struct Platform {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Communicator> communicator;  ///< destroyed before the device
+  std::unique_ptr<Sensor> sensor;              ///< null: nothing watches the device; `sensor_note` says why
+  std::string sensor_note;
+};
+
+/// Which backend this rank would take, and why.
+struct BackendChoice {
+  Backend backend = Backend::host;  ///< cuda or host
+  std::string why;                  ///< for people: "no CUDA device answers: .."
+};
+
+/// `unavailable` when --backend cuda is asked for and nothing answers.
+Result<BackendChoice> choose_backend(const CommonOptions& options);
+
+/// Opens this rank's device, its communicator (collective: every rank must come here with the same backend)
+/// and its sensor.
+Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions& options,
+                                            const RankPlace& place);
+Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSession& mpi, Control& control);
+/// Never fails: without a sensor the figures are null, and the note says why.
+std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note);
+
+/// All devices of this node, the host last.
+std::vector<Result<std::unique_ptr<Device>>> open_all_devices(std::string& cuda_note);
+
+/// The contract's `system_info` fields of this node; versions that are not there are null.
+Json describe_system(const MpiSession& mpi, const SensorLimits& limits);
+
+}  // namespace egt

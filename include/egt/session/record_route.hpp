@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "egt/core/record.hpp"
+#include "egt/core/record_queue.hpp"
+#include "egt/core/status.hpp"
+#include "egt/ranks/control.hpp"
+#include "egt/report/sink.hpp"
+
+namespace egt {
+
+/// Where records go: from this rank's queue to its journal, and to rank 0, which shows them and keeps what
+/// the result is made of. Main thread only.
+class RecordRoute {
+ public:
+  /// `journal`: this rank's. `console`: on rank 0, else null. Both outlive the route.
+  RecordRoute(Control& control, RecordQueue& queue, Sink& journal, Sink* console);
+
+  /// Takes what is in line and, on rank 0, what others sent; never waits. A journal that cannot be written is
+  /// told once and kept in `journal_failure`; the run goes on.
+  Status pump();
+  /// On rank 0: pumps until every rank's end record is here, at most `seconds`. On the others: until all they
+  /// sent is on its way.
+  Status pump_to_the_end(double seconds);
+  const Status& journal_failure() const { return journal_failure_; }
+
+  /// On rank 0: start, fault and end records of all ranks, and the last progress of a rank that sent no end.
+  std::vector<Record> kept() const;
+
+ private:
+  void write_journal(const Record& record);
+  void deliver(const Record& record);  // on rank 0
+
+  Control& control_;
+  RecordQueue& queue_;
+  Sink& journal_;
+  Sink* console_;
+  Status journal_failure_;
+  std::vector<Record> lasting_;
+  std::map<int, Record> progress_, ends_;
+};
+
+}  // namespace egt

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "egt/model/mlp_trainer.hpp"
+#include "egt/workload/options.hpp"
+#include "egt/workload/workload.hpp"
+
+namespace egt {
+
+/// What the parts of the main job are asked to do.
+struct BurnParts {
+  TrainOptions train;
+  BatchShare batch;
+  CollectiveOptions collective;
+  MemoryOptions memory;
+  FileOptions file;
+};
+
+/// The one table of the main job's workloads, in the order in which they take memory and are served each
+/// step.
+std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environment,
+                                                           const BurnParts& parts);
+
+}  // namespace egt

@@ -1,0 +1,53 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "egt/command/commands.hpp"
+#include "egt/command/exit_code.hpp"
+#include "egt/command/options.hpp"
+#include "egt/core/clock.hpp"
+#include "egt/ranks/agreement.hpp"
+#include "egt/ranks/mpi_control.hpp"
+#include "egt/ranks/mpi_session.hpp"
+#include "egt/report/version.hpp"
+
+namespace {
+
+using namespace egt;
+
+constexpr double control_timeout_s = 60.0;
+
+/// The one place that tells why a run did not begin, or how a command failed.
+int fail(const Status& status, int rank) {
+  if (rank == 0) fmt::print(stderr, "extreme_gpu_trainer: {}\n", status.what());
+  return exit_code_of(status);
+}
+
+Result<int> run_command(const Options& options, MpiSession& mpi, Control& control,
+                        Clock::time_point started) {
+  if (options.command == "devices") return run_devices(options, mpi, control);
+  return run_burn(options, mpi, control, started);
+}
+
+int run(int argc, char** argv, Clock::time_point started) {
+  Result<Options> options = parse_options(argc, argv, program_version());
+  if (options.ok() && options.value().message) {  // needs no ranks
+    fmt::print("{}\n", *options.value().message);
+    return 0;
+  }
+  Result<std::unique_ptr<MpiSession>> mpi = MpiSession::open(argc, argv);
+  if (!mpi.ok()) return fail(mpi.status(), 0);
+  const int rank = mpi.value()->place().rank;
+  Result<std::unique_ptr<Control>> control = open_mpi_control(*mpi.value(), control_timeout_s);
+  if (!control.ok()) return fail(control.status(), rank);
+  if (const Status parsed = agree(*control.value(), options.status()); !parsed.ok())
+    return fail(parsed, rank);
+  const Result<int> code = run_command(options.value(), *mpi.value(), *control.value(), started);
+  return code.ok() ? code.value() : fail(code.status(), rank);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run(argc, argv, egt::Clock::now());
+}

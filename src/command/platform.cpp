@@ -1,0 +1,161 @@
+#include "egt/command/platform.hpp"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "egt/device/host/host_device.hpp"
+#include "egt/device/host_sensor.hpp"
+#include "egt/device/nvml_sensor.hpp"
+#include "egt/ranks/mpi_communicator.hpp"
+#if EGT_WITH_CUDA
+#include "egt/device/cuda/cuda_device.hpp"
+#include "egt/ranks/nccl_communicator.hpp"
+#endif
+
+namespace egt {
+
+namespace {
+
+constexpr double collective_timeout_s = 30.0;
+
+#if EGT_WITH_CUDA
+int gpu_count() {
+  return cuda_device_count();
+}
+std::string why_no_gpu() {
+  return cuda_unavailable_reason();
+}
+Result<std::unique_ptr<Device>> open_gpu(int index) {
+  return open_cuda_device(index);
+}
+
+Result<std::unique_ptr<Communicator>> open_gpu_communicator(Control& control) {
+  const RankPlace& place = control.place();
+  std::string id;
+  Status made;
+  if (place.rank == 0) {
+    auto unique_id = make_nccl_unique_id();
+    made = unique_id.status();
+    if (unique_id.ok()) id = unique_id.value();
+  }
+  EGT_TRY_ASSIGN(id, control.broadcast(id));
+  if (id.empty()) return made.ok() ? Status(StatusCode::unavailable, "NCCL did not start on rank 0") : made;
+  return open_nccl_communicator(id, place, collective_timeout_s);
+}
+
+void describe_cuda(Json& system) {
+  system["cuda_version"] = cuda_runtime_version();
+  system["nccl_version"] = nccl_version();
+  system["cublas_version"] = cublas_version();
+}
+#else
+int gpu_count() {
+  return 0;
+}
+std::string why_no_gpu() {
+  return EGT_CUDA_REASON;
+}
+Status left_out() {
+  return {StatusCode::unavailable, why_no_gpu()};
+}
+Result<std::unique_ptr<Device>> open_gpu(int) {
+  return left_out();
+}
+Result<std::unique_ptr<Communicator>> open_gpu_communicator(Control&) {
+  return left_out();
+}
+void describe_cuda(Json&) {}
+#endif
+
+Result<int> device_index(const CommonOptions& options, const RankPlace& place) {
+  const auto local = static_cast<std::size_t>(place.local_rank);
+  if (options.devices.empty()) return place.local_rank;
+  if (local < options.devices.size()) return options.devices[local];
+  return Status(StatusCode::unavailable,
+                fmt::format("--devices names {} devices, but {} has {} ranks: start as many ranks as devices",
+                            options.devices.size(), place.hostname, place.local_size));
+}
+
+std::string first_line_value(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind(key, 0) == 0) {
+      const std::size_t value = line.find_first_not_of(" \t:", key.size());
+      return value == std::string::npos ? std::string() : line.substr(value);
+    }
+  return {};
+}
+
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+}  // namespace
+
+Result<BackendChoice> choose_backend(const CommonOptions& options) {
+  if (options.backend == Backend::host) return BackendChoice{Backend::host, "asked for"};
+  if (gpu_count() > 0) return BackendChoice{Backend::cuda, "a CUDA device answers"};
+  if (options.backend == Backend::cuda)
+    return Status(StatusCode::unavailable,
+                  fmt::format("--backend cuda: {}; --backend host works without a GPU", why_no_gpu()));
+  return BackendChoice{Backend::host, why_no_gpu()};
+}
+
+Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions& options,
+                                            const RankPlace& place) {
+  EGT_TRY_ASSIGN(const int index, device_index(options, place));
+  if (backend == Backend::host)
+    return open_host_device(
+        {.local_rank = index, .local_size = place.local_size, .cores = {}, .memory_total_bytes = {}});
+  if (index >= gpu_count())
+    return Status(StatusCode::unavailable,
+                  fmt::format("device {} does not exist: {} has {} GPUs for {} ranks", index, place.hostname,
+                              gpu_count(), place.local_size));
+  return open_gpu(index);
+}
+
+Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSession& mpi, Control& control) {
+  return backend == Backend::cuda ? open_gpu_communicator(control)
+                                  : open_mpi_communicator(mpi, collective_timeout_s);
+}
+
+std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note) {
+  if (device.backend == "host") return open_host_sensor();
+  auto sensor = open_nvml_sensor(device.pci_bus_id);
+  if (sensor.ok()) return std::move(sensor.value());
+  note = sensor.status().what();
+  return nullptr;
+}
+
+std::vector<Result<std::unique_ptr<Device>>> open_all_devices(std::string& cuda_note) {
+  std::vector<Result<std::unique_ptr<Device>>> devices;
+  if (gpu_count() == 0) cuda_note = why_no_gpu();
+  for (int index = 0; index < gpu_count(); ++index) devices.push_back(open_gpu(index));
+  devices.push_back(open_host_device({}));
+  return devices;
+}
+
+Json describe_system(const MpiSession& mpi, const SensorLimits& limits) {
+  utsname kernel{};
+  uname(&kernel);
+  const auto pages = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)),
+             page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  Json system = {{"hostname", mpi.place().hostname},
+                 {"cpu_model", text_or_null(first_line_value("/proc/cpuinfo", "model name"))},
+                 {"cpu_count", std::thread::hardware_concurrency()},
+                 {"memory_total_bytes", pages * page},
+                 {"kernel", fmt::format("{} {}", kernel.sysname, kernel.release)},
+                 {"driver_version", text_or_null(limits.driver_version)},
+                 {"cuda_version", nullptr},
+                 {"nccl_version", nullptr},
+                 {"cublas_version", nullptr},
+                 {"mpi_version", mpi.mpi_version()}};
+  describe_cuda(system);
+  return system;
+}
+
+}  // namespace egt

@@ -1,0 +1,64 @@
+#include "egt/session/record_route.hpp"
+
+#include "egt/core/wait.hpp"
+
+namespace egt {
+
+RecordRoute::RecordRoute(Control& control, RecordQueue& queue, Sink& journal, Sink* console)
+    : control_(control), queue_(queue), journal_(journal), console_(console) {}
+
+Status RecordRoute::pump() {
+  const bool root = control_.place().rank == 0;
+  for (const Record& record : queue_.drain()) {
+    write_journal(record);
+    if (root)
+      deliver(record);
+    else if (record.kind != RecordKind::epoch)  // all ranks' epochs are alike: rank 0 shows its own
+      EGT_TRY(control_.send_to_root(to_json(record).dump()));
+  }
+  if (journal_failure_.ok()) journal_failure_ = journal_.flush();
+  while (root) {
+    EGT_TRY_ASSIGN(const auto text, control_.receive());
+    if (!text) break;
+    Record record;
+    const Json json = Json::parse(*text, nullptr, false);
+    if (json.is_discarded() || !from_json(json, record))
+      return Status(StatusCode::internal, "a rank sent a record that cannot be read");
+    deliver(record);
+  }
+  return console_ ? console_->flush() : Status();
+}
+
+void RecordRoute::write_journal(const Record& record) {
+  if (!journal_failure_.ok()) return;
+  journal_failure_ = journal_.write(record);
+  if (!journal_failure_.ok()) queue_.warning(journal_failure_.what());
+}
+
+void RecordRoute::deliver(const Record& record) {
+  if (record.kind == RecordKind::progress) progress_[record.rank] = record;
+  if (record.kind == RecordKind::end) ends_[record.rank] = record;
+  if (record.kind == RecordKind::start || record.kind == RecordKind::fault) lasting_.push_back(record);
+  if (console_) (void)console_->write(record);  // a closed terminal is no reason to stop a burn-in
+}
+
+Status RecordRoute::pump_to_the_end(double seconds) {
+  EGT_TRY(pump());
+  if (control_.place().rank != 0) return {};
+  return wait_until(
+      [&]() -> Result<bool> {
+        EGT_TRY(pump());
+        return ends_.size() == static_cast<std::size_t>(control_.place().size);
+      },
+      {.seconds = seconds, .stop = {}, .what = "the last words of all ranks"});
+}
+
+std::vector<Record> RecordRoute::kept() const {
+  std::vector<Record> records = lasting_;
+  for (const auto& [rank, record] : progress_)
+    if (!ends_.contains(rank)) records.push_back(record);
+  for (const auto& [rank, record] : ends_) records.push_back(record);
+  return records;
+}
+
+}  // namespace egt

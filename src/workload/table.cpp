@@ -1,0 +1,24 @@
+#include "egt/workload/table.hpp"
+
+#include "egt/workload/collective.hpp"
+#include "egt/workload/file.hpp"
+#include "egt/workload/memory.hpp"
+#include "egt/workload/train.hpp"
+
+namespace egt {
+
+std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environment,
+                                                           const BurnParts& parts) {
+  std::vector<std::unique_ptr<Workload>> table;
+  auto train = std::make_unique<TrainWorkload>(environment, parts.train, parts.batch);
+  TrainWorkload& trained = *train;
+  table.push_back(std::move(train));
+  table.push_back(std::make_unique<CollectiveWorkload>(
+      environment, parts.collective, [&trained]() -> Stream& { return trained.communication_stream(); }));
+  table.push_back(std::make_unique<FileWorkload>(environment, parts.file));
+  table.push_back(
+      std::make_unique<MemoryWorkload>(environment, parts.memory));  // last: it takes what is left
+  return table;
+}
+
+}  // namespace egt

@@ -1,0 +1,143 @@
+"""The main job on the host backend, as one rank and as several."""
+from program import *
+
+EXPECTED_FILES = {"result.json"}
+
+
+class Burn(ProgramTest):
+    def check_clean_run(self, ranks):
+        done = self.run_program(*SMALL, "--output", "run", "--io-dir", ".", ranks=ranks)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        size = ranks or 1
+        self.assertEqual(set(self.files()), {"run/result.json"} | {f"run/journal.rank{r}.jsonl" for r in range(size)})
+        result = self.result()
+        self.assertEqual((result["verdict"], result["exit_code"], result["faults"]), ("pass", 0, []))
+        self.assertEqual([r["rank"] for r in result["ranks"]], list(range(size)))
+        self.assertEqual([r["local_rank"] for r in result["ranks"]], list(range(size)))
+        for rank in range(size):
+            train = self.part(result, "train", rank)
+            self.assertTrue(train["success"])
+            self.assertEqual(train["steps"], 30)
+            self.assertLess(train["loss_last"], train["loss_first"])
+            self.assertGreater(train["step_ms"]["p50"], 0)
+            memory = self.part(result, "memory", rank)
+            self.assertGreaterEqual(memory["minimum_visits"], 1)
+            self.assertGreaterEqual(memory["bytes_verified"], memory["filled_bytes"])
+            self.assertGreaterEqual(self.part(result, "io", rank)["passes"], 1)
+        self.assertEqual(len({self.part(result, "train", r)["weight_digest"] for r in range(size)}), 1)
+        work = result["verified_work"]
+        for name in ("bytes_patrolled", "bytes_file_verified", "gemm_flops"):
+            self.assertGreater(work[name], 0, name)
+        for name in ("replica_checks", "collective_elements_checked"):
+            (self.assertGreater if size > 1 else self.assertEqual)(work[name], 0, name)
+        return done, result
+
+    def test_without_mpirun(self):
+        self.check_clean_run(None)
+
+    def test_one_rank(self):
+        self.check_clean_run(1)
+
+    def test_two_ranks(self):
+        done, result = self.check_clean_run(2)
+        self.check_journals(2)
+        self.check_console(done.stdout)
+        self.check_result_names(result)
+
+    def test_four_ranks(self):
+        self.check_clean_run(4)
+
+    def check_journals(self, size):
+        for rank in range(size):
+            lines = (self.folder / f"run/journal.rank{rank}.jsonl").read_text().splitlines()
+            records = [json.loads(line) for line in lines]
+            self.assertEqual({r["rank"] for r in records}, {rank})
+            self.assertEqual(records[0]["kind"], "start")
+            self.assertEqual(records[-1]["kind"], "end")
+            self.assertIn("epoch", [r["kind"] for r in records])
+
+    def check_console(self, text):
+        wanted = ["CPU 0 (", "CPU 1 (", "Network configuration:", "  Batch size: ", "  Architecture: ", "CPU 0 Memory: ",
+                  "EXTREME EPOCH 0 completed in ", "PASS", "result.json"]
+        position = -1
+        for piece in wanted:
+            found = text.find(piece, position + 1)
+            self.assertGreater(found, position, f"{piece!r} is missing, or out of order, in:\n{text}")
+            position = found
+        self.assertNotIn("\x1b", text, "no colour in a pipe")
+
+    def check_result_names(self, result):
+        for name in ("schema", "program_version", "command", "arguments", "reasons", "system_info", "test_summary", "counters", "telemetry"):
+            self.assertIn(name, result)
+        for name in ("hostname", "hostnames", "gpu_names", "cpu_model", "cpu_count", "memory_total_bytes", "kernel", "driver_version",
+                     "cuda_version", "nccl_version", "cublas_version", "mpi_version", "started_at", "ended_at"):
+            self.assertIn(name, result["system_info"])
+        self.assertEqual(result["test_summary"]["failed_tests"], 0)
+        self.assertGreater(result["test_summary"]["total_tests"], 0)
+        self.assertEqual(set(result["counters"]), {"0", "1"})
+        cpu = result["telemetry"]["0"]["cpu_percent"]
+        self.assertLessEqual(cpu["min"], cpu["max"])
+
+    def test_duration_ends_the_run_and_the_loss_halves(self):
+        done = self.run_program("--duration", "12s", "--memory", "64MB", "--io-size", "8MB", "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        result = self.result()
+        self.assertEqual(result["test_summary"]["requested_duration_seconds"], 12)
+        self.assertGreaterEqual(result["test_summary"]["actual_duration_seconds"], 12)
+        train = self.part(result, "train")
+        self.assertLess(train["loss_last"], train["loss_first"] / 2)
+        self.assertEqual(self.part(result, "train", 1)["steps"], train["steps"], "ranks left after the same step")
+
+    def test_every_precision_and_both_optimizers(self):
+        for precision in ("fp64", "fp32", "tf32", "fp16", "bf16"):
+            for optimizer in ("sgd", "adam"):
+                name = f"{precision}_{optimizer}"
+                done = self.run_program("--steps", "12", "--layers", "33,64,17", "--batch", "8", "--precision", precision, "--optimizer",
+                                        optimizer, "--gradient-dtype", "bf16", "--memory", "1MB", "--no-io", "--output", name, ranks=2)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                train = self.part(self.result(name), "train")
+                self.assertEqual(train["precisions"], [precision])
+                self.assertEqual(train["optimizer"], optimizer)
+
+    def test_a_global_batch_is_shared(self):
+        done = self.run_program("--steps", "4", "--global-batch", "7", "--layers", "8,4", "--memory", "0", "--no-io", "--output", "run",
+                                ranks=2)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual([r["batch"] for r in self.result()["ranks"]], [4, 3])
+
+    def test_without_verified_work_it_does_not_pass(self):
+        done = self.run_program("--steps", "4", "--memory", "0", "--no-io", "--output", "run")
+        self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+        self.assertEqual(self.result()["verdict"], "incomplete")
+
+    def test_config_file(self):
+        (self.folder / "burn.toml").write_text('steps = 3\nlayers = "8,16,4"\nmemory = "1MB"\nno-io = true\noutput = "run"\n')
+        done = self.run_program("--config", "burn.toml", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(self.part(self.result(), "train")["steps"], 3)
+
+    def test_the_write_budget_is_kept(self):
+        done = self.run_program("--steps", "40", "--io-every", "1", "--io-size", "4MB", "--io-repeats", "2", "--io-budget", "12MB",
+                                "--memory", "4MB", "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for rank in (0, 1):
+            self.assertLessEqual(self.part(self.result(), "io", rank)["bytes_written"], 12_000_000)
+
+
+class Devices(ProgramTest):
+    def test_lists_the_host_and_says_why_there_is_no_gpu(self):
+        done = self.run_program("devices")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("host (", done.stdout)
+        self.assertIn("not fp8", done.stdout)
+        self.assertEqual(self.files(), [])
+
+    def test_help_and_version_need_no_ranks(self):
+        for option in ("--help", "--version"):
+            done = self.run_program(option)
+            self.assertEqual(done.returncode, 0)
+            self.assertTrue(done.stdout.strip())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,59 @@
+"""Runs the program as a user would, each time in an empty folder of its own."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+PROGRAM = os.environ["EGT_PROGRAM"]
+MPIRUN = os.environ["EGT_MPIRUN"].split()
+SMALL = ["--steps", "30", "--memory", "64MB", "--io-size", "8MB", "--io-repeats", "2"]
+PREFIX = "extreme_gpu_trainer: "
+
+
+class ProgramTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="egt_e2e_"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def command(self, arguments, ranks=None):
+        launcher = MPIRUN + ["-np", str(ranks)] if ranks else []
+        return launcher + [PROGRAM, *map(str, arguments)]
+
+    def run_program(self, *arguments, ranks=None, timeout=120, environment=None):
+        return subprocess.run(self.command(arguments, ranks), cwd=self.folder, capture_output=True, text=True, timeout=timeout,
+                              stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
+
+    def start_program(self, *arguments, ranks=None):
+        process = subprocess.Popen(self.command(arguments, ranks), cwd=self.folder, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.kill)
+        return process
+
+    def files(self):
+        """All files below the folder, as paths relative to it."""
+        return sorted(str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if p.is_file())
+
+    def result(self, directory="run"):
+        return json.loads((self.folder / directory / "result.json").read_text())
+
+    def part(self, result, name, rank=0):
+        return next(p for p in result["results"] if p["test_name"] == name and p["rank"] == rank)
+
+    def wait_for(self, condition, seconds=60):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, "it did not come in time")
+            time.sleep(0.05)
+
+    def program_lines(self, completed):
+        return [line for line in completed.stderr.splitlines() if line.startswith(PREFIX)]
+
+
+__all__ = ["PREFIX", "SMALL", "ProgramTest", "json", "os", "signal", "subprocess", "time", "unittest"]

@@ -1,0 +1,81 @@
+"""Bad input: the right exit code, one line, from rank 0 only, and nothing written."""
+from program import *
+
+WRONG_USAGE, ENVIRONMENT = 2, 3
+
+CASES = [
+    (["--frobnicate"], WRONG_USAGE, "--frobnicate"),
+    (["frobnicate"], WRONG_USAGE, "frobnicate"),
+    (["--layers", "5,x"], WRONG_USAGE, "--layers"),
+    (["--layers", "5"], WRONG_USAGE, "--layers"),
+    (["--memory", "300%"], WRONG_USAGE, "--memory"),
+    (["--batch", "0"], WRONG_USAGE, "--batch"),
+    (["--batch", "-4"], WRONG_USAGE, "--batch"),
+    (["--duration", "nan"], WRONG_USAGE, "--duration"),
+    (["--learning-rate", "inf"], WRONG_USAGE, "--learning-rate"),
+    (["--precision", "fp7"], WRONG_USAGE, "--precision"),
+    (["--steps", "99999999999999999999"], WRONG_USAGE, "--steps"),
+    (["--io-size", "zwölf"], WRONG_USAGE, "--io-size"),
+    (["--devices", "0,0"], WRONG_USAGE, "--devices"),
+    (["--config", "nowhere.toml"], WRONG_USAGE, "nowhere.toml"),
+    (["--inject", "weight:rank=0,step=1"], WRONG_USAGE, "--inject"),
+    (["--batch", "4", "--global-batch", "8"], WRONG_USAGE, "--global-batch"),
+    (["--io-dir", "/nowhere"], ENVIRONMENT, "/nowhere"),
+    (["--backend", "cuda"], ENVIRONMENT, "cuda"),
+    (["--precision", "fp8"], ENVIRONMENT, "fp8"),
+    (["--memory", "900TB"], ENVIRONMENT, "memory"),
+    (["--output", "/proc/nowhere"], ENVIRONMENT, "/proc/nowhere"),
+]
+
+
+class Refusal(ProgramTest):
+    def test_alone(self):
+        for arguments, code, named in CASES:
+            self.check(arguments, code, named, None)
+
+    def test_two_ranks(self):
+        for arguments, code, named in CASES[:1] + CASES[4:5] + CASES[-5:]:
+            self.check(arguments, code, named, 2)
+
+    def check(self, arguments, code, named, ranks):
+        given = {a for a in arguments if a.startswith("--")}  # twice would be another error
+        small = [a for pair in zip(SMALL[::2], SMALL[1::2]) if pair[0] not in given for a in pair]
+        done = self.run_program(*arguments, *small, ranks=ranks)
+        with self.subTest(arguments=arguments, ranks=ranks):
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            lines = self.program_lines(done)
+            self.assertEqual(len(lines), 1, done.stderr)
+            self.assertIn(named, lines[0])
+            if not ranks:
+                self.assertEqual(done.stderr.strip(), lines[0], "one line and nothing else")
+            self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_an_output_that_is_a_file(self):
+        (self.folder / "taken").write_text("mine")
+        done = self.run_program(*SMALL, "--output", "taken", ranks=2)
+        self.assertEqual(done.returncode, ENVIRONMENT, done.stderr)
+        self.assertEqual(len(self.program_lines(done)), 1, done.stderr)
+        self.assertEqual((self.folder / "taken").read_text(), "mine")
+        self.assertEqual(self.files(), ["taken"])
+
+    def test_a_second_run_in_one_directory_leaves_the_first_alone(self):
+        first = self.run_program("--steps", "3", "--memory", "1MB", "--no-io", "--output", "run")
+        self.assertEqual(first.returncode, 0, first.stderr)
+        before = {name: (self.folder / name).read_bytes() for name in self.files()}
+        second = self.run_program("--steps", "3", "--memory", "1MB", "--no-io", "--output", "run")
+        self.assertEqual(second.returncode, ENVIRONMENT, second.stderr)
+        self.assertEqual(len(self.program_lines(second)), 1)
+        self.assertEqual({name: (self.folder / name).read_bytes() for name in self.files()}, before)
+
+    def test_ranks_that_disagree_on_options(self):
+        command = os.environ["EGT_MPIRUN"].split()
+        program = os.environ["EGT_PROGRAM"]
+        done = subprocess.run([*command, "-np", "1", program, *SMALL, "--batch", "8", ":", "-np", "1", program, *SMALL, "--batch", "16"],
+                              cwd=self.folder, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, WRONG_USAGE, done.stderr)
+        self.assertEqual(len(self.program_lines(done)), 1, done.stderr)
+        self.assertEqual(self.files(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
