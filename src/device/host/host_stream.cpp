@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "egt/device/host/host_topology.hpp"
+
 namespace egt {
 
 void HostStream::Free::operator()(std::byte* data) const {
@@ -56,10 +58,11 @@ Result<std::byte*> HostStream::scratch(std::size_t bytes) {
     const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
     scratch_.reset();
     scratch_bytes_ = 0;
-    scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
+    EGT_TRY_ASSIGN(const std::uint64_t available, available_host_memory());
+    if (bytes <= available) scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
     if (!scratch_)
       return Status(StatusCode::out_of_memory,
-                    fmt::format("no {} bytes of memory for temporary results", rounded));
+                    fmt::format("the node has no {} bytes of memory left for temporary results", bytes));
     scratch_bytes_ = rounded;
   }
   return scratch_.get();
