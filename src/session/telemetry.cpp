@@ -1,0 +1,239 @@
+#include "egt/session/telemetry.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "egt/device/host_sensor.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double full_load_percent = 90;
+constexpr double counter_seconds = 5;  ///< between looks at the counters: they cost more than a sample
+
+/// The smallest, mean, largest and newest of a figure.
+class Extent {
+ public:
+  template <typename T>
+  void add(const std::optional<T>& value) {
+    if (!value) return;
+    last_ = static_cast<double>(*value);
+    min_ = count_ == 0 ? last_ : std::min(min_, last_);
+    max_ = count_ == 0 ? last_ : std::max(max_, last_);
+    sum_ += last_;
+    ++count_;
+  }
+  Json json() const {
+    if (count_ == 0) return nullptr;
+    return {{"min", min_}, {"avg", sum_ / static_cast<double>(count_)}, {"max", max_}, {"last", last_}};
+  }
+
+ private:
+  double min_ = 0, max_ = 0, last_ = 0, sum_ = 0;
+  std::uint64_t count_ = 0;
+};
+
+/// NVML's clocks event reasons.
+struct Reason {
+  std::uint64_t bit;
+  const char* name;
+};
+constexpr Reason reasons[] = {{0x1, "gpu_idle"},    {0x2, "applications_clocks"}, {0x4, "sw_power_cap"},
+                              {0x8, "hw_slowdown"}, {0x10, "sync_boost"},         {0x20, "sw_thermal"},
+                              {0x40, "hw_thermal"}, {0x80, "hw_power_brake"},     {0x100, "display"}};
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+template <typename T>
+Json before_after(const std::optional<T>& before, const std::optional<T>& after) {
+  return {{"before", or_null(before)}, {"after", or_null(after)}};
+}
+
+/// Everything a report needs of the samples so far.
+struct Figures {
+  Extent utilization, power, temperature, memory_temperature, sm_clock, memory_used, cpu, host_memory;
+  std::map<std::string, double> reason_seconds;
+  bool reasons_answered = false;
+  std::optional<double> energy_first, energy_last;
+  std::optional<double> time_to_full_load;
+  std::uint64_t failures = 0;
+  SensorReading latest;
+
+  /// `seconds`: since the sample before; `process_seconds`: since the process's start.
+  void add(const SensorReading& reading, double seconds, double process_seconds);
+  void add(const HostLoad& load) {
+    cpu.add(load.cpu_percent);
+    host_memory.add(load.memory_percent);
+  }
+  Json throttle_seconds() const { return reasons_answered ? Json(reason_seconds) : Json(nullptr); }
+  Json energy() const {
+    return energy_first && energy_last ? Json(*energy_last - *energy_first) : Json(nullptr);
+  }
+};
+
+void Figures::add(const SensorReading& reading, double seconds, double process_seconds) {
+  latest = reading;
+  utilization.add(reading.gpu_utilization_percent);
+  power.add(reading.power_w);
+  temperature.add(reading.temperature_c);
+  memory_temperature.add(reading.memory_temperature_c);
+  sm_clock.add(reading.sm_clock_mhz);
+  memory_used.add(reading.memory_used_bytes);
+  if (reading.event_reasons) {
+    reasons_answered = true;
+    for (const Reason& reason : reasons)
+      if (*reading.event_reasons & reason.bit) reason_seconds[reason.name] += seconds;
+  }
+  if (reading.energy_j) {
+    if (!energy_first) energy_first = reading.energy_j;
+    energy_last = reading.energy_j;
+  }
+  if (!time_to_full_load && reading.gpu_utilization_percent.value_or(0) >= full_load_percent)
+    time_to_full_load = process_seconds;
+}
+
+}  // namespace
+
+/// Shared with the thread, which may have to be left behind.
+struct Telemetry::State {
+  State(std::shared_ptr<Sensor> s, double seconds, Clock::time_point started)
+      : sensor(std::move(s)), sample_seconds(seconds), process_started(started) {}
+
+  void run();
+  void sample();
+  SensorCounters read_counters();
+
+  // Used by the thread alone once it runs.
+  const std::shared_ptr<Sensor> sensor;
+  const double sample_seconds;
+  const Clock::time_point process_started;
+  HostLoadSampler host;
+  Clock::time_point last_sample = Clock::now();
+  std::thread thread;  ///< used by `stop` alone
+
+  mutable std::mutex mutex;  ///< of all that follows
+  std::condition_variable changed;
+  bool stopping = false;
+  bool ended = false;
+  std::optional<double> power_limit_w;
+  SensorCounters before, after;
+  Figures figures;
+};
+
+/// A device that does not answer has counters that say nothing.
+SensorCounters Telemetry::State::read_counters() {
+  if (!sensor) return {};
+  auto counters = sensor->counters();
+  return counters.ok() ? counters.value() : SensorCounters{};
+}
+
+void Telemetry::State::sample() {
+  const HostLoad load = host.look();
+  std::optional<Result<SensorReading>> reading;
+  if (sensor) reading = sensor->read();
+  const Clock::time_point now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - std::exchange(last_sample, now)).count();
+  const std::lock_guard lock(mutex);
+  figures.add(load);
+  if (reading && reading->ok()) figures.add(reading->value(), seconds, seconds_since(process_started));
+  if (reading && !reading->ok()) {
+    ++figures.failures;
+    figures.latest = {};
+  }
+}
+
+void Telemetry::State::run() {
+  const auto period =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(sample_seconds));
+  Clock::time_point counted = Clock::now(), next = counted + period;
+  bool sampled = false;
+  std::unique_lock lock(mutex);
+  for (bool last = false; !last; next = std::max(next + period, Clock::now())) {
+    changed.wait_until(lock, next, [this] { return stopping; });
+    last = stopping;
+    const bool wanted = !last || !sampled;  // the load is over by now, so only where there is no other sample
+    lock.unlock();
+    if (wanted) sample();
+    std::optional<SensorCounters> counters;
+    if (last || seconds_since(counted) >= counter_seconds) {
+      counters = read_counters();
+      counted = Clock::now();
+    }
+    lock.lock();
+    sampled = true;
+    if (counters) after = *counters;
+  }
+  ended = true;
+  changed.notify_all();
+}
+
+Telemetry::Telemetry(std::shared_ptr<Sensor> sensor, double sample_seconds, Clock::time_point process_started)
+    : state_(std::make_shared<State>(std::move(sensor), sample_seconds, process_started)) {
+  if (state_->sensor) state_->power_limit_w = state_->sensor->limits().power_limit_w;
+  state_->before = state_->after = state_->read_counters();
+  state_->thread = std::thread([state = state_] { state->run(); });
+}
+
+Telemetry::~Telemetry() {
+  stop();
+}
+
+void Telemetry::stop() {
+  std::unique_lock lock(state_->mutex);
+  if (std::exchange(state_->stopping, true)) return;
+  state_->changed.notify_all();
+  const bool ended = state_->changed.wait_for(lock, std::chrono::duration<double>(stop_seconds),
+                                              [this] { return state_->ended; });
+  lock.unlock();
+  if (ended)
+    state_->thread.join();
+  else
+    state_->thread.detach();
+}
+
+Json Telemetry::summary() const {
+  const std::lock_guard lock(state_->mutex);
+  const Figures& f = state_->figures;
+  return {{"gpu_utilization_percent", f.utilization.json()},
+          {"power_w", f.power.json()},
+          {"temperature_c", f.temperature.json()},
+          {"memory_temperature_c", f.memory_temperature.json()},
+          {"sm_clock_mhz", f.sm_clock.json()},
+          {"memory_used_bytes", f.memory_used.json()},
+          {"cpu_percent", f.cpu.json()},
+          {"host_memory_percent", f.host_memory.json()},
+          {"throttle_seconds", f.throttle_seconds()},
+          {"power_limit_w", or_null(state_->power_limit_w)},
+          {"energy_j", f.energy()},
+          {"time_to_full_load_s", or_null(f.time_to_full_load)},
+          {"sensor_failures", f.failures}};
+}
+
+Json Telemetry::counters() const {
+  const std::lock_guard lock(state_->mutex);
+  const SensorCounters &b = state_->before, &a = state_->after;
+  return {{"ecc_corrected", before_after(b.ecc_corrected, a.ecc_corrected)},
+          {"ecc_uncorrected", before_after(b.ecc_uncorrected, a.ecc_uncorrected)},
+          {"remapped_rows", before_after(b.remapped_rows, a.remapped_rows)},
+          {"remap_pending", before_after(b.remap_pending, a.remap_pending)},
+          {"remap_failure", before_after(b.remap_failure, a.remap_failure)},
+          {"pcie_replay", before_after(b.pcie_replay, a.pcie_replay)},
+          {"nvlink_crc", before_after(b.nvlink_crc, a.nvlink_crc)},
+          {"nvlink_replay", before_after(b.nvlink_replay, a.nvlink_replay)},
+          {"nvlink_recovery", before_after(b.nvlink_recovery, a.nvlink_recovery)}};
+}
+
+SensorReading Telemetry::latest() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->figures.latest;
+}
+
+}  // namespace egt
