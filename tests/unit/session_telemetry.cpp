@@ -1,0 +1,135 @@
+#include <atomic>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "egt/session/telemetry.hpp"
+
+namespace egt {
+namespace {
+
+/// Answers power 100, 200, 300 .. W by the sample; can be lost, and can hang.
+class FakeSensor final : public Sensor {
+ public:
+  SensorLimits limits() override {
+    SensorLimits limits;
+    limits.power_limit_w = 700;
+    return limits;
+  }
+  Result<SensorReading> read() override {
+    while (hang) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (lost) return Status(StatusCode::aborted, "lost");
+    SensorReading reading;
+    const int n = ++reads;
+    reading.power_w = 100.0 * n;
+    reading.energy_j = 1000.0 + 5.0 * n;
+    reading.gpu_utilization_percent = n >= 3 ? 95.0 : 10.0;
+    reading.event_reasons = 0x4 | 0x20;
+    reading.memory_used_bytes = 1u << 20;
+    return reading;
+  }
+  Result<SensorCounters> counters() override {
+    if (lost) return Status(StatusCode::aborted, "lost");
+    SensorCounters counters;
+    counters.ecc_corrected = static_cast<std::uint64_t>(reads * 2);
+    counters.remap_pending = false;
+    return counters;
+  }
+
+  std::atomic<int> reads{0};
+  std::atomic<bool> lost{false}, hang{false};
+};
+
+void wait_for_reads(const FakeSensor& sensor, int reads) {
+  const Clock::time_point start = Clock::now();
+  while (sensor.reads < reads && seconds_since(start) < 10)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+TEST(Telemetry, SummarizesTheSamples) {
+  const auto sensor = std::make_shared<FakeSensor>();
+  const Clock::time_point started = Clock::now() - std::chrono::seconds(100);
+  Telemetry telemetry(sensor, 0.02, started);
+  wait_for_reads(*sensor, 4);
+  telemetry.stop();
+  const int n = sensor->reads;
+  const Json summary = telemetry.summary();
+  EXPECT_EQ(summary["power_w"]["min"], 100.0);
+  EXPECT_EQ(summary["power_w"]["max"], 100.0 * n);
+  EXPECT_EQ(summary["power_w"]["last"], 100.0 * n);
+  EXPECT_DOUBLE_EQ(summary["power_w"]["avg"].get<double>(), 50.0 * (n + 1));
+  EXPECT_EQ(summary["power_limit_w"], 700.0);
+  EXPECT_EQ(summary["energy_j"], 5.0 * (n - 1));
+  EXPECT_EQ(summary["memory_used_bytes"]["max"], 1048576.0);
+  EXPECT_TRUE(summary["temperature_c"].is_null()) << "not answered is null";
+  EXPECT_GT(summary["host_memory_percent"]["avg"].get<double>(), 0.0);
+  EXPECT_EQ(summary["sensor_failures"], 0);
+  EXPECT_DOUBLE_EQ(telemetry.latest().power_w.value(), 100.0 * n);
+  // 0x4 and 0x20 held for all the time of n samples of 0.02 s.
+  EXPECT_EQ(summary["throttle_seconds"].size(), 2u);
+  EXPECT_NEAR(summary["throttle_seconds"]["sw_power_cap"].get<double>(), 0.02 * n, 0.015 * n + 0.2);
+  EXPECT_GT(summary["throttle_seconds"]["sw_thermal"].get<double>(), 0.0);
+  // The third sample is the first with 90 % or more: at 0.06 s of this object's life.
+  EXPECT_NEAR(summary["time_to_full_load_s"].get<double>(), 100.06, 0.5);
+}
+
+TEST(Telemetry, CountersBeforeAndAfter) {
+  const auto sensor = std::make_shared<FakeSensor>();
+  Telemetry telemetry(sensor, 0.02, Clock::now());
+  wait_for_reads(*sensor, 2);
+  telemetry.stop();
+  const Json counters = telemetry.counters();
+  EXPECT_EQ(counters["ecc_corrected"]["before"], 0);
+  EXPECT_EQ(counters["ecc_corrected"]["after"], 2 * sensor->reads);
+  EXPECT_EQ(counters["remap_pending"]["after"], false);
+  EXPECT_TRUE(counters["nvlink_crc"]["before"].is_null());
+}
+
+TEST(Telemetry, AShortRunHasASampleToo) {
+  const auto sensor = std::make_shared<FakeSensor>();
+  Telemetry telemetry(sensor, 60, Clock::now());
+  telemetry.stop();
+  EXPECT_EQ(sensor->reads, 1);
+  EXPECT_EQ(telemetry.summary()["power_w"]["avg"], 100.0);
+}
+
+TEST(Telemetry, ALostDeviceIsCountedAndAnswersNothingMore) {
+  const auto sensor = std::make_shared<FakeSensor>();
+  Telemetry telemetry(sensor, 0.02, Clock::now());
+  wait_for_reads(*sensor, 1);
+  sensor->lost = true;
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  telemetry.stop();
+  EXPECT_GT(telemetry.summary()["sensor_failures"], 0);
+  EXPECT_FALSE(telemetry.latest().power_w.has_value());
+  EXPECT_TRUE(telemetry.counters()["ecc_corrected"]["after"].is_null());
+  EXPECT_FALSE(telemetry.counters()["ecc_corrected"]["before"].is_null());
+}
+
+TEST(Telemetry, WatchesTheNodeWithoutASensor) {
+  Telemetry telemetry(nullptr, 0.02, Clock::now());
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  telemetry.stop();
+  const Json summary = telemetry.summary();
+  EXPECT_TRUE(summary["power_w"].is_null());
+  EXPECT_TRUE(summary["throttle_seconds"].is_null());
+  EXPECT_FALSE(summary["host_memory_percent"].is_null());
+}
+
+TEST(Telemetry, StopLeavesAHangingSensorBehind) {
+  const auto sensor = std::make_shared<FakeSensor>();
+  sensor->hang = true;
+  const Clock::time_point start = Clock::now();
+  {
+    Telemetry telemetry(sensor, 0.02, Clock::now());
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    telemetry.stop();
+  }
+  EXPECT_LT(seconds_since(start), Telemetry::stop_seconds + 2);
+  sensor->hang = false;  // the thread ends by itself
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_GE(sensor->reads, 1);
+}
+
+}  // namespace
+}  // namespace egt
