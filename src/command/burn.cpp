@@ -243,7 +243,7 @@ Status Burn::introduce() {
   EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
   if (is_root()) open_console(cards);
   route_ = std::make_unique<RecordRoute>(control_, records_, *journal_, console_.get());
-  telemetry_ = std::make_unique<Telemetry>(platform_.sensor.get(), options_.common.metrics_sample_rate,
+  telemetry_ = std::make_unique<Telemetry>(std::move(platform_.sensor), options_.common.metrics_sample_rate,
                                            process_started_);
   records_.emit(RecordKind::start, -1, start);
   return {};
