@@ -48,6 +48,14 @@ def room_of(path):
     return parts[1] if parts[0] == "src" else parts[0]
 
 
+# A communicator puts its work in its device's own kind of stream.
+STREAM_OWNERS = {"mpi_communicator.cpp": "device/host", "nccl_communicator.cpp": "device/cuda"}
+
+
+def puts_work_in_streams_of(path, adapter):
+    return room_of(path) == "ranks" and STREAM_OWNERS.get(path.name) == adapter
+
+
 def adapter_of(header):
     """The adapter that a header belongs to ("device/host", "ranks"), or None: a port or anything else.
 
@@ -90,6 +98,8 @@ def wrong_egt_include(path, header):
     if FLOORS[target] > FLOORS[room]:
         return f"{room} (floor {FLOORS[room]}) includes {header} (floor {FLOORS[target]})"
     adapter = adapter_of(header)
+    if adapter and puts_work_in_streams_of(path, adapter):
+        return None
     if adapter and not inside(path, adapter) and not is_platform(path):
         return f"{header} is an adapter's: only src/{adapter}, src/command/platform.* and tests may include it"
     return None

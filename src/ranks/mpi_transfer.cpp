@@ -11,8 +11,8 @@ namespace egt {
 namespace {
 
 constexpr double withdraw_seconds = 0.2;
-/// A poll is what moves the bytes, piece by piece: so it is repeated while they come (some 0.1 ms), and leaves
-/// the core to the compute threads while a peer is late.
+/// A poll is what moves the bytes, piece by piece: so it is repeated while they come (some 0.1 ms), and
+/// leaves the core to the compute threads while a peer is late.
 constexpr int polls_before_sleep = 400;
 constexpr std::chrono::microseconds first_sleep{5};
 constexpr std::chrono::microseconds longest_sleep{300};

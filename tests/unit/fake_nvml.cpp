@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "../../src/device/nvml_library.hpp"
+#include "nvml_library.hpp"
 
 /// A library with NVML's functions and one GPU, PCI 00000000:18:00.0 = UUID GPU-fake. FAKE_NVML chooses what
 /// it is: "whole", "old" (no instant power, no event reasons by the new name), "lost", "mute" (supports
