@@ -17,7 +17,7 @@ namespace egt {
 struct Platform {
   std::unique_ptr<Device> device;
   std::unique_ptr<Communicator> communicator;  ///< destroyed before the device
-  std::unique_ptr<Sensor> sensor;              ///< null: nothing watches the device; `sensor_note` says why
+  std::shared_ptr<Sensor> sensor;              ///< null: nothing watches the device; `sensor_note` says why
   std::string sensor_note;
 };
 
