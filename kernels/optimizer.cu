@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+
 #include "kernels/vector.cuh"
 
 namespace egt::kernels {
@@ -7,40 +10,39 @@ namespace {
 struct NoCopy {};
 
 /// One step of `Rule` over flat arrays: weights, gradient, `states` arrays of state, and the compute copy.
-template <typename Rule, int states, typename Gradient, typename Copy>
+template <typename Rule, std::size_t states, typename Gradient, typename Copy>
 struct Step {
   Rule rule;
   float* weights;
   const Gradient* gradient;
-  float* state[states];
+  float* state[states > 0 ? states : 1];
   Copy* copy;
 
-  __device__ __forceinline__ static void apply(const Rule& rule, float& weight, float (&s)[1], float g) {
-    rule(weight, s[0], g);
-  }
-  __device__ __forceinline__ static void apply(const Rule& rule, float& weight, float (&s)[2], float g) {
-    rule(weight, s[0], s[1], g);
+  __device__ __forceinline__ static void apply(const Rule& rule, float& weight, float* s, float g) {
+    if constexpr (states == 0) rule(weight, g);
+    if constexpr (states == 1) rule(weight, s[0], g);
+    if constexpr (states == 2) rule(weight, s[0], s[1], g);
   }
 
   template <int N>
   __device__ __forceinline__ void run(std::int64_t i) const {
     auto w = Pack<float, N>::load(weights + i);
     const auto g = Pack<Gradient, N>::load(gradient + i);
-    Pack<float, N> s[states];
+    Pack<float, N> s[states > 0 ? states : 1];
 #pragma unroll
-    for (int k = 0; k < states; ++k) s[k] = Pack<float, N>::load(state[k] + i);
+    for (std::size_t k = 0; k < states; ++k) s[k] = Pack<float, N>::load(state[k] + i);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      float one[states];
+      float one[states > 0 ? states : 1];
 #pragma unroll
-      for (int k = 0; k < states; ++k) one[k] = s[k].v[j];
+      for (std::size_t k = 0; k < states; ++k) one[k] = s[k].v[j];
       apply(rule, w.v[j], one, Element<Gradient>::load(g.v[j]));
 #pragma unroll
-      for (int k = 0; k < states; ++k) s[k].v[j] = one[k];
+      for (std::size_t k = 0; k < states; ++k) s[k].v[j] = one[k];
     }
     w.store(weights + i);
 #pragma unroll
-    for (int k = 0; k < states; ++k) s[k].store(state[k] + i);
+    for (std::size_t k = 0; k < states; ++k) s[k].store(state[k] + i);
     if constexpr (!std::is_same_v<Copy, NoCopy>) store_copy(w, i);
   }
 
@@ -59,9 +61,9 @@ int with_copy_type(const VectorView& copy, F&& f) {
   return copy.data ? with_type(copy.type, f) : f(NoCopy{});
 }
 
-template <int states, typename Rule>
+template <std::size_t states, typename Rule>
 int optimizer_step(const Launch& launch, float* weights, VectorView gradient, VectorView compute_copy,
-                   float* const (&state)[states], const Rule& rule) {
+                   const std::array<float*, states>& state, const Rule& rule) {
   return with_gradient_type(gradient.type, [&](auto gradient_type) {
     return with_copy_type(compute_copy, [&](auto copy_type) {
       using Gradient = decltype(gradient_type);
@@ -71,14 +73,14 @@ int optimizer_step(const Launch& launch, float* weights, VectorView gradient, Ve
                                               static_cast<const Gradient*>(gradient.data),
                                               {},
                                               static_cast<Copy*>(compute_copy.data)};
-      for (int k = 0; k < states; ++k) step.state[k] = state[k];
+      std::copy(state.begin(), state.end(), step.state);
       const bool copies = !std::is_same_v<Copy, NoCopy>;
       const Lane copy_lane = copies ? Lane{compute_copy.data, sizeof(Copy)} : Lane{weights, sizeof(float)};
       return for_each<8>(launch, gradient.count,
                          {{weights, sizeof(float)},
                           {gradient.data, sizeof(Gradient)},
-                          {state[0], sizeof(float)},
-                          {state[states - 1], sizeof(float)},
+                          {state.empty() ? weights : state.front(), sizeof(float)},
+                          {state.empty() ? weights : state.back(), sizeof(float)},
                           copy_lane},
                          step);
     });
@@ -89,6 +91,9 @@ int optimizer_step(const Launch& launch, float* weights, VectorView gradient, Ve
 
 int sgd_step(const Launch& launch, float* weights, VectorView gradient, VectorView compute_copy,
              float* velocity, const math::Sgd& rule) {
+  if (velocity == nullptr)
+    return optimizer_step<0>(launch, weights, gradient, compute_copy, {},
+                             math::PlainSgd{rule.rate, rule.gradient_scale});
   return optimizer_step<1>(launch, weights, gradient, compute_copy, {velocity}, rule);
 }
 

@@ -53,7 +53,9 @@ Result<Buffers> Buffers::allocate(Device& device, const MlpConfig& config, const
   const auto parameters = static_cast<std::size_t>(layout.size());
   const std::size_t width = widest(config.precisions);
   EGT_TRY_ASSIGN(buffers.weights, device.allocate(parameters * sizeof(float)));
-  EGT_TRY_ASSIGN(buffers.first_moment, device.allocate(parameters * sizeof(float)));
+  if (config.optimizer == Optimizer::adam || config.momentum != 0.0f) {
+    EGT_TRY_ASSIGN(buffers.first_moment, device.allocate(parameters * sizeof(float)));
+  }
   if (config.optimizer == Optimizer::adam) {
     EGT_TRY_ASSIGN(buffers.second_moment, device.allocate(parameters * sizeof(float)));
   }

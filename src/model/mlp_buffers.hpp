@@ -29,7 +29,7 @@ class Buffers {
   VectorView compute_copy(Precision precision) const;
   VectorView compute_copy_range(Precision precision, std::int64_t offset, std::int64_t count) const;
 
-  Buffer weights, first_moment, second_moment;  ///< fp32, flat; second_moment only for Adam
+  Buffer weights, first_moment, second_moment;  ///< fp32, flat; moments where the optimizer has them
   Buffer gradient;                              ///< flat, of gradient_type
   Buffer product;  ///< where a product cannot write gradient_type itself: one piece, wider
   ElementType gradient_type = ElementType::f32;

@@ -17,8 +17,7 @@ using mlp::EventHandle;
 constexpr std::uint64_t weight_sequences = std::uint64_t{1}
                                            << 63;  // apart from the steps', which count from 0
 constexpr float output_gain = 0.1f;                // the last layer starts small: see default_learning_rate
-constexpr float momentum = 0.9f;
-constexpr float input_scale = 1.7320508f;  // uniform in +-sqrt(3): variance 1
+constexpr float input_scale = 1.7320508f;          // uniform in +-sqrt(3): variance 1
 
 /// He's initialization (2015), uniform: variance 2 / inputs.
 float initial_scale(const LinearLayer& layer, bool last) {
@@ -305,10 +304,13 @@ Status MlpTrainer::Impl::update(const GradientBucket& bucket) {
       .count = bucket.count};
   const float rate = static_cast<float>(config.learning_rate);
   const float unscale = 1.0f / loss_scale(precision, config.batch.global);
-  float* first = buffers.first_moment.as<float>() + bucket.offset;
+  const auto state = [&](const Buffer& buffer) {
+    return buffer.bytes() > 0 ? buffer.as<float>() + bucket.offset : nullptr;
+  };
+  float* first = state(buffers.first_moment);
   if (config.optimizer == Optimizer::sgd)
-    return device.sgd_step(range, first, {.rate = rate, .momentum = momentum, .gradient_scale = unscale},
-                           *communication);
+    return device.sgd_step(
+        range, first, {.rate = rate, .momentum = config.momentum, .gradient_scale = unscale}, *communication);
   constexpr double beta1 = 0.9, beta2 = 0.999;
   const auto t = static_cast<double>(updates);
   const math::Adam rule{.rate = rate,
@@ -318,8 +320,7 @@ Status MlpTrainer::Impl::update(const GradientBucket& bucket) {
                         .correction1 = static_cast<float>(1.0 - std::pow(beta1, t)),
                         .correction2 = static_cast<float>(1.0 - std::pow(beta2, t)),
                         .gradient_scale = unscale};
-  return device.adam_step(range, first, buffers.second_moment.as<float>() + bucket.offset, rule,
-                          *communication);
+  return device.adam_step(range, first, state(buffers.second_moment), rule, *communication);
 }
 
 Status MlpTrainer::Impl::close_step(Tail& tail, float vote) {

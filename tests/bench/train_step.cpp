@@ -28,6 +28,7 @@ struct Arguments {
   std::vector<std::int64_t> batches;
   std::vector<std::string> precisions;
   std::string gradient = "fp32";
+  float momentum = 0.0f;
   int steps = 40;
   int blocks = 5;
 };
@@ -149,6 +150,7 @@ Status measure(Device& device, Communicator& communicator, Control& control, con
                       .batch = {.global = global, .first = batch * communicator.rank(), .local = batch},
                       .precisions = {precision},
                       .learning_rate = default_learning_rate(arguments.layers, Optimizer::sgd),
+                      .momentum = arguments.momentum,
                       .gradient_type = arguments.gradient == "bf16" ? ElementType::bf16 : ElementType::f32,
                       .extreme_iterations = 0,
                       .seed = 1}));
@@ -188,7 +190,7 @@ Status run(MpiSession& mpi, Control& control, Arguments arguments) {
     arguments.layers = host ? std::vector<std::int64_t>{512, 1024, 768, 512, 256, 128, 64}
                             : std::vector<std::int64_t>{4096, 8192, 6144, 4096, 2048, 1024, 512};
   if (arguments.batches.empty())
-    arguments.batches = host ? std::vector<std::int64_t>{256} : std::vector<std::int64_t>{1024, 8192};
+    arguments.batches = host ? std::vector<std::int64_t>{512} : std::vector<std::int64_t>{1024, 8192};
   if (arguments.precisions.empty())
     arguments.precisions = host ? std::vector<std::string>{"fp32"} : std::vector<std::string>{"tf32", "bf16"};
   EGT_TRY_ASSIGN(const auto device, open_device(choice.backend, common, control.place()));
@@ -211,6 +213,8 @@ int main_of(int argc, char** argv) {
   app.add_option("--batches", arguments.batches)->delimiter(',');
   app.add_option("--precisions", arguments.precisions)->delimiter(',');
   app.add_option("--gradient-dtype", arguments.gradient)->check(CLI::IsMember({"fp32", "bf16"}));
+  app.add_option("--momentum", arguments.momentum, "0 keeps no velocity, as the PyTorch side's SGD")
+      ->check(CLI::Range(0.0f, 1.0f));
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);
   app.add_option("--blocks", arguments.blocks)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);

@@ -68,6 +68,24 @@ TEST_P(DeviceContract, SgdStepIsTheFormulaAndFillsTheComputeCopy) {
   }
 }
 
+TEST_P(DeviceContract, SgdStepWithoutVelocityIsTheFormulaAndFillsTheComputeCopy) {
+  const math::Sgd rule{.rate = 0.05f, .momentum = 0.0f, .gradient_scale = 0.25f};
+  FOR_EACH_RANGE_TYPE(gradient_type, copy_type) {
+    const Array weights = uniform(ElementType::f32, 8), gradient = uniform(gradient_type, 9);
+    const DeviceArray w = upload(weights), g = upload(gradient);
+    const DeviceArray copy = upload(Array(copy_type.value_or(ElementType::f32), count));
+    std::vector<double> expected = values_of(weights);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] -= rule.rate * gradient.get(static_cast<std::int64_t>(i)) * rule.gradient_scale;
+    EXPECT_OK(device().sgd_step({w.floats(), g.view(), copy_type ? copy.view() : VectorView{}, count},
+                                nullptr, rule, stream()));
+    const Array result = download(w), copied = download(copy);
+    expect_near(result, expected, 1e-6, "weight");
+    for (std::int64_t i = 0; i < count; ++i)
+      ASSERT_EQ(copied.get(i), copy_type ? reference::rounded(*copy_type, result.get(i)) : 0.0) << i;
+  }
+}
+
 TEST_P(DeviceContract, AdamStepIsTheFormulaAndFillsTheComputeCopy) {
   FOR_EACH_RANGE_TYPE(gradient_type, copy_type) {
     const Array weights = uniform(ElementType::f32, 4), first = uniform(ElementType::f32, 5);

@@ -91,6 +91,16 @@ struct Sgd {
   }
 };
 
+/// SGD without momentum, which keeps no state: w = w - rate g.
+struct PlainSgd {
+  float rate;
+  float gradient_scale;
+
+  EGT_HD void operator()(float& weight, float gradient) const {
+    weight -= rate * (gradient * gradient_scale);
+  }
+};
+
 /// Adam (Kingma, Ba, 2015, algorithm 1). `correction1` = 1 - beta1^t and `correction2` = 1 - beta2^t, t
 /// from 1.
 struct Adam {

@@ -125,7 +125,7 @@ class Device {
   virtual Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
                                      Stream& stream) = 0;
   virtual Status loss_gradient(const LossGradient& call, Stream& stream) = 0;
-  /// velocity: fp32, count of the range.
+  /// velocity: fp32, count of the range; null: none is kept, which the rule's momentum must then be 0 for.
   virtual Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
                           Stream& stream) = 0;
   /// first, second: fp32 moments, count of the range.

@@ -30,6 +30,7 @@ struct MlpConfig {
       precisions;  ///< all that `set_precision` may be given; buffers are made for the widest
   Optimizer optimizer = Optimizer::sgd;
   double learning_rate = 0;
+  float momentum = 0.9f;                         ///< of SGD; 0: no velocity is kept
   ElementType gradient_type = ElementType::f32;  ///< of the sums over ranks
   int extreme_iterations = 0;
   std::uint64_t seed = 0;

@@ -24,6 +24,17 @@ void sgd_range(const math::Sgd& rule, float* __restrict weights, float* __restri
 }
 
 template <typename G, typename Copy>
+void plain_sgd_range(const math::PlainSgd& rule, float* __restrict weights, const G* __restrict gradient,
+                     Copy* __restrict copy, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    float w = weights[i];
+    rule(w, Element<G>::load(gradient[i]));
+    weights[i] = w;
+    store_copy(copy, i, w);
+  }
+}
+
+template <typename G, typename Copy>
 void adam_range(const math::Adam& rule, float* __restrict weights, float* __restrict first,
                 float* __restrict second, const G* __restrict gradient, Copy* __restrict copy,
                 std::int64_t begin, std::int64_t end) {
@@ -72,11 +83,14 @@ Status check_range(const ParameterRange& range, const char* operation) {
 
 Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule, HostStream& stream) {
   EGT_TRY(check_range(range, "sgd_step"));
-  EGT_TRY(check_pointer(velocity, range.count, "sgd_step", "the velocity"));
+  EGT_TRY(check(velocity != nullptr || rule.momentum == 0.0f, "sgd_step", "momentum needs a velocity"));
   stream.enqueue([=, &stream] {
     with_range_types(range, [&](auto* gradient, auto* copy) {
       for_ranges(stream, range.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
-        sgd_range(rule, range.weights, velocity, gradient, copy, begin, end);
+        if (velocity != nullptr)
+          sgd_range(rule, range.weights, velocity, gradient, copy, begin, end);
+        else
+          plain_sgd_range({rule.rate, rule.gradient_scale}, range.weights, gradient, copy, begin, end);
       });
     });
     return Status();
