@@ -53,17 +53,17 @@ class Refusal(ProgramTest):
     def test_an_output_that_is_a_file(self):
         (self.folder / "taken").write_text("mine")
         done = self.run_program(*SMALL, "--output", "taken", ranks=2)
-        self.assertEqual(done.returncode, ENVIRONMENT, done.stderr)
+        self.assertEqual(done.returncode, WRONG_USAGE, done.stderr)
         self.assertEqual(len(self.program_lines(done)), 1, done.stderr)
         self.assertEqual((self.folder / "taken").read_text(), "mine")
         self.assertEqual(self.files(), ["taken"])
 
     def test_a_second_run_in_one_directory_leaves_the_first_alone(self):
-        first = self.run_program("--steps", "3", "--memory", "1MB", "--no-io", "--output", "run")
+        first = self.run_program("--steps", "3", "--memory", "32MB", "--no-io", "--output", "run")
         self.assertEqual(first.returncode, 0, first.stderr)
         before = {name: (self.folder / name).read_bytes() for name in self.files()}
-        second = self.run_program("--steps", "3", "--memory", "1MB", "--no-io", "--output", "run")
-        self.assertEqual(second.returncode, ENVIRONMENT, second.stderr)
+        second = self.run_program("--steps", "3", "--memory", "32MB", "--no-io", "--output", "run")
+        self.assertEqual(second.returncode, WRONG_USAGE, second.stderr)
         self.assertEqual(len(self.program_lines(second)), 1)
         self.assertEqual({name: (self.folder / name).read_bytes() for name in self.files()}, before)
 
