@@ -15,34 +15,35 @@ struct Step {
   Rule rule;
   float* weights;
   const Gradient* gradient;
-  float* state[states > 0 ? states : 1];
+  static constexpr int kept = static_cast<int>(states), slots = kept > 0 ? kept : 1;
+  float* state[slots];
   Copy* copy;
 
   __device__ __forceinline__ static void apply(const Rule& rule, float& weight, float* s, float g) {
-    if constexpr (states == 0) rule(weight, g);
-    if constexpr (states == 1) rule(weight, s[0], g);
-    if constexpr (states == 2) rule(weight, s[0], s[1], g);
+    if constexpr (kept == 0) rule(weight, g);
+    if constexpr (kept == 1) rule(weight, s[0], g);
+    if constexpr (kept == 2) rule(weight, s[0], s[1], g);
   }
 
   template <int N>
   __device__ __forceinline__ void run(std::int64_t i) const {
     auto w = Pack<float, N>::load(weights + i);
     const auto g = Pack<Gradient, N>::load(gradient + i);
-    Pack<float, N> s[states > 0 ? states : 1];
+    Pack<float, N> s[slots];
 #pragma unroll
-    for (std::size_t k = 0; k < states; ++k) s[k] = Pack<float, N>::load(state[k] + i);
+    for (int k = 0; k < kept; ++k) s[k] = Pack<float, N>::load(state[k] + i);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      float one[states > 0 ? states : 1];
+      float one[slots];
 #pragma unroll
-      for (std::size_t k = 0; k < states; ++k) one[k] = s[k].v[j];
+      for (int k = 0; k < kept; ++k) one[k] = s[k].v[j];
       apply(rule, w.v[j], one, Element<Gradient>::load(g.v[j]));
 #pragma unroll
-      for (std::size_t k = 0; k < states; ++k) s[k].v[j] = one[k];
+      for (int k = 0; k < kept; ++k) s[k].v[j] = one[k];
     }
     w.store(weights + i);
 #pragma unroll
-    for (std::size_t k = 0; k < states; ++k) s[k].store(state[k] + i);
+    for (int k = 0; k < kept; ++k) s[k].store(state[k] + i);
     if constexpr (!std::is_same_v<Copy, NoCopy>) store_copy(w, i);
   }
 

@@ -7,8 +7,7 @@
 
 namespace egt {
 
-std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environment,
-                                                           const BurnParts& parts) {
+std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environment, const BurnParts& parts) {
   std::vector<std::unique_ptr<Workload>> table;
   auto train = std::make_unique<TrainWorkload>(environment, parts.train, parts.batch);
   TrainWorkload& trained = *train;

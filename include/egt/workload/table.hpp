@@ -20,7 +20,6 @@ struct BurnParts {
 
 /// The one table of the main job's workloads, in the order in which they take memory and are served each
 /// step.
-std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environment,
-                                                           const BurnParts& parts);
+std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environment, const BurnParts& parts);
 
 }  // namespace egt
