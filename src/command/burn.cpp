@@ -92,8 +92,10 @@ class Burn {
 
  private:
   bool is_root() const { return control_.place().rank == 0; }
+  bool is_gpu() const { return platform_.device->info().backend == "cuda"; }
   Status open_platform();
   Status agree_on_options();
+  Result<MemoryInfo> device_memory();
   Status choose_parts();
   Status open_directory();
   Status take_memory();
@@ -156,16 +158,28 @@ Status Burn::open_platform() {
   EGT_TRY(agree(control_, device.status()));
   platform_.device = std::move(device.value());
   EGT_TRY(refuse_shared_devices(control_, platform_.device->info()));
-  auto memory = platform_.device->memory();
-  EGT_TRY(agree(control_, memory.status()));
-  memory_before_ = memory.value();
   auto communicator = open_communicator(backend, mpi_, control_);
   EGT_TRY(agree(control_, communicator.status()));
   platform_.communicator = std::move(communicator.value());
   platform_.sensor = open_sensor(platform_.device->info(), platform_.sensor_note);
   if (platform_.sensor) limits_ = platform_.sensor->limits();
+  auto memory = device_memory();
+  EGT_TRY(agree(control_, memory.status()));
+  memory_before_ = memory.value();
   if (!platform_.sensor) records_.warning(fmt::format("no telemetry: {}", platform_.sensor_note));
   return {};
+}
+
+/// As nvidia-smi tells it, where the sensor does: it also counts what the driver keeps for itself.
+Result<MemoryInfo> Burn::device_memory() {
+  if (platform_.sensor) {
+    const auto reading = platform_.sensor->read();
+    if (reading.ok() && reading.value().memory_total_bytes && reading.value().memory_used_bytes && is_gpu()) {
+      const std::uint64_t total = *reading.value().memory_total_bytes;
+      return MemoryInfo{.total_bytes = total, .free_bytes = total - *reading.value().memory_used_bytes};
+    }
+  }
+  return platform_.device->memory();
 }
 
 Status Burn::agree_on_options() {
@@ -237,7 +251,7 @@ StartBody Burn::start_body() const {
 /// Rank 0's console opens with all ranks' devices and what they filled; from then on records flow.
 Status Burn::introduce() {
   const Json start = to_json(start_body());
-  EGT_TRY_ASSIGN(const MemoryInfo memory, platform_.device->memory());
+  EGT_TRY_ASSIGN(const MemoryInfo memory, device_memory());
   const Json card = {
       {"start", start}, {"used", memory.total_bytes - memory.free_bytes}, {"total", memory.total_bytes}};
   EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
