@@ -107,6 +107,9 @@ Result<BackendChoice> choose_backend(const CommonOptions& options) {
 
 Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions& options,
                                             const RankPlace& place) {
+  if (backend == Backend::host && !options.devices.empty())
+    return Status(StatusCode::invalid_argument,
+                  "--devices: the host backend has no devices to choose from; leave it out");
   EGT_TRY_ASSIGN(const int index, device_index(options, place));
   if (backend == Backend::host)
     return open_host_device(

@@ -45,6 +45,7 @@ TrainWorkload::TrainWorkload(const Environment& environment, const TrainOptions&
     : environment_(environment), options_(options), batch_(batch) {}
 
 Status TrainWorkload::prepare() {
+  rate_is_ours_ = !options_.learning_rate;
   const double rate =
       options_.learning_rate.value_or(default_learning_rate(options_.layers, options_.optimizer));
   EGT_TRY_ASSIGN(trainer_, MlpTrainer::create(environment_.device, environment_.communicator,
@@ -102,6 +103,8 @@ void TrainWorkload::look_at_loss(std::int64_t step, double loss) {
   loss_last_ = loss;
   if (std::isfinite(loss) || !loss_was_finite_) return;
   loss_was_finite_ = false;  // once is enough: what is not finite stays so
+  if (!rate_is_ours_)
+    return;  // training may diverge at a rate of the user's: no evidence against the hardware
   // The loss is summed over ranks, so every rank sees it; rank 0 tells it.
   if (environment_.place.rank != 0) return;
   Fault fault;
@@ -209,7 +212,9 @@ PartReport TrainWorkload::report() const {
   part.description = "Trains the network on every rank; weights must stay equal bit for bit";
   part.success = retired_ > 0 && loss_was_finite_ && replica_mismatches_ == 0;
   if (retired_ == 0) part.failure = "no step was trained";
-  if (!loss_was_finite_) part.failure = "the loss is not finite";
+  if (!loss_was_finite_)
+    part.failure =
+        rate_is_ours_ ? "the loss is not finite" : "the loss is not finite: use a lower --learning-rate";
   if (replica_mismatches_ > 0) part.failure = "the weights differ between ranks";
   const bool timed = step_ms_.count() > 0;
   const double seconds = device_ms_ / 1e3, steps = static_cast<double>(step_ms_.count());

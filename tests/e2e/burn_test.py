@@ -124,6 +124,32 @@ class Burn(ProgramTest):
         for rank in (0, 1):
             self.assertLessEqual(self.part(self.result(), "io", rank)["bytes_written"], 12_000_000)
 
+    def test_log_file_and_its_level(self):
+        small = ("--steps", "40", "--layers", "33,64,17", "--batch", "8", "--memory", "1MB", "--no-io")
+        for level in ("info", "warning"):
+            done = self.run_program(*small, "--log-file", f"{level}.log", "--log-level", level, "--output", level, ranks=2)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        lines = (self.folder / "info.log").read_text().splitlines()
+        for line in lines:
+            self.assertRegex(line, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (info|warning) rank [01]: ")
+        for piece in ("rank 0: EXTREME EPOCH 0 completed", "rank 0: started: burn", "rank 1: started: burn", "rank 0: ended (steps): step 40",
+                      "rank 1: ended (steps): step 40"):
+            self.assertEqual(sum(piece in line for line in lines), 1, f"{piece!r} in {lines}")
+        self.assertEqual([line for line in (self.folder / "warning.log").read_text().splitlines() if "Z warning rank " not in line], [])
+
+    def test_a_full_disk_of_the_log_is_told_once_and_the_run_goes_on(self):
+        done = self.run_program("--steps", "40", "--layers", "33,64,17", "--memory", "1MB", "--no-io", "--log-file", "/dev/full", "--output",
+                                "run", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stderr.count("Warning: --log-file /dev/full: lines are lost: "), 1, done.stderr)
+
+    def test_a_log_file_that_cannot_be_opened_stops_before_the_run(self):
+        done = self.run_program("--steps", "4", "--log-file", "nowhere/burn.log", "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertEqual(len(self.program_lines(done)), 1, done.stderr)
+        self.assertIn("--log-file nowhere/burn.log: ", done.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
 
 class Devices(ProgramTest):
     def test_lists_the_host_and_says_why_there_is_no_gpu(self):

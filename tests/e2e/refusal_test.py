@@ -17,6 +17,7 @@ CASES = [
     (["--steps", "99999999999999999999"], WRONG_USAGE, "--steps"),
     (["--io-size", "zwölf"], WRONG_USAGE, "--io-size"),
     (["--devices", "0,0"], WRONG_USAGE, "--devices"),
+    (["--devices", "1"], WRONG_USAGE, "--devices"),
     (["--config", "nowhere.toml"], WRONG_USAGE, "nowhere.toml"),
     (["--inject", "weight:rank=0,step=1"], WRONG_USAGE, "--inject"),
     (["--batch", "4", "--global-batch", "8"], WRONG_USAGE, "--global-batch"),

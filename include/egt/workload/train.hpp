@@ -53,6 +53,7 @@ class TrainWorkload : public Workload {
   std::int64_t retired_ = 0;
   std::optional<double> loss_first_, loss_last_;
   bool loss_was_finite_ = true;
+  bool rate_is_ours_ = true;  // not given with --learning-rate
   Histogram step_ms_;
   double device_ms_ = 0;
   double epoch_ms_ = 0;
