@@ -13,6 +13,7 @@
 #include "egt/report/console.hpp"
 #include "egt/report/console_style.hpp"
 #include "egt/report/journal.hpp"
+#include "egt/report/log.hpp"
 #include "egt/report/result.hpp"
 #include "egt/report/run_directory.hpp"
 #include "egt/report/version.hpp"
@@ -100,6 +101,7 @@ class Burn {
   Status open_directory();
   Status take_memory();
   Status open_journal();
+  Status open_log();
   Status introduce();
   void open_console(const std::vector<std::string>& cards);
   int conclude();
@@ -121,7 +123,8 @@ class Burn {
   Session::Workloads workloads_;
   RunDirectory directory_;
   std::unique_ptr<Journal> journal_;
-  std::unique_ptr<Console> console_;
+  std::unique_ptr<Console> console_;  // on rank 0, as the log
+  std::unique_ptr<LogFile> log_;      // null: none is wanted
   std::unique_ptr<RecordRoute> route_;
   std::unique_ptr<Telemetry> telemetry_;
 };
@@ -133,10 +136,12 @@ Status Burn::prepare() {
   environment_.emplace(Environment{*platform_.device, *platform_.communicator, records_, control_.place(),
                                    options_.common.seed});
   workloads_ = make_burn_workloads(*environment_, parts_);
-  Status ready = agree(control_, take_memory());
+  Status ready = agree(control_, open_log());
+  if (ready.ok()) ready = agree(control_, take_memory());
   if (ready.ok()) ready = agree(control_, open_journal());
   if (!ready.ok()) {
     journal_.reset();
+    if (log_) log_->discard();
     directory_.discard();
     return ready;
   }
@@ -228,6 +233,12 @@ Status Burn::open_journal() {
   return {};
 }
 
+Status Burn::open_log() {
+  if (!is_root() || options_.common.log_file.empty()) return {};
+  EGT_TRY_ASSIGN(log_, LogFile::open(options_.common.log_file, options_.common.log_level));
+  return {};
+}
+
 StartBody Burn::start_body() const {
   StartBody body;
   body.place = control_.place();
@@ -256,7 +267,10 @@ Status Burn::introduce() {
       {"start", start}, {"used", memory.total_bytes - memory.free_bytes}, {"total", memory.total_bytes}};
   EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
   if (is_root()) open_console(cards);
-  route_ = std::make_unique<RecordRoute>(control_, records_, *journal_, console_.get());
+  std::vector<Sink*> sinks;
+  if (console_) sinks.push_back(console_.get());
+  if (log_) sinks.push_back(log_.get());
+  route_ = std::make_unique<RecordRoute>(control_, records_, *journal_, std::move(sinks));
   telemetry_ = std::make_unique<Telemetry>(std::move(platform_.sensor), options_.common.metrics_sample_rate,
                                            process_started_);
   records_.emit(RecordKind::start, -1, start);
@@ -264,7 +278,9 @@ Status Burn::introduce() {
 }
 
 void Burn::open_console(const std::vector<std::string>& cards) {
-  console_ = std::make_unique<Console>(detect_console_style(options_.common.progress), std::cout, std::cerr,
+  ConsoleStyle style = detect_console_style(options_.common.progress);
+  style.messages = options_.common.log_level;
+  console_ = std::make_unique<Console>(style, std::cout, std::cerr,
                                        [start = Clock::now()] { return seconds_since(start); });
   std::vector<Json> starts, filled;
   for (const std::string& card : cards) filled.push_back(Json::parse(card));

@@ -88,10 +88,10 @@ bool parse_progress(std::string_view text, Options& options) {
   return parse_name(text, names, options.common.progress);
 }
 
-bool parse_log_level(std::string_view text, Options& options) {
-  for (const char* level : {"trace", "debug", "info", "warning", "error", "off"})
-    if (text == level) return parse_text(text, options.common.log_level);
-  return false;
+bool parse_message_level(std::string_view text, Options& options) {
+  const auto level = parse_log_level(text);
+  if (level) options.common.log_level = *level;
+  return level.has_value();
 }
 
 bool parse_rate(std::string_view text, Options& options) {
@@ -198,10 +198,10 @@ std::vector<OptionRule> common_rules() {
        "seconds of 0.1 to 3600", parse_rate},
       {"progress", group, "auto|bar|lines|none", "how the console shows progress (auto: bar on a terminal)",
        "auto, bar, lines or none", parse_progress},
-      {"log-file", group, "PATH", "log into this file as well (none)", "the path of a file",
-       [](Text text, Options& o) { return parse_text(text, o.common.log_file); }},
-      {"log-level", group, "LEVEL", "trace, debug, info, warning, error or off (info)",
-       "trace, debug, info, warning, error or off", parse_log_level},
+      {"log-file", group, "PATH", "append all ranks' records as lines to this file (none)",
+       "the path of a file", [](Text text, Options& o) { return parse_text(text, o.common.log_file); }},
+      {"log-level", group, "LEVEL", "what is told: trace, debug, info, warning, error or off (info)",
+       "trace, debug, info, warning, error or off", parse_message_level},
       {"version", group, nullptr, "print the version", "it without a value",
        [](Text text, Options&) { return parse_flag(text); }, false},
       {"help", group, nullptr, "print this text", "it without a value",

@@ -43,7 +43,7 @@ Status Console::write(const Record& record) {
       show_fault(record);
       break;
     case RecordKind::notice:
-      show_notice(record.body);
+      show_notice(record);
       break;
     case RecordKind::epoch:
       if (record.rank == 0) show_epoch(record.body);
@@ -73,7 +73,7 @@ void Console::show_fault(const Record& record) {
   const int rank = value_at<int>(record.body, "rank").value_or(-1);
   ++faults_[rank];
   due_ = true;
-  if (++fault_count_ > most_faults_shown) return;
+  if (level_of(record) < style_.messages || ++fault_count_ > most_faults_shown) return;
   const std::string text = fault_text(record, start_of(rank), several_hosts(starts_));
   print(messages_, coloured(style_, Colour::red, text));
   if (fault_count_ == most_faults_shown)
@@ -81,10 +81,11 @@ void Console::show_fault(const Record& record) {
           coloured(style_, Colour::red, "More faults are counted, and told in the journals only."));
 }
 
-void Console::show_notice(const Json& body) {
-  const bool warning = text_at(body, "level") == "warning";
-  if (style_.progress == ProgressStyle::none && !warning) return;
-  const std::string text = text_at(body, "text");
+void Console::show_notice(const Record& record) {
+  const LogLevel level = level_of(record);
+  const bool warning = level == LogLevel::warning;
+  if (level < style_.messages || (style_.progress == ProgressStyle::none && !warning)) return;
+  const std::string text = text_at(record.body, "text");
   print(messages_, warning ? coloured(style_, Colour::yellow, fmt::format("Warning: {}", text)) : text);
 }
 

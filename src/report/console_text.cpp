@@ -187,6 +187,20 @@ std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, cons
   return text + fmt::format("\nFiles: {0}/result.json, {0}/journal.rank*.jsonl", directory);
 }
 
+std::string progress_text(const Json& progress) {
+  std::string text =
+      fmt::format("step {}, {} elapsed, {} verified", value_at<std::int64_t>(progress, "steps").value_or(0),
+                  format_duration(std::floor(value_at<double>(progress, "elapsed_seconds").value_or(0))),
+                  format_bytes(static_cast<double>(verified_bytes(progress))));
+  const auto note = [&](std::optional<double> value, const char* format) {
+    if (value) text += fmt::format(", {}", fmt::format(fmt::runtime(format), *value));
+  };
+  note(value_at<double>(member(part_named(progress, "train"), "figures"), "tflops"), "{:.3g} TFLOP/s");
+  note(current(progress, "temperature_c"), "{:.0f} C");
+  note(current(progress, "power_w"), "{:.0f} W");
+  return text;
+}
+
 std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& progress) {
   const double done = fraction_done(start, progress);
   const double elapsed = value_at<double>(progress, "elapsed_seconds").value_or(0);

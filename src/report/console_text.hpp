@@ -36,6 +36,8 @@ std::string fault_text(const Record& record, const Json& start, bool name_host);
 std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
                          const std::string& directory);
 
+/// "step 120, 30 s elapsed, 5.00 GB verified, 402 TFLOP/s, 61 C, 600 W"; what was not measured is left out.
+std::string progress_text(const Json& progress);
 /// "[####----] 42 %  21 s elapsed, 29 s left, step 120", as wide as the terminal allows.
 std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& progress);
 std::string row_header();

@@ -4,8 +4,10 @@
 
 namespace egt {
 
-RecordRoute::RecordRoute(Control& control, RecordQueue& queue, Sink& journal, Sink* console)
-    : control_(control), queue_(queue), journal_(journal), console_(console) {}
+RecordRoute::RecordRoute(Control& control, RecordQueue& queue, Sink& journal, std::vector<Sink*> sinks)
+    : control_(control), queue_(queue), journal_(journal) {
+  for (Sink* sink : sinks) listeners_.push_back({.sink = sink});
+}
 
 Status RecordRoute::pump() {
   const bool root = control_.place().rank == 0;
@@ -26,7 +28,8 @@ Status RecordRoute::pump() {
       return Status(StatusCode::internal, "a rank sent a record that cannot be read");
     deliver(record);
   }
-  return console_ ? console_->flush() : Status();
+  for (Listener& listener : listeners_) note(listener, listener.sink->flush());
+  return {};
 }
 
 void RecordRoute::write_journal(const Record& record) {
@@ -39,18 +42,26 @@ void RecordRoute::deliver(const Record& record) {
   if (record.kind == RecordKind::progress) progress_[record.rank] = record;
   if (record.kind == RecordKind::end) ends_[record.rank] = record;
   if (record.kind == RecordKind::start || record.kind == RecordKind::fault) lasting_.push_back(record);
-  if (console_) (void)console_->write(record);  // a closed terminal is no reason to stop a burn-in
+  for (Listener& listener : listeners_) note(listener, listener.sink->write(record));
+}
+
+/// A closed terminal or a full disk of the log is no reason to stop a burn-in.
+void RecordRoute::note(Listener& listener, const Status& status) {
+  if (status.ok() || listener.told) return;
+  listener.told = true;
+  queue_.warning(status.what());
 }
 
 Status RecordRoute::pump_to_the_end(double seconds) {
   EGT_TRY(pump());
   if (control_.place().rank != 0) return {};
-  return wait_until(
+  EGT_TRY(wait_until(
       [&]() -> Result<bool> {
         EGT_TRY(pump());
         return ends_.size() == static_cast<std::size_t>(control_.place().size);
       },
-      {.seconds = seconds, .stop = {}, .what = "the last words of all ranks"});
+      {.seconds = seconds, .stop = {}, .what = "the last words of all ranks"}));
+  return pump();  // a sink may have failed at the very last record
 }
 
 std::vector<Record> RecordRoute::kept() const {

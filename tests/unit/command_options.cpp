@@ -136,7 +136,7 @@ TEST(Options, EveryCommonOptionReachesItsPlace) {
   EXPECT_EQ(options.common.metrics_sample_rate, 0.5);
   EXPECT_EQ(options.common.progress, ProgressStyle::lines);
   EXPECT_EQ(options.common.log_file, "a.log");
-  EXPECT_EQ(options.common.log_level, "debug");
+  EXPECT_EQ(options.common.log_level, LogLevel::debug);
 }
 
 TEST(Options, StepsAloneReplacesTheDuration) {

@@ -148,6 +148,26 @@ TEST_F(ConsoleTest, NoneShowsVerdictFaultsAndWarningsOnly) {
   EXPECT_THAT(results_.str(), HasSubstr("Verdict: fault (exit code 1)\n  why\n"));
 }
 
+TEST_F(ConsoleTest, TheLevelChoosesMessagesButNeverTheVerdict) {
+  const auto told = [this](LogLevel level) {
+    messages_.str("");
+    results_.str("");
+    Console one = console({.messages = level});
+    for (const Record& record : {notice("info"), notice("warning"), fixtures::fault(0)})
+      (void)one.write(record);
+    one.on_verdict({"fault", 1, {"why"}}, Json::object(), "d");
+    EXPECT_THAT(results_.str(), HasSubstr("Verdict: fault (exit code 1)\n  why\n"));
+    const std::string text = messages_.str();
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  EXPECT_EQ(told(LogLevel::debug), 3);
+  EXPECT_EQ(told(LogLevel::info), 3);
+  EXPECT_EQ(told(LogLevel::warning), 2);
+  EXPECT_EQ(told(LogLevel::error), 1);
+  EXPECT_THAT(messages_.str(), testing::StartsWith("FAULT"));
+  EXPECT_EQ(told(LogLevel::off), 0);
+}
+
 TEST_F(ConsoleTest, LinesAreFreeOfEscapes) {
   Console one = console({});
   one.on_start(starts(1));

@@ -9,6 +9,7 @@
 #include "egt/core/record.hpp"
 #include "egt/core/status.hpp"
 #include "egt/report/console_style.hpp"
+#include "egt/report/log_level.hpp"
 #include "egt/workload/options.hpp"
 
 /// What the user asks for on the command line and in a config file. One table in options.cpp names every
@@ -24,8 +25,8 @@ struct CommonOptions {
   std::uint64_t seed = 1;
   double metrics_sample_rate = 1.0;  ///< seconds between samples
   ProgressStyle progress = ProgressStyle::automatic;
-  std::string log_file;            ///< empty: none
-  std::string log_level = "info";  ///< trace, debug, info, warning, error or off
+  std::string log_file;  ///< empty: none
+  LogLevel log_level = LogLevel::info;
 };
 
 struct BurnOptions {

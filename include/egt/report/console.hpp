@@ -34,7 +34,7 @@ class Console : public Sink {
 
  private:
   void show_fault(const Record& record);
-  void show_notice(const Json& body);
+  void show_notice(const Record& record);
   void show_epoch(const Json& body);
   void note_progress(const Record& record);
   void print(std::ostream& stream, const std::string& text);

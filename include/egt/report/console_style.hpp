@@ -3,6 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "egt/report/log_level.hpp"
+
 namespace egt {
 
 /// How the console shows that the run goes on: a bar redrawn in place, one line an epoch, or only the
@@ -12,8 +14,9 @@ enum class ProgressStyle { automatic, bar, lines, none };
 struct ConsoleStyle {
   ProgressStyle progress = ProgressStyle::lines;  ///< never automatic
   bool colour = false;
-  bool utf8 = false;  ///< emoji are welcome
-  int width = 80;     ///< columns of the terminal
+  bool utf8 = false;                   ///< emoji are welcome
+  int width = 80;                      ///< columns of the terminal
+  LogLevel messages = LogLevel::info;  ///< which faults and notices are told; the verdict always is
 };
 
 /// What suits this process's output and environment (NO_COLOR, TERM, the locale). Under mpirun rank 0's own

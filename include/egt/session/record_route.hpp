@@ -16,11 +16,12 @@ namespace egt {
 /// the result is made of. Main thread only.
 class RecordRoute {
  public:
-  /// `journal`: this rank's. `console`: on rank 0, else null. Both outlive the route.
-  RecordRoute(Control& control, RecordQueue& queue, Sink& journal, Sink* console);
+  /// `journal`: this rank's. `sinks`: on rank 0 those that take all ranks' records, else none. All outlive
+  /// the route.
+  RecordRoute(Control& control, RecordQueue& queue, Sink& journal, std::vector<Sink*> sinks);
 
   /// Takes what is in line and, on rank 0, what others sent; never waits. A journal that cannot be written is
-  /// told once and kept in `journal_failure`; the run goes on.
+  /// told once and kept in `journal_failure`; any other sink that fails is told once. The run goes on.
   Status pump();
   /// On rank 0: pumps until every rank's end record is here, at most `seconds`. On the others: until all they
   /// sent is on its way.
@@ -33,11 +34,16 @@ class RecordRoute {
  private:
   void write_journal(const Record& record);
   void deliver(const Record& record);  // on rank 0
+  struct Listener {
+    Sink* sink;
+    bool told = false;  // that it failed
+  };
+  void note(Listener& listener, const Status& status);
 
   Control& control_;
   RecordQueue& queue_;
   Sink& journal_;
-  Sink* console_;
+  std::vector<Listener> listeners_;
   Status journal_failure_;
   std::vector<Record> lasting_;
   std::map<int, Record> progress_, ends_;
