@@ -152,6 +152,19 @@ TEST_P(DeviceContract, RandomizedPartsMakeTheWhole) {
   EXPECT_TRUE(download(whole) == download(parts));
 }
 
+TEST_P(DeviceContract, DataOperationsRefuseMissingMemory) {
+  const Buffer memory = allocate(4096);
+  const VectorView some{memory.data(), ElementType::f32, 8}, none{nullptr, ElementType::f32, 8};
+  EXPECT_FAILS(invalid_argument, device().copy(nullptr, memory.data(), 4, stream()));
+  EXPECT_FAILS(invalid_argument, device().copy(memory.data(), nullptr, 4, stream()));
+  EXPECT_FAILS(invalid_argument, device().set_zero(nullptr, 4, stream()));
+  EXPECT_FAILS(invalid_argument, device().cast(some, none, stream()));
+  EXPECT_FAILS(invalid_argument, device().cast(none, some, stream()));
+  EXPECT_FAILS(invalid_argument, device().randomize(none, {}, stream()));
+  EXPECT_FAILS(invalid_argument, device().randomize({memory.data(), ElementType::f32, -8}, {}, stream()));
+  finish();
+}
+
 TEST_P(DeviceContract, AllocationsAreAlignedAndAccountedFor) {
   constexpr std::size_t bytes = std::size_t{64} << 20;
   const Result<MemoryInfo> before = device().memory();

@@ -91,4 +91,16 @@ TEST_P(DeviceContract, SineExponentialIsTheFormula) {
   }
 }
 
+TEST_P(DeviceContract, DigestsRefuseMissingMemoryAndFewerTurnsThanNone) {
+  const Buffer memory = allocate(4096);
+  auto* const digest = memory.as<Digest>();
+  const WordsView some{memory.as<std::uint32_t>(), 8}, none{nullptr, 8};
+  EXPECT_FAILS(invalid_argument, device().digest(none, digest, stream()));
+  EXPECT_FAILS(invalid_argument, device().digest(some, nullptr, stream()));
+  EXPECT_FAILS(invalid_argument, device().sine_exponential(none, 1, digest, stream()));
+  EXPECT_FAILS(invalid_argument, device().sine_exponential(some, 1, nullptr, stream()));
+  EXPECT_FAILS(invalid_argument, device().sine_exponential(some, -1, digest, stream()));
+  finish();
+}
+
 }  // namespace egt::contract

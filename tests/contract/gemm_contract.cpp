@@ -200,6 +200,13 @@ TEST_P(DeviceContract, GemmRefusesWhatDoesNotFit) {
   EXPECT_FAILS(invalid_argument, call(matrix(2, 3), matrix(3, 5), matrix(2, 5), false, true));
   EXPECT_FAILS(invalid_argument, call(matrix(2, 3, ElementType::bf16), matrix(3, 5), matrix(2, 5)));
   EXPECT_FAILS(invalid_argument, call(matrix(2, 3), matrix(3, 5), matrix(2, 5, ElementType::f64)));
+  for (const MatrixView& bad :
+       {MatrixView(nullptr, ElementType::f32, 4, 4), MatrixView(memory.data(), ElementType::f32, 4, 4, 3),
+        MatrixView(memory.data(), ElementType::f32, -4, 4)}) {
+    EXPECT_FAILS(invalid_argument, call(bad, matrix(4, 4), matrix(4, 4)));
+    EXPECT_FAILS(invalid_argument, call(matrix(4, 4), bad, matrix(4, 4)));
+    EXPECT_FAILS(invalid_argument, call(matrix(4, 4), matrix(4, 4), bad));
+  }
   finish();
 }
 

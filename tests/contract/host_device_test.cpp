@@ -177,43 +177,6 @@ TEST(HostDevice, GivesItsShareToTheLastByteAndTakesItBack) {
   EXPECT_EQ(device->memory().value().free_bytes, share);
 }
 
-/// A GPU would fault where the host's adapter can say what is missing.
-TEST(HostDevice, RefusesMissingMemoryAndRowsThatOverlap) {
-  const std::unique_ptr<Device> device = open(with_cores(1));
-  const std::unique_ptr<Stream> stream = take(device->create_stream(StreamPriority::normal));
-  float x[64] = {};
-  const MatrixView good(x, ElementType::f32, 4, 5), none(nullptr, ElementType::f32, 4, 5);
-  const MatrixView overlapping(x, ElementType::f32, 4, 5, 3);
-  const VectorView sums{x, ElementType::f32, 5}, gradient{x, ElementType::f32, 8};
-  const WordsView no_words{nullptr, 8}, words{reinterpret_cast<std::uint32_t*>(x), 8};
-  auto* const report = reinterpret_cast<Mismatches*>(x);
-  auto* const digest = reinterpret_cast<Digest*>(x);
-  const Status refused[] = {device->copy(nullptr, x, 4, *stream),
-                            device->set_zero(nullptr, 4, *stream),
-                            device->cast(gradient, {nullptr, ElementType::f32, 8}, *stream),
-                            device->randomize({nullptr, ElementType::f32, 8}, {}, *stream),
-                            device->gemm({Precision::fp32, overlapping, good, good, false, true}, *stream),
-                            device->activate(good, nullptr, 0, *stream),
-                            device->activate(none, x, 0, *stream),
-                            device->activate(overlapping, x, 0, *stream),
-                            device->activation_gradient(good, none, sums, *stream),
-                            device->loss_gradient({good, good, x, 1, 1, sums, nullptr}, *stream),
-                            device->sgd_step({x, gradient, {}, 8}, nullptr, {}, *stream),
-                            device->sgd_step({nullptr, gradient, {}, 8}, x, {}, *stream),
-                            device->adam_step({x, gradient, {}, 8}, x, nullptr, {}, *stream),
-                            device->fill(no_words, {}, *stream),
-                            device->reset(nullptr, *stream),
-                            device->verify(no_words, {}, report, *stream),
-                            device->verify(words, {}, nullptr, *stream),
-                            device->verify_and_fill(words, {}, {}, nullptr, *stream),
-                            device->digest(no_words, digest, *stream),
-                            device->digest(words, nullptr, *stream),
-                            device->sine_exponential(words, -1, digest, *stream)};
-  for (const Status& status : refused)
-    EXPECT_EQ(status.code(), StatusCode::invalid_argument) << status.what();
-  EXPECT_TRUE(device->synchronize(*stream, patience_seconds).ok());
-}
-
 /// The bits of sums, which are where an order could show, made with that many cores.
 std::vector<float> sums_with(int cores) {
   constexpr std::int64_t rows = 1000, columns = 96;

@@ -251,6 +251,36 @@ TEST_P(DeviceContract, LayersRefuseWhatDoesNotFit) {
                                                               {floats, ElementType::f16, 5}, stream()));
   EXPECT_FAILS(invalid_argument,
                device().loss_gradient({matrix(4, 5), matrix(3, 5), floats, 1, 1, sums, floats}, stream()));
+  EXPECT_FAILS(invalid_argument,
+               device().loss_gradient({matrix(4, 5), matrix(4, 0), floats, 1, 1, sums, floats}, stream()));
+  EXPECT_FAILS(invalid_argument,
+               device().loss_gradient(
+                   {matrix(4, 5), matrix(4, 5, ElementType::bf16), floats, 1, 1, sums, floats}, stream()));
+  EXPECT_FAILS(invalid_argument,
+               device().loss_gradient({matrix(4, 6), matrix(4, 6), floats, 1, 1, sums, floats}, stream()));
+  finish();
+}
+
+TEST_P(DeviceContract, LayersRefuseMissingMemoryAndRowsThatOverlap) {
+  const Buffer memory = allocate(4096);
+  float* const floats = memory.as<float>();
+  const MatrixView good(memory.data(), ElementType::f32, 4, 5);
+  const VectorView sums{floats, ElementType::f32, 5}, no_sums{nullptr, ElementType::f32, 5};
+  for (const MatrixView& bad :
+       {MatrixView(nullptr, ElementType::f32, 4, 5), MatrixView(memory.data(), ElementType::f32, 4, 5, 3),
+        MatrixView(memory.data(), ElementType::f32, -4, 5)}) {
+    EXPECT_FAILS(invalid_argument, device().activate(bad, floats, 0, stream()));
+    EXPECT_FAILS(invalid_argument, device().activation_gradient(bad, good, sums, stream()));
+    EXPECT_FAILS(invalid_argument, device().activation_gradient(good, bad, sums, stream()));
+    EXPECT_FAILS(invalid_argument, device().loss_gradient({bad, good, floats, 1, 1, sums, floats}, stream()));
+    EXPECT_FAILS(invalid_argument, device().loss_gradient({good, bad, floats, 1, 1, sums, floats}, stream()));
+  }
+  EXPECT_FAILS(invalid_argument, device().activate(good, nullptr, 0, stream()));
+  EXPECT_FAILS(invalid_argument, device().activation_gradient(good, good, no_sums, stream()));
+  EXPECT_FAILS(invalid_argument, device().loss_gradient({good, good, nullptr, 1, 1, sums, floats}, stream()));
+  EXPECT_FAILS(invalid_argument,
+               device().loss_gradient({good, good, floats, 1, 1, no_sums, floats}, stream()));
+  EXPECT_FAILS(invalid_argument, device().loss_gradient({good, good, floats, 1, 1, sums, nullptr}, stream()));
   finish();
 }
 

@@ -165,6 +165,20 @@ TEST_P(DeviceContract, OptimizersRefuseWhatDoesNotFit) {
                device().sgd_step({floats, {floats, ElementType::f64, 8}, {}, 8}, floats, sgd, stream()));
   EXPECT_FAILS(invalid_argument, device().adam_step({floats, gradient, {floats, ElementType::bf16, 7}, 8},
                                                     floats, floats, adam, stream()));
+  const VectorView none{nullptr, ElementType::f32, 8};
+  const math::Sgd with_momentum{.rate = 0.1f, .momentum = 0.9f, .gradient_scale = 1.0f};
+  EXPECT_OK(device().sgd_step({}, nullptr, with_momentum, stream()));
+  EXPECT_FAILS(invalid_argument,
+               device().sgd_step({floats, gradient, {}, 8}, nullptr, with_momentum, stream()));
+  EXPECT_FAILS(invalid_argument, device().sgd_step({nullptr, gradient, {}, 8}, floats, sgd, stream()));
+  EXPECT_FAILS(invalid_argument, device().sgd_step({floats, none, {}, 8}, floats, sgd, stream()));
+  EXPECT_FAILS(invalid_argument, device().sgd_step({floats, {}, {}, -1}, floats, sgd, stream()));
+  EXPECT_FAILS(invalid_argument,
+               device().adam_step({nullptr, gradient, {}, 8}, floats, floats, adam, stream()));
+  EXPECT_FAILS(invalid_argument,
+               device().adam_step({floats, gradient, {}, 8}, nullptr, floats, adam, stream()));
+  EXPECT_FAILS(invalid_argument,
+               device().adam_step({floats, gradient, {}, 8}, floats, nullptr, adam, stream()));
   finish();
 }
 

@@ -147,4 +147,17 @@ TEST_P(DeviceContract, PatternsOfNoWordsDoNothing) {
   expect_clean(download_value<Mismatches>(report.data()));
 }
 
+TEST_P(DeviceContract, PatternsRefuseMissingMemory) {
+  const Buffer memory = allocate(4096);
+  auto* const report = memory.as<Mismatches>();
+  const WordsView some{memory.as<std::uint32_t>(), 8}, none{nullptr, 8};
+  EXPECT_FAILS(invalid_argument, device().fill(none, {}, stream()));
+  EXPECT_FAILS(invalid_argument, device().reset(nullptr, stream()));
+  EXPECT_FAILS(invalid_argument, device().verify(none, {}, report, stream()));
+  EXPECT_FAILS(invalid_argument, device().verify(some, {}, nullptr, stream()));
+  EXPECT_FAILS(invalid_argument, device().verify_and_fill(none, {}, {}, report, stream()));
+  EXPECT_FAILS(invalid_argument, device().verify_and_fill(some, {}, {}, nullptr, stream()));
+  finish();
+}
+
 }  // namespace egt::contract

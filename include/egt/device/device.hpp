@@ -82,8 +82,9 @@ struct ParameterRange {
 /// The port to a device that computes. Calls that take a Stream put work in line and return at once; the
 /// work's own failure shows at the next `done` or `synchronize` of that stream. Only `allocate*`, `create_*`
 /// and `synchronize` may take time. Pointers are device memory except where said. Sums within an operation
-/// are made in a fixed order, so the same call gives the same bits every time. Safe from several threads as
-/// long as each uses its own Stream.
+/// are made in a fixed order, so the same call gives the same bits every time. Arguments that do not fit are
+/// refused at once with invalid_argument (arguments.hpp). Safe from several threads as long as each uses its
+/// own Stream.
 class Device {
  public:
   virtual ~Device() = default;

@@ -5,11 +5,11 @@
 
 #include <fstream>
 
-#include "cuda_arguments.hpp"
 #include "cuda_gemm.hpp"
 #include "cuda_stream.hpp"
 #include "egt/core/units.hpp"
 #include "egt/core/wait.hpp"
+#include "egt/device/arguments.hpp"
 #include "egt/device/cuda/cuda_native.hpp"
 #include "kernels/launch.hpp"
 
@@ -17,6 +17,13 @@ namespace egt {
 namespace {
 
 constexpr std::uint64_t small_device_bytes = std::uint64_t{16} << 30;
+
+/// Partial sums of a wider matrix would not fit the scratch.
+Status check_column_sums(const MatrixView& matrix) {
+  if (matrix.columns <= kernels::widest_column_sums) return {};
+  return Status(StatusCode::unsupported, fmt::format("a layer of {} neurons is wider than {}, the most here",
+                                                     matrix.columns, kernels::widest_column_sums));
+}
 
 class CudaDevice : public Device {
  public:
@@ -177,12 +184,14 @@ Status CudaDevice::synchronize(Stream& stream, double timeout_seconds) {
 }
 
 Status CudaDevice::copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
+  EGT_TRY(check_copy(to, from, bytes));
   return enqueue(stream, "copy memory", [&](CudaStream& s) {
     return bytes == 0 ? cudaSuccess : cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s.native());
   });
 }
 
 Status CudaDevice::set_zero(void* data, std::size_t bytes, Stream& stream) {
+  EGT_TRY(check_set_zero(data, bytes));
   return enqueue(stream, "clear memory", [&](CudaStream& s) {
     return bytes == 0 ? cudaSuccess : cudaMemsetAsync(data, 0, bytes, s.native());
   });
@@ -207,7 +216,7 @@ Status CudaDevice::cast(VectorView to, VectorView from, Stream& stream) {
 }
 
 Status CudaDevice::randomize(VectorView out, const RandomSequence& sequence, Stream& stream) {
-  EGT_TRY(check_vector(out));
+  EGT_TRY(check_randomize(out));
   return enqueue(stream, "randomize", [&](CudaStream& s) {
     return kernels::randomize(launch_on(s), out, sequence.seed, sequence.sequence, sequence.first,
                               sequence.scale);
@@ -223,6 +232,7 @@ Status CudaDevice::activate(MatrixView h, const float* bias, int extreme_iterati
 Status CudaDevice::activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
                                        Stream& stream) {
   EGT_TRY(check_activation_gradient(gradient, h, bias_gradient));
+  EGT_TRY(check_column_sums(gradient));
   return enqueue(stream, "compute an activation's gradient", [&](CudaStream& s) {
     return kernels::activation_gradient(launch_on(s), gradient, h, bias_gradient);
   });
@@ -230,6 +240,7 @@ Status CudaDevice::activation_gradient(MatrixView gradient, MatrixView h, Vector
 
 Status CudaDevice::loss_gradient(const LossGradient& call, Stream& stream) {
   EGT_TRY(check_loss_gradient(call));
+  EGT_TRY(check_column_sums(call.z));
   const kernels::LossArguments arguments{
       call.z, call.x, call.bias, call.target_seed, call.gradient_scale, call.bias_gradient, call.loss};
   return enqueue(stream, "compute the loss",
@@ -238,7 +249,7 @@ Status CudaDevice::loss_gradient(const LossGradient& call, Stream& stream) {
 
 Status CudaDevice::sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
                             Stream& stream) {
-  EGT_TRY(check_parameter_range(range, {velocity}));
+  EGT_TRY(check_sgd_step(range, velocity, rule));
   return enqueue(stream, "update weights", [&](CudaStream& s) {
     return kernels::sgd_step(launch_on(s), range.weights, range.gradient, range.compute_copy, velocity, rule);
   });
@@ -246,7 +257,7 @@ Status CudaDevice::sgd_step(const ParameterRange& range, float* velocity, const 
 
 Status CudaDevice::adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
                              Stream& stream) {
-  EGT_TRY(check_parameter_range(range, {first, second}));
+  EGT_TRY(check_adam_step(range, first, second));
   return enqueue(stream, "update weights", [&](CudaStream& s) {
     return kernels::adam_step(launch_on(s), range.weights, range.gradient, range.compute_copy, first, second,
                               rule);
@@ -254,39 +265,39 @@ Status CudaDevice::adam_step(const ParameterRange& range, float* first, float* s
 }
 
 Status CudaDevice::fill(WordsView words, const Pattern& pattern, Stream& stream) {
-  EGT_TRY(check_words(words));
+  EGT_TRY(check_fill(words));
   return enqueue(stream, "fill memory",
                  [&](CudaStream& s) { return kernels::fill(launch_on(s), words, pattern); });
 }
 
 Status CudaDevice::reset(Mismatches* report, Stream& stream) {
+  EGT_TRY(check_reset(report));
   return enqueue(stream, "reset a report",
                  [&](CudaStream& s) { return kernels::reset(launch_on(s), report); });
 }
 
 Status CudaDevice::verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) {
-  EGT_TRY(check_words(words));
+  EGT_TRY(check_verify(words, report));
   return enqueue(stream, "verify memory",
                  [&](CudaStream& s) { return kernels::verify(launch_on(s), words, expected, report); });
 }
 
 Status CudaDevice::verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next,
                                    Mismatches* report, Stream& stream) {
-  EGT_TRY(check_words(words));
+  EGT_TRY(check_verify(words, report));
   return enqueue(stream, "verify and fill memory", [&](CudaStream& s) {
     return kernels::verify_and_fill(launch_on(s), words, expected, next, report);
   });
 }
 
 Status CudaDevice::digest(WordsView words, Digest* digest, Stream& stream) {
-  EGT_TRY(check_words(words));
+  EGT_TRY(check_digest(words, digest));
   return enqueue(stream, "digest memory",
                  [&](CudaStream& s) { return kernels::digest(launch_on(s), words, digest); });
 }
 
 Status CudaDevice::sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) {
-  EGT_TRY(check_words(words));
-  if (iterations < 0) return Status(StatusCode::invalid_argument, "the number of iterations is below 0");
+  EGT_TRY(check_sine_exponential(words, iterations, digest));
   return enqueue(stream, "compute sines and exponentials", [&](CudaStream& s) {
     return kernels::sine_exponential(launch_on(s), words, iterations, digest);
   });

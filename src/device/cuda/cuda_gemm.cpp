@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 
-#include "cuda_arguments.hpp"
 #include "egt/device/cuda/cuda_native.hpp"
 
 namespace egt {
@@ -168,24 +167,6 @@ Status choose_algorithm(const Gemm& gemm, const CudaStream& stream, GemmPlan& pl
 }
 
 }  // namespace
-
-Status check_gemm(const Gemm& gemm) {
-  for (const MatrixView& matrix : {gemm.a, gemm.b, gemm.d}) EGT_TRY(check_matrix(matrix));
-  const ElementType storage = storage_type(gemm.precision), d = gemm.d.type;
-  const bool narrow = storage == ElementType::f16 || storage == ElementType::bf16;
-  if (gemm.a.type != storage || gemm.b.type != storage ||
-      (d != storage && !(narrow && d == ElementType::f32)))
-    return Status(StatusCode::invalid_argument,
-                  fmt::format("a {} product cannot be made of {} and {} into {}", to_string(gemm.precision),
-                              to_string(gemm.a.type), to_string(gemm.b.type), to_string(d)));
-  const std::int64_t m = gemm.a_transposed ? gemm.a.columns : gemm.a.rows;
-  const std::int64_t n = gemm.b_transposed ? gemm.b.rows : gemm.b.columns;
-  const std::int64_t k = gemm.b_transposed ? gemm.b.columns : gemm.b.rows;
-  if (gemm.d.rows != m || gemm.d.columns != n || inner_size(gemm) != k)
-    return Status(StatusCode::invalid_argument,
-                  fmt::format("the operands' shapes do not make the product {}", shape_text(gemm)));
-  return {};
-}
 
 GemmPlanner::GemmPlanner() = default;
 GemmPlanner::~GemmPlanner() = default;

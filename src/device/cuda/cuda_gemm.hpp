@@ -12,16 +12,13 @@
 
 namespace egt {
 
-/// Why the product cannot be asked for (shapes, types), or ok.
-Status check_gemm(const Gemm& gemm);
-
 /// A product made ready: cuBLASLt's descriptions of it and the algorithm. Not changed once made, so streams
 /// share it.
 struct GemmPlan;
 
 /// Chooses the algorithm of a product by cuBLASLt's heuristic, once: the same answer on every device of a
-/// model, so that ranks' results agree bit for bit. Algorithms that reduce over several blocks are ruled out.
-/// Safe from several threads.
+/// model, so that ranks' results agree bit for bit. Algorithms that add up in the result itself, in any
+/// order, are ruled out. Safe from several threads.
 class GemmPlanner {
  public:
   GemmPlanner();

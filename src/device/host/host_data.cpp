@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "egt/core/philox.hpp"
-#include "egt/device/host/host_checks.hpp"
+#include "egt/device/arguments.hpp"
 #include "egt/device/host/host_loops.hpp"
 #include "egt/device/host/host_operations.hpp"
 
@@ -30,7 +30,7 @@ void randomize_range(T* out, const RandomSequence& sequence, std::int64_t begin,
 }  // namespace
 
 Status copy(void* to, const void* from, std::size_t bytes, HostStream& stream) {
-  EGT_TRY(check(bytes == 0 || (to != nullptr && from != nullptr), "copy", "there are bytes but no data"));
+  EGT_TRY(check_copy(to, from, bytes));
   stream.enqueue([=, &stream] {
     for_ranges(stream, static_cast<std::int64_t>(bytes), copy_chunk_bytes,
                [&](std::int64_t begin, std::int64_t end) {
@@ -43,7 +43,7 @@ Status copy(void* to, const void* from, std::size_t bytes, HostStream& stream) {
 }
 
 Status set_zero(void* data, std::size_t bytes, HostStream& stream) {
-  EGT_TRY(check(bytes == 0 || data != nullptr, "set_zero", "there are bytes but no data"));
+  EGT_TRY(check_set_zero(data, bytes));
   stream.enqueue([=, &stream] {
     for_ranges(stream, static_cast<std::int64_t>(bytes), copy_chunk_bytes,
                [&](std::int64_t begin, std::int64_t end) {
@@ -55,9 +55,7 @@ Status set_zero(void* data, std::size_t bytes, HostStream& stream) {
 }
 
 Status cast(VectorView to, VectorView from, HostStream& stream) {
-  EGT_TRY(check_vector(to, "cast", "the destination"));
-  EGT_TRY(check_vector(from, "cast", "the source"));
-  EGT_TRY(check(to.count == from.count, "cast", "source and destination differ in count"));
+  EGT_TRY(check_cast(to, from));
   stream.enqueue([=, &stream] {
     with_type(to.type, [&]<typename To>(std::type_identity<To>) {
       with_type(from.type, [&]<typename From>(std::type_identity<From>) {
@@ -72,7 +70,7 @@ Status cast(VectorView to, VectorView from, HostStream& stream) {
 }
 
 Status randomize(VectorView out, const RandomSequence& sequence, HostStream& stream) {
-  EGT_TRY(check_vector(out, "randomize", "the output"));
+  EGT_TRY(check_randomize(out));
   stream.enqueue([=, &stream] {
     with_type(out.type, [&]<typename T>(std::type_identity<T>) {
       for_ranges(stream, out.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {

@@ -1,6 +1,6 @@
 #include <vector>
 
-#include "egt/device/host/host_checks.hpp"
+#include "egt/device/arguments.hpp"
 #include "egt/device/host/host_loops.hpp"
 #include "egt/device/host/host_operations.hpp"
 
@@ -134,19 +134,10 @@ Status run_loss_gradient(const LossGradient& call, HostStream& stream) {
   return {};
 }
 
-Status check_bias_gradient(const VectorView& vector, std::int64_t columns, const char* operation) {
-  EGT_TRY(check_vector(vector, operation, "the bias gradient"));
-  EGT_TRY(check(vector.count == columns, operation, "the bias gradient has another count than columns"));
-  return check(vector.type == ElementType::f32 || vector.type == ElementType::bf16, operation,
-               "the bias gradient is neither f32 nor bf16");
-}
-
 }  // namespace
 
 Status activate(MatrixView h, const float* bias, int extreme_iterations, HostStream& stream) {
-  EGT_TRY(check_matrix(h, "activate", "h"));
-  EGT_TRY(check_pointer(bias, h.columns, "activate", "the bias"));
-  EGT_TRY(check(extreme_iterations >= 0, "activate", "the iterations are negative"));
+  EGT_TRY(check_activate(h, bias, extreme_iterations));
   stream.enqueue([=, &stream] {
     const std::int64_t chunk = extreme_iterations == 0 ? chunk_elements : costly_chunk_elements;
     with_type(h.type, [&]<typename T>(std::type_identity<T>) {
@@ -161,13 +152,7 @@ Status activate(MatrixView h, const float* bias, int extreme_iterations, HostStr
 }
 
 Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient, HostStream& stream) {
-  constexpr const char* name = "activation_gradient";
-  EGT_TRY(check_matrix(gradient, name, "the gradient"));
-  EGT_TRY(check_matrix(h, name, "h"));
-  EGT_TRY(check(gradient.type == h.type, name, "gradient and h differ in type"));
-  EGT_TRY(check(gradient.rows == h.rows && gradient.columns == h.columns, name,
-                "gradient and h differ in shape"));
-  EGT_TRY(check_bias_gradient(bias_gradient, gradient.columns, name));
+  EGT_TRY(check_activation_gradient(gradient, h, bias_gradient));
   stream.enqueue([=, &stream] {
     return with_type(gradient.type, [&]<typename T>(std::type_identity<T>) {
       return run_activation_gradient<T>(gradient, h, bias_gradient, stream);
@@ -177,15 +162,7 @@ Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gr
 }
 
 Status loss_gradient(const LossGradient& call, HostStream& stream) {
-  constexpr const char* name = "loss_gradient";
-  EGT_TRY(check_matrix(call.z, name, "z"));
-  EGT_TRY(check_matrix(call.x, name, "x"));
-  EGT_TRY(check(call.z.type == call.x.type, name, "z and x differ in type"));
-  EGT_TRY(check(call.z.rows == call.x.rows, name, "z and x differ in rows"));
-  EGT_TRY(check(call.z.count() == 0 || call.x.columns > 0, name, "x has no columns"));
-  EGT_TRY(check_pointer(call.bias, call.z.columns, name, "the bias"));
-  EGT_TRY(check_pointer(call.loss, 1, name, "the loss"));
-  EGT_TRY(check_bias_gradient(call.bias_gradient, call.z.columns, name));
+  EGT_TRY(check_loss_gradient(call));
   stream.enqueue([call, &stream] {
     return with_type(call.z.type,
                      [&]<typename T>(std::type_identity<T>) { return run_loss_gradient<T>(call, stream); });

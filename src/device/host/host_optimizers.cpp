@@ -1,4 +1,4 @@
-#include "egt/device/host/host_checks.hpp"
+#include "egt/device/arguments.hpp"
 #include "egt/device/host/host_loops.hpp"
 #include "egt/device/host/host_operations.hpp"
 
@@ -67,23 +67,10 @@ void with_range_types(const ParameterRange& range, const F& f) {
     with_copy_type<float>(range, f);
 }
 
-Status check_range(const ParameterRange& range, const char* operation) {
-  EGT_TRY(check(range.count >= 0, operation, "the count is negative"));
-  EGT_TRY(check_pointer(range.weights, range.count, operation, "the weights"));
-  EGT_TRY(check_vector(range.gradient, operation, "the gradient"));
-  EGT_TRY(check(range.gradient.count == range.count, operation, "weights and gradient differ in count"));
-  EGT_TRY(check(range.gradient.type == ElementType::f32 || range.gradient.type == ElementType::bf16,
-                operation, "the gradient is neither f32 nor bf16"));
-  if (range.compute_copy.data == nullptr) return {};
-  return check(range.compute_copy.count == range.count, operation,
-               "weights and compute copy differ in count");
-}
-
 }  // namespace
 
 Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule, HostStream& stream) {
-  EGT_TRY(check_range(range, "sgd_step"));
-  EGT_TRY(check(velocity != nullptr || rule.momentum == 0.0f, "sgd_step", "momentum needs a velocity"));
+  EGT_TRY(check_sgd_step(range, velocity, rule));
   stream.enqueue([=, &stream] {
     with_range_types(range, [&](auto* gradient, auto* copy) {
       for_ranges(stream, range.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
@@ -100,9 +87,7 @@ Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& r
 
 Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
                  HostStream& stream) {
-  EGT_TRY(check_range(range, "adam_step"));
-  EGT_TRY(check_pointer(first, range.count, "adam_step", "the first moment"));
-  EGT_TRY(check_pointer(second, range.count, "adam_step", "the second moment"));
+  EGT_TRY(check_adam_step(range, first, second));
   stream.enqueue([=, &stream] {
     with_range_types(range, [&](auto* gradient, auto* copy) {
       for_ranges(stream, range.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {

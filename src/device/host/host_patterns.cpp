@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "egt/device/host/host_checks.hpp"
+#include "egt/device/arguments.hpp"
 #include "egt/device/host/host_loops.hpp"
 #include "egt/device/host/host_operations.hpp"
 
@@ -101,7 +101,7 @@ void run_digest(WordsView words, Digest* out, HostStream& stream, std::int64_t c
 }  // namespace
 
 Status fill(WordsView words, const Pattern& pattern, HostStream& stream) {
-  EGT_TRY(check_words(words, "fill"));
+  EGT_TRY(check_fill(words));
   stream.enqueue([=, &stream] {
     for_ranges(stream, static_cast<std::int64_t>(words.count), chunk_words,
                [&](std::int64_t begin, std::int64_t end) {
@@ -114,7 +114,7 @@ Status fill(WordsView words, const Pattern& pattern, HostStream& stream) {
 }
 
 Status reset(Mismatches* report, HostStream& stream) {
-  EGT_TRY(check_pointer(report, 1, "reset", "the report"));
+  EGT_TRY(check_reset(report));
   stream.enqueue([=] {
     *report = Mismatches::none();
     return Status();
@@ -124,8 +124,7 @@ Status reset(Mismatches* report, HostStream& stream) {
 
 Status verify(WordsView words, const Pattern& expected, const Pattern* next, Mismatches* report,
               HostStream& stream) {
-  EGT_TRY(check_words(words, "verify"));
-  EGT_TRY(check_pointer(report, 1, "verify", "the report"));
+  EGT_TRY(check_verify(words, report));
   const bool refill = next != nullptr;
   stream.enqueue([=, &stream, refill_with = refill ? *next : Pattern{}] {
     const auto count = static_cast<std::int64_t>(words.count);
@@ -143,8 +142,7 @@ Status verify(WordsView words, const Pattern& expected, const Pattern* next, Mis
 }
 
 Status digest(WordsView words, Digest* digest, HostStream& stream) {
-  EGT_TRY(check_words(words, "digest"));
-  EGT_TRY(check_pointer(digest, 1, "digest", "the digest"));
+  EGT_TRY(check_digest(words, digest));
   stream.enqueue([=, &stream] {
     run_digest(words, digest, stream, chunk_words, [](std::uint32_t word) { return word; });
     return Status();
@@ -153,9 +151,7 @@ Status digest(WordsView words, Digest* digest, HostStream& stream) {
 }
 
 Status sine_exponential(WordsView words, int iterations, Digest* digest, HostStream& stream) {
-  EGT_TRY(check_words(words, "sine_exponential"));
-  EGT_TRY(check(iterations >= 0, "sine_exponential", "the iterations are negative"));
-  EGT_TRY(check_pointer(digest, 1, "sine_exponential", "the digest"));
+  EGT_TRY(check_sine_exponential(words, iterations, digest));
   stream.enqueue([=, &stream] {
     run_digest(words, digest, stream, costly_chunk_elements, [iterations](std::uint32_t word) {
       return float_bits(math::sine_exponential(float_from_bits(word), iterations));

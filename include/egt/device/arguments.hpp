@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+
+#include "egt/core/status.hpp"
+#include "egt/device/device.hpp"
+
+/// What every adapter takes for granted once an operation of Device is in line: memory wherever there are
+/// elements, and shapes, counts and types that fit. One function an operation, for the calling thread;
+/// invalid_argument names the operation and what is wrong. What only one adapter cannot do is its own to say.
+namespace egt {
+
+Status check_copy(const void* to, const void* from, std::size_t bytes);
+Status check_set_zero(const void* data, std::size_t bytes);
+/// That a device supports the precision is not looked at.
+Status check_gemm(const Gemm& gemm);
+Status check_cast(const VectorView& to, const VectorView& from);
+Status check_randomize(const VectorView& out);
+Status check_activate(const MatrixView& h, const float* bias, int extreme_iterations);
+Status check_activation_gradient(const MatrixView& gradient, const MatrixView& h,
+                                 const VectorView& bias_gradient);
+Status check_loss_gradient(const LossGradient& call);
+Status check_sgd_step(const ParameterRange& range, const float* velocity, const math::Sgd& rule);
+Status check_adam_step(const ParameterRange& range, const float* first, const float* second);
+Status check_fill(const WordsView& words);
+Status check_reset(const Mismatches* report);
+/// Also for verify_and_fill.
+Status check_verify(const WordsView& words, const Mismatches* report);
+Status check_digest(const WordsView& words, const Digest* digest);
+Status check_sine_exponential(const WordsView& words, int iterations, const Digest* digest);
+
+}  // namespace egt

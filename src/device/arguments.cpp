@@ -1,0 +1,183 @@
+#include "egt/device/arguments.hpp"
+
+#include <fmt/format.h>
+
+namespace egt {
+namespace {
+
+/// The checks of one operation's operands, each called by its name in device.hpp.
+class Operation {
+ public:
+  constexpr explicit Operation(std::string_view name) : name_(name) {}
+
+  Status wrong(std::string_view what) const {
+    return Status(StatusCode::invalid_argument, fmt::format("{}: {}", name_, what));
+  }
+  Status check(bool holds, std::string_view what_is_wrong) const {
+    return holds ? Status() : wrong(what_is_wrong);
+  }
+  Status check_memory(const void* data, std::uint64_t count, std::string_view operand) const {
+    if (count == 0 || data != nullptr) return {};
+    return wrong(fmt::format("{} has no memory", operand));
+  }
+  Status check_count(std::int64_t count, std::string_view operand) const {
+    if (count >= 0) return {};
+    return wrong(fmt::format("{} cannot have {} elements", operand, count));
+  }
+  Status check_vector(const VectorView& vector, std::string_view operand) const {
+    EGT_TRY(check_count(vector.count, operand));
+    return check_memory(vector.data, static_cast<std::uint64_t>(vector.count), operand);
+  }
+  Status check_matrix(const MatrixView& matrix, std::string_view operand) const {
+    if (matrix.rows < 0 || matrix.columns < 0 || matrix.leading < matrix.columns)
+      return wrong(fmt::format("{} cannot be {} x {} with {} elements from row to row", operand, matrix.rows,
+                               matrix.columns, matrix.leading));
+    return check_memory(matrix.data, static_cast<std::uint64_t>(matrix.count()), operand);
+  }
+  Status check_words(const WordsView& words) const { return check_memory(words.data, words.count, "words"); }
+  /// f32 or bf16, as gradients of parameters are.
+  Status check_gradient(const VectorView& gradient, std::int64_t count, std::string_view operand) const {
+    EGT_TRY(check_vector(gradient, operand));
+    if (gradient.count != count)
+      return wrong(fmt::format("{} has {} elements, not {}", operand, gradient.count, count));
+    if (gradient.type == ElementType::f32 || gradient.type == ElementType::bf16) return {};
+    return wrong(fmt::format("{} is {}, neither f32 nor bf16", operand, to_string(gradient.type)));
+  }
+  Status check_range(const ParameterRange& range) const {
+    EGT_TRY(check_count(range.count, "the range"));
+    EGT_TRY(check_memory(range.weights, static_cast<std::uint64_t>(range.count), "weights"));
+    EGT_TRY(check_gradient(range.gradient, range.count, "gradient"));
+    return check(range.compute_copy.data == nullptr || range.compute_copy.count == range.count,
+                 "weights and compute_copy differ in count");
+  }
+
+ private:
+  std::string_view name_;
+};
+
+/// Rows and columns of op(x).
+struct Shape {
+  std::int64_t rows, columns;
+
+  Shape(const MatrixView& x, bool transposed)
+      : rows(transposed ? x.columns : x.rows), columns(transposed ? x.rows : x.columns) {}
+};
+
+Status check_types(const Operation& operation, const Gemm& gemm) {
+  const ElementType stored = storage_type(gemm.precision), d = gemm.d.type;
+  const bool widens = stored == ElementType::f16 || stored == ElementType::bf16;
+  if (gemm.a.type == stored && gemm.b.type == stored && (d == stored || (widens && d == ElementType::f32)))
+    return {};
+  return operation.wrong(fmt::format("a {} product cannot be made of {} and {} into {}",
+                                     to_string(gemm.precision), to_string(gemm.a.type),
+                                     to_string(gemm.b.type), to_string(d)));
+}
+
+}  // namespace
+
+Status check_copy(const void* to, const void* from, std::size_t bytes) {
+  constexpr Operation operation("copy");
+  EGT_TRY(operation.check_memory(to, bytes, "to"));
+  return operation.check_memory(from, bytes, "from");
+}
+
+Status check_set_zero(const void* data, std::size_t bytes) {
+  return Operation("set_zero").check_memory(data, bytes, "data");
+}
+
+Status check_gemm(const Gemm& gemm) {
+  constexpr Operation operation("gemm");
+  EGT_TRY(operation.check_matrix(gemm.a, "a"));
+  EGT_TRY(operation.check_matrix(gemm.b, "b"));
+  EGT_TRY(operation.check_matrix(gemm.d, "d"));
+  EGT_TRY(check_types(operation, gemm));
+  const Shape a(gemm.a, gemm.a_transposed), b(gemm.b, gemm.b_transposed);
+  if (a.columns == b.rows && gemm.d.rows == a.rows && gemm.d.columns == b.columns) return {};
+  return operation.wrong(fmt::format("op(a), {} x {}, times op(b), {} x {}, is not d, {} x {}", a.rows,
+                                     a.columns, b.rows, b.columns, gemm.d.rows, gemm.d.columns));
+}
+
+Status check_cast(const VectorView& to, const VectorView& from) {
+  constexpr Operation operation("cast");
+  EGT_TRY(operation.check_vector(to, "to"));
+  EGT_TRY(operation.check_vector(from, "from"));
+  return operation.check(to.count == from.count, "to and from differ in count");
+}
+
+Status check_randomize(const VectorView& out) {
+  return Operation("randomize").check_vector(out, "out");
+}
+
+Status check_activate(const MatrixView& h, const float* bias, int extreme_iterations) {
+  constexpr Operation operation("activate");
+  EGT_TRY(operation.check_matrix(h, "h"));
+  EGT_TRY(operation.check_memory(bias, static_cast<std::uint64_t>(h.columns), "bias"));
+  return operation.check(extreme_iterations >= 0, "extreme_iterations is below 0");
+}
+
+Status check_activation_gradient(const MatrixView& gradient, const MatrixView& h,
+                                 const VectorView& bias_gradient) {
+  constexpr Operation operation("activation_gradient");
+  EGT_TRY(operation.check_matrix(gradient, "gradient"));
+  EGT_TRY(operation.check_matrix(h, "h"));
+  EGT_TRY(operation.check(gradient.rows == h.rows && gradient.columns == h.columns,
+                          "gradient and h differ in shape"));
+  EGT_TRY(operation.check(gradient.type == h.type, "gradient and h differ in type"));
+  return operation.check_gradient(bias_gradient, gradient.columns, "bias_gradient");
+}
+
+Status check_loss_gradient(const LossGradient& call) {
+  constexpr Operation operation("loss_gradient");
+  EGT_TRY(operation.check_matrix(call.z, "z"));
+  EGT_TRY(operation.check_matrix(call.x, "x"));
+  EGT_TRY(operation.check(call.z.rows == call.x.rows, "z and x differ in rows"));
+  EGT_TRY(operation.check(call.z.type == call.x.type, "z and x differ in type"));
+  EGT_TRY(operation.check(call.z.count() == 0 || call.x.columns > 0, "x has no columns"));
+  EGT_TRY(operation.check_memory(call.bias, static_cast<std::uint64_t>(call.z.columns), "bias"));
+  EGT_TRY(operation.check_memory(call.loss, 1, "loss"));
+  return operation.check_gradient(call.bias_gradient, call.z.columns, "bias_gradient");
+}
+
+Status check_sgd_step(const ParameterRange& range, const float* velocity, const math::Sgd& rule) {
+  constexpr Operation operation("sgd_step");
+  EGT_TRY(operation.check_range(range));
+  if (rule.momentum == 0.0f) return {};
+  return operation.check_memory(velocity, static_cast<std::uint64_t>(range.count), "velocity");
+}
+
+Status check_adam_step(const ParameterRange& range, const float* first, const float* second) {
+  constexpr Operation operation("adam_step");
+  EGT_TRY(operation.check_range(range));
+  const auto count = static_cast<std::uint64_t>(range.count);
+  EGT_TRY(operation.check_memory(first, count, "first"));
+  return operation.check_memory(second, count, "second");
+}
+
+Status check_fill(const WordsView& words) {
+  return Operation("fill").check_words(words);
+}
+
+Status check_reset(const Mismatches* report) {
+  return Operation("reset").check_memory(report, 1, "report");
+}
+
+Status check_verify(const WordsView& words, const Mismatches* report) {
+  constexpr Operation operation("verify");
+  EGT_TRY(operation.check_words(words));
+  return operation.check_memory(report, 1, "report");
+}
+
+Status check_digest(const WordsView& words, const Digest* digest) {
+  constexpr Operation operation("digest");
+  EGT_TRY(operation.check_words(words));
+  return operation.check_memory(digest, 1, "digest");
+}
+
+Status check_sine_exponential(const WordsView& words, int iterations, const Digest* digest) {
+  constexpr Operation operation("sine_exponential");
+  EGT_TRY(operation.check_words(words));
+  EGT_TRY(operation.check(iterations >= 0, "iterations is below 0"));
+  return operation.check_memory(digest, 1, "digest");
+}
+
+}  // namespace egt
