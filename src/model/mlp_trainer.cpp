@@ -16,8 +16,9 @@ using mlp::EventHandle;
 
 constexpr std::uint64_t weight_sequences = std::uint64_t{1}
                                            << 63;  // apart from the steps', which count from 0
-constexpr float output_gain = 0.1f;                // the last layer starts small: see default_learning_rate
-constexpr float input_scale = 1.7320508f;          // uniform in +-sqrt(3): variance 1
+constexpr double initialization_timeout_s = 60.0;
+constexpr float output_gain = 0.1f;        // the last layer starts small: see default_learning_rate
+constexpr float input_scale = 1.7320508f;  // uniform in +-sqrt(3): variance 1
 
 /// He's initialization (2015), uniform: variance 2 / inputs.
 float initial_scale(const LinearLayer& layer, bool last) {
@@ -113,6 +114,8 @@ Result<std::unique_ptr<MlpTrainer>> MlpTrainer::create(Device& device, Communica
   EGT_TRY(impl->initialize_weights());
   std::unique_ptr<MlpTrainer> trainer(new MlpTrainer(std::move(impl)));
   EGT_TRY(trainer->set_precision(config.precisions.front()));
+  // From here on every stream may read the weights.
+  EGT_TRY(device.synchronize(*trainer->impl_->compute, initialization_timeout_s));
   return trainer;
 }
 
