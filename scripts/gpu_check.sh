@@ -1,38 +1,150 @@
 #!/usr/bin/env bash
-# On a machine with GPUs: builds with CUDA in build-gpu/ and runs the tests that need a device.
-# gpu_check.sh [build] [tests]: the parts to run, in that order; without any, all of them.
+# On a machine with GPUs: gpu_check.sh [PART..], in build-gpu/. Parts, in this order where none is named:
+#   build  the program, the bench and the tests that need a GPU
+#   tests  those tests
+#   step   our training step beside PyTorch's, in turn: 1 GPU and all; tf32 and bf16; batch 1024 and 8192
+#   burn   the main job with its defaults for 60 s on all GPUs
+# Every part runs and prints its table whatever became of the others; exit code 1 if any failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-folder=build-gpu
+folder=$PWD/build-gpu
+targets=(extreme_gpu_trainer egt_bench_train_step egt_contract_cuda egt_gpu_trainer egt_gpu_collectives)
+modes=tf32,bf16
+batches=1024,8192
+steps=20  # a block, on both sides
+rounds=3
+
+say() { echo "gpu_check.sh: $*" >&2; }
+
+# launch RANKS PROGRAM ARGUMENTS..: one rank a GPU.
+launch() {
+  local ranks=$1 as_root=()
+  shift
+  ((EUID != 0)) || as_root=(--allow-run-as-root)
+  timeout --foreground 300 mpirun --quiet "${as_root[@]}" -np "$ranks" --bind-to none --oversubscribe "$@"
+}
 
 build() {
-  cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DEGT_CUDA=ON -DEGT_TESTS=ON
-  cmake --build "$folder"
+  cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DEGT_CUDA=ON -DEGT_TESTS=ON &&
+    cmake --build "$folder" --parallel "$(nproc)" --target "${targets[@]}"
 }
 
 tests() {
   ctest --test-dir "$folder" -L gpu --output-on-failure --no-tests=error
 }
 
-devices() {
-  nvidia-smi --query-gpu=index,name,driver_version,memory.total,power.limit --format=csv || {
-    echo "gpu_check.sh: no NVIDIA GPU answers on this machine (nvidia-smi); nothing was checked" >&2
-    exit 3
-  }
+our_step() {
+  launch "$1" "$folder/egt_bench_train_step" --backend cuda --precisions "$modes" --batches "$batches" --steps "$steps"
+}
+
+torch_step() {
+  local start=(python3)
+  (($1 == 1)) || start=(python3 -m torch.distributed.run --standalone --nproc-per-node "$1")
+  timeout --foreground 300 "${start[@]}" tests/bench/train_step_torch.py --modes "$modes" --batches "$batches" --steps "$steps"
+}
+
+# step_table FILE: of the EGT and TORCH lines, the median over the rounds.
+step_table() {
+  python3 - "$1" <<'PYTHON'
+import collections, re, statistics, sys
+
+times = collections.defaultdict(list)
+for line in open(sys.argv[1], encoding="utf-8"):
+    if line.startswith(("EGT ", "TORCH ")):
+        field = dict(re.findall(r"(\w+)=(\S+)", line))
+        case = field["mode"], int(field["ranks"]), int(field["batch_per_rank"])
+        times[line.split()[0], case].append(float(field["step_ms"]))
+median = {key: statistics.median(values) for key, values in times.items()}
+row = "{:<5} {:>4} {:>6} {:>9} {:>9} {:>11}".format
+print(row("mode", "GPUs", "batch", "our ms", "torch ms", "torch / our"))
+for case in sorted({case for _, case in median}, key=lambda case: (case[1], case[0], case[2])):
+    ours, torch = median.get(("EGT", case)), median.get(("TORCH", case))
+    text = ["-" if ms is None else f"{ms:.3f}" for ms in (ours, torch)]
+    print(row(*case, *text, f"{torch / ours:.3f}" if ours and torch else "-"))
+PYTHON
+}
+
+step() {
+  local lines=$folder/step.txt failed=0 gpus round counts=(1)
+  ((gpu_count == 1)) || counts+=("$gpu_count")
+  local with_torch=1
+  python3 -c 'import torch' 2>/dev/null || { with_torch=0 && say "python3 has no torch here: nothing to compare with"; }
+  : >"$lines"
+  for gpus in "${counts[@]}"; do
+    for ((round = 0; round < rounds; ++round)); do
+      our_step "$gpus" >>"$lines" || { failed=1 && say "step: ours failed on $gpus GPUs"; }
+      ((with_torch == 0)) || torch_step "$gpus" >>"$lines" || { failed=1 && say "step: PyTorch's failed on $gpus GPUs"; }
+    done
+  done
+  step_table "$lines" || failed=1
+  return "$failed"
+}
+
+# burn_table FILE: a row a rank of a result.json.
+burn_table() {
+  python3 - "$1" <<'PYTHON'
+import json, sys
+
+result = json.load(open(sys.argv[1], encoding="utf-8"))
+print(f"verdict {result['verdict']} (exit code {result['exit_code']}), {len(result['faults'])} faults")
+for reason in result["reasons"]:
+    print(f"  {reason}")
+
+
+def figure(source, *path):
+    for name in path:
+        source = (source or {}).get(name)
+    return "-" if source is None else f"{source:.4g}"
+
+
+row = "{:>4} {:>10} {:>10} {:>8} {:>8} {:>8} {:>11} {:>12}".format
+print(row("rank", "util min %", "util avg %", "avg W", "limit W", "filled", "min. visits", "full load s"))
+for rank in (entry["rank"] for entry in result["ranks"]):
+    telemetry = result["telemetry"].get(str(rank)) or {}
+    memory = next((p for p in result["results"] if (p["test_name"], p["rank"]) == ("memory", rank)), {})
+    print(row(rank, figure(telemetry, "gpu_utilization_percent", "min"), figure(telemetry, "gpu_utilization_percent", "avg"),
+              figure(telemetry, "power_w", "avg"), figure(telemetry, "power_limit_w"), figure(memory, "filled_fraction"),
+              figure(memory, "minimum_visits"), figure(telemetry, "time_to_full_load_s")))
+PYTHON
+}
+
+burn() {
+  local output failed=0
+  output=$folder/burn-$(date -u +%Y%m%dT%H%M%SZ)
+  launch "$gpu_count" "$folder/extreme_gpu_trainer" --duration 60s --output "$output" || failed=1
+  if [[ -e $output/result.json ]]; then
+    burn_table "$output/result.json" || failed=1
+  else
+    failed=1 && say "burn: no result was written"
+  fi
+  return "$failed"
 }
 
 parts=("$@")
-(($#)) || parts=(build tests)
+(($#)) || parts=(build tests step burn)
 for part in "${parts[@]}"; do
   case $part in
-    build | tests) ;;
+    build | tests | step | burn) ;;
     *)
-      echo "gpu_check.sh: unknown part $part; allowed: build, tests" >&2
+      say "unknown part $part; allowed: build, tests, step, burn"
       exit 2
       ;;
   esac
 done
 
-devices
-for part in "${parts[@]}"; do "$part"; done
+nvidia-smi --query-gpu=index,name,driver_version,memory.total,power.limit --format=csv || {
+  say "no NVIDIA GPU answers on this machine (nvidia-smi); nothing was checked"
+  exit 3
+}
+gpu_count=$(nvidia-smi -L | grep -c '^GPU ')
+
+failed=()
+for part in "${parts[@]}"; do
+  echo "=== $part"
+  "$part" || failed+=("$part")
+done
+if ((${#failed[@]})); then
+  say "failed: ${failed[*]}"
+  exit 1
+fi

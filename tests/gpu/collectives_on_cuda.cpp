@@ -1,0 +1,339 @@
+// Run by mpirun, one rank a GPU of one host: NCCL's collectives, and the trainer on top of them.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "egt/core/clock.hpp"
+#include "egt/core/half.hpp"
+#include "egt/core/pattern.hpp"
+#include "egt/device/cuda/cuda_device.hpp"
+#include "egt/model/mlp_trainer.hpp"
+#include "egt/ranks/agreement.hpp"
+#include "egt/ranks/mpi_control.hpp"
+#include "egt/ranks/nccl_communicator.hpp"
+#include "mpi_test.hpp"
+
+namespace egt::test {
+namespace {
+
+constexpr double control_timeout_s = 60, nccl_timeout_s = 30, stream_timeout_s = 60;
+
+/// None, one, odd, odd beyond a power of two, several MB.
+constexpr std::size_t counts[] = {0, 1, 3, 1001, 262147, 1500001};
+
+/// Whole numbers of -15 to 15: sums of few ranks are exact in any order, also in bfloat16.
+float whole_number(int rank, std::size_t i) {
+  return static_cast<float>(mix64(static_cast<std::uint64_t>(rank) * 1000003 + i + 1) % 31) - 15.0f;
+}
+
+/// Random sign, fraction and size (2^-20 to 2^20): sums of three or more depend on their order.
+float random_float(int rank, std::size_t i) {
+  const std::uint64_t h = mix64(static_cast<std::uint64_t>(rank) * 1000003 + i + 1);
+  return std::ldexp(static_cast<float>(h >> 40) / 16777216.0f - 0.5f, static_cast<int>(h % 41) - 20);
+}
+
+class OnCuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    const RankPlace& place = mpi_session().place();
+    if (cuda_device_count() < place.local_size)
+      GTEST_SKIP() << "too few GPUs for these ranks: " << place.hostname << " has " << cuda_device_count()
+                   << " GPUs for " << place.local_size << " ranks";
+    auto opened_control = open_mpi_control(mpi_session(), control_timeout_s);
+    ASSERT_OK(opened_control.status());
+    control = std::move(opened_control.value());
+    auto opened = open_cuda_device(place.local_rank);
+    ASSERT_OK(agree(*control, opened.status()));
+    device = std::move(opened.value());
+    auto made = device->create_stream(StreamPriority::high);
+    ASSERT_OK(agree(*control, made.status()));
+    stream = std::move(made.value());
+    communicator = connect();
+    ASSERT_TRUE(communicator);
+    rank = communicator->rank();
+    size = communicator->size();
+  }
+
+  /// A new communicator of all ranks, or nothing on every rank, after a failure was told.
+  std::unique_ptr<Communicator> connect() {
+    std::string made_id;
+    if (mpi_session().place().rank == 0) {
+      auto made = make_nccl_unique_id();
+      EXPECT_TRUE(made.ok()) << made.status().what();
+      if (made.ok()) made_id = made.value();
+    }
+    const auto id = control->broadcast(made_id);
+    EXPECT_TRUE(id.ok()) << id.status().what();
+    if (!id.ok() || id.value().empty()) return nullptr;
+    auto opened = open_nccl_communicator(id.value(), mpi_session().place(), nccl_timeout_s);
+    const Status agreed = agree(*control, opened.status());
+    EXPECT_TRUE(agreed.ok()) << agreed.what();
+    return agreed.ok() ? std::move(opened.value()) : nullptr;
+  }
+
+  /// Ends what a missing peer would never end: streams wait for their work when they are destroyed.
+  void TearDown() override {
+    if (HasFailure() && communicator) communicator->abort();
+  }
+
+  Status finish() { return device->synchronize(*stream, stream_timeout_s); }
+
+  template <typename T>
+  Buffer upload(const std::vector<T>& values) {
+    const std::size_t bytes = values.size() * sizeof(T);
+    Buffer buffer = std::move(device->allocate(bytes).value());
+    Buffer pinned = std::move(device->allocate_pinned(bytes).value());
+    if (bytes > 0) {
+      std::memcpy(pinned.data(), values.data(), bytes);
+      EXPECT_TRUE(device->copy(buffer.data(), pinned.data(), bytes, *stream).ok());
+    }
+    EXPECT_TRUE(finish().ok());
+    return buffer;
+  }
+
+  /// After the work in the stream.
+  template <typename T>
+  std::vector<T> download(const void* from, std::size_t count) {
+    Buffer pinned = std::move(device->allocate_pinned(count * sizeof(T)).value());
+    if (count > 0) {
+      EXPECT_TRUE(device->copy(pinned.data(), from, count * sizeof(T), *stream).ok());
+    }
+    const Status finished = finish();
+    EXPECT_TRUE(finished.ok()) << finished.what();
+    return {pinned.as<T>(), pinned.as<T>() + count};
+  }
+
+  /// Do all ranks hold the same bytes? The answer is rank 0's; true elsewhere.
+  template <typename T>
+  bool equal_on_all_ranks(const std::vector<T>& values) {
+    const auto all =
+        control->gather(std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)));
+    if (!all.ok()) return false;
+    return std::all_of(all.value().begin(), all.value().end(),
+                       [&](const std::string& one) { return one == all.value().front(); });
+  }
+
+  // In this order: a communicator ends before its streams, they before their device.
+  std::unique_ptr<Control> control;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Communicator> communicator;
+  int rank = 0, size = 1;
+};
+
+class Collectives : public OnCuda {};
+
+TEST_F(Collectives, AllReduceOfFloatsGivesTheKnownSums) {
+  for (const std::size_t count : counts) {
+    std::vector<float> mine(count), expected(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      mine[i] = whole_number(rank, i);
+      for (int r = 0; r < size; ++r) expected[i] += whole_number(r, i);
+    }
+    const Buffer data = upload(mine);
+    ASSERT_OK(communicator->all_reduce(data.data(), count, ElementType::f32, *stream));
+    EXPECT_TRUE(download<float>(data.data(), count) == expected) << count;
+    ASSERT_OK(communicator->check());
+  }
+}
+
+TEST_F(Collectives, AllReduceOfBfloat16GivesTheKnownSums) {
+  for (const std::size_t count : counts) {
+    std::vector<std::uint16_t> mine(count), expected(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      mine[i] = to_bfloat16(whole_number(rank, i)).bits;
+      float sum = 0;
+      for (int r = 0; r < size; ++r) sum += whole_number(r, i);
+      expected[i] = to_bfloat16(sum).bits;
+    }
+    const Buffer data = upload(mine);
+    ASSERT_OK(communicator->all_reduce(data.data(), count, ElementType::bf16, *stream));
+    std::vector<std::uint16_t> sums = download<std::uint16_t>(data.data(), count);
+    for (std::uint16_t& sum : sums)
+      if (sum == 0x8000u) sum = 0;  // either zero is right
+    EXPECT_TRUE(sums == expected) << count;
+  }
+}
+
+TEST_F(Collectives, AllReduceGivesTheSameBitsOnAllRanksAndEveryTime) {
+  constexpr std::size_t count = 1500001;
+  std::vector<float> mine(count);
+  for (std::size_t i = 0; i < count; ++i) mine[i] = random_float(rank, i);
+  std::vector<float> sums[2];
+  for (auto& sum : sums) {
+    const Buffer data = upload(mine);
+    ASSERT_OK(communicator->all_reduce(data.data(), count, ElementType::f32, *stream));
+    sum = download<float>(data.data(), count);
+    EXPECT_TRUE(equal_on_all_ranks(sum));
+  }
+  EXPECT_EQ(0, std::memcmp(sums[0].data(), sums[1].data(), count * sizeof(float)));
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    double expected = 0, magnitude = 0;
+    for (int r = 0; r < size; ++r) {
+      expected += random_float(r, i);
+      magnitude += std::abs(random_float(r, i));
+    }
+    wrong += !(std::abs(sums[0][i] - expected) <= 1e-6 * magnitude);
+  }
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_F(Collectives, AllReduceAddsNoOtherType) {
+  const Buffer data = upload(std::vector<double>{1.0});
+  EXPECT_EQ(communicator->all_reduce(data.data(), 1, ElementType::f64, *stream).code(),
+            StatusCode::invalid_argument);
+}
+
+TEST_F(Collectives, BroadcastFromEveryRoot) {
+  for (int root = 0; root < size; ++root)
+    for (const std::size_t bytes : counts) {
+      std::vector<std::uint8_t> mine(bytes), expected(bytes);
+      for (std::size_t i = 0; i < bytes; ++i)
+        expected[i] = static_cast<std::uint8_t>(mix64(i + static_cast<std::size_t>(root)));
+      if (rank == root) mine = expected;
+      const Buffer data = upload(mine);
+      ASSERT_OK(communicator->broadcast(data.data(), bytes, root, *stream));
+      EXPECT_TRUE(download<std::uint8_t>(data.data(), bytes) == expected) << bytes << " from " << root;
+    }
+}
+
+TEST_F(Collectives, AllGatherInRankOrder) {
+  for (const std::size_t bytes : counts) {
+    const std::size_t all_bytes = bytes * static_cast<std::size_t>(size);
+    std::vector<std::uint8_t> mine(bytes), expected(all_bytes);
+    for (std::size_t i = 0; i < bytes; ++i)
+      mine[i] = static_cast<std::uint8_t>(mix64(i) + static_cast<unsigned>(rank));
+    for (std::size_t i = 0; i < all_bytes; ++i)
+      expected[i] = static_cast<std::uint8_t>(mix64(i % bytes) + i / bytes);
+    const Buffer from = upload(mine), to = upload(std::vector<std::uint8_t>(all_bytes));
+    ASSERT_OK(communicator->all_gather(from.data(), to.data(), bytes, *stream));
+    EXPECT_TRUE(download<std::uint8_t>(to.data(), all_bytes) == expected) << bytes;
+  }
+}
+
+TEST_F(Collectives, AbortEndsACollectiveThatAPeerNeverJoins) {
+  constexpr std::size_t count = 1 << 20;
+  const Buffer data = upload(std::vector<float>(count, 1.0f));
+  // A first one that all join: NCCL connects the ranks at the first use of each way to send.
+  ASSERT_OK(communicator->all_reduce(data.data(), count, ElementType::f32, *stream));
+  ASSERT_OK(finish());
+  if (rank == 0) {
+    ASSERT_OK(communicator->all_reduce(data.data(), count, ElementType::f32, *stream));
+    EXPECT_EQ(device->synchronize(*stream, 0.5).code(), StatusCode::timeout) << "a peer joined";
+    ASSERT_OK(communicator->check());
+    const Clock::time_point start = Clock::now();
+    communicator->abort();
+    EXPECT_LT(seconds_since(start), 20);
+    EXPECT_NE(finish().code(), StatusCode::timeout) << "the stream did not drain";
+    EXPECT_LT(seconds_since(start), 20);
+  }
+  ASSERT_OK(control->barrier());
+  communicator->abort();  // every survivor gives up the same communicator
+  EXPECT_EQ(communicator->check().code(), StatusCode::aborted);
+  EXPECT_EQ(communicator->all_reduce(data.data(), count, ElementType::f32, *stream).code(),
+            StatusCode::aborted);
+  communicator = connect();
+  ASSERT_TRUE(communicator);
+  // The old stream may keep its failure.
+  stream = std::move(device->create_stream(StreamPriority::high).value());
+  const Buffer ones = upload(std::vector<float>(1001, 1.0f));
+  ASSERT_OK(communicator->all_reduce(ones.data(), 1001, ElementType::f32, *stream));
+  EXPECT_TRUE(download<float>(ones.data(), 1001) == std::vector<float>(1001, static_cast<float>(size)));
+}
+
+/// Alone in the world, whatever the number of ranks.
+class Alone : public Communicator {
+ public:
+  explicit Alone(Device& device) : device_(device) {}
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  Status all_reduce(void*, std::size_t, ElementType, Stream&) override { return {}; }
+  Status broadcast(void*, std::size_t, int, Stream&) override { return {}; }
+  Status all_gather(const void* send, void* recv, std::size_t bytes, Stream& on) override {
+    return device_.copy(recv, send, bytes, on);
+  }
+  Status check() override { return {}; }
+  void abort() override {}
+
+ private:
+  Device& device_;
+};
+
+struct Way {
+  Precision precision;
+  ElementType gradient_type;
+  Optimizer optimizer;
+  double tolerance;  ///< of each loss: sums over ranks are made in another order, or rounded to bfloat16
+};
+
+class DataParallelOnCuda : public OnCuda, public testing::WithParamInterface<Way> {
+ protected:
+  static constexpr std::int64_t batch_each = 7, steps = 20;
+
+  MlpConfig config(BatchShare batch) const {
+    MlpConfig c;
+    c.neurons = {33, 65, 17};
+    c.batch = batch;
+    c.precisions = {GetParam().precision};
+    c.optimizer = GetParam().optimizer;
+    c.gradient_type = GetParam().gradient_type;
+    c.learning_rate = default_learning_rate(c.neurons, c.optimizer);
+    c.extreme_iterations = 3;
+    c.seed = 11;
+    return c;
+  }
+
+  /// The losses; checks that all ranks of `ranks` end with the same weights.
+  std::vector<double> train(Communicator& ranks, const MlpConfig& c) {
+    auto made = MlpTrainer::create(*device, ranks, c);
+    const Status created = agree(*control, made.status());
+    EXPECT_TRUE(created.ok()) << created.what();
+    if (!created.ok()) return {};
+    std::vector<double> losses;
+    const Status trained = train(*made.value(), losses);
+    if (!trained.ok()) ranks.abort();  // so that the trainer's streams come to their end
+    EXPECT_TRUE(trained.ok()) << trained.what();
+    return losses;
+  }
+
+  Status train(MlpTrainer& trainer, std::vector<double>& losses) {
+    for (std::int64_t step = 0; step < steps + MlpTrainer::depth; ++step) {
+      if (step < steps) EGT_TRY(trainer.enqueue_step(step, 0.0f, false));
+      if (step < MlpTrainer::depth) continue;
+      EGT_TRY_ASSIGN(const StepResult result,
+                     trainer.retire_step(step - MlpTrainer::depth, stream_timeout_s));
+      losses.push_back(result.loss);
+    }
+    EGT_TRY(trainer.enqueue_replica_check());
+    EGT_TRY_ASSIGN(const auto digests, trainer.collect_replica_check(stream_timeout_s));
+    for (const auto& one : digests) EXPECT_EQ(one, digests.front());
+    return {};
+  }
+};
+
+TEST_P(DataParallelOnCuda, ManyRanksLearnWhatOneWithTheWholeBatchLearns) {
+  const std::int64_t global = batch_each * size;
+  const std::vector<double> shared =
+      train(*communicator, config({.global = global, .first = batch_each * rank, .local = batch_each}));
+  EXPECT_TRUE(equal_on_all_ranks(shared));
+  Alone alone(*device);
+  const std::vector<double> whole = train(alone, config({.global = global, .first = 0, .local = global}));
+  ASSERT_EQ(shared.size(), static_cast<std::size_t>(steps));
+  ASSERT_EQ(whole.size(), static_cast<std::size_t>(steps));
+  for (std::size_t step = 0; step < whole.size(); ++step)
+    EXPECT_NEAR(shared[step] / whole[step], 1.0, GetParam().tolerance) << "step " << step;
+  EXPECT_LT(whole.back(), whole.front());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, DataParallelOnCuda,
+                         testing::Values(Way{Precision::fp64, ElementType::f32, Optimizer::sgd, 2e-5},
+                                         Way{Precision::fp32, ElementType::f32, Optimizer::adam, 1e-4},
+                                         Way{Precision::tf32, ElementType::f32, Optimizer::sgd, 1e-3},
+                                         Way{Precision::fp16, ElementType::f32, Optimizer::sgd, 2e-3},
+                                         Way{Precision::bf16, ElementType::f32, Optimizer::adam, 2e-2},
+                                         Way{Precision::bf16, ElementType::bf16, Optimizer::sgd, 3e-2}));
+
+}  // namespace
+}  // namespace egt::test
