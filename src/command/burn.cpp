@@ -95,6 +95,7 @@ class Burn {
   bool is_root() const { return control_.place().rank == 0; }
   bool is_gpu() const { return platform_.device->info().backend == "cuda"; }
   Status open_platform();
+  void leave_nothing_behind();
   Status agree_on_options();
   Result<MemoryInfo> device_memory();
   Status choose_parts();
@@ -139,13 +140,19 @@ Status Burn::prepare() {
   Status ready = agree(control_, open_log());
   if (ready.ok()) ready = agree(control_, take_memory());
   if (ready.ok()) ready = agree(control_, open_journal());
-  if (!ready.ok()) {
+  if (!ready.ok()) leave_nothing_behind();
+  return ready.ok() ? introduce() : ready;
+}
+
+/// The run did not begin: whatever was made for it goes, on every rank.
+void Burn::leave_nothing_behind() {
+  if (journal_) {
     journal_.reset();
-    if (log_) log_->discard();
-    directory_.discard();
-    return ready;
+    std::remove(directory_.file(journal_name(control_.place().rank)).c_str());
   }
-  return introduce();
+  (void)control_.barrier();  // the folder goes last, when all ranks' files are gone
+  if (log_) log_->discard();
+  directory_.discard();
 }
 
 Status Burn::open_platform() {

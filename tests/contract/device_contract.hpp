@@ -19,6 +19,10 @@ struct DeviceUnderTest {
   std::function<std::string()> skip_reason = [] { return std::string(); };  ///< empty: the test runs
 };
 
+inline void PrintTo(const DeviceUnderTest& device, std::ostream* stream) {
+  *stream << device.name;
+}
+
 /// An array on the device.
 struct DeviceArray {
   Buffer buffer;

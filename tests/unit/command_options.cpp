@@ -179,6 +179,10 @@ struct Refusal {
   std::vector<const char*> values;
 };
 
+void PrintTo(const Refusal& refusal, std::ostream* stream) {
+  *stream << refusal.option;
+}
+
 class RefusedValues : public testing::TestWithParam<Refusal> {};
 
 TEST_P(RefusedValues, AreRefusedByName) {

@@ -137,6 +137,11 @@ struct Learning {
   Optimizer optimizer;
   int extreme_iterations;
 };
+void PrintTo(const Learning& way, std::ostream* stream) {
+  *stream << (way.optimizer == Optimizer::adam ? "adam" : "sgd");
+  for (const Precision precision : way.precisions) *stream << ' ' << to_string(precision);
+}
+
 class TrainerLearns : public Trainer, public ::testing::WithParamInterface<Learning> {};
 
 TEST_P(TrainerLearns, TheLossFallsToLessThanHalf) {
