@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "egt/core/wait.hpp"
 #include "mlp_buffers.hpp"
@@ -30,6 +31,13 @@ float initial_scale(const LinearLayer& layer, bool last) {
 float loss_scale(Precision precision, std::int64_t global_batch) {
   if (precision != Precision::fp16) return 1.0f;
   return 16.0f * std::exp2(std::ceil(std::log2(static_cast<float>(global_batch))));
+}
+
+/// Alone, gradients need not travel: every layer's weight gradient is one product, and one update takes them
+/// all.
+std::int64_t bucket_elements(const Communicator& communicator) {
+  constexpr std::int64_t shared = 16 << 20;
+  return communicator.size() > 1 ? shared : std::numeric_limits<std::int64_t>::max();
 }
 
 /// The end of a step: [0] the sum of squared errors, [1] votes to stop; summed over ranks behind the last
@@ -68,7 +76,7 @@ double flops_per_sample(const std::vector<std::int64_t>& neurons) {
 
 struct MlpTrainer::Impl {
   Impl(Device& d, Communicator& c, const MlpConfig& m)
-      : device(d), communicator(c), config(m), layout(m.neurons) {}
+      : device(d), communicator(c), config(m), layout(m.neurons, bucket_elements(c)) {}
 
   Status make_streams_and_events();
   Status make_tails();
@@ -79,6 +87,9 @@ struct MlpTrainer::Impl {
   Status submit_bucket(std::size_t bucket);
   Status update(const GradientBucket& bucket);
   Status close_step(Tail& tail, float vote);
+  /// Where gradients are summed over ranks and weights are updated. Alone there is nothing to hide behind
+  /// backward: an update beside a product only takes multiprocessors from it.
+  Stream& sums() { return communication ? *communication : *compute; }
   Tail& tail_of(std::int64_t step) { return tails[static_cast<std::size_t>(step) % tails.size()]; }
 
   Device& device;
@@ -98,7 +109,7 @@ struct MlpTrainer::Impl {
   std::vector<EventHandle> sum_begin, sum_end;                // a bucket each, of the measured step
   std::vector<EventHandle> activation_begin, activation_end;  // a hidden layer each, of the measured step
   EventHandle replica_done;
-  std::unique_ptr<Stream> compute, communication;
+  std::unique_ptr<Stream> compute, communication;  // the second only with peers
 };
 
 Result<std::unique_ptr<MlpTrainer>> MlpTrainer::create(Device& device, Communicator& communicator,
@@ -124,7 +135,9 @@ MlpTrainer::~MlpTrainer() = default;
 
 Status MlpTrainer::Impl::make_streams_and_events() {
   EGT_TRY_ASSIGN(compute, device.create_stream(StreamPriority::normal));
-  EGT_TRY_ASSIGN(communication, device.create_stream(StreamPriority::high));
+  if (communicator.size() > 1) {
+    EGT_TRY_ASSIGN(communication, device.create_stream(StreamPriority::high));
+  }
   const auto make = [&](std::vector<EventHandle>& events, std::size_t count) -> Status {
     for (std::size_t i = 0; i < count; ++i) {
       EGT_TRY_ASSIGN(EventHandle event, device.create_event());
@@ -289,14 +302,14 @@ Status MlpTrainer::Impl::weight_gradient(const GradientPiece& piece, MatrixView 
 Status MlpTrainer::Impl::submit_bucket(std::size_t index) {
   const GradientBucket& bucket = layout.buckets()[index];
   EGT_TRY(device.record(*ready[index], *compute));
-  EGT_TRY(device.wait(*communication, *ready[index]));
-  if (measuring) EGT_TRY(device.record(*sum_begin[index], *communication));
+  EGT_TRY(device.wait(sums(), *ready[index]));
+  if (measuring) EGT_TRY(device.record(*sum_begin[index], sums()));
   const VectorView gradient = buffers.gradient_range(bucket.offset, bucket.count);
   EGT_TRY(communicator.all_reduce(gradient.data, static_cast<std::size_t>(gradient.count), gradient.type,
-                                  *communication));
-  if (measuring) EGT_TRY(device.record(*sum_end[index], *communication));
+                                  sums()));
+  if (measuring) EGT_TRY(device.record(*sum_end[index], sums()));
   EGT_TRY(update(bucket));
-  return device.record(*updated[index], *communication);
+  return device.record(*updated[index], sums());
 }
 
 Status MlpTrainer::Impl::update(const GradientBucket& bucket) {
@@ -312,8 +325,8 @@ Status MlpTrainer::Impl::update(const GradientBucket& bucket) {
   };
   float* first = state(buffers.first_moment);
   if (config.optimizer == Optimizer::sgd)
-    return device.sgd_step(
-        range, first, {.rate = rate, .momentum = config.momentum, .gradient_scale = unscale}, *communication);
+    return device.sgd_step(range, first,
+                           {.rate = rate, .momentum = config.momentum, .gradient_scale = unscale}, sums());
   constexpr double beta1 = 0.9, beta2 = 0.999;
   const auto t = static_cast<double>(updates);
   const math::Adam rule{.rate = rate,
@@ -323,16 +336,16 @@ Status MlpTrainer::Impl::update(const GradientBucket& bucket) {
                         .correction1 = static_cast<float>(1.0 - std::pow(beta1, t)),
                         .correction2 = static_cast<float>(1.0 - std::pow(beta2, t)),
                         .gradient_scale = unscale};
-  return device.adam_step(range, first, state(buffers.second_moment), rule, *communication);
+  return device.adam_step(range, first, state(buffers.second_moment), rule, sums());
 }
 
 Status MlpTrainer::Impl::close_step(Tail& tail, float vote) {
   // The communication stream has waited for the last bucket, which was ready after the loss.
   *tail.vote = vote;
-  EGT_TRY(device.copy(tail.device + 1, tail.vote, sizeof(float), *communication));
-  EGT_TRY(communicator.all_reduce(tail.device, 2, ElementType::f32, *communication));
-  EGT_TRY(device.copy(tail.result, tail.device, 2 * sizeof(float), *communication));
-  return device.record(*tail.done, *communication);
+  EGT_TRY(device.copy(tail.device + 1, tail.vote, sizeof(float), sums()));
+  EGT_TRY(communicator.all_reduce(tail.device, 2, ElementType::f32, sums()));
+  EGT_TRY(device.copy(tail.result, tail.device, 2 * sizeof(float), sums()));
+  return device.record(*tail.done, sums());
 }
 
 Result<StepResult> MlpTrainer::retire_step(std::int64_t step, double timeout_seconds) {
@@ -382,11 +395,11 @@ Status MlpTrainer::enqueue_replica_check() {
     const LinearLayer& layer = m.layout.layers()[l];
     const WordsView words{m.buffers.weights.as<std::uint32_t>() + layer.weights,
                           static_cast<std::uint64_t>(layer.end - layer.weights)};
-    EGT_TRY(m.device.digest(words, own + l, *m.communication));
+    EGT_TRY(m.device.digest(words, own + l, m.sums()));
   }
-  EGT_TRY(m.communicator.all_gather(own, all, layers * sizeof(Digest), *m.communication));
-  EGT_TRY(m.device.copy(m.digest_pinned.data(), all, m.digest_pinned.bytes(), *m.communication));
-  return m.device.record(*m.replica_done, *m.communication);
+  EGT_TRY(m.communicator.all_gather(own, all, layers * sizeof(Digest), m.sums()));
+  EGT_TRY(m.device.copy(m.digest_pinned.data(), all, m.digest_pinned.bytes(), m.sums()));
+  return m.device.record(*m.replica_done, m.sums());
 }
 
 Result<std::vector<std::vector<Digest>>> MlpTrainer::collect_replica_check(double timeout_seconds) {
@@ -409,7 +422,7 @@ const ParameterLayout& MlpTrainer::layout() const {
   return impl_->layout;
 }
 Stream& MlpTrainer::communication_stream() {
-  return *impl_->communication;
+  return impl_->sums();
 }
 
 VectorView MlpTrainer::weights() {

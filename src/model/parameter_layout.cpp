@@ -40,8 +40,7 @@ void ParameterLayout::plan_buckets(std::int64_t bucket_elements) {
   };
   for (int index = static_cast<int>(layers_.size()) - 1; index >= 0; --index) {
     const LinearLayer& layer = layers_[static_cast<std::size_t>(index)];
-    const std::int64_t pieces =
-        std::max<std::int64_t>(1, (layer.inputs * layer.outputs + bucket_elements - 1) / bucket_elements);
+    const std::int64_t pieces = 1 + (layer.inputs * layer.outputs - 1) / bucket_elements;
     const std::int64_t rows = round_up((layer.outputs + pieces - 1) / pieces);
     for (std::int64_t first = (layer.outputs - 1) / rows * rows; first >= 0; first -= rows) {
       bucket.pieces.push_back({index, first, std::min(rows, layer.outputs - first)});

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "egt/model/mlp_trainer.hpp"
@@ -59,6 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
     Shapes, ParameterLayoutOf,
     ::testing::Values(std::pair{seed_layers, std::int64_t{16 << 20}},
                       std::pair{seed_layers, std::int64_t{1000}},
+                      std::pair{seed_layers, std::numeric_limits<std::int64_t>::max()},
                       std::pair{std::vector<std::int64_t>{1, 1}, std::int64_t{16}},
                       std::pair{std::vector<std::int64_t>{3, 700, 5, 129}, std::int64_t{1024}},
                       std::pair{std::vector<std::int64_t>{256, 512, 64, 32}, std::int64_t{4096}}));
