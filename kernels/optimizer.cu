@@ -77,7 +77,7 @@ int optimizer_step(const Launch& launch, float* weights, VectorView gradient, Ve
       std::copy(state.begin(), state.end(), step.state);
       const bool copies = !std::is_same_v<Copy, NoCopy>;
       const Lane copy_lane = copies ? Lane{compute_copy.data, sizeof(Copy)} : Lane{weights, sizeof(float)};
-      return for_each<8>(launch, gradient.count,
+      return for_each<4>(launch, gradient.count,
                          {{weights, sizeof(float)},
                           {gradient.data, sizeof(Gradient)},
                           {state.empty() ? weights : state.front(), sizeof(float)},

@@ -89,7 +89,7 @@ struct MlpTrainer::Impl {
   Status close_step(Tail& tail, float vote);
   /// Where gradients are summed over ranks and weights are updated. Alone there is nothing to hide behind
   /// backward: an update beside a product only takes multiprocessors from it.
-  Stream& sums() { return communication ? *communication : *compute; }
+  Stream& sums() { return communicator.size() > 1 ? *communication : *compute; }
   Tail& tail_of(std::int64_t step) { return tails[static_cast<std::size_t>(step) % tails.size()]; }
 
   Device& device;
@@ -109,7 +109,7 @@ struct MlpTrainer::Impl {
   std::vector<EventHandle> sum_begin, sum_end;                // a bucket each, of the measured step
   std::vector<EventHandle> activation_begin, activation_end;  // a hidden layer each, of the measured step
   EventHandle replica_done;
-  std::unique_ptr<Stream> compute, communication;  // the second only with peers
+  std::unique_ptr<Stream> compute, communication;
 };
 
 Result<std::unique_ptr<MlpTrainer>> MlpTrainer::create(Device& device, Communicator& communicator,
@@ -135,9 +135,7 @@ MlpTrainer::~MlpTrainer() = default;
 
 Status MlpTrainer::Impl::make_streams_and_events() {
   EGT_TRY_ASSIGN(compute, device.create_stream(StreamPriority::normal));
-  if (communicator.size() > 1) {
-    EGT_TRY_ASSIGN(communication, device.create_stream(StreamPriority::high));
-  }
+  EGT_TRY_ASSIGN(communication, device.create_stream(StreamPriority::high));
   const auto make = [&](std::vector<EventHandle>& events, std::size_t count) -> Status {
     for (std::size_t i = 0; i < count; ++i) {
       EGT_TRY_ASSIGN(EventHandle event, device.create_event());
@@ -340,12 +338,14 @@ Status MlpTrainer::Impl::update(const GradientBucket& bucket) {
 }
 
 Status MlpTrainer::Impl::close_step(Tail& tail, float vote) {
-  // The communication stream has waited for the last bucket, which was ready after the loss.
+  // The last update comes after the loss; the next step's products need not wait for what is told of this
+  // one.
+  EGT_TRY(device.wait(*communication, *updated.back()));
   *tail.vote = vote;
-  EGT_TRY(device.copy(tail.device + 1, tail.vote, sizeof(float), sums()));
-  EGT_TRY(communicator.all_reduce(tail.device, 2, ElementType::f32, sums()));
-  EGT_TRY(device.copy(tail.result, tail.device, 2 * sizeof(float), sums()));
-  return device.record(*tail.done, sums());
+  EGT_TRY(device.copy(tail.device + 1, tail.vote, sizeof(float), *communication));
+  EGT_TRY(communicator.all_reduce(tail.device, 2, ElementType::f32, *communication));
+  EGT_TRY(device.copy(tail.result, tail.device, 2 * sizeof(float), *communication));
+  return device.record(*tail.done, *communication);
 }
 
 Result<StepResult> MlpTrainer::retire_step(std::int64_t step, double timeout_seconds) {
@@ -422,7 +422,7 @@ const ParameterLayout& MlpTrainer::layout() const {
   return impl_->layout;
 }
 Stream& MlpTrainer::communication_stream() {
-  return impl_->sums();
+  return *impl_->communication;
 }
 
 VectorView MlpTrainer::weights() {
