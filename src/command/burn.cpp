@@ -237,7 +237,7 @@ Status Burn::take_memory() {
 Status Burn::open_journal() {
   auto journal = Journal::open(directory_.path(), control_.place().rank);
   EGT_TRY(journal.status());
-  journal_ = std::make_unique<Journal>(std::move(journal.value()));
+  journal_ = std::move(journal.value());
   return {};
 }
 
@@ -321,7 +321,10 @@ int Burn::conclude() {
 }
 
 Status Burn::write_result(const std::vector<Record>& records, const Verdict& verdict) const {
-  return write_atomically(directory_.file("result.json"), result_text(build_result(records, verdict)));
+  // After a signal mpirun leaves a second, and a busy disk may want more.
+  const Durability durability = StopSignal::received() != 0 ? Durability::system : Durability::disk;
+  return write_atomically(directory_.file("result.json"), result_text(build_result(records, verdict)),
+                          durability);
 }
 
 /// The one place that gives up on work that may never end (a collective whose peer is lost, a stuck kernel):

@@ -5,17 +5,24 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <utility>
 
+#include "egt/core/json_access.hpp"
 #include "egt/report/bodies.hpp"
 #include "posix_write.hpp"
 
 namespace egt {
 namespace {
 
-constexpr double flush_period_s = 1.0;
+constexpr std::chrono::milliseconds sync_period{500};
+
+bool must_be_on_disk(const Record& record) {
+  if (record.kind == RecordKind::fault) return true;
+  return record.kind == RecordKind::end && text_at(record.body, "reason") != "signal";
+}
 
 }  // namespace
 
@@ -23,10 +30,10 @@ std::string journal_name(int rank) {
   return fmt::format("journal.rank{}.jsonl", rank);
 }
 
-Result<Journal> Journal::open(const std::string& directory, int rank) {
+Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int rank) {
   std::string path = directory + "/" + journal_name(rank);
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
-  if (file >= 0) return Journal(file, std::move(path));
+  if (file >= 0) return std::unique_ptr<Journal>(new Journal(file, std::move(path)));
   if (errno == EEXIST)
     return Status(
         StatusCode::invalid_argument,
@@ -35,15 +42,21 @@ Result<Journal> Journal::open(const std::string& directory, int rank) {
                 fmt::format("{}: cannot be created: {}", path, std::strerror(errno)), errno);
 }
 
-Journal::Journal(Journal&& other) noexcept
-    : file_(std::exchange(other.file_, -1)),
-      path_(std::move(other.path_)),
-      length_(other.length_),
-      dirty_(other.dirty_),
-      synced_(other.synced_) {}
+Journal::Journal(int file, std::string path)
+    : file_(file),
+      path_(std::move(path)),
+      syncer_([this](const std::stop_token& stop) { keep_syncing(stop); }) {}
 
 Journal::~Journal() {
-  if (file_ >= 0) ::close(file_);
+  syncer_.request_stop();
+  syncer_.join();
+  ::close(file_);
+}
+
+void Journal::keep_syncing(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, stop, sync_period, [&] { return stop.stop_requested(); }))
+    if (dirty_.exchange(false) && ::fdatasync(file_) != 0) sync_error_ = errno;
 }
 
 Status Journal::failed(const char* what, int error) const {
@@ -60,15 +73,15 @@ Status Journal::write(const Record& record) {
   }
   length_ += static_cast<std::int64_t>(line.size());
   dirty_ = true;
-  return record.kind == RecordKind::fault || record.kind == RecordKind::end ? sync() : Status();
+  return must_be_on_disk(record) ? sync() : Status();
 }
 
 Status Journal::flush() {
-  return dirty_ && seconds_since(synced_) >= flush_period_s ? sync() : Status();
+  const int error = sync_error_.exchange(0);
+  return error == 0 ? Status() : failed("cannot be brought to disk", error);
 }
 
 Status Journal::sync() {
-  synced_ = Clock::now();
   dirty_ = false;
   if (::fdatasync(file_) != 0) return failed("cannot be brought to disk", errno);
   return {};

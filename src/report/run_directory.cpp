@@ -116,11 +116,11 @@ void RunDirectory::discard() {
 namespace {
 
 /// Writes and closes; 0 or an errno.
-int write_file(const std::string& path, const std::string& text) {
+int write_file(const std::string& path, const std::string& text, Durability durability) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return errno;
   int error = write_all(file, text);
-  if (error == 0 && ::fsync(file) != 0) error = errno;
+  if (error == 0 && durability == Durability::disk && ::fsync(file) != 0) error = errno;
   if (::close(file) != 0 && error == 0) error = errno;
   return error;
 }
@@ -136,15 +136,15 @@ void sync_folder(const std::string& path) {
 
 }  // namespace
 
-Status write_atomically(const std::string& path, const std::string& text) {
+Status write_atomically(const std::string& path, const std::string& text, Durability durability) {
   const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
-  int error = write_file(temporary, text);
+  int error = write_file(temporary, text, durability);
   if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error != 0) {
     ::unlink(temporary.c_str());
     return failed(StatusCode::io_error, path, "cannot be written", error);
   }
-  sync_folder(path);
+  if (durability == Durability::disk) sync_folder(path);
   return {};
 }
 

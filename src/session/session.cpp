@@ -11,6 +11,7 @@ namespace egt {
 namespace {
 
 constexpr double progress_period_s = 1.0;
+constexpr double hurried_telemetry_s = 0.1;
 
 }  // namespace
 
@@ -27,8 +28,9 @@ Status Session::run(const SessionPlan& plan) {
   if (failure.ok()) keep_first(run_steps(plan));
   // A rank that failed leaves its peers behind: nothing that needs them may be begun any more.
   const bool hurry = !failure.ok() || decision_ == StopVote::interrupted;
+  if (hurry) stop_background();
   for (auto& workload : workloads_) keep_first(workload->finish(hurry));
-  telemetry_.stop();
+  telemetry_.stop(hurry ? hurried_telemetry_s : Telemetry::stop_seconds);
   records_.emit(RecordKind::end, retired_ - 1, end_body(failure));
   return failure;
 }
@@ -36,7 +38,9 @@ Status Session::run(const SessionPlan& plan) {
 Status Session::run_steps(const SessionPlan& plan) {
   std::int64_t step = 0;
   for (bool last = false; !last; ++step) {
-    for (auto& workload : workloads_) EGT_TRY(workload->enqueue({.index = step, .vote = own_vote(plan)}));
+    const StopVote vote = own_vote(plan);
+    if (vote == StopVote::interrupted) stop_background();
+    for (auto& workload : workloads_) EGT_TRY(workload->enqueue({.index = step, .vote = vote}));
     if (step >= MlpTrainer::depth) EGT_TRY(retire(step - MlpTrainer::depth));
     report_progress();
     EGT_TRY(route_.pump());
@@ -54,6 +58,10 @@ Status Session::retire(std::int64_t step) {
   decision_ = std::max(decision_, outcome.decision);
   ++retired_;
   return {};
+}
+
+void Session::stop_background() {
+  for (auto& workload : workloads_) workload->stop_background();
 }
 
 StopVote Session::own_vote(const SessionPlan& plan) const {

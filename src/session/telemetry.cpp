@@ -186,11 +186,11 @@ Telemetry::~Telemetry() {
   stop();
 }
 
-void Telemetry::stop() {
+void Telemetry::stop(double patience_seconds) {
   std::unique_lock lock(state_->mutex);
   if (std::exchange(state_->stopping, true)) return;
   state_->changed.notify_all();
-  const bool ended = state_->changed.wait_for(lock, std::chrono::duration<double>(stop_seconds),
+  const bool ended = state_->changed.wait_for(lock, std::chrono::duration<double>(patience_seconds),
                                               [this] { return state_->ended; });
   lock.unlock();
   if (ended)

@@ -11,7 +11,7 @@ namespace egt {
 namespace {
 
 constexpr double stop_seconds = 10;
-constexpr double hurried_stop_seconds = 0.5;
+constexpr double hurried_stop_seconds = 0.2;
 
 std::string size_text(std::uint64_t bytes) {
   return format_bytes(static_cast<double>(bytes));
@@ -85,10 +85,12 @@ Status MemoryWorkload::retire(std::int64_t, StepOutcome&) {
 Status MemoryWorkload::finish(bool hurry) {
   finished_ = true;
   hurried_ = hurry;
-  EGT_TRY(thread_.stop(hurry ? hurried_stop_seconds : stop_seconds));
+  const Status stopped = thread_.stop(hurry ? hurried_stop_seconds : stop_seconds);
+  if (hurry && !stopped.ok()) return {};  // the thread still has the patrol
+  EGT_TRY(stopped);
   EGT_TRY(thread_.failure());
   if (!patrol_) return {};
-  // What is still in line is worth half a second; a verdict cut short by a signal does not wait for it.
+  // What is still in line is worth a moment; a verdict cut short by a signal does not wait for it.
   const Status settled = patrol_->settle(hurry ? hurried_stop_seconds : InFlight::deadline_seconds);
   if (hurry && settled.code() == StatusCode::timeout) return {};
   EGT_TRY(settled);

@@ -59,8 +59,8 @@ TEST_F(ReportFiles, JournalHoldsEveryRecordAtOnce) {
   auto journal = Journal::open(folder_, 3);
   ASSERT_TRUE(journal.ok());
   const auto records = fixtures::good_run(1);
-  for (const Record& record : records) ASSERT_TRUE(journal.value().write(record).ok());
-  ASSERT_TRUE(journal.value().flush().ok());
+  for (const Record& record : records) ASSERT_TRUE(journal.value()->write(record).ok());
+  ASSERT_TRUE(journal.value()->flush().ok());
   auto read = read_journal(folder_ / "journal.rank3.jsonl");
   ASSERT_TRUE(read.ok());
   ASSERT_EQ(read.value().size(), records.size());
@@ -78,15 +78,15 @@ TEST_F(ReportFiles, TwoRunsDoNotShareAJournal) {
 TEST_F(ReportFiles, AFullDiskIsNoSpaceAndLeavesWholeLines) {
   auto journal = Journal::open(folder_, 0);
   ASSERT_TRUE(journal.ok());
-  ASSERT_TRUE(journal.value().write(fixtures::start(0, 1)).ok());
+  ASSERT_TRUE(journal.value()->write(fixtures::start(0, 1)).ok());
   const auto length = fs::file_size(folder_ / journal_name(0));
   {
     const FullDisk disk(length + 20);
-    const Status status = journal.value().write(fixtures::end(0));
+    const Status status = journal.value()->write(fixtures::end(0));
     EXPECT_EQ(status.code(), StatusCode::no_space) << status.what();
   }
   EXPECT_EQ(fs::file_size(folder_ / journal_name(0)), length);
-  ASSERT_TRUE(journal.value().write(fixtures::fault(0)).ok());
+  ASSERT_TRUE(journal.value()->write(fixtures::fault(0)).ok());
   EXPECT_EQ(read_journal(folder_ / journal_name(0)).value().size(), 2u);
 }
 
@@ -106,7 +106,7 @@ TEST_F(ReportFiles, ReaderLeavesOutATornLastLineOnly) {
 
 TEST_F(ReportFiles, TextThatIsNoUtf8IsWrittenAllTheSame) {
   auto journal = Journal::open(folder_, 0);
-  ASSERT_TRUE(journal.value().write({.kind = RecordKind::notice, .body = {{"text", "\xff"}}}).ok());
+  ASSERT_TRUE(journal.value()->write({.kind = RecordKind::notice, .body = {{"text", "\xff"}}}).ok());
   EXPECT_EQ(read_journal(folder_ / journal_name(0)).value().size(), 1u);
 }
 

@@ -35,6 +35,7 @@ class Session {
  private:
   Status run_steps(const SessionPlan& plan);
   Status retire(std::int64_t step);
+  void stop_background();
   StopVote own_vote(const SessionPlan& plan) const;
   void report_progress();
   Json body() const;

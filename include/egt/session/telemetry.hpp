@@ -19,9 +19,9 @@ class Telemetry {
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
 
-  /// A last look at the counters, then no more. A sensor that does not answer within `stop_seconds` is
-  /// left behind with its thread.
-  void stop();
+  /// A last look at the counters, then no more. A sensor that does not answer within `patience_seconds` is
+  /// left behind with its thread, and the figures are those of its last answer.
+  void stop(double patience_seconds = stop_seconds);
   static constexpr double stop_seconds = 3;
 
   /// {gpu_utilization_percent, power_w, temperature_c, memory_temperature_c, sm_clock_mhz, memory_used_bytes,

@@ -34,6 +34,7 @@ class FileWorkload : public Workload {
   Status enqueue(const Step& step) override;
   /// Relays what failed on the device's side.
   Status retire(std::int64_t step, StepOutcome& outcome) override;
+  void stop_background() override { thread_.ask_to_stop(); }
   Status finish(bool hurry) override;
   PartReport report() const override;
 

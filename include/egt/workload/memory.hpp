@@ -28,6 +28,7 @@ class MemoryWorkload : public Workload {
   Status enqueue(const Step& step) override;
   /// Relays what the patrol failed with.
   Status retire(std::int64_t step, StepOutcome& outcome) override;
+  void stop_background() override { thread_.ask_to_stop(); }
   Status finish(bool hurry) override;
   PartReport report() const override;
 

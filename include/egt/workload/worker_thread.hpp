@@ -26,6 +26,8 @@ class WorkerThread {
   bool started() const { return thread_.joinable(); }
   /// Has it returned by itself within `seconds`? True where it was never started.
   bool ended_within(double seconds);
+  /// Asks it to stop, without waiting.
+  void ask_to_stop() { thread_.request_stop(); }
   /// Asks it to stop and waits for it at most `seconds`, else timeout. Ok where it was never started.
   Status stop(double seconds);
   /// What it failed with; ok while it runs, when it ended well and when it was stopped.

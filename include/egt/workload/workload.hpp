@@ -72,8 +72,11 @@ class Workload {
   /// Waits (with a deadline) for what step `index` put in line and looks at its results; called a fixed
   /// number of steps after enqueue.
   virtual Status retire(std::int64_t, StepOutcome&) { return {}; }
+  /// The run is about to be interrupted: threads begin no more work. Does not wait; may come more than once.
+  virtual void stop_background() {}
   /// No more steps come: ends threads, removes files. `hurry`: a signal came and less than a second is left,
-  /// so no more verification; else finishes what makes the verdict whole (every byte seen at least once).
+  /// so no more verification, and a thread that a system call holds is left to the destructor; else finishes
+  /// what makes the verdict whole (every byte seen at least once).
   virtual Status finish(bool hurry) = 0;
   /// At any time between prepare and destruction.
   virtual PartReport report() const = 0;
