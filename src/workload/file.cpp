@@ -16,7 +16,7 @@ constexpr std::uint64_t free_space_divisor = 20;  ///< a file is at most 5 % of 
 constexpr double first_pass_seconds = 30;         ///< at the end, where none was verified before
 constexpr double last_pass_seconds = 2;           ///< at the end, for the pass under way
 constexpr double stop_seconds = 30;               ///< for one chunk, on the slowest of disks
-constexpr double hurried_stop_seconds = 0.2;
+constexpr double hurried_stop_seconds = 0.1;
 
 std::string path_in(const std::string& directory, int rank) {
   return fmt::format("{}/extreme_gpu_trainer.rank{}.{}.tmp", directory, rank, ::getpid());
@@ -38,6 +38,10 @@ FileWorkload::FileWorkload(Environment& environment, const FileOptions& options,
 FileWorkload::~FileWorkload() {
   // Nobody is left to hear what fails here; finish() said it.
   static_cast<void>(thread_.stop(stop_seconds));
+  if (remover_.joinable()) {
+    remover_.join();
+    made_ = true;  // a pass that began just then may have made it again
+  }
   remove_file();
 }
 
@@ -171,6 +175,13 @@ void FileWorkload::close(double first_seconds, double pass_seconds) {
   }
   if (!thread_.started()) thread_.start([this](std::stop_token stop) { return work(stop); });
   static_cast<void>(thread_.ended_within(pass_->figures().passes == 0 ? first_seconds : pass_seconds));
+}
+
+/// The file goes at once, from a thread of its own: taking a name away may wait for the disk to write what is
+/// open.
+void FileWorkload::stop_background() {
+  thread_.ask_to_stop();
+  if (made_ && !remover_.joinable()) remover_ = std::jthread([this] { remove_file(); });
 }
 
 Status FileWorkload::finish(bool hurry) {

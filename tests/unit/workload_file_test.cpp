@@ -313,6 +313,20 @@ TEST_F(FileTest, StopsQuicklyInMidRun) {
   EXPECT_TRUE(file->report().success) << file->report().failure;
 }
 
+TEST_F(FileTest, ASignalEndsItWithoutWaitingAndTheFileGoes) {
+  {
+    const auto file = run(options(512 * mebibyte, 50));
+    ASSERT_TRUE(eventually([&] { return figure(*file, "bytes_written") > 0; }));
+    const Clock::time_point start = Clock::now();
+    file->stop_background();
+    file->stop_background();  // every step until the ranks agree calls it again
+    EXPECT_LT(seconds_since(start), 0.05);
+    EXPECT_TRUE(eventually([&] { return !left_behind(); }));
+    EXPECT_TRUE(file->finish(true).ok());
+  }
+  EXPECT_FALSE(left_behind());
+}
+
 TEST_F(FileTest, RemovesTheFileWhenDestroyedWithoutFinish) {
   {
     const auto file = run(options(64 * mebibyte));

@@ -8,6 +8,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <thread>
 
 #include "egt/workload/file_layer.hpp"
 #include "egt/workload/file_pass.hpp"
@@ -34,7 +35,7 @@ class FileWorkload : public Workload {
   Status enqueue(const Step& step) override;
   /// Relays what failed on the device's side.
   Status retire(std::int64_t step, StepOutcome& outcome) override;
-  void stop_background() override { thread_.ask_to_stop(); }
+  void stop_background() override;
   Status finish(bool hurry) override;
   PartReport report() const override;
 
@@ -72,6 +73,7 @@ class FileWorkload : public Workload {
   bool finished_ = false;
   bool hurried_ = false;
   WorkerThread thread_{"the file thread"};  ///< last: it uses all of the above
+  std::jthread remover_;                    ///< of the file, when a signal came; last: it uses the rest
 };
 
 }  // namespace egt
