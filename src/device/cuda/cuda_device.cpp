@@ -91,7 +91,8 @@ class CudaDevice : public Device {
 };
 
 Support CudaDevice::supports(Precision precision) const {
-  if (precision == Precision::fp8) return {"fp8 is not part of this version"};
+  if (precision == Precision::fp8)
+    return {"fp8 is not supported by this version: it has no storage type for it"};
   if ((precision == Precision::bf16 || precision == Precision::tf32) && !has_bf16_and_tf32_)
     return {fmt::format("{} needs compute capability 8.0, and this GPU has {}", to_string(precision),
                         info_.compute_capability)};
