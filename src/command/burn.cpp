@@ -69,8 +69,8 @@ Status refuse_shared_devices(Control& control, const DeviceInfo& device) {
   return agree(control, own);
 }
 
-/// Without its files a run has no evidence: it cannot pass.
-void lose_files(Verdict& verdict, const Status& why) {
+/// Without its result a run has no evidence: it cannot pass.
+void lose_result(Verdict& verdict, const Status& why) {
   if (verdict.exit_code == 0 || verdict.exit_code == 6)
     verdict = {.name = "incomplete", .exit_code = 4, .reasons = {}};
   verdict.reasons.push_back(why.what());
@@ -314,8 +314,7 @@ Result<int> Burn::run() {
 int Burn::conclude() {
   const std::vector<Record> records = route_->kept();
   Verdict verdict = judge(records);
-  for (const Status& lost : {route_->journal_failure(), write_result(records, verdict)})
-    if (!lost.ok()) lose_files(verdict, lost);
+  if (const Status written = write_result(records, verdict); !written.ok()) lose_result(verdict, written);
   console_->on_verdict(verdict, build_result(records, verdict), directory_.path());
   return verdict.exit_code;
 }

@@ -31,7 +31,8 @@ Status Session::run(const SessionPlan& plan) {
   if (hurry) stop_background();
   for (auto& workload : workloads_) keep_first(workload->finish(hurry));
   telemetry_.stop(hurry ? hurried_telemetry_s : Telemetry::stop_seconds);
-  records_.emit(RecordKind::end, retired_ - 1, end_body(failure));
+  // A rank whose journal was cut short lacks its evidence, which is told like any other failure.
+  records_.emit(RecordKind::end, retired_ - 1, end_body(failure.ok() ? route_.journal_failure() : failure));
   return failure;
 }
 

@@ -29,7 +29,7 @@ constexpr int stops[] = {SIGINT, SIGTERM, SIGUSR1};
 StopSignal::StopSignal() {
   first_signal = 0;
   for (const int number : stops) handle(number, remember);
-  handle(SIGPIPE, SIG_IGN);
+  for (const int number : {SIGPIPE, SIGXFSZ}) handle(number, SIG_IGN);  // the write then fails, and says why
 }
 
 StopSignal::~StopSignal() {

@@ -1,4 +1,6 @@
 """The main job on the host backend, as one rank and as several."""
+import resource
+
 from program import *
 
 EXPECTED_FILES = {"result.json"}
@@ -116,6 +118,21 @@ class Burn(ProgramTest):
         done = self.run_program("--config", "burn.toml", ranks=2)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(self.part(self.result(), "train")["steps"], 3)
+
+    def test_a_journal_that_cannot_grow_is_no_pass(self):
+        process = self.start_program("--duration", "6s", "--layers", "8,4", "--memory", "32MB", "--no-io", "--output", "run", ranks=2)
+        journal = self.folder / "run/journal.rank1.jsonl"
+        self.wait_for(lambda: journal.exists() and journal.stat().st_size > 2000)
+        ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
+        limit = journal.stat().st_size + 500
+        resource.prlimit(int(ranks[-1]), resource.RLIMIT_FSIZE, (limit, limit))
+        output, messages = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 4, output + messages)
+        result = self.result()
+        self.assertEqual(result["verdict"], "incomplete")
+        self.assertIn("journal.rank1.jsonl", " ".join(result["reasons"]))
+        for line in journal.read_text().splitlines():
+            json.loads(line)
 
     def test_the_write_budget_is_kept(self):
         done = self.run_program("--steps", "40", "--io-every", "1", "--io-size", "4MB", "--io-repeats", "2", "--io-budget", "12MB",

@@ -3,7 +3,7 @@
 namespace egt {
 
 /// Takes SIGINT, SIGTERM and SIGUSR1 (which mpirun forwards) as the wish to stop cleanly, for as long as it
-/// lives; ignores SIGPIPE. One at a time in a process: signal handlers are the process's.
+/// lives; ignores SIGPIPE and SIGXFSZ. One at a time in a process: signal handlers are the process's.
 class StopSignal {
  public:
   StopSignal();
