@@ -6,7 +6,6 @@
 #include <set>
 
 #include "egt/command/commands.hpp"
-#include "egt/command/exit_code.hpp"
 #include "egt/command/platform.hpp"
 #include "egt/ranks/agreement.hpp"
 #include "egt/report/bodies.hpp"
@@ -28,7 +27,8 @@ namespace egt {
 
 namespace {
 
-constexpr double last_words_timeout_s = 5.0;
+constexpr double last_words_timeout_s = 180.0;  // above all that a rank's workloads may take to finish
+constexpr double hurried_last_words_timeout_s = 5.0;
 constexpr int incomplete_exit_code = 4;
 
 Result<std::vector<Precision>> choose_precisions(const std::string& wanted, const Device& device) {
@@ -303,7 +303,8 @@ Result<int> Burn::run() {
   const Status failure =
       session.run({.duration_seconds = options_.burn.duration_seconds, .steps = options_.burn.steps});
   if (!failure.ok()) platform_.communicator->abort();
-  const Status told = route_->pump_to_the_end(last_words_timeout_s);
+  const bool hurry = !failure.ok() || StopSignal::received() != 0;
+  const Status told = route_->pump_to_the_end(hurry ? hurried_last_words_timeout_s : last_words_timeout_s);
   const int code = is_root() ? conclude() : incomplete_exit_code;  // rank 0 alone has all the evidence
   if (!failure.ok() || !told.ok()) leave(code);
   EGT_TRY_ASSIGN(const std::string shared, control_.broadcast(std::to_string(code)));

@@ -15,7 +15,7 @@ namespace {
 
 using namespace egt;
 
-constexpr double control_timeout_s = 60.0;
+constexpr double control_timeout_s = 300.0;  // a peer may still fill its memory, or finish its file
 
 /// The one place that tells why a run did not begin, or how a command failed.
 int fail(const Status& status, int rank) {

@@ -23,10 +23,6 @@ StopVote decode(float votes) {
                                      : StopVote::none;
 }
 
-std::uint64_t hex_word(const Digest& digest) {
-  return digest.a;
-}
-
 Json or_null(const std::optional<double>& figure) {
   return figure ? Json(*figure) : Json(nullptr);
 }
@@ -132,8 +128,8 @@ Status TrainWorkload::look_at_replicas(std::int64_t step) {
   Digest whole;
   const auto& own = ranks[static_cast<std::size_t>(environment_.place.rank)];
   for (std::size_t l = 0; l < own.size(); ++l) {
-    add_to_digest(whole.a, whole.b, 2 * l, static_cast<std::uint32_t>(hex_word(own[l])));
-    add_to_digest(whole.a, whole.b, 2 * l + 1, static_cast<std::uint32_t>(hex_word(own[l]) >> 32));
+    add_to_digest(whole.a, whole.b, 2 * l, static_cast<std::uint32_t>(own[l].a));
+    add_to_digest(whole.a, whole.b, 2 * l + 1, static_cast<std::uint32_t>(own[l].a >> 32));
   }
   weight_digest_ = to_string(whole);
   if (ranks.size() < 2) return {};  // nobody to compare with: nothing proven
