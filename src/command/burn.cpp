@@ -121,6 +121,7 @@ class Burn {
   MemoryInfo memory_before_;
   SensorLimits limits_;
   BurnParts parts_;
+  std::unique_ptr<Injector> injector_;
   std::optional<Environment> environment_;
   Session::Workloads workloads_;
   RunDirectory directory_;
@@ -135,8 +136,10 @@ Status Burn::prepare() {
   EGT_TRY(open_platform());
   EGT_TRY(agree(control_, choose_parts()));
   EGT_TRY(open_directory());
+  injector_ = std::make_unique<Injector>(options_.burn.injections, control_.place(), records_);
   environment_.emplace(Environment{*platform_.device, *platform_.communicator, records_, control_.place(),
-                                   options_.common.seed});
+                                   options_.common.seed, *injector_,
+                                   describe_device_model(platform_.device->info(), limits_)});
   workloads_ = make_burn_workloads(*environment_, parts_);
   Status ready = agree(control_, open_log());
   if (ready.ok()) ready = agree(control_, take_memory());

@@ -11,6 +11,7 @@
 #include "egt/device/host_sensor.hpp"
 #include "egt/device/nvml_sensor.hpp"
 #include "egt/ranks/mpi_communicator.hpp"
+#include "egt/report/version.hpp"
 #if EGT_WITH_CUDA
 #include "egt/device/cuda/cuda_device.hpp"
 #include "egt/ranks/nccl_communicator.hpp"
@@ -140,6 +141,12 @@ std::vector<Result<std::unique_ptr<Device>>> open_all_devices(std::string& cuda_
   for (int index = 0; index < gpu_count(); ++index) devices.push_back(open_gpu(index));
   devices.push_back(open_host_device({}));
   return devices;
+}
+
+std::string describe_device_model(const DeviceInfo& device, const SensorLimits& limits) {
+  return fmt::format("{}, {} multiprocessors, driver {}, {}, extreme_gpu_trainer {}", device.name,
+                     device.multiprocessors, limits.driver_version.empty() ? "none" : limits.driver_version,
+                     device.libraries, program_version());
 }
 
 Json describe_system(const MpiSession& mpi, const SensorLimits& limits) {

@@ -8,7 +8,8 @@
 namespace egt {
 namespace {
 
-constexpr const char* record_kind_names[] = {"start", "epoch", "progress", "fault", "notice", "end"};
+constexpr const char* record_kind_names[] = {"start",     "epoch",  "progress", "fault",
+                                             "injection", "notice", "end"};
 constexpr const char* blame_names[] = {"certain", "majority", "ambiguous"};
 
 std::optional<RecordKind> parse_record_kind(const std::string& name) {

@@ -115,6 +115,21 @@ Status check_activate(const MatrixView& h, const float* bias, int extreme_iterat
   return operation.check(extreme_iterations >= 0, "extreme_iterations is below 0");
 }
 
+Status check_extreme(const VectorView& values, int iterations) {
+  constexpr Operation operation("extreme");
+  EGT_TRY(operation.check_vector(values, "values"));
+  EGT_TRY(operation.check(values.type == ElementType::f32, "values are not f32"));
+  return operation.check(iterations >= 0, "iterations is below 0");
+}
+
+Status check_multiply_vector(const MatrixView& m, const double* x, const double* y) {
+  constexpr Operation operation("multiply_vector");
+  EGT_TRY(operation.check_matrix(m, "m"));
+  const auto elements = static_cast<std::uint64_t>(m.count());
+  EGT_TRY(operation.check_memory(x, elements, "x"));
+  return operation.check_memory(y, elements, "y");
+}
+
 Status check_activation_gradient(const MatrixView& gradient, const MatrixView& h,
                                  const VectorView& bias_gradient) {
   constexpr Operation operation("activation_gradient");
@@ -178,6 +193,12 @@ Status check_sine_exponential(const WordsView& words, int iterations, const Dige
   EGT_TRY(operation.check_words(words));
   EGT_TRY(operation.check(iterations >= 0, "iterations is below 0"));
   return operation.check_memory(digest, 1, "digest");
+}
+
+Status check_flip(const WordsView& words, const Flip& flip) {
+  constexpr Operation operation("flip");
+  EGT_TRY(operation.check_words(words));
+  return operation.check(words.count > 0 || flip.count == 0, "there are no words to flip");
 }
 
 }  // namespace egt

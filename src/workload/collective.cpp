@@ -51,12 +51,17 @@ Status CollectiveWorkload::enqueue_round(std::int64_t step) {
   if (environment_.place.rank != root) before.kind = PatternKind::random_inverse;
 
   for (int i = 0; i < 2; ++i) EGT_TRY(device.reset(reports + i, stream));
-  EGT_TRY(device.fill(words, {.kind = PatternKind::contribution, .parameter = rank, .seed = seed}, stream));
+  EGT_TRY(device.fill(
+      words,
+      {.kind = PatternKind::contribution, .parameter = std::min(rank, contribution_fields), .seed = seed},
+      stream));
   EGT_TRY(device.record(*sum_begin_, stream));
   EGT_TRY(communicator.all_reduce(words.data, words.count, ElementType::f32, stream));
   EGT_TRY(device.record(*sum_end_, stream));
-  EGT_TRY(device.verify(words, {.kind = PatternKind::contribution_sum, .parameter = size, .seed = seed},
-                        reports, stream));
+  EGT_TRY(device.verify(
+      words,
+      {.kind = PatternKind::contribution_sum, .parameter = std::min(size, contribution_fields), .seed = seed},
+      reports, stream));
   EGT_TRY(device.fill(words, before, stream));
   EGT_TRY(device.record(*broadcast_begin_, stream));
   EGT_TRY(communicator.broadcast(words.data, words.bytes(), root, stream));

@@ -123,7 +123,8 @@ Status MemoryPatrol::rewrite(std::size_t block, const std::stop_token& stop) {
   EGT_TRY(in_flight_->submit(
       [&](Stream& stream, Evidence* on_device) {
         return device_.verify_and_fill(blocks_[block].words, pattern(block, generation),
-                                       pattern(block, generation + 1), &on_device->mismatches, stream);
+                                       pattern(block, generation + 1), Direction::ascending,
+                                       &on_device->mismatches, stream);
       },
       [this, block, generation, told = !blocks_[block].clean](const Evidence& evidence, double device_ms) {
         if (told) return Status();

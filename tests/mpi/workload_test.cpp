@@ -98,7 +98,9 @@ class Workloads : public ::testing::Test {
   std::vector<Json> train(const CorruptingCommunicator::Hit& hit, std::optional<double> rate = {}) {
     CorruptingCommunicator communicator(*real, hit);
     RecordQueue records(rank());
-    Environment environment{*device, communicator, records, mpi_session().place(), 5};
+    Injector injector({}, mpi_session().place(), records);
+    Environment environment{*device, communicator, records,      mpi_session().place(),
+                            5,       injector,     "test device"};
     TrainOptions options;
     options.layers = {16, 24, 8};
     options.precisions = {Precision::fp32};
@@ -115,7 +117,9 @@ class Workloads : public ::testing::Test {
   std::vector<Json> collect(const CorruptingCommunicator::Hit& hit) {
     CorruptingCommunicator communicator(*real, hit);
     RecordQueue records(rank());
-    Environment environment{*device, communicator, records, mpi_session().place(), 5};
+    Injector injector({}, mpi_session().place(), records);
+    Environment environment{*device, communicator, records,      mpi_session().place(),
+                            5,       injector,     "test device"};
     auto stream = std::move(device->create_stream(StreamPriority::normal).value());
     CollectiveWorkload workload(environment, {.every = 4, .elements = 1001},
                                 [&]() -> Stream& { return *stream; });

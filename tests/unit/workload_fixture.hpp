@@ -63,13 +63,21 @@ class ForwardingDevice : public Device {
   Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& s) override {
     return to_->verify(words, expected, report, s);
   }
-  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Mismatches* report,
-                         Stream& s) override {
-    return to_->verify_and_fill(words, expected, next, report, s);
+  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
+                         Mismatches* report, Stream& s) override {
+    return to_->verify_and_fill(words, expected, next, direction, report, s);
   }
   Status digest(WordsView words, Digest* digest, Stream& s) override { return to_->digest(words, digest, s); }
   Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& s) override {
     return to_->sine_exponential(words, iterations, digest, s);
+  }
+  Status flip(WordsView words, const Flip& flip, Stream& s) override { return to_->flip(words, flip, s); }
+  Status extreme(VectorView values, int iterations, Stream& s) override {
+    return to_->extreme(values, iterations, s);
+  }
+  Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
+                         Stream& s) override {
+    return to_->multiply_vector(m, transposed, absolute, x, y, s);
   }
 
  private:
@@ -86,13 +94,19 @@ inline std::unique_ptr<Device> small_host_device() {
 
 /// What a workload stands in: one rank with a small host device.
 struct World {
-  explicit World(std::unique_ptr<Device> a_device = small_host_device()) : device(std::move(a_device)) {}
+  /// `faults_on_purpose`: as `--inject` takes them; this rank is 3.
+  explicit World(std::unique_ptr<Device> a_device = small_host_device(),
+                 std::vector<Injection> faults_on_purpose = {})
+      : injections(std::move(faults_on_purpose)), device(std::move(a_device)) {}
+
+  std::vector<Injection> injections;
 
   std::unique_ptr<Device> device;
   SingleRankCommunicator communicator{*device};
   RecordQueue records{0};
   RankPlace place{.rank = 3, .size = 4, .local_rank = 0, .local_size = 1, .hostname = "node7"};
-  Environment environment{*device, communicator, records, place, 42};
+  Injector injector{injections, place, records};
+  Environment environment{*device, communicator, records, place, 42, injector, "test device"};
 
   /// All faults that were emitted since the last call; notices are kept in `notices`.
   std::vector<Json> faults() {

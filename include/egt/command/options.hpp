@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "egt/core/injection.hpp"
 #include "egt/core/record.hpp"
 #include "egt/core/status.hpp"
 #include "egt/report/console_style.hpp"
@@ -39,6 +40,7 @@ struct BurnOptions {
   CollectiveOptions collective;
   MemoryOptions memory;
   FileOptions file;
+  std::vector<Injection> injections;  ///< faults on purpose, of all ranks
 };
 
 struct Options {

@@ -41,6 +41,10 @@ std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note)
 /// All devices of this node, the host last.
 std::vector<Result<std::unique_ptr<Device>>> open_all_devices(std::string& cuda_note);
 
+/// Everything that a result's bits may depend on besides the options: two ranks with the same text must give
+/// the same bits.
+std::string describe_device_model(const DeviceInfo& device, const SensorLimits& limits);
+
 /// The contract's `system_info` fields of this node; versions that are not there are null.
 Json describe_system(const MpiSession& mpi, const SensorLimits& limits);
 

@@ -15,8 +15,8 @@ enum class PatternKind : std::uint32_t {
   random_inverse,    ///< its complement
   finite,            ///< random, and every 16-bit half is a finite bfloat16 below 2: usable as an operand
   finite_inverse,    ///< its complement: the bits that `finite` holds at 0 are 1
-  contribution,      ///< fp32 of a small integer of `parameter` = a rank: what that rank puts into a sum
-  contribution_sum,  ///< fp32 of the sum over ranks 0 .. parameter-1 of their contributions: exact
+  contribution,      ///< fp32 of what a source of field `parameter` puts into a sum; 0 from field 4 on
+  contribution_sum,  ///< fp32 of the sum of the fields 0 .. parameter-1: exact
 };
 
 /// `index` counts words from the start of the region that was filled.
@@ -33,13 +33,14 @@ EGT_HD std::uint64_t mix64(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Weighs ranks apart in a known-answer sum; at most 64, so sums of 2000 ranks stay below 2^24 and exact.
-EGT_HD std::uint32_t contribution_weight(std::uint32_t rank) {
-  return rank % 64u + 1u;
-}
+/// A known-answer sum has up to four sources at a time, each with 6 bits of its own in the 24 that fp32 holds
+/// exactly: nothing carries, the sum is exact in any order, and a wrong sum tells whose part is wrong.
+constexpr std::uint32_t contribution_fields = 4;
+constexpr std::uint32_t contribution_field_bits = 6;
 
-EGT_HD std::uint32_t contribution_base(std::uint64_t seed, std::uint64_t index) {
-  return static_cast<std::uint32_t>(mix64(seed + index * 0x9E3779B97F4A7C15ull)) & 0xFFu;
+/// The parts of all four fields at `index`, of which the sum of the first `fields` has those below.
+EGT_HD std::uint32_t contribution_parts(std::uint64_t seed, std::uint64_t index) {
+  return static_cast<std::uint32_t>(mix64(seed + index * 0x9E3779B97F4A7C15ull)) & 0xFFFFFFu;
 }
 
 /// The words of the 2^32 that share the upper half of their index: word = (hash(lower half) & keep) ^ flip.
@@ -63,12 +64,15 @@ struct PatternBlock {
 /// A pattern made ready for many words: what does not depend on the index is computed once.
 struct PatternFunction {
   Pattern pattern;
-  std::uint32_t weight = 0;  ///< of the contribution, or the sum of all ranks' weights
+  std::uint32_t field_mask = 0;  ///< of the contribution, or of the sum: which of the 24 bits
 
   EGT_HD explicit PatternFunction(Pattern p) : pattern(p) {
-    if (p.kind == PatternKind::contribution) weight = contribution_weight(p.parameter);
+    constexpr std::uint32_t field = (1u << contribution_field_bits) - 1u;
+    const bool has_field = p.parameter < contribution_fields;
+    if (p.kind == PatternKind::contribution && has_field)
+      field_mask = field << contribution_field_bits * p.parameter;
     if (p.kind == PatternKind::contribution_sum)
-      for (std::uint32_t rank = 0; rank < p.parameter; ++rank) weight += contribution_weight(rank);
+      field_mask = has_field ? (1u << contribution_field_bits * p.parameter) - 1u : 0xFFFFFFu;
     first_block_ = block(0);
   }
 
@@ -97,7 +101,7 @@ struct PatternFunction {
 
   /// The word of a contribution or of a sum of them.
   EGT_HD std::uint32_t contribution(std::uint64_t index) const {
-    return float_bits(static_cast<float>(contribution_base(pattern.seed, index) * weight));
+    return float_bits(static_cast<float>(contribution_parts(pattern.seed, index) & field_mask));
   }
 
  private:

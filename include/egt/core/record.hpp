@@ -12,12 +12,13 @@ using Json = nlohmann::json;
 /// The one thing that producers emit and sinks format. `result.json` is a pure function of all ranks'
 /// records.
 enum class RecordKind {
-  start,     ///< once a rank: RankIdentity, device, options, system (body: see report/result.hpp)
-  epoch,     ///< once an epoch: figures of its steps
-  progress,  ///< about once a second: cumulative figures of every part, telemetry, counters
-  fault,     ///< the hardware did wrong: a Fault
-  notice,    ///< for people: body {"level": "info"|"warning", "text": ".."}
-  end,       ///< once a rank: the last progress, and why it stopped
+  start,      ///< once a rank: RankIdentity, device, options, system (body: see report/result.hpp)
+  epoch,      ///< once an epoch: figures of its steps
+  progress,   ///< about once a second: cumulative figures of every part, telemetry, counters
+  fault,      ///< the hardware did wrong: a Fault
+  injection,  ///< a fault was put in on purpose: an Injection, and where it struck
+  notice,     ///< for people: body {"level": "info"|"warning", "text": ".."}
+  end,        ///< once a rank: the last progress, and why it stopped
 };
 
 struct Record {

@@ -17,6 +17,8 @@ Status check_gemm(const Gemm& gemm);
 Status check_cast(const VectorView& to, const VectorView& from);
 Status check_randomize(const VectorView& out);
 Status check_activate(const MatrixView& h, const float* bias, int extreme_iterations);
+Status check_extreme(const VectorView& values, int iterations);
+Status check_multiply_vector(const MatrixView& m, const double* x, const double* y);
 Status check_activation_gradient(const MatrixView& gradient, const MatrixView& h,
                                  const VectorView& bias_gradient);
 Status check_loss_gradient(const LossGradient& call);
@@ -28,5 +30,7 @@ Status check_reset(const Mismatches* report);
 Status check_verify(const WordsView& words, const Mismatches* report);
 Status check_digest(const WordsView& words, const Digest* digest);
 Status check_sine_exponential(const WordsView& words, int iterations, const Digest* digest);
+/// `flip` needs words to hit.
+Status check_flip(const WordsView& words, const Flip& flip);
 
 }  // namespace egt

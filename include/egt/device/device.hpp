@@ -5,6 +5,7 @@
 #include <string>
 
 #include "egt/core/digest.hpp"
+#include "egt/core/flip.hpp"
 #include "egt/core/math.hpp"
 #include "egt/core/pattern.hpp"
 #include "egt/core/status.hpp"
@@ -25,6 +26,7 @@ struct DeviceInfo {
   std::uint64_t memory_total_bytes = 0;
   int multiprocessors = 0;  ///< on the host: cores of this rank
   int numa_node = -1;
+  std::string libraries;  ///< versions of what computes: a result's bits may depend on them
 };
 
 /// What device memory is left at this moment, bytes.
@@ -79,6 +81,9 @@ struct ParameterRange {
   std::int64_t count = 0;
 };
 
+/// The order in which an operation goes through memory; on a GPU, of the waves of threads.
+enum class Direction { ascending, descending };
+
 /// The port to a device that computes. Calls that take a Stream put work in line and return at once; the
 /// work's own failure shows at the next `done` or `synchronize` of that stream. Only `allocate*`, `create_*`
 /// and `synchronize` may take time. Pointers are device memory except where said. Sums within an operation
@@ -121,6 +126,12 @@ class Device {
   virtual Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) = 0;
   /// In place: h = math::activation(h + bias, extreme_iterations), bias per column.
   virtual Status activate(MatrixView h, const float* bias, int extreme_iterations, Stream& stream) = 0;
+  /// In place: every element v becomes math::extreme(v, iterations). f32.
+  virtual Status extreme(VectorView values, int iterations, Stream& stream) = 0;
+  /// y = op(m) x in fp64, each sum in a fixed order; with `absolute`, of the magnitudes: |op(m)| x. x and y
+  /// are fp64 of op(m)'s columns and rows, and lie apart from m.
+  virtual Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
+                                 Stream& stream) = 0;
   /// In place: gradient = math::activation_gradient(gradient, h); bias_gradient = its column sums (f32 or
   /// bf16).
   virtual Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
@@ -141,11 +152,13 @@ class Device {
   virtual Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) = 0;
   /// The same, and each word then becomes the next pattern's: one pass over memory.
   virtual Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next,
-                                 Mismatches* report, Stream& stream) = 0;
+                                 Direction direction, Mismatches* report, Stream& stream) = 0;
   /// *digest (device memory) = the digest of the words.
   virtual Status digest(WordsView words, Digest* digest, Stream& stream) = 0;
   /// *digest = the digest of math::sine_exponential(word as fp32, iterations) of every word; the words stay.
   virtual Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) = 0;
+  /// Changes words on purpose: see Flip. Words hit twice are changed twice.
+  virtual Status flip(WordsView words, const Flip& flip, Stream& stream) = 0;
 };
 
 }  // namespace egt

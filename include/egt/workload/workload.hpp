@@ -11,6 +11,7 @@
 #include "egt/device/device.hpp"
 #include "egt/ranks/communicator.hpp"
 #include "egt/ranks/control.hpp"
+#include "egt/workload/injector.hpp"
 
 namespace egt {
 
@@ -21,6 +22,9 @@ struct Environment {
   RecordQueue& records;
   const RankPlace& place;
   std::uint64_t seed;
+  Injector& injector;
+  /// Ranks with the same text must give the same bits: device name, multiprocessors, driver, libraries.
+  std::string device_model;
 };
 
 /// Work whose result was checked bit for bit; names are those of `verified_work` in the result.

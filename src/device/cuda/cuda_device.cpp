@@ -333,6 +333,7 @@ DeviceInfo info_of(int index, const cudaDeviceProp& properties) {
   info.compute_capability = fmt::format("{}.{}", properties.major, properties.minor);
   info.multiprocessors = properties.multiProcessorCount;
   info.numa_node = numa_node_of(properties);
+  info.libraries = fmt::format("CUDA {}, cuBLAS {}", cuda_runtime_version(), cublas_version());
   return info;
 }
 

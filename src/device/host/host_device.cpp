@@ -90,17 +90,27 @@ class HostDevice final : public Device {
     return host::reset(report, as_host_stream(stream));
   }
   Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) override {
-    return host::verify(words, expected, nullptr, report, as_host_stream(stream));
+    return host::verify(words, expected, report, as_host_stream(stream));
   }
-  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Mismatches* report,
-                         Stream& stream) override {
-    return host::verify(words, expected, &next, report, as_host_stream(stream));
+  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
+                         Mismatches* report, Stream& stream) override {
+    return host::verify_and_fill(words, expected, next, direction, report, as_host_stream(stream));
   }
   Status digest(WordsView words, Digest* digest, Stream& stream) override {
     return host::digest(words, digest, as_host_stream(stream));
   }
   Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override {
     return host::sine_exponential(words, iterations, digest, as_host_stream(stream));
+  }
+  Status flip(WordsView words, const Flip& flip, Stream& stream) override {
+    return host::flip(words, flip, as_host_stream(stream));
+  }
+  Status extreme(VectorView values, int iterations, Stream& stream) override {
+    return host::extreme(values, iterations, as_host_stream(stream));
+  }
+  Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
+                         Stream& stream) override {
+    return host::multiply_vector(m, transposed, absolute, x, y, as_host_stream(stream));
   }
 
  private:
@@ -184,6 +194,7 @@ Result<std::unique_ptr<Device>> open_host_device(const HostDeviceConfig& config)
   info.memory_total_bytes = config.memory_total_bytes.value_or(share.memory_bytes);
   info.multiprocessors = config.cores.value_or(share.cores);
   info.numa_node = share.numa_node;
+  info.libraries = fmt::format("{} {}", openblas_get_config(), openblas_get_corename());
   openblas_set_num_threads(info.multiprocessors);
   return std::unique_ptr<Device>(std::make_unique<HostDevice>(std::move(info)));
 }

@@ -151,6 +151,18 @@ Status activate(MatrixView h, const float* bias, int extreme_iterations, HostStr
   return {};
 }
 
+Status extreme(VectorView values, int iterations, HostStream& stream) {
+  EGT_TRY(check_extreme(values, iterations));
+  stream.enqueue([=, &stream] {
+    float* const data = static_cast<float*>(values.data);
+    for_ranges(stream, values.count, costly_chunk_elements, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) data[i] = math::extreme(data[i], iterations);
+    });
+    return Status();
+  });
+  return {};
+}
+
 Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient, HostStream& stream) {
   EGT_TRY(check_activation_gradient(gradient, h, bias_gradient));
   stream.enqueue([=, &stream] {

@@ -72,15 +72,33 @@ Mismatches verify_range(const std::uint32_t* words, const Pattern& expected, std
 
 /// In pieces that stay in the cache between the look and the refill.
 Mismatches verify_and_fill_range(std::uint32_t* words, const Pattern& expected, const Pattern& next,
-                                 std::uint64_t begin, std::uint64_t end) {
+                                 Direction direction, std::uint64_t begin, std::uint64_t end) {
   Mismatches report = Mismatches::none();
-  constexpr std::uint64_t piece = 4 * block_words;
-  for (std::uint64_t i = begin; i < end; i += piece) {
-    const std::uint64_t piece_end = std::min(end, i + piece);
-    add_report(report, verify_range(words, expected, i, piece_end));
-    fill_range(words, next, i, piece_end);
+  constexpr std::uint64_t piece_words = 4 * block_words;
+  const std::uint64_t pieces = (end - begin + piece_words - 1) / piece_words;
+  for (std::uint64_t i = 0; i < pieces; ++i) {
+    const std::uint64_t piece = direction == Direction::ascending ? i : pieces - 1 - i;
+    const std::uint64_t first = begin + piece * piece_words, last = std::min(end, first + piece_words);
+    add_report(report, verify_range(words, expected, first, last));
+    fill_range(words, next, first, last);
   }
   return report;
+}
+
+/// *report += check(begin, end) of all chunks, taken in `direction`.
+template <typename Check>
+void run_check(WordsView words, Direction direction, Mismatches* report, HostStream& stream,
+               const Check& check) {
+  const auto count = static_cast<std::int64_t>(words.count);
+  const std::int64_t chunks = (count + chunk_words - 1) / chunk_words;
+  std::vector<Mismatches> reports(static_cast<std::size_t>(chunks));
+  stream.workers().run(chunks, [&](std::int64_t i) {
+    const std::int64_t chunk = direction == Direction::ascending ? i : chunks - 1 - i;
+    reports[static_cast<std::size_t>(chunk)] =
+        check(static_cast<std::uint64_t>(chunk * chunk_words),
+              static_cast<std::uint64_t>(std::min(count, (chunk + 1) * chunk_words)));
+  });
+  for (const Mismatches& of_chunk : reports) add_report(*report, of_chunk);
 }
 
 /// *out = the digest of word_of(words[i]) over all i. The terms are integers, so their order is free.
@@ -122,20 +140,24 @@ Status reset(Mismatches* report, HostStream& stream) {
   return {};
 }
 
-Status verify(WordsView words, const Pattern& expected, const Pattern* next, Mismatches* report,
-              HostStream& stream) {
+Status verify(WordsView words, const Pattern& expected, Mismatches* report, HostStream& stream) {
   EGT_TRY(check_verify(words, report));
-  const bool refill = next != nullptr;
-  stream.enqueue([=, &stream, refill_with = refill ? *next : Pattern{}] {
-    const auto count = static_cast<std::int64_t>(words.count);
-    std::vector<Mismatches> reports(static_cast<std::size_t>((count + chunk_words - 1) / chunk_words));
-    for_ranges(stream, count, chunk_words, [&](std::int64_t first, std::int64_t last) {
-      const auto begin = static_cast<std::uint64_t>(first), end = static_cast<std::uint64_t>(last);
-      reports[static_cast<std::size_t>(first / chunk_words)] =
-          refill ? verify_and_fill_range(words.data, expected, refill_with, begin, end)
-                 : verify_range(words.data, expected, begin, end);
+  stream.enqueue([=, &stream] {
+    run_check(words, Direction::ascending, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
+      return verify_range(words.data, expected, begin, end);
     });
-    for (const Mismatches& of_chunk : reports) add_report(*report, of_chunk);
+    return Status();
+  });
+  return {};
+}
+
+Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
+                       Mismatches* report, HostStream& stream) {
+  EGT_TRY(check_verify(words, report));
+  stream.enqueue([=, &stream] {
+    run_check(words, direction, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
+      return verify_and_fill_range(words.data, expected, next, direction, begin, end);
+    });
     return Status();
   });
   return {};
@@ -156,6 +178,18 @@ Status sine_exponential(WordsView words, int iterations, Digest* digest, HostStr
     run_digest(words, digest, stream, costly_chunk_elements, [iterations](std::uint32_t word) {
       return float_bits(math::sine_exponential(float_from_bits(word), iterations));
     });
+    return Status();
+  });
+  return {};
+}
+
+Status flip(WordsView words, const Flip& flip, HostStream& stream) {
+  EGT_TRY(check_flip(words, flip));
+  stream.enqueue([=] {
+    for (std::uint64_t i = 0; i < flip.count; ++i) {
+      std::uint32_t& word = words.data[(flip.first + i * flip.stride) % words.count];
+      word = flip(word);
+    }
     return Status();
   });
   return {};

@@ -18,6 +18,7 @@ Status gemm(const Gemm& call, HostStream& stream);
 
 // host_layers.cpp
 Status activate(MatrixView h, const float* bias, int extreme_iterations, HostStream& stream);
+Status extreme(VectorView values, int iterations, HostStream& stream);
 Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient, HostStream& stream);
 Status loss_gradient(const LossGradient& call, HostStream& stream);
 
@@ -26,13 +27,18 @@ Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& r
 Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
                  HostStream& stream);
 
+// host_matrix_vector.cpp
+Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
+                       HostStream& stream);
+
 // host_patterns.cpp
 Status fill(WordsView words, const Pattern& pattern, HostStream& stream);
 Status reset(Mismatches* report, HostStream& stream);
-/// next: null, or what each word becomes.
-Status verify(WordsView words, const Pattern& expected, const Pattern* next, Mismatches* report,
-              HostStream& stream);
+Status verify(WordsView words, const Pattern& expected, Mismatches* report, HostStream& stream);
+Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
+                       Mismatches* report, HostStream& stream);
 Status digest(WordsView words, Digest* digest, HostStream& stream);
 Status sine_exponential(WordsView words, int iterations, Digest* digest, HostStream& stream);
+Status flip(WordsView words, const Flip& flip, HostStream& stream);
 
 }  // namespace egt::host

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "egt/core/flip.hpp"
+#include "egt/core/record.hpp"
+#include "egt/core/status.hpp"
+
+namespace egt {
+
+/// The faults that a run may be asked to suffer on purpose; names are the contract's ("file-bit").
+enum class InjectionKind {
+  weight,          ///< a master weight, at rest after the update of the step
+  gradient,        ///< this rank's own weight gradient, before it is summed over ranks
+  activation,      ///< what a layer hands on
+  gemm,            ///< what a product gives, before its activation
+  extreme,         ///< what a chain of transcendental functions gives
+  collective,      ///< what this rank receives of a collective (layer: which one) or sends into it
+  optimizer,       ///< a moment of the optimizer, at rest
+  memory,          ///< a word of the filled memory, at rest
+  file_bit,        ///< a bit of a file's data
+  file_stale,      ///< a block that still holds what was written before
+  file_torn,       ///< a block that was written in part
+  file_misplaced,  ///< a block that was written to the place of another
+  file_lost,       ///< a block that was never written
+  slow,
+  hang,
+  kill,
+  stop,
+  temperature,
+  xid,
+  ecc,
+  diskfull,
+  memory_pressure,
+};
+
+/// One fault on purpose: `KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,ms=M]`.
+struct Injection {
+  InjectionKind kind = InjectionKind::weight;
+  int rank = 0;
+  std::int64_t step = 0;              ///< it strikes at the first chance at or after this step
+  std::optional<std::uint32_t> mask;  ///< bits of a 32-bit word that flip (bit=3, or several: bit=3+7); none:
+                                      ///< chosen
+  std::uint64_t count = 1;            ///< words that are hit
+  std::uint64_t stride = 1;           ///< words from one to the next
+  std::optional<int> layer;  ///< from 1; none: chosen. Of a collective: which one, see collective.hpp
+  std::optional<double> ms;  ///< of kinds that take time
+};
+
+/// invalid_argument, in one line: what is wrong with the text and what is allowed.
+Result<Injection> parse_injection(std::string_view text);
+/// Does it change data (weight .. file-lost)? The other kinds change the rank's or the node's behaviour.
+bool changes_data(InjectionKind kind);
+const char* to_string(InjectionKind kind);
+/// {"kind","rank","step","bits","count","stride","layer","ms"}: what was asked for; null: chosen by the
+/// program.
+Json to_json(const Injection& injection);
+
+/// The words that `injection` hits among `words` of them (above 0); what it leaves open follows from `seed`.
+/// A chosen bit is one of 0 to 27: a flip of a float's upper exponent bits would be seen by anybody.
+Flip choose_flip(const Injection& injection, std::uint64_t words, std::uint64_t seed);
+/// The layer, from 0, that it hits among `layers` (above 0).
+int choose_layer(const Injection& injection, int layers, std::uint64_t seed);
+
+}  // namespace egt

@@ -1,0 +1,58 @@
+#include <cmath>
+
+#include "egt/device/arguments.hpp"
+#include "egt/device/host/host_loops.hpp"
+#include "egt/device/host/host_operations.hpp"
+
+namespace egt::host {
+namespace {
+
+template <typename T>
+double value(T element, bool absolute) {
+  const auto v = static_cast<double>(Element<T>::load(element));
+  return absolute ? std::abs(v) : v;
+}
+
+template <typename T>
+void multiply_rows(const MatrixView& m, bool absolute, const double* x, double* y, std::int64_t begin,
+                   std::int64_t end) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const T* elements = row<T>(m, r);
+    double sum = 0;
+    for (std::int64_t c = 0; c < m.columns; ++c) sum += value(elements[c], absolute) * x[c];
+    y[r] = sum;
+  }
+}
+
+template <typename T>
+void multiply_columns(const MatrixView& m, bool absolute, const double* x, double* y, std::int64_t begin,
+                      std::int64_t end) {
+  for (std::int64_t c = begin; c < end; ++c) y[c] = 0;
+  for (std::int64_t r = 0; r < m.rows; ++r) {
+    const T* elements = row<T>(m, r);
+    for (std::int64_t c = begin; c < end; ++c) y[c] += value(elements[c], absolute) * x[r];
+  }
+}
+
+}  // namespace
+
+Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
+                       HostStream& stream) {
+  EGT_TRY(check_multiply_vector(m, x, y));
+  stream.enqueue([=, &stream] {
+    with_type(m.type, [&](auto type) {
+      using T = typename decltype(type)::type;
+      const std::int64_t sums = transposed ? m.columns : m.rows;
+      for_ranges(stream, sums, 64, [&](std::int64_t begin, std::int64_t end) {
+        if (transposed)
+          multiply_columns<T>(m, absolute, x, y, begin, end);
+        else
+          multiply_rows<T>(m, absolute, x, y, begin, end);
+      });
+    });
+    return Status();
+  });
+  return {};
+}
+
+}  // namespace egt::host
