@@ -52,6 +52,7 @@ Status Console::write(const Record& record) {
     case RecordKind::end:
       note_progress(record);
       break;
+    case RecordKind::injection:
     case RecordKind::start:
       break;  // on_start shows all ranks' together
   }

@@ -91,6 +91,7 @@ std::optional<LogLevel> parse_log_level(std::string_view text) {
 
 LogLevel level_of(const Record& record) {
   switch (record.kind) {
+    case RecordKind::injection:
     case RecordKind::fault:
       return LogLevel::error;
     case RecordKind::progress:
@@ -164,6 +165,8 @@ std::string LogFile::text_of(const Record& record) const {
       return progress_text(record.body);
     case RecordKind::fault:
       return fault_line(record);
+    case RecordKind::injection:
+      return fmt::format("injected: {}", one_line(record.body));
     case RecordKind::notice:
       return text_at(record.body, "text");
     case RecordKind::end:
