@@ -105,8 +105,10 @@ __global__ void reset_kernel(Mismatches* report, const Mismatches nothing) {
 template <typename F>
 int with_words(const Pattern& pattern, const WordBlock& block, F&& f) {
   const PatternFunction function(pattern);
+  const auto high = static_cast<std::uint32_t>(block.base >> 32);
   if (function.is_contribution()) return f(ContributionWords{function, block.base});
-  return f(function.block(static_cast<std::uint32_t>(block.base >> 32)));
+  if (function.is_regular()) return f(function.regular_block(high));
+  return f(function.block(high));
 }
 
 }  // namespace

@@ -25,6 +25,44 @@ TEST(Pattern, InversesAreComplements) {
   }
 }
 
+TEST(RegularPattern, IsOfItsIndexAlsoBeyond32Bits) {
+  for (std::uint64_t i = 0; i < words; ++i) {
+    const std::uint64_t index = i + beyond_32_bits - words / 2;
+    for (const std::uint32_t p : {0u, 1u, 7u, 31u, 32u, 45u}) {
+      const std::uint32_t one = 1u << (index + p) % 32;
+      ASSERT_EQ(pattern(PatternKind::walking_ones, 1, p)(index), one);
+      ASSERT_EQ(pattern(PatternKind::walking_zeros, 1, p)(index), ~one);
+      ASSERT_EQ(pattern(PatternKind::checkerboard, 1, p)(index),
+                (index + p) % 2 == 0 ? 0xAAAAAAAAu : 0x55555555u);
+      ASSERT_EQ(pattern(PatternKind::solid, 1, p)(index), p);
+    }
+    ASSERT_EQ(pattern(PatternKind::address_inverse)(index), ~pattern(PatternKind::address)(index));
+  }
+}
+
+TEST(RegularPattern, Modulo20IsTheValueAtOnePlaceOfTwentyAndItsComplementElsewhere) {
+  constexpr std::uint64_t seed = 0xABCD'0123'89AB'4567;
+  for (const std::uint64_t base : {0ull, (1ull << 32) - 50, (1ull << 33) - 50, 5ull << 32})
+    for (std::uint32_t p = 0; p < 22; ++p)
+      for (std::uint64_t i = base; i < base + 100; ++i)
+        ASSERT_EQ(pattern(PatternKind::modulo_20, seed, p)(i), i % 20 == p ? 0x89AB4567u : ~0x89AB4567u)
+            << "place " << p << ", index " << i;
+}
+
+TEST(RegularPattern, AddressWordsAreAllDifferent) {
+  const PatternFunction address = pattern(PatternKind::address);
+  for (const std::uint64_t base : {std::uint64_t{0}, beyond_32_bits}) {
+    std::set<std::uint32_t> seen;
+    for (std::uint64_t i = 0; i < words; ++i) seen.insert(address(base + i * 214'748));  // over all of 2^32
+    for (int bit = 0; bit < 32; ++bit) {
+      const std::uint64_t other = std::uint64_t{1} << bit;
+      ASSERT_NE(address(base + other), address(base)) << "an address line that is stuck must show";
+    }
+    EXPECT_EQ(seen.size(), words);
+  }
+  EXPECT_NE(address(5), address(5 + beyond_32_bits));
+}
+
 void expect_finite_below_2(float value) {
   ASSERT_TRUE(std::isfinite(value));
   ASSERT_LT(std::fabs(value), 2.0f);
@@ -96,6 +134,21 @@ TEST(Contribution, SumsExactlyOverOneTo64Ranks) {
   }
 }
 
+TEST(Contribution, SourcesHaveBitsOfTheirOwnThatDoNotCarry) {
+  for (std::uint64_t index = 0; index < 1000; ++index) {
+    std::uint32_t seen = 0;
+    for (std::uint32_t r = 0; r < contribution_fields; ++r) {
+      const auto part =
+          static_cast<std::uint32_t>(float_from_bits(pattern(PatternKind::contribution, 5, r)(index)));
+      ASSERT_EQ(part & ~(0x3Fu << contribution_field_bits * r), 0u);
+      seen |= part;
+    }
+    ASSERT_EQ(seen, contribution_parts(5, index)) << "the sum tells whose part is wrong";
+    ASSERT_EQ(pattern(PatternKind::contribution, 5, contribution_fields)(index), 0u);
+    ASSERT_EQ(pattern(PatternKind::contribution, 5, ~0u)(index), 0u);
+  }
+}
+
 TEST(Contribution, TellsRanksAndPlacesApart) {
   int equal_ranks = 0, equal_places = 0;
   for (std::uint64_t i = 0; i < 1000; ++i) {
@@ -120,6 +173,9 @@ TEST(Mismatches, NoneIsTheNeutralElement) {
 TEST(PatternKind, HasItsName) {
   EXPECT_EQ(to_string(PatternKind::random), "random");
   EXPECT_EQ(to_string(PatternKind::contribution_sum), "contribution_sum");
+  EXPECT_EQ(to_string(PatternKind::address), "address");
+  EXPECT_EQ(to_string(PatternKind::checkerboard), "checkerboard");
+  EXPECT_EQ(to_string(PatternKind::modulo_20), "modulo_20");
 }
 
 }  // namespace

@@ -17,6 +17,14 @@ enum class PatternKind : std::uint32_t {
   finite_inverse,    ///< its complement: the bits that `finite` holds at 0 are 1
   contribution,      ///< fp32 of what a source of field `parameter` puts into a sum; 0 from field 4 on
   contribution_sum,  ///< fp32 of the sum of the fields 0 .. parameter-1: exact
+  // Regular kinds, of the tests of memory
+  address,          ///< lower half of the index ^ hash of the upper: no two of a region's 2^32 are equal
+  address_inverse,  ///< its complement
+  walking_ones,     ///< 1 << (index + parameter) % 32
+  walking_zeros,    ///< its complement
+  checkerboard,     ///< 0xAAAAAAAA where index + parameter is even, else 0x55555555
+  solid,            ///< `parameter` everywhere
+  modulo_20,        ///< lower half of the seed where index % 20 == parameter, else its complement
 };
 
 /// `index` counts words from the start of the region that was filled.
@@ -61,6 +69,26 @@ struct PatternBlock {
   }
 };
 
+/// The same for the regular kinds, all in one form so that a loop over words has no branch: `value` rotated
+/// by the index, the index itself, and a complement at every 20th place.
+struct RegularBlock {
+  static constexpr std::uint32_t period = 20;
+  static constexpr std::uint32_t nowhere = period;
+
+  std::uint32_t value = 0;
+  std::uint32_t turn = 0;         ///< bits to the left a word, 0 or 1
+  std::uint32_t start = 0;        ///< bits to the left at low == 0
+  std::uint32_t address = 0;      ///< ~0: the lower half of the index is added; else 0
+  std::uint32_t place = nowhere;  ///< low % period of the words that are complemented
+
+  EGT_HD std::uint32_t operator()(std::uint32_t low) const {
+    const std::uint32_t bits = (low * turn + start) % 32;
+    const std::uint32_t turned = (value << bits) | (value >> (0u - bits) % 32);
+    const std::uint32_t complement = low % period == place ? ~0u : 0u;
+    return turned ^ (low & address) ^ complement;
+  }
+};
+
 /// A pattern made ready for many words: what does not depend on the index is computed once.
 struct PatternFunction {
   Pattern pattern;
@@ -80,14 +108,17 @@ struct PatternFunction {
     return pattern.kind == PatternKind::contribution || pattern.kind == PatternKind::contribution_sum;
   }
 
+  EGT_HD bool is_regular() const { return pattern.kind >= PatternKind::address; }
+
   EGT_HD std::uint32_t operator()(std::uint64_t index) const {
     if (is_contribution()) return contribution(index);
     const std::uint32_t high = static_cast<std::uint32_t>(index >> 32);
     const std::uint32_t low = static_cast<std::uint32_t>(index);
+    if (is_regular()) return regular_block(high)(low);
     return high == 0 ? first_block_(low) : block(high)(low);
   }
 
-  /// The words with `high` as the upper half of their index; not for contributions.
+  /// The words with `high` as the upper half of their index; not for contributions and regular kinds.
   EGT_HD PatternBlock block(std::uint32_t high) const {
     constexpr std::uint32_t finite_mask =
         0xBFFFBFFFu;  // bit 14 of a bfloat16 at 0: its exponent is below 128
@@ -99,12 +130,42 @@ struct PatternFunction {
             finite ? finite_mask : ~0u, inverse ? ~0u : 0u};
   }
 
+  /// The same of the regular kinds.
+  EGT_HD RegularBlock regular_block(std::uint32_t high) const {
+    const std::uint32_t seed = static_cast<std::uint32_t>(pattern.seed);
+    const std::uint32_t upper = high * 0x9E3779B1u;
+    switch (pattern.kind) {
+      case PatternKind::address:
+        return {.value = upper, .address = ~0u};
+      case PatternKind::address_inverse:
+        return {.value = ~upper, .address = ~0u};
+      case PatternKind::walking_ones:
+        return {.value = 1u, .turn = 1, .start = pattern.parameter};
+      case PatternKind::walking_zeros:
+        return {.value = ~1u, .turn = 1, .start = pattern.parameter};
+      case PatternKind::checkerboard:
+        return {.value = 0xAAAAAAAAu, .turn = 1, .start = pattern.parameter};
+      case PatternKind::modulo_20:
+        return {.value = ~seed, .place = place_of_parameter(high)};
+      default:
+        return {.value = pattern.parameter};  // solid
+    }
+  }
+
   /// The word of a contribution or of a sum of them.
   EGT_HD std::uint32_t contribution(std::uint64_t index) const {
     return float_bits(static_cast<float>(contribution_parts(pattern.seed, index) & field_mask));
   }
 
  private:
+  /// low % period of the words whose index % period is the parameter.
+  EGT_HD std::uint32_t place_of_parameter(std::uint32_t high) const {
+    constexpr std::uint32_t period = RegularBlock::period;
+    if (pattern.parameter >= period) return RegularBlock::nowhere;
+    const std::uint32_t base = static_cast<std::uint32_t>((std::uint64_t{high} << 32) % period);
+    return (pattern.parameter + period - base) % period;
+  }
+
   PatternBlock first_block_;
 };
 
@@ -133,8 +194,10 @@ struct Mismatches {
 };
 
 constexpr std::string_view to_string(PatternKind kind) {
-  constexpr std::string_view names[] = {"random",         "random_inverse", "finite",
-                                        "finite_inverse", "contribution",   "contribution_sum"};
+  constexpr std::string_view names[] = {"random",       "random_inverse",   "finite",       "finite_inverse",
+                                        "contribution", "contribution_sum", "address",      "address_inverse",
+                                        "walking_ones", "walking_zeros",    "checkerboard", "solid",
+                                        "modulo_20"};
   return names[static_cast<std::uint32_t>(kind)];
 }
 

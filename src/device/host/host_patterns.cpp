@@ -21,6 +21,10 @@ void with_pattern(const Pattern& pattern, std::uint64_t begin, const F& f) {
   const PatternFunction function(pattern);
   if (function.is_contribution())
     f([&function](std::uint64_t index) { return function.contribution(index); });
+  else if (function.is_regular())
+    f([block = function.regular_block(static_cast<std::uint32_t>(begin >> 32))](std::uint64_t index) {
+      return block(static_cast<std::uint32_t>(index));
+    });
   else
     f([block = function.block(static_cast<std::uint32_t>(begin >> 32))](std::uint64_t index) {
       return block(static_cast<std::uint32_t>(index));
