@@ -192,7 +192,6 @@ void apply_host_defaults(Options& options) {
   host_default(options, "buffer-iterations", burn.memory.buffer_iterations, 3, "3");
   host_default(options, "io-size", burn.file.size, std::uint64_t{64'000'000}, "64MB");
   host_default(options, "io-repeats", burn.file.repeats, 2, "2");
-  host_default(options, "check-every", burn.train.check_every, std::int64_t{10}, "10");
   burn.train.epoch_steps = 10;
   burn.collective.every = 10;
   burn.collective.elements = 1u << 18;

@@ -49,7 +49,8 @@ Json to_json(const Fault& fault) {
           {"actual", fault.actual},
           {"xor", fault.xor_mask},
           {"count", fault.count},
-          {"blame", to_string(fault.blame)}};
+          {"blame", to_string(fault.blame)},
+          {"suspects", fault.suspects}};
 }
 
 Json to_json(const Record& record) {

@@ -37,7 +37,7 @@ TEST(FaultJson, HasTheContractsNamesAndValues) {
   for (const auto& item : json.items()) names.insert(item.key());
   EXPECT_EQ(names, (std::set<std::string>{"time", "kind", "detector", "rank", "hostname", "device_uuid",
                                           "step", "phase", "where", "offset", "expected", "actual", "xor",
-                                          "count", "blame"}));
+                                          "count", "blame", "suspects"}));
   EXPECT_EQ(json["kind"], "memory");
   EXPECT_EQ(json["rank"], 3);
   EXPECT_EQ(json["step"], 17);
@@ -52,6 +52,14 @@ TEST(FaultJson, WhatIsNotKnownIsNull) {
   const Json json = to_json(Fault{});
   EXPECT_TRUE(json["rank"].is_null());
   EXPECT_TRUE(json["step"].is_null());
+  EXPECT_EQ(json["suspects"], Json::array());
+}
+
+TEST(FaultJson, AnAmbiguousOneNamesItsSuspects) {
+  Fault fault;
+  fault.blame = Blame::ambiguous;
+  fault.suspects = {0, 2};
+  EXPECT_EQ(to_json(fault)["suspects"], Json({0, 2}));
 }
 
 TEST(FaultJson, NamesEveryBlame) {

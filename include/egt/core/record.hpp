@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -49,6 +50,7 @@ struct Fault {
   std::string xor_mask;
   std::uint64_t count = 1;  ///< how many elements differ
   Blame blame = Blame::certain;
+  std::vector<int> suspects;  ///< the ranks that an ambiguous blame names; else empty
 };
 
 const char* to_string(RecordKind kind);

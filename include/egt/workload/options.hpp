@@ -23,7 +23,9 @@ struct TrainOptions {
   ElementType gradient_type = ElementType::f32;  ///< f32 or bf16
   int extreme_iterations = 200;
   std::int64_t epoch_steps = 100;  ///< steps an epoch
-  std::int64_t check_every = 50;   ///< steps between replica checks
+  std::int64_t check_every = 0;    ///< steps between checks; 0: as often as check_budget allows
+  double check_budget = 0.01;      ///< share of the time that checks may take, above 0 and up to 1
+  std::string golden;              ///< the file of known answers, written where it is not there; empty: none
 };
 
 struct CollectiveOptions {

@@ -35,7 +35,10 @@ class TrainWorkload : public Workload {
  private:
   Precision precision_of(std::int64_t step) const;
   bool ends_epoch(std::int64_t step) const { return (step + 1) % options_.epoch_steps == 0; }
-  bool checks_replicas(std::int64_t step) const { return (step + 1) % options_.check_every == 0; }
+  bool checks_replicas(std::int64_t step) const {
+    const std::int64_t every = options_.check_every > 0 ? options_.check_every : 10;
+    return (step + 1) % every == 0;
+  }
   double step_flops() const;
   void look_at_loss(std::int64_t step, double loss);
   Status look_at_times();
