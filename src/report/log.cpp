@@ -15,6 +15,7 @@
 
 #include "console_text.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/report/bodies.hpp"
 #include "posix_write.hpp"
 
 namespace egt {
