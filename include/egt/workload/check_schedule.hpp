@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace egt {
+
+/// When checks come: the same on every rank that is fed with the same figures. Not thread-safe.
+///
+/// `every` > 0: behind each `every`-th step, whatever it costs. `every` 0: so that the checks' time stays at
+/// or below `budget` (a share, 0.01) of the steps' time: the first comes early, and each further one as soon
+/// as the time of all steps pays for all checks so far and the next; a budget of 0 allows none. One check at
+/// a time: the next waits until `learn` told the cost of the last.
+class CheckSchedule {
+ public:
+  /// Steps before the first check by budget; it is paid for afterwards.
+  static constexpr std::int64_t first_check = 5;
+  /// Steps from one check by budget to the next, at least: a check's result comes two steps later.
+  static constexpr std::int64_t least_period = 3;
+  /// A debt (one check was held up) or a credit (checks were cheap before) is evened out over several checks:
+  /// none comes later or earlier than by this factor than the usual cost of a check calls for.
+  static constexpr double patience = 4;
+
+  /// 0 <= every, 0 <= budget.
+  CheckSchedule(std::int64_t every, double budget);
+
+  /// Is a check due behind step `step`? Asked once a step, in order.
+  bool due(std::int64_t step);
+
+  /// What a check cost, and a step without one since the last check, in milliseconds, as all ranks agreed;
+  /// called once a check, when its result is known (some steps later). A cost may be negative where it is a
+  /// difference of measured times: noise evens out in the sum. Figures that cannot be (a step of 0 ms, NaN,
+  /// infinite) are replaced by those before, or with none before by a check as dear as a step.
+  void learn(double check_ms, double step_ms);
+
+  /// Steps from one check to the next, as planned now.
+  std::int64_t period() const { return period_; }
+
+ private:
+  double usual_cost() const;
+  double steps_ms() const;
+  std::int64_t planned_period() const;
+
+  std::int64_t every_;
+  double budget_;
+  std::int64_t period_;
+  std::int64_t steps_ = 0;          ///< asked so far
+  std::int64_t last_check_ = 0;     ///< `steps_` at the last check
+  bool under_way_ = false;          ///< a check whose cost is not yet known
+  std::int64_t steps_settled_ = 0;  ///< steps whose time is in `settled_ms_`
+  double settled_ms_ = 0;
+  std::optional<double> step_ms_;     ///< learnt last
+  double checks_ms_ = 0;              ///< of all checks so far
+  std::vector<double> recent_costs_;  ///< of the last checks, oldest first
+};
+
+}  // namespace egt
