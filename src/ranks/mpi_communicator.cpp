@@ -108,6 +108,7 @@ class Collective {
 
   Status all_reduce(std::byte* data, std::size_t count, ElementType type);
   Status broadcast(std::byte* data, std::size_t bytes, int root);
+  Status reduce_scatter(const std::byte* send, std::byte* recv, std::size_t recv_count, ElementType type);
   Status all_gather(const std::byte* send, std::byte* recv, std::size_t bytes);
 
   /// Gives the scratch back, or leaves it and what is under way to the session.
@@ -124,6 +125,9 @@ class Collective {
   };
   Status scatter(const Chunk& chunk, std::size_t width);
   Status sum_and_gather(const Chunk& chunk, ElementType type);
+  /// Waits for the peers' parts of `count` elements, and sums them and `own` in rank order.
+  Status sum(MpiTransfer& transfer, const std::byte* peers, const std::byte* own, std::byte* out,
+             std::size_t count, ElementType type);
 
   Shared& shared_;
   const int tag_;
@@ -146,17 +150,24 @@ Status Collective::scatter(const Chunk& chunk, std::size_t width) {
   return {};
 }
 
+Status Collective::sum(MpiTransfer& transfer, const std::byte* peers, const std::byte* own, std::byte* out,
+                       std::size_t count, ElementType type) {
+  EGT_TRY(transfer.finish(limits_));
+  std::vector<const std::byte*> parts;
+  for (int rank = 0; rank < shared_.size; ++rank) {
+    parts.push_back(rank == shared_.rank ? own : peers);
+    if (rank != shared_.rank) peers += count * size_of(type);
+  }
+  reduce_sum(out, parts, count, type);
+  return {};
+}
+
 /// Sums this rank's share in rank order, sends it to all, and receives the other shares in place.
 Status Collective::sum_and_gather(const Chunk& chunk, ElementType type) {
   const std::size_t width = size_of(type);
   const Share mine = share_of(chunk.count, shared_.rank, shared_.size);
   std::byte* own = chunk.data + mine.first * width;
-  EGT_TRY(chunk.transfer->finish(limits_));
-  std::vector<const std::byte*> parts;
-  for (int rank = 0, peers = 0; rank < shared_.size; ++rank)
-    parts.push_back(
-        rank == shared_.rank ? own : chunk.parts + static_cast<std::size_t>(peers++) * mine.count * width);
-  reduce_sum(own, parts, mine.count, type);
+  EGT_TRY(sum(*chunk.transfer, chunk.parts, own, own, mine.count, type));
   for (int peer = 0; peer < shared_.size; ++peer) {
     if (peer == shared_.rank) continue;
     const Share theirs = share_of(chunk.count, peer, shared_.size);
@@ -208,6 +219,41 @@ Status Collective::broadcast(std::byte* data, std::size_t bytes, int root) {
   return outgoing.finish(limits_);
 }
 
+Status Collective::reduce_scatter(const std::byte* send, std::byte* recv, std::size_t recv_count,
+                                  ElementType type) {
+  const std::size_t width = size_of(type), slice = recv_count * width;
+  const auto size = static_cast<std::size_t>(shared_.size), rank = static_cast<std::size_t>(shared_.rank);
+  if (size == 1) {  // the identity, also for a NaN
+    if (slice > 0 && recv != send) std::memcpy(recv, send, slice);
+    return {};
+  }
+  const std::size_t piece = std::min(slice, chunk_bytes / size / width * width);
+  const std::size_t pieces = slice == 0 ? 0 : (slice + piece - 1) / piece;
+  scratch_ = shared_.take_scratch(piece * (size - 1) * 2);
+  const auto parts = [&](std::size_t i) { return scratch_->data() + i % 2 * piece * (size - 1); };
+  const auto bytes = [&](std::size_t i) { return std::min(piece, slice - i * piece); };
+  const auto exchange = [&](std::size_t i) -> Status {
+    std::byte* part = parts(i);
+    for (int peer = 0; peer < shared_.size; ++peer) {
+      if (peer == shared_.rank) continue;
+      const std::byte* theirs = send + static_cast<std::size_t>(peer) * slice + i * piece;
+      EGT_TRY(transfers_[i % 2].receive(part, bytes(i), peer, tag_));
+      EGT_TRY(transfers_[i % 2].send(theirs, bytes(i), peer, tag_));
+      part += bytes(i);
+    }
+    return {};
+  };
+  // A piece's parts are under way while the one before it is summed.
+  for (std::size_t i = 0; i <= pieces; ++i) {
+    if (i < pieces) EGT_TRY(exchange(i));
+    if (i == 0) continue;
+    const std::size_t first = (i - 1) * piece;
+    EGT_TRY(sum(transfers_[(i - 1) % 2], parts(i - 1), send + rank * slice + first, recv + first,
+                bytes(i - 1) / width, type));
+  }
+  return {};
+}
+
 Status Collective::all_gather(const std::byte* send, std::byte* recv, std::size_t bytes) {
   std::byte* own = recv + static_cast<std::size_t>(shared_.rank) * bytes;
   if (bytes > 0 && own != send) std::memmove(own, send, bytes);
@@ -239,6 +285,11 @@ std::byte* bytes_of(void* data) {
   return static_cast<std::byte*>(data);
 }
 
+Status can_sum(ElementType type) {
+  if (type == ElementType::f32 || type == ElementType::bf16) return {};
+  return {StatusCode::invalid_argument, "collectives sum f32 or bf16 only"};
+}
+
 class MpiCommunicator final : public Communicator {
  public:
   explicit MpiCommunicator(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
@@ -247,13 +298,19 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return shared_->size; }
 
   Status all_reduce(void* data, std::size_t count, ElementType type, Stream& stream) override {
-    if (type != ElementType::f32 && type != ElementType::bf16)
-      return {StatusCode::invalid_argument, "an all-reduce adds f32 or bf16 only"};
+    EGT_TRY(can_sum(type));
     return enqueue(stream, [=](Collective& c) { return c.all_reduce(bytes_of(data), count, type); });
   }
   Status broadcast(void* data, std::size_t bytes, int root, Stream& stream) override {
     if (root < 0 || root >= size()) return {StatusCode::invalid_argument, "the broadcast's root is no rank"};
     return enqueue(stream, [=](Collective& c) { return c.broadcast(bytes_of(data), bytes, root); });
+  }
+  Status reduce_scatter(const void* send, void* recv, std::size_t recv_count, ElementType type,
+                        Stream& stream) override {
+    EGT_TRY(can_sum(type));
+    return enqueue(stream, [=](Collective& c) {
+      return c.reduce_scatter(static_cast<const std::byte*>(send), bytes_of(recv), recv_count, type);
+    });
   }
   Status all_gather(const void* send, void* recv, std::size_t bytes, Stream& stream) override {
     return enqueue(stream, [=](Collective& c) {

@@ -55,6 +55,8 @@ class NcclCommunicator : public Communicator {
   int size() const override { return size_; }
   Status all_reduce(void* data, std::size_t count, ElementType type, Stream& stream) override;
   Status broadcast(void* data, std::size_t bytes, int root, Stream& stream) override;
+  Status reduce_scatter(const void* send, void* recv, std::size_t recv_count, ElementType type,
+                        Stream& stream) override;
   Status all_gather(const void* send, void* recv, std::size_t bytes, Stream& stream) override;
   Status check() override;
   void abort() override;
@@ -99,13 +101,24 @@ Status NcclCommunicator::ready() {
   return select_cuda_device(device_);
 }
 
+/// The native type of what is summed.
+Result<ncclDataType_t> summed_type(ElementType type) {
+  if (type == ElementType::f32) return ncclFloat32;
+  if (type == ElementType::bf16) return ncclBfloat16;
+  return Status(StatusCode::invalid_argument,
+                fmt::format("collectives sum f32 or bf16, not {}", to_string(type)));
+}
+
+/// What a collective of one rank does with its data.
+Status copy_alone(const void* from, void* to, std::size_t bytes, Stream& stream) {
+  if (from == to || bytes == 0) return {};
+  return cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "copy memory");
+}
+
 Status NcclCommunicator::all_reduce(void* data, std::size_t count, ElementType type, Stream& stream) {
-  if (type != ElementType::f32 && type != ElementType::bf16)
-    return Status(StatusCode::invalid_argument,
-                  fmt::format("an all-reduce sums f32 or bf16, not {}", to_string(type)));
+  EGT_TRY_ASSIGN(const ncclDataType_t native_type, summed_type(type));
   EGT_TRY(ready());
   if (size_ == 1) return {};
-  const ncclDataType_t native_type = type == ElementType::f32 ? ncclFloat32 : ncclBfloat16;
   return settle(ncclAllReduce(data, data, count, native_type, ncclSum, communicator_, native(stream)),
                 "start an all-reduce");
 }
@@ -117,13 +130,21 @@ Status NcclCommunicator::broadcast(void* data, std::size_t bytes, int root, Stre
                 "start a broadcast");
 }
 
+Status NcclCommunicator::reduce_scatter(const void* send, void* recv, std::size_t recv_count,
+                                        ElementType type, Stream& stream) {
+  EGT_TRY_ASSIGN(const ncclDataType_t native_type, summed_type(type));
+  EGT_TRY(ready());
+  if (size_ == 1) return copy_alone(send, recv, recv_count * size_of(type), stream);
+  return settle(
+      ncclReduceScatter(send, recv, recv_count, native_type, ncclSum, communicator_, native(stream)),
+      "start a reduce-scatter");
+}
+
 Status NcclCommunicator::all_gather(const void* send, void* recv, std::size_t bytes, Stream& stream) {
   EGT_TRY(ready());
-  if (size_ > 1)
-    return settle(ncclAllGather(send, recv, bytes, ncclUint8, communicator_, native(stream)),
-                  "start an all-gather");
-  if (send == recv || bytes == 0) return {};
-  return cuda_status(cudaMemcpyAsync(recv, send, bytes, cudaMemcpyDefault, native(stream)), "copy memory");
+  if (size_ == 1) return copy_alone(send, recv, bytes, stream);
+  return settle(ncclAllGather(send, recv, bytes, ncclUint8, communicator_, native(stream)),
+                "start an all-gather");
 }
 
 Status NcclCommunicator::check() {

@@ -90,8 +90,43 @@ TEST_F(Communicator, AllReduceSumsBfloat16AndRoundsOnce) {
   }
 }
 
-TEST_F(Communicator, AllReduceAddsNoOtherType) {
+TEST_F(Communicator, ReduceScatterSumsFloatsInRankOrderAlsoInPlace) {
+  for (const bool in_place : {false, true})
+    for (const std::size_t count : counts) {
+      const auto ranks = static_cast<std::size_t>(size), first = static_cast<std::size_t>(rank) * count;
+      std::vector<float> mine(count * ranks), expected(count), apart(in_place ? 0 : count);
+      for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = random_float(rank, i);
+      for (std::size_t i = 0; i < count; ++i) {
+        expected[i] = random_float(0, first + i);
+        for (int r = 1; r < size; ++r) expected[i] += random_float(r, first + i);
+      }
+      float* const sums = in_place ? mine.data() + first : apart.data();
+      ASSERT_OK(communicator->reduce_scatter(mine.data(), sums, count, ElementType::f32, stream));
+      ASSERT_OK(finish());
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), sums)) << count;
+    }
+}
+
+TEST_F(Communicator, ReduceScatterSumsBfloat16AndRoundsOnce) {
+  constexpr std::size_t count = 70001;
+  const std::size_t first = static_cast<std::size_t>(rank) * count;
+  std::vector<Bfloat16> mine(count * static_cast<std::size_t>(size)), sums(count);
+  for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = to_bfloat16(random_float(rank, i));
+  ASSERT_OK(communicator->reduce_scatter(mine.data(), sums.data(), count, ElementType::bf16, stream));
+  ASSERT_OK(finish());
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    float expected = to_float(to_bfloat16(random_float(0, first + i)));
+    for (int r = 1; r < size; ++r) expected += to_float(to_bfloat16(random_float(r, first + i)));
+    wrong += sums[i].bits != to_bfloat16(expected).bits;
+  }
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_F(Communicator, SumsAreMadeOfNoOtherType) {
   double value = 1;
+  EXPECT_EQ(communicator->reduce_scatter(&value, &value, 1, ElementType::f64, stream).code(),
+            StatusCode::invalid_argument);
   EXPECT_EQ(communicator->all_reduce(&value, 1, ElementType::f64, stream).code(),
             StatusCode::invalid_argument);
   EXPECT_EQ(communicator->broadcast(&value, 8, size, stream).code(), StatusCode::invalid_argument);

@@ -22,6 +22,7 @@ class Alone : public Communicator {
   int size() const override { return 1; }
   Status all_reduce(void*, std::size_t, ElementType, Stream&) override { return {}; }
   Status broadcast(void*, std::size_t, int, Stream&) override { return {}; }
+  Status reduce_scatter(const void*, void*, std::size_t, ElementType, Stream&) override { return {}; }
   Status all_gather(const void*, void*, std::size_t, Stream&) override { return {}; }
   Status check() override { return {}; }
   void abort() override {}

@@ -1,13 +1,10 @@
 // The detectors of the main job that need several ranks, each with a fault put into the real data.
 #include <algorithm>
-#include <functional>
-#include <limits>
 #include <optional>
 
+#include "corrupting_communicator.hpp"
 #include "egt/device/host/host_device.hpp"
-#include "egt/device/host/host_stream.hpp"
 #include "egt/ranks/mpi_communicator.hpp"
-#include "egt/workload/collective.hpp"
 #include "egt/workload/train.hpp"
 #include "mpi_test.hpp"
 
@@ -15,52 +12,6 @@ namespace egt::test {
 namespace {
 
 constexpr double timeout_s = 30;
-
-/// Does what the real one does; then, on the rank that is hit, changes one word of what it received.
-class CorruptingCommunicator : public Communicator {
- public:
-  using Change = std::function<std::uint32_t(std::uint32_t)>;
-  struct Hit {
-    int rank = -1;
-    bool broadcast = false;  ///< else the all-reduce
-    std::size_t bytes_at_least = 0;
-    std::size_t word = 0;
-    Change change;
-  };
-
-  CorruptingCommunicator(Communicator& real, Hit hit) : real_(real), hit_(std::move(hit)) {}
-
-  int rank() const override { return real_.rank(); }
-  int size() const override { return real_.size(); }
-  Status all_reduce(void* data, std::size_t count, ElementType type, Stream& stream) override {
-    EGT_TRY(real_.all_reduce(data, count, type, stream));
-    return corrupt(data, count * size_of(type), false, stream);
-  }
-  Status broadcast(void* data, std::size_t bytes, int root, Stream& stream) override {
-    EGT_TRY(real_.broadcast(data, bytes, root, stream));
-    return corrupt(data, bytes, true, stream);
-  }
-  Status all_gather(const void* send, void* recv, std::size_t bytes, Stream& stream) override {
-    return real_.all_gather(send, recv, bytes, stream);
-  }
-  Status check() override { return real_.check(); }
-  void abort() override { real_.abort(); }
-
- private:
-  Status corrupt(void* data, std::size_t bytes, bool broadcast, Stream& stream) {
-    if (rank() != hit_.rank || broadcast != hit_.broadcast ||
-        bytes < std::max<std::size_t>(hit_.bytes_at_least, 4))
-      return {};
-    as_host_stream(stream).enqueue([this, words = static_cast<std::uint32_t*>(data)] {
-      words[hit_.word] = hit_.change(words[hit_.word]);
-      return Status();
-    });
-    return {};
-  }
-
-  Communicator& real_;
-  const Hit hit_;
-};
 
 class Workloads : public ::testing::Test {
  protected:
@@ -114,28 +65,11 @@ class Workloads : public ::testing::Test {
     return faults;
   }
 
-  std::vector<Json> collect(const CorruptingCommunicator::Hit& hit) {
-    CorruptingCommunicator communicator(*real, hit);
-    RecordQueue records(rank());
-    Injector injector({}, mpi_session().place(), records);
-    Environment environment{*device, communicator, records,      mpi_session().place(),
-                            5,       injector,     "test device"};
-    auto stream = std::move(device->create_stream(StreamPriority::normal).value());
-    CollectiveWorkload workload(environment, {.every = 4, .elements = 1001},
-                                [&]() -> Stream& { return *stream; });
-    std::vector<Json> faults = run(workload, records, 8);
-    part = workload.report();
-    return faults;
-  }
-
   std::unique_ptr<Device> device;
   std::unique_ptr<Communicator> real;
   PartReport part;
 };
 
-std::uint32_t flip_bit_7(std::uint32_t word) {
-  return word ^ 0x80u;
-}
 /// Large enough to reach the weights, even from a gradient of zero.
 std::uint32_t flip_bit_29(std::uint32_t word) {
   return word ^ 0x20000000u;
@@ -177,29 +111,6 @@ TEST_F(Workloads, ALossThatIsNotFiniteIsAFaultAtOurRateAndADivergenceAtTheUsers)
   EXPECT_TRUE(train({}, 1e30).empty());
   EXPECT_FALSE(part.success);
   EXPECT_NE(part.failure.find("--learning-rate"), std::string::npos);
-}
-
-TEST_F(Workloads, CleanCollectivesAreCountedElementByElement) {
-  EXPECT_TRUE(collect({}).empty());
-  EXPECT_TRUE(part.success);
-  EXPECT_EQ(part.work.collective_elements_checked, size() > 1 ? 2u * 2 * 1001 : 0u);
-}
-
-TEST_F(Workloads, AWrongElementOfACollectiveIsFoundWhereItIs) {
-  if (size() < 2) GTEST_SKIP() << "needs a peer";
-  for (const bool broadcast : {false, true}) {
-    const std::vector<Json> faults =
-        collect({.rank = 1, .broadcast = broadcast, .word = 77, .change = flip_bit_7});
-    ASSERT_EQ(faults.size(), rank() == 1 ? 2u : 0u) << "one a round, by the rank that received it";
-    EXPECT_EQ(part.success, rank() != 1);
-    for (const Json& fault : faults) {
-      EXPECT_EQ(fault.at("detector"), broadcast ? "known-answer broadcast" : "known-answer all-reduce");
-      EXPECT_EQ(fault.at("rank"), 1);
-      EXPECT_EQ(fault.at("offset"), 77 * 4);
-      EXPECT_EQ(fault.at("xor"), "0x00000080");
-      EXPECT_EQ(fault.at("count"), 1);
-    }
-  }
 }
 
 }  // namespace

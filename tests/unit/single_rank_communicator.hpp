@@ -13,6 +13,10 @@ class SingleRankCommunicator : public Communicator {
   int size() const override { return 1; }
   Status all_reduce(void*, std::size_t, ElementType, Stream&) override { return {}; }
   Status broadcast(void*, std::size_t, int, Stream&) override { return {}; }
+  Status reduce_scatter(const void* send, void* recv, std::size_t recv_count, ElementType type,
+                        Stream& stream) override {
+    return device_.copy(recv, send, recv_count * size_of(type), stream);
+  }
   Status all_gather(const void* send, void* recv, std::size_t bytes, Stream& stream) override {
     return device_.copy(recv, send, bytes, stream);
   }

@@ -20,6 +20,10 @@ class Communicator {
   /// In place sum of `count` elements; all ranks get the same bits. f32 or bf16.
   virtual Status all_reduce(void* data, std::size_t count, ElementType type, Stream& stream) = 0;
   virtual Status broadcast(void* data, std::size_t bytes, int root, Stream& stream) = 0;
+  /// recv[i] = the sum over ranks of send[rank() * recv_count + i], for i below recv_count; send: size() *
+  /// recv_count elements. f32 or bf16. recv may be this rank's part of send; else they lie apart.
+  virtual Status reduce_scatter(const void* send, void* recv, std::size_t recv_count, ElementType type,
+                                Stream& stream) = 0;
   /// recv: size() * bytes, in rank order.
   virtual Status all_gather(const void* send, void* recv, std::size_t bytes, Stream& stream) = 0;
 
