@@ -19,7 +19,22 @@ __global__ void __launch_bounds__(matrix_threads)
   }
 }
 
+struct Extreme {
+  float* values;
+  int iterations;
+
+  template <int N>
+  __device__ __forceinline__ void run(std::int64_t i) const {
+    static_assert(N == 1);
+    values[i] = math::extreme(values[i], iterations);
+  }
+};
+
 }  // namespace
+
+int extreme(const Launch& launch, VectorView values, int iterations) {
+  return for_each<1>(launch, values.count, {}, Extreme{static_cast<float*>(values.data), iterations});
+}
 
 int activate_extreme(const Launch& launch, const MatrixView& h, const float* bias, int iterations) {
   return with_type(h.type, [&](auto type) {

@@ -1,4 +1,5 @@
 #include "kernels/matrix.cuh"
+#include "kernels/tiles.cuh"
 
 /// Gradients with their column sums. A block sums a tile of rows into a row of partial sums in the scratch; a
 /// second kernel adds the partial sums, always in the same order. How rows are divided depends on the shape
@@ -21,33 +22,12 @@ struct Tiles {
   }
 };
 
-constexpr int sum_columns = 32, sum_groups = 8;
-
-/// out[column] = the sum of partials[tile][column] over tiles: each group of threads sums every eighth tile,
-/// then the groups' sums are added in order.
-template <typename Sum, typename Out>
-__global__ void __launch_bounds__(sum_columns* sum_groups)
-    sum_tiles_kernel(const Sum* __restrict__ partials, std::int64_t tiles, std::int64_t columns, Out* out) {
-  __shared__ Sum group_sums[sum_groups][sum_columns];
-  const std::int64_t column = std::int64_t{blockIdx.x} * sum_columns + threadIdx.x;
-  Sum sum = 0;
-  if (column < columns)
-    for (std::int64_t tile = threadIdx.y; tile < tiles; tile += sum_groups)
-      sum += partials[tile * columns + column];
-  group_sums[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || column >= columns) return;
-  for (int group = 1; group < sum_groups; ++group) sum += group_sums[group][threadIdx.x];
-  out[column] = convert_element<Out>(sum);
-}
-
 template <typename Sum>
 int sum_tiles(const Launch& launch, std::int64_t tiles, VectorView out) {
   return with_gradient_type(out.type, [&](auto type) {
     using Out = decltype(type);
-    const dim3 grid(static_cast<unsigned>(divide_up(out.count, std::int64_t{sum_columns})));
-    return start(launch, grid, dim3(sum_columns, sum_groups), 0, sum_tiles_kernel<Sum, Out>,
-                 static_cast<const Sum*>(launch.scratch), tiles, out.count, static_cast<Out*>(out.data));
+    return add_tiles(launch, static_cast<const Sum*>(launch.scratch), tiles, out.count,
+                     static_cast<Out*>(out.data));
   });
 }
 

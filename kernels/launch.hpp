@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "egt/core/digest.hpp"
+#include "egt/core/flip.hpp"
 #include "egt/core/math.hpp"
 #include "egt/core/pattern.hpp"
 #include "egt/core/view.hpp"
@@ -39,6 +40,11 @@ constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
 [[nodiscard]] int randomize(const Launch& launch, VectorView out, std::uint64_t seed, std::uint64_t sequence,
                             std::uint64_t first, float scale);
 [[nodiscard]] int activate(const Launch& launch, MatrixView h, const float* bias, int extreme_iterations);
+/// f32
+[[nodiscard]] int extreme(const Launch& launch, VectorView values, int iterations);
+/// y = op(m) x; op(m) of no columns gives zeros.
+[[nodiscard]] int multiply_vector(const Launch& launch, MatrixView m, bool transposed, bool absolute,
+                                  const double* x, double* y);
 
 /// At most `widest_column_sums` columns; so for loss_gradient.
 [[nodiscard]] int activation_gradient(const Launch& launch, MatrixView gradient, MatrixView h,
@@ -67,8 +73,9 @@ struct LossArguments {
 [[nodiscard]] int reset(const Launch& launch, Mismatches* report);
 [[nodiscard]] int verify(const Launch& launch, WordsView words, const Pattern& expected, Mismatches* report);
 [[nodiscard]] int verify_and_fill(const Launch& launch, WordsView words, const Pattern& expected,
-                                  const Pattern& next, Mismatches* report);
+                                  const Pattern& next, bool descending, Mismatches* report);
 [[nodiscard]] int digest(const Launch& launch, WordsView words, Digest* digest);
 [[nodiscard]] int sine_exponential(const Launch& launch, WordsView words, int iterations, Digest* digest);
+[[nodiscard]] int flip(const Launch& launch, WordsView words, const Flip& flip);
 
 }  // namespace egt::kernels

@@ -82,10 +82,10 @@ __global__ void __launch_bounds__(words_threads)
 
 template <typename Words, typename NextWords>
 __global__ void __launch_bounds__(words_threads)
-    verify_and_fill_kernel(const WordBlock block, const Words words, const NextWords next,
+    verify_and_fill_kernel(const WordBlock block, const Words words, const NextWords next, bool descending,
                            Mismatches* report) {
   Found found;
-  for_vectors(block, [&](std::uint32_t v, const uint4& actual) {
+  for_vectors(block, descending, [&](std::uint32_t v, const uint4& actual) {
     const std::uint32_t low = block.vector_low(v);
     check_four(found, block, low, four_words(words, low), actual, report);
     __stcs(block.vector_data() + v, four_words(next, low));
@@ -138,14 +138,14 @@ int verify(const Launch& launch, WordsView view, const Pattern& expected, Mismat
 }
 
 int verify_and_fill(const Launch& launch, WordsView view, const Pattern& expected, const Pattern& next,
-                    Mismatches* report) {
-  return for_blocks(view, [&](const WordBlock& block) {
+                    bool descending, Mismatches* report) {
+  return for_blocks(view, descending, [&](const WordBlock& block) {
     return with_words(expected, block, [&](const auto& words) {
       return with_words(next, block, [&](const auto& next_words) {
         using Words = std::decay_t<decltype(words)>;
         using NextWords = std::decay_t<decltype(next_words)>;
         return start(launch, words_grid(launch, block), dim3(words_threads), 0,
-                     verify_and_fill_kernel<Words, NextWords>, block, words, next_words, report);
+                     verify_and_fill_kernel<Words, NextWords>, block, words, next_words, descending, report);
       });
     });
   });

@@ -37,12 +37,21 @@ inline WordBlock word_block(WordsView words, std::uint64_t base) {
           static_cast<std::uint32_t>(count - head - 4 * vectors)};
 }
 
-/// Calls `f` for each block of the region until one launch fails.
+/// Calls `f` for each block of the region, from the last one on where `descending`, until one launch fails.
+template <typename F>
+int for_blocks(WordsView words, bool descending, F&& f) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 32;
+  const std::uint64_t blocks = words.count / most + (words.count % most != 0);
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    const std::uint64_t block = descending ? blocks - 1 - i : i;
+    if (const int error = f(word_block(words, block * most)); error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
 template <typename F>
 int for_blocks(WordsView words, F&& f) {
-  for (std::uint64_t base = 0; base < words.count; base += std::uint64_t{1} << 32)
-    if (const int error = f(word_block(words, base)); error != cudaSuccess) return error;
-  return cudaSuccess;
+  return for_blocks(words, false, std::forward<F>(f));
 }
 
 inline dim3 words_grid(const Launch& launch, const WordBlock& block) {
@@ -52,21 +61,30 @@ inline dim3 words_grid(const Launch& launch, const WordBlock& block) {
 }
 
 /// Calls `f(vector index, its four words)` for this thread's share of the vectors; the loads of four vectors
-/// are in flight at once.
+/// are in flight at once. Descending is the exact reverse: which thread of the grid has a vector, and when.
 template <typename F>
-__device__ __forceinline__ void for_vectors(const WordBlock& block, F&& f) {
+__device__ __forceinline__ void for_vectors(const WordBlock& block, bool descending, F&& f) {
   constexpr std::uint32_t in_flight = 4;
-  const std::uint32_t stride = gridDim.x * blockDim.x;
+  const std::uint32_t stride = gridDim.x * blockDim.x, thread = blockIdx.x * blockDim.x + threadIdx.x;
+  const std::uint32_t first = descending ? stride - 1 - thread : thread;
+  if (first >= block.vectors) return;
   const uint4* data = block.vector_data();
-  std::uint32_t v = blockIdx.x * blockDim.x + threadIdx.x;
-  for (; v + (in_flight - 1) * stride < block.vectors; v += in_flight * stride) {
+  std::uint32_t left = (block.vectors - 1 - first) / stride + 1;
+  std::uint32_t v = descending ? first + (left - 1) * stride : first;
+  const std::uint32_t step = descending ? 0u - stride : stride;
+  for (; left >= in_flight; left -= in_flight, v += in_flight * step) {
     uint4 actual[in_flight];
 #pragma unroll
-    for (std::uint32_t u = 0; u < in_flight; ++u) actual[u] = __ldcs(data + v + u * stride);
+    for (std::uint32_t u = 0; u < in_flight; ++u) actual[u] = __ldcs(data + (v + u * step));
 #pragma unroll
-    for (std::uint32_t u = 0; u < in_flight; ++u) f(v + u * stride, actual[u]);
+    for (std::uint32_t u = 0; u < in_flight; ++u) f(v + u * step, actual[u]);
   }
-  for (; v < block.vectors; v += stride) f(v, __ldcs(data + v));
+  for (; left > 0; --left, v += step) f(v, __ldcs(data + v));
+}
+
+template <typename F>
+__device__ __forceinline__ void for_vectors(const WordBlock& block, F&& f) {
+  for_vectors(block, false, std::forward<F>(f));
 }
 
 /// Calls `f(lower half of the index)` for the words outside the vectors, by the first threads of the grid.

@@ -122,12 +122,11 @@ Status check_extreme(const VectorView& values, int iterations) {
   return operation.check(iterations >= 0, "iterations is below 0");
 }
 
-Status check_multiply_vector(const MatrixView& m, const double* x, const double* y) {
+Status check_multiply_vector(const MatrixView& m, bool transposed, const double* x, const double* y) {
   constexpr Operation operation("multiply_vector");
   EGT_TRY(operation.check_matrix(m, "m"));
-  const auto elements = static_cast<std::uint64_t>(m.count());
-  EGT_TRY(operation.check_memory(x, elements, "x"));
-  return operation.check_memory(y, elements, "y");
+  EGT_TRY(operation.check_memory(x, static_cast<std::uint64_t>(m.count()), "x"));
+  return operation.check_memory(y, static_cast<std::uint64_t>(Shape(m, transposed).rows), "y");
 }
 
 Status check_activation_gradient(const MatrixView& gradient, const MatrixView& h,

@@ -52,6 +52,9 @@ class CudaDevice : public Device {
   Status cast(VectorView to, VectorView from, Stream& stream) override;
   Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) override;
   Status activate(MatrixView h, const float* bias, int extreme_iterations, Stream& stream) override;
+  Status extreme(VectorView values, int iterations, Stream& stream) override;
+  Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
+                         Stream& stream) override;
   Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
                              Stream& stream) override;
   Status loss_gradient(const LossGradient& call, Stream& stream) override;
@@ -63,10 +66,11 @@ class CudaDevice : public Device {
   Status fill(WordsView words, const Pattern& pattern, Stream& stream) override;
   Status reset(Mismatches* report, Stream& stream) override;
   Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) override;
-  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Mismatches* report,
-                         Stream& stream) override;
+  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
+                         Mismatches* report, Stream& stream) override;
   Status digest(WordsView words, Digest* digest, Stream& stream) override;
   Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override;
+  Status flip(WordsView words, const Flip& flip, Stream& stream) override;
 
  private:
   kernels::Launch launch_on(CudaStream& stream) const {
@@ -230,6 +234,20 @@ Status CudaDevice::activate(MatrixView h, const float* bias, int extreme_iterati
                  [&](CudaStream& s) { return kernels::activate(launch_on(s), h, bias, extreme_iterations); });
 }
 
+Status CudaDevice::extreme(VectorView values, int iterations, Stream& stream) {
+  EGT_TRY(check_extreme(values, iterations));
+  return enqueue(stream, "compute an extreme chain",
+                 [&](CudaStream& s) { return kernels::extreme(launch_on(s), values, iterations); });
+}
+
+Status CudaDevice::multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
+                                   Stream& stream) {
+  EGT_TRY(check_multiply_vector(m, transposed, x, y));
+  return enqueue(stream, "multiply a matrix and a vector", [&](CudaStream& s) {
+    return kernels::multiply_vector(launch_on(s), m, transposed, absolute, x, y);
+  });
+}
+
 Status CudaDevice::activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
                                        Stream& stream) {
   EGT_TRY(check_activation_gradient(gradient, h, bias_gradient));
@@ -284,10 +302,11 @@ Status CudaDevice::verify(WordsView words, const Pattern& expected, Mismatches* 
 }
 
 Status CudaDevice::verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next,
-                                   Mismatches* report, Stream& stream) {
+                                   Direction direction, Mismatches* report, Stream& stream) {
   EGT_TRY(check_verify(words, report));
   return enqueue(stream, "verify and fill memory", [&](CudaStream& s) {
-    return kernels::verify_and_fill(launch_on(s), words, expected, next, report);
+    return kernels::verify_and_fill(launch_on(s), words, expected, next, direction == Direction::descending,
+                                    report);
   });
 }
 
@@ -302,6 +321,12 @@ Status CudaDevice::sine_exponential(WordsView words, int iterations, Digest* dig
   return enqueue(stream, "compute sines and exponentials", [&](CudaStream& s) {
     return kernels::sine_exponential(launch_on(s), words, iterations, digest);
   });
+}
+
+Status CudaDevice::flip(WordsView words, const Flip& flip, Stream& stream) {
+  EGT_TRY(check_flip(words, flip));
+  return enqueue(stream, "change words on purpose",
+                 [&](CudaStream& s) { return kernels::flip(launch_on(s), words, flip); });
 }
 
 /// "GPU-5fd4f087-86f3-7a43-b711-4771313afc50", as nvidia-smi writes it.

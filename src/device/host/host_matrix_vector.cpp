@@ -38,7 +38,7 @@ void multiply_columns(const MatrixView& m, bool absolute, const double* x, doubl
 
 Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
                        HostStream& stream) {
-  EGT_TRY(check_multiply_vector(m, x, y));
+  EGT_TRY(check_multiply_vector(m, transposed, x, y));
   stream.enqueue([=, &stream] {
     with_type(m.type, [&](auto type) {
       using T = typename decltype(type)::type;

@@ -190,9 +190,12 @@ Status sine_exponential(WordsView words, int iterations, Digest* digest, HostStr
 Status flip(WordsView words, const Flip& flip, HostStream& stream) {
   EGT_TRY(check_flip(words, flip));
   stream.enqueue([=] {
+    if (flip.count == 0) return Status();
+    const std::uint64_t stride = flip.stride % words.count;
+    std::uint64_t place = flip.first % words.count;
     for (std::uint64_t i = 0; i < flip.count; ++i) {
-      std::uint32_t& word = words.data[(flip.first + i * flip.stride) % words.count];
-      word = flip(word);
+      words.data[place] = flip(words.data[place]);
+      place += place < words.count - stride ? stride : stride - words.count;
     }
     return Status();
   });

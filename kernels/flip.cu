@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/vector.cuh"
+
+namespace egt::kernels {
+namespace {
+
+constexpr std::uint64_t flip_threads = 256, most_flip_blocks = 512;
+
+/// The places of a Flip in a region of `words`, all below `words`. They come round again after `period`
+/// places: the first `again` of them are hit once more than the others, `turns` times.
+struct Orbit {
+  std::uint64_t words, first, stride;
+  std::uint64_t places;  ///< that are hit at all
+  std::uint64_t turns, again;
+
+  Orbit(std::uint64_t count, const Flip& flip)
+      : words(count), first(flip.first % count), stride(flip.stride % count) {
+    const std::uint64_t period = words / std::gcd(words, stride);
+    places = std::min(flip.count, period);
+    turns = flip.count / period;
+    again = flip.count % period;
+  }
+};
+
+/// A change made twice keeps its effect only where bits are set anew; so three times is once.
+__device__ __forceinline__ std::uint32_t repeated(const Flip& flip, std::uint32_t word, std::uint64_t times) {
+  if (times == 0) return word;
+  return times % 2 == 1 ? flip(word) : flip(flip(word));
+}
+
+/// Every `step`th place of the orbit a thread, and so nobody else's word. A thread's number times the stride
+/// stays below 2^64 for regions below 2^47 words; from there on it only adds, modulo the words.
+__global__ void flip_kernel(std::uint32_t* data, const Orbit orbit, const Flip flip, std::uint64_t leap) {
+  const std::uint64_t step = std::uint64_t{gridDim.x} * blockDim.x;
+  std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  std::uint64_t place = (orbit.first + i * orbit.stride) % orbit.words;
+  for (; i < orbit.places; i += step) {
+    data[place] = repeated(flip, data[place], orbit.turns + (i < orbit.again ? 1 : 0));
+    place += leap;
+    if (place >= orbit.words) place -= orbit.words;
+  }
+}
+
+}  // namespace
+
+int flip(const Launch& launch, WordsView words, const Flip& flip) {
+  if (words.count == 0 || flip.count == 0) return cudaSuccess;
+  const Orbit orbit(words.count, flip);
+  const std::uint64_t blocks = std::min(divide_up(orbit.places, flip_threads), most_flip_blocks);
+  const std::uint64_t leap = blocks * flip_threads * orbit.stride % orbit.words;
+  return start(launch, dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(flip_threads)), 0,
+               flip_kernel, words.data, orbit, flip, leap);
+}
+
+}  // namespace egt::kernels
