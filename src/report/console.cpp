@@ -65,6 +65,10 @@ Status Console::flush() {
   return state();
 }
 
+void Console::on_summary(const std::string& lines) {
+  print(results_, fmt::format("\n{}", lines));
+}
+
 void Console::on_verdict(const Verdict& verdict, const Json& result, const std::string& directory) {
   print(results_, fmt::format("\n{}", verdict_text(style_, verdict, result, directory)));
   due_ = false;

@@ -32,14 +32,14 @@ Status Session::run(const SessionPlan& plan) {
   for (auto& workload : workloads_) keep_first(workload->finish(hurry));
   telemetry_.stop(hurry ? hurried_telemetry_s : Telemetry::stop_seconds);
   // A rank whose journal was cut short lacks its evidence, which is told like any other failure.
-  records_.emit(RecordKind::end, retired_ - 1, end_body(failure.ok() ? route_.journal_failure() : failure));
+  records_.emit(RecordKind::end, retired_ - 1, end_body(plan, failure.ok() ? route_.journal_failure() : failure));
   return failure;
 }
 
 Status Session::run_steps(const SessionPlan& plan) {
   std::int64_t step = 0;
   for (bool last = false; !last; ++step) {
-    const StopVote vote = own_vote(plan);
+    const StopVote vote = own_vote(plan, step);
     if (vote == StopVote::interrupted) stop_background();
     for (auto& workload : workloads_) EGT_TRY(workload->enqueue({.index = step, .vote = vote}));
     if (step >= MlpTrainer::depth) EGT_TRY(retire(step - MlpTrainer::depth));
@@ -65,9 +65,13 @@ void Session::stop_background() {
   for (auto& workload : workloads_) workload->stop_background();
 }
 
-StopVote Session::own_vote(const SessionPlan& plan) const {
+bool Session::is_over(const SessionPlan& plan) const {
+  return plan.duration_seconds && seconds_since(started_) >= *plan.duration_seconds;
+}
+
+StopVote Session::own_vote(const SessionPlan& plan, std::int64_t step) const {
   if (StopSignal::received() != 0) return StopVote::interrupted;
-  if (plan.duration_seconds && seconds_since(started_) >= *plan.duration_seconds) return StopVote::finished;
+  if (is_over(plan) || (plan.is_done && plan.is_done(step))) return StopVote::finished;
   return StopVote::none;
 }
 
@@ -88,13 +92,14 @@ Json Session::body() const {
           {"counters", telemetry_.counters()}};
 }
 
-Json Session::end_body(const Status& failure) const {
+Json Session::end_body(const SessionPlan& plan, const Status& failure) const {
   Json end = body();
-  const bool interrupted = decision_ == StopVote::interrupted;
+  const bool interrupted = decision_ == StopVote::interrupted, done = plan.is_done && !is_over(plan);
   end["reason"] = !failure.ok()                     ? "error"
                   : interrupted                     ? "signal"
-                  : decision_ == StopVote::finished ? "duration"
-                                                    : "steps";
+                  : decision_ != StopVote::finished ? "steps"
+                  : done                            ? "done"
+                                                    : "duration";
   end["signal"] =
       interrupted && StopSignal::received() ? Json(signal_name(StopSignal::received())) : Json(nullptr);
   end["error"] =

@@ -7,8 +7,9 @@
 
 namespace egt {
 
-Injector::Injector(std::vector<Injection> all, const RankPlace& place, RecordQueue& records)
-    : all_(std::move(all)), rank_(place.rank), records_(records) {
+Injector::Injector(std::vector<Injection> all, const RankPlace& place, RecordQueue& records,
+                   InjectionGate gate)
+    : all_(std::move(all)), rank_(place.rank), records_(records), gate_(std::move(gate)) {
   for (const Injection& injection : all_)
     if (injection.rank == rank_) waiting_.push_back(injection);
   std::stable_sort(waiting_.begin(), waiting_.end(),
@@ -20,7 +21,7 @@ std::optional<Injection> Injector::take(InjectionKind kind, std::int64_t step) {
   const auto due = std::find_if(waiting_.begin(), waiting_.end(), [&](const Injection& waiting) {
     return waiting.kind == kind && waiting.step <= step;
   });
-  if (due == waiting_.end()) return std::nullopt;
+  if (due == waiting_.end() || (gate_ && !gate_(*due))) return std::nullopt;
   const Injection taken = *due;
   waiting_.erase(due);
   return taken;

@@ -29,6 +29,8 @@ class Console : public Sink {
   Status write(const Record& record) override;
   /// Redraws the bar where it is due.
   Status flush() override;
+  /// Lines that a command tells before the verdict.
+  void on_summary(const std::string& lines);
   /// The last word. `result`: that of build_result; `directory`: where the files are.
   void on_verdict(const Verdict& verdict, const Json& result, const std::string& directory);
 

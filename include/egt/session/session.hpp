@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -17,6 +18,8 @@ namespace egt {
 struct SessionPlan {
   std::optional<double> duration_seconds;
   std::optional<std::int64_t> steps;
+  /// Asked before each step (the argument); true on any rank: all there was to do is done.
+  std::function<bool(std::int64_t)> is_done;
 };
 
 /// The run loop: the same steps on every rank, every workload in the table's order, records carried to their
@@ -36,10 +39,11 @@ class Session {
   Status run_steps(const SessionPlan& plan);
   Status retire(std::int64_t step);
   void stop_background();
-  StopVote own_vote(const SessionPlan& plan) const;
+  bool is_over(const SessionPlan& plan) const;
+  StopVote own_vote(const SessionPlan& plan, std::int64_t step) const;
   void report_progress();
   Json body() const;
-  Json end_body(const Status& failure) const;
+  Json end_body(const SessionPlan& plan, const Status& failure) const;
 
   RecordQueue& records_;
   RecordRoute& route_;

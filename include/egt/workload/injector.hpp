@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -12,11 +13,15 @@
 
 namespace egt {
 
+/// May hold back an injection of this rank that is due (false); called on the thread that asks for one.
+using InjectionGate = std::function<bool(const Injection&)>;
+
 /// The faults that a run suffers on purpose. Workloads ask it at their own places whether one is due there,
 /// put it into the real data, and tell what they did; detectors know nothing of it. Safe from any thread.
 class Injector {
  public:
-  Injector(std::vector<Injection> all, const RankPlace& place, RecordQueue& records);
+  /// `gate` empty: whatever is due is handed out.
+  Injector(std::vector<Injection> all, const RankPlace& place, RecordQueue& records, InjectionGate gate = {});
 
   /// The next of `kind` that is due on this rank at `step`, which is thereby taken; call it until it gives
   /// nothing.
@@ -32,6 +37,7 @@ class Injector {
   const std::vector<Injection> all_;
   const int rank_;
   RecordQueue& records_;
+  const InjectionGate gate_;
   std::mutex mutex_;
   std::vector<Injection> waiting_;  ///< of this rank, by step
 };

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "egt/command/options.hpp"
+#include "egt/core/status.hpp"
+#include "egt/device/device.hpp"
+#include "egt/ranks/control.hpp"
+#include "egt/workload/table.hpp"
+
+/// What a run's options mean on the device that it found.
+namespace egt {
+
+/// The parts of the main job as `burn` asks for them. unsupported: the precision; invalid_argument: the
+/// batch.
+Result<BurnParts> choose_parts(const BurnOptions& burn, const Device& device, const RankPlace& place);
+
+/// Fails where two ranks took the same device, which CUDA_VISIBLE_DEVICES or a scheduler can bring about.
+/// All ranks call it.
+Status refuse_shared_devices(Control& control, const DeviceInfo& device);
+
+}  // namespace egt

@@ -1,0 +1,283 @@
+#include "run.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+
+#include "choices.hpp"
+#include "egt/ranks/agreement.hpp"
+#include "egt/report/console_style.hpp"
+#include "egt/report/result.hpp"
+#include "egt/report/version.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double last_words_timeout_s = 180.0;  // above all that a rank's workloads may take to finish
+constexpr double hurried_last_words_timeout_s = 5.0;
+constexpr int incomplete_exit_code = 4;
+
+/// Without its result a run has no evidence: it cannot pass.
+void lose_result(Verdict& verdict, const Status& why) {
+  if (verdict.exit_code == 0 || verdict.exit_code == 6)
+    verdict = {.name = "incomplete", .exit_code = 4, .reasons = {}};
+  verdict.reasons.push_back(why.what());
+}
+
+/// The journal, and beside it whoever wants to know what happens on this rank.
+class Tee : public Sink {
+ public:
+  Tee(Sink& journal, Sink& other) : journal_(journal), other_(other) {}
+  Status write(const Record& record) override {
+    const Status written = journal_.write(record);
+    EGT_TRY(other_.write(record));
+    return written;
+  }
+  Status flush() override {
+    EGT_TRY(other_.flush());
+    return journal_.flush();
+  }
+
+ private:
+  Sink& journal_;
+  Sink& other_;
+};
+
+/// The console, for the records that a purpose shows.
+class Shown : public Sink {
+ public:
+  Shown(Sink& console, const RunPurpose& purpose) : console_(console), purpose_(purpose) {}
+  Status write(const Record& record) override {
+    return purpose_.is_shown(record) ? console_.write(record) : Status();
+  }
+  Status flush() override { return console_.flush(); }
+
+ private:
+  Sink& console_;
+  const RunPurpose& purpose_;
+};
+
+}  // namespace
+
+Status Run::prepare() {
+  EGT_TRY(open_platform());
+  auto parts = choose_parts(options_.burn, *platform_.device, control_.place());
+  EGT_TRY(agree(control_, parts.status()));
+  parts_ = std::move(parts.value());
+  EGT_TRY(open_directory());
+  make_workloads();
+  Status ready = agree(control_, open_log());
+  if (ready.ok()) ready = agree(control_, take_memory());
+  if (ready.ok()) ready = agree(control_, open_journal());
+  if (!ready.ok()) leave_nothing_behind();
+  return ready.ok() ? introduce() : ready;
+}
+
+void Run::make_workloads() {
+  injector_ = std::make_unique<Injector>(purpose_.injections(options_, control_.place()), control_.place(),
+                                         records_, purpose_.gate());
+  environment_.emplace(Environment{*platform_.device, *platform_.communicator, records_, control_.place(),
+                                   options_.common.seed, *injector_,
+                                   describe_device_model(platform_.device->info(), limits_)});
+  workloads_ = make_burn_workloads(*environment_, parts_);
+}
+
+/// The run did not begin: whatever was made for it goes, on every rank.
+void Run::leave_nothing_behind() {
+  if (journal_) {
+    journal_.reset();
+    std::remove(directory_.file(journal_name(control_.place().rank)).c_str());
+  }
+  (void)control_.barrier();  // the folder goes last, when all ranks' files are gone
+  if (log_) log_->discard();
+  directory_.discard();
+}
+
+Status Run::open_platform() {
+  auto choice = choose_backend(options_.common);
+  EGT_TRY(agree(control_, choice.status()));
+  const Backend backend = choice.value().backend;
+  EGT_TRY(agree_on_text(control_, backend == Backend::host ? "host" : "cuda",
+                        "the backends (a GPU here, none there)"));
+  EGT_TRY(agree(control_, choose_options(choice.value())));
+  EGT_TRY(agree_on_options());
+  auto device = open_device(backend, options_.common, control_.place());
+  EGT_TRY(agree(control_, device.status()));
+  platform_.device = std::move(device.value());
+  EGT_TRY(refuse_shared_devices(control_, platform_.device->info()));
+  auto communicator = open_communicator(backend, mpi_, control_);
+  EGT_TRY(agree(control_, communicator.status()));
+  platform_.communicator = std::move(communicator.value());
+  platform_.sensor = open_sensor(platform_.device->info(), platform_.sensor_note);
+  if (platform_.sensor) limits_ = platform_.sensor->limits();
+  auto memory = device_memory();
+  EGT_TRY(agree(control_, memory.status()));
+  memory_before_ = memory.value();
+  if (!platform_.sensor) records_.warning(fmt::format("no telemetry: {}", platform_.sensor_note));
+  return {};
+}
+
+Status Run::choose_options(const BackendChoice& choice) {
+  if (choice.backend == Backend::host) {
+    apply_host_defaults(options_);
+    records_.notice(fmt::format("host backend: {}", choice.why));
+  }
+  return purpose_.refine(options_, choice.backend);
+}
+
+/// As nvidia-smi tells it, where the sensor does: it also counts what the driver keeps for itself.
+Result<MemoryInfo> Run::device_memory() {
+  if (platform_.sensor) {
+    const auto reading = platform_.sensor->read();
+    if (reading.ok() && reading.value().memory_total_bytes && reading.value().memory_used_bytes && is_gpu()) {
+      const std::uint64_t total = *reading.value().memory_total_bytes;
+      return MemoryInfo{.total_bytes = total, .free_bytes = total - *reading.value().memory_used_bytes};
+    }
+  }
+  return platform_.device->memory();
+}
+
+Status Run::agree_on_options() {
+  EGT_TRY(agree_on_text(control_, program_version(), "the program's versions"));
+  return agree_on_text(control_, effective_options(options_).dump(), "the options");
+}
+
+Status Run::open_directory() {
+  Status made;
+  if (is_root()) {
+    auto created = RunDirectory::create(options_.common.output);
+    made = created.status();
+    if (created.ok()) directory_ = std::move(created.value());
+  }
+  EGT_TRY(agree(control_, made));
+  EGT_TRY_ASSIGN(const std::string path, control_.broadcast(directory_.path()));
+  if (!is_root()) {
+    auto joined = RunDirectory::join(path);
+    made = joined.status();
+    if (joined.ok()) directory_ = std::move(joined.value());
+  }
+  const Status agreed = agree(control_, made);
+  if (!agreed.ok()) directory_.discard();
+  return agreed;
+}
+
+Status Run::take_memory() {
+  for (const auto& workload : workloads_) EGT_TRY(workload->prepare());
+  return {};
+}
+
+Status Run::open_journal() {
+  auto journal = Journal::open(directory_.path(), control_.place().rank);
+  EGT_TRY(journal.status());
+  journal_ = std::move(journal.value());
+  return {};
+}
+
+Status Run::open_log() {
+  if (!is_root() || options_.common.log_file.empty()) return {};
+  EGT_TRY_ASSIGN(log_, LogFile::open(options_.common.log_file, options_.common.log_level));
+  return {};
+}
+
+StartBody Run::start_body() const {
+  StartBody body;
+  body.place = control_.place();
+  body.device = platform_.device->info();
+  body.memory = memory_before_;
+  body.limits = limits_;
+  body.batch = parts_.batch.local;
+  body.system = describe_system(mpi_, limits_);
+  body.command = options_.command;
+  body.arguments = options_.arguments;
+  body.options = effective_options(options_);
+  body.host_defaults = options_.host_defaults;
+  body.duration_seconds = options_.burn.duration_seconds;
+  body.steps = options_.burn.steps;
+  body.layers = parts_.train.layers;
+  body.global_batch = parts_.batch.global;
+  body.precisions = parts_.train.precisions;
+  return body;
+}
+
+/// Rank 0's console opens with all ranks' devices and what they filled; from then on records flow.
+Status Run::introduce() {
+  const Json start = to_json(start_body());
+  EGT_TRY_ASSIGN(const MemoryInfo memory, device_memory());
+  const Json card = {
+      {"start", start}, {"used", memory.total_bytes - memory.free_bytes}, {"total", memory.total_bytes}};
+  EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
+  if (is_root()) open_console(cards);
+  open_route();
+  telemetry_ = std::make_unique<Telemetry>(std::move(platform_.sensor), options_.common.metrics_sample_rate,
+                                           process_started_);
+  records_.emit(RecordKind::start, -1, start);
+  return {};
+}
+
+void Run::open_route() {
+  std::vector<Sink*> sinks;
+  if (console_) sinks.push_back((shown_ = std::make_unique<Shown>(*console_, purpose_)).get());
+  if (log_) sinks.push_back(log_.get());
+  if (is_root() && purpose_.all_records()) sinks.push_back(purpose_.all_records());
+  if (purpose_.own_records()) own_records_ = std::make_unique<Tee>(*journal_, *purpose_.own_records());
+  Sink& own = own_records_ ? *own_records_ : *journal_;
+  route_ = std::make_unique<RecordRoute>(control_, records_, own, std::move(sinks));
+}
+
+void Run::open_console(const std::vector<std::string>& cards) {
+  ConsoleStyle style = detect_console_style(options_.common.progress);
+  style.messages = options_.common.log_level;
+  console_ = std::make_unique<Console>(style, std::cout, std::cerr,
+                                       [start = Clock::now()] { return seconds_since(start); });
+  std::vector<Json> starts, filled;
+  for (const std::string& card : cards) filled.push_back(Json::parse(card));
+  for (const Json& card : filled) starts.push_back(card.at("start"));
+  console_->on_start(starts);
+  for (std::size_t rank = 0; rank < filled.size(); ++rank)
+    console_->on_memory_filled(static_cast<int>(rank), filled[rank].at("used"), filled[rank].at("total"));
+}
+
+Result<int> Run::run() {
+  Session session(records_, *route_, *telemetry_, workloads_);
+  const Status failure =
+      session.run({.duration_seconds = options_.burn.duration_seconds,
+                   .steps = options_.burn.steps,
+                   .is_done = [this](std::int64_t step) { return purpose_.is_done(step); }});
+  if (!failure.ok()) platform_.communicator->abort();
+  const bool hurry = !failure.ok() || StopSignal::received() != 0;
+  const Status told = route_->pump_to_the_end(hurry ? hurried_last_words_timeout_s : last_words_timeout_s);
+  const int code = is_root() ? conclude() : incomplete_exit_code;  // rank 0 alone has all the evidence
+  if (!failure.ok() || !told.ok()) leave(code);
+  EGT_TRY_ASSIGN(const std::string shared, control_.broadcast(std::to_string(code)));
+  return std::atoi(shared.c_str());
+}
+
+/// On rank 0: the verdict, the result, the last words.
+int Run::conclude() {
+  const std::vector<Record> records = route_->kept();
+  Verdict verdict = purpose_.judge(records);
+  if (const Status written = write_result(purpose_.result(records, verdict)); !written.ok())
+    lose_result(verdict, written);
+  if (const std::string summary = purpose_.summary(); !summary.empty()) console_->on_summary(summary);
+  console_->on_verdict(verdict, purpose_.result(records, verdict), directory_.path());
+  return verdict.exit_code;
+}
+
+Status Run::write_result(const Json& result) const {
+  // After a signal mpirun leaves a second, and a busy disk may want more.
+  const Durability durability = StopSignal::received() != 0 ? Durability::system : Durability::disk;
+  return write_atomically(directory_.file("result.json"), result_text(result), durability);
+}
+
+/// The one place that gives up on work that may never end (a collective whose peer is lost, a stuck kernel):
+/// all is written, so the process ends without waiting for threads, streams or peers.
+void Run::leave(int code) {
+  mpi_.abandon();
+  journal_.reset();
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+}  // namespace egt

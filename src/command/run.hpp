@@ -1,0 +1,117 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "egt/command/options.hpp"
+#include "egt/command/platform.hpp"
+#include "egt/core/clock.hpp"
+#include "egt/ranks/control.hpp"
+#include "egt/ranks/mpi_session.hpp"
+#include "egt/report/bodies.hpp"
+#include "egt/report/console.hpp"
+#include "egt/report/journal.hpp"
+#include "egt/report/log.hpp"
+#include "egt/report/run_directory.hpp"
+#include "egt/session/session.hpp"
+#include "egt/session/stop_signal.hpp"
+#include "egt/session/verdict.hpp"
+#include "egt/workload/injector.hpp"
+#include "egt/workload/table.hpp"
+
+namespace egt {
+
+/// What a command makes of a run: what it changes before the run, sees of it, and concludes from it. The
+/// platform, the parts, the records and the reports are the same for all. All calls come from the main
+/// thread, the gate aside; `refine` and `injections` are called on all ranks and must give the same.
+class RunPurpose {
+ public:
+  virtual ~RunPurpose() = default;
+  /// Puts the command's own defaults into `options`, where the host's are already. An error refuses the run.
+  virtual Status refine(Options& options, Backend backend) = 0;
+  /// Faults on purpose, of all ranks.
+  virtual std::vector<Injection> injections(const Options& options, const RankPlace& place) = 0;
+  /// May hold an injection back that is due; see Injector.
+  virtual InjectionGate gate() { return {}; }
+  /// This rank's records as they happen; null: nobody cares.
+  virtual Sink* own_records() { return nullptr; }
+  /// On rank 0: all ranks' records as they arrive; null: nobody cares.
+  virtual Sink* all_records() { return nullptr; }
+  /// Is it for people to see while the run goes on?
+  virtual bool is_shown(const Record&) const { return true; }
+  /// Asked before each step: has this rank seen all that the run is for?
+  virtual bool is_done(std::int64_t) { return false; }
+
+  /// On rank 0, after the run: what it came to, ..
+  virtual Verdict judge(const std::vector<Record>& records) = 0;
+  /// .. the content of result.json, ..
+  virtual Json result(const std::vector<Record>& records, const Verdict& verdict) = 0;
+  /// .. and what people read above the verdict; empty: nothing.
+  virtual std::string summary() { return {}; }
+};
+
+/// One run on this rank, from the platform to the verdict. Members end in the reverse order of their making.
+class Run {
+ public:
+  /// All arguments outlive the run.
+  Run(const Options& options, RunPurpose& purpose, MpiSession& mpi, Control& control,
+      Clock::time_point started)
+      : options_(options),
+        purpose_(purpose),
+        mpi_(mpi),
+        control_(control),
+        process_started_(started),
+        records_(control.place().rank) {}
+
+  /// All that can be refused; a failure leaves nothing behind.
+  Status prepare();
+  /// To the exit code, the same on every rank.
+  Result<int> run();
+
+ private:
+  bool is_root() const { return control_.place().rank == 0; }
+  bool is_gpu() const { return platform_.device->info().backend == "cuda"; }
+  Status open_platform();
+  Status choose_options(const BackendChoice& choice);
+  void leave_nothing_behind();
+  Status agree_on_options();
+  Result<MemoryInfo> device_memory();
+  Status open_directory();
+  void make_workloads();
+  Status take_memory();
+  Status open_journal();
+  Status open_log();
+  Status introduce();
+  void open_console(const std::vector<std::string>& cards);
+  void open_route();
+  int conclude();
+  Status write_result(const Json& result) const;
+  [[noreturn]] void leave(int code);
+  StartBody start_body() const;
+
+  Options options_;
+  RunPurpose& purpose_;
+  MpiSession& mpi_;
+  Control& control_;
+  const Clock::time_point process_started_;
+  StopSignal stop_signal_;
+  RecordQueue records_;
+  Platform platform_;
+  MemoryInfo memory_before_;
+  SensorLimits limits_;
+  BurnParts parts_;
+  std::unique_ptr<Injector> injector_;
+  std::optional<Environment> environment_;
+  Session::Workloads workloads_;
+  RunDirectory directory_;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<Console> console_;  // on rank 0, as the log
+  std::unique_ptr<LogFile> log_;      // null: none is wanted
+  std::unique_ptr<Sink> own_records_, shown_;
+  std::unique_ptr<RecordRoute> route_;
+  std::unique_ptr<Telemetry> telemetry_;
+};
+
+}  // namespace egt
