@@ -10,7 +10,11 @@ constexpr std::uint64_t sizes[] = {1, 3, 4, 1023, 70001, (std::uint64_t{1} << 21
 
 constexpr Pattern patterns[] = {{PatternKind::random, 0, 11},       {PatternKind::random_inverse, 0, 12},
                                 {PatternKind::finite, 0, 13},       {PatternKind::finite_inverse, 0, 14},
-                                {PatternKind::contribution, 3, 15}, {PatternKind::contribution_sum, 4, 16}};
+                                {PatternKind::contribution, 3, 15}, {PatternKind::contribution_sum, 4, 16},
+                                {PatternKind::address, 0, 17},      {PatternKind::address_inverse, 0, 18},
+                                {PatternKind::walking_ones, 5, 19}, {PatternKind::walking_zeros, 31, 20},
+                                {PatternKind::checkerboard, 1, 21}, {PatternKind::solid, ~0u, 22},
+                                {PatternKind::modulo_20, 7, 23}};
 
 std::vector<std::uint32_t> words_of(const Pattern& pattern, std::uint64_t count) {
   const PatternFunction function(pattern);
@@ -27,16 +31,16 @@ void expect_clean(const Mismatches& report) {
   EXPECT_EQ(report.xor_and, ~std::uint32_t{0});
 }
 
-/// Bits to flip, by index.
-struct Flip {
+/// Bits that are wrong, by index.
+struct WrongBits {
   std::uint64_t index;
   std::uint32_t mask;
 };
 
 /// The report must tell exactly these flips; its samples any `max_samples` of them, each once.
-void expect_flips(const Mismatches& report, const Pattern& pattern, const std::vector<Flip>& flips) {
+void expect_flips(const Mismatches& report, const Pattern& pattern, const std::vector<WrongBits>& flips) {
   std::uint32_t any = 0, all = ~0u;
-  for (const Flip& flip : flips) any |= flip.mask, all &= flip.mask;
+  for (const WrongBits& flip : flips) any |= flip.mask, all &= flip.mask;
   EXPECT_EQ(report.count, flips.size());
   EXPECT_EQ(report.first_index, flips.front().index);
   EXPECT_EQ(report.xor_or, any);
@@ -48,7 +52,7 @@ void expect_flips(const Mismatches& report, const Pattern& pattern, const std::v
   for (std::uint64_t s = 0; s < samples; ++s) {
     const Mismatches::Sample& sample = report.sample[s];
     const auto flip =
-        std::find_if(flips.begin(), flips.end(), [&](const Flip& f) { return f.index == sample.index; });
+        std::find_if(flips.begin(), flips.end(), [&](const WrongBits& f) { return f.index == sample.index; });
     ASSERT_NE(flip, flips.end()) << "sample of " << sample.index;
     EXPECT_EQ(sample.expected, function(sample.index));
     EXPECT_EQ(sample.actual, function(sample.index) ^ flip->mask);
@@ -78,12 +82,12 @@ TEST_P(DeviceContract, VerifyFindsEveryFlippedBitAndNoOther) {
   for (const Pattern& pattern : patterns)
     for (const std::uint64_t count : sizes) {
       std::vector<std::uint32_t> words = words_of(pattern, count);
-      const std::vector<std::vector<Flip>> cases = {
+      const std::vector<std::vector<WrongBits>> cases = {
           {}, {{0, 1u}}, {{count - 1, 0x80000000u}}, {{count / 2, 0x00F0u}}};
-      for (const std::vector<Flip>& flips : cases) {
-        for (const Flip& flip : flips) words[flip.index] ^= flip.mask;
+      for (const std::vector<WrongBits>& flips : cases) {
+        for (const WrongBits& flip : flips) words[flip.index] ^= flip.mask;
         const Buffer buffer = upload_values(words);
-        for (const Flip& flip : flips) words[flip.index] ^= flip.mask;
+        for (const WrongBits& flip : flips) words[flip.index] ^= flip.mask;
         EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
         EXPECT_OK(
             device().verify({buffer.as<std::uint32_t>(), count}, pattern, report.as<Mismatches>(), stream()));
@@ -99,10 +103,10 @@ TEST_P(DeviceContract, VerifyFindsEveryFlippedBitAndNoOther) {
 TEST_P(DeviceContract, VerifyCountsManyAndAddsUpOverCalls) {
   const Pattern pattern{PatternKind::random, 0, 21};
   constexpr std::uint64_t count = (std::uint64_t{1} << 21) + 7;
-  std::vector<Flip> flips;
+  std::vector<WrongBits> flips;
   for (std::uint64_t i = 5; i < count; i += 65537) flips.push_back({i, 0x00010001u << (i % 8)});
   std::vector<std::uint32_t> words = words_of(pattern, count);
-  for (const Flip& flip : flips) words[flip.index] ^= flip.mask;
+  for (const WrongBits& flip : flips) words[flip.index] ^= flip.mask;
   const Buffer buffer = upload_values(words), report = allocate(sizeof(Mismatches));
   const WordsView view{buffer.as<std::uint32_t>(), count};
   EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
@@ -120,21 +124,51 @@ TEST_P(DeviceContract, VerifyCountsManyAndAddsUpOverCalls) {
 }
 
 TEST_P(DeviceContract, VerifyAndFillReportsTheOldAndLeavesTheNext) {
+  // One of each form that a loop over words has, in all pairs.
+  constexpr Pattern forms[] = {{PatternKind::finite_inverse, 0, 31},
+                               {PatternKind::contribution_sum, 3, 32},
+                               {PatternKind::walking_ones, 3, 33},
+                               {PatternKind::modulo_20, 19, 34}};
   const Buffer report = allocate(sizeof(Mismatches));
-  const Pattern expected{PatternKind::finite, 0, 31}, next{PatternKind::finite_inverse, 0, 32};
-  for (const std::uint64_t count : sizes) {
-    std::vector<std::uint32_t> words = words_of(expected, count);
-    words[count / 3] ^= 0x400u;
-    const Buffer buffer = upload_values(words);
-    const WordsView view{buffer.as<std::uint32_t>(), count};
+  for (const Pattern& expected : forms)
+    for (const Pattern& next : forms)
+      for (const Direction direction : {Direction::ascending, Direction::descending})
+        for (const std::uint64_t count : {1, 3, 6, 1023, 70001})
+          for (const std::uint64_t offset : {0, 1}) {
+            constexpr std::uint32_t sentinel = 0xDEADBEEF;
+            std::vector<std::uint32_t> words = words_of(expected, count);
+            words[count / 3] ^= 0x400u;
+            words.insert(words.begin(), offset, sentinel);
+            words.push_back(sentinel);
+            const Buffer buffer = upload_values(words);
+            EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
+            EXPECT_OK(device().verify_and_fill({buffer.as<std::uint32_t>() + offset, count}, expected, next,
+                                               direction, report.as<Mismatches>(), stream()));
+            expect_flips(download_value<Mismatches>(report.data()), expected, {{count / 3, 0x400u}});
+            words = words_of(next, count);
+            words.insert(words.begin(), offset, sentinel);
+            words.push_back(sentinel);
+            EXPECT_TRUE(download_values<std::uint32_t>(buffer.data(), words.size()) == words)
+                << to_string(expected.kind) << ", then " << to_string(next.kind) << ", " << count;
+          }
+}
+
+TEST_P(DeviceContract, VerifyAndFillGoesFromOneEndToTheOther) {
+  constexpr std::uint64_t count = std::uint64_t{1} << 24;
+  constexpr Pattern old{PatternKind::solid, 0, 0}, next{PatternKind::address, 0, 0};
+  const Buffer buffer = allocate(count * sizeof(std::uint32_t)), report = allocate(sizeof(Mismatches));
+  const WordsView view{buffer.as<std::uint32_t>(), count};
+  for (const Direction direction : {Direction::ascending, Direction::descending}) {
+    EXPECT_OK(device().fill(view, old, stream()));
     EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
-    EXPECT_OK(device().verify_and_fill(view, expected, next, Direction::ascending, report.as<Mismatches>(),
-                                       stream()));
-    expect_flips(download_value<Mismatches>(report.data()), expected, {{count / 3, 0x400u}});
-    EXPECT_TRUE(download_values<std::uint32_t>(buffer.data(), count) == words_of(next, count)) << count;
+    EXPECT_OK(device().verify_and_fill(view, {PatternKind::solid, ~0u, 0}, next, direction,
+                                       report.as<Mismatches>(), stream()));
+    const Mismatches found = download_value<Mismatches>(report.data());
+    EXPECT_EQ(found.count, count);
+    for (const Mismatches::Sample& sample : found.sample)  // those that were met first
+      EXPECT_EQ(sample.index < count / 2, direction == Direction::ascending) << sample.index;
     EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
-    EXPECT_OK(device().verify_and_fill(view, next, expected, Direction::descending, report.as<Mismatches>(),
-                                       stream()));
+    EXPECT_OK(device().verify(view, next, report.as<Mismatches>(), stream()));
     expect_clean(download_value<Mismatches>(report.data()));
   }
 }

@@ -102,6 +102,7 @@ void run_check(WordsView words, Direction direction, Mismatches* report, HostStr
         check(static_cast<std::uint64_t>(chunk * chunk_words),
               static_cast<std::uint64_t>(std::min(count, (chunk + 1) * chunk_words)));
   });
+  if (direction == Direction::descending) std::reverse(reports.begin(), reports.end());
   for (const Mismatches& of_chunk : reports) add_report(*report, of_chunk);
 }
 
