@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <charconv>
+#include <numeric>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,17 +19,19 @@ constexpr std::array names = {"weight",     "gradient",       "activation",  "ge
                               "kill",       "stop",           "temperature", "xid",      "ecc",
                               "diskfull",   "memory-pressure"};
 constexpr std::uint64_t highest_chosen_bit = 27;
-constexpr std::int64_t most = 1'000'000'000'000;
+constexpr std::int64_t most_steps = 1'000'000'000'000;
+constexpr std::uint64_t most_words = std::uint64_t{1} << 24, widest_stride = std::uint64_t{1} << 32;
+constexpr std::string_view form = "KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,ms=M]";
 
 Status wrong(std::string_view text, std::string_view allowed) {
-  return Status(StatusCode::invalid_argument, fmt::format("{}: {}", text, allowed));
+  return Status(StatusCode::invalid_argument, fmt::format("'{}': {}", text, allowed));
 }
 
 template <typename T>
 bool parse_number(std::string_view text, T least, T greatest, T& number) {
   T parsed{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
-  if (error != std::errc() || end != text.data() + text.size() || parsed < least || parsed > greatest)
+  if (error != std::errc() || end != text.data() + text.size() || !(parsed >= least && parsed <= greatest))
     return false;
   number = parsed;
   return true;
@@ -57,19 +59,76 @@ bool parse_bits(std::string_view text, std::optional<std::uint32_t>& mask) {
   return true;
 }
 
-struct Seen {
-  bool rank = false, step = false;
+bool has_layers(InjectionKind kind) {
+  return kind <= InjectionKind::optimizer;
+}
+
+bool flips_bits(InjectionKind kind) {
+  return kind <= InjectionKind::file_bit;
+}
+
+/// One `key=value` after the kind.
+struct Key {
+  std::string_view name;
+  const char* allowed;  ///< completes "use .."
+  bool (*belongs_to)(InjectionKind kind);
+  bool (*parse)(std::string_view value, Injection& injection);
 };
 
-bool parse_member(std::string_view key, std::string_view value, Injection& injection, Seen& seen) {
-  if (key == "rank") return seen.rank = parse_number(value, 0, 1'000'000, injection.rank);
-  if (key == "step") return seen.step = parse_number(value, std::int64_t{0}, most, injection.step);
-  if (key == "bit") return parse_bits(value, injection.mask);
-  if (key == "count") return parse_number(value, std::uint64_t{1}, std::uint64_t{1} << 32, injection.count);
-  if (key == "stride") return parse_number(value, std::uint64_t{1}, std::uint64_t{1} << 40, injection.stride);
-  if (key == "layer") return parse_number(value, 1, 64, injection.layer.emplace());
-  if (key == "ms") return parse_number(value, 0.0, 1e9, injection.ms.emplace());
-  return false;
+bool to_all(InjectionKind) {
+  return true;
+}
+
+constexpr std::array keys = {
+    Key{"rank", "a rank of 0 to 1000000", to_all,
+        [](std::string_view value, Injection& injection) {
+          return parse_number(value, 0, 1'000'000, injection.rank);
+        }},
+    Key{"step", "a step of 0 to 1000000000000", to_all,
+        [](std::string_view value, Injection& injection) {
+          return parse_number(value, std::int64_t{0}, most_steps, injection.step);
+        }},
+    Key{"bit", "bits of 0 to 31, as 3 or 3+7", flips_bits,
+        [](std::string_view value, Injection& injection) { return parse_bits(value, injection.mask); }},
+    Key{"count", "a number of words of 1 to 16777216", changes_data,
+        [](std::string_view value, Injection& injection) {
+          return parse_number(value, std::uint64_t{1}, most_words, injection.count);
+        }},
+    Key{"stride", "words of 1 to 4294967296", changes_data,
+        [](std::string_view value, Injection& injection) {
+          return parse_number(value, std::uint64_t{1}, widest_stride, injection.stride);
+        }},
+    Key{"layer", "a layer of 1 to 64", has_layers,
+        [](std::string_view value, Injection& injection) {
+          return parse_number(value, 1, 64, injection.layer.emplace());
+        }},
+    Key{"ms", "milliseconds of 0 to 1000000000", [](InjectionKind kind) { return !changes_data(kind); },
+        [](std::string_view value, Injection& injection) {
+          return parse_number(value, 0.0, 1e9, injection.ms.emplace());
+        }},
+};
+
+/// Puts "key=value" into `injection`; `seen`: the keys so far, none may come twice.
+Status parse_member(std::string_view text, Injection& injection, std::vector<std::string_view>& seen) {
+  const std::size_t equals = text.find('=');
+  const std::string_view name = text.substr(0, equals);
+  const auto key = std::find_if(keys.begin(), keys.end(), [&](const Key& one) { return one.name == name; });
+  if (key == keys.end()) return wrong(name, fmt::format("no such key; use {}", form));
+  if (std::find(seen.begin(), seen.end(), name) != seen.end())
+    return wrong(name, "given twice; give it once");
+  seen.push_back(key->name);
+  if (!key->belongs_to(injection.kind))
+    return wrong(name, fmt::format("the kind {} has no such key", to_string(injection.kind)));
+  if (equals == std::string_view::npos || !key->parse(text.substr(equals + 1), injection))
+    return wrong(text, fmt::format("use {}", key->allowed));
+  return {};
+}
+
+std::vector<int> bits_of(std::uint32_t mask) {
+  std::vector<int> bits;
+  for (int bit = 0; bit < 32; ++bit)
+    if (mask >> bit & 1) bits.push_back(bit);
+  return bits;
 }
 
 /// A number that follows from what is asked for, so that each injection hits another place.
@@ -85,25 +144,33 @@ std::uint64_t chosen(const Injection& injection, std::uint64_t seed, std::uint64
 }  // namespace
 
 Result<Injection> parse_injection(std::string_view text) {
-  constexpr std::string_view form = "use KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,ms=M]";
   const std::size_t colon = text.find(':');
   const std::string_view kind = text.substr(0, colon);
   const auto found = std::find(names.begin(), names.end(), kind);
   if (found == names.end())
-    return wrong(kind,
-                 fmt::format("no such kind of fault; {}, with KIND one of {}", form, fmt::join(names, " ")));
-  if (colon == std::string_view::npos) return wrong(text, form);
+    return wrong(
+        kind, fmt::format("no such kind of fault; use {}, with KIND one of {}", form, fmt::join(names, " ")));
   Injection injection;
   injection.kind = static_cast<InjectionKind>(found - names.begin());
-  Seen seen;
-  for (const std::string_view member : split(text.substr(colon + 1), ',')) {
-    const std::size_t equals = member.find('=');
-    if (equals == std::string_view::npos ||
-        !parse_member(member.substr(0, equals), member.substr(equals + 1), injection, seen))
-      return wrong(member, form);
-  }
-  if (!seen.rank || !seen.step) return wrong(text, fmt::format("rank and step are needed; {}", form));
+  std::vector<std::string_view> seen;
+  if (colon != std::string_view::npos)
+    for (const std::string_view member : split(text.substr(colon + 1), ','))
+      EGT_TRY(parse_member(member, injection, seen));
+  for (const std::string_view needed : {"rank", "step"})
+    if (std::find(seen.begin(), seen.end(), needed) == seen.end())
+      return wrong(text, fmt::format("{} is missing; use {}", needed, form));
   return injection;
+}
+
+std::string to_text(const Injection& injection) {
+  std::string text =
+      fmt::format("{}:rank={},step={}", to_string(injection.kind), injection.rank, injection.step);
+  if (injection.mask) text += fmt::format(",bit={}", fmt::join(bits_of(*injection.mask), "+"));
+  if (injection.count != 1) text += fmt::format(",count={}", injection.count);
+  if (injection.stride != 1) text += fmt::format(",stride={}", injection.stride);
+  if (injection.layer) text += fmt::format(",layer={}", *injection.layer);
+  if (injection.ms) text += fmt::format(",ms={}", *injection.ms);
+  return text;
 }
 
 bool changes_data(InjectionKind kind) {
@@ -115,16 +182,10 @@ const char* to_string(InjectionKind kind) {
 }
 
 Json to_json(const Injection& injection) {
-  Json bits;
-  if (injection.mask) {
-    bits = Json::array();
-    for (int bit = 0; bit < 32; ++bit)
-      if (*injection.mask >> bit & 1) bits.push_back(bit);
-  }
   return {{"kind", to_string(injection.kind)},
           {"rank", injection.rank},
           {"step", injection.step},
-          {"bits", bits},
+          {"bits", injection.mask ? Json(bits_of(*injection.mask)) : Json()},
           {"count", injection.count},
           {"stride", injection.stride},
           {"layer", injection.layer ? Json(*injection.layer) : Json()},
@@ -134,7 +195,7 @@ Json to_json(const Injection& injection) {
 Flip choose_flip(const Injection& injection, std::uint64_t words, std::uint64_t seed) {
   Flip flip;
   flip.first = chosen(injection, seed, 1) % words;
-  flip.count = injection.count;
+  flip.count = std::min(injection.count, words / std::gcd(injection.stride, words));
   flip.stride = injection.stride;
   flip.mask = injection.mask.value_or(1u << (chosen(injection, seed, 2) % (highest_chosen_bit + 1)));
   return flip;

@@ -1,6 +1,7 @@
 #include "egt/core/record_queue.hpp"
 
 #include <iterator>
+#include <utility>
 
 #include "egt/core/clock.hpp"
 
@@ -15,6 +16,25 @@ bool may_be_dropped(RecordKind kind) {
 
 void RecordQueue::emit(RecordKind kind, std::int64_t step, Json body) {
   const std::lock_guard lock(mutex_);
+  put(kind, step, std::move(body));
+}
+
+void RecordQueue::emit(const Fault& fault) {
+  const std::lock_guard lock(mutex_);
+  if (!holds_back(fault)) put(RecordKind::fault, fault.step, to_json(fault));
+}
+
+bool RecordQueue::holds_back(const Fault& fault) {
+  if (limit_ == FaultLimit::none) return false;
+  Incidents& incidents = incidents_[{fault.kind, fault.detector, fault.rank}];
+  const bool full = incidents.places.size() >= most_places;
+  if (!full && incidents.places.emplace(fault.where, fault.offset).second) return false;
+  ++incidents.held_back;
+  incidents.last_time = unix_now();
+  return true;
+}
+
+void RecordQueue::put(RecordKind kind, std::int64_t step, Json body) {
   if (records_.size() >= capacity_ && may_be_dropped(kind)) {
     ++dropped_;
     return;
@@ -28,6 +48,21 @@ std::vector<Record> RecordQueue::drain() {
                               std::make_move_iterator(records_.end()));
   records_.clear();
   return records;
+}
+
+Json RecordQueue::repeats() const {
+  const std::lock_guard lock(mutex_);
+  Json all = Json::array();
+  for (const auto& [who, incidents] : incidents_) {
+    if (incidents.held_back == 0) continue;
+    const auto& [kind, detector, rank] = who;
+    all.push_back({{"kind", kind},
+                   {"detector", detector},
+                   {"rank", rank < 0 ? Json() : Json(rank)},
+                   {"count", incidents.held_back},
+                   {"last_time", incidents.last_time}});
+  }
+  return all;
 }
 
 std::size_t RecordQueue::dropped() const {

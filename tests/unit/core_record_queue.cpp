@@ -46,7 +46,7 @@ TEST(RecordQueue, AFaultBecomesAFaultRecordOfItsStep) {
 }
 
 TEST(RecordQueue, WhenFullDropsAndCountsOnlyNoticesAndProgress) {
-  RecordQueue queue(0, 4);
+  RecordQueue queue(0, 4, FaultLimit::none);
   for (int i = 0; i < 10; ++i) queue.notice("talk");
   for (int i = 0; i < 5; ++i) queue.emit(RecordKind::progress, i, {});
   EXPECT_EQ(queue.dropped(), 11u);
@@ -68,9 +68,64 @@ TEST(RecordQueue, TakesRecordsAgainAfterADrain) {
   EXPECT_EQ(queue.dropped(), 1u);
 }
 
+Fault fault_at(const std::string& where, std::uint64_t offset, int rank = 0) {
+  Fault fault;
+  fault.kind = "memory";
+  fault.detector = "patrol";
+  fault.rank = rank;
+  fault.where = where;
+  fault.offset = offset;
+  return fault;
+}
+
+TEST(RecordQueue, TheSameFaultIsToldOnceAndThenCounted) {
+  RecordQueue queue(0);
+  for (int i = 0; i < 5; ++i) queue.emit(fault_at("block 3", 64));
+  queue.emit(fault_at("block 3", 68));
+  queue.emit(fault_at("block 4", 64));
+  queue.emit(fault_at("block 3", 64, 1));
+  EXPECT_EQ(queue.drain().size(), 4u);
+  queue.emit(fault_at("block 3", 64));
+  EXPECT_TRUE(queue.drain().empty()) << "a drain must not make it new";
+  const Json repeats = queue.repeats();
+  ASSERT_EQ(repeats.size(), 1u);
+  EXPECT_EQ(repeats[0]["kind"], "memory");
+  EXPECT_EQ(repeats[0]["detector"], "patrol");
+  EXPECT_EQ(repeats[0]["rank"], 0);
+  EXPECT_EQ(repeats[0]["count"], 5);
+  EXPECT_LE(repeats[0]["last_time"].get<double>(), unix_now());
+  EXPECT_GE(repeats[0]["last_time"].get<double>(), unix_now() - 60);
+}
+
+TEST(RecordQueue, SixteenPlacesOfOneKindDetectorAndRankAreTold) {
+  RecordQueue queue(0);
+  for (std::uint64_t i = 0; i < 1000; ++i) queue.emit(fault_at("block 3", 4 * i));
+  Fault other = fault_at("block 3", 0);
+  other.detector = "hold";
+  queue.emit(other);
+  other.kind = "file-bit";
+  queue.emit(other);
+  EXPECT_EQ(queue.drain().size(), 16u + 2u);
+  ASSERT_EQ(queue.repeats().size(), 1u);
+  EXPECT_EQ(queue.repeats()[0]["count"], 1000 - 16);
+}
+
+TEST(RecordQueue, FaultsOfNobodyKnownAreCountedForNull) {
+  RecordQueue queue(0);
+  for (int i = 0; i < 2; ++i) queue.emit(fault_at("weights", 0, -1));
+  EXPECT_TRUE(queue.repeats().at(0)["rank"].is_null());
+}
+
+TEST(RecordQueue, WithoutALimitNothingIsHeldBack) {
+  RecordQueue queue(0, 4096, FaultLimit::none);
+  for (int i = 0; i < 100; ++i) queue.emit(fault_at("block 3", 64));
+  EXPECT_EQ(queue.drain().size(), 100u);
+  EXPECT_EQ(queue.repeats(), Json::array());
+}
+
 TEST(RecordQueue, LosesNoFaultOfManyThreadsWhileBeingDrained) {
   constexpr std::size_t threads = 4, faults = 500;
-  RecordQueue queue(0, 16);
+  RecordQueue queue(0, 16, FaultLimit::none);
   std::atomic<std::size_t> running = threads;
   std::size_t fault_records = 0, notices = 0;
   const auto take = [&] {

@@ -44,14 +44,17 @@ struct Injection {
   std::int64_t step = 0;              ///< it strikes at the first chance at or after this step
   std::optional<std::uint32_t> mask;  ///< bits of a 32-bit word that flip (bit=3, or several: bit=3+7); none:
                                       ///< chosen
-  std::uint64_t count = 1;            ///< words that are hit
-  std::uint64_t stride = 1;           ///< words from one to the next
+  std::uint64_t count = 1;            ///< words that are hit, up to 2^24
+  std::uint64_t stride = 1;           ///< words from one to the next, up to 2^32
   std::optional<int> layer;  ///< from 1; none: chosen. Of a collective: which one, see collective.hpp
   std::optional<double> ms;  ///< of kinds that take time
 };
 
-/// invalid_argument, in one line: what is wrong with the text and what is allowed.
+/// invalid_argument, in one line: what is wrong with the text and what is allowed. `layer` belongs to kinds
+/// that have layers (of collective: which one), `bit` to kinds that flip bits, `ms` to kinds that take time.
 Result<Injection> parse_injection(std::string_view text);
+/// As the user would write it: parse_injection gives the same again.
+std::string to_text(const Injection& injection);
 /// Does it change data (weight .. file-lost)? The other kinds change the rank's or the node's behaviour.
 bool changes_data(InjectionKind kind);
 const char* to_string(InjectionKind kind);
@@ -59,8 +62,10 @@ const char* to_string(InjectionKind kind);
 /// program.
 Json to_json(const Injection& injection);
 
-/// The words that `injection` hits among `words` of them (above 0); what it leaves open follows from `seed`.
-/// A chosen bit is one of 0 to 27: a flip of a float's upper exponent bits would be seen by anybody.
+/// The words that `injection` hits among `words` of them (above 0), each once: where count and stride go
+/// round and would hit a word again, which would undo the flip, the count is less. What it leaves open
+/// follows from `seed`. A chosen bit is one of 0 to 27: a flip of a float's upper exponent bits would be seen
+/// by anybody.
 Flip choose_flip(const Injection& injection, std::uint64_t words, std::uint64_t seed);
 /// The layer, from 0, that it hits among `layers` (above 0).
 int choose_layer(const Injection& injection, int layers, std::uint64_t seed);

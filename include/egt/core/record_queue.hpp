@@ -2,24 +2,39 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <mutex>
+#include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "egt/core/record.hpp"
 
 namespace egt {
 
+/// Does a queue hold back what would be a flood of faults?
+enum class FaultLimit { flood, none };
+
 /// Where producers put records and the main thread takes them; safe from any thread. Bounded: when full, a
 /// notice or progress record is dropped and counted, but a fault, start or end record never is.
+///
+/// One cause may give faults without end. So with FaultLimit::flood, of faults of one kind, detector and rank
+/// the first at a place (`where`, `offset`) is a record, at most `most_places` of them; the others are
+/// counted.
 class RecordQueue {
  public:
-  explicit RecordQueue(int rank, std::size_t capacity = 4096) : rank_(rank), capacity_(capacity) {}
+  static constexpr std::size_t most_places = 16;
+
+  explicit RecordQueue(int rank, std::size_t capacity = 4096, FaultLimit limit = FaultLimit::flood)
+      : rank_(rank), capacity_(capacity), limit_(limit) {}
 
   /// Stamps time and rank and puts the record in line.
   void emit(RecordKind kind, std::int64_t step, Json body);
-  void emit(const Fault& fault) { emit(RecordKind::fault, fault.step, to_json(fault)); }
+  void emit(const Fault& fault);
   void notice(std::string text) {
     emit(RecordKind::notice, -1, {{"level", "info"}, {"text", std::move(text)}});
   }
@@ -30,13 +45,27 @@ class RecordQueue {
   /// All that is in line, oldest first; never blocks.
   std::vector<Record> drain();
   std::size_t dropped() const;
+  /// The faults that were held back: [{"kind","detector","rank","count","last_time"}], the time being that of
+  /// the newest, in seconds since 1970.
+  Json repeats() const;
 
  private:
+  bool holds_back(const Fault& fault);
+  void put(RecordKind kind, std::int64_t step, Json body);
+
   const int rank_;
   const std::size_t capacity_;
+  const FaultLimit limit_;
   mutable std::mutex mutex_;
   std::deque<Record> records_;
   std::size_t dropped_ = 0;
+
+  struct Incidents {
+    std::set<std::pair<std::string, std::uint64_t>> places;  ///< where and offset of those told
+    std::uint64_t held_back = 0;
+    double last_time = 0;  ///< of those held back
+  };
+  std::map<std::tuple<std::string, std::string, int>, Incidents> incidents_;  ///< by kind, detector and rank
 };
 
 }  // namespace egt
