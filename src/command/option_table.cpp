@@ -1,8 +1,10 @@
 #include "option_table.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <initializer_list>
 #include <optional>
 
 #include <fmt/format.h>
@@ -175,6 +177,19 @@ bool parse_io_budget(std::string_view text, Options& options) {
   return true;
 }
 
+bool parse_check_budget(std::string_view text, Options& options) {
+  const auto share = parse_percent(text);
+  if (!share.ok() || share.value() <= 0) return false;
+  options.burn.train.check_budget = share.value();
+  return true;
+}
+
+bool parse_inject(std::string_view text, Options& options) {
+  auto injection = parse_injection(text);
+  if (injection.ok()) options.burn.injections.push_back(injection.value());
+  return injection.ok();
+}
+
 using Text = std::string_view;
 
 std::vector<OptionRule> common_rules() {
@@ -210,41 +225,36 @@ std::vector<OptionRule> common_rules() {
 }
 
 std::vector<OptionRule> load_rules() {
-  constexpr auto group = OptionGroup::burn;
+  constexpr auto group = OptionGroup::burn, load = OptionGroup::load;
   return {
       {"duration", group, "TIME", "how long, in s, m, h or d (5m)",
        "a time above 0 and up to 3650d, such as 90s, 5m, 2h or 3d", parse_run_duration},
       {"steps", group, "N", "stop after N training steps instead (none)",
        "a whole number of 1 to 1000000000000", parse_steps},
-      {"layers", group, "N,N,..",
+      {"layers", load, "N,N,..",
        "neurons of each layer, input first (4096,8192,6144,4096,2048,1024,512; host: "
        "256,512,384,256,128,64,32)",
        "2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512", parse_layers},
-      {"batch", group, "N", "samples a rank and step (1024; host: 128)", "a whole number of 1 to 1048576",
+      {"batch", load, "N", "samples a rank and step (1024; host: 128)", "a whole number of 1 to 1048576",
        [](Text text, Options& o) {
          return parse_integer(text, std::int64_t{1}, most_samples, o.burn.train.batch);
        }},
       {"global-batch", group, "N", "samples of all ranks a step, instead of --batch (none)",
        "a whole number of 1 to 1073741824", parse_global_batch},
-      {"precision", group, "NAME",
+      {"precision", load, "NAME",
        "cycle, fp64, fp32, tf32, fp16, bf16 or fp8 (cycle: all that the device has, in turn)",
        "cycle, fp64, fp32, tf32, fp16, bf16 or fp8", parse_precision_name},
-      {"optimizer", group, "sgd|adam", "how the weights are updated (sgd)", "sgd or adam", parse_optimizer},
+      {"optimizer", load, "sgd|adam", "how the weights are updated (sgd)", "sgd or adam", parse_optimizer},
       {"learning-rate", group, "X", "step width of the optimizer (chosen from the layers)",
        "a number above 0 and up to 1000, such as 0.01", parse_learning_rate},
-      {"gradient-dtype", group, "fp32|bf16", "type of the gradients that ranks sum (fp32)", "fp32 or bf16",
+      {"gradient-dtype", load, "fp32|bf16", "type of the gradients that ranks sum (fp32)", "fp32 or bf16",
        parse_gradient_type},
-      {"extreme-iterations", group, "N", "turns of transcendental functions an activation (200; host: 2)",
+      {"extreme-iterations", load, "N", "turns of transcendental functions an activation (200; host: 2)",
        "a whole number of 0 to 1000000",
        [](Text text, Options& o) {
          return parse_integer(text, 0, 1'000'000, o.burn.train.extreme_iterations);
        }},
-      {"check-every", group, "N", "steps between comparisons of all ranks' weights (50; host: 10)",
-       "a whole number of 1 to 1000000000",
-       [](Text text, Options& o) {
-         return parse_integer(text, std::int64_t{1}, std::int64_t{1'000'000'000}, o.burn.train.check_every);
-       }},
-      {"memory", group, "SHARE|SIZE",
+      {"memory", load, "SHARE|SIZE",
        "how much of the device's memory to fill and verify (90%; host: 256MB; 0: none)",
        "a share of 0 to 100 %, or a size such as 72GB", parse_memory},
       {"buffer-iterations", group, "N", "turns of sine and exponential over the filled memory (300; host: 3)",
@@ -256,12 +266,12 @@ std::vector<OptionRule> load_rules() {
 }
 
 std::vector<OptionRule> file_rules() {
-  constexpr auto group = OptionGroup::burn;
+  constexpr auto group = OptionGroup::burn, load = OptionGroup::load;
   return {
-      {"io-dir", group, "DIR", "where each rank's test file is written (the working directory)",
+      {"io-dir", load, "DIR", "where each rank's test file is written (the working directory)",
        "the path of a directory",
        [](Text text, Options& o) { return parse_text(text, o.burn.file.directory); }},
-      {"io-size", group, "SIZE", "bytes of that file (10GB, host: 64MB, at most 5 % of the free space)",
+      {"io-size", load, "SIZE", "bytes of that file (10GB, host: 64MB, at most 5 % of the free space)",
        "a size of 4KiB to 1024TiB, such as 10GB", parse_io_size},
       {"io-repeats", group, "N", "times that it is written and read back a cycle (50; host: 2)",
        "a whole number of 1 to 1000000",
@@ -272,7 +282,7 @@ std::vector<OptionRule> file_rules() {
        }},
       {"io-budget", group, "SIZE", "bytes written at most, a rank and run, or unlimited (100GB)",
        "a size of 4KiB or more, such as 100GB, or unlimited", parse_io_budget},
-      {"no-io", group, nullptr, "no test files", "it without a value, or true in a config file",
+      {"no-io", load, nullptr, "no test files", "it without a value, or true in a config file",
        [](Text text, Options& o) {
          o.burn.file.enabled = false;
          return parse_flag(text);
@@ -280,14 +290,59 @@ std::vector<OptionRule> file_rules() {
   };
 }
 
-std::string help_lines(OptionGroup group) {
-  std::string text;
-  for (const OptionRule& rule : option_rules()) {
-    if (rule.group != group) continue;
-    const std::string left = fmt::format("--{} {}", rule.name, rule.is_flag() ? "" : rule.value);
-    text += fmt::format("  {:<32} {}\n", left, rule.help);
-  }
+std::vector<OptionRule> check_rules() {
+  constexpr auto group = OptionGroup::burn;
+  return {
+      {"check-budget", group, "SHARE", "of the time that checks may take; how often they come follows (1%)",
+       "a share above 0 and up to 100 %, such as 1%", parse_check_budget},
+      {"check-every", group, "N", "steps between checks, whatever they take (0: by budget)",
+       "a whole number of 0 to 1000000000",
+       [](Text text, Options& o) {
+         return parse_integer(text, std::int64_t{0}, std::int64_t{1'000'000'000}, o.burn.train.check_every);
+       }},
+      {"golden", group, "FILE",
+       "known answers of this stack: checked, or written where there are none (none)", "the path of a file",
+       [](Text text, Options& o) { return parse_text(text, o.burn.train.golden); }},
+      {.name = "inject",
+       .group = group,
+       .value = "SPEC",
+       .help = "put in a fault on purpose, as below; may be given several times (none)",
+       .allowed = "KIND:rank=R,step=S",
+       .parse = parse_inject,
+       .repeatable = true,
+       .explain = [](Text text) { return parse_injection(text).status().what(); }},
+  };
+}
+
+constexpr std::array<std::string_view, 3> command_helps = {
+    "  burn      train, fill memory, cycle files, exchange data, all verified (the default)\n"
+    "            mpirun -np 2 extreme_gpu_trainer burn --duration 1h --memory 90%\n",
+    "  selftest  put in every fault that the checks claim to find, on every rank, and look who finds it\n"
+    "            mpirun -np 2 extreme_gpu_trainer selftest\n",
+    "  devices   what is there, what each device supports, and why not\n"
+    "            extreme_gpu_trainer devices\n"};
+
+std::string help_lines(std::string_view title, std::string_view command,
+                       std::initializer_list<OptionGroup> groups) {
+  std::string text = fmt::format("Options of {} (default in parentheses):\n", title);
+  for (const OptionGroup group : groups)
+    for (const OptionRule& rule : option_rules()) {
+      if (rule.group != group || !knows(command, group)) continue;
+      const std::string left = fmt::format("--{} {}", rule.name, rule.is_flag() ? "" : rule.value);
+      text += fmt::format("  {:<32} {}\n", left, rule.help);
+    }
   return text;
+}
+
+std::string injection_help() {
+  std::string kinds;
+  for (int kind = 0; changes_data(static_cast<InjectionKind>(kind)); ++kind)
+    kinds += fmt::format(" {}", to_string(static_cast<InjectionKind>(kind)));
+  return fmt::format(
+      "Faults on purpose: --inject KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T][,layer=L]\n"
+      "  KIND is one of{}\n"
+      "  mpirun -np 3 extreme_gpu_trainer --steps 200 --inject weight:rank=1,step=20,layer=3,bit=7\n\n",
+      kinds);
 }
 
 }  // namespace
@@ -296,26 +351,34 @@ const std::vector<OptionRule>& option_rules() {
   static const std::vector<OptionRule> rules = [] {
     std::vector<OptionRule> all = load_rules();
     for (OptionRule& rule : file_rules()) all.push_back(std::move(rule));
+    for (OptionRule& rule : check_rules()) all.push_back(std::move(rule));
     for (OptionRule& rule : common_rules()) all.push_back(std::move(rule));
     return all;
   }();
   return rules;
 }
 
+bool knows(std::string_view command, OptionGroup group) {
+  if (group == OptionGroup::common || command == "burn") return true;
+  return command == "selftest" && group == OptionGroup::load;
+}
+
 std::string help_text(std::string_view command) {
+  const std::string_view known =
+      std::find(command_names.begin(), command_names.end(), command) == command_names.end() ? "burn"
+                                                                                            : command;
   std::string text =
       "mpirun -np N extreme_gpu_trainer [COMMAND] [options]\n"
       "Burns in GPU nodes, one device a rank, and proves every result.\n\n"
-      "Commands:\n"
-      "  burn      train, fill memory, cycle files, exchange data, all verified (the default)\n"
-      "            mpirun -np 2 extreme_gpu_trainer burn --duration 1h --memory 90%\n"
-      "  devices   what is there, what each device supports, and why not\n"
-      "            extreme_gpu_trainer devices\n\n";
-  if (command != "devices")
-    text += "Options of burn (default in parentheses):\n" + help_lines(OptionGroup::burn) + "\n";
-  text += "Options of every command (default in parentheses):\n" + help_lines(OptionGroup::common);
+      "Commands:\n";
+  for (const std::string_view help : command_helps) text += help;
+  text += '\n';
+  if (knows(known, OptionGroup::load))
+    text += help_lines(known, known, {OptionGroup::burn, OptionGroup::load}) + "\n";
+  text += help_lines("every command", known, {OptionGroup::common}) + "\n";
+  if (knows(known, OptionGroup::burn)) text += injection_help();
   text +=
-      "\nSizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024).\n"
+      "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024).\n"
       "Exit codes: 0 pass, 1 fault, 2 wrong usage, 3 the environment cannot, 4 incomplete, 6 interrupted.";
   return text;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,7 +10,15 @@
 /// The one list of the program's options; parsing, help and the config file all read it.
 namespace egt {
 
-enum class OptionGroup { common, burn };
+enum class OptionGroup {
+  common,  ///< of every command
+  load,    ///< what burn and selftest load the devices with
+  burn,    ///< of burn alone
+};
+
+/// Every command that there is.
+constexpr std::array<std::string_view, 3> command_names = {"burn", "selftest", "devices"};
+bool knows(std::string_view command, OptionGroup group);
 
 struct OptionRule {
   std::string name;     ///< long, without dashes
@@ -19,6 +28,9 @@ struct OptionRule {
   const char* allowed;  ///< completes "use ..": what is allowed
   bool (*parse)(std::string_view text, Options& options);  ///< false: not allowed
   bool in_config = true;
+  bool repeatable = false;
+  /// Where set: says what is wrong with a text that is not allowed, instead of `allowed`.
+  std::string (*explain)(std::string_view text) = nullptr;
 
   bool is_flag() const { return value == nullptr; }
 };

@@ -77,8 +77,9 @@ Status take_command(const std::vector<std::string>& rest, std::string& command) 
   if (const auto option = std::find_if(rest.begin(), rest.end(), is_option); option != rest.end())
     return unexpected(*option);
   if (rest.empty()) return {};
-  if (rest[0] != "burn" && rest[0] != "devices")
-    return wrong(fmt::format("'{}': unknown command; use burn or devices", printable(rest[0])));
+  if (std::find(command_names.begin(), command_names.end(), rest[0]) == command_names.end())
+    return wrong(fmt::format("'{}': unknown command; use one of {}", printable(rest[0]),
+                             fmt::join(command_names, ", ")));
   if (rest.size() > 1) return unexpected(rest[1]);
   command = rest[0];
   return {};
@@ -101,7 +102,11 @@ Status read_config(const std::string& path, GivenByName& given) {
     if (!rule || !rule->in_config)
       return wrong(fmt::format("--config {}: unknown key {}; use the long names of options, without sections",
                                printable(path), printable(item.fullname())));
-    found[item.name].values.push_back(CLI::detail::join(item.inputs, ","));
+    std::vector<std::string>& values = found[item.name].values;
+    if (rule->repeatable)
+      values.insert(values.end(), item.inputs.begin(), item.inputs.end());
+    else
+      values.push_back(CLI::detail::join(item.inputs, ","));
   }
   for (auto& [name, values] : found) given.try_emplace(name, std::move(values));
   return {};
@@ -109,13 +114,46 @@ Status read_config(const std::string& path, GivenByName& given) {
 
 /// Puts one option's text into `options`.
 Status apply(const OptionRule& rule, const Given& given, Options& options) {
-  if (given.values.size() > 1) return wrong(fmt::format("--{}: given twice; give it once", rule.name));
-  if (options.command != "burn" && rule.group == OptionGroup::burn)
+  if (given.values.size() > 1 && !rule.repeatable)
+    return wrong(fmt::format("--{}: given twice; give it once", rule.name));
+  if (!knows(options.command, rule.group))
     return wrong(fmt::format("--{}: the command {} has no such option", rule.name, options.command));
-  const std::string& value = given.values.front();
-  if (!rule.parse(value, options))
-    return wrong(fmt::format("--{} {}: use {}", rule.name, printable(value), rule.allowed));
-  options.given[rule.name] = value;
+  for (const std::string& value : given.values) {
+    if (rule.parse(value, options)) continue;
+    const std::string why = rule.explain ? rule.explain(value) : fmt::format("use {}", rule.allowed);
+    return wrong(fmt::format("--{} {}: {}", rule.name, printable(value), printable(why)));
+  }
+  options.given[rule.name] = fmt::format("{}", fmt::join(given.values, " "));
+  return {};
+}
+
+Status wrong_injection(const Injection& injection, std::string_view why) {
+  return wrong(fmt::format("--inject {}: {}", to_text(injection), why));
+}
+
+/// Would it hit anything at all with these options?
+Status check_target(const Injection& injection, const BurnOptions& burn) {
+  using enum InjectionKind;
+  const InjectionKind kind = injection.kind;
+  const SizeOrShare& fill = burn.memory.fill;
+  const auto layers = static_cast<int>(burn.train.layers.size()) - 1;
+  if (!changes_data(kind))
+    return Status(StatusCode::unsupported,
+                  fmt::format("--inject {}: nothing detects it yet in this version", to_text(injection)));
+  if (kind == memory && (fill.is_share ? fill.share <= 0 : fill.bytes == 0))
+    return wrong_injection(injection, "with --memory 0 there is no memory to hit; fill some");
+  if (kind >= file_bit && !burn.file.enabled)
+    return wrong_injection(injection, "with --no-io there is no file to hit; leave --no-io out");
+  if (kind == extreme && burn.train.extreme_iterations == 0)
+    return wrong_injection(injection, "with --extreme-iterations 0 there is none to hit; use 1 or more");
+  if (kind == extreme && layers < 2)
+    return wrong_injection(injection,
+                           "a network without hidden layers has none to hit; use 3 --layers or more");
+  if (injection.layer && kind != collective && *injection.layer > layers)
+    return wrong_injection(injection, fmt::format("the network has {} layers; use 1 to {}", layers, layers));
+  if (burn.steps && injection.step >= *burn.steps)
+    return wrong_injection(
+        injection, fmt::format("the last step is {}; use that or less, or more --steps", *burn.steps - 1));
   return {};
 }
 
@@ -125,6 +163,9 @@ Status check_together(Options& options) {
   if (given("batch") && given("global-batch"))
     return wrong("--batch and --global-batch exclude each other: give one of them");
   if (given("steps") && !given("duration")) options.burn.duration_seconds.reset();
+  if (given("check-budget") && options.burn.train.check_every > 0)
+    return wrong("--check-budget and --check-every exclude each other: give one of them");
+  for (const Injection& injection : options.burn.injections) EGT_TRY(check_target(injection, options.burn));
   std::vector<int> sorted = options.common.devices;
   std::sort(sorted.begin(), sorted.end());
   if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end())
@@ -154,6 +195,43 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
+Json texts_of(const std::vector<Injection>& injections) {
+  Json texts = Json::array();
+  for (const Injection& injection : injections) texts.push_back(to_text(injection));
+  return texts;
+}
+
+/// Those of the group `load`.
+Json load_options(const BurnOptions& burn) {
+  return {{"layers", burn.train.layers},
+          {"batch", burn.global_batch ? Json() : Json(burn.train.batch)},
+          {"precision", burn.precision},
+          {"optimizer", burn.train.optimizer == Optimizer::adam ? "adam" : "sgd"},
+          {"gradient-dtype", burn.train.gradient_type == ElementType::bf16 ? "bf16" : "fp32"},
+          {"extreme-iterations", burn.train.extreme_iterations},
+          {"memory", size_or_share_json(burn.memory.fill)},
+          {"no-io", !burn.file.enabled},
+          {"io-dir", burn.file.directory},
+          {"io-size", burn.file.size}};
+}
+
+/// Those of burn alone.
+Json burn_options(const BurnOptions& burn) {
+  return {{"duration", or_null(burn.duration_seconds)},
+          {"steps", or_null(burn.steps)},
+          {"global-batch", or_null(burn.global_batch)},
+          {"learning-rate", or_null(burn.train.learning_rate)},
+          {"buffer-iterations", burn.memory.buffer_iterations},
+          {"io-repeats", burn.file.repeats},
+          {"io-every", burn.file.every},
+          {"io-budget", burn.file.budget ? Json(*burn.file.budget) : Json("unlimited")},
+          {"check-every", burn.train.check_every},
+          {"check-budget", burn.train.check_budget},
+          {"golden", burn.train.golden.empty() ? Json() : Json(burn.train.golden)},
+          {"inject", texts_of(burn.injections)},
+          {"epoch-steps", burn.train.epoch_steps}};
+}
+
 }  // namespace
 
 Result<Options> parse_options(int argc, const char* const* argv, const std::string& version) {
@@ -181,6 +259,20 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::stri
   return options;
 }
 
+Status check_injections(const std::vector<Injection>& injections, int ranks) {
+  using enum InjectionKind;
+  for (const Injection& injection : injections) {
+    if (injection.rank >= ranks)
+      return wrong_injection(injection, fmt::format("rank {} is not in this run; use 0 to {}, or more ranks",
+                                                    injection.rank, ranks - 1));
+    const InjectionKind kind = injection.kind;
+    if (ranks < 2 && (kind == weight || kind == optimizer || kind == collective))
+      return wrong_injection(injection,
+                             "one rank alone has nothing to compare it with; use at least 2 ranks");
+  }
+  return {};
+}
+
 void apply_host_defaults(Options& options) {
   BurnOptions& burn = options.burn;
   // About 40 ms a step on one core: 0.36 GFLOP of products, and 0.34 million turns of extreme compute.
@@ -205,28 +297,9 @@ Json effective_options(const Options& options) {
                {"metrics-sample-rate", common.metrics_sample_rate}};
   constexpr const char* backends[] = {"auto", "cuda", "host"};
   json["backend"] = backends[static_cast<int>(common.backend)];
-  if (options.command != "burn") return json;
   const BurnOptions& burn = options.burn;
-  json.update({{"duration", or_null(burn.duration_seconds)},
-               {"steps", or_null(burn.steps)},
-               {"layers", burn.train.layers},
-               {"batch", burn.global_batch ? Json() : Json(burn.train.batch)},
-               {"global-batch", or_null(burn.global_batch)},
-               {"precision", burn.precision},
-               {"optimizer", burn.train.optimizer == Optimizer::adam ? "adam" : "sgd"},
-               {"learning-rate", or_null(burn.train.learning_rate)},
-               {"gradient-dtype", burn.train.gradient_type == ElementType::bf16 ? "bf16" : "fp32"},
-               {"extreme-iterations", burn.train.extreme_iterations},
-               {"buffer-iterations", burn.memory.buffer_iterations},
-               {"memory", size_or_share_json(burn.memory.fill)},
-               {"no-io", !burn.file.enabled},
-               {"io-dir", burn.file.directory},
-               {"io-size", burn.file.size},
-               {"io-repeats", burn.file.repeats},
-               {"io-every", burn.file.every},
-               {"io-budget", burn.file.budget ? Json(*burn.file.budget) : Json("unlimited")},
-               {"check-every", burn.train.check_every},
-               {"epoch-steps", burn.train.epoch_steps}});
+  if (knows(options.command, OptionGroup::load)) json.update(load_options(burn));
+  if (knows(options.command, OptionGroup::burn)) json.update(burn_options(burn));
   return json;
 }
 

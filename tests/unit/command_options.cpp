@@ -35,13 +35,14 @@ class ConfigFile {
  public:
   explicit ConfigFile(const std::string& text)
       : path_(std::filesystem::temp_directory_path() /
-              ("egt_options_" + std::to_string(getpid()) + ".toml")) {
+              ("egt_options_" + std::to_string(getpid()) + "_" + std::to_string(made_++) + ".toml")) {
     std::ofstream(path_) << text;
   }
   ~ConfigFile() { std::filesystem::remove(path_); }
   std::string path() const { return path_; }
 
  private:
+  static inline int made_ = 0;
   std::filesystem::path path_;
 };
 
@@ -61,6 +62,10 @@ TEST(Options, DefaultsAreTheContracts) {
   EXPECT_EQ(options.burn.file.size, 10'000'000'000u);
   EXPECT_EQ(options.burn.file.budget, 100'000'000'000u);
   EXPECT_EQ(options.burn.precision, "cycle");
+  EXPECT_EQ(options.burn.train.check_every, 0);
+  EXPECT_EQ(options.burn.train.check_budget, 0.01);
+  EXPECT_TRUE(options.burn.train.golden.empty());
+  EXPECT_TRUE(options.burn.injections.empty());
   EXPECT_TRUE(options.given.empty());
 }
 
@@ -100,7 +105,9 @@ TEST(Options, EveryBurnOptionReachesItsPlace) {
                                 "unlimited",
                                 "--no-io",
                                 "--check-every",
-                                "6"});
+                                "6",
+                                "--golden",
+                                "/g"});
   const BurnOptions& burn = options.burn;
   EXPECT_EQ(burn.duration_seconds, 90.0);
   EXPECT_EQ(burn.steps, 7);
@@ -121,7 +128,8 @@ TEST(Options, EveryBurnOptionReachesItsPlace) {
   EXPECT_FALSE(burn.file.budget);
   EXPECT_FALSE(burn.file.enabled);
   EXPECT_EQ(burn.train.check_every, 6);
-  EXPECT_EQ(options.arguments.size(), 36u);
+  EXPECT_EQ(burn.train.golden, "/g");
+  EXPECT_EQ(options.arguments.size(), 38u);
 }
 
 TEST(Options, EveryCommonOptionReachesItsPlace) {
@@ -152,7 +160,7 @@ TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
   EXPECT_EQ(refused({"--layers", "5,x"}),
             "--layers 5,x: use 2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512");
   EXPECT_EQ(refused({"--frobnicate", "5"}), "--frobnicate: unknown option; --help lists what is known");
-  EXPECT_EQ(refused({"train"}), "'train': unknown command; use burn or devices");
+  EXPECT_EQ(refused({"train"}), "'train': unknown command; use one of burn, selftest, devices");
   EXPECT_EQ(refused({"burn", "twice"}), "'twice': unexpected argument; --help shows how to call");
   EXPECT_EQ(refused({"--seed", "1", "--seed", "1"}), "--seed: given twice; give it once");
   EXPECT_EQ(refused({"--steps"}), "--steps: a value is missing");
@@ -163,10 +171,10 @@ TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
 }
 
 TEST(Options, OptionsOfLaterCommandsAreUnknown) {
-  for (const char* option : {"--preset", "--check-budget", "--golden", "--balance", "--pulse", "--serve",
-                             "--inject", "--quick", "--fail-fast", "--max-restarts", "--collective-timeout"})
+  for (const char* option : {"--preset", "--balance", "--pulse", "--serve", "--quick", "--fail-fast",
+                             "--max-restarts", "--collective-timeout"})
     EXPECT_NE(refused({option, "1"}).find("unknown option"), std::string::npos) << option;
-  for (const char* command : {"verify", "links", "bench", "loadtest", "selftest", "compare", "report"})
+  for (const char* command : {"verify", "links", "bench", "loadtest", "compare", "report"})
     EXPECT_NE(refused({command}).find("unknown command"), std::string::npos) << command;
 }
 
@@ -212,8 +220,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"--memory", {"101%", "-1%", "-1", "nan%", "", "%", "12XB", huge}},
         Refusal{"--io-size", {"0", "1", "-5MB", "5 parsecs", "", huge}},
         Refusal{"--io-repeats", {"0", "-1", "", huge}}, Refusal{"--io-every", {"0", "-1", "", huge}},
-        Refusal{"--io-budget", {"0", "-1GB", "Unlimited", ""}}, Refusal{"--check-every", {"0", "-1", ""}},
-        Refusal{"--io-dir", {""}}, Refusal{"--backend", {"gpu", "CUDA", ""}},
+        Refusal{"--io-budget", {"0", "-1GB", "Unlimited", ""}},
+        Refusal{"--check-every", {"-1", "1.5", "", huge}},
+        Refusal{"--check-budget", {"0%", "0", "-1%", "101%", "nan%", "1", "", "%", huge}},
+        Refusal{"--golden", {""}}, Refusal{"--io-dir", {""}}, Refusal{"--backend", {"gpu", "CUDA", ""}},
         Refusal{"--devices", {"", "-1", "0,", "a", "1024", "0;1"}}, Refusal{"--output", {""}},
         Refusal{"--seed", {"-1", "", "1.5", huge}},
         Refusal{"--metrics-sample-rate", {"0", "-1", "nan", "inf", "3601", ""}},
@@ -264,6 +274,126 @@ TEST(Options, HelpAndVersionWinOverErrors) {
   EXPECT_EQ(devices.find("--memory SHARE"), std::string::npos);
 }
 
+TEST(Options, TheSelftestTakesWhatLoadsTheDevicesAndNoMore) {
+  const Options options = good({"selftest", "--layers",
+                                "8,4",      "--batch",
+                                "3",        "--precision",
+                                "fp32",     "--seed",
+                                "5",        "--optimizer",
+                                "adam",     "--gradient-dtype",
+                                "bf16",     "--extreme-iterations",
+                                "1",        "--memory",
+                                "1MB",      "--io-dir",
+                                "/x",       "--io-size",
+                                "8KiB",     "--no-io"});
+  EXPECT_EQ(options.command, "selftest");
+  EXPECT_EQ(options.burn.train.batch, 3);
+  EXPECT_EQ(options.burn.file.size, 8192u);
+  const Json effective = effective_options(options);
+  EXPECT_EQ(effective.at("layers"), Json({8, 4}));
+  EXPECT_FALSE(effective.contains("duration"));
+  for (const char* option : {"--duration", "--steps", "--inject", "--check-every", "--check-budget",
+                             "--golden", "--global-batch", "--io-repeats", "--buffer-iterations"})
+    EXPECT_EQ(refused({"selftest", option, "5"}),
+              std::string(option) + ": the command selftest has no such option");
+}
+
+TEST(Options, HelpTellsEachCommandsOptions) {
+  const auto help = [](const char* command) { return *good({command, "--help"}).message; };
+  for (const char* command : {"burn", "selftest", "devices"}) {
+    EXPECT_NE(help(command).find("\n  selftest  "), std::string::npos);
+    EXPECT_NE(help(command).find("--seed N"), std::string::npos);
+    EXPECT_EQ(help(command).find("--layers N") != std::string::npos, command != std::string("devices"));
+    EXPECT_EQ(help(command).find("--golden FILE") != std::string::npos, command == std::string("burn"));
+    EXPECT_EQ(help(command).find(
+                  "KIND is one of weight gradient activation gemm extreme collective optimizer "
+                  "memory file-bit file-stale file-torn file-misplaced file-lost\n") != std::string::npos,
+              command == std::string("burn"));
+  }
+}
+
+TEST(Options, InjectionsComeSeveralTimesFromTheCommandLineAndAsAList) {
+  const std::vector<std::string> texts = {"weight:rank=1,step=20,bit=3+7", "file-torn:rank=0,step=1"};
+  const ConfigFile list("inject = [\"" + texts[0] + "\", \"" + texts[1] + "\"]\n");
+  const ConfigFile one("inject = \"" + texts[0] + "\"\n");
+  for (const Options& options :
+       {good({"--inject", texts[0], "--inject", texts[1]}), good({"--config", list.path()})}) {
+    ASSERT_EQ(options.burn.injections.size(), 2u);
+    EXPECT_EQ(options.burn.injections[0].mask, 0x88u);
+    EXPECT_EQ(options.burn.injections[1].kind, InjectionKind::file_torn);
+    EXPECT_EQ(effective_options(options).at("inject"), Json(texts));
+    EXPECT_EQ(options.given.at("inject"), texts[0] + " " + texts[1]);
+  }
+  EXPECT_EQ(effective_options(good({"--config", one.path()})).at("inject"), Json({texts[0]}));
+  EXPECT_EQ(good({"--config", list.path(), "--inject", "memory:rank=0,step=2"}).burn.injections.size(), 1u)
+      << "the command line is stronger";
+}
+
+TEST(Options, AnInjectionsErrorSaysWhatIsWrongWithIt) {
+  EXPECT_EQ(refused({"--inject", "weight:rank=0,step=1,bit=40"}),
+            "--inject weight:rank=0,step=1,bit=40: 'bit=40': use bits of 0 to 31, as 3 or 3+7");
+  EXPECT_EQ(refused({"--inject", "weight:rank=0,step=1", "--inject", "weight:rank=0"})
+                .find("--inject weight:rank=0: "),
+            0u);
+  EXPECT_NE(refused({"--inject", "frob:rank=0,step=1"}).find("no such kind"), std::string::npos);
+  EXPECT_NE(refused({"--inject", ""}).find("no such kind"), std::string::npos);
+}
+
+TEST(Options, AnInjectionThatWouldHitNothingIsRefused) {
+  const auto names = [](const std::string& message, const char* option) {
+    EXPECT_TRUE(message.starts_with("--inject ")) << message;
+    EXPECT_NE(message.find(option), std::string::npos) << message;
+  };
+  names(refused({"--inject", "memory:rank=0,step=1", "--memory", "0"}), "--memory 0");
+  names(refused({"--inject", "memory:rank=0,step=1", "--memory", "0%"}), "--memory 0");
+  for (const char* kind : {"file-bit", "file-stale", "file-torn", "file-misplaced", "file-lost"})
+    names(refused({"--inject", std::string(kind) + ":rank=0,step=1", "--no-io"}), "--no-io");
+  names(refused({"--inject", "extreme:rank=0,step=1", "--extreme-iterations", "0"}),
+        "--extreme-iterations 0");
+  names(refused({"--inject", "extreme:rank=0,step=1", "--layers", "8,4"}), "--layers");
+  names(refused({"--inject", "gemm:rank=0,step=1,layer=3", "--layers", "8,4,2"}), "1 to 2");
+  names(refused({"--inject", "gemm:rank=0,step=30", "--steps", "30"}), "--steps");
+  good({"--inject", "gemm:rank=0,step=29,layer=2", "--layers", "8,4,2", "--steps", "30", "--no-io",
+        "--memory", "0", "--extreme-iterations", "0"});
+}
+
+TEST(Options, KindsThatNothingDetectsAreUnsupported) {
+  for (const char* kind :
+       {"slow", "hang", "kill", "stop", "temperature", "xid", "ecc", "diskfull", "memory-pressure"}) {
+    const auto parsed = parse({"--inject", std::string(kind) + ":rank=0,step=1"});
+    EXPECT_EQ(parsed.status().code(), StatusCode::unsupported) << kind;
+    EXPECT_NE(parsed.status().what().find("nothing detects it yet"), std::string::npos);
+  }
+}
+
+TEST(CheckInjections, NamesTheRankThatIsNotThere) {
+  const auto injections = good({"--inject", "weight:rank=2,step=1"}).burn.injections;
+  EXPECT_TRUE(check_injections(injections, 3).ok());
+  const Status two = check_injections(injections, 2);
+  EXPECT_EQ(two.code(), StatusCode::invalid_argument);
+  EXPECT_EQ(two.what(),
+            "--inject weight:rank=2,step=1: rank 2 is not in this run; use 0 to 1, or more ranks");
+  EXPECT_TRUE(check_injections({}, 1).ok());
+}
+
+TEST(CheckInjections, AloneARankHasNothingToCompareSomeKindsWith) {
+  for (const char* kind : {"weight", "gradient", "activation", "gemm", "extreme", "collective", "optimizer",
+                           "memory", "file-bit", "file-lost"}) {
+    const auto injections = good({"--inject", std::string(kind) + ":rank=0,step=1"}).burn.injections;
+    const std::string name = kind;
+    const bool needs_peers = name == "weight" || name == "optimizer" || name == "collective";
+    EXPECT_EQ(check_injections(injections, 1).ok(), !needs_peers) << kind;
+    EXPECT_TRUE(check_injections(injections, 2).ok()) << kind;
+  }
+}
+
+TEST(Options, ChecksComeByBudgetOrByStepsNotBoth) {
+  EXPECT_DOUBLE_EQ(good({"--check-budget", "2.5%"}).burn.train.check_budget, 0.025);
+  EXPECT_EQ(good({"--check-budget", "2%", "--check-every", "0"}).burn.train.check_every, 0);
+  EXPECT_EQ(refused({"--check-budget", "2%", "--check-every", "5"}),
+            "--check-budget and --check-every exclude each other: give one of them");
+}
+
 TEST(Options, HostDefaultsLeaveWhatTheUserGave) {
   Options options = good({"--batch", "5", "--memory", "1MB"});
   apply_host_defaults(options);
@@ -282,7 +412,10 @@ TEST(Options, EffectiveOptionsTellOptionsApart) {
   EXPECT_EQ(effective_options(good({"--seed", "1"})), effective_options(good({})));
   EXPECT_NE(effective_options(good({"--seed", "2"})), effective_options(good({})));
   EXPECT_EQ(effective_options(good({"--output", "a"})), effective_options(good({"--output", "b"})));
-  EXPECT_NE(effective_options(good({"--memory", "5%"})), effective_options(good({})));
+  for (const auto& [option, value] :
+       {std::pair{"--memory", "5%"}, std::pair{"--golden", "a"}, std::pair{"--check-budget", "2%"},
+        std::pair{"--check-every", "7"}, std::pair{"--inject", "memory:rank=0,step=2"}})
+    EXPECT_NE(effective_options(good({option, value})), effective_options(good({}))) << option;
 }
 
 }  // namespace

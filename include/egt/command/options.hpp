@@ -44,19 +44,24 @@ struct BurnOptions {
 };
 
 struct Options {
-  std::string command = "burn";  ///< "burn" or "devices"
+  std::string command = "burn";  ///< "burn", "selftest" or "devices"
   std::optional<std::string>
       message;  ///< --help, --version: print this, which ends without a newline, and exit 0
   CommonOptions common;
-  BurnOptions burn;
+  BurnOptions burn;                          ///< of selftest too: what it loads the devices with
   std::vector<std::string> arguments;        ///< as the user typed them, without the program's name
   std::map<std::string, std::string> given;  ///< long name without dashes to value; config file included
   std::vector<std::string> host_defaults;    ///< what apply_host_defaults chose: "--batch 128"
 };
 
 /// `version` is what --version prints. An error is invalid_argument and one line that names the option, its
-/// value and what is allowed. Reads the config file; looks at nothing else outside its arguments.
+/// value and what is allowed; or unsupported, for a fault on purpose that this version would not find. Reads
+/// the config file; looks at nothing else outside its arguments.
 Result<Options> parse_options(int argc, const char* const* argv, const std::string& version);
+
+/// invalid_argument where one of the injections cannot be in a run of so many ranks: its rank is not there,
+/// or it could not be found.
+Status check_injections(const std::vector<Injection>& injections, int ranks);
 
 /// The smaller defaults of the host backend, where the user gave no value of his own.
 void apply_host_defaults(Options& options);
