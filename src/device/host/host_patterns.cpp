@@ -98,11 +98,10 @@ void run_check(WordsView words, Direction direction, Mismatches* report, HostStr
   std::vector<Mismatches> reports(static_cast<std::size_t>(chunks));
   stream.workers().run(chunks, [&](std::int64_t i) {
     const std::int64_t chunk = direction == Direction::ascending ? i : chunks - 1 - i;
-    reports[static_cast<std::size_t>(chunk)] =
+    reports[static_cast<std::size_t>(i)] =
         check(static_cast<std::uint64_t>(chunk * chunk_words),
               static_cast<std::uint64_t>(std::min(count, (chunk + 1) * chunk_words)));
   });
-  if (direction == Direction::descending) std::reverse(reports.begin(), reports.end());
   for (const Mismatches& of_chunk : reports) add_report(*report, of_chunk);
 }
 
