@@ -55,7 +55,7 @@ Json to_json(const StartBody& body) {
           {"layers", body.layers},
           {"global_batch", body.global_batch},
           {"precisions", precisions},
-          {"injected", false}};
+          {"injected", !member(body.options, "inject").empty()}};
 }
 
 Json part_to_json(const PartReport& part) {

@@ -53,6 +53,8 @@ Status Console::write(const Record& record) {
       note_progress(record);
       break;
     case RecordKind::injection:
+      show_injection(record);
+      break;
     case RecordKind::start:
       break;  // on_start shows all ranks' together
   }
@@ -84,6 +86,11 @@ void Console::show_fault(const Record& record) {
   if (fault_count_ == most_faults_shown)
     print(messages_,
           coloured(style_, Colour::red, "More faults are counted, and told in the journals only."));
+}
+
+void Console::show_injection(const Record& record) {
+  if (level_of(record) < style_.messages || ++injection_count_ > most_faults_shown) return;
+  print(messages_, coloured(style_, Colour::yellow, injection_text(record)));
 }
 
 void Console::show_notice(const Record& record) {

@@ -76,6 +76,28 @@ std::string work_text(const Json& result) {
       format_bytes(static_cast<double>(work.bytes_file_verified)));
 }
 
+/// Empty where no check of the training has anything to tell.
+std::string checks_text(const Json& result) {
+  const VerifiedWork work = work_from_json(member(result, "verified_work"));
+  std::optional<double> fraction;  // of the rank that they cost most
+  for (const Json& part : member(result, "results"))
+    if (const auto own = value_at<double>(part, "checks_fraction"))
+      fraction = std::max(fraction.value_or(0), *own);
+  if (work.replays == 0 && !fraction) return "";
+  std::string text = fmt::format("\n  Checks: {} replays", work.replays);
+  if (fraction) text += fmt::format(", {:.2g} % of the time", 100 * *fraction);
+  return text;
+}
+
+/// "3 faults", and how many more were held back.
+std::string fault_count_text(const Json& result) {
+  std::uint64_t repeats = 0;
+  for (const Json& repeat : member(result, "fault_repeats"))
+    repeats += value_at<std::uint64_t>(repeat, "count").value_or(0);
+  const std::string text = fmt::format("{} faults", member(result, "faults").size());
+  return repeats ? fmt::format("{} and {} repeats", text, repeats) : text;
+}
+
 std::string hexadecimal_text(const Json& fault) {
   const std::string expected = text_at(fault, "expected"), actual = text_at(fault, "actual");
   return expected.empty() && actual.empty() ? "" : fmt::format(": expected {}, actual {}", expected, actual);
@@ -172,6 +194,19 @@ std::string fault_text(const Record& record, const Json& start, bool name_host) 
                      text_at(fault, "detector"), text_at(fault, "blame"));
 }
 
+std::string injection_text(const Record& record) {
+  const Json& injection = record.body;
+  std::string text = fmt::format("Injected on rank {}", record.rank);
+  if (record.step >= 0) text += fmt::format(", step {}", record.step);
+  text += fmt::format(": {}", text_at(injection, "kind"));
+  if (const auto layer = value_at<int>(injection, "layer")) text += fmt::format(", layer {}", *layer);
+  const auto words = value_at<std::uint64_t>(injection, "count").value_or(1);
+  if (words > 1) text += fmt::format(", {} words", words);
+  if (!text_at(injection, "mask").empty()) text += fmt::format(", bits {}", text_at(injection, "mask"));
+  if (!text_at(injection, "where").empty()) text += fmt::format(" ({})", text_at(injection, "where"));
+  return text;
+}
+
 std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
                          const std::string& directory) {
   const Colour colour = verdict.exit_code == 0   ? Colour::green
@@ -180,10 +215,10 @@ std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, cons
   std::string text =
       coloured(style, colour, fmt::format("Verdict: {} (exit code {})", verdict.name, verdict.exit_code));
   for (const std::string& reason : verdict.reasons) text += fmt::format("\n  {}", reason);
-  text += fmt::format("\n{}", work_text(result));
+  text += fmt::format("\n{}{}", work_text(result), checks_text(result));
   const Json& summary = member(result, "test_summary");
   if (const auto seconds = value_at<double>(summary, "actual_duration_seconds"))
-    text += fmt::format("\n  {} faults in {}", member(result, "faults").size(), format_duration(*seconds));
+    text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));
   return text + fmt::format("\nFiles: {0}/result.json, {0}/journal.rank*.jsonl", directory);
 }
 

@@ -33,6 +33,8 @@ std::string memory_text(const std::string& label, std::uint64_t used_bytes, std:
 std::string epoch_text(const Json& epoch, std::size_t ranks);
 /// "FAULT on rank 1 (GPU 1), step 7: .."; `start`: of the fault's rank, null where it is not known.
 std::string fault_text(const Record& record, const Json& start, bool name_host);
+/// "Injected on rank 1, step 20: weight, layer 3, bits 0x00000080 (weights of layer 3)"
+std::string injection_text(const Record& record);
 std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
                          const std::string& directory);
 

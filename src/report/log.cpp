@@ -15,7 +15,6 @@
 
 #include "console_text.hpp"
 #include "egt/core/json_access.hpp"
-#include "egt/report/bodies.hpp"
 #include "posix_write.hpp"
 
 namespace egt {
@@ -167,7 +166,7 @@ std::string LogFile::text_of(const Record& record) const {
     case RecordKind::fault:
       return fault_line(record);
     case RecordKind::injection:
-      return fmt::format("injected: {}", one_line(record.body));
+      return injection_text(record);
     case RecordKind::notice:
       return text_at(record.body, "text");
     case RecordKind::end:

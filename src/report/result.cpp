@@ -169,6 +169,18 @@ Json faults(const std::vector<Record>& records, const ByRank& ranks) {
   return all;
 }
 
+/// The faults that all ranks counted and held back.
+Json fault_repeats(const ByRank& ranks) {
+  Json all = Json::array();
+  for (const auto& [number, rank] : ranks)
+    for (Json repeat : member(rank.last_body(), "fault_repeats")) {
+      const auto time = value_at<double>(repeat, "last_time");
+      repeat["last_time"] = time ? Json(utc_text(*time)) : Json();
+      all.push_back(std::move(repeat));
+    }
+  return all;
+}
+
 /// {"0": .., "1": ..} of one field of the ranks' last records.
 Json per_rank(const ByRank& ranks, const char* field) {
   Json all = Json::object();
@@ -209,6 +221,9 @@ Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
                  {"results", results(ranks)},
                  {"verified_work", verified_work(ranks)},
                  {"faults", faults(records, ranks)},
+                 {"fault_repeats", fault_repeats(ranks)},
+                 {"injected", !verdict.injections.empty()},
+                 {"injections", verdict.injections},
                  {"counters", per_rank(ranks, "counters")},
                  {"telemetry", per_rank(ranks, "telemetry")}};
   result["test_summary"] = test_summary(ranks, result["results"]);

@@ -3,6 +3,13 @@
 #include "egt/core/wait.hpp"
 
 namespace egt {
+namespace {
+
+bool lasts(RecordKind kind) {
+  return kind == RecordKind::start || kind == RecordKind::fault || kind == RecordKind::injection;
+}
+
+}  // namespace
 
 RecordRoute::RecordRoute(Control& control, RecordQueue& queue, Sink& journal, std::vector<Sink*> sinks)
     : control_(control), queue_(queue), journal_(journal) {
@@ -41,7 +48,7 @@ void RecordRoute::write_journal(const Record& record) {
 void RecordRoute::deliver(const Record& record) {
   if (record.kind == RecordKind::progress) progress_[record.rank] = record;
   if (record.kind == RecordKind::end) ends_[record.rank] = record;
-  if (record.kind == RecordKind::start || record.kind == RecordKind::fault) lasting_.push_back(record);
+  if (lasts(record.kind)) lasting_.push_back(record);
   for (Listener& listener : listeners_) note(listener, listener.sink->write(record));
 }
 

@@ -32,7 +32,8 @@ Status Session::run(const SessionPlan& plan) {
   for (auto& workload : workloads_) keep_first(workload->finish(hurry));
   telemetry_.stop(hurry ? hurried_telemetry_s : Telemetry::stop_seconds);
   // A rank whose journal was cut short lacks its evidence, which is told like any other failure.
-  records_.emit(RecordKind::end, retired_ - 1, end_body(plan, failure.ok() ? route_.journal_failure() : failure));
+  records_.emit(RecordKind::end, retired_ - 1,
+                end_body(plan, failure.ok() ? route_.journal_failure() : failure));
   return failure;
 }
 
@@ -89,7 +90,8 @@ Json Session::body() const {
           {"steps", retired_},
           {"parts", parts},
           {"telemetry", telemetry_.summary()},
-          {"counters", telemetry_.counters()}};
+          {"counters", telemetry_.counters()},
+          {"fault_repeats", records_.repeats()}};
 }
 
 Json Session::end_body(const SessionPlan& plan, const Status& failure) const {

@@ -10,6 +10,7 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/status.hpp"
 #include "egt/report/bodies.hpp"
+#include "egt/session/injection_match.hpp"
 
 namespace egt {
 namespace {
@@ -56,9 +57,19 @@ std::string fault_reason(const Record& record) {
   return text;
 }
 
+std::string repeat_reason(const Json& repeat) {
+  const std::optional<int> rank = value_at<int>(repeat, "rank");
+  return fmt::format("{}: {} more {} faults, seen by {}",
+                     rank ? fmt::format("rank {}", *rank) : "rank not known",
+                     value_at<std::uint64_t>(repeat, "count").value_or(0), text_at(repeat, "kind"),
+                     text_at(repeat, "detector"));
+}
+
 std::vector<std::string> fault_reasons(const Evidence& evidence) {
   std::vector<std::string> reasons;
   for (const Record* fault : evidence.faults) reasons.push_back(fault_reason(*fault));
+  for (const auto& [rank, last] : evidence.last)
+    for (const Json& repeat : member(last->body, "fault_repeats")) reasons.push_back(repeat_reason(repeat));
   for (const auto& [rank, end] : evidence.ends)
     if (evidence.faults.empty() && text_at(end->body, "reason") == "fault")
       reasons.push_back(fmt::format("rank {} ended because of a fault", rank));
@@ -156,15 +167,17 @@ Verdict verdict(const char* name, int exit_code, std::vector<std::string> reason
     reasons.resize(most_reasons);
     reasons.push_back(fmt::format("and {} more", more));
   }
-  return {name, exit_code, std::move(reasons)};
+  return {.name = name, .exit_code = exit_code, .reasons = std::move(reasons)};
 }
 
-}  // namespace
-
-Verdict judge(const std::vector<Record>& records) {
+Verdict judge_evidence(const std::vector<Record>& records, const Json& injections) {
   const Evidence evidence = sort_evidence(records);
   std::vector<std::string> reasons = fault_reasons(evidence);
   const bool fault = !reasons.empty(), interrupted = was_interrupted(evidence);
+  if (fault && !injections.empty())
+    reasons.insert(reasons.begin(),
+                   "faults were injected with --inject: this verdict says nothing about the hardware");
+  append(reasons, missed_injections(injections));
   append(reasons, broken_ranks(evidence));
   bool incomplete = !reasons.empty() || evidence.size == 0;
   if (evidence.size == 0) reasons.push_back("no rank left a record");
@@ -180,6 +193,15 @@ Verdict judge(const std::vector<Record>& records) {
   if (incomplete) return verdict("incomplete", environment_code(evidence).value_or(4), reasons);
   if (interrupted) return verdict("interrupted", 6, reasons);
   return verdict("pass", 0, {pass_reason(evidence)});
+}
+
+}  // namespace
+
+Verdict judge(const std::vector<Record>& records) {
+  Json injections = injection_outcomes(records);
+  Verdict made = judge_evidence(records, injections);
+  made.injections = std::move(injections);
+  return made;
 }
 
 }  // namespace egt

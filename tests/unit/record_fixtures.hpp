@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "egt/core/injection.hpp"
 #include "egt/core/record.hpp"
 #include "egt/report/bodies.hpp"
 
@@ -107,6 +108,39 @@ inline Record fault(int rank, std::int64_t step = 40) {
   fault.actual = "0x1";
   fault.xor_mask = "0x1";
   return {.kind = RecordKind::fault, .time = 1010, .rank = 0, .step = step, .body = to_json(fault)};
+}
+
+/// As of `--inject SPEC`, once it struck.
+inline Record injection(const std::string& spec, double time = 1009) {
+  const Injection asked = parse_injection(spec).value();
+  Record record{.kind = RecordKind::injection,
+                .time = time,
+                .rank = asked.rank,
+                .step = asked.step + 1,
+                .body = to_json(asked)};
+  record.body.update({{"struck_step", asked.step + 1},
+                      {"where", "weights of layer 3"},
+                      {"first_word", 77},
+                      {"mask", "0x00000080"}});
+  return record;
+}
+
+/// Makes the run one that was asked for faults on purpose.
+inline void ask_for(std::vector<Record>& records, const std::vector<std::string>& specs) {
+  for (Record& record : records)
+    if (record.kind == RecordKind::start) record.body["options"]["inject"] = specs;
+}
+
+/// Puts faults that were held back into the last record of rank 0.
+inline void hold_back(std::vector<Record>& records, const std::string& kind, int rank, int count,
+                      double last_time = 1020) {
+  for (Record& record : records)
+    if (record.kind == RecordKind::end && record.rank == 0)
+      record.body["fault_repeats"].push_back({{"kind", kind},
+                                              {"detector", "patrol"},
+                                              {"rank", rank},
+                                              {"count", count},
+                                              {"last_time", last_time}});
 }
 
 /// A run of `size` ranks in which all went well.

@@ -128,6 +128,30 @@ TEST_F(ConsoleTest, FaultsAreRedWhereThereAreColours) {
   EXPECT_THAT(messages_.str(), testing::EndsWith("\x1b[0m\n"));
 }
 
+TEST_F(ConsoleTest, AnInjectionIsAMessage) {
+  Console one = console({});
+  ASSERT_TRUE(one.write(fixtures::injection("weight:rank=1,step=19,layer=3")).ok());
+  ASSERT_TRUE(one.write(fixtures::injection("memory:rank=1,step=19,count=4")).ok());
+  EXPECT_EQ(messages_.str(),
+            "Injected on rank 1, step 20: weight, layer 3, bits 0x00000080 (weights of layer 3)\n"
+            "Injected on rank 1, step 20: memory, 4 words, bits 0x00000080 (weights of layer 3)\n");
+}
+
+TEST_F(ConsoleTest, TheLastLinesTellChecksAndRepeats) {
+  Console one = console({});
+  auto records = fixtures::good_run(2);
+  fixtures::hold_back(records, "memory", 1, 8112);
+  for (int rank = 0; rank < 2; ++rank) {
+    Json& train = fixtures::find(records, RecordKind::end, rank).body["parts"][0];
+    train["work"]["replays"] = 7;
+    train["figures"]["checks_fraction"] = rank == 0 ? 0.0091 : 0.004;
+  }
+  const Verdict verdict = judge(records);
+  one.on_verdict(verdict, build_result(records, verdict), "r1");
+  EXPECT_THAT(results_.str(), HasSubstr("\n  Checks: 14 replays, 0.91 % of the time\n"));
+  EXPECT_THAT(results_.str(), HasSubstr("\n  0 faults and 8112 repeats in "));
+}
+
 TEST_F(ConsoleTest, AFloodOfFaultsIsCutShort) {
   Console one = console({});
   for (int i = 0; i < 1000; ++i) (void)one.write(fixtures::fault(0, i));

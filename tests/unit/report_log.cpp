@@ -85,8 +85,9 @@ TEST_F(LogFileTest, ARecordIsOneLineWithTimeLevelAndRank) {
 TEST_F(LogFileTest, ARunIsToldFromStartToEnd) {
   {
     const auto log = open(LogLevel::debug);
-    for (const Record& record : {fixtures::start(0, 2), fixtures::start(1, 2), epoch(), fixtures::fault(1),
-                                 fixtures::progress(1), fixtures::end(0, "signal")})
+    for (const Record& record :
+         {fixtures::start(0, 2), fixtures::start(1, 2), epoch(), fixtures::injection("memory:rank=1,step=19"),
+          fixtures::fault(1), fixtures::progress(1), fixtures::end(0, "signal")})
       ASSERT_TRUE(log->write(record).ok());
   }
   EXPECT_THAT(
@@ -97,6 +98,8 @@ TEST_F(LogFileTest, ARunIsToldFromStartToEnd) {
           "1970-01-01T00:16:40.000Z info rank 1: started: burn --duration 60s; GPU 1 (NVIDIA H200): "
           "143771 MB total, 143204 MB free on node1",
           "1970-01-01T00:16:55.000Z info rank 0: EXTREME EPOCH 7 completed in 4247 ms: loss 0.125, bf16",
+          "1970-01-01T00:16:49.000Z error rank 1: Injected on rank 1, step 20: memory, bits 0x00000080 "
+          "(weights of layer 3)",
           "1970-01-01T00:16:50.000Z error rank 0: FAULT on rank 1 (GPU 1 on node1, NVIDIA H200), step "
           "40: memory in block 3, byte 4096: expected 0x0, actual 0x1 (seen by patrol, blame certain)",
           "1970-01-01T00:17:10.500Z debug rank 1: step 100, 30 s elapsed, 5.00 GB verified, 402 TFLOP/s, "

@@ -121,6 +121,37 @@ TEST(Result, FaultsAreInOrderOfTimeAndKnowTheirDevice) {
   EXPECT_TRUE(faults[1]["time"].is_string());
 }
 
+TEST(Result, ACleanRunHasNoInjectionsAndNoRepeats) {
+  const Json result = result_of(good_run(2));
+  EXPECT_EQ(result["injected"], false);
+  EXPECT_EQ(result["injections"], Json::array());
+  EXPECT_EQ(result["fault_repeats"], Json::array());
+}
+
+TEST(Result, ARunWithInjectionsSaysWhatBecameOfEach) {
+  auto records = good_run(2);
+  ask_for(records, {"memory:rank=1,step=20", "weight:rank=0,step=20"});
+  records.push_back(injection("memory:rank=1,step=20"));
+  records.push_back(fault(1));
+  const Json result = result_of(records);
+  EXPECT_EQ(result["injected"], true);
+  ASSERT_EQ(result["injections"].size(), 2u);
+  EXPECT_EQ(result["injections"][0]["found"], true);
+  EXPECT_EQ(result["injections"][0]["struck_step"], 21);
+  EXPECT_EQ(result["injections"][1]["found"], false);
+}
+
+TEST(Result, TellsTheFaultsHeldBack) {
+  auto records = good_run(2);
+  hold_back(records, "memory", 1, 8112);
+  const Json repeats = result_of(records)["fault_repeats"];
+  EXPECT_EQ(repeats, Json::array({{{"kind", "memory"},
+                                   {"detector", "patrol"},
+                                   {"rank", 1},
+                                   {"count", 8112},
+                                   {"last_time", "1970-01-01T00:17:00.000Z"}}}));
+}
+
 TEST(Result, WhatWasNotMeasuredIsNullNeverNanOrZero) {
   auto records = good_run(1);
   Json& figures = find(records, RecordKind::end, 0).body["parts"][0]["figures"];

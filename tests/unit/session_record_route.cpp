@@ -74,6 +74,19 @@ TEST_F(RouteTest, EverySinkOfRankZeroTakesAllRanksRecordsTheJournalItsOwn) {
   EXPECT_THAT(journal_.records, SizeIs(1));
 }
 
+TEST_F(RouteTest, KeepsWhatTheResultIsMadeOf) {
+  queue_.notice("passing");
+  queue_.emit(RecordKind::epoch, 9, {});
+  for (const Record& record : {fixtures::start(1, 2), fixtures::injection("weight:rank=1,step=20"),
+                               fixtures::fault(1), fixtures::progress(1), fixtures::end(1)})
+    control_.sent.push_back(to_json(record).dump());
+  ASSERT_TRUE(route_.pump().ok());
+  std::vector<RecordKind> kinds;
+  for (const Record& record : route_.kept()) kinds.push_back(record.kind);
+  EXPECT_THAT(kinds,
+              ElementsAre(RecordKind::start, RecordKind::injection, RecordKind::fault, RecordKind::end));
+}
+
 TEST_F(RouteTest, ASinkThatFailsIsToldOnceAndTheRunGoesOn) {
   log_.failure = Status(StatusCode::io_error, "the log is lost");
   for (int pump = 0; pump < 3; ++pump) {

@@ -181,5 +181,70 @@ TEST(Verdict, AFloodOfFaultsIsCutShort) {
   EXPECT_EQ(verdict.reasons.back(), "and 80 more");
 }
 
+TEST(Verdict, FaultsHeldBackAreTold) {
+  auto records = good_run(2);
+  records.push_back(fault(1));
+  hold_back(records, "memory", 1, 8112);
+  EXPECT_THAT(judge(records).reasons, Contains("rank 1: 8112 more memory faults, seen by patrol"));
+}
+
+constexpr const char* says_nothing =
+    "faults were injected with --inject: this verdict says nothing about the hardware";
+
+TEST(Verdict, AFoundInjectionIsAFaultThatSaysSoFirst) {
+  auto records = good_run(2);
+  ask_for(records, {"memory:rank=1,step=20"});
+  records.push_back(injection("memory:rank=1,step=20"));
+  records.push_back(fault(1));
+  const Verdict verdict = judge(records);
+  expect(verdict, "fault", 1);
+  EXPECT_THAT(verdict.reasons, ElementsAre(says_nothing, "rank 1, step 40: memory fault in block 3"));
+  EXPECT_EQ(verdict.injections.size(), 1u);
+}
+
+TEST(Verdict, AFloodStillSaysFirstThatItWasInjected) {
+  auto records = good_run(2);
+  ask_for(records, {"memory:rank=1,step=20"});
+  records.push_back(injection("memory:rank=1,step=20"));
+  for (int i = 0; i < 100; ++i) records.push_back(fault(1));
+  EXPECT_EQ(judge(records).reasons[0], says_nothing);
+}
+
+TEST(Verdict, AnInjectionThatNobodyFoundIsIncomplete) {
+  auto records = good_run(2);
+  ask_for(records, {"weight:rank=1,step=20", "memory:rank=0,step=25"});
+  records.push_back(injection("weight:rank=1,step=20"));
+  const Verdict verdict = judge(records);
+  expect(verdict, "incomplete", 4);
+  EXPECT_THAT(verdict.reasons,
+              ElementsAre("injected fault not found: weight on rank 1, step 20",
+                          "injected fault never struck: memory on rank 0, step 25: the run was too short"));
+}
+
+TEST(Verdict, WithOneFoundTheMissedOnesAreTold) {
+  auto records = good_run(2);
+  ask_for(records, {"memory:rank=1,step=20", "weight:rank=0,step=20"});
+  records.push_back(injection("memory:rank=1,step=20"));
+  records.push_back(injection("weight:rank=0,step=20"));
+  records.push_back(fault(1));
+  const Verdict verdict = judge(records);
+  expect(verdict, "fault", 1);
+  EXPECT_EQ(verdict.reasons[0], says_nothing);
+  EXPECT_THAT(verdict.reasons, Contains("injected fault not found: weight on rank 0, step 20"));
+}
+
+TEST(Verdict, AnInterruptedRunWithInjectionsIsNoCleanOne) {
+  auto records = good_run(1);
+  ask_for(records, {"memory:rank=0,step=20"});
+  find(records, RecordKind::end, 0) = end(0, "signal");
+  expect(judge(records), "incomplete", 4);
+}
+
+TEST(Verdict, AnInjectionNobodyAskedForIsNoCleanRunEither) {
+  auto records = good_run(1);
+  records.push_back(injection("memory:rank=0,step=20"));
+  expect(judge(records), "incomplete", 4);
+}
+
 }  // namespace
 }  // namespace egt

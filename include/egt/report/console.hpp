@@ -25,7 +25,8 @@ class Console : public Sink {
   void on_start(const std::vector<Json>& bodies);
   /// Bytes of the rank's device in use after the memory part took its share.
   void on_memory_filled(int rank, std::uint64_t used_bytes, std::uint64_t total_bytes);
-  /// Shows a fault or notice at once, an epoch or progress record as the style says; ignores the others.
+  /// Shows a fault, injection or notice at once, an epoch or progress record as the style says; ignores the
+  /// others.
   Status write(const Record& record) override;
   /// Redraws the bar where it is due.
   Status flush() override;
@@ -36,6 +37,7 @@ class Console : public Sink {
 
  private:
   void show_fault(const Record& record);
+  void show_injection(const Record& record);
   void show_notice(const Record& record);
   void show_epoch(const Json& body);
   void note_progress(const Record& record);
@@ -53,7 +55,7 @@ class Console : public Sink {
   std::vector<Json> starts_;             // by rank
   std::map<int, Json> progress_;         // last body of each rank
   std::map<int, std::uint64_t> faults_;  // by rank; -1: not known whose
-  std::uint64_t fault_count_ = 0;
+  std::uint64_t fault_count_ = 0, injection_count_ = 0;
   std::string last_epoch_;
   std::size_t bar_lines_ = 0;  // on the screen now
   std::optional<double> drawn_;

@@ -18,9 +18,9 @@ namespace egt {
 std::string journal_name(int rank);
 
 /// A rank's records as they happen, one JSON line each. Every record is the system's when `write` returns, so
-/// that a crash of the process loses none. A fault, and the end of a run that no signal hurries, is on disk
-/// by then too; the others follow within about a second, from a thread of the journal's own: a busy disk may
-/// take long.
+/// that a crash of the process loses none. A fault, put in on purpose or not, and the end of a run that no
+/// signal hurries, is on disk by then too; the others follow within about a second, from a thread of the
+/// journal's own: a busy disk may take long.
 class Journal : public Sink {
  public:
   /// Creates the file; an error where it exists already, so that two runs do not mix.

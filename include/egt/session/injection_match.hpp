@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "egt/core/record.hpp"
+
+/// Which fault tells of which injection. Pure functions of records.
+namespace egt {
+
+/// Does `fault` (the body of a fault's record, or an entry of `fault_repeats`) tell of `injection` (the body
+/// of an injection's record, or to_json of an Injection)? By kind and rank alone:
+/// - its kind is that of a detector which claims to find the injection's kind: replica for weight and
+///   optimizer; replay for gradient and activation; replay or gemm for gemm; for extreme, collective, memory
+///   and the kinds of files their own name;
+/// - its rank is the injection's; a fault of no known rank has to name it, in `suspects` or as "rank 1" in
+///   `where`.
+bool fits(const Json& injection, const Json& fault);
+
+/// What became of every injection that was asked for (start records' `options.inject`, in that order) and of
+/// any other that struck: the entries of the result's `injections[]`,
+/// {planned, kind, rank, step, struck_step, where, mask, first_word, found}; `planned` is the text that asked
+/// for it, what is not known is null. Found: it struck, and a fault that fits came after it. One fault may
+/// tell of several injections, since a detector tells what it sees at its next look once. Clocks of hosts
+/// differ, so a fault may seem to come up to a second before its injection.
+Json injection_outcomes(const std::vector<Record>& records);
+
+/// One line on each outcome that was not found.
+std::vector<std::string> missed_injections(const Json& outcomes);
+
+}  // namespace egt
