@@ -19,13 +19,29 @@ CASES = [
     (["--devices", "0,0"], WRONG_USAGE, "--devices"),
     (["--devices", "1"], WRONG_USAGE, "--devices"),
     (["--config", "nowhere.toml"], WRONG_USAGE, "nowhere.toml"),
-    (["--inject", "weight:rank=0,step=1"], WRONG_USAGE, "--inject"),
+    (["--inject", "sabotage:rank=0,step=1"], WRONG_USAGE, "no such kind of fault"),
+    (["--inject", "weight:rank=0"], WRONG_USAGE, "step is missing"),
+    (["--inject", "weight:rank=0,step=1,bit=32"], WRONG_USAGE, "bit=32"),
+    (["--inject", "memory:rank=7,step=1"], WRONG_USAGE, "rank 7 is not in this run"),
+    (["--inject", "weight:rank=0,step=1"], WRONG_USAGE, "at least 2 ranks"),
+    (["--inject", "file-bit:rank=0,step=1", "--no-io"], WRONG_USAGE, "--no-io"),
+    (["--inject", "memory:rank=0,step=1", "--memory", "0"], WRONG_USAGE, "--memory 0"),
+    (["--inject", "extreme:rank=0,step=1", "--extreme-iterations", "0"], WRONG_USAGE, "--extreme-iterations 0"),
+    (["--inject", "gemm:rank=0,step=30"], WRONG_USAGE, "--steps"),
+    (["--check-budget", "0%"], WRONG_USAGE, "--check-budget"),
+    (["--check-budget", "2%", "--check-every", "5"], WRONG_USAGE, "--check-every"),
+    (["selftest", "--golden", "g.json"], WRONG_USAGE, "the command selftest has no such option"),
     (["--batch", "4", "--global-batch", "8"], WRONG_USAGE, "--global-batch"),
+    (["--inject", "hang:rank=0,step=1"], ENVIRONMENT, "nothing detects it yet"),
     (["--io-dir", "/nowhere"], ENVIRONMENT, "/nowhere"),
     (["--backend", "cuda"], ENVIRONMENT, "cuda"),
     (["--precision", "fp8"], ENVIRONMENT, "fp8"),
     (["--memory", "900TB"], ENVIRONMENT, "memory"),
     (["--output", "/proc/nowhere"], ENVIRONMENT, "/proc/nowhere"),
+]
+TWO_RANKS = [
+    (["--inject", "weight:rank=2,step=1"], WRONG_USAGE, "rank 2 is not in this run; use 0 to 1"),
+    (["--inject", "kill:rank=1,step=1"], ENVIRONMENT, "nothing detects it yet"),
 ]
 
 
@@ -35,7 +51,7 @@ class Refusal(ProgramTest):
             self.check(arguments, code, named, None)
 
     def test_two_ranks(self):
-        for arguments, code, named in CASES[:1] + CASES[4:5] + CASES[-5:]:
+        for arguments, code, named in CASES[:1] + CASES[4:5] + CASES[-5:] + TWO_RANKS:
             self.check(arguments, code, named, 2)
 
     def check(self, arguments, code, named, ranks):
