@@ -22,6 +22,14 @@ std::uint64_t least_verifications(const PatrolFigures& figures) {
   return least == figures.verifications.end() ? 0 : *least;
 }
 
+/// Passes over a block, by the name of the test.
+Json passes_by_name(const PatrolFigures& figures) {
+  Json passes = Json::object();
+  for (std::size_t test = 0; test < memory_suite().size(); ++test)
+    passes[memory_suite()[test].name] = figures.passes[test];
+  return passes;
+}
+
 }  // namespace
 
 Status MemoryWorkload::prepare() {
@@ -125,11 +133,17 @@ PartReport MemoryWorkload::report() const {
   report.success = report.failure.empty();
   report.figures.update(
       {{"sweeps", figures.sweeps},
+       {"rounds", figures.rounds},
+       {"passes", passes_by_name(figures)},
        {"visits", figures.visits},
        {"minimum_visits", least_verifications(figures)},
        {"bytes_verified", figures.bytes_verified},
+       {"bytes_written", figures.bytes_written},
        {"verify_gb_per_s",
         ratio_or_null(static_cast<double>(figures.bytes_verified) * 1e-9, figures.verify_ms * 1e-3)},
+       {"memory_gb_per_s",
+        ratio_or_null(static_cast<double>(figures.bytes_verified + figures.bytes_written) * 1e-9,
+                      figures.verify_ms * 1e-3)},
        {"gemm_tflops", ratio_or_null(figures.gemm_flops * 1e-12, figures.gemm_ms * 1e-3)},
        {"sine_exponential_turns", figures.turns},
        {"sine_exponential_turns_per_second", ratio_or_null(figures.turns, figures.turns_ms * 1e-3)},

@@ -8,9 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "egt/core/injection.hpp"
 #include "egt/device/device.hpp"
 #include "egt/workload/in_flight.hpp"
+#include "egt/workload/memory_findings.hpp"
 #include "egt/workload/memory_plan.hpp"
+#include "egt/workload/memory_suite.hpp"
 #include "egt/workload/workload.hpp"
 
 namespace egt {
@@ -19,10 +22,10 @@ namespace egt {
 struct MemoryBlock {
   Buffer buffer;
   WordsView words;
-  std::uint64_t offset = 0;      ///< bytes from the start of the whole region
-  std::uint64_t generation = 0;  ///< how often it was rewritten since the first fill
-  std::uint64_t window = 0;      ///< first word of the next window of sines and exponentials
-  bool clean = true;             ///< what its last verification found
+  std::uint64_t offset = 0;  ///< bytes from the start of the whole region
+  std::uint64_t window = 0;  ///< first word of the next window of sines and exponentials
+  bool clean = true;         ///< what its last verification at rest found
+  bool right = true;         ///< nothing was wrong since its last visit began
 };
 
 /// Learns how much work of one kind the device does in a time, so that no operation lasts long: others are
@@ -45,23 +48,27 @@ class Pace {
 
 /// What the patrol did so far. Times are device time.
 struct PatrolFigures {
-  std::uint64_t sweeps = 0;  ///< whole ones
-  std::uint64_t visits = 0;  ///< blocks verified, used and rewritten
+  std::uint64_t sweeps = 0;  ///< whole ones: every block had one test
+  std::uint64_t rounds = 0;  ///< whole ones: every block had all tests of the suite
+  std::uint64_t visits = 0;  ///< blocks verified, used and put through a test
   std::uint64_t bytes_verified = 0;
+  std::uint64_t bytes_written = 0;
   std::uint64_t bytes_right = 0;  ///< of those: found as expected
-  double verify_ms = 0;
-  double gemm_flops = 0;  ///< both runs counted, equal bit for bit
+  double verify_ms = 0;           ///< and rewrite
+  double gemm_flops = 0;          ///< both runs counted, equal bit for bit
   double gemm_ms = 0;
   double turns = 0;  ///< of sine and exponential, both runs counted, equal bit for bit
   double turns_ms = 0;
   std::uint64_t mismatches = 0;              ///< words that were not as expected
   std::uint64_t disagreements = 0;           ///< operations whose two runs differed
   std::vector<std::uint64_t> verifications;  ///< of each block
+  std::vector<std::uint64_t> passes;         ///< over a block, of each test of the suite
 };
 
-/// Goes round the blocks: verifies each, uses it as operand of products and of sines and exponentials where
-/// its pattern is made of finite numbers, and rewrites it with its next pattern. What is wrong becomes a
-/// Fault record at once. One thread at a time runs it; `figures` and `set_step` are safe from any other.
+/// Goes round the blocks. Each visit verifies what rested in the block, uses it as operand of products and of
+/// sines and exponentials where its pattern is made of finite numbers, and puts it through the next test of
+/// the suite. What is wrong becomes a Fault record at once. One thread at a time runs it; `figures` and
+/// `set_step` are safe from any other.
 class MemoryPatrol {
  public:
   /// `product`: scratch for product_rows^2 fp32.
@@ -74,7 +81,7 @@ class MemoryPatrol {
   Status run(const std::stop_token& stop);
   /// Judges what `run` left in line.
   Status settle(double seconds) { return in_flight_->drain(seconds); }
-  /// Verifies every block once more.
+  /// Verifies every block once more; faults on purpose that are due are put in before.
   Status verify_all();
 
   /// For the records: the step that was enqueued last.
@@ -83,18 +90,39 @@ class MemoryPatrol {
   const std::vector<MemoryBlock>& blocks() const { return blocks_; }
 
  private:
-  enum class Remains { no, yes };  ///< is the wrong word still there, for a second read?
+  /// A verification in line.
+  struct Check {
+    std::size_t block = 0;
+    Pattern expected;
+    std::string place;       ///< of its finding, in words
+    bool rewritten = false;  ///< by a pass of a test; else the block rests, and a wrong word is still there
+  };
+  /// A fault on purpose that waits for the visit of its block.
+  struct Strike {
+    Injection injection;
+    std::size_t block = 0;
+    Flip flip;  ///< of the block's words
+  };
   struct Window {
     std::uint64_t first = 0;  ///< word of the block
     std::uint64_t count = 0;
   };
 
-  Pattern pattern(std::size_t block, std::uint64_t generation) const;
-  std::string place(std::size_t block, std::uint64_t generation) const;
+  std::string place(std::size_t block) const;
+  WordsView word(std::size_t block, std::uint64_t index) const;
 
   Status visit(std::size_t block, const std::stop_token& stop);
+  Status look(std::size_t block, const std::stop_token& stop);
   Status verify(std::size_t block, const std::stop_token& stop);
-  Status rewrite(std::size_t block, const std::stop_token& stop);
+  Status use(std::size_t block, const std::stop_token& stop);
+  Status run_test(std::size_t block, const std::stop_token& stop);
+  Status apply(std::size_t block, std::size_t number, const std::stop_token& stop);
+  Status refill(std::size_t block, const Pattern& next, const std::stop_token& stop);
+
+  void take_strikes();
+  Strike aim(const Injection& injection);
+  Status strike(std::size_t block);
+
   Status multiply_all(std::size_t block, const std::stop_token& stop);
   Status multiply(std::size_t block, std::int64_t first, const OperandPiece& piece,
                   const std::stop_token& stop);
@@ -105,18 +133,22 @@ class MemoryPatrol {
   std::int64_t rows_of_next_product() const;
   std::uint64_t words_of_next_turn(int iterations) const;
 
-  void count_verification(std::size_t block, const Mismatches& found, double device_ms);
+  Status judge(const Check& check, const Mismatches& found, double device_ms);
+  void count_verification(const Check& check, const Mismatches& found, double device_ms);
   void count_product(const Evidence& evidence, double flops, double device_ms);
   void count_turns(const Evidence& evidence, double turns, double device_ms);
-  Status tell_mismatch(std::size_t block, std::uint64_t generation, const Mismatches& found, Remains remains);
-  Result<std::string> second_read(std::size_t block, const Mismatches::Sample& sample);
+  Status tell_mismatch(const Check& check, const Mismatches& found, const Mismatches::Sample& sample);
   void tell_disagreement(std::string kind, std::uint64_t offset, const Evidence& evidence, std::string where);
 
   Environment& environment_;
   Device& device_;
   std::vector<MemoryBlock> blocks_;
+  std::vector<BlockCourse> courses_;  ///< of each block
+  std::vector<Strike> strikes_;       ///< not done yet
+  std::uint64_t strikes_taken_ = 0;
+  MemoryLedger ledger_;
   Buffer product_;
-  Buffer word_;  ///< pinned, for second reads
+  Buffer probe_;  ///< pinned: a CellProbe
   const std::int64_t product_rows_;
   const int buffer_iterations_;
   const Precision precision_;
