@@ -18,7 +18,7 @@ struct Dissent {
   int rank = -1;             ///< -1: not known which; `suspects` names them
   std::vector<int> suspects;
   Blame blame = Blame::certain;
-  Digest expected, actual;  ///< of the first question; of suspects: two of their answers that differ
+  Digest expected, actual;  ///< of the first question; of suspects: two digests that should be the same
   std::uint64_t count = 1;  ///< questions on which it is wrong
 };
 
@@ -41,8 +41,8 @@ struct Dissent {
 /// the majority is never blamed, and where fewer than half of a group are wrong on any question of all, each
 /// of them is named, and nobody else.
 ///
-/// Each rank is in at most one Dissent. Ascending by group, within it by rank; suspects (rank -1,
-/// `ambiguous`, one Dissent a group) come behind. Empty: no doubt.
+/// Each rank is in at most one Dissent; its blame is the strongest of its questions'. Ascending by group,
+/// within it by rank; suspects (rank -1, `ambiguous`, one Dissent a group) come behind. Empty: no doubt.
 std::vector<Dissent> vote(const std::vector<Answers>& ranks, const std::vector<int>& group,
                           const std::vector<Answers>& past);
 
