@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
-#include <vector>
 
 namespace egt {
 
@@ -18,9 +18,13 @@ class CheckSchedule {
   static constexpr std::int64_t first_check = 5;
   /// Steps from one check by budget to the next, at least: a check's result comes two steps later.
   static constexpr std::int64_t least_period = 3;
-  /// A debt (one check was held up) or a credit (checks were cheap before) is evened out over several checks:
-  /// none comes later or earlier than by this factor than the usual cost of a check calls for.
-  static constexpr double patience = 4;
+  /// A check behind the first may cost this factor more than the dearest of the last ones or a step; what is
+  /// above was not its own doing (the machine stood still) and is not paid for, or a stall of a second would
+  /// put off checks for minutes.
+  static constexpr double stall_factor = 4;
+  /// A credit (checks were cheap before) is spent slowly: none comes earlier than by this factor than the
+  /// dearest of the last ones calls for.
+  static constexpr double haste = 4;
 
   /// 0 <= every, 0 <= budget.
   CheckSchedule(std::int64_t every, double budget);
@@ -38,8 +42,8 @@ class CheckSchedule {
   std::int64_t period() const { return period_; }
 
  private:
-  double usual_cost() const;
-  double steps_ms() const;
+  double dearest() const;
+  void charge(double check_ms);
   std::int64_t planned_period() const;
 
   std::int64_t every_;
@@ -48,11 +52,11 @@ class CheckSchedule {
   std::int64_t steps_ = 0;          ///< asked so far
   std::int64_t last_check_ = 0;     ///< `steps_` at the last check
   bool under_way_ = false;          ///< a check whose cost is not yet known
-  std::int64_t steps_settled_ = 0;  ///< steps whose time is in `settled_ms_`
-  double settled_ms_ = 0;
-  std::optional<double> step_ms_;     ///< learnt last
-  double checks_ms_ = 0;              ///< of all checks so far
-  std::vector<double> recent_costs_;  ///< of the last checks, oldest first
+  std::int64_t settled_steps_ = 0;  ///< steps whose time is in `steps_ms_`
+  double steps_ms_ = 0;
+  std::optional<double> step_ms_;  ///< learnt last
+  double checks_ms_ = 0;           ///< of all checks so far
+  std::deque<double> recent_ms_;   ///< costs of the last checks
 };
 
 }  // namespace egt
