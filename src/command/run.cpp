@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "choices.hpp"
+#include "egt/core/file_io.hpp"
 #include "egt/ranks/agreement.hpp"
 #include "egt/report/console_style.hpp"
 #include "egt/report/result.hpp"

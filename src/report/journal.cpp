@@ -10,9 +10,9 @@
 #include <fstream>
 #include <utility>
 
+#include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/report/bodies.hpp"
-#include "posix_write.hpp"
 
 namespace egt {
 namespace {

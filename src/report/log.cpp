@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "console_text.hpp"
+#include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
-#include "posix_write.hpp"
 
 namespace egt {
 namespace {

@@ -1,17 +1,15 @@
 #include "egt/report/run_directory.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
 #include "egt/core/clock.hpp"
-#include "posix_write.hpp"
+#include "egt/core/file_io.hpp"
 
 namespace egt {
 namespace {
@@ -111,41 +109,6 @@ Result<RunDirectory> RunDirectory::join(const std::string& path) {
 void RunDirectory::discard() {
   remove_made(made_);
   made_.clear();
-}
-
-namespace {
-
-/// Writes and closes; 0 or an errno.
-int write_file(const std::string& path, const std::string& text, Durability durability) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return errno;
-  int error = write_all(file, text);
-  if (error == 0 && durability == Durability::disk && ::fsync(file) != 0) error = errno;
-  if (::close(file) != 0 && error == 0) error = errno;
-  return error;
-}
-
-/// Brings a rename to disk. Best effort: some file systems cannot, and the file itself is whole.
-void sync_folder(const std::string& path) {
-  const fs::path parent = fs::path(path).parent_path();
-  const int folder = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return;
-  (void)::fsync(folder);
-  ::close(folder);
-}
-
-}  // namespace
-
-Status write_atomically(const std::string& path, const std::string& text, Durability durability) {
-  const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
-  int error = write_file(temporary, text, durability);
-  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) {
-    ::unlink(temporary.c_str());
-    return failed(StatusCode::io_error, path, "cannot be written", error);
-  }
-  if (durability == Durability::disk) sync_folder(path);
-  return {};
 }
 
 }  // namespace egt

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "egt/core/file_io.hpp"
 #include "egt/report/journal.hpp"
 #include "egt/report/run_directory.hpp"
 #include "record_fixtures.hpp"

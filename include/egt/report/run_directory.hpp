@@ -32,12 +32,4 @@ class RunDirectory {
   std::vector<std::string> made_;  // outermost first
 };
 
-/// When a file that was written is safe: at once from a crash of the system too, or, for those in a hurry,
-/// from one of the process only.
-enum class Durability { disk, system };
-
-/// Readers see the old file or the whole new one. On an error no temporary file is left.
-Status write_atomically(const std::string& path, const std::string& text,
-                        Durability durability = Durability::disk);
-
 }  // namespace egt

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "egt/core/status.hpp"
+
+namespace egt {
+
+/// no_space where the disk, the quota or the limit on files is full, else `otherwise`.
+StatusCode code_of_errno(int error, StatusCode otherwise);
+
+/// All of `text`, however many calls it takes; 0, or the errno of the call that failed.
+int write_all(int file, const std::string& text);
+
+/// When a file that was written is safe: at once from a crash of the system too, or, for those in a hurry,
+/// from one of the process only.
+enum class Durability { disk, system };
+
+/// Readers see the old file or the whole new one. On an error (no_space, io_error) no temporary file is left.
+Status write_atomically(const std::string& path, const std::string& text,
+                        Durability durability = Durability::disk);
+
+}  // namespace egt

@@ -1,0 +1,63 @@
+#include "egt/core/file_io.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+namespace egt {
+
+StatusCode code_of_errno(int error, StatusCode otherwise) {
+  return error == ENOSPC || error == EDQUOT || error == EFBIG ? StatusCode::no_space : otherwise;
+}
+
+int write_all(int file, const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t wrote = ::write(file, text.data() + done, text.size() - done);
+    if (wrote < 0 && errno != EINTR) return errno;
+    if (wrote > 0) done += static_cast<std::size_t>(wrote);
+  }
+  return 0;
+}
+
+namespace {
+
+/// Writes and closes; 0 or an errno.
+int write_file(const std::string& path, const std::string& text, Durability durability) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return errno;
+  int error = write_all(file, text);
+  if (error == 0 && durability == Durability::disk && ::fsync(file) != 0) error = errno;
+  if (::close(file) != 0 && error == 0) error = errno;
+  return error;
+}
+
+/// Brings a rename to disk. Best effort: some file systems cannot, and the file itself is whole.
+void sync_folder(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const int folder = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return;
+  (void)::fsync(folder);
+  ::close(folder);
+}
+
+}  // namespace
+
+Status write_atomically(const std::string& path, const std::string& text, Durability durability) {
+  const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
+  int error = write_file(temporary, text, durability);
+  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    return {code_of_errno(error, StatusCode::io_error),
+            fmt::format("{}: cannot be written: {}", path, std::strerror(error)), error};
+  }
+  if (durability == Durability::disk) sync_folder(path);
+  return {};
+}
+
+}  // namespace egt
