@@ -37,15 +37,17 @@ Result<CellProbe> probe_cell(Device& device, Stream& stream, const Buffer& pinne
                              std::uint32_t content) {
   auto* const probe = pinned.as<CellProbe>();
   const auto read = [&](std::uint32_t& to) { return device.copy(&to, word.data, sizeof to, stream); };
-  const auto write_and_read = [&](std::uint32_t value, std::uint32_t& to) -> Status {
-    EGT_TRY(device.fill(word, {.kind = PatternKind::solid, .parameter = value}, stream));
-    return read(to);
+  const auto write = [&](std::uint32_t value) {
+    return device.fill(word, {.kind = PatternKind::solid, .parameter = value}, stream);
   };
   EGT_TRY(read(probe->before));
-  EGT_TRY(write_and_read(0, probe->zeros));
-  EGT_TRY(write_and_read(~0u, probe->ones));
-  EGT_TRY(write_and_read(0, probe->zeros_again));
-  EGT_TRY(write_and_read(content, probe->restored));
+  EGT_TRY(write(0));
+  EGT_TRY(read(probe->zeros));
+  EGT_TRY(write(~0u));
+  EGT_TRY(read(probe->ones));
+  EGT_TRY(write(0));
+  EGT_TRY(read(probe->zeros_again));
+  EGT_TRY(write(content));
   EGT_TRY(device.synchronize(stream, probe_seconds));
   return *probe;
 }

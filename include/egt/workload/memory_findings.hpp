@@ -37,7 +37,6 @@ struct CellProbe {
   std::uint32_t zeros = 0;        ///< read after 0 was written
   std::uint32_t ones = 0;         ///< then after ~0
   std::uint32_t zeros_again = 0;  ///< then after 0
-  std::uint32_t restored = 0;     ///< then after what it is to hold
 
   std::uint32_t stuck_at_one() const { return zeros & zeros_again; }
   std::uint32_t stuck_at_zero() const { return ~ones; }
