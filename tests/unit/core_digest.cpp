@@ -136,5 +136,29 @@ TEST(Digest, IsShownAs32HexadecimalDigits) {
   EXPECT_EQ(to_string(Digest{}), "00000000000000000000000000000000");
 }
 
+TEST(Digest, IsReadBackFromItsDigits) {
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 1000; ++i) {
+    const Digest digest{random() >> random() % 64, random() >> random() % 64};
+    EXPECT_EQ(parse_digest(to_string(digest)), digest);
+  }
+  EXPECT_EQ(parse_digest("0123456789ABCDEFfedcba9876543210"),
+            (Digest{0x0123456789ABCDEFull, 0xFEDCBA9876543210ull}));
+}
+
+TEST(Digest, AnythingBut32HexadecimalDigitsIsNone) {
+  const std::string good(32, 'a');
+  EXPECT_FALSE(parse_digest(""));
+  EXPECT_FALSE(parse_digest(good.substr(1)));
+  EXPECT_FALSE(parse_digest(good + "a"));
+  for (std::size_t place = 0; place < good.size(); ++place)
+    for (const char c : {'g', ' ', '-', '+', 'x', '.', '\0', '/', ':', '@', 'G', '`'}) {
+      std::string damaged = good;
+      damaged[place] = c;
+      EXPECT_FALSE(parse_digest(damaged)) << damaged;
+    }
+  EXPECT_FALSE(parse_digest("0x" + good.substr(2)));
+}
+
 }  // namespace
 }  // namespace egt

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "egt/core/hd.hpp"
 #include "egt/core/pattern.hpp"
@@ -36,5 +38,7 @@ EGT_HD void add_to_digest(std::uint64_t& a, std::uint64_t& b, std::uint64_t inde
 
 /// As 32 hexadecimal digits.
 std::string to_string(const Digest& digest);
+/// The reverse; nothing where `text` is anything but 32 hexadecimal digits.
+std::optional<Digest> parse_digest(std::string_view text);
 
 }  // namespace egt
