@@ -8,9 +8,8 @@ namespace {
 /// The main job: as long as it was asked for, judged by all that was found.
 class BurnPurpose : public RunPurpose {
  public:
-  Status refine(Options&, Backend) override { return {}; }
-  std::vector<Injection> injections(const Options& options, const RankPlace&) override {
-    return options.burn.injections;
+  Status refine(Options& options, Backend, const RankPlace& place) override {
+    return check_injections(options.burn.injections, place.size);
   }
   Verdict judge(const std::vector<Record>& records) override { return egt::judge(records); }
   Json result(const std::vector<Record>& records, const Verdict& verdict) override {

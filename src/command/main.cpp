@@ -26,6 +26,7 @@ int fail(const Status& status, int rank) {
 Result<int> run_command(const Options& options, MpiSession& mpi, Control& control,
                         Clock::time_point started) {
   if (options.command == "devices") return run_devices(options, mpi, control);
+  if (options.command == "selftest") return run_selftest(options, mpi, control, started);
   return run_burn(options, mpi, control, started);
 }
 

@@ -77,8 +77,9 @@ Status Run::prepare() {
 }
 
 void Run::make_workloads() {
-  injector_ = std::make_unique<Injector>(purpose_.injections(options_, control_.place()), control_.place(),
-                                         records_, purpose_.gate());
+  purpose_.begin(records_);
+  injector_ =
+      std::make_unique<Injector>(options_.burn.injections, control_.place(), records_, purpose_.gate());
   environment_.emplace(Environment{*platform_.device, *platform_.communicator, records_, control_.place(),
                                    options_.common.seed, *injector_,
                                    describe_device_model(platform_.device->info(), limits_)});
@@ -125,7 +126,7 @@ Status Run::choose_options(const BackendChoice& choice) {
     apply_host_defaults(options_);
     records_.notice(fmt::format("host backend: {}", choice.why));
   }
-  return purpose_.refine(options_, choice.backend);
+  return purpose_.refine(options_, choice.backend, control_.place());
 }
 
 /// As nvidia-smi tells it, where the sensor does: it also counts what the driver keeps for itself.

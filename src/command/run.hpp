@@ -25,14 +25,17 @@ namespace egt {
 
 /// What a command makes of a run: what it changes before the run, sees of it, and concludes from it. The
 /// platform, the parts, the records and the reports are the same for all. All calls come from the main
-/// thread, the gate aside; `refine` and `injections` are called on all ranks and must give the same.
+/// thread, the gate aside; `refine` is called on all ranks and must do the same.
 class RunPurpose {
  public:
   virtual ~RunPurpose() = default;
   /// Puts the command's own defaults into `options`, where the host's are already. An error refuses the run.
-  virtual Status refine(Options& options, Backend backend) = 0;
-  /// Faults on purpose, of all ranks.
-  virtual std::vector<Injection> injections(const Options& options, const RankPlace& place) = 0;
+  /// The faults on purpose, of all ranks, are then those of `options.burn.injections`.
+  virtual Status refine(Options& options, Backend backend, const RankPlace& place) = 0;
+  /// The run takes shape; `records` outlives the purpose's use and takes notices from the main thread.
+  virtual void begin(RecordQueue&) {}
+  /// Are faults without end counted instead of told?
+  virtual FaultLimit fault_limit() const { return FaultLimit::flood; }
   /// May hold an injection back that is due; see Injector.
   virtual InjectionGate gate() { return {}; }
   /// This rank's records as they happen; null: nobody cares.
@@ -63,7 +66,7 @@ class Run {
         mpi_(mpi),
         control_(control),
         process_started_(started),
-        records_(control.place().rank) {}
+        records_(control.place().rank, record_capacity, purpose.fault_limit()) {}
 
   /// All that can be refused; a failure leaves nothing behind.
   Status prepare();
@@ -71,6 +74,8 @@ class Run {
   Result<int> run();
 
  private:
+  static constexpr std::size_t record_capacity = 4096;
+
   bool is_root() const { return control_.place().rank == 0; }
   bool is_gpu() const { return platform_.device->info().backend == "cuda"; }
   Status open_platform();

@@ -12,6 +12,11 @@ namespace egt {
 /// The main job. `started`: when the process began.
 Result<int> run_burn(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started);
 
+/// Puts in every fault that the checks claim to find, and fails where one is missed or blamed on a wrong
+/// rank.
+Result<int> run_selftest(const Options& options, MpiSession& mpi, Control& control,
+                         Clock::time_point started);
+
 /// Lists every node's devices and what each supports, or why not.
 Result<int> run_devices(const Options& options, MpiSession& mpi, Control& control);
 

@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "egt/command/commands.hpp"
+#include "egt/report/result.hpp"
+#include "egt/session/injection_match.hpp"
+#include "egt/session/one_at_a_time.hpp"
+#include "egt/session/selftest_plan.hpp"
+#include "egt/session/selftest_report.hpp"
+#include "egt/session/selftest_watch.hpp"
+#include "run.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::int64_t check_period = 4;    // steps
+constexpr std::int64_t epoch_periods = 10;  // each precision sees several injections of every detector
+constexpr double deadline_s = 300.0;
+constexpr double gate_patience_s = 10.0;  // for one pass of a file on a slow disk
+constexpr double patience_s = 2 * gate_patience_s;
+constexpr double progress_period_s = 5.0;
+
+/// The selftest's own default for an option that the user did not give; told in `told`.
+template <typename T>
+void put(Options& options, const char* name, T& value, T small, const std::string& text, std::string& told) {
+  if (options.given.contains(name)) return;
+  value = std::move(small);
+  std::erase_if(options.host_defaults,
+                [&](const std::string& one) { return one.starts_with(fmt::format("--{} ", name)); });
+  told += fmt::format(" --{} {}", name, text);
+}
+
+/// Small buffers and files: a sweep, a pass and a step take little time, so that many faults find their
+/// place.
+std::string put_defaults(Options& options, Backend backend) {
+  std::string told;
+  BurnOptions& burn = options.burn;
+  if (backend == Backend::host) {
+    put(options, "batch", burn.train.batch, std::int64_t{32}, "32", told);
+    put(options, "memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 64'000'000}, "64MB", told);
+    burn.collective.elements = 1u << 14;
+  } else {
+    put(options, "extreme-iterations", burn.train.extreme_iterations, 8, "8", told);
+    put(options, "memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 8'000'000'000}, "8GB", told);
+    put(options, "buffer-iterations", burn.memory.buffer_iterations, 10, "10", told);
+    burn.collective.elements = 1u << 20;
+  }
+  put(options, "io-size", burn.file.size, std::uint64_t{4'000'000}, "4MB", told);
+  return told;
+}
+
+void put_periods(BurnOptions& burn) {
+  burn.train.check_every = burn.collective.every = check_period;
+  burn.train.epoch_steps = epoch_periods * check_period;
+  burn.file.every = 1;
+  burn.duration_seconds = deadline_s;
+  burn.steps.reset();
+}
+
+SelftestScope scope_of(const BurnOptions& burn, int ranks) {
+  const SizeOrShare& fill = burn.memory.fill;
+  return {.ranks = ranks,
+          .layers = static_cast<int>(burn.train.layers.size()) - 1,
+          .period = check_period,
+          .extreme = burn.train.extreme_iterations > 0 && burn.train.layers.size() > 2,
+          .memory = fill.is_share ? fill.share > 0 : fill.bytes > 0,
+          .files = burn.file.enabled};
+}
+
+/// Puts every fault in that the checks claim to find, and looks who finds it.
+class SelftestPurpose : public RunPurpose {
+ public:
+  Status refine(Options& options, Backend backend, const RankPlace& place) override {
+    defaults_ = put_defaults(options, backend);
+    put_periods(options.burn);
+    options.burn.injections = plan_selftest(scope_of(options.burn, place.size)).injections;
+    watch_ = std::make_unique<SelftestWatch>(plan_selftest(scope_of(options.burn, place.size)), patience_s);
+    is_root_ = place.rank == 0;
+    return {};
+  }
+  void begin(RecordQueue& records) override {
+    records_ = &records;
+    if (!is_root_) return;
+    records.notice(fmt::format("selftest: {} faults to inject; checks every {} steps; defaults:{}",
+                               watch_->plan().injections.size(), check_period, defaults_));
+  }
+  InjectionGate gate() override {
+    return [this](const Injection& injection) { return one_at_a_time_.admits(injection); };
+  }
+  FaultLimit fault_limit() const override { return FaultLimit::none; }
+  Sink* own_records() override { return &one_at_a_time_; }
+  Sink* all_records() override { return watch_.get(); }
+  bool is_shown(const Record& record) const override {
+    return record.kind != RecordKind::fault && record.kind != RecordKind::injection &&
+           record.kind != RecordKind::epoch;
+  }
+  bool is_done(std::int64_t step) override {
+    if (!is_root_) return false;
+    tell_progress();
+    return watch_->is_done(step);
+  }
+  Verdict judge(const std::vector<Record>& records) override {
+    score_ = watch_->score();
+    Verdict verdict = judge_selftest(watch_->plan(), score_, records);
+    verdict.injections = injection_outcomes(records);
+    return verdict;
+  }
+  Json result(const std::vector<Record>& records, const Verdict& verdict) override;
+  std::string summary() override { return table_text(watch_->plan(), score_); }
+
+ private:
+  void tell_progress();
+
+  OneAtATime one_at_a_time_{gate_patience_s};
+  std::unique_ptr<SelftestWatch> watch_;  // of use on rank 0
+  SelftestScore score_;
+  RecordQueue* records_ = nullptr;
+  std::string defaults_;
+  bool is_root_ = false;
+  Clock::time_point told_ = Clock::now();
+};
+
+void SelftestPurpose::tell_progress() {
+  if (seconds_since(told_) < progress_period_s) return;
+  told_ = Clock::now();
+  const auto injected =
+      std::count_if(watch_->records().begin(), watch_->records().end(),
+                    [](const Record& record) { return record.kind == RecordKind::injection; });
+  records_->notice(
+      fmt::format("selftest: {} of {} faults injected", injected, watch_->plan().injections.size()));
+}
+
+/// That of any run, with an entry a kind of fault instead of one a part: the parts saw what was injected.
+Json SelftestPurpose::result(const std::vector<Record>& records, const Verdict& verdict) {
+  Json result = build_result(records, verdict);
+  result["results"] = to_results(watch_->plan(), score_);
+  const auto passed = std::count_if(score_.rows.begin(), score_.rows.end(),
+                                    [](const SelftestRow& row) { return row.passed(); });
+  result["test_summary"]["total_tests"] = score_.rows.size();
+  result["test_summary"]["successful_tests"] = passed;
+  result["test_summary"]["failed_tests"] = static_cast<std::int64_t>(score_.rows.size()) - passed;
+  return result;
+}
+
+}  // namespace
+
+Result<int> run_selftest(const Options& options, MpiSession& mpi, Control& control,
+                         Clock::time_point started) {
+  SelftestPurpose purpose;
+  Run run(options, purpose, mpi, control, started);
+  EGT_TRY(run.prepare());
+  return run.run();
+}
+
+}  // namespace egt
