@@ -16,10 +16,14 @@
 namespace egt {
 namespace {
 
-/// x begins at any of the first `sign_offsets` of the signs.
-constexpr std::int64_t sign_offsets = 1 << 14;
+/// x begins at any multiple of `alignment` among the first factors, so many.
+constexpr std::size_t factor_offsets = 1 << 16;
+/// The elements of x are below, and 1 or above.
+constexpr double largest_factor = 1.25;
+/// Elements: vectors and groups of columns begin where a device's widest loads can.
+constexpr std::int64_t alignment = 32;
 /// Narrower groups of columns would cost more than they find.
-constexpr std::int64_t narrowest_group = 64;
+constexpr std::int64_t narrowest_group = 2 * alignment;
 /// So that the bounds keep a meaning: 2^20 terms of 2^-22 each.
 constexpr std::int64_t most_terms = 1 << 20;
 constexpr double create_seconds = 60;
@@ -103,12 +107,13 @@ double load_element(const std::byte* at, ElementType type) {
 
 }  // namespace
 
-/// A sum of elements of d with signs, or one element, and what it should be.
+/// A sum of elements of d times those of x, or one element, and what it should be.
 struct GemmAudit::Comparison {
+  bool is_element = false;  ///< by itself, without a factor
   std::int64_t elements = 1;
   double actual = 0, expected = 0;
-  double magnitude_of_d = 0;      ///< sum of |d|
-  double magnitude_expected = 0;  ///< of those elements, the sum of |op(a)| |op(b)|
+  double magnitude_of_d = 0;      ///< sum of |d| |x|
+  double magnitude_expected = 0;  ///< sum of |op(a)| |op(b)| |x|
 };
 
 namespace {
@@ -127,7 +132,13 @@ class GemmAudit::Judge {
     const double audit = static_cast<double>(k_ + c.elements + 2) * 0x1p-53;
     return (1 + 0x1p-20) *
            ((rounding_.terms + audit) * c.magnitude_expected + (rounding_.stored + audit) * c.magnitude_of_d +
-            static_cast<double>(c.elements) * rounding_.quantum);
+            static_cast<double>(c.elements) * largest_factor * rounding_.quantum);
+  }
+
+  /// Of the bound, that a right comparison is off.
+  double share(const Comparison& c) const {
+    const double error = std::fabs(c.actual - c.expected);
+    return error > 0 && std::isfinite(error) ? error / bound(c) : 0;
   }
 
   Judgement operator()(const Comparison& c) const {
@@ -137,7 +148,7 @@ class GemmAudit::Judge {
     if (c.magnitude_expected * (1 + 2 * rounding_.terms) >= rounding_.largest_sum)
       return Judgement::undecided;  // a sum may have become infinite on its way, and even a difference of two
     if (std::isnan(c.magnitude_of_d)) return Judgement::not_finite;
-    if (c.elements > 1)
+    if (!c.is_element)
       return reach_of_sums(c) < rounding_.largest ? Judgement::not_finite : Judgement::undecided;
     return reach_of_element(c) < rounding_.largest ? Judgement::not_finite : Judgement::right;
   }
@@ -211,7 +222,7 @@ Status GemmAudit::allocate() {
   const std::size_t checksum = quantities * static_cast<std::size_t>(config_.column_groups) * largest;
   const std::size_t sample = (sample_rows + sample_columns) * largest + sample_rows * sample_columns;
   const std::size_t bytes = std::max(checksum, sample) * sizeof(double);
-  EGT_TRY_ASSIGN(vectors_, device_.allocate((2 * largest + sign_offsets) * sizeof(double)));
+  EGT_TRY_ASSIGN(vectors_, device_.allocate((2 * factor_count() + 1) * sizeof(double)));
   EGT_TRY_ASSIGN(intermediate_, device_.allocate(largest * sizeof(double)));
   EGT_TRY_ASSIGN(evidence_, device_.allocate(bytes));
   slots_.resize(config_.slots);
@@ -222,15 +233,21 @@ Status GemmAudit::allocate() {
   return {};
 }
 
+std::size_t GemmAudit::factor_count() const {
+  const std::int64_t largest = (config_.largest_dimension + alignment - 1) / alignment * alignment;
+  return static_cast<std::size_t>(largest) + factor_offsets;
+}
+
 Status GemmAudit::upload_vectors() {
   EGT_TRY_ASSIGN(const Buffer pinned, device_.allocate_pinned(vectors_.bytes()));
   double* const values = pinned.as<double>();
-  std::fill(values, values + config_.largest_dimension, 1.0);
-  double* const first_sign = values + config_.largest_dimension;
-  for (std::int64_t i = 0; i < config_.largest_dimension + sign_offsets; ++i) {
-    const std::uint64_t word = mix64(config_.seed + static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15ull);
-    first_sign[i] = word & 1u ? -1.0 : 1.0;
+  for (std::size_t i = 0; i < factor_count(); ++i) {
+    const std::uint64_t word = mix64(config_.seed + i * 0x9E3779B97F4A7C15ull);
+    const double magnitude = 1 + (largest_factor - 1) * 0x1p-8 * static_cast<double>(word >> 56);
+    values[i] = word & 1u ? -magnitude : magnitude;
+    values[factor_count() + i] = magnitude;
   }
+  values[2 * factor_count()] = 1;
   EGT_TRY_ASSIGN(const auto stream, device_.create_stream(StreamPriority::normal));
   EGT_TRY(device_.copy(vectors_.data(), values, vectors_.bytes(), *stream));
   return device_.synchronize(*stream, create_seconds);
@@ -276,11 +293,10 @@ std::uint64_t GemmAudit::draw(std::uint64_t index) const {
 }
 
 std::vector<GemmAudit::Columns> GemmAudit::column_groups(std::int64_t n) const {
-  const std::int64_t wanted = (n + narrowest_group - 1) / narrowest_group;
-  const std::int64_t groups = std::min<std::int64_t>(config_.column_groups, wanted);
+  const std::int64_t groups = std::clamp<std::int64_t>(n / narrowest_group, 1, config_.column_groups);
+  const auto begin = [&](std::int64_t g) { return g == groups ? n : g * n / groups / alignment * alignment; };
   std::vector<Columns> made;
-  for (std::int64_t g = 0; g < groups; ++g)
-    made.push_back({g * n / groups, (g + 1) * n / groups - g * n / groups});
+  for (std::int64_t g = 0; g < groups; ++g) made.push_back({begin(g), begin(g + 1) - begin(g)});
   return made;
 }
 
@@ -298,23 +314,24 @@ Status GemmAudit::enqueue_group(const Gemm& gemm, const Slot& slot, std::size_t 
   const Columns columns = slot.columns[group];
   const MatrixView d = gemm.d.column_range(columns.first, columns.count);
   const Operand b = columns_of(gemm.b, gemm.b_transposed, columns.first, columns.count);
-  const double* const x = signs() + draw(group) % sign_offsets;
+  const std::size_t offset = draw(group) % factor_offsets / alignment * alignment;
+  const double *const x = factors() + offset, *const x_magnitudes = magnitudes() + offset;
   double* const b_x = intermediate_.as<double>();
   const auto out = [&](Quantity quantity) {
     return evidence_.as<double>() +
            (quantity * slot.columns.size() + group) * static_cast<std::size_t>(slot.shape.m);
   };
   EGT_TRY(device_.multiply_vector(d, false, false, x, out(sum_of_d), stream));
-  EGT_TRY(device_.multiply_vector(d, false, true, ones(), out(magnitude_of_d), stream));
+  EGT_TRY(device_.multiply_vector(d, false, true, x_magnitudes, out(magnitude_of_d), stream));
   EGT_TRY(device_.multiply_vector(b.stored, b.transposed, false, x, b_x, stream));
   EGT_TRY(device_.multiply_vector(gemm.a, gemm.a_transposed, false, b_x, out(sum_expected), stream));
-  EGT_TRY(device_.multiply_vector(b.stored, b.transposed, true, ones(), b_x, stream));
+  EGT_TRY(device_.multiply_vector(b.stored, b.transposed, true, x_magnitudes, b_x, stream));
   return device_.multiply_vector(gemm.a, gemm.a_transposed, true, b_x, out(magnitude_expected), stream);
 }
 
 /// A row or column as fp64: its product with 1, the only element of the vector.
 Status GemmAudit::enqueue_line(MatrixView line, bool row, double* values, Stream& stream) {
-  return device_.multiply_vector(line, row, false, ones(), values, stream);
+  return device_.multiply_vector(line, row, false, one(), values, stream);
 }
 
 Status GemmAudit::enqueue_host_sample(const Gemm& gemm, std::string name, Stream& stream) {
@@ -360,7 +377,7 @@ GemmAudit::Comparison GemmAudit::sample(const Slot& slot, std::size_t row, std::
   const double* const a = slot.pinned.as<double>() + row * k;
   const double* const b = slot.pinned.as<double>() + (sample_rows + column) * k;
   const double* const d = slot.pinned.as<double>() + (sample_rows + sample_columns) * k;
-  Comparison c;
+  Comparison c{.is_element = true};
   c.actual = load_element(reinterpret_cast<const std::byte*>(d + row * sample_columns + column), slot.type);
   c.magnitude_of_d = std::fabs(c.actual);
   for (std::size_t p = 0; p < k; ++p) {
@@ -379,6 +396,7 @@ bool GemmAudit::judge_row(const Slot& slot, std::int64_t r, GemmFinding& finding
     const Judgement judgement = judge(c);
     ++report.comparisons;
     if (judgement == Judgement::undecided) ++report.undecided;
+    if (judgement == Judgement::right) report.largest_share = std::max(report.largest_share, judge.share(c));
     if (judgement == Judgement::right || judgement == Judgement::undecided) continue;
     if (std::exchange(right, false) && finding.rows_wrong == 0) {
       finding.row = sampled ? slot.rows[static_cast<std::size_t>(r)] : r;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <set>
 
 #include <gmock/gmock.h>
 
@@ -92,7 +93,8 @@ struct Product {
   double b_at(std::int64_t p, std::int64_t j) const {
     return gemm.b_transposed ? get(gemm.b, j, p) : get(gemm.b, p, j);
   }
-  /// The bound of one whole row of d: that of the header, and of the checksum's own sums in fp64.
+  /// The largest bound of one whole row of d: that of the header, that of the checksum's own sums in fp64,
+  /// and the largest factor.
   double row_bound(std::int64_t i) const {
     const GemmShape shape(gemm);
     const GemmRounding rounding = GemmRounding::of(gemm.precision, gemm.d.type, shape.k);
@@ -102,8 +104,8 @@ struct Product {
       for (std::int64_t p = 0; p < shape.k; ++p) terms += std::fabs(a_at(i, p) * b_at(p, j));
     }
     const double audit = static_cast<double>(shape.k + shape.n + 2) * 0x1p-53;
-    return (rounding.terms + audit) * terms + (rounding.stored + audit) * stored +
-           static_cast<double>(shape.n) * rounding.quantum;
+    return 1.25 * ((rounding.terms + audit) * terms + (rounding.stored + audit) * stored +
+                   static_cast<double>(shape.n) * rounding.quantum);
   }
 };
 
@@ -208,6 +210,7 @@ TEST(GemmAudit, NeverAlarmsFalsely) {
   Engine engine(3);
   constexpr int repetitions = 4;
   std::uint64_t audits = 0, comparisons = 0, undecided = 0;
+  double largest_share = 0;
   const auto size = [&] { return std::uniform_int_distribution<std::int64_t>(1, 40)(engine); };
   for (int i = 0; audits < 10'000; ++i)
     for (const Precision precision : precisions)
@@ -230,10 +233,13 @@ TEST(GemmAudit, NeverAlarmsFalsely) {
         ASSERT_TRUE(report.findings.empty());
         audits += report.products;
         comparisons += report.comparisons;
+        largest_share = std::max(largest_share, report.largest_share);
         if (data != Data::huge) undecided += report.undecided;
       }
   EXPECT_GT(comparisons, 150'000u);
   EXPECT_EQ(undecided, 0u);
+  EXPECT_GT(largest_share, 0.1);  // the bounds are no wider than it takes
+  EXPECT_LE(largest_share, 1);
 }
 
 TEST(GemmAudit, LargeAndOddShapesDoNotAlarm) {
@@ -310,13 +316,14 @@ TEST(GemmAudit, NamesTheProductRowAndColumns) {
   const GemmFinding& finding = report.findings[0];
   EXPECT_EQ(finding.name, "layer 2");
   EXPECT_EQ(finding.row, 3);
-  EXPECT_EQ(finding.first_column, 100);
-  EXPECT_EQ(finding.columns, 100);
+  EXPECT_EQ(finding.first_column, 96);
+  EXPECT_EQ(finding.columns, 96);
   EXPECT_EQ(finding.rows_wrong, 2u);
-  EXPECT_NEAR(std::fabs(finding.actual - finding.expected), 1, 1e-3);
+  EXPECT_THAT(std::fabs(finding.actual - finding.expected),
+              testing::AllOf(testing::Gt(0.999), testing::Lt(1.251)));
   EXPECT_LT(finding.bound, 0.1);
-  EXPECT_THAT(finding.text(), testing::AllOf(testing::HasSubstr("layer 2: checksum of row 3, columns 100 to "
-                                                                "199 is "),
+  EXPECT_THAT(finding.text(), testing::AllOf(testing::HasSubstr("layer 2: checksum of row 3, columns 96 to "
+                                                                "191 is "),
                                              testing::HasSubstr("(2 rows wrong)")));
 }
 
@@ -372,8 +379,8 @@ TEST(GemmAudit, OverflowToInfinityIsRightOnlyWhereTheExactValueOverflows) {
     set(product.gemm.d, 0, 0, d);
     const std::size_t by_checksum = bench.checksum(product).findings.size();
     const std::size_t by_sample = bench.host_sample(product).findings.size();
-    EXPECT_EQ(by_checksum, by_sample) << a << " * " << b << " -> " << d;
-    return by_checksum == 0;
+    EXPECT_LE(by_checksum, by_sample) << a << " * " << b << " -> " << d;  // it may leave infinity undecided
+    return by_sample == 0;
   };
   EXPECT_TRUE(judge(300, 300, infinity));
   EXPECT_TRUE(judge(-300, 300, -infinity));
@@ -382,6 +389,7 @@ TEST(GemmAudit, OverflowToInfinityIsRightOnlyWhereTheExactValueOverflows) {
   EXPECT_FALSE(judge(300, 300, 65504));
   EXPECT_FALSE(judge(300, 300, nan_value));
   EXPECT_FALSE(judge(200, 300, infinity));
+  EXPECT_FALSE(judge(200, 200, infinity));
 }
 
 TEST(GemmAudit, OverflowInARowIsUndecidedAndTheHostSampleDecidesIt) {
@@ -404,15 +412,20 @@ TEST(GemmAudit, OverflowInARowIsUndecidedAndTheHostSampleDecidesIt) {
   EXPECT_EQ(findings[0].check, std::string("host sample"));
 }
 
-TEST(GemmAudit, TheSignsDifferFromAuditToAudit) {
+TEST(GemmAudit, EqualErrorsOfSeveralElementsDoNotCancelAndNoTwoAuditsAreAlike) {
   Bench bench;
   const Product product = bench.product(4, 30, 10);
-  set(product.gemm.d, 1, 5, get(product.gemm.d, 1, 5) + 1);  // hidden wherever the signs are equal
-  set(product.gemm.d, 1, 6, get(product.gemm.d, 1, 6) - 1);
+  for (const std::int64_t column : {5, 6, 7, 8})
+    set(product.gemm.d, 1, column, get(product.gemm.d, 1, column) + (column % 2 == 0 ? 1 : -1));
+  std::set<double> sums;
   int found = 0;
-  for (int i = 0; i < 100; ++i) found += static_cast<int>(bench.checksum(product).findings.size());
-  EXPECT_GT(found, 25);
-  EXPECT_LT(found, 75);
+  for (int i = 0; i < 100; ++i)
+    for (const GemmFinding& finding : bench.checksum(product).findings) {
+      ++found;
+      sums.insert(finding.expected);
+    }
+  EXPECT_GT(found, 95);
+  EXPECT_GT(sums.size(), 90u);
 }
 
 TEST(GemmAudit, HostSamplesReachEveryElementInTime) {

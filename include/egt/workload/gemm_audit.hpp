@@ -51,12 +51,13 @@ struct GemmAuditReport {
   std::uint64_t products = 0;         ///< checksums and host samples
   std::uint64_t comparisons = 0;      ///< sums and elements compared, the undecided ones included
   std::uint64_t undecided = 0;        ///< d is not finite, and overflow may be why
+  double largest_share = 0;  ///< of its bound that a right sum or element was off, at most: the margin left
 };
 
 struct GemmAuditConfig {
   std::int64_t largest_dimension = 0;  ///< m, n and k of the products are at most this
   std::size_t slots = 1;               ///< checksums and host samples at most between two calls of `collect`
-  std::uint64_t seed = 0;              ///< of the random signs and samples
+  std::uint64_t seed = 0;              ///< of the random vectors and samples
   /// Each row of d is checked in so many sums. More find smaller errors, and cost two more readings of op(a)
   /// each.
   int column_groups = 8;
@@ -64,17 +65,19 @@ struct GemmAuditConfig {
 
 /// Audits products while they are in device memory. alpha is 1, beta is 0.
 ///
-/// The checksum sees every element: d x = op(a) (op(b) x), row by row, for a vector x of random signs,
-/// another one each time (Huang, Abraham, "Algorithm-based fault tolerance for matrix operations", 1984;
-/// Freivalds, 1977), in fp64 on the device. The tolerance is a bound on the rounding, so a right product
-/// never alarms, and a change of one element by more than 2.01 times the bound is always found.
+/// The checksum sees every element: d x = op(a) (op(b) x), row by row, for a random vector x, another one
+/// each time (Huang, Abraham, "Algorithm-based fault tolerance for matrix operations", 1984; Freivalds,
+/// 1977), in fp64 on the device. The tolerance is a bound on the rounding, so a right product never alarms,
+/// and a change of one element by more than 2.01 times the bound is always found. Elements of x are of either
+/// sign and 1 to 1.25 large, so that equal errors of several elements hardly ever cancel.
 ///
 /// The host sample sees a few elements, others each time, and recomputes them in fp64 on the host: the only
 /// check whose arithmetic is not the device's own; that only copies and widens the operands.
 ///
 /// One thread. All calls between two `collect` go to one stream, right behind the product, while its operands
 /// and result are still as it read and wrote them. Pinned and device memory: about (slots + 1) * 32 *
-/// largest_dimension * (column_groups + 1) bytes. To be destroyed after the stream's work, or its `collect`.
+/// largest_dimension * (column_groups + 1) bytes and 1 MB. To be destroyed after the stream's work, or its
+/// `collect`.
 class GemmAudit {
  public:
   static constexpr std::int64_t sample_rows = 4, sample_columns = 4;  ///< a host sample is all their elements
@@ -115,6 +118,7 @@ class GemmAudit {
   Status admit(const Gemm& gemm, const Stream& stream) const;
   Slot& prepare_slot(Check check, const Gemm& gemm, std::string name);
   Status finish_slot(Slot& slot, std::size_t bytes, Stream& stream);
+  /// A random word, of its own for every audit and index.
   std::uint64_t draw(std::uint64_t index) const;
   std::vector<Columns> column_groups(std::int64_t n) const;
   Status enqueue_group(const Gemm& gemm, const Slot& slot, std::size_t group, Stream& stream);
@@ -123,12 +127,14 @@ class GemmAudit {
   static Comparison sample(const Slot& slot, std::size_t row, std::size_t column);
   static bool judge_row(const Slot& slot, std::int64_t r, GemmFinding& finding, GemmAuditReport& report);
   static void judge(const Slot& slot, GemmAuditReport& report);
-  double* ones() const { return vectors_.as<double>(); }
-  double* signs() const { return ones() + config_.largest_dimension; }
+  double* factors() const { return vectors_.as<double>(); }
+  double* magnitudes() const { return factors() + factor_count(); }
+  double* one() const { return magnitudes() + factor_count(); }
+  std::size_t factor_count() const;
 
   Device& device_;
   const GemmAuditConfig config_;
-  Buffer vectors_;       ///< ones, and signs at which x begins anywhere
+  Buffer vectors_;       ///< factors, of which each x is a part; their magnitudes; the number 1
   Buffer intermediate_;  ///< op(b) x
   Buffer evidence_;      ///< what goes to a slot's pinned memory, of one audit after the other
   std::vector<Slot> slots_;
