@@ -36,7 +36,8 @@ class Golden {
   std::map<std::tuple<std::string, std::string, std::string>, Digests> known_;  ///< model, work, precision
 };
 
-/// Nothing: no such file, so it is to be written. unavailable: it cannot be read; invalid_argument: damaged.
+/// Nothing: no such file yet, so it is to be written, which its folder allows. unavailable: it cannot be read
+/// or made; invalid_argument: damaged. Never blocks on a pipe.
 Result<std::optional<Golden>> read_golden(const std::string& path);
 
 /// Readers see the old file or the whole new one; no temporary file is left. no_space; unavailable: it cannot
