@@ -23,7 +23,7 @@ class CorruptingCommunicator : public Communicator {
     bool sent = false;               ///< what this rank puts in; else what it gets out
     std::size_t bytes_at_least = 0;  ///< of the buffer: smaller ones are left alone
     std::size_t word = 0;
-    std::function<std::uint32_t(std::uint32_t)> change;
+    std::function<std::uint32_t(std::uint32_t)> change = {};
     int first_call = 0;  ///< of those that fit, from 0
     int last_call = std::numeric_limits<int>::max();
   };
