@@ -8,22 +8,44 @@
 #include <fmt/format.h>
 
 #include "egt/workload/findings.hpp"
+#include "egt/workload/injecting_file_layer.hpp"
 
 namespace egt {
 namespace {
 
-constexpr std::uint64_t free_space_divisor = 20;  ///< a file is at most 5 % of the free space
+constexpr std::uint64_t free_space_divisor = 20;  ///< the files are at most 5 % of the free space
 constexpr double first_pass_seconds = 30;         ///< at the end, where none was verified before
 constexpr double last_pass_seconds = 2;           ///< at the end, for the pass under way
+constexpr int most_last_passes = 8;               ///< at the end, for faults on purpose that still wait
 constexpr double stop_seconds = 30;               ///< for one chunk, on the slowest of disks
 constexpr double hurried_stop_seconds = 0.1;
 
-std::string path_in(const std::string& directory, int rank) {
-  return fmt::format("{}/extreme_gpu_trainer.rank{}.{}.tmp", directory, rank, ::getpid());
+std::array<std::string, FilePass::files> paths_in(const std::string& directory, int rank) {
+  std::array<std::string, FilePass::files> paths;
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    paths[i] = fmt::format("{}/extreme_gpu_trainer.rank{}.{}.{}.tmp", directory, rank, ::getpid(), i);
+  return paths;
+}
+
+/// The layer itself where no fault of files is planned.
+std::unique_ptr<FileLayer> with_injections(std::unique_ptr<FileLayer> layer, Environment& environment,
+                                           const std::atomic<std::int64_t>& step) {
+  const auto kinds = file_injection_kinds();
+  const bool planned = std::any_of(kinds.begin(), kinds.end(),
+                                   [&](InjectionKind kind) { return environment.injector.plans(kind); });
+  if (!planned) return layer;
+  return make_injecting_file_layer(
+      std::move(layer), environment.injector, [&step] { return step.load(); }, environment.seed);
 }
 
 std::string size_text(std::uint64_t bytes) {
   return format_bytes(static_cast<double>(bytes));
+}
+
+Json by_kind(const std::array<std::uint64_t, file_fault_kinds>& blocks) {
+  Json counts = Json::object();
+  for (std::size_t i = 0; i < blocks.size(); ++i) counts[to_string(static_cast<FileFault>(i))] = blocks[i];
+  return counts;
 }
 
 }  // namespace
@@ -32,17 +54,14 @@ FileWorkload::FileWorkload(Environment& environment, const FileOptions& options,
                            std::unique_ptr<FileLayer> layer)
     : environment_(environment),
       options_(options),
-      layer_(std::move(layer)),
-      path_(path_in(options.directory, environment.place.rank)) {}
+      layer_(with_injections(std::move(layer), environment, step_)),
+      paths_(paths_in(options.directory, environment.place.rank)) {}
 
 FileWorkload::~FileWorkload() {
   // Nobody is left to hear what fails here; finish() said it.
   static_cast<void>(thread_.stop(stop_seconds));
-  if (remover_.joinable()) {
-    remover_.join();
-    made_ = true;  // a pass that began just then may have made it again
-  }
-  remove_file();
+  if (remover_.joinable()) remover_.join();
+  remove_files();
 }
 
 Status FileWorkload::prepare() {
@@ -52,10 +71,11 @@ Status FileWorkload::prepare() {
             "--io-every and --io-repeats: at least 1 is allowed; --no-io for none"};
   EGT_TRY_ASSIGN(bytes_, file_bytes());
   if (bytes_ == 0) return {};
-  auto made = std::make_unique<FilePass>(environment_, *layer_, path_, bytes_);
+  auto made =
+      std::make_unique<FilePass>(environment_, *layer_, FilePass::Plan{.paths = paths_, .bytes = bytes_});
   made_ = true;
   if (const Status status = made->prepare(); !status.ok()) {
-    remove_file();
+    remove_files();
     if (!made->file_failed()) return status;
     return {status.code(), fmt::format("--io-dir {}: {}", options_.directory, status.what()),
             status.native()};
@@ -76,7 +96,7 @@ Result<std::uint64_t> FileWorkload::file_bytes() {
   if (const std::uint64_t most = free.value() / free_space_divisor; bytes > most) {
     bytes = most;
     environment_.records.notice(
-        fmt::format("io: the file is {} instead of {}: at most 5 % of the {} that are free in {}",
+        fmt::format("io: the files are {} instead of {}: at most 5 % of the {} that are free in {}",
                     size_text(bytes), size_text(options_.size), size_text(free.value()), options_.directory));
   }
   if (bytes < FilePass::block_bytes)
@@ -87,7 +107,7 @@ Result<std::uint64_t> FileWorkload::file_bytes() {
   if (options_.budget && bytes > *options_.budget) {
     bytes = *options_.budget;
     environment_.records.notice(
-        fmt::format("io: the file is {}: --io-budget allows no more", size_text(bytes)));
+        fmt::format("io: the files are {}: --io-budget allows no more", size_text(bytes)));
   }
   return bytes / FilePass::block_bytes * FilePass::block_bytes;
 }
@@ -99,6 +119,7 @@ Status FileWorkload::start() {
 
 Status FileWorkload::enqueue(const Step& step) {
   if (!pass_) return {};
+  step_ = step.index;
   pass_->set_step(step.index);
   if (step.index % options_.every != 0) return {};
   const std::lock_guard lock(mutex_);
@@ -121,7 +142,16 @@ bool FileWorkload::await_request(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, stop, [this] { return requested_ || closing_ || over_; });
   if (stop.stop_requested() || over_) return false;
-  return !closing_ || pass_->figures().passes == 0;
+  return !closing_ || wants_last_pass();
+}
+
+/// At the end: where none was verified yet, or faults on purpose are due that found no chance to strike.
+bool FileWorkload::wants_last_pass() const {
+  if (pass_->figures().passes == 0) return true;
+  const auto kinds = file_injection_kinds();
+  return last_passes_ < most_last_passes &&
+         std::any_of(kinds.begin(), kinds.end(),
+                     [this](InjectionKind kind) { return environment_.injector.waits(kind, step_); });
 }
 
 Status FileWorkload::cycle(const std::stop_token& stop) {
@@ -133,10 +163,23 @@ Status FileWorkload::cycle(const std::stop_token& stop) {
   return {};
 }
 
-bool FileWorkload::wants_pass(int passes_of_cycle) const {
+/// Then what was put in must be verified before the end.
+bool FileWorkload::suffers_injections() const {
+  const auto kinds = file_injection_kinds();
+  const auto& all = environment_.injector.all();
+  return std::any_of(all.begin(), all.end(), [&](const Injection& one) {
+    return one.rank == environment_.place.rank && one.step <= step_ &&
+           std::find(kinds.begin(), kinds.end(), one.kind) != kinds.end();
+  });
+}
+
+bool FileWorkload::wants_pass(int passes_of_cycle) {
   const std::lock_guard lock(mutex_);
   if (over_) return false;
-  return closing_ ? pass_->figures().passes == 0 : passes_of_cycle < options_.repeats;
+  if (!closing_) return passes_of_cycle < options_.repeats;
+  if (!wants_last_pass()) return false;
+  ++last_passes_;
+  return true;
 }
 
 bool FileWorkload::within_budget() {
@@ -154,8 +197,11 @@ bool FileWorkload::within_budget() {
 Status FileWorkload::pass(const std::stop_token& stop) {
   const Status status = pass_->run(stop);
   if (status.ok() || !pass_->file_failed()) return status;
+  // The files were taken away because of the stop.
+  if (stop.stop_requested() && status.code() == StatusCode::unavailable)
+    return {StatusCode::stopped, "the file part was stopped"};
   end_by_failure(status);
-  remove_file();
+  remove_files();
   return {};
 }
 
@@ -166,22 +212,23 @@ void FileWorkload::end_by_failure(const Status& status) {
   disk_failure_ = status.what();
 }
 
-/// Lets the pass under way end if that does not take long, and a first one in any case.
+/// Lets the pass under way end if that does not take long, and those that `wants_last_pass` in any case.
 void FileWorkload::close(double first_seconds, double pass_seconds) {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
     changed_.notify_all();
+    if (wants_last_pass() || suffers_injections()) pass_seconds = first_seconds;
   }
   if (!thread_.started()) thread_.start([this](std::stop_token stop) { return work(stop); });
-  static_cast<void>(thread_.ended_within(pass_->figures().passes == 0 ? first_seconds : pass_seconds));
+  static_cast<void>(thread_.ended_within(pass_seconds));
 }
 
-/// The file goes at once, from a thread of its own: taking a name away may wait for the disk to write what is
-/// open.
+/// The files go at once, from a thread of their own: taking a name away may wait for the disk to write what
+/// is open.
 void FileWorkload::stop_background() {
   thread_.ask_to_stop();
-  if (made_ && !remover_.joinable()) remover_ = std::jthread([this] { remove_file(); });
+  if (made_ && !remover_.joinable()) remover_ = std::jthread([this] { remove_files(); });
 }
 
 Status FileWorkload::finish(bool hurry) {
@@ -190,22 +237,25 @@ Status FileWorkload::finish(bool hurry) {
   if (!pass_) return {};
   if (!hurry) close(first_pass_seconds, last_pass_seconds);
   const Status stopped = thread_.stop(hurry ? hurried_stop_seconds : stop_seconds);
-  remove_file();
+  remove_files();
   if (!hurry) EGT_TRY(stopped);
   return thread_.failure();
 }
 
-void FileWorkload::remove_file() {
+void FileWorkload::remove_files() {
   if (!made_.exchange(false)) return;
-  const Status status = layer_->remove(path_);
-  if (status.ok()) return;
-  environment_.records.warning(fmt::format("io: the file is left behind: {}", status.what()));
-  const std::lock_guard lock(mutex_);
-  if (disk_failure_.empty()) disk_failure_ = status.what();
+  for (const std::string& path : paths_) {
+    const Status status = layer_->remove(path);
+    if (status.ok()) continue;
+    environment_.records.warning(fmt::format("io: a file is left behind: {}", status.what()));
+    const std::lock_guard lock(mutex_);
+    if (disk_failure_.empty()) disk_failure_ = status.what();
+  }
 }
 
 std::string FileWorkload::failure(const FileFigures& figures) const {
-  if (figures.mismatches) return fmt::format("{} words of the file were read back wrong", figures.mismatches);
+  if (figures.mismatches)
+    return fmt::format("{} words of the files were read back wrong", figures.mismatches);
   if (!disk_failure_.empty()) return disk_failure_;
   if (const Status status = thread_.failure(); !status.ok()) return status.what();
   if (finished_ && !hurried_ && figures.passes == 0)
@@ -216,7 +266,7 @@ std::string FileWorkload::failure(const FileFigures& figures) const {
 PartReport FileWorkload::report() const {
   PartReport report;
   report.name = name();
-  report.description = "a file written from the device, read back and verified there";
+  report.description = "files written from the device, read back and verified there";
   report.figures = {{"planned", pass_ != nullptr}, {"directory", options_.directory}, {"file_bytes", bytes_}};
   report.figures["budget_bytes"] = options_.budget ? Json(*options_.budget) : Json();
   if (!pass_) return report;
@@ -229,11 +279,13 @@ PartReport FileWorkload::report() const {
        {"passes", figures.passes},
        {"bytes_written", figures.bytes_written},
        {"bytes_read", figures.bytes_read},
+       {"bytes_reread", figures.bytes_reread},
        {"write_gb_per_s",
         ratio_or_null(static_cast<double>(figures.bytes_written) * 1e-9, figures.write_seconds)},
        {"read_gb_per_s", ratio_or_null(static_cast<double>(figures.bytes_read) * 1e-9, figures.read_seconds)},
        {"direct_io", figures.direct_io},
-       {"mismatches", figures.mismatches}});
+       {"mismatches", figures.mismatches},
+       {"wrong_blocks", by_kind(figures.wrong_blocks)}});
   report.work.bytes_file_verified = figures.bytes_right;
   return report;
 }

@@ -1,7 +1,9 @@
 #include "egt/workload/file_pass.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,21 +12,52 @@
 #include "egt/workload/findings.hpp"
 
 namespace egt {
+namespace {
+
+constexpr std::uint64_t reread_divisor = 8;  ///< of a file's chunks, one in so many is read again
+
+/// Another for every run, also with the same seed: what an earlier one left on the disk must not pass.
+std::uint64_t identity_of_run(std::uint64_t seed) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  return mix64(seed ^ mix64(static_cast<std::uint64_t>(now)));
+}
+
+std::uint64_t blocks_in(std::uint64_t bytes) {
+  return bytes / file_block_bytes;
+}
+
+}  // namespace
+
+FilePass::FilePass(Environment& environment, FileLayer& layer, const Plan& plan)
+    : environment_(environment),
+      layer_(layer),
+      chunk_bytes_(plan.chunk_bytes),
+      run_(identity_of_run(environment.seed)) {
+  for (std::uint32_t i = 0; i < files; ++i) {
+    File file;
+    file.path = plan.paths[i];
+    file.index = i;
+    file.bytes = (blocks_in(plan.bytes) + files - 1 - i) / files * block_bytes;
+    if (file.bytes > 0) files_.push_back(std::move(file));
+  }
+}
 
 Status FilePass::prepare() {
   Device& device = environment_.device;
-  auto file = open(FileAccess::create);
-  if (file.status().code() == StatusCode::unsupported) {
-    give_up_direct();
-    file = open(FileAccess::create);
+  for (const File& file : files_) {
+    auto made = open(file, FileAccess::create);
+    if (made.status().code() == StatusCode::unsupported) {
+      give_up_direct(file);
+      made = open(file, FileAccess::create);
+    }
+    EGT_TRY(made.status());
   }
-  EGT_TRY(file.status());
   {
     const std::lock_guard lock(mutex_);
     figures_.direct_io = direct_;
   }
   EGT_TRY_ASSIGN(in_flight_, InFlight::create(device, StreamPriority::normal, "the file part"));
-  const std::size_t chunk_bytes = std::min(bytes_, largest_chunk);
+  const std::size_t chunk_bytes = std::min(files_.front().bytes, chunk_bytes_);
   for (Buffer& buffer : device_chunks_) {
     EGT_TRY_ASSIGN(buffer, device.allocate(chunk_bytes));
   }
@@ -35,19 +68,24 @@ Status FilePass::prepare() {
 }
 
 Status FilePass::run(const std::stop_token& stop) {
-  ++generation_;
-  wrong_chunks_ = wrong_words_ = 0;
-  Status status = timed(&FileFigures::write_seconds, [&] { return write_or_give_up_direct(stop); });
-  if (status.ok()) status = timed(&FileFigures::read_seconds, [&] { return read(stop); });
-  tell_rest_of_pass();
+  ++pass_;
+  Status status;
+  for (File& file : files_)
+    if (status.ok()) status = renew(file, stop);
   if (!status.ok()) {
     // The judgements in line speak of a file that is closed by now.
     EGT_TRY(in_flight_->discard(InFlight::deadline_seconds));
     return status;
   }
-  const std::lock_guard lock(mutex_);
-  ++figures_.passes;
+  count(&FileFigures::passes, 1);
   return {};
+}
+
+Status FilePass::renew(File& file, const std::stop_token& stop) {
+  if (file.generation > 0)
+    EGT_TRY(timed(&FileFigures::reread_seconds, [&] { return verify(file, Reading::again, stop); }));
+  EGT_TRY(timed(&FileFigures::write_seconds, [&] { return write_or_give_up_direct(file, stop); }));
+  return timed(&FileFigures::read_seconds, [&] { return verify(file, Reading::back, stop); });
 }
 
 Status FilePass::timed(double FileFigures::*seconds, const std::function<Status()>& work) {
@@ -58,75 +96,103 @@ Status FilePass::timed(double FileFigures::*seconds, const std::function<Status(
   return status;
 }
 
+void FilePass::count(std::uint64_t FileFigures::*figure, std::uint64_t amount) {
+  const std::lock_guard lock(mutex_);
+  figures_.*figure += amount;
+}
+
 FileFigures FilePass::figures() const {
   const std::lock_guard lock(mutex_);
   return figures_;
 }
 
 /// Some file systems take direct I/O when the file is opened and refuse it when it is written.
-Status FilePass::write_or_give_up_direct(const std::stop_token& stop) {
-  const Status status = write(stop);
+Status FilePass::write_or_give_up_direct(File& file, const std::stop_token& stop) {
+  const Status status = write(file, stop);
   if (status.code() != StatusCode::unsupported || !direct_) return status;
   EGT_TRY(in_flight_->discard(InFlight::deadline_seconds));
-  give_up_direct();
-  return write(stop);
+  give_up_direct(file);
+  return write(file, stop);
 }
 
-Status FilePass::write(const std::stop_token& stop) {
-  EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> file, open(FileAccess::create));
-  for (std::uint64_t i = 0; i < chunks(); ++i) EGT_TRY(fill_then_write(*file, chunk(i), stop));
+Status FilePass::write(File& file, const std::stop_token& stop) {
+  if (stop.stop_requested()) return {StatusCode::stopped, "the file part was stopped"};
+  file.generation = pass_;
+  file.told.assign(blocks_in(file.bytes), false);
+  file.exchanged_with.reset();
+  EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> opened, open(file, FileAccess::rewrite));
+  for (std::uint64_t i = 0; i < chunks(file); ++i) EGT_TRY(fill_then_write(*opened, chunk(file, i), stop));
   EGT_TRY(in_flight_->drain(InFlight::deadline_seconds, stop));
-  EGT_TRY(of_file(file->sync()));
-  if (!direct_) EGT_TRY(of_file(file->drop_cache()));
+  EGT_TRY(of_file(opened->sync()));
+  if (!direct_) EGT_TRY(of_file(opened->drop_cache()));
   return {};
 }
 
 /// The write is the judgement of the copy: so it begins when the copy is done, with the next chunk in line.
-Status FilePass::fill_then_write(OpenFile& file, const Chunk& chunk, const std::stop_token& stop) {
+Status FilePass::fill_then_write(OpenFile& open, const Chunk& chunk, const std::stop_token& stop) {
   EGT_TRY_ASSIGN(const std::size_t slot, in_flight_->acquire(stop));
   const WordsView words = on_device(slot, chunk);
   void* const pinned = pinned_chunks_[slot].data();
   return in_flight_->submit(
       [&](Stream& stream, Evidence*) -> Status {
-        EGT_TRY(environment_.device.fill(words, pattern(chunk), stream));
+        const Pattern payload = pattern(chunk.file->index, chunk.index, chunk.file->generation);
+        EGT_TRY(environment_.device.fill(words, payload, stream));
         return environment_.device.copy(pinned, words.data, chunk.bytes, stream);
       },
-      [this, &file, chunk, pinned, stop](const Evidence&, double) -> Status {
+      [this, &open, chunk, slot, pinned, stop](const Evidence&, double) -> Status {
         if (stop.stop_requested()) return {StatusCode::stopped, "the file part was stopped"};
-        EGT_TRY(of_file(file.write(pinned, chunk.bytes, chunk.offset)));
+        stamp_blocks(slot, chunk);
+        EGT_TRY(of_file(open.write(pinned, chunk.bytes, chunk.offset)));
         // What the page cache holds back stays small, so that no sync takes long.
-        if (!direct_) EGT_TRY(of_file(file.sync()));
-        const std::lock_guard lock(mutex_);
-        figures_.bytes_written += chunk.bytes;
+        if (!direct_) EGT_TRY(of_file(open.sync()));
+        count(&FileFigures::bytes_written, chunk.bytes);
         return {};
       },
       stop);
 }
 
-Status FilePass::read(const std::stop_token& stop) {
+/// What was found is told also where the reading did not come to its end.
+Status FilePass::verify(File& file, Reading reading, const std::stop_token& stop) {
+  const Status status = read(file, reading, stop);
+  tell(file, reading);
+  return status;
+}
+
+Status FilePass::read(File& file, Reading reading, const std::stop_token& stop) {
   EGT_TRY(spoil_buffers());
-  EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> file, open(FileAccess::read));
-  for (std::uint64_t i = 0; i < chunks(); ++i) EGT_TRY(read_then_verify(*file, chunk(i), stop));
+  EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> opened, open(file, FileAccess::read));
+  // What was read once may be cached again.
+  if (!direct_) EGT_TRY(of_file(opened->drop_cache()));
+  const Result<std::uint64_t> size = opened->size();
+  EGT_TRY(of_file(size.status()));
+  note_missing(file, size.value());
+  const std::uint64_t end = size.value() / block_bytes * block_bytes;
+  for (const std::uint64_t index : chunks_to_read(file, reading)) {
+    Chunk there = chunk(file, index);
+    if (there.offset >= end) continue;
+    there.bytes = std::min(there.bytes, end - there.offset);
+    EGT_TRY(read_then_verify(*opened, there, reading, stop));
+  }
   return in_flight_->drain(InFlight::deadline_seconds, stop);
 }
 
-Status FilePass::read_then_verify(OpenFile& file, const Chunk& chunk, const std::stop_token& stop) {
+Status FilePass::read_then_verify(OpenFile& open, const Chunk& chunk, Reading reading,
+                                  const std::stop_token& stop) {
   EGT_TRY_ASSIGN(const std::size_t slot, in_flight_->acquire(stop));
   if (stop.stop_requested()) return {StatusCode::stopped, "the file part was stopped"};
   const WordsView words = on_device(slot, chunk);
   void* const pinned = pinned_chunks_[slot].data();
-  EGT_TRY(of_file(file.read(pinned, chunk.bytes, chunk.offset)));
-  {
-    const std::lock_guard lock(mutex_);
-    figures_.bytes_read += chunk.bytes;
-  }
+  EGT_TRY(of_file(open.read(pinned, chunk.bytes, chunk.offset)));
+  count(reading == Reading::back ? &FileFigures::bytes_read : &FileFigures::bytes_reread, chunk.bytes);
+  check_identities(slot, chunk);
   return in_flight_->submit(
       [&](Stream& stream, Evidence* evidence) -> Status {
+        const Pattern payload = pattern(chunk.file->index, chunk.index, chunk.file->generation);
         EGT_TRY(environment_.device.copy(words.data, pinned, chunk.bytes, stream));
-        return environment_.device.verify(words, pattern(chunk), &evidence->mismatches, stream);
+        return environment_.device.verify(words, payload, &evidence->mismatches, stream);
       },
-      [this, chunk](const Evidence& evidence, double) {
-        judge(chunk, evidence.mismatches);
+      [this, slot, chunk, reading](const Evidence& evidence, double) {
+        judge(slot, chunk, reading, evidence.mismatches);
         return Status();
       },
       stop);
@@ -142,35 +208,116 @@ Status FilePass::spoil_buffers() {
   return {};
 }
 
-/// The first chunk of a pass that is wrong is told at once, the others in one line at the end of the pass.
-void FilePass::judge(const Chunk& chunk, const Mismatches& found) {
-  {
-    const std::lock_guard lock(mutex_);
-    figures_.mismatches += found.count;
-    figures_.bytes_right += chunk.bytes - found.count * sizeof(std::uint32_t);
+void FilePass::stamp_blocks(std::size_t slot, const Chunk& chunk) {
+  for (std::uint64_t block = 0; block < blocks_in(chunk.bytes); ++block)
+    stamp(pinned_block(slot, block), identity(chunk, block));
+}
+
+/// Remembers the blocks with a wrong identity and leaves them as they are; the others become plain pattern.
+void FilePass::check_identities(std::size_t slot, const Chunk& chunk) {
+  const PatternFunction payload(pattern(chunk.file->index, chunk.index, chunk.file->generation));
+  strangers_[slot].clear();
+  for (std::uint64_t block = 0; block < blocks_in(chunk.bytes); ++block) {
+    std::uint32_t* const words = pinned_block(slot, block);
+    if (carries(words, identity(chunk, block)))
+      restore(words, payload, block * file_block_words);
+    else
+      strangers_[slot].push_back(block);
   }
-  if (found.count == 0) return;
-  wrong_words_ += found.count;
-  if (++wrong_chunks_ > 1) return;
+}
+
+void FilePass::judge(std::size_t slot, const Chunk& chunk, Reading reading, const Mismatches& found) {
+  const bool right = found.count == 0 && strangers_[slot].empty();
+  const std::uint64_t wrong_bytes = right ? 0 : examine_blocks(slot, chunk, found);
+  if (reading == Reading::back) count(&FileFigures::bytes_right, chunk.bytes - wrong_bytes);
+}
+
+/// What is wrong, block by block, from what the host still holds; returns how many bytes are not verified: of
+/// flipped bits their words, else whole blocks.
+std::uint64_t FilePass::examine_blocks(std::size_t slot, const Chunk& chunk, const Mismatches& found) {
+  std::uint64_t wrong_bytes = 0;
+  const MakeBlock make = [this](const BlockIdentity& of) { return make_block(of); };
+  const std::vector<std::uint64_t>& strangers = strangers_[slot];
+  for (std::uint64_t block = 0; block < blocks_in(chunk.bytes); ++block) {
+    const BlockIdentity expected = identity(chunk, block);
+    if (!std::binary_search(strangers.begin(), strangers.end(), block))
+      stamp(pinned_block(slot, block), expected);
+    const auto finding = examine(pinned_block(slot, block), expected, make);
+    if (!finding) continue;
+    note(*chunk.file, *finding);
+    wrong_bytes +=
+        finding->kind == FileFault::bit ? finding->wrong_words * sizeof(std::uint32_t) : block_bytes;
+  }
+  if (wrong_bytes > 0) return wrong_bytes;
   const Mismatches::Sample sample = lowest_sample(found);
-  Fault fault = fault_of(environment_, "file", "file pattern", "io", step_);
-  fault.where = fmt::format("{}, pass {}", path_, generation_);
-  fault.offset = chunk.offset + sample.index * sizeof(std::uint32_t);
-  describe_mismatch(fault, found, sample);
-  environment_.records.emit(fault);
+  note(*chunk.file, {.kind = FileFault::copy,
+                     .offset = chunk.offset + sample.index / file_block_words * block_bytes,
+                     .held = std::nullopt,
+                     .wrong_words = found.count,
+                     .first_word = sample.index % file_block_words,
+                     .expected = sample.expected,
+                     .actual = sample.actual});
+  return found.count * sizeof(std::uint32_t);
 }
 
-void FilePass::tell_rest_of_pass() {
-  if (wrong_chunks_ > 1)
-    environment_.records.warning(
-        fmt::format("{}, pass {}: {} words in {} chunks of {} bytes were read back wrong", path_, generation_,
-                    wrong_words_, wrong_chunks_, std::min(bytes_, largest_chunk)));
+void FilePass::note(File& file, const BlockFinding& finding) {
+  const std::uint64_t block = blocks_in(finding.offset);
+  if (file.told[block]) return;
+  file.told[block] = true;
+  incidents_.add(finding);
+  count(&FileFigures::mismatches, finding.wrong_words);
 }
 
-Result<std::unique_ptr<OpenFile>> FilePass::open(FileAccess access) {
-  auto file = layer_.open(path_, access, direct_);
-  if (!file.ok()) return of_file(file.status());
-  return file;
+void FilePass::note_missing(File& file, std::uint64_t size) {
+  if (size >= file.bytes) return;
+  const auto first = file.told.begin() + static_cast<std::ptrdiff_t>(blocks_in(size));
+  const auto missing = static_cast<std::uint64_t>(std::count(first, file.told.end(), false));
+  if (missing == 0) return;
+  std::fill(first, file.told.end(), true);
+  incidents_.add_missing(size, missing);
+  count(&FileFigures::mismatches, missing * file_block_words);
+}
+
+/// One record for each kind of fault in this reading.
+void FilePass::tell(File& file, Reading reading) {
+  for (const FileIncidents::Incident& incident : incidents_.take()) {
+    const BlockFinding& first = incident.first;
+    {
+      const std::lock_guard lock(mutex_);
+      figures_.wrong_blocks[static_cast<std::size_t>(first.kind)] += incident.blocks;
+    }
+    if (is_told_exchange(file, incident)) continue;
+    const bool of_words = first.kind == FileFault::bit || first.kind == FileFault::copy;
+    Fault fault = fault_of(environment_, to_string(first.kind),
+                           reading == Reading::back ? "file read-back" : "file re-read", "io", step_);
+    fault.where = fmt::format("{}, pass {}: {}", file.path, pass_,
+                              describe(incident, {.generation = file.generation, .file = file.index}));
+    fault.offset = first.offset + (of_words ? first.first_word * sizeof(std::uint32_t) : 0);
+    if (first.kind != FileFault::truncated) {
+      fault.expected = hex(first.expected);
+      fault.actual = hex(first.actual);
+      fault.xor_mask = hex(first.expected ^ first.actual);
+    }
+    fault.count = of_words ? incident.words : incident.blocks;
+    environment_.records.emit(fault);
+  }
+}
+
+/// Two files that were exchanged are one incident, told where the first of them was read.
+bool FilePass::is_told_exchange(const File& file, const FileIncidents::Incident& incident) {
+  if (incident.first.kind != FileFault::swapped) return false;
+  const BlockIdentity& held = *incident.first.held;
+  const bool of_this_rank = held.rank == static_cast<std::uint32_t>(environment_.place.rank);
+  if (!of_this_rank || held.file >= files_.size()) return false;
+  if (file.exchanged_with == held.file) return true;
+  files_[held.file].exchanged_with = file.index;
+  return false;
+}
+
+Result<std::unique_ptr<OpenFile>> FilePass::open(const File& file, FileAccess access) {
+  auto opened = layer_.open(file.path, access, direct_);
+  if (!opened.ok()) return of_file(opened.status());
+  return opened;
 }
 
 /// Remembers that it was the file's side that failed.
@@ -180,33 +327,66 @@ Status FilePass::of_file(Status status) {
   return status;
 }
 
-void FilePass::give_up_direct() {
+void FilePass::give_up_direct(const File& file) {
   direct_ = false;
   environment_.records.notice(fmt::format(
       "{}: direct I/O is not available there; the file goes through the page cache, which is asked "
       "to drop it before it is read back",
-      path_));
+      file.path));
   const std::lock_guard lock(mutex_);
   figures_.direct_io = false;
 }
 
-FilePass::Chunk FilePass::chunk(std::uint64_t index) const {
-  const std::uint64_t offset = index * largest_chunk;
-  return {index, offset, std::min(largest_chunk, bytes_ - offset)};
+FilePass::Chunk FilePass::chunk(File& file, std::uint64_t index) const {
+  const std::uint64_t offset = index * chunk_bytes_;
+  return {&file, index, offset, std::min(chunk_bytes_, file.bytes - offset)};
 }
 
-std::uint64_t FilePass::chunks() const {
-  return (bytes_ + largest_chunk - 1) / largest_chunk;
+std::uint64_t FilePass::chunks(const File& file) const {
+  return (file.bytes + chunk_bytes_ - 1) / chunk_bytes_;
+}
+
+/// All, or some at random, of which one may come twice.
+std::vector<std::uint64_t> FilePass::chunks_to_read(const File& file, Reading reading) const {
+  const std::uint64_t all = chunks(file);
+  std::vector<std::uint64_t> chosen(reading == Reading::back ? all
+                                                             : (all + reread_divisor - 1) / reread_divisor);
+  std::iota(chosen.begin(), chosen.end(), std::uint64_t{0});
+  if (reading == Reading::back) return chosen;
+  for (std::uint64_t& index : chosen) index = mix64(run_ ^ mix64(std::uint64_t{pass_} << 32 | index)) % all;
+  return chosen;
+}
+
+std::uint32_t* FilePass::pinned_block(std::size_t slot, std::uint64_t block) const {
+  return pinned_chunks_[slot].as<std::uint32_t>() + block * file_block_words;
 }
 
 WordsView FilePass::on_device(std::size_t slot, const Chunk& chunk) const {
   return {device_chunks_[slot].as<std::uint32_t>(), chunk.bytes / sizeof(std::uint32_t)};
 }
 
-Pattern FilePass::pattern(const Chunk& chunk) const {
-  const bool inverse = (generation_ + chunk.index) % 2 == 1;
+Pattern FilePass::pattern(std::uint32_t file, std::uint64_t chunk, std::uint32_t generation) const {
+  const bool inverse = (generation + chunk) % 2 == 1;
+  const std::uint64_t place = std::uint64_t{file} << 32 | chunk;
   return {.kind = inverse ? PatternKind::random_inverse : PatternKind::random,
-          .seed = pattern_seed(environment_, PatternPurpose::file, chunk.index, generation_)};
+          .seed = pattern_seed(environment_, PatternPurpose::file, place, generation)};
+}
+
+BlockIdentity FilePass::identity(const Chunk& chunk, std::uint64_t block) const {
+  return {.run = run_,
+          .offset = chunk.offset + block * block_bytes,
+          .generation = chunk.file->generation,
+          .rank = static_cast<std::uint32_t>(environment_.place.rank),
+          .file = chunk.file->index};
+}
+
+FileBlock FilePass::make_block(const BlockIdentity& of) const {
+  const PatternFunction payload(pattern(of.file, of.offset / chunk_bytes_, of.generation));
+  const std::uint64_t first_word = of.offset % chunk_bytes_ / sizeof(std::uint32_t);
+  FileBlock block;
+  for (std::size_t i = 0; i < block.size(); ++i) block[i] = payload(first_word + i);
+  stamp(block.data(), of);
+  return block;
 }
 
 }  // namespace egt

@@ -18,6 +18,18 @@ std::string error_text(int error) {
   return std::generic_category().message(error);
 }
 
+int flags_of(FileAccess access) {
+  switch (access) {
+    case FileAccess::create:
+      return O_WRONLY | O_CREAT | O_TRUNC;
+    case FileAccess::rewrite:
+      return O_WRONLY;
+    case FileAccess::read:
+      break;
+  }
+  return O_RDONLY;
+}
+
 /// Calls until it is not interrupted by a signal.
 template <typename Call>
 auto uninterrupted(const Call& call) {
@@ -59,6 +71,14 @@ class PosixFile : public OpenFile {
       done += static_cast<std::size_t>(got);
     }
     return {};
+  }
+
+  Result<std::uint64_t> size() override {
+    struct stat found {};
+    if (::fstat(descriptor_, &found) == 0) return static_cast<std::uint64_t>(found.st_size);
+    const int error = errno;
+    return Status(StatusCode::io_error,
+                  fmt::format("{}: its size is not known: {}", path_, error_text(error)), error);
   }
 
   Status sync() override {
@@ -106,8 +126,7 @@ class PosixFileLayer : public FileLayer {
   }
 
   Result<std::unique_ptr<OpenFile>> open(const std::string& path, FileAccess access, bool direct) override {
-    const int flags = (access == FileAccess::create ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY) | O_CLOEXEC |
-                      O_NOFOLLOW | (direct ? O_DIRECT : 0);
+    const int flags = flags_of(access) | O_CLOEXEC | O_NOFOLLOW | (direct ? O_DIRECT : 0);
     const int descriptor = uninterrupted([&] { return ::open(path.c_str(), flags, 0600); });
     if (descriptor >= 0) return std::unique_ptr<OpenFile>(new PosixFile(descriptor, path, direct));
     const int error = errno;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -18,9 +19,11 @@
 
 namespace egt {
 
-/// Every so many steps writes a file of its own from the device and reads it back, many times, on a thread
-/// and a stream of its own. What the disk does wrong while it runs (full, unreadable, gone) ends this part
-/// and not the run. The file is removed when it finishes, fails or is destroyed.
+/// Every so many steps writes files of its own from the device and reads them back, many times, on a thread
+/// and a stream of its own (see FilePass). What the disk does wrong while it runs (full, unreadable, gone)
+/// ends this part and not the run. The files are removed when it finishes, fails or is destroyed. Faults on
+/// purpose are put in by the file layer (see injecting_file_layer.hpp), which is only there where such are
+/// planned.
 class FileWorkload : public Workload {
  public:
   FileWorkload(Environment& environment, const FileOptions& options,
@@ -39,33 +42,37 @@ class FileWorkload : public Workload {
   Status finish(bool hurry) override;
   PartReport report() const override;
 
-  const std::string& path() const { return path_; }
+  const std::array<std::string, FilePass::files>& paths() const { return paths_; }
 
  private:
   Result<std::uint64_t> file_bytes();
   Status work(const std::stop_token& stop);
   bool await_request(const std::stop_token& stop);
   Status cycle(const std::stop_token& stop);
-  bool wants_pass(int passes_of_cycle) const;
+  bool wants_pass(int passes_of_cycle);
   bool within_budget();
   Status pass(const std::stop_token& stop);
   void end_by_failure(const Status& status);
   void close(double first_pass_seconds, double pass_seconds);
-  void remove_file();
+  bool wants_last_pass() const;
+  bool suffers_injections() const;
+  void remove_files();
   std::string failure(const FileFigures& figures) const;
 
   Environment& environment_;
   const FileOptions options_;
+  std::atomic<std::int64_t> step_{-1};  ///< the one that was enqueued last
   const std::unique_ptr<FileLayer> layer_;
-  const std::string path_;
-  std::uint64_t bytes_ = 0;
-  std::atomic<bool> made_ = false;  ///< the file may be there
+  const std::array<std::string, FilePass::files> paths_;
+  std::uint64_t bytes_ = 0;         ///< of all files
+  std::atomic<bool> made_ = false;  ///< the files may be there
   std::unique_ptr<FilePass> pass_;  ///< none: nothing is planned
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   bool requested_ = false;  ///< a cycle waits or is under way
-  bool closing_ = false;    ///< no more passes but a first one
+  bool closing_ = false;    ///< no more passes but those that `wants_last_pass`
+  int last_passes_ = 0;     ///< those begun since
   bool over_ = false;       ///< no more cycles: the budget is used up, or the disk failed
   std::string disk_failure_;
   std::uint64_t cycles_ = 0;  ///< whole ones
@@ -73,7 +80,7 @@ class FileWorkload : public Workload {
   bool finished_ = false;
   bool hurried_ = false;
   WorkerThread thread_{"the file thread"};  ///< last: it uses all of the above
-  std::jthread remover_;                    ///< of the file, when a signal came; last: it uses the rest
+  std::jthread remover_;                    ///< of the files, when a signal came; last: it uses the rest
 };
 
 }  // namespace egt

@@ -10,7 +10,8 @@
 namespace egt {
 
 enum class FileAccess {
-  create,  ///< for writing: made, or made empty
+  create,   ///< for writing: made, or made empty
+  rewrite,  ///< for writing over what is there
   read,
 };
 
@@ -23,6 +24,8 @@ class OpenFile {
   virtual Status write(const void* data, std::size_t bytes, std::uint64_t offset) = 0;
   /// All of it; the end of the file before that is an io_error.
   virtual Status read(void* data, std::size_t bytes, std::uint64_t offset) = 0;
+  /// How long the file is, bytes.
+  virtual Result<std::uint64_t> size() = 0;
   /// Returns when what was written is on the disk.
   virtual Status sync() = 0;
   /// Asks the system to forget what it caches of the file, so that it is read from the disk.

@@ -7,10 +7,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "egt/device/device.hpp"
+#include "egt/workload/file_block.hpp"
+#include "egt/workload/file_incidents.hpp"
 #include "egt/workload/file_layer.hpp"
 #include "egt/workload/in_flight.hpp"
 #include "egt/workload/workload.hpp"
@@ -21,30 +25,45 @@ namespace egt {
 struct FileFigures {
   std::uint64_t passes = 0;  ///< written, read back and verified as a whole
   std::uint64_t bytes_written = 0;
-  std::uint64_t bytes_read = 0;
-  std::uint64_t bytes_right = 0;  ///< read back as they were written
+  std::uint64_t bytes_read = 0;    ///< back, after they were written
+  std::uint64_t bytes_right = 0;   ///< of those: as they were written
+  std::uint64_t bytes_reread = 0;  ///< later again, before they were rewritten
   double write_seconds = 0;
   double read_seconds = 0;
-  std::uint64_t mismatches = 0;  ///< words that were not as expected
+  double reread_seconds = 0;
+  std::uint64_t mismatches = 0;                                ///< words that were not as expected
+  std::array<std::uint64_t, file_fault_kinds> wrong_blocks{};  ///< by FileFault
   bool direct_io = false;
 };
 
-/// Writes one file whole from the device and reads it back to the device, where it is verified; chunk by
-/// chunk, so that the device makes or checks one chunk while the disk has another. The pattern of a chunk is
-/// made of the file's rank, the pass and the chunk, so stale and misplaced data show. Used by one thread;
-/// `figures` and `set_step` are safe from any other.
+/// Writes a rank's files from the device and reads them back to the device, where their payload is verified;
+/// chunk by chunk, so that the device makes or checks one chunk while the disk has another. The host puts
+/// the blocks' identities into what the device made. Of what was read it compares the identities bit for
+/// bit, and puts the pattern's own words back in their place, so that the device sees the plain pattern: no
+/// word of a block is left uncompared, and a word that is damaged after that on its way to the device shows
+/// there.
+///
+/// There are two files, in turn written over in place, so that a write that did not happen leaves what was
+/// there before. What a file must hold, its generation, is kept here only. Before a file is rewritten, random
+/// chunks of it are read again: what went wrong after it was found right, while the other was written and
+/// read, shows then. Used by one thread; `figures` and `set_step` are safe from any other.
 class FilePass {
  public:
-  static constexpr std::uint64_t block_bytes = 4096;        ///< a file is whole blocks
-  static constexpr std::uint64_t largest_chunk = 16 << 20;  ///< bytes
+  static constexpr std::uint64_t block_bytes = file_block_bytes;  ///< a file is whole blocks
+  static constexpr std::uint64_t largest_chunk = 16 << 20;        ///< bytes
+  static constexpr std::size_t files = 2;
 
-  /// `bytes`: whole blocks, at least one.
-  FilePass(Environment& environment, FileLayer& layer, std::string path, std::uint64_t bytes)
-      : environment_(environment), layer_(layer), path_(std::move(path)), bytes_(bytes) {}
+  struct Plan {
+    std::array<std::string, files> paths;
+    std::uint64_t bytes = block_bytes;          ///< of all files: whole blocks, at least one
+    std::uint64_t chunk_bytes = largest_chunk;  ///< whole blocks
+  };
 
-  /// Makes the file, empty, and finds out whether direct I/O is to be had; takes the buffers.
+  FilePass(Environment& environment, FileLayer& layer, const Plan& plan);
+
+  /// Makes the files, empty, and finds out whether direct I/O is to be had; takes the buffers.
   Status prepare();
-  /// One pass. Where it fails, `file_failed` tells whose fault it was.
+  /// One pass over all files. Where it fails, `file_failed` tells whose fault it was.
   Status run(const std::stop_token& stop);
   /// Was it the file or its disk, rather than the device?
   bool file_failed() const { return file_failed_; }
@@ -54,39 +73,64 @@ class FilePass {
   FileFigures figures() const;
 
  private:
+  struct File {
+    std::string path;
+    std::uint32_t index = 0;
+    std::uint64_t bytes = 0;
+    std::uint32_t generation = 0;                 ///< of all its blocks: the pass that wrote them; 0: never
+    std::vector<bool> told;                       ///< blocks of this generation that are known to be wrong
+    std::optional<std::uint32_t> exchanged_with;  ///< a file that was found to hold this one's blocks
+  };
   struct Chunk {
+    File* file = nullptr;
     std::uint64_t index = 0;
     std::uint64_t offset = 0;  ///< bytes
     std::uint64_t bytes = 0;
   };
+  enum class Reading { back, again };
 
   Status timed(double FileFigures::*seconds, const std::function<Status()>& work);
-  Status write(const std::stop_token& stop);
-  Status write_or_give_up_direct(const std::stop_token& stop);
-  Status fill_then_write(OpenFile& file, const Chunk& chunk, const std::stop_token& stop);
-  Status read(const std::stop_token& stop);
-  Status read_then_verify(OpenFile& file, const Chunk& chunk, const std::stop_token& stop);
+  void count(std::uint64_t FileFigures::*figure, std::uint64_t amount);
+  Status renew(File& file, const std::stop_token& stop);
+  Status write(File& file, const std::stop_token& stop);
+  Status write_or_give_up_direct(File& file, const std::stop_token& stop);
+  Status fill_then_write(OpenFile& open, const Chunk& chunk, const std::stop_token& stop);
+  Status verify(File& file, Reading reading, const std::stop_token& stop);
+  Status read(File& file, Reading reading, const std::stop_token& stop);
+  Status read_then_verify(OpenFile& open, const Chunk& chunk, Reading reading, const std::stop_token& stop);
   Status spoil_buffers();
-  void judge(const Chunk& chunk, const Mismatches& found);
-  void tell_rest_of_pass();
 
-  Result<std::unique_ptr<OpenFile>> open(FileAccess access);
+  void stamp_blocks(std::size_t slot, const Chunk& chunk);
+  void check_identities(std::size_t slot, const Chunk& chunk);
+  void judge(std::size_t slot, const Chunk& chunk, Reading reading, const Mismatches& found);
+  std::uint64_t examine_blocks(std::size_t slot, const Chunk& chunk, const Mismatches& found);
+  void note(File& file, const BlockFinding& finding);
+  void note_missing(File& file, std::uint64_t size);
+  void tell(File& file, Reading reading);
+  bool is_told_exchange(const File& file, const FileIncidents::Incident& incident);
+
+  Result<std::unique_ptr<OpenFile>> open(const File& file, FileAccess access);
   Status of_file(Status status);
-  void give_up_direct();
-  Chunk chunk(std::uint64_t index) const;
-  std::uint64_t chunks() const;
+  void give_up_direct(const File& file);
+  Chunk chunk(File& file, std::uint64_t index) const;
+  std::uint64_t chunks(const File& file) const;
+  std::vector<std::uint64_t> chunks_to_read(const File& file, Reading reading) const;
+  std::uint32_t* pinned_block(std::size_t slot, std::uint64_t block) const;
   WordsView on_device(std::size_t slot, const Chunk& chunk) const;
-  Pattern pattern(const Chunk& chunk) const;
+  Pattern pattern(std::uint32_t file, std::uint64_t chunk, std::uint32_t generation) const;
+  BlockIdentity identity(const Chunk& chunk, std::uint64_t block) const;
+  FileBlock make_block(const BlockIdentity& identity) const;
 
   Environment& environment_;
   FileLayer& layer_;
-  const std::string path_;
-  const std::uint64_t bytes_;
+  const std::uint64_t chunk_bytes_;
+  const std::uint64_t run_;  ///< see BlockIdentity
+  std::vector<File> files_;
   bool direct_ = true;
   bool file_failed_ = false;
-  std::uint64_t generation_ = 0;    ///< passes begun
-  std::uint64_t wrong_chunks_ = 0;  ///< of this pass
-  std::uint64_t wrong_words_ = 0;   ///< of this pass
+  std::uint32_t pass_ = 0;                                             ///< passes begun
+  FileIncidents incidents_;                                            ///< of the reading under way
+  std::array<std::vector<std::uint64_t>, InFlight::slots> strangers_;  ///< blocks with a wrong identity
   std::atomic<std::int64_t> step_{-1};
   mutable std::mutex mutex_;
   FileFigures figures_;

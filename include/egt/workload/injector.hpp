@@ -26,6 +26,8 @@ class Injector {
   /// The next of `kind` that is due on this rank at `step`, which is thereby taken; call it until it gives
   /// nothing.
   std::optional<Injection> take(InjectionKind kind, std::int64_t step);
+  /// Is one of `kind` due on this rank at `step`, and not taken yet?
+  bool waits(InjectionKind kind, std::int64_t step) const;
   /// Tells that it struck: a record of kind injection, with `where` it did.
   void tell(const Injection& injection, std::int64_t step, const Flip& flip, std::string where);
   /// Those of all ranks, taken or not.
@@ -38,7 +40,7 @@ class Injector {
   const int rank_;
   RecordQueue& records_;
   const InjectionGate gate_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<Injection> waiting_;  ///< of this rank, by step
 };
 
