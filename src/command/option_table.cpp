@@ -373,6 +373,8 @@ std::string help_text(std::string_view command) {
       "Commands:\n";
   for (const std::string_view help : command_helps) text += help;
   text += '\n';
+  if (known == "selftest")
+    text += "It has smaller defaults of its own for what loads the devices, and says which.\n\n";
   if (knows(known, OptionGroup::load))
     text += help_lines(known, known, {OptionGroup::burn, OptionGroup::load}) + "\n";
   text += help_lines("every command", known, {OptionGroup::common}) + "\n";

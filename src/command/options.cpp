@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "egt/workload/collective_judgement.hpp"
 #include "option_table.hpp"
 
 namespace egt {
@@ -149,6 +150,11 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
   if (kind == extreme && layers < 2)
     return wrong_injection(injection,
                            "a network without hidden layers has none to hit; use 3 --layers or more");
+  if (kind == collective && injection.layer.value_or(1) > collective_kinds + 1)
+    return wrong_injection(
+        injection, fmt::format("of a collective, use layer 1 to {}: what is received of the "
+                               "all-reduce, broadcast, reduce-scatter or all-gather, or what is put in",
+                               collective_kinds + 1));
   if (injection.layer && kind != collective && *injection.layer > layers)
     return wrong_injection(injection, fmt::format("the network has {} layers; use 1 to {}", layers, layers));
   if (burn.steps && injection.step >= *burn.steps)

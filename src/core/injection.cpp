@@ -90,11 +90,11 @@ constexpr std::array keys = {
         }},
     Key{"bit", "bits of 0 to 31, as 3 or 3+7", flips_bits,
         [](std::string_view value, Injection& injection) { return parse_bits(value, injection.mask); }},
-    Key{"count", "a number of words of 1 to 16777216", changes_data,
+    Key{"count", "a number of words of 1 to 16777216", flips_bits,
         [](std::string_view value, Injection& injection) {
           return parse_number(value, std::uint64_t{1}, most_words, injection.count);
         }},
-    Key{"stride", "words of 1 to 4294967296", changes_data,
+    Key{"stride", "words of 1 to 4294967296", flips_bits,
         [](std::string_view value, Injection& injection) {
           return parse_number(value, std::uint64_t{1}, widest_stride, injection.stride);
         }},

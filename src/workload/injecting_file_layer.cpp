@@ -127,6 +127,7 @@ std::optional<InjectingFile::Strike> InjectingFile::choose(const Write& write) {
     Strike chosen{*due, 0, choose_flip(*due, words, shared_.seed)};
     chosen.block = *choose_block(kind, write, chosen.flip.first / file_block_words);
     chosen.flip.first %= file_block_words;
+    chosen.flip.count = choose_flip(*due, file_block_words, shared_.seed).count;  // each word once
     if (kind != InjectionKind::file_bit) chosen.flip = {.first = 0, .mask = 0};
     return chosen;
   }

@@ -352,6 +352,8 @@ TEST(Options, AnInjectionThatWouldHitNothingIsRefused) {
         "--extreme-iterations 0");
   names(refused({"--inject", "extreme:rank=0,step=1", "--layers", "8,4"}), "--layers");
   names(refused({"--inject", "gemm:rank=0,step=1,layer=3", "--layers", "8,4,2"}), "1 to 2");
+  names(refused({"--inject", "collective:rank=0,step=1,layer=6"}), "1 to 5");
+  good({"--inject", "collective:rank=0,step=1,layer=5", "--layers", "8,4"});
   names(refused({"--inject", "gemm:rank=0,step=30", "--steps", "30"}), "--steps");
   good({"--inject", "gemm:rank=0,step=29,layer=2", "--layers", "8,4,2", "--steps", "30", "--no-io",
         "--memory", "0", "--extreme-iterations", "0"});

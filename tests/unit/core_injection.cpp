@@ -69,6 +69,7 @@ TEST(ParseInjection, TheMessageNamesWhatIsWrong) {
   EXPECT_EQ(refused("weight:rank=1,step=1,bit=32"), "'bit=32': use bits of 0 to 31, as 3 or 3+7");
   EXPECT_EQ(refused("memory:rank=1,step=1,layer=2"), "'layer': the kind memory has no such key");
   EXPECT_EQ(refused("file-lost:rank=1,step=1,bit=2"), "'bit': the kind file-lost has no such key");
+  EXPECT_EQ(refused("file-stale:rank=1,step=1,count=2"), "'count': the kind file-stale has no such key");
   EXPECT_EQ(refused("weight:rank=1,step=1,ms=2"), "'ms': the kind weight has no such key");
   EXPECT_EQ(refused("hang:rank=1,step=1,count=2"), "'count': the kind hang has no such key");
 }

@@ -51,7 +51,8 @@ struct Injection {
 };
 
 /// invalid_argument, in one line: what is wrong with the text and what is allowed. `layer` belongs to kinds
-/// that have layers (of collective: which one), `bit` to kinds that flip bits, `ms` to kinds that take time.
+/// that have layers (of collective: which one), `bit`, `count` and `stride` to kinds that flip bits, `ms` to
+/// kinds that take time.
 Result<Injection> parse_injection(std::string_view text);
 /// As the user would write it: parse_injection gives the same again.
 std::string to_text(const Injection& injection);
