@@ -18,8 +18,8 @@ namespace {
 constexpr std::int64_t check_period = 4;    // steps
 constexpr std::int64_t epoch_periods = 10;  // each precision sees several injections of every detector
 constexpr double deadline_s = 300.0;
-constexpr double gate_patience_s = 10.0;  // for one pass of a file on a slow disk
-constexpr double patience_s = 2 * gate_patience_s;
+constexpr double gate_patience_s = 10.0;  // from a file's writing to its reading, on a slow disk
+constexpr double patience_s = 30.0;       // above that, and above a sweep of the memory
 constexpr double progress_period_s = 5.0;
 
 /// The selftest's own default for an option that the user did not give; told in `told`.

@@ -3,23 +3,35 @@
 #include "egt/core/json_access.hpp"
 
 namespace egt {
+namespace {
+
+/// Of the detectors that go round at their own pace; nothing for others. `kind`: of an injection or a fault.
+std::optional<Detector> slow_detector(const std::string& kind) {
+  if (kind == "memory") return Detector::memory;
+  if (kind.starts_with("file")) return Detector::file;
+  return std::nullopt;
+}
+
+}  // namespace
 
 bool OneAtATime::admits(const Injection& injection) {
-  const Detector detector = detector_of(injection.kind);
-  if (looks_every_period(detector)) return true;
+  const auto detector = slow_detector(to_string(injection.kind));
+  if (!detector) return true;
   const std::lock_guard lock(mutex_);
-  const auto awaited = awaited_.find(detector);
-  if (awaited != awaited_.end() && seconds_since(awaited->second) < patience_seconds_) return false;
-  awaited_[detector] = Clock::now();
+  if (const auto awaited = awaited_.find(*detector); awaited != awaited_.end()) {
+    const auto& struck = awaited->second;
+    if (!struck || seconds_since(*struck) < patience_seconds_) return false;
+  }
+  awaited_[*detector].reset();
   return true;
 }
 
 Status OneAtATime::write(const Record& record) {
-  if (record.kind != RecordKind::fault) return {};
-  const std::string kind = text_at(record.body, "kind");
+  const auto detector = slow_detector(text_at(record.body, "kind"));
+  if (!detector) return {};
   const std::lock_guard lock(mutex_);
-  if (kind == "memory") awaited_.erase(Detector::memory);
-  if (kind.starts_with("file")) awaited_.erase(Detector::file);
+  if (record.kind == RecordKind::fault) awaited_.erase(*detector);
+  if (record.kind == RecordKind::injection) awaited_[*detector] = Clock::now();
   return {};
 }
 

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/json_access.hpp"
+
 namespace egt {
 namespace {
 
@@ -57,6 +59,12 @@ std::vector<std::string> failures(const SelftestPlan& plan, const SelftestScore&
   return all;
 }
 
+bool met_the_deadline(const std::vector<Record>& records) {
+  return std::any_of(records.begin(), records.end(), [](const Record& record) {
+    return record.kind == RecordKind::end && text_at(record.body, "reason") == "duration";
+  });
+}
+
 int sum(const std::vector<SelftestRow>& rows, int SelftestRow::*count) {
   return std::accumulate(rows.begin(), rows.end(), 0,
                          [&](int so_far, const SelftestRow& row) { return so_far + row.*count; });
@@ -80,7 +88,9 @@ std::string row_text(const SelftestRow& row) {
 Verdict judge_selftest(const SelftestPlan& plan, const SelftestScore& score,
                        const std::vector<Record>& records) {
   Verdict verdict = judge(without_injections(records));
-  const std::vector<std::string> found = failures(plan, score);
+  std::vector<std::string> found = failures(plan, score);
+  if (!score.settled() && met_the_deadline(records))
+    found.push_back("the deadline came first: use less --memory, or a faster --io-dir");
   if (verdict.exit_code != 0) {
     verdict.reasons.insert(verdict.reasons.end(), found.begin(), found.end());
     return verdict;

@@ -22,7 +22,15 @@ using testing::HasSubstr;
 
 const SelftestPlan plan = plan_selftest({.ranks = 2, .layers = 6});
 
-Verdict judged(const std::vector<Record>& events, std::vector<Record> run = fixtures::good_run(2),
+/// A run of two ranks that ended when all was found, or for another reason.
+std::vector<Record> ended(const std::string& reason = "done") {
+  std::vector<Record> run = fixtures::good_run(2);
+  for (Record& record : run)
+    if (record.kind == RecordKind::end) record.body["reason"] = reason;
+  return run;
+}
+
+Verdict judged(const std::vector<Record>& events, std::vector<Record> run = ended(),
                const SelftestPlan& planned = plan) {
   run.insert(run.end(), events.begin(), events.end());
   return judge_selftest(planned, score_selftest(planned, run), run);
@@ -36,7 +44,7 @@ TEST(SelftestVerdict, PassesWhereAllIsFound) {
 }
 
 TEST(SelftestVerdict, PartsThatSawTheInjectedFaultsAreNoFailure) {
-  std::vector<Record> run = fixtures::good_run(2);
+  std::vector<Record> run = ended();
   for (Json& part : fixtures::find(run, RecordKind::end, 1).body["parts"]) part["success"] = false;
   EXPECT_EQ(judged(records_of(plan), run).exit_code, 0);
 }
@@ -58,16 +66,23 @@ TEST(SelftestVerdict, AFalseAlarmIsAFault) {
   EXPECT_THAT(verdict.reasons, ElementsAre(HasSubstr("false alarm: a memory fault")));
 }
 
+TEST(SelftestVerdict, SaysThatTheDeadlineCameFirst) {
+  const auto found = [](const Injection& one) { return one.kind != memory; };
+  EXPECT_THAT(judged(records_of(plan, found), ended("duration")).reasons,
+              ElementsAre("memory: 40 of 40 missed", HasSubstr("deadline")));
+  EXPECT_EQ(judged(records_of(plan), ended("duration")).exit_code, 0);
+}
+
 TEST(SelftestVerdict, WithoutAnInjectionItNeverPasses) {
-  EXPECT_EQ(judged({}, fixtures::good_run(2), {}).exit_code, 1);
+  EXPECT_EQ(judged({}, ended(), {}).exit_code, 1);
   EXPECT_EQ(judged({}).exit_code, 1);
 }
 
 TEST(SelftestVerdict, ARunThatBrokeOrWasInterruptedIsJudgedAsAny) {
-  std::vector<Record> run = fixtures::good_run(2);
+  std::vector<Record> run = ended();
   fixtures::find(run, RecordKind::end, 1) = fixtures::end(1, "signal");
   EXPECT_EQ(judged({}, run).exit_code, 6);
-  run = fixtures::good_run(2);
+  run = ended();
   fixtures::remove(run, RecordKind::end, 1);
   EXPECT_EQ(judged(records_of(plan), run).exit_code, 4);
 }
@@ -105,10 +120,13 @@ TEST(OneAtATime, HoldsTheNextBackUntilTheLastIsFound) {
   EXPECT_FALSE(gate.admits(stale));
 }
 
-TEST(OneAtATime, GivesUpOnWhatIsNotFound) {
+TEST(OneAtATime, GivesUpOnWhatStruckAndIsNotFound) {
   OneAtATime gate(0);
-  EXPECT_TRUE(gate.admits(injection_of(memory, 1)));
-  EXPECT_TRUE(gate.admits(injection_of(memory, 1)));
+  const Injection injection = injection_of(memory, 1);
+  EXPECT_TRUE(gate.admits(injection));
+  EXPECT_FALSE(gate.admits(injection)) << "it has not struck yet";
+  ASSERT_TRUE(gate.write(struck(injection, 3)).ok());
+  EXPECT_TRUE(gate.admits(injection));
 }
 
 std::int64_t after_the_plan() {

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "egt/core/clock.hpp"
 #include "egt/core/injection.hpp"
@@ -11,8 +12,8 @@
 namespace egt {
 
 /// Hands the faults of a rank's memory and files out one at a time, whatever the speed of the patrol and of
-/// the disk: the next one when the detector told of the last, or did not within `patience_seconds`.
-/// Injections of the other detectors are spread by the plan and pass at once.
+/// the disk: the next one when the detector told of the last, or did not within `patience_seconds` after it
+/// struck. Injections of the other detectors are spread by the plan and pass at once.
 class OneAtATime : public Sink {
  public:
   explicit OneAtATime(double patience_seconds) : patience_seconds_(patience_seconds) {}
@@ -27,7 +28,7 @@ class OneAtATime : public Sink {
  private:
   const double patience_seconds_;
   std::mutex mutex_;
-  std::map<Detector, Clock::time_point> awaited_;  ///< since when
+  std::map<Detector, std::optional<Clock::time_point>> awaited_;  ///< when it struck, if it did
 };
 
 }  // namespace egt
