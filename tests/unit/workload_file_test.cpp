@@ -127,7 +127,9 @@ TEST_F(FileTest, WritesAndVerifiesEveryPassAndRemovesTheFile) {
   EXPECT_EQ(report.figures["passes"], 3);
   EXPECT_EQ(report.figures["bytes_written"], 120 * mebibyte);
   EXPECT_EQ(report.figures["bytes_read"], 120 * mebibyte);
-  EXPECT_EQ(report.figures["bytes_reread"], 2 * (16 + 4) * mebibyte) << "a chunk of each file between passes";
+  const auto reread = report.figures["bytes_reread"].get<std::uint64_t>();
+  EXPECT_GE(reread, 4 * 4 * mebibyte) << "a chunk, of 16 or the last 4 MiB, of each file between passes";
+  EXPECT_LE(reread, 4 * 16 * mebibyte);
   EXPECT_EQ(report.work.bytes_file_verified, 120 * mebibyte);
   EXPECT_GT(report.figures["write_gb_per_s"].get<double>(), 0);
   EXPECT_GT(report.figures["read_gb_per_s"].get<double>(), 0);
