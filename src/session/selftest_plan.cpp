@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "egt/core/pattern.hpp"
+#include "egt/workload/collective_judgement.hpp"
 
 namespace egt {
 namespace {
@@ -35,20 +36,31 @@ bool flips_bits(InjectionKind kind) {
   return kind <= file_bit;
 }
 
+/// What a rank receives of each collective; with several bits, where all ranks put something into every sum:
+/// what it puts in. There the mask is left open, for other bits than its own would be another's (see
+/// collective.hpp).
+void aim_at_collective(Injection& injection, int number, int ranks) {
+  injection.layer = 1 + static_cast<int>(spread(0, static_cast<std::uint64_t>(number)) % collective_kinds);
+  if (number < word_bits || number % 3 != 0 || ranks > static_cast<int>(contribution_fields)) return;
+  injection.layer = collective_kinds + 1;
+  injection.mask.reset();
+}
+
 /// The `number`th of its kind: first each bit alone, then several bits, strided words, and both.
 Injection injection_of(InjectionKind kind, int number, const SelftestScope& scope) {
   const auto n = static_cast<std::uint64_t>(number);
+  const bool single = number < word_bits;
   Injection injection;
   injection.kind = kind;
   injection.rank = number % scope.ranks;
   if (has_layers(kind))
     injection.layer = 1 + static_cast<int>(spread(0, n) % static_cast<std::uint64_t>(scope.layers));
-  if (!flips_bits(kind)) return injection;
-  const bool single = number < word_bits;
-  injection.mask = single || number % 3 == 1 ? 1u << (n % word_bits) : several_bits(n);
-  if (single || number % 3 == 0) return injection;
-  injection.count = 2 + spread(1, n) % 63;
-  injection.stride = strides[spread(2, n) % std::size(strides)];
+  if (flips_bits(kind)) injection.mask = single || number % 3 == 1 ? 1u << (n % word_bits) : several_bits(n);
+  if (flips_bits(kind) && !single && number % 3 != 0) {
+    injection.count = 2 + spread(1, n) % 63;
+    injection.stride = strides[spread(2, n) % std::size(strides)];
+  }
+  if (kind == collective) aim_at_collective(injection, number, scope.ranks);
   return injection;
 }
 
