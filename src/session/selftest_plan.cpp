@@ -36,6 +36,13 @@ bool flips_bits(InjectionKind kind) {
   return kind <= file_bit;
 }
 
+/// Words of a strided fault. Memory knows each wrong word of a block up to so many; of a block with more it
+/// tells nothing again until it was right for a whole visit, which nobody can wait for here.
+std::uint64_t words_of(InjectionKind kind, std::uint64_t number) {
+  constexpr std::uint64_t most = 64;
+  return 2 + spread(1, number) % ((kind == memory ? Mismatches::max_samples : most) - 1);
+}
+
 /// What a rank receives of each collective; with several bits, where all ranks put something into every sum:
 /// what it puts in. There the mask is left open, for other bits than its own would be another's (see
 /// collective.hpp).
@@ -57,7 +64,7 @@ Injection injection_of(InjectionKind kind, int number, const SelftestScope& scop
     injection.layer = 1 + static_cast<int>(spread(0, n) % static_cast<std::uint64_t>(scope.layers));
   if (flips_bits(kind)) injection.mask = single || number % 3 == 1 ? 1u << (n % word_bits) : several_bits(n);
   if (flips_bits(kind) && !single && number % 3 != 0) {
-    injection.count = 2 + spread(1, n) % 63;
+    injection.count = words_of(kind, n);
     injection.stride = strides[spread(2, n) % std::size(strides)];
   }
   if (kind == collective) aim_at_collective(injection, number, scope.ranks);

@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "egt/core/pattern.hpp"
+
 namespace egt {
 namespace {
 
@@ -114,6 +116,11 @@ TEST_P(SelftestPlanOfRanks, GivesStepsThatAreRepeatedAPeriodOfTheirOwn) {
     }
   }
   for (const std::int64_t period : replica) EXPECT_FALSE(others.contains(period));
+}
+
+TEST_P(SelftestPlanOfRanks, HitsNoMoreWordsOfMemoryThanItKnowsApart) {
+  for (const Injection& injection : by_kind(plan)[memory])
+    EXPECT_LE(injection.count, Mismatches::max_samples);
 }
 
 TEST_P(SelftestPlanOfRanks, GivesMemoryAndFilesPlacesOfTheirOwn) {
