@@ -64,7 +64,7 @@ std::string describe(const FileIncidents::Incident& incident, const BlockIdentit
   const BlockIdentity held = first.held.value_or(BlockIdentity{});
   switch (first.kind) {
     case FileFault::bit:
-      return fmt::format("{} has {} wrong words", block, first.wrong_words);
+      return fmt::format("{}: {} of its {} words wrong", block, first.wrong_words, file_block_words);
     case FileFault::stale:
       return fmt::format("{} holds generation {} instead of {}", block, held.generation, of_file.generation);
     case FileFault::torn:

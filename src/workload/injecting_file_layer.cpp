@@ -19,11 +19,6 @@ namespace {
 constexpr std::array kinds = {InjectionKind::file_bit, InjectionKind::file_stale, InjectionKind::file_torn,
                               InjectionKind::file_misplaced, InjectionKind::file_lost};
 
-/// Aligned for direct I/O.
-struct alignas(file_block_bytes) AlignedBlock {
-  FileBlock words{};
-};
-
 /// One write of whole blocks.
 struct Write {
   const std::uint32_t* words;
@@ -85,7 +80,7 @@ class InjectingFile : public OpenFile {
   struct Damage {
     std::uint64_t place;  ///< bytes: where it shows
     std::string what;
-    std::optional<AlignedBlock> instead;  ///< what is written there; none: nothing
+    std::optional<FileBlock> instead;  ///< what is written there; none: nothing
   };
 
   std::optional<Strike> choose(const Write& write);
@@ -95,7 +90,7 @@ class InjectingFile : public OpenFile {
   Status strike(const Write& write, const Strike& strike);
   Result<Damage> damage_of(const Write& write, const Strike& strike);
   Status write_part(const Write& write, std::uint64_t from, std::uint64_t to);
-  Result<AlignedBlock> held_at(std::uint64_t place);
+  Result<FileBlock> held_at(std::uint64_t place);
   std::uint64_t other_place(const Write& write, std::uint64_t block) const;
   void tell(const Strike& strike, const Damage& damage);
 
@@ -106,6 +101,7 @@ class InjectingFile : public OpenFile {
   const bool direct_;
   Spoiled& spoiled_;
   bool struck_ = false;
+  alignas(file_block_bytes) FileBlock aligned_{};  ///< for direct I/O
 };
 
 Status InjectingFile::write(const void* data, std::size_t bytes, std::uint64_t offset) {
@@ -163,7 +159,10 @@ Status InjectingFile::strike(const Write& write, const Strike& strike) {
   EGT_TRY_ASSIGN(const Damage damage, damage_of(write, strike));
   EGT_TRY(write_part(write, 0, strike.block));
   EGT_TRY(write_part(write, strike.block + 1, write.blocks));
-  if (damage.instead) EGT_TRY(file_->write(damage.instead->words.data(), file_block_bytes, damage.place));
+  if (damage.instead) {
+    aligned_ = *damage.instead;
+    EGT_TRY(file_->write(aligned_.data(), file_block_bytes, damage.place));
+  }
   spoiled_.now = {write.place(strike.block), damage.place};
   tell(strike, damage);
   return {};
@@ -171,26 +170,26 @@ Status InjectingFile::strike(const Write& write, const Strike& strike) {
 
 Result<InjectingFile::Damage> InjectingFile::damage_of(const Write& write, const Strike& strike) {
   const std::uint64_t place = write.place(strike.block);
-  AlignedBlock block;
-  std::memcpy(block.words.data(), write.block(strike.block), file_block_bytes);
+  FileBlock block;
+  std::memcpy(block.data(), write.block(strike.block), file_block_bytes);
   switch (strike.injection.kind) {
     case InjectionKind::file_stale:
       return Damage{place, "not written again", std::nullopt};
     case InjectionKind::file_lost:
-      return Damage{place, "zeros instead of it", AlignedBlock{}};
+      return Damage{place, "zeros instead of it", FileBlock{}};
     case InjectionKind::file_misplaced:
       return Damage{other_place(write, strike.block),
                     fmt::format("the block of byte {} written there", place), block};
     case InjectionKind::file_torn: {
-      EGT_TRY_ASSIGN(AlignedBlock half, held_at(place));
-      std::memcpy(half.words.data(), block.words.data(), file_block_bytes / 2);
+      EGT_TRY_ASSIGN(FileBlock half, held_at(place));
+      std::memcpy(half.data(), block.data(), file_block_bytes / 2);
       return Damage{place, "only its first half written", half};
     }
     default:
       break;
   }
   for (std::uint64_t i = 0; i < strike.flip.count; ++i) {
-    std::uint32_t& word = block.words[(strike.flip.first + i * strike.flip.stride) % file_block_words];
+    std::uint32_t& word = block[(strike.flip.first + i * strike.flip.stride) % file_block_words];
     word = strike.flip(word);
   }
   return Damage{place, "bits flipped", block};
@@ -202,12 +201,11 @@ Status InjectingFile::write_part(const Write& write, std::uint64_t from, std::ui
 }
 
 /// What the disk holds of a block; zeros where nothing was written yet.
-Result<AlignedBlock> InjectingFile::held_at(std::uint64_t place) {
-  AlignedBlock held;
-  if (!written_before(place)) return held;
+Result<FileBlock> InjectingFile::held_at(std::uint64_t place) {
+  if (!written_before(place)) return FileBlock{};
   EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> old, shared_.layer->open(path_, FileAccess::read, direct_));
-  EGT_TRY(old->read(held.words.data(), file_block_bytes, place));
-  return held;
+  EGT_TRY(old->read(aligned_.data(), file_block_bytes, place));
+  return aligned_;
 }
 
 void InjectingFile::tell(const Strike& strike, const Damage& damage) {

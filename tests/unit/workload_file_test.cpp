@@ -177,8 +177,8 @@ TEST_F(FileTest, NamesAFlippedBit) {
   ASSERT_EQ(faults.size(), 2u) << "one a file";
   EXPECT_EQ(faults[0]["kind"], "file-bit");
   EXPECT_EQ(faults[0]["detector"], "file read-back");
-  EXPECT_EQ(faults[0]["where"], file->paths()[0] + ", pass 1: block 4108 has 1 wrong words");
-  EXPECT_EQ(faults[1]["where"], file->paths()[1] + ", pass 1: block 4108 has 1 wrong words");
+  EXPECT_EQ(faults[0]["where"], file->paths()[0] + ", pass 1: block 4108: 1 of its 1024 words wrong");
+  EXPECT_EQ(faults[1]["where"], file->paths()[1] + ", pass 1: block 4108: 1 of its 1024 words wrong");
   EXPECT_EQ(faults[0]["offset"], 16 * mebibyte + 12'345 * 4);
   EXPECT_EQ(faults[0]["xor"], "0x00100000");
   EXPECT_EQ(faults[0]["count"], 1);
