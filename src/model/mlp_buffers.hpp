@@ -12,35 +12,46 @@ namespace egt::mlp {
 
 using EventHandle = std::unique_ptr<Event>;
 
-/// All device memory of the trainer, as views for the precision of the moment.
-class Buffers {
+/// fp32 master weights of a whole network, and their copy in the type that products read.
+class ParameterSet {
  public:
-  static Result<Buffers> allocate(Device& device, const MlpConfig& config, const ParameterLayout& layout);
+  static Result<ParameterSet> allocate(Device& device, const std::vector<Precision>& precisions,
+                                       std::int64_t parameters);
 
-  /// Activations of layer l (0: the input), batch x neurons.
-  MatrixView activation(std::size_t l, Precision precision) const;
-  /// Gradient of activation l; l and l + 1 lie in different memory.
-  MatrixView activation_gradient(std::size_t l, Precision precision) const;
   /// W of a layer in the type that products read: the master weights, or their copy.
   MatrixView compute_weights(const LinearLayer& layer, Precision precision) const;
   const float* bias(const LinearLayer& layer) const { return weights.as<float>() + layer.bias; }
-  VectorView gradient_range(std::int64_t offset, std::int64_t count) const;
+  VectorView master() const { return {weights.data(), ElementType::f32, parameters_}; }
   /// The whole copy, or none where products read the master weights.
-  VectorView compute_copy(Precision precision) const;
+  VectorView compute_copy(Precision precision) const { return compute_copy_range(precision, 0, parameters_); }
   VectorView compute_copy_range(Precision precision, std::int64_t offset, std::int64_t count) const;
 
-  Buffer weights, first_moment, second_moment;  ///< fp32, flat; moments where the optimizer has them
-  Buffer gradient;                              ///< flat, of gradient_type
-  Buffer product;  ///< where a product cannot write gradient_type itself: one piece, wider
+  Buffer weights;  ///< fp32, flat
+
+ private:
+  Buffer copy_;
+  std::int64_t parameters_ = 0;
+};
+
+/// What a pass makes on its way: activations, their gradients, and the flat gradient of the weights.
+class Workspace {
+ public:
+  static Result<Workspace> allocate(Device& device, const MlpConfig& config, const ParameterLayout& layout);
+
+  /// The first `rows` samples of the activations of layer l (0: the input), rows x neurons.
+  MatrixView activation(std::size_t l, Precision precision, std::int64_t rows) const;
+  /// Gradient of activation l; l and l + 1 lie in different memory.
+  MatrixView activation_gradient(std::size_t l, Precision precision, std::int64_t rows) const;
+  VectorView gradient_range(std::int64_t offset, std::int64_t count) const;
+
+  Buffer gradient;  ///< flat, of gradient_type
+  Buffer product;   ///< where a product cannot write gradient_type itself: one piece, wider
   ElementType gradient_type = ElementType::f32;
 
  private:
-  Buffer copy_;  // weights in the type of products
   std::vector<Buffer> activations_;
   std::array<Buffer, 2> gradients_;
   std::vector<std::int64_t> neurons_;
-  std::int64_t batch_ = 0;
-  std::int64_t parameters_ = 0;
 };
 
 /// What a weight-gradient product is written as, before it becomes `gradient_type`.

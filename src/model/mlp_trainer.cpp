@@ -7,30 +7,25 @@
 
 #include "egt/core/wait.hpp"
 #include "mlp_buffers.hpp"
+#include "mlp_pass.hpp"
 
 namespace egt {
 
 namespace {
 
-using mlp::Buffers;
 using mlp::EventHandle;
+using mlp::ParameterSet;
+using mlp::Workspace;
 
-constexpr std::uint64_t weight_sequences = std::uint64_t{1}
-                                           << 63;  // apart from the steps', which count from 0
+// Sequences of random numbers: a step's is its number.
+constexpr std::uint64_t weight_sequences = std::uint64_t{1} << 63;
+constexpr std::uint64_t replay_sequence = std::uint64_t{1} << 62;
 constexpr double initialization_timeout_s = 60.0;
-constexpr float output_gain = 0.1f;        // the last layer starts small: see default_learning_rate
-constexpr float input_scale = 1.7320508f;  // uniform in +-sqrt(3): variance 1
+constexpr float output_gain = 0.1f;  // the last layer starts small: see default_learning_rate
 
 /// He's initialization (2015), uniform: variance 2 / inputs.
 float initial_scale(const LinearLayer& layer, bool last) {
   return (last ? output_gain : 1.0f) * std::sqrt(6.0f / static_cast<float>(layer.inputs));
-}
-
-/// Keeps fp16 gradients in the middle of its range: the output's become about 16 times the error. A power of
-/// two, so that scaling is exact; with bounded inputs and targets nothing overflows, so it need not adapt.
-float loss_scale(Precision precision, std::int64_t global_batch) {
-  if (precision != Precision::fp16) return 1.0f;
-  return 16.0f * std::exp2(std::ceil(std::log2(static_cast<float>(global_batch))));
 }
 
 /// Alone, gradients need not travel: every layer's weight gradient is one product, and one update takes them
@@ -40,12 +35,15 @@ std::int64_t bucket_elements(const Communicator& communicator) {
   return communicator.size() > 1 ? shared : std::numeric_limits<std::int64_t>::max();
 }
 
-/// The end of a step: [0] the sum of squared errors, [1] votes to stop; summed over ranks behind the last
-/// bucket.
+/// The end of a step, summed over ranks behind the last bucket: [0] the sum of squared errors, [1 ..] the
+/// notes, then each rank's own part of [0] in a place of its own.
 struct Tail {
+  static constexpr std::size_t notes = 1, own_losses = 4;
+  static std::size_t count(int ranks) { return own_losses + static_cast<std::size_t>(ranks); }
+
   float* device = nullptr;
-  float* vote = nullptr;    // pinned, written by the host before the step is enqueued
-  float* result = nullptr;  // pinned, valid once `done` is reached
+  float* notes_in = nullptr;  // pinned, written by the host before the step is enqueued
+  float* result = nullptr;    // pinned, valid once `done` is reached
   EventHandle done;
 };
 
@@ -74,19 +72,26 @@ double flops_per_sample(const std::vector<std::int64_t>& neurons) {
   return 2.0 * (3.0 * products - static_cast<double>(neurons[0] * neurons[1]));
 }
 
-struct MlpTrainer::Impl {
+struct MlpTrainer::Impl : mlp::PassCompanion {
   Impl(Device& d, Communicator& c, const MlpConfig& m)
       : device(d), communicator(c), config(m), layout(m.neurons, bucket_elements(c)) {}
 
+  Status allocate();
   Status make_streams_and_events();
   Status make_tails();
-  Status initialize_weights();
-  Status forward(std::int64_t step);
-  Status backward(std::int64_t step);
-  Status weight_gradient(const GradientPiece& piece, MatrixView output_gradient, MatrixView input);
-  Status submit_bucket(std::size_t bucket);
+  Status initialize_weights(const ParameterSet& set);
   Status update(const GradientBucket& bucket);
-  Status close_step(Tail& tail, float vote);
+  Status close_step(Tail& tail, const StepNote& note);
+  std::vector<const Buffer*> state_buffers() const;
+  Status copy_state(const std::vector<Buffer>& kept, bool back);
+  WordsView layer_words(const Buffer& flat, int layer) const;
+
+  // Along a training step's pass
+  Status before_layer(std::size_t layer) override;
+  Status before_activation(std::size_t layer) override;
+  Status made(const PassTensor& tensor, WordsView words) override;
+  Status bucket_made(std::size_t bucket) override;
+
   /// Where gradients are summed over ranks and weights are updated. Alone there is nothing to hide behind
   /// backward: an update beside a product only takes multiprocessors from it.
   Stream& sums() { return communicator.size() > 1 ? *communication : *compute; }
@@ -102,14 +107,19 @@ struct MlpTrainer::Impl {
   bool measuring = false;
 
   // Streams die before the memory that their work uses: members are destroyed from the last to the first.
-  Buffers buffers;
-  Buffer tail_memory, tail_pinned, digest_memory, digest_pinned;
+  ParameterSet parameters, known;      // of training; of replays, as training began with
+  Buffer first_moment, second_moment;  // fp32, flat, where the optimizer has them
+  Workspace workspace;
+  std::array<std::vector<Buffer>, 2> kept;  // weights and moments
+  std::array<std::int64_t, 2> kept_updates{};
+  Buffer tail_memory, tail_pinned, replay_loss;
   std::array<Tail, depth + 2> tails;
   std::vector<EventHandle> ready, updated;                    // a bucket each
   std::vector<EventHandle> sum_begin, sum_end;                // a bucket each, of the measured step
   std::vector<EventHandle> activation_begin, activation_end;  // a hidden layer each, of the measured step
-  EventHandle replica_done;
+  EventHandle answered, kept_done;
   std::unique_ptr<Stream> compute, communication;
+  std::unique_ptr<mlp::Pass> pass;
 };
 
 Result<std::unique_ptr<MlpTrainer>> MlpTrainer::create(Device& device, Communicator& communicator,
@@ -119,10 +129,11 @@ Result<std::unique_ptr<MlpTrainer>> MlpTrainer::create(Device& device, Communica
     if (!support.yes()) return Status(StatusCode::unsupported, support.why_not);
   }
   auto impl = std::make_unique<Impl>(device, communicator, config);
-  EGT_TRY_ASSIGN(impl->buffers, Buffers::allocate(device, config, impl->layout));
+  EGT_TRY(impl->allocate());
   EGT_TRY(impl->make_streams_and_events());
   EGT_TRY(impl->make_tails());
-  EGT_TRY(impl->initialize_weights());
+  EGT_TRY(impl->initialize_weights(impl->parameters));
+  EGT_TRY(impl->initialize_weights(impl->known));
   std::unique_ptr<MlpTrainer> trainer(new MlpTrainer(std::move(impl)));
   EGT_TRY(trainer->set_precision(config.precisions.front()));
   // From here on every stream may read the weights.
@@ -132,6 +143,27 @@ Result<std::unique_ptr<MlpTrainer>> MlpTrainer::create(Device& device, Communica
 
 MlpTrainer::MlpTrainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 MlpTrainer::~MlpTrainer() = default;
+
+Status MlpTrainer::Impl::allocate() {
+  const std::size_t bytes = static_cast<std::size_t>(layout.size()) * sizeof(float);
+  EGT_TRY_ASSIGN(parameters, ParameterSet::allocate(device, config.precisions, layout.size()));
+  EGT_TRY_ASSIGN(known, ParameterSet::allocate(device, config.precisions, layout.size()));
+  if (config.optimizer == Optimizer::adam || config.momentum != 0.0f) {
+    EGT_TRY_ASSIGN(first_moment, device.allocate(bytes));
+  }
+  if (config.optimizer == Optimizer::adam) {
+    EGT_TRY_ASSIGN(second_moment, device.allocate(bytes));
+  }
+  EGT_TRY_ASSIGN(workspace, Workspace::allocate(device, config, layout));
+  EGT_TRY_ASSIGN(replay_loss, device.allocate(sizeof(float)));
+  if (!config.keeps_states) return {};
+  for (auto& slot : kept)
+    for (std::size_t i = 0; i < state_buffers().size(); ++i) {
+      EGT_TRY_ASSIGN(Buffer copy, device.allocate(bytes));
+      slot.push_back(std::move(copy));
+    }
+  return {};
+}
 
 Status MlpTrainer::Impl::make_streams_and_events() {
   EGT_TRY_ASSIGN(compute, device.create_stream(StreamPriority::normal));
@@ -147,34 +179,33 @@ Status MlpTrainer::Impl::make_streams_and_events() {
     EGT_TRY(make(*events, layout.buckets().size()));
   for (auto* events : {&activation_begin, &activation_end})
     EGT_TRY(make(*events, layout.layers().size() - 1));
-  EGT_TRY_ASSIGN(replica_done, device.create_event());
+  EGT_TRY_ASSIGN(answered, device.create_event());
+  EGT_TRY_ASSIGN(kept_done, device.create_event());
+  pass = std::make_unique<mlp::Pass>(device, config, layout, workspace, *compute);
   return {};
 }
 
 Status MlpTrainer::Impl::make_tails() {
-  constexpr std::size_t line = 64;  // floats between tails: 256 bytes
-  EGT_TRY_ASSIGN(tail_memory, device.allocate(tails.size() * line * sizeof(float)));
-  EGT_TRY_ASSIGN(tail_pinned, device.allocate_pinned(tails.size() * line * sizeof(float)));
+  constexpr std::size_t line = 64;  // floats: 256 bytes
+  const std::size_t stride = (Tail::count(communicator.size()) + line - 1) / line * line;
+  EGT_TRY_ASSIGN(tail_memory, device.allocate(tails.size() * stride * sizeof(float)));
+  EGT_TRY_ASSIGN(tail_pinned, device.allocate_pinned(tails.size() * (stride + line) * sizeof(float)));
   for (std::size_t i = 0; i < tails.size(); ++i) {
-    tails[i].device = tail_memory.as<float>() + i * line;
-    tails[i].result = tail_pinned.as<float>() + i * line;
-    tails[i].vote = tails[i].result + 16;
+    tails[i].device = tail_memory.as<float>() + i * stride;
+    tails[i].result = tail_pinned.as<float>() + i * (stride + line);
+    tails[i].notes_in = tails[i].result + stride;
     EGT_TRY_ASSIGN(tails[i].done, device.create_event());
   }
-  const std::size_t digests = layout.layers().size() * sizeof(Digest);
-  EGT_TRY_ASSIGN(digest_memory, device.allocate(digests * static_cast<std::size_t>(communicator.size() + 1)));
-  EGT_TRY_ASSIGN(digest_pinned,
-                 device.allocate_pinned(digests * static_cast<std::size_t>(communicator.size())));
   return {};
 }
 
-Status MlpTrainer::Impl::initialize_weights() {
-  for (const Buffer* buffer :
-       {&buffers.weights, &buffers.first_moment, &buffers.second_moment, &buffers.gradient})
+Status MlpTrainer::Impl::initialize_weights(const ParameterSet& set) {
+  const Buffer* const buffers[] = {&set.weights, &first_moment, &second_moment, &workspace.gradient};
+  for (const Buffer* buffer : buffers)
     if (buffer->bytes() > 0) EGT_TRY(device.set_zero(buffer->data(), buffer->bytes(), *compute));
   for (std::size_t l = 0; l < layout.layers().size(); ++l) {
     const LinearLayer& layer = layout.layers()[l];
-    const VectorView weights{buffers.weights.as<float>() + layer.weights, ElementType::f32,
+    const VectorView weights{set.weights.as<float>() + layer.weights, ElementType::f32,
                              layer.inputs * layer.outputs};
     EGT_TRY(device.randomize(weights,
                              {.seed = config.seed,
@@ -189,7 +220,7 @@ Status MlpTrainer::Impl::initialize_weights() {
 Status MlpTrainer::set_precision(Precision precision) {
   Impl& m = *impl_;
   m.precision = precision;
-  const VectorView copy = m.buffers.compute_copy(precision);
+  const VectorView copy = m.parameters.compute_copy(precision);
   if (copy.data == nullptr) return {};
   // The last bucket's update is the last thing that wrote weights or their copy.
   EGT_TRY(m.device.wait(*m.compute, *m.updated.back()));
@@ -197,112 +228,41 @@ Status MlpTrainer::set_precision(Precision precision) {
   return {};
 }
 
-Status MlpTrainer::enqueue_step(std::int64_t step, float vote, bool measure) {
+Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool measure) {
   Impl& m = *impl_;
   m.measuring = measure;
   ++m.updates;
-  EGT_TRY(m.forward(step));
-  EGT_TRY(m.backward(step));
-  return m.close_step(m.tail_of(step), vote);
+  Tail& tail = m.tail_of(step);
+  EGT_TRY(m.pass->enqueue({.precision = m.precision,
+                           .parameters = m.parameters,
+                           .sequence = static_cast<std::uint64_t>(step),
+                           .first_sample = m.config.batch.first,
+                           .rows = m.config.batch.local,
+                           .loss = tail.device},
+                          m));
+  return m.close_step(tail, note);
 }
 
-Status MlpTrainer::Impl::forward(std::int64_t step) {
-  const auto inputs = static_cast<std::uint64_t>(config.neurons.front());
-  const MatrixView x = buffers.activation(0, precision);
-  EGT_TRY(device.randomize({x.data, x.type, x.count()},
-                           {.seed = config.seed,
-                            .sequence = static_cast<std::uint64_t>(step),
-                            .first = static_cast<std::uint64_t>(config.batch.first) * inputs,
-                            .scale = input_scale},
-                           *compute));
-  for (std::size_t l = 0; l < layout.layers().size(); ++l) {
-    const LinearLayer& layer = layout.layers()[l];
-    const MatrixView output = buffers.activation(l + 1, precision);
-    EGT_TRY(device.wait(*compute,
-                        *updated[static_cast<std::size_t>(layout.last_bucket_of(static_cast<int>(l)))]));
-    EGT_TRY(device.gemm({.precision = precision,
-                         .a = buffers.activation(l, precision),
-                         .b = buffers.compute_weights(layer, precision),
-                         .d = output,
-                         .b_transposed = true},
-                        *compute));
-    if (l + 1 == layout.layers().size()) break;
-    if (measuring) EGT_TRY(device.record(*activation_begin[l], *compute));
-    EGT_TRY(device.activate(output, buffers.bias(layer), config.extreme_iterations, *compute));
-    if (measuring) EGT_TRY(device.record(*activation_end[l], *compute));
-  }
-  return {};
+Status MlpTrainer::Impl::before_layer(std::size_t layer) {
+  return device.wait(*compute,
+                     *updated[static_cast<std::size_t>(layout.last_bucket_of(static_cast<int>(layer)))]);
 }
 
-Status MlpTrainer::Impl::backward(std::int64_t step) {
-  const std::size_t layers = layout.layers().size();
-  MatrixView gradient = buffers.activation(layers, precision);  // of the outputs: made in place
-  const LinearLayer& last = layout.layers().back();
-  EGT_TRY(device.loss_gradient(
-      {.z = gradient,
-       .x = buffers.activation(0, precision),
-       .bias = buffers.bias(last),
-       .target_seed = config.seed,
-       .gradient_scale = loss_scale(precision, config.batch.global) / static_cast<float>(config.batch.global),
-       .bias_gradient = buffers.gradient_range(last.bias, last.outputs),
-       .loss = tail_of(step).device},
-      *compute));
-  std::size_t bucket = 0, piece = 0;
-  for (std::size_t l = layers; l-- > 0;) {
-    const LinearLayer& layer = layout.layers()[l];
-    const MatrixView input = buffers.activation(l, precision);
-    // The input's gradient first: it is the last to read this layer's weights, which a bucket's update then
-    // changes.
-    MatrixView input_gradient;
-    if (l > 0) {
-      input_gradient = buffers.activation_gradient(l, precision);
-      EGT_TRY(device.gemm({.precision = precision,
-                           .a = gradient,
-                           .b = buffers.compute_weights(layer, precision),
-                           .d = input_gradient},
-                          *compute));
-    }
-    while (bucket < layout.buckets().size()) {
-      const auto& pieces = layout.buckets()[bucket].pieces;
-      if (pieces[piece].layer != static_cast<int>(l)) break;
-      EGT_TRY(weight_gradient(pieces[piece], gradient, input));
-      if (++piece < pieces.size()) continue;
-      EGT_TRY(submit_bucket(bucket));
-      ++bucket;
-      piece = 0;
-    }
-    if (l == 0) break;
-    const LinearLayer& below = layout.layers()[l - 1];
-    EGT_TRY(device.activation_gradient(input_gradient, input,
-                                       buffers.gradient_range(below.bias, below.outputs), *compute));
-    gradient = input_gradient;
-  }
-  return {};
+Status MlpTrainer::Impl::before_activation(std::size_t layer) {
+  return measuring ? device.record(*activation_begin[layer], *compute) : Status();
 }
 
-Status MlpTrainer::Impl::weight_gradient(const GradientPiece& piece, MatrixView output_gradient,
-                                         MatrixView input) {
-  const LinearLayer& layer = layout.layers()[static_cast<std::size_t>(piece.layer)];
-  const VectorView target =
-      buffers.gradient_range(layer.weights + piece.first_row * layer.inputs, piece.rows * layer.inputs);
-  const ElementType type = mlp::product_type(precision, config.gradient_type);
-  void* product = type == target.type ? target.data : buffers.product.data();
-  EGT_TRY(device.gemm({.precision = precision,
-                       .a = output_gradient.column_range(piece.first_row, piece.rows),
-                       .b = input,
-                       .d = {product, type, piece.rows, layer.inputs},
-                       .a_transposed = true},
-                      *compute));
-  if (type == target.type) return {};
-  return device.cast(target, {product, type, target.count}, *compute);
+Status MlpTrainer::Impl::made(const PassTensor& tensor, WordsView) {
+  if (!measuring || tensor.kind != TensorKind::activation) return {};
+  return device.record(*activation_end[static_cast<std::size_t>(tensor.layer)], *compute);
 }
 
-Status MlpTrainer::Impl::submit_bucket(std::size_t index) {
+Status MlpTrainer::Impl::bucket_made(std::size_t index) {
   const GradientBucket& bucket = layout.buckets()[index];
   EGT_TRY(device.record(*ready[index], *compute));
   EGT_TRY(device.wait(sums(), *ready[index]));
   if (measuring) EGT_TRY(device.record(*sum_begin[index], sums()));
-  const VectorView gradient = buffers.gradient_range(bucket.offset, bucket.count);
+  const VectorView gradient = workspace.gradient_range(bucket.offset, bucket.count);
   EGT_TRY(communicator.all_reduce(gradient.data, static_cast<std::size_t>(gradient.count), gradient.type,
                                   sums()));
   if (measuring) EGT_TRY(device.record(*sum_end[index], sums()));
@@ -312,16 +272,16 @@ Status MlpTrainer::Impl::submit_bucket(std::size_t index) {
 
 Status MlpTrainer::Impl::update(const GradientBucket& bucket) {
   const ParameterRange range{
-      .weights = buffers.weights.as<float>() + bucket.offset,
-      .gradient = buffers.gradient_range(bucket.offset, bucket.count),
-      .compute_copy = buffers.compute_copy_range(precision, bucket.offset, bucket.count),
+      .weights = parameters.weights.as<float>() + bucket.offset,
+      .gradient = workspace.gradient_range(bucket.offset, bucket.count),
+      .compute_copy = parameters.compute_copy_range(precision, bucket.offset, bucket.count),
       .count = bucket.count};
   const float rate = static_cast<float>(config.learning_rate);
-  const float unscale = 1.0f / loss_scale(precision, config.batch.global);
+  const float unscale = 1.0f / mlp::loss_scale(precision, config.batch.global);
   const auto state = [&](const Buffer& buffer) {
     return buffer.bytes() > 0 ? buffer.as<float>() + bucket.offset : nullptr;
   };
-  float* first = state(buffers.first_moment);
+  float* first = state(first_moment);
   if (config.optimizer == Optimizer::sgd)
     return device.sgd_step(range, first,
                            {.rate = rate, .momentum = config.momentum, .gradient_scale = unscale}, sums());
@@ -334,17 +294,23 @@ Status MlpTrainer::Impl::update(const GradientBucket& bucket) {
                         .correction1 = static_cast<float>(1.0 - std::pow(beta1, t)),
                         .correction2 = static_cast<float>(1.0 - std::pow(beta2, t)),
                         .gradient_scale = unscale};
-  return device.adam_step(range, first, state(buffers.second_moment), rule, sums());
+  return device.adam_step(range, first, state(second_moment), rule, sums());
 }
 
-Status MlpTrainer::Impl::close_step(Tail& tail, float vote) {
+Status MlpTrainer::Impl::close_step(Tail& tail, const StepNote& note) {
   // The last update comes after the loss; the next step's products need not wait for what is told of this
   // one.
   EGT_TRY(device.wait(*communication, *updated.back()));
-  *tail.vote = vote;
-  EGT_TRY(device.copy(tail.device + 1, tail.vote, sizeof(float), *communication));
-  EGT_TRY(communicator.all_reduce(tail.device, 2, ElementType::f32, *communication));
-  EGT_TRY(device.copy(tail.result, tail.device, 2 * sizeof(float), *communication));
+  const float notes[] = {note.vote, note.check_ms, note.step_ms};
+  std::copy(std::begin(notes), std::end(notes), tail.notes_in);
+  EGT_TRY(device.copy(tail.device + Tail::notes, tail.notes_in, sizeof(notes), *communication));
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  float* const own_losses = tail.device + Tail::own_losses;
+  EGT_TRY(device.set_zero(own_losses, ranks * sizeof(float), *communication));
+  EGT_TRY(device.copy(own_losses + communicator.rank(), tail.device, sizeof(float), *communication));
+  const std::size_t count = Tail::count(communicator.size());
+  EGT_TRY(communicator.all_reduce(tail.device, count, ElementType::f32, *communication));
+  EGT_TRY(device.copy(tail.result, tail.device, count * sizeof(float), *communication));
   return device.record(*tail.done, *communication);
 }
 
@@ -362,7 +328,11 @@ Result<StepResult> MlpTrainer::retire_step(std::int64_t step, double timeout_sec
   const double outputs =
       static_cast<double>(m.config.batch.global) * static_cast<double>(m.config.neurons.back());
   result.loss = static_cast<double>(tail.result[0]) / outputs;
-  result.votes = tail.result[1];
+  const float* const notes = tail.result + Tail::notes;
+  result.notes = {.vote = notes[0], .check_ms = notes[1], .step_ms = notes[2]};
+  for (int rank = 0; rank < m.communicator.size(); ++rank)
+    if (!std::isfinite(tail.result[Tail::own_losses + static_cast<std::size_t>(rank)]))
+      result.not_finite.push_back(rank);
   if (m.last_retired == step - 1) {
     EGT_TRY_ASSIGN(result.step_ms, m.device.elapsed_ms(*m.tail_of(step - 1).done, *tail.done));
   }
@@ -386,51 +356,135 @@ Result<StepTimes> MlpTrainer::measured_times() const {
   return times;
 }
 
-Status MlpTrainer::enqueue_replica_check() {
-  Impl& m = *impl_;
-  const std::size_t layers = m.layout.layers().size();
-  Digest* own = m.digest_memory.as<Digest>();
-  Digest* all = own + layers;
-  for (std::size_t l = 0; l < layers; ++l) {
-    const LinearLayer& layer = m.layout.layers()[l];
-    const WordsView words{m.buffers.weights.as<std::uint32_t>() + layer.weights,
-                          static_cast<std::uint64_t>(layer.end - layer.weights)};
-    EGT_TRY(m.device.digest(words, own + l, m.sums()));
+namespace {
+
+/// Digests what a replay makes, and lets its products be audited.
+class ReplayCompanion : public mlp::PassCompanion {
+ public:
+  ReplayCompanion(Device& device, Stream& stream, Digest* answers, const MlpTrainer::ProductAudit& audit)
+      : device_(device), stream_(stream), next_(answers), audit_(audit) {}
+
+  Status after_product(const Gemm& gemm, const PassTensor& tensor) override {
+    return audit_ ? audit_(gemm, tensor, stream_) : Status();
   }
-  EGT_TRY(m.communicator.all_gather(own, all, layers * sizeof(Digest), m.sums()));
-  EGT_TRY(m.device.copy(m.digest_pinned.data(), all, m.digest_pinned.bytes(), m.sums()));
-  return m.device.record(*m.replica_done, m.sums());
+  Status made(const PassTensor&, WordsView words) override { return device_.digest(words, next_++, stream_); }
+
+ private:
+  Device& device_;
+  Stream& stream_;
+  Digest* next_;
+  const MlpTrainer::ProductAudit& audit_;
+};
+
+}  // namespace
+
+std::vector<PassTensor> MlpTrainer::replay_tensors() const {
+  return mlp::Pass::tensors(impl_->layout);
 }
 
-Result<std::vector<std::vector<Digest>>> MlpTrainer::collect_replica_check(double timeout_seconds) {
+Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, const ProductAudit& audit) {
   Impl& m = *impl_;
-  EGT_TRY(wait_until(
-      [&]() -> Result<bool> {
-        EGT_TRY(m.communicator.check());
-        return m.device.done(*m.replica_done);
-      },
-      {.seconds = timeout_seconds, .what = "the weight digests of all ranks"}));
-  const std::size_t layers = m.layout.layers().size();
-  const Digest* digests = m.digest_pinned.as<Digest>();
-  std::vector<std::vector<Digest>> ranks;
-  for (std::size_t r = 0; r < static_cast<std::size_t>(m.communicator.size()); ++r)
-    ranks.emplace_back(digests + r * layers, digests + (r + 1) * layers);
-  return ranks;
+  const std::int64_t rows = std::min(m.config.batch.local, m.config.batch.global / m.communicator.size());
+  // The gradients of the last step are still being summed and used up, in the same memory.
+  EGT_TRY(m.device.wait(*m.compute, *m.updated.back()));
+  if (const VectorView copy = m.known.compute_copy(precision); copy.data != nullptr)
+    EGT_TRY(m.device.cast(copy, m.known.master(), *m.compute));
+  ReplayCompanion companion(m.device, *m.compute, answers, audit);
+  EGT_TRY(m.pass->enqueue({.precision = precision,
+                           .parameters = m.known,
+                           .sequence = replay_sequence,
+                           .first_sample = 0,
+                           .rows = rows,
+                           .loss = m.replay_loss.as<float>()},
+                          companion));
+  EGT_TRY(m.device.record(*m.answered, *m.compute));
+  return m.device.wait(*m.communication, *m.answered);
+}
+
+void MlpTrainer::set_tampering(std::vector<Tampering> tampering) {
+  impl_->pass->set_tampering(std::move(tampering));
+}
+
+std::vector<const Buffer*> MlpTrainer::Impl::state_buffers() const {
+  std::vector<const Buffer*> all;
+  for (const Buffer* buffer : {&parameters.weights, &first_moment, &second_moment})
+    if (buffer->bytes() > 0) all.push_back(buffer);
+  return all;
+}
+
+WordsView MlpTrainer::Impl::layer_words(const Buffer& flat, int layer) const {
+  const LinearLayer& l = layout.layers()[static_cast<std::size_t>(layer)];
+  return {flat.as<std::uint32_t>() + l.weights, static_cast<std::uint64_t>(l.end - l.weights)};
+}
+
+std::vector<StateTensor> MlpTrainer::state_tensors() const {
+  std::vector<StateTensor> all;
+  for (std::size_t kind = 0; kind < impl_->state_buffers().size(); ++kind)
+    for (std::size_t l = 0; l < impl_->layout.layers().size(); ++l)
+      all.push_back({static_cast<StateKind>(kind), static_cast<int>(l)});
+  return all;
+}
+
+WordsView MlpTrainer::state(const StateTensor& tensor) {
+  return impl_->layer_words(*impl_->state_buffers()[static_cast<std::size_t>(tensor.kind)], tensor.layer);
+}
+
+WordsView MlpTrainer::kept_state(int slot, const StateTensor& tensor) {
+  const auto& buffers = impl_->kept[static_cast<std::size_t>(slot)];
+  return impl_->layer_words(buffers[static_cast<std::size_t>(tensor.kind)], tensor.layer);
+}
+
+Status MlpTrainer::enqueue_state_digests(Digest* answers) {
+  Impl& m = *impl_;
+  for (const StateTensor& tensor : state_tensors())
+    EGT_TRY(m.device.digest(state(tensor), answers++, m.sums()));
+  EGT_TRY(m.device.record(*m.answered, m.sums()));
+  return m.device.wait(*m.communication, *m.answered);
+}
+
+Status MlpTrainer::tamper_state(const StateTensor& tensor, const Flip& flip) {
+  return impl_->device.flip(state(tensor), flip, impl_->sums());
+}
+
+Status MlpTrainer::Impl::copy_state(const std::vector<Buffer>& copies, bool back) {
+  const auto buffers = state_buffers();
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    EGT_TRY(device.copy((back ? *buffers[i] : copies[i]).data(), (back ? copies[i] : *buffers[i]).data(),
+                        copies[i].bytes(), sums()));
+  return {};
+}
+
+Status MlpTrainer::keep_state(int slot) {
+  Impl& m = *impl_;
+  m.kept_updates[static_cast<std::size_t>(slot)] = m.updates;
+  EGT_TRY(m.copy_state(m.kept[static_cast<std::size_t>(slot)], false));
+  EGT_TRY(m.device.record(*m.kept_done, m.sums()));
+  return m.device.wait(*m.communication, *m.kept_done);
+}
+
+Status MlpTrainer::restore_state(int slot) {
+  Impl& m = *impl_;
+  m.updates = m.kept_updates[static_cast<std::size_t>(slot)];
+  m.last_retired.reset();
+  EGT_TRY(m.copy_state(m.kept[static_cast<std::size_t>(slot)], true));
+  for (const EventHandle& event : m.updated) EGT_TRY(m.device.record(*event, m.sums()));
+  return {};
 }
 
 const ParameterLayout& MlpTrainer::layout() const {
   return impl_->layout;
 }
+
 Stream& MlpTrainer::communication_stream() {
   return *impl_->communication;
 }
 
 VectorView MlpTrainer::weights() {
-  return {impl_->buffers.weights.data(), ElementType::f32, impl_->layout.size()};
+  return impl_->parameters.master();
 }
 
 VectorView MlpTrainer::gradient() {
-  return impl_->buffers.gradient_range(0, impl_->layout.size());
+  return impl_->workspace.gradient_range(0, impl_->layout.size());
 }
 
 }  // namespace egt

@@ -1,15 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <stop_token>
+#include <string>
 #include <vector>
 
 #include "egt/core/status.hpp"
 #include "egt/core/types.hpp"
 #include "egt/device/device.hpp"
 #include "egt/model/parameter_layout.hpp"
+#include "egt/model/pass_tensor.hpp"
 #include "egt/ranks/communicator.hpp"
 
 namespace egt {
@@ -34,6 +36,15 @@ struct MlpConfig {
   ElementType gradient_type = ElementType::f32;  ///< of the sums over ranks
   int extreme_iterations = 0;
   std::uint64_t seed = 0;
+  bool keeps_states = false;  ///< memory for `keep_state` is taken
+};
+
+/// What a rank tells its peers along with a step; each figure is summed over ranks. Small whole numbers stay
+/// exact.
+struct StepNote {
+  float vote = 0;
+  float check_ms = 0;  ///< what the last check cost this rank; 0: nothing new
+  float step_ms = 0;   ///< beside it: a step without a check
 };
 
 /// A stable learning rate for this network, its initialization and loss (see mlp_trainer.cpp for the
@@ -47,7 +58,8 @@ double flops_per_sample(const std::vector<std::int64_t>& neurons);
 /// What one step gave, known when it is over.
 struct StepResult {
   double loss = 0;                ///< mean over the global batch of the squared error of an output
-  float votes = 0;                ///< the sum of all ranks' votes, the same on every rank
+  StepNote notes;                 ///< the sums of all ranks' notes, the same on every rank
+  std::vector<int> not_finite;    ///< ranks whose own share of the loss is not finite; the same on every rank
   std::optional<double> step_ms;  ///< from the end of the step before to the end of this one, on the device
 };
 
@@ -73,19 +85,39 @@ class MlpTrainer {
 
   /// For the steps enqueued from now on.
   Status set_precision(Precision precision);
-  /// Puts the step in line. `vote` is summed over ranks along with the last bucket: small whole numbers stay
-  /// exact. `measure`: its StepTimes are wanted; at most one such step at a time.
-  Status enqueue_step(std::int64_t step, float vote, bool measure);
+  /// Puts the step in line. `measure`: its StepTimes are wanted; at most one such step at a time.
+  Status enqueue_step(std::int64_t step, const StepNote& note, bool measure);
   /// Waits until the step is over; steps are retired in order.
   Result<StepResult> retire_step(std::int64_t step, double timeout_seconds);
   /// Of the last step enqueued with `measure`, after it was retired.
   Result<StepTimes> measured_times() const;
 
-  /// Digests of the master weights, one a layer, of all ranks, as they are after the last enqueued step;
-  /// `collect` waits for them. One check under way at a time.
-  Status enqueue_replica_check();
-  /// [rank][layer].
-  Result<std::vector<std::vector<Digest>>> collect_replica_check(double timeout_seconds);
+  /// What follows a product of a replay in line: an audit of it.
+  using ProductAudit = std::function<Status(const Gemm&, const PassTensor&, Stream&)>;
+
+  /// Every tensor that a pass makes, in order.
+  std::vector<PassTensor> replay_tensors() const;
+  /// A known-answer pass, behind the last enqueued step and outside the training state: the same batch and
+  /// the same weights on every rank and each time. `answers`: device memory for one digest a tensor, valid on
+  /// the communication stream. The precision is one of the config's.
+  Status enqueue_replay(Precision precision, Digest* answers, const ProductAudit& audit = {});
+  /// Changes these tensors on purpose in every pass, of training and replay, enqueued from now on; none:
+  /// stops.
+  void set_tampering(std::vector<Tampering> tampering);
+
+  /// Every tensor that training keeps from step to step.
+  std::vector<StateTensor> state_tensors() const;
+  /// Digests of them as they are after the last enqueued step, one each, in `answers` as above.
+  Status enqueue_state_digests(Digest* answers);
+  /// Changes words of one on purpose, at rest behind the last enqueued step.
+  Status tamper_state(const StateTensor& tensor, const Flip& flip);
+  /// Copies all of them as they are after the last enqueued step to `slot`, 0 or 1.
+  Status keep_state(int slot);
+  /// Takes them back as they were kept. No step may be under way; `set_precision` must follow.
+  Status restore_state(int slot);
+  /// A tensor's words, now or as kept: device memory, on the communication stream.
+  WordsView state(const StateTensor& tensor);
+  WordsView kept_state(int slot, const StateTensor& tensor);
 
   const ParameterLayout& layout() const;
   /// The stream on which sums over ranks run; other collectives of this communicator must go there too.

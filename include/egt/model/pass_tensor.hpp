@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+
+#include "egt/core/flip.hpp"
+
+namespace egt {
+
+/// What a pass over the network makes of one layer, in the order of its making: forward from the first layer
+/// on, then backward from the last.
+enum class TensorKind {
+  product,          ///< z = h W^T of the layer, before its bias
+  activation,       ///< what a hidden layer hands on
+  output_gradient,  ///< of the loss, by the last layer's outputs
+  input_product,    ///< gradient of the layer's inputs, before their mask
+  weight_gradient,  ///< of the layer's weights and bias, this rank's own, before it is summed over ranks
+  input_gradient,   ///< gradient of the layer's inputs
+};
+
+struct PassTensor {
+  TensorKind kind = TensorKind::product;
+  int layer = 0;  ///< from 0
+
+  friend bool operator==(const PassTensor&, const PassTensor&) = default;
+};
+
+/// "product of layer 3": layers count from 1 for people.
+std::string to_string(const PassTensor& tensor);
+
+/// The tensors that training keeps from step to step.
+enum class StateKind { weights, first_moment, second_moment };
+
+struct StateTensor {
+  StateKind kind = StateKind::weights;
+  int layer = 0;  ///< from 0
+};
+
+/// "weights of layer 3", "momentum of layer 3".
+std::string to_string(const StateTensor& tensor);
+
+/// A tensor's words that are changed on purpose, each time that it is made.
+struct Tampering {
+  PassTensor tensor;
+  Flip flip;  ///< words of the tensor; of a weight gradient: of the piece of it that is made last
+};
+
+}  // namespace egt

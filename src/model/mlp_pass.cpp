@@ -1,0 +1,180 @@
+#include "mlp_pass.hpp"
+
+#include <cmath>
+
+namespace egt::mlp {
+
+namespace {
+
+constexpr float input_scale = 1.7320508f;  // uniform in +-sqrt(3): variance 1
+
+}  // namespace
+
+/// The output's gradients become about 16 times the error; with bounded inputs and targets nothing overflows,
+/// so the scale need not adapt.
+float loss_scale(Precision precision, std::int64_t global_batch) {
+  if (precision != Precision::fp16) return 1.0f;
+  return 16.0f * std::exp2(std::ceil(std::log2(static_cast<float>(global_batch))));
+}
+
+struct Pass::Call {
+  const PassPlan& plan;
+  PassCompanion& companion;
+  const Workspace& workspace;
+
+  MatrixView activation(std::size_t l) const { return workspace.activation(l, plan.precision, plan.rows); }
+  MatrixView activation_gradient(std::size_t l) const {
+    return workspace.activation_gradient(l, plan.precision, plan.rows);
+  }
+};
+
+std::vector<PassTensor> Pass::tensors(const ParameterLayout& layout) {
+  const int layers = static_cast<int>(layout.layers().size());
+  std::vector<PassTensor> all;
+  for (int l = 0; l < layers; ++l) {
+    all.push_back({TensorKind::product, l});
+    if (l + 1 < layers) all.push_back({TensorKind::activation, l});
+  }
+  all.push_back({TensorKind::output_gradient, layers - 1});
+  for (int l = layers; l-- > 0;) {
+    if (l > 0) all.push_back({TensorKind::input_product, l});
+    all.push_back({TensorKind::weight_gradient, l});
+    if (l > 0) all.push_back({TensorKind::input_gradient, l});
+  }
+  return all;
+}
+
+Status Pass::enqueue(const PassPlan& plan, PassCompanion& companion) {
+  const Call call{plan, companion, workspace_};
+  EGT_TRY(forward(call));
+  return backward(call);
+}
+
+Status Pass::forward(const Call& call) {
+  const auto inputs = static_cast<std::uint64_t>(config_.neurons.front());
+  const MatrixView x = call.activation(0);
+  EGT_TRY(device_.randomize({x.data, x.type, x.count()},
+                            {.seed = config_.seed,
+                             .sequence = call.plan.sequence,
+                             .first = static_cast<std::uint64_t>(call.plan.first_sample) * inputs,
+                             .scale = input_scale},
+                            stream_));
+  for (std::size_t l = 0; l < layout_.layers().size(); ++l) {
+    const LinearLayer& layer = layout_.layers()[l];
+    const int number = static_cast<int>(l);
+    const MatrixView output = call.activation(l + 1);
+    const Gemm product{.precision = call.plan.precision,
+                       .a = call.activation(l),
+                       .b = call.plan.parameters.compute_weights(layer, call.plan.precision),
+                       .d = output,
+                       .b_transposed = true};
+    const auto bytes = static_cast<std::size_t>(output.count()) * size_of(output.type);
+    EGT_TRY(call.companion.before_layer(l));
+    EGT_TRY(device_.gemm(product, stream_));
+    EGT_TRY(made(call, {TensorKind::product, number}, output.data, bytes));
+    EGT_TRY(call.companion.after_product(product, {TensorKind::product, number}));
+    if (l + 1 == layout_.layers().size()) break;
+    EGT_TRY(call.companion.before_activation(l));
+    EGT_TRY(device_.activate(output, call.plan.parameters.bias(layer), config_.extreme_iterations, stream_));
+    EGT_TRY(made(call, {TensorKind::activation, number}, output.data, bytes));
+  }
+  return {};
+}
+
+Status Pass::backward(const Call& call) {
+  const std::size_t layers = layout_.layers().size();
+  const PassPlan& plan = call.plan;
+  MatrixView gradient = call.activation(layers);  // of the outputs: made in place
+  const LinearLayer& last = layout_.layers().back();
+  EGT_TRY(device_.loss_gradient({.z = gradient,
+                                 .x = call.activation(0),
+                                 .bias = plan.parameters.bias(last),
+                                 .target_seed = config_.seed,
+                                 .gradient_scale = loss_scale(plan.precision, config_.batch.global) /
+                                                   static_cast<float>(config_.batch.global),
+                                 .bias_gradient = workspace_.gradient_range(last.bias, last.outputs),
+                                 .loss = plan.loss},
+                                stream_));
+  EGT_TRY(made(call, {TensorKind::output_gradient, static_cast<int>(layers) - 1}, gradient.data,
+               static_cast<std::size_t>(gradient.count()) * size_of(gradient.type)));
+  std::size_t bucket = 0, piece = 0;
+  for (std::size_t l = layers; l-- > 0;) {
+    const LinearLayer& layer = layout_.layers()[l];
+    const int number = static_cast<int>(l);
+    const MatrixView input = call.activation(l);
+    // The input's gradient first: it is the last to read this layer's weights, which a bucket's update then
+    // changes.
+    MatrixView input_gradient;
+    if (l > 0) {
+      input_gradient = call.activation_gradient(l);
+      const Gemm product{.precision = plan.precision,
+                         .a = gradient,
+                         .b = plan.parameters.compute_weights(layer, plan.precision),
+                         .d = input_gradient};
+      EGT_TRY(device_.gemm(product, stream_));
+      EGT_TRY(made(call, {TensorKind::input_product, number}, input_gradient.data,
+                   static_cast<std::size_t>(input_gradient.count()) * size_of(input_gradient.type)));
+      EGT_TRY(call.companion.after_product(product, {TensorKind::input_product, number}));
+    }
+    while (bucket < layout_.buckets().size()) {
+      const auto& pieces = layout_.buckets()[bucket].pieces;
+      if (pieces[piece].layer != number) break;
+      EGT_TRY(weight_gradient(call, pieces[piece], gradient, input));
+      if (++piece < pieces.size()) continue;
+      EGT_TRY(call.companion.bucket_made(bucket));
+      ++bucket;
+      piece = 0;
+    }
+    if (l == 0) break;
+    const LinearLayer& below = layout_.layers()[l - 1];
+    EGT_TRY(device_.activation_gradient(input_gradient, input,
+                                        workspace_.gradient_range(below.bias, below.outputs), stream_));
+    EGT_TRY(made(call, {TensorKind::input_gradient, number}, input_gradient.data,
+                 static_cast<std::size_t>(input_gradient.count()) * size_of(input_gradient.type)));
+    gradient = input_gradient;
+  }
+  return {};
+}
+
+Status Pass::weight_gradient(const Call& call, const GradientPiece& piece, MatrixView output_gradient,
+                             MatrixView input) {
+  const LinearLayer& layer = layout_.layers()[static_cast<std::size_t>(piece.layer)];
+  const PassTensor tensor{TensorKind::weight_gradient, piece.layer};
+  const VectorView target =
+      workspace_.gradient_range(layer.weights + piece.first_row * layer.inputs, piece.rows * layer.inputs);
+  const ElementType type = product_type(call.plan.precision, config_.gradient_type);
+  void* data = type == target.type ? target.data : workspace_.product.data();
+  const Gemm product{.precision = call.plan.precision,
+                     .a = output_gradient.column_range(piece.first_row, piece.rows),
+                     .b = input,
+                     .d = {data, type, piece.rows, layer.inputs},
+                     .a_transposed = true};
+  EGT_TRY(device_.gemm(product, stream_));
+  if (type != target.type) EGT_TRY(device_.cast(target, {data, type, target.count}, stream_));
+  const bool is_last = piece.first_row == 0;  // rows are made from high to low
+  if (is_last)
+    EGT_TRY(
+        tamper(tensor, {static_cast<std::uint32_t*>(target.data), target.bytes() / sizeof(std::uint32_t)}));
+  EGT_TRY(call.companion.after_product(product, tensor));
+  if (!is_last) return {};
+  const VectorView whole = workspace_.gradient_range(layer.weights, layer.end - layer.weights);
+  return call.companion.made(tensor, {static_cast<std::uint32_t*>(whole.data), whole.bytes() / 4});
+}
+
+/// A tensor of 2-byte elements may end within a word: the rest of it is made 0.
+Status Pass::made(const Call& call, const PassTensor& tensor, void* data, std::size_t bytes) {
+  constexpr std::size_t word = sizeof(std::uint32_t);
+  if (bytes % word != 0)
+    EGT_TRY(device_.set_zero(static_cast<char*>(data) + bytes, word - bytes % word, stream_));
+  const WordsView words{static_cast<std::uint32_t*>(data), (bytes + word - 1) / word};
+  EGT_TRY(tamper(tensor, {words.data, bytes / word}));
+  return call.companion.made(tensor, words);
+}
+
+Status Pass::tamper(const PassTensor& tensor, WordsView words) {
+  for (const Tampering& one : tampering_)
+    if (one.tensor == tensor && words.count > 0) EGT_TRY(device_.flip(words, one.flip, stream_));
+  return {};
+}
+
+}  // namespace egt::mlp

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "egt/model/mlp_trainer.hpp"
+#include "egt/model/pass_tensor.hpp"
+#include "mlp_buffers.hpp"
+
+/// Private to the trainer: one pass forward and backward.
+namespace egt::mlp {
+
+/// What one pass computes.
+struct PassPlan {
+  Precision precision = Precision::fp32;
+  const ParameterSet& parameters;
+  std::uint64_t sequence = 0;     ///< of the inputs' random numbers
+  std::int64_t first_sample = 0;  ///< of that sequence
+  std::int64_t rows = 0;          ///< samples
+  float* loss = nullptr;          ///< device memory: the sum of squared errors
+};
+
+/// Whoever goes along with a pass; called while it is put in line, so what it enqueues on the same stream
+/// comes right behind.
+class PassCompanion {
+ public:
+  virtual ~PassCompanion() = default;
+  /// Forward is about to read this layer's weights.
+  virtual Status before_layer(std::size_t) { return {}; }
+  virtual Status before_activation(std::size_t) { return {}; }
+  /// `gemm` is the product that made `tensor`, or a piece of it.
+  virtual Status after_product(const Gemm&, const PassTensor&) { return {}; }
+  /// `words`: the whole tensor, as it stays until the pass has used it.
+  virtual Status made(const PassTensor&, WordsView) { return {}; }
+  /// The gradients of this bucket are all made.
+  virtual Status bucket_made(std::size_t) { return {}; }
+};
+
+/// Puts passes in line on one stream.
+class Pass {
+ public:
+  Pass(Device& device, const MlpConfig& config, const ParameterLayout& layout, const Workspace& workspace,
+       Stream& stream)
+      : device_(device), config_(config), layout_(layout), workspace_(workspace), stream_(stream) {}
+
+  Status enqueue(const PassPlan& plan, PassCompanion& companion);
+  /// In force for the passes enqueued from now on.
+  void set_tampering(std::vector<Tampering> tampering) { tampering_ = std::move(tampering); }
+  /// Every tensor that a pass makes, in order.
+  static std::vector<PassTensor> tensors(const ParameterLayout& layout);
+
+ private:
+  struct Call;  // one pass while it is enqueued
+  Status forward(const Call& call);
+  Status backward(const Call& call);
+  Status weight_gradient(const Call& call, const GradientPiece& piece, MatrixView output_gradient,
+                         MatrixView input);
+  Status made(const Call& call, const PassTensor& tensor, void* data, std::size_t bytes);
+  Status tamper(const PassTensor& tensor, WordsView words);
+
+  Device& device_;
+  const MlpConfig& config_;
+  const ParameterLayout& layout_;
+  const Workspace& workspace_;
+  Stream& stream_;
+  std::vector<Tampering> tampering_;
+};
+
+/// Keeps fp16 gradients in the middle of its range; a power of two.
+float loss_scale(Precision precision, std::int64_t global_batch);
+
+}  // namespace egt::mlp

@@ -1,0 +1,18 @@
+#include "egt/model/pass_tensor.hpp"
+
+#include <fmt/format.h>
+
+namespace egt {
+
+std::string to_string(const PassTensor& tensor) {
+  constexpr const char* names[] = {"product",       "activation",      "output gradient",
+                                   "input product", "weight gradient", "input gradient"};
+  return fmt::format("{} of layer {}", names[static_cast<int>(tensor.kind)], tensor.layer + 1);
+}
+
+std::string to_string(const StateTensor& tensor) {
+  constexpr const char* names[] = {"weights", "first moment", "second moment"};
+  return fmt::format("{} of layer {}", names[static_cast<int>(tensor.kind)], tensor.layer + 1);
+}
+
+}  // namespace egt
