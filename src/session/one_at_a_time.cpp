@@ -1,5 +1,7 @@
 #include "egt/session/one_at_a_time.hpp"
 
+#include <cmath>
+
 #include "egt/core/json_access.hpp"
 
 namespace egt {
@@ -18,20 +20,22 @@ bool OneAtATime::admits(const Injection& injection) {
   const auto detector = slow_detector(to_string(injection.kind));
   if (!detector) return true;
   const std::lock_guard lock(mutex_);
-  if (const auto awaited = awaited_.find(*detector); awaited != awaited_.end()) {
-    const auto& struck = awaited->second;
-    if (!struck || seconds_since(*struck) < patience_seconds_) return false;
-  }
-  awaited_[*detector].reset();
+  Awaited& awaited = detectors_[*detector];
+  if (awaited.is_out && !is_lost(awaited)) return false;
+  awaited = {.is_out = true, .struck = std::nullopt, .missed = awaited.missed + awaited.is_out};
   return true;
+}
+
+bool OneAtATime::is_lost(const Awaited& awaited) const {
+  return awaited.struck && seconds_since(*awaited.struck) >= std::ldexp(patience_seconds_, -awaited.missed);
 }
 
 Status OneAtATime::write(const Record& record) {
   const auto detector = slow_detector(text_at(record.body, "kind"));
   if (!detector) return {};
   const std::lock_guard lock(mutex_);
-  if (record.kind == RecordKind::fault) awaited_.erase(*detector);
-  if (record.kind == RecordKind::injection) awaited_[*detector] = Clock::now();
+  if (record.kind == RecordKind::fault) detectors_[*detector] = {};
+  if (record.kind == RecordKind::injection) detectors_[*detector].struck = Clock::now();
   return {};
 }
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "egt/session/one_at_a_time.hpp"
 #include "egt/session/selftest_report.hpp"
@@ -127,6 +129,18 @@ TEST(OneAtATime, GivesUpOnWhatStruckAndIsNotFound) {
   EXPECT_FALSE(gate.admits(injection)) << "it has not struck yet";
   ASSERT_TRUE(gate.write(struck(injection, 3)).ok());
   EXPECT_TRUE(gate.admits(injection));
+}
+
+TEST(OneAtATime, WaitsHalfAsLongForADetectorThatMissed) {
+  OneAtATime gate(0.1);
+  const Injection injection = injection_of(memory, 1);
+  const Clock::time_point start = Clock::now();
+  for (int handed_out = 0; handed_out < 12; ++handed_out) {
+    while (!gate.admits(injection)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(gate.write(struck(injection, handed_out)).ok());
+  }
+  EXPECT_GE(seconds_since(start), 0.19);
+  EXPECT_LT(seconds_since(start), 0.6) << "1.1 without";
 }
 
 std::int64_t after_the_plan() {
