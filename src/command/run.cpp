@@ -67,6 +67,7 @@ Status Run::prepare() {
   auto parts = choose_parts(options_.burn, *platform_.device, control_.place());
   EGT_TRY(agree(control_, parts.status()));
   parts_ = std::move(parts.value());
+  EGT_TRY(read_golden_file());
   EGT_TRY(open_directory());
   make_workloads();
   Status ready = agree(control_, open_log());
@@ -74,6 +75,24 @@ Status Run::prepare() {
   if (ready.ok()) ready = agree(control_, open_journal());
   if (!ready.ok()) leave_nothing_behind();
   return ready.ok() ? introduce() : ready;
+}
+
+/// Read on rank 0, for all: other hosts may not have the file.
+Status Run::read_golden_file() {
+  const std::string& path = parts_.train.golden;
+  if (path.empty()) return {};
+  Status read;
+  std::string text;
+  if (is_root()) {
+    auto golden = read_golden(path);
+    read = golden.status();
+    if (golden.ok() && golden.value()) text = golden.value()->text();
+  }
+  EGT_TRY(agree(control_, read));
+  EGT_TRY_ASSIGN(text, control_.broadcast(text));
+  if (text.empty()) return {};
+  EGT_TRY_ASSIGN(parts_.golden.known, Golden::parse(text, path));
+  return {};
 }
 
 void Run::make_workloads() {
@@ -260,6 +279,9 @@ Result<int> Run::run() {
 int Run::conclude() {
   const std::vector<Record> records = route_->kept();
   Verdict verdict = purpose_.judge(records);
+  if (verdict.exit_code == 0 && !parts_.golden.found.empty())
+    if (const Status written = write_golden(parts_.train.golden, parts_.golden.found); !written.ok())
+      lose_result(verdict, written);
   if (const Status written = write_result(purpose_.result(records, verdict)); !written.ok())
     lose_result(verdict, written);
   if (const std::string summary = purpose_.summary(); !summary.empty()) console_->on_summary(summary);

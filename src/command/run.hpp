@@ -84,6 +84,7 @@ class Run {
   Status agree_on_options();
   Result<MemoryInfo> device_memory();
   Status open_directory();
+  Status read_golden_file();
   void make_workloads();
   Status take_memory();
   Status open_journal();

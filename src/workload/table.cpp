@@ -7,9 +7,9 @@
 
 namespace egt {
 
-std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environment, const BurnParts& parts) {
+std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environment, BurnParts& parts) {
   std::vector<std::unique_ptr<Workload>> table;
-  auto train = std::make_unique<TrainWorkload>(environment, parts.train, parts.batch);
+  auto train = std::make_unique<TrainWorkload>(environment, parts.train, parts.batch, parts.golden);
   TrainWorkload& trained = *train;
   table.push_back(std::move(train));
   table.push_back(std::make_unique<CollectiveWorkload>(

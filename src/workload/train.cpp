@@ -36,9 +36,13 @@ BatchShare share_batch(std::int64_t global, int rank, int size) {
           .local = each + (rank < rest ? 1 : 0)};
 }
 
-TrainWorkload::TrainWorkload(const Environment& environment, const TrainOptions& options,
-                             const BatchShare& batch)
-    : environment_(environment), options_(options), batch_(batch) {}
+TrainWorkload::TrainWorkload(Environment& environment, const TrainOptions& options, const BatchShare& batch,
+                             GoldenBook& golden)
+    : environment_(environment),
+      options_(options),
+      batch_(batch),
+      golden_(golden),
+      votes_(static_cast<std::size_t>(MlpTrainer::depth) + 1) {}
 
 Status TrainWorkload::prepare() {
   rate_is_ours_ = !options_.learning_rate;
@@ -52,9 +56,19 @@ Status TrainWorkload::prepare() {
                                                .learning_rate = rate,
                                                .gradient_type = options_.gradient_type,
                                                .extreme_iterations = options_.extreme_iterations,
-                                               .seed = environment_.seed}));
+                                               .seed = environment_.seed,
+                                               .keeps_states = true}));
   options_.learning_rate = rate;
-  return {};
+  checks_ = std::make_unique<TrainingChecks>(environment_, options_, batch_, *trainer_, golden_,
+                                             rate_is_ours_, [this](std::int64_t step) {
+                                               precision_.reset();  // the weights' copy is of another state
+                                               return put_in_line(step, {});
+                                             });
+  return checks_->prepare();
+}
+
+Status TrainWorkload::start() {
+  return checks_->start();
 }
 
 Precision TrainWorkload::precision_of(std::int64_t step) const {
@@ -67,18 +81,30 @@ double TrainWorkload::step_flops() const {
 }
 
 Status TrainWorkload::enqueue(const Step& step) {
-  if (const Precision wanted = precision_of(step.index); wanted != precision_) {
+  votes_[static_cast<std::size_t>(step.index) % votes_.size()] = step.vote;
+  last_ = step.index;
+  checks_->before_step(step.index);
+  EGT_TRY(put_in_line(step.index, checks_->take_note()));
+  return checks_->after_step(step.index);
+}
+
+/// A step's inputs, precision and, as long as it is not retired, its vote are the same whenever it is put in
+/// line.
+Status TrainWorkload::put_in_line(std::int64_t step, const StepNote& note) {
+  if (const Precision wanted = precision_of(step); wanted != precision_) {
     EGT_TRY(trainer_->set_precision(wanted));
     precision_ = wanted;
   }
-  const bool measure = step.index % options_.epoch_steps == options_.epoch_steps / 2;
-  EGT_TRY(trainer_->enqueue_step(step.index, encode(step.vote), measure));
-  return checks_replicas(step.index) ? trainer_->enqueue_replica_check() : Status();
+  StepNote with_vote = note;
+  if (step + MlpTrainer::depth >= last_)
+    with_vote.vote = encode(votes_[static_cast<std::size_t>(step) % votes_.size()]);
+  const bool measure = step == last_ && step % options_.epoch_steps == options_.epoch_steps / 2;
+  return trainer_->enqueue_step(step, with_vote, measure);
 }
 
 Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
   EGT_TRY_ASSIGN(const StepResult result, trainer_->retire_step(step, step_timeout_s));
-  outcome.decision = std::max(outcome.decision, decode(result.votes));
+  outcome.decision = std::max(outcome.decision, decode(result.notes.vote));
   ++retired_;
   ++epoch_steps_;
   if (result.step_ms) {
@@ -87,32 +113,13 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
     epoch_ms_ += *result.step_ms;
     ++epoch_timed_steps_;
   }
-  look_at_loss(step, result.loss);
+  if (!loss_first_) loss_first_ = result.loss;
+  loss_last_ = result.loss;
+  loss_was_finite_ = loss_was_finite_ && std::isfinite(result.loss);
   if (step % options_.epoch_steps == options_.epoch_steps / 2) EGT_TRY(look_at_times());
-  if (checks_replicas(step)) EGT_TRY(look_at_replicas(step));
+  EGT_TRY(checks_->retire(step, last_, result));
   if (ends_epoch(step)) close_epoch(step);
   return {};
-}
-
-void TrainWorkload::look_at_loss(std::int64_t step, double loss) {
-  if (!loss_first_) loss_first_ = loss;
-  loss_last_ = loss;
-  if (std::isfinite(loss) || !loss_was_finite_) return;
-  loss_was_finite_ = false;  // once is enough: what is not finite stays so
-  if (!rate_is_ours_)
-    return;  // training may diverge at a rate of the user's: no evidence against the hardware
-  // The loss is summed over ranks, so every rank sees it; rank 0 tells it.
-  if (environment_.place.rank != 0) return;
-  Fault fault;
-  fault.kind = "nonfinite";
-  fault.detector = "loss";
-  fault.step = step;
-  fault.phase = "train";
-  fault.where = fmt::format("the loss, in {}", to_string(precision_of(step)));
-  fault.expected = "finite";
-  fault.actual = fmt::format("{}", loss);
-  fault.blame = Blame::ambiguous;
-  environment_.records.emit(fault);
 }
 
 Status TrainWorkload::look_at_times() {
@@ -121,61 +128,6 @@ Status TrainWorkload::look_at_times() {
   if (environment_.place.size > 1 && times.all_reduce_ms > 0)
     all_reduce_gb_per_s_ = times.all_reduce_bytes / times.all_reduce_ms / 1e6;
   return {};
-}
-
-Status TrainWorkload::look_at_replicas(std::int64_t step) {
-  EGT_TRY_ASSIGN(const auto ranks, trainer_->collect_replica_check(step_timeout_s));
-  Digest whole;
-  const auto& own = ranks[static_cast<std::size_t>(environment_.place.rank)];
-  for (std::size_t l = 0; l < own.size(); ++l) {
-    add_to_digest(whole.a, whole.b, 2 * l, static_cast<std::uint32_t>(own[l].a));
-    add_to_digest(whole.a, whole.b, 2 * l + 1, static_cast<std::uint32_t>(own[l].a >> 32));
-  }
-  weight_digest_ = to_string(whole);
-  if (ranks.size() < 2) return {};  // nobody to compare with: nothing proven
-  ++replica_checks_;
-  for (std::size_t l = 0; l < own.size(); ++l) {
-    const bool alike =
-        std::all_of(ranks.begin(), ranks.end(), [&](const auto& rank) { return rank[l] == ranks[0][l]; });
-    if (alike) continue;
-    if (++replica_mismatches_ == 1 && environment_.place.rank == 0) report_divergence(step, ranks, l);
-    return {};
-  }
-  if (replica_mismatches_ == 0) steps_proven_ = step + 1;
-  return {};
-}
-
-/// Names the ranks that differ from a majority; without one, all of them in one ambiguous fault.
-void TrainWorkload::report_divergence(std::int64_t step, const std::vector<std::vector<Digest>>& ranks,
-                                      std::size_t layer) {
-  const auto votes_for = [&](const Digest& digest) {
-    return std::count_if(ranks.begin(), ranks.end(), [&](const auto& rank) { return rank[layer] == digest; });
-  };
-  const auto size = static_cast<std::ptrdiff_t>(ranks.size());
-  const auto majority = std::find_if(ranks.begin(), ranks.end(),
-                                     [&](const auto& rank) { return 2 * votes_for(rank[layer]) > size; });
-  Fault fault;
-  fault.kind = "replica";
-  fault.detector = "weight digest";
-  fault.step = step;
-  fault.phase = "train";
-  fault.where = fmt::format("weights of layer {}", layer + 1);
-  if (majority == ranks.end()) {
-    fault.blame = Blame::ambiguous;
-    fault.where += fmt::format(", unlike on ranks 0 to {}", ranks.size() - 1);
-    fault.expected = to_string(ranks.front()[layer]);
-    fault.actual = to_string(ranks.back()[layer]);
-    environment_.records.emit(fault);
-    return;
-  }
-  fault.blame = Blame::majority;
-  fault.expected = to_string((*majority)[layer]);
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    if (ranks[r][layer] == (*majority)[layer]) continue;
-    fault.rank = static_cast<int>(r);
-    fault.actual = to_string(ranks[r][layer]);
-    environment_.records.emit(fault);
-  }
 }
 
 void TrainWorkload::close_epoch(std::int64_t step) {
@@ -197,21 +149,26 @@ void TrainWorkload::close_epoch(std::int64_t step) {
 }
 
 Status TrainWorkload::finish(bool hurry) {
-  if (hurry || retired_ == 0) return {};
-  EGT_TRY(trainer_->enqueue_replica_check());
-  return look_at_replicas(retired_ - 1);
+  const Status checked = hurry || retired_ == 0 ? Status() : checks_->finish(retired_ - 1);
+  if (checks_) checks_->close();
+  return checked;
 }
 
 PartReport TrainWorkload::report() const {
+  const CheckFigures checks = checks_ ? checks_->figures() : CheckFigures();
   PartReport part;
   part.name = "train";
-  part.description = "Trains the network on every rank; weights must stay equal bit for bit";
-  part.success = retired_ > 0 && loss_was_finite_ && replica_mismatches_ == 0;
+  part.description = "Trains the network on every rank; passes and weights must repeat bit for bit";
+  part.success = retired_ > 0 && (loss_was_finite_ || rate_is_ours_) && checks.wrong_checks == 0;
   if (retired_ == 0) part.failure = "no step was trained";
-  if (!loss_was_finite_)
-    part.failure =
-        rate_is_ours_ ? "the loss is not finite" : "the loss is not finite: use a lower --learning-rate";
-  if (replica_mismatches_ > 0) part.failure = "the weights differ between ranks";
+  if (!loss_was_finite_ && !rate_is_ours_) {
+    part.success = false;
+    part.failure = "the loss is not finite: use a lower --learning-rate";
+  }
+  if (checks.wrong_checks > 0)
+    part.failure = fmt::format("{} check{} found wrong results", checks.wrong_checks,
+                               checks.wrong_checks == 1 ? "" : "s");
+  const std::string weight_digest = checks_ ? checks_->weight_digest() : std::string();
   const bool timed = step_ms_.count() > 0;
   const double seconds = device_ms_ / 1e3, steps = static_cast<double>(step_ms_.count());
   Json names = Json::array();
@@ -232,11 +189,23 @@ PartReport TrainWorkload::report() const {
                    timed ? Json(static_cast<double>(batch_.local) * steps / seconds) : Json(nullptr)},
                   {"tflops", timed ? Json(step_flops() * steps / seconds / 1e12) : Json(nullptr)},
                   {"all_reduce_gb_per_s", or_null(all_reduce_gb_per_s_)},
-                  {"replica_checks", replica_checks_},
-                  {"replica_mismatches", replica_mismatches_},
-                  {"weight_digest", weight_digest_.empty() ? Json(nullptr) : Json(weight_digest_)}};
-  part.work.replica_checks = replica_checks_;
-  part.work.gemm_flops = step_flops() * static_cast<double>(steps_proven_);
+                  {"replays", checks.replays},
+                  {"chain_checks", checks.chain_checks},
+                  {"replica_checks", checks.replica_checks},
+                  {"digests_compared", checks.digests_compared},
+                  {"products_audited", checks.products_audited},
+                  {"wrong_checks", checks.wrong_checks},
+                  {"repeated_steps", checks.repeated_steps},
+                  {"checks_fraction", or_null(checks.fraction)},
+                  {"check_period_steps", checks.period_steps},
+                  {"golden", checks.golden.empty() ? Json(nullptr) : Json(checks.golden)},
+                  {"weight_digest", weight_digest.empty() ? Json(nullptr) : Json(weight_digest)}};
+  part.work.replays = checks.replays;
+  part.work.replica_checks = checks.replica_checks;
+  // A step counts once the ranks' states were found alike behind it, a replay when it was held against
+  // others.
+  part.work.gemm_flops = step_flops() * static_cast<double>(checks.steps_proven) +
+                         step_flops() * static_cast<double>(checks.replays);
   return part;
 }
 

@@ -5,6 +5,7 @@
 
 #include "egt/model/mlp_trainer.hpp"
 #include "egt/workload/options.hpp"
+#include "egt/workload/training_checks.hpp"
 #include "egt/workload/workload.hpp"
 
 namespace egt {
@@ -16,10 +17,11 @@ struct BurnParts {
   CollectiveOptions collective;
   MemoryOptions memory;
   FileOptions file;
+  GoldenBook golden;
 };
 
 /// The one table of the main job's workloads, in the order in which they take memory and are served each
-/// step.
-std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environment, const BurnParts& parts);
+/// step. `parts` outlives them; its golden book takes what they find.
+std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environment, BurnParts& parts);
 
 }  // namespace egt

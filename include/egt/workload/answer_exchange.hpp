@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "egt/device/device.hpp"
+#include "egt/ranks/communicator.hpp"
+#include "egt/workload/digest_vote.hpp"
+
+namespace egt {
+
+/// Digests of every rank for every rank: each writes its own on its device, all get all. One exchange at a
+/// time. All ranks make the same calls in the same order.
+class AnswerExchange {
+ public:
+  /// `stream`: where the communicator's other collectives run; outlives the exchange, as all arguments do.
+  AnswerExchange(Device& device, Communicator& communicator, Stream& stream)
+      : device_(device), communicator_(communicator), stream_(stream) {}
+
+  /// Takes memory for `most` digests a rank.
+  Status prepare(std::size_t most);
+  /// Where this rank's digests go, in device memory, before `enqueue`.
+  Digest* own() const { return memory_.as<Digest>(); }
+  /// Puts the exchange of the first `count` in the stream.
+  Status enqueue(std::size_t count);
+  /// Waits for it: one list a rank.
+  Result<std::vector<Answers>> collect(double timeout_seconds);
+
+ private:
+  std::size_t ranks() const { return static_cast<std::size_t>(communicator_.size()); }
+
+  Device& device_;
+  Communicator& communicator_;
+  Stream& stream_;
+  Buffer memory_;  ///< own, then all ranks'
+  Buffer pinned_;  ///< all ranks'
+  std::unique_ptr<Event> done_;
+  std::size_t most_ = 0, count_ = 0;
+};
+
+}  // namespace egt

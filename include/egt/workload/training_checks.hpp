@@ -1,0 +1,156 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "egt/model/mlp_trainer.hpp"
+#include "egt/workload/answer_exchange.hpp"
+#include "egt/workload/chain_check.hpp"
+#include "egt/workload/check_schedule.hpp"
+#include "egt/workload/gemm_audit.hpp"
+#include "egt/workload/golden.hpp"
+#include "egt/workload/options.hpp"
+#include "egt/workload/state_repair.hpp"
+#include "egt/workload/step_costs.hpp"
+#include "egt/workload/workload.hpp"
+
+namespace egt {
+
+/// The golden file of a run: what it knew, and what this run found. Outlives the workloads.
+struct GoldenBook {
+  std::optional<Golden> known;  ///< none: there is no file yet, or none is wanted
+  Golden found;                 ///< on rank 0, after a finish without a fault
+};
+
+/// What the checks did so far.
+struct CheckFigures {
+  std::uint64_t replays = 0;         ///< known-answer passes that were held against others or the past
+  std::uint64_t chain_checks = 0;    ///< known answers of transcendental chains, likewise
+  std::uint64_t replica_checks = 0;  ///< comparisons of all ranks' training state
+  std::uint64_t digests_compared = 0;
+  std::uint64_t products_audited = 0;
+  std::uint64_t wrong_checks = 0;  ///< checks that found something
+  std::uint64_t repeated_steps = 0;
+  std::int64_t steps_proven = 0;   ///< by the last check that found nothing
+  std::optional<double> fraction;  ///< of the steps' time that checks took
+  std::int64_t period_steps = 0;   ///< from one check to the next, as planned now
+  std::string golden;              ///< "checked", "not known", or empty: none was wanted
+};
+
+/// The checks of training, all at one time behind a step: the same known-answer pass and the same
+/// transcendental chains on every rank, held against the other ranks of the device model, the past and the
+/// golden file; the training state (weights, moments) held against all ranks; products audited where there
+/// are less than three ranks of a model. Who is wrong tells it himself; where it is not known, rank 0 does.
+///
+/// A check that finds something takes training back to the last proven state, and repeats the steps: that
+/// decides who is wrong where there is no majority, and leaves all ranks alike again.
+///
+/// Main thread only; all ranks make the same calls in the same order.
+class TrainingChecks {
+ public:
+  TrainingChecks(Environment& environment, const TrainOptions& options, const BatchShare& batch,
+                 MlpTrainer& trainer, GoldenBook& golden, bool judges_losses, StateRepair::RepeatStep repeat);
+
+  /// Takes memory.
+  Status prepare();
+  /// Who is of whose model, and a first answer in every precision: before the first step.
+  Status start();
+  /// Faults on purpose that are due, just before training step `step` is enqueued.
+  void before_step(std::int64_t step);
+  /// Behind it: faults on purpose at rest, and a check if one is due.
+  Status after_step(std::int64_t step);
+  /// `last`: the last step enqueued.
+  Status retire(std::int64_t step, std::int64_t last, const StepResult& result);
+  /// To ride along with the next step.
+  StepNote take_note() { return costs_.take_note(); }
+  /// One more check at the end; `last`: the last step, retired.
+  Status finish(std::int64_t last);
+  /// What was left to be told when no more checks come.
+  void close();
+
+  CheckFigures figures() const;
+  /// Of all weights, as the last check saw them; empty: not yet.
+  const std::string& weight_digest() const { return weight_digest_; }
+  bool found_nothing() const { return figures_.wrong_checks == 0 && golden_is_right_ && !nonfinite_; }
+
+ private:
+  /// Where the digests of one check lie among the answers.
+  struct Sections {
+    std::size_t replay = 0, chains = 0, state = 0;  ///< how many of each
+    std::size_t all() const { return replay + chains + state; }
+  };
+  struct Check {
+    std::int64_t step = -1;
+    Precision precision = Precision::fp32;
+    bool tampered = false;
+  };
+  struct Nonfinite {
+    std::int64_t step = -1;
+    std::vector<int> ranks;  ///< whose own loss was not finite
+  };
+
+  Status enqueue_check(std::int64_t step);
+  Status collect(std::int64_t last);
+  bool judge_replay(const std::vector<Answers>& answers);
+  void judge_golden(const Answers& own);
+  bool judge_chains(const std::vector<Answers>& answers);
+  Status judge_audit();
+  Status judge_state(const std::vector<Answers>& state, bool wrong, std::int64_t last);
+  Status repair(std::vector<Dissent> dissents, std::int64_t last);
+  void tell_state_faults(const std::vector<Dissent>& dissents, const StateDifference& difference);
+  void note_weight_digest(const Answers& own);
+  void note_loss(std::int64_t step, const StepResult& result);
+  void tell_nonfinite();
+  void tell(Fault fault, const Dissent& dissent);
+  bool is_new(const std::string& detector, const Dissent& dissent);
+
+  MlpTrainer::ProductAudit audit_of_this_check();
+  Status take_groups();
+  std::string golden_work() const;
+  std::optional<Tampering> tampering_of(const Injection& injection) const;
+  void strike_state(InjectionKind kind, std::int64_t step, Status& status);
+  std::optional<Flip> chain_flip(std::int64_t step);
+  int layers() const { return static_cast<int>(trainer_.layout().layers().size()); }
+
+  Environment& environment_;
+  const TrainOptions& options_;
+  const BatchShare batch_;
+  MlpTrainer& trainer_;
+  GoldenBook& golden_;
+  AnswerExchange exchange_;
+  StateRepair repair_;
+  std::unique_ptr<ChainCheck> chains_;  ///< none: no extreme compute is wanted
+  std::unique_ptr<GemmAudit> audit_;
+  const bool
+      judges_losses_;  ///< not at a rate of the user's: training may diverge then, which is no evidence
+  CheckSchedule schedule_;
+  StepCosts costs_;
+
+  Sections sections_;
+  std::vector<PassTensor> tensors_;
+  std::vector<StateTensor> states_;
+  std::vector<int> groups_;                         ///< of each rank
+  bool audits_ = false;                             ///< less than three ranks of this rank's model
+  std::map<Precision, std::vector<Answers>> past_;  ///< by rank; what was not doubted
+  std::vector<Answers> chains_past_;
+  std::optional<Check> under_way_;
+  std::uint64_t checks_ = 0;
+  std::vector<Tampering> tampering_;
+  std::set<std::string> incidents_;  ///< what the last check told already, by detector and rank
+  std::set<std::string> next_incidents_;
+  bool last_was_right_ = true;
+  bool check_now_ = false;  ///< a loss was not finite: no waiting for the schedule
+  std::optional<Nonfinite> nonfinite_;
+  bool loss_is_finite_ = true;
+  bool golden_is_right_ = true;
+  CheckFigures figures_;
+  std::string weight_digest_;
+};
+
+}  // namespace egt

@@ -1,0 +1,547 @@
+#include "egt/workload/training_checks.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "egt/workload/findings.hpp"
+
+namespace egt {
+
+namespace {
+
+constexpr double timeout_s = 60.0;
+constexpr int enough_peers = 3;              // of one model: then a majority tells who is wrong
+constexpr std::size_t audited_products = 4;  // a check
+constexpr std::int64_t before_the_first = -1;
+
+constexpr InjectionKind pass_kinds[] = {InjectionKind::gradient, InjectionKind::activation,
+                                        InjectionKind::gemm};
+
+Digest digest_of(std::string text) {
+  text.resize((text.size() + 3) / 4 * 4);
+  Digest digest;
+  for (std::size_t i = 0; i < text.size() / 4; ++i) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, text.data() + 4 * i, 4);
+    add_to_digest(digest.a, digest.b, i, word);
+  }
+  return digest;
+}
+
+std::vector<Answers> part(const std::vector<Answers>& ranks, std::size_t first, std::size_t count) {
+  std::vector<Answers> parts;
+  for (const Answers& rank : ranks)
+    parts.emplace_back(rank.begin() + static_cast<std::ptrdiff_t>(first),
+                       rank.begin() + static_cast<std::ptrdiff_t>(first + count));
+  return parts;
+}
+
+/// What was not doubted becomes the past, where there was none.
+void remember(std::vector<Answers>& past, const std::vector<Answers>& answers,
+              const std::vector<Dissent>& dissents) {
+  past.resize(answers.size());
+  std::set<int> doubted;
+  for (const Dissent& dissent : dissents) {
+    doubted.insert(dissent.rank);
+    doubted.insert(dissent.suspects.begin(), dissent.suspects.end());
+  }
+  for (std::size_t rank = 0; rank < answers.size(); ++rank)
+    if (past[rank].empty() && !doubted.contains(static_cast<int>(rank))) past[rank] = answers[rank];
+}
+
+/// Where two disagree, the repetition has the third voice.
+std::vector<Dissent> decided_by(std::uint32_t repeated, const StateDifference& difference,
+                                const std::vector<Dissent>& undecided) {
+  std::vector<Dissent> decided;
+  for (const int rank : furthest_from(repeated, difference.by_rank)) {
+    Dissent dissent = undecided.front();
+    dissent.rank = rank;
+    dissent.suspects.clear();
+    dissent.blame = Blame::majority;
+    decided.push_back(dissent);
+  }
+  return decided.empty() ? undecided : decided;
+}
+
+void put_digests(Fault& fault, const Dissent& dissent) {
+  const Digest difference{dissent.expected.a ^ dissent.actual.a, dissent.expected.b ^ dissent.actual.b};
+  fault.expected = "0x" + to_string(dissent.expected);
+  fault.actual = "0x" + to_string(dissent.actual);
+  fault.xor_mask = "0x" + to_string(difference);
+}
+
+std::string more_tensors(std::uint64_t count) {
+  return count > 1 ? fmt::format(", and in {} tensor{} made after it", count - 1, count == 2 ? "" : "s") : "";
+}
+
+}  // namespace
+
+TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& options, const BatchShare& batch,
+                               MlpTrainer& trainer, GoldenBook& golden, bool judges_losses,
+                               StateRepair::RepeatStep repeat)
+    : environment_(environment),
+      options_(options),
+      batch_(batch),
+      trainer_(trainer),
+      golden_(golden),
+      exchange_(environment.device, environment.communicator, trainer.communication_stream()),
+      repair_(environment.device, trainer, exchange_, std::move(repeat)),
+      judges_losses_(judges_losses),
+      schedule_(options.check_every, options.check_budget),
+      tensors_(trainer.replay_tensors()),
+      states_(trainer.state_tensors()) {}
+
+Status TrainingChecks::prepare() {
+  sections_ = {.replay = tensors_.size(),
+               .chains = options_.extreme_iterations > 0 ? ChainCheck::chains : 0,
+               .state = states_.size()};
+  if (sections_.chains > 0) {
+    chains_ =
+        std::make_unique<ChainCheck>(environment_.device, environment_.seed, options_.extreme_iterations);
+    EGT_TRY(chains_->prepare());
+  }
+  // A block of words travels in digests' places when replicas differ.
+  const std::size_t block = StateDifference::block_words * sizeof(std::uint32_t) / sizeof(Digest);
+  EGT_TRY(exchange_.prepare(std::max(sections_.all(), block)));
+  const std::int64_t widest = *std::max_element(options_.layers.begin(), options_.layers.end());
+  EGT_TRY_ASSIGN(audit_,
+                 GemmAudit::create(environment_.device, {.largest_dimension = std::max(widest, batch_.local),
+                                                         .slots = 2 * audited_products,
+                                                         .seed = environment_.seed}));
+  return {};
+}
+
+Status TrainingChecks::start() {
+  EGT_TRY(take_groups());
+  EGT_TRY(repair_.begin());
+  for (std::size_t i = 0; i < options_.precisions.size(); ++i) {
+    EGT_TRY(enqueue_check(before_the_first));
+    EGT_TRY(collect(before_the_first));
+  }
+  return {};
+}
+
+Status TrainingChecks::take_groups() {
+  const Digest model = digest_of(environment_.device_model);
+  EGT_TRY_ASSIGN(const Buffer pinned, environment_.device.allocate_pinned(sizeof(Digest)));
+  std::memcpy(pinned.data(), &model, sizeof(Digest));
+  EGT_TRY(environment_.device.copy(exchange_.own(), pinned.data(), sizeof(Digest),
+                                   trainer_.communication_stream()));
+  EGT_TRY(exchange_.enqueue(1));
+  EGT_TRY_ASSIGN(const auto models, exchange_.collect(timeout_s));
+  for (const Answers& rank : models)
+    groups_.push_back(static_cast<int>(std::find(models.begin(), models.end(), rank) - models.begin()));
+  const int own = groups_[static_cast<std::size_t>(environment_.place.rank)];
+  audits_ = std::count(groups_.begin(), groups_.end(), own) < enough_peers;
+  return {};
+}
+
+// Faults on purpose
+
+std::optional<Tampering> TrainingChecks::tampering_of(const Injection& injection) const {
+  Tampering tampering;
+  const int layer = choose_layer(injection, layers(), environment_.seed);
+  const bool last = layer + 1 == layers();
+  const bool backward = injection.step % 2 == 1 && layer > 0;
+  tampering.tensor.layer = layer;
+  tampering.tensor.kind = injection.kind == InjectionKind::gradient ? TensorKind::weight_gradient
+                          : injection.kind == InjectionKind::gemm
+                              ? (backward ? TensorKind::input_product : TensorKind::product)
+                          : last ? TensorKind::output_gradient
+                                 : TensorKind::activation;
+  // Words that the tensor has in every precision.
+  const LinearLayer& linear = trainer_.layout().layers()[static_cast<std::size_t>(layer)];
+  std::int64_t elements =
+      batch_.global / environment_.place.size *
+      (tampering.tensor.kind == TensorKind::input_product ? linear.inputs : linear.outputs);
+  if (injection.kind == InjectionKind::gradient)
+    for (const GradientBucket& bucket : trainer_.layout().buckets())
+      for (const GradientPiece& piece : bucket.pieces)
+        if (piece.layer == layer && piece.first_row == 0) elements = piece.rows * linear.inputs;
+  const auto words = static_cast<std::uint64_t>(elements) / 2;
+  if (words == 0) return std::nullopt;
+  tampering.flip = choose_flip(injection, words, environment_.seed);
+  return tampering;
+}
+
+void TrainingChecks::before_step(std::int64_t step) {
+  const std::size_t before = tampering_.size();
+  for (const InjectionKind kind : pass_kinds)
+    while (const auto injection = environment_.injector.take(kind, step)) {
+      const auto tampering = tampering_of(*injection);
+      if (!tampering) continue;  // a tensor of less than a word: the fault never strikes, which is told
+      tampering_.push_back(*tampering);
+      environment_.injector.tell(
+          *injection, step, tampering->flip,
+          fmt::format("{}, in every pass up to the next check", to_string(tampering->tensor)));
+    }
+  if (tampering_.size() != before) trainer_.set_tampering(tampering_);
+}
+
+void TrainingChecks::strike_state(InjectionKind kind, std::int64_t step, Status& status) {
+  while (status.ok()) {
+    const auto injection = environment_.injector.take(kind, step);
+    if (!injection) return;
+    const bool second =
+        kind == InjectionKind::optimizer && options_.optimizer == Optimizer::adam && injection->step % 2 == 1;
+    const StateTensor tensor{.kind = kind == InjectionKind::weight ? StateKind::weights
+                                     : second                      ? StateKind::second_moment
+                                                                   : StateKind::first_moment,
+                             .layer = choose_layer(*injection, layers(), environment_.seed)};
+    const LinearLayer& linear = trainer_.layout().layers()[static_cast<std::size_t>(tensor.layer)];
+    const Flip flip = choose_flip(*injection, static_cast<std::uint64_t>(linear.inputs * linear.outputs),
+                                  environment_.seed);
+    status = trainer_.tamper_state(tensor, flip);
+    environment_.injector.tell(*injection, step, flip, to_string(tensor));
+  }
+}
+
+std::optional<Flip> TrainingChecks::chain_flip(std::int64_t step) {
+  const auto injection = environment_.injector.take(InjectionKind::extreme, step);
+  if (!injection) return std::nullopt;
+  const Flip flip = choose_flip(*injection, chains_->words(), environment_.seed);
+  environment_.injector.tell(*injection, step, flip, fmt::format("results of {}", ChainCheck::name(0)));
+  return flip;
+}
+
+// A check, put in line
+
+Status TrainingChecks::after_step(std::int64_t step) {
+  Status struck;
+  strike_state(InjectionKind::weight, step, struck);
+  strike_state(InjectionKind::optimizer, step, struck);
+  EGT_TRY(struck);
+  const bool due = schedule_.due(step);
+  if (under_way_ || !(due || check_now_)) return {};
+  costs_.check_enqueued(step);
+  return enqueue_check(step);
+}
+
+Status TrainingChecks::enqueue_check(std::int64_t step) {
+  const Precision precision = options_.precisions[checks_ % options_.precisions.size()];
+  Digest* const replay = exchange_.own();
+  Digest* const chains = replay + sections_.replay;
+  EGT_TRY(trainer_.enqueue_replay(precision, replay, audit_of_this_check()));
+  if (chains_) EGT_TRY(chains_->enqueue(chains, chain_flip(step), trainer_.communication_stream()));
+  EGT_TRY(trainer_.enqueue_state_digests(chains + sections_.chains));
+  EGT_TRY(exchange_.enqueue(sections_.all()));
+  EGT_TRY(repair_.keep_candidate(step));
+  under_way_ = {.step = step, .precision = precision, .tampered = !tampering_.empty()};
+  check_now_ = false;
+  ++checks_;
+  if (!tampering_.empty()) {
+    tampering_.clear();
+    trainer_.set_tampering({});
+  }
+  return {};
+}
+
+/// A few of the products, others each time.
+MlpTrainer::ProductAudit TrainingChecks::audit_of_this_check() {
+  if (!audits_) return {};
+  const std::size_t every =
+      std::max<std::size_t>(1, 3 * trainer_.layout().layers().size() / audited_products);
+  return [this, every, next = checks_ / options_.precisions.size() % every](
+             const Gemm& gemm, const PassTensor& tensor, Stream& stream) mutable -> Status {
+    if (next-- != 0) return {};
+    next = every - 1;
+    if (audit_->free_slots() < 2) return {};
+    const std::string name = fmt::format("{}, {}", to_string(tensor), to_string(gemm.precision));
+    EGT_TRY(audit_->enqueue_checksum(gemm, name, stream));
+    return audit_->enqueue_host_sample(gemm, name, stream);
+  };
+}
+
+// A check, judged
+
+Status TrainingChecks::retire(std::int64_t step, std::int64_t last, const StepResult& result) {
+  costs_.add(step, result.step_ms);
+  if (result.notes.step_ms != 0) {
+    const auto ranks = static_cast<float>(environment_.place.size);
+    schedule_.learn(result.notes.check_ms / ranks, result.notes.step_ms / ranks);
+  }
+  note_loss(step, result);
+  return under_way_ && under_way_->step == step ? collect(last) : Status();
+}
+
+Status TrainingChecks::finish(std::int64_t last) {
+  if (under_way_) return {StatusCode::internal, "a check was left under way"};
+  EGT_TRY(enqueue_check(last));
+  EGT_TRY(collect(last));
+  const bool wanted = !options_.golden.empty() && !golden_.known && environment_.place.rank == 0;
+  if (!wanted || !found_nothing()) return {};
+  for (const auto& [precision, answers] : past_) {
+    Golden::Digests digests;
+    for (std::size_t q = 0; q < tensors_.size() && !answers[0].empty(); ++q)
+      digests[to_string(tensors_[q])] = answers[0][q];
+    golden_.found.add(environment_.device_model, golden_work(), std::string(to_string(precision)), digests);
+  }
+  return {};
+}
+
+void TrainingChecks::close() {
+  if (nonfinite_) tell_nonfinite();
+}
+
+Status TrainingChecks::collect(std::int64_t last) {
+  EGT_TRY_ASSIGN(const auto answers, exchange_.collect(timeout_s));
+  const auto state = part(answers, sections_.replay + sections_.chains, sections_.state);
+  bool wrong = judge_replay(part(answers, 0, sections_.replay));
+  if (chains_) wrong = judge_chains(part(answers, sections_.replay, sections_.chains)) || wrong;
+  EGT_TRY(judge_audit());
+  note_weight_digest(state[static_cast<std::size_t>(environment_.place.rank)]);
+  EGT_TRY(judge_state(state, wrong, last));
+  const std::int64_t step = under_way_->step;
+  under_way_.reset();
+  incidents_ = std::exchange(next_incidents_, {});
+  if (!last_was_right_) {
+    ++figures_.wrong_checks;
+    return {};
+  }
+  repair_.prove_candidate();
+  if (environment_.place.size > 1) figures_.steps_proven = step + 1;
+  return {};
+}
+
+bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
+  auto& past = past_[under_way_->precision];
+  past.resize(answers.size());
+  const auto own = static_cast<std::size_t>(environment_.place.rank);
+  const bool compared = !past[own].empty() || std::count(groups_.begin(), groups_.end(), groups_[own]) > 1;
+  if (compared) {
+    ++figures_.replays;
+    figures_.digests_compared += answers[own].size();
+  }
+  const std::vector<Dissent> dissents = vote(answers, groups_, past);
+  remember(past, answers, dissents);
+  for (const Dissent& dissent : dissents) {
+    if (!is_new("replay", dissent)) continue;
+    Fault fault = fault_of(environment_, "replay", "replay digest", "train", under_way_->step);
+    fault.where = fmt::format("{}, {} replay{}", to_string(tensors_[dissent.question]),
+                              to_string(under_way_->precision), more_tensors(dissent.count));
+    put_digests(fault, dissent);
+    tell(std::move(fault), dissent);
+  }
+  const bool doubted = std::any_of(dissents.begin(), dissents.end(), [&](const Dissent& dissent) {
+    return dissent.rank == environment_.place.rank || dissent.rank < 0;
+  });
+  if (!doubted) judge_golden(answers[own]);
+  return !dissents.empty();
+}
+
+/// This rank's answers, against the file.
+void TrainingChecks::judge_golden(const Answers& own) {
+  if (!golden_.known) return;
+  const Golden::Digests* const known = golden_.known->find(environment_.device_model, golden_work(),
+                                                           std::string(to_string(under_way_->precision)));
+  if (!known) {
+    if (figures_.golden.empty())
+      environment_.records.notice(fmt::format(
+          "--golden {}: rank {}'s device, software or work is not in it, so nothing was compared with it",
+          options_.golden, environment_.place.rank));
+    if (figures_.golden.empty()) figures_.golden = "not known";
+    return;
+  }
+  figures_.golden = "checked";
+  Dissent dissent;
+  dissent.rank = environment_.place.rank;
+  dissent.count = 0;
+  for (std::size_t q = own.size(); q-- > 0;) {
+    const auto one = known->find(to_string(tensors_[q]));
+    if (one == known->end() || one->second == own[q]) continue;
+    dissent.question = q;
+    dissent.expected = one->second;
+    dissent.actual = own[q];
+    ++dissent.count;
+  }
+  figures_.digests_compared += own.size();
+  if (dissent.count == 0) return;
+  golden_is_right_ = false;
+  if (!is_new("golden", dissent)) return;
+  Fault fault = fault_of(environment_, "replay", "golden digest", "train", under_way_->step);
+  fault.where = fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent.question]),
+                            to_string(under_way_->precision), more_tensors(dissent.count));
+  put_digests(fault, dissent);
+  environment_.records.emit(fault);
+}
+
+bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
+  const bool compared = !chains_past_.empty() || environment_.place.size > 1;
+  if (compared) ++figures_.chain_checks;
+  chains_past_.resize(answers.size());
+  const std::vector<Dissent> dissents = vote(answers, groups_, chains_past_);
+  remember(chains_past_, answers, dissents);
+  for (const Dissent& dissent : dissents) {
+    if (!is_new("extreme", dissent)) continue;
+    Fault fault = fault_of(environment_, "extreme", "known-answer chain", "extreme", under_way_->step);
+    fault.where = fmt::format("{}, {} values, {} turns", ChainCheck::name(dissent.question), chains_->words(),
+                              options_.extreme_iterations);
+    put_digests(fault, dissent);
+    tell(std::move(fault), dissent);
+  }
+  return !dissents.empty();
+}
+
+/// Only this rank knows what its audits found.
+Status TrainingChecks::judge_audit() {
+  if (!audits_) return {};
+  EGT_TRY_ASSIGN(const GemmAuditReport report, audit_->collect(timeout_s));
+  figures_.products_audited += report.products / 2;
+  Dissent own;
+  own.rank = environment_.place.rank;
+  const bool told_by_replay = next_incidents_.contains(fmt::format("replay {}", own.rank));
+  if (report.findings.empty() || !is_new("gemm", own) || told_by_replay) return {};
+  const GemmFinding& finding = report.findings.front();
+  Fault fault = fault_of(environment_, "gemm", finding.check, "train", under_way_->step);
+  fault.where = finding.text();
+  fault.expected = fmt::format("{}", finding.expected);
+  fault.actual = fmt::format("{}", finding.actual);
+  fault.count = finding.rows_wrong;
+  environment_.records.emit(fault);
+  return {};
+}
+
+/// Also decides whether training must go back: `wrong` is what the other judges found, the same on all ranks.
+Status TrainingChecks::judge_state(const std::vector<Answers>& state, bool wrong, std::int64_t last) {
+  std::vector<Dissent> dissents;
+  if (state.size() > 1) {
+    ++figures_.replica_checks;
+    figures_.digests_compared += state[0].size();
+    dissents = vote(state, std::vector<int>(state.size(), 0), std::vector<Answers>(state.size()));
+  }
+  const bool lost = judges_losses_ && !loss_is_finite_;
+  const bool explained = wrong || !dissents.empty();
+  if (nonfinite_ && !explained) tell_nonfinite();
+  nonfinite_.reset();
+  const bool was_right = std::exchange(last_was_right_, !explained && !lost);
+  if (last_was_right_) return {};
+  // A fault that stays would send training back again and again: once is enough.
+  if (was_right) return repair(std::move(dissents), last);
+  if (!dissents.empty()) tell_state_faults(dissents, {});
+  return {};
+}
+
+Status TrainingChecks::repair(std::vector<Dissent> dissents, std::int64_t last) {
+  StateTensor tensor;
+  StateDifference difference;
+  if (!dissents.empty()) {
+    const auto first = std::min_element(dissents.begin(), dissents.end(),
+                                        [](const auto& a, const auto& b) { return a.question < b.question; });
+    tensor = states_[first->question];
+    EGT_TRY_ASSIGN(difference, repair_.locate(tensor, timeout_s));
+  }
+  const std::int64_t from = repair_.proven_step();
+  EGT_TRY_ASSIGN(const auto repeated, repair_.repeat(tensor, difference.word, last, timeout_s));
+  costs_.disturb();
+  figures_.repeated_steps += static_cast<std::uint64_t>(last - from);
+  if (dissents.empty()) return {};
+  const bool undecided = dissents.front().rank < 0;
+  if (undecided && repeated) dissents = decided_by(*repeated, difference, dissents);
+  tell_state_faults(dissents, difference);
+  return {};
+}
+
+void TrainingChecks::tell_state_faults(const std::vector<Dissent>& dissents,
+                                       const StateDifference& difference) {
+  std::set<int> wrong;
+  for (const Dissent& dissent : dissents) wrong.insert(dissent.rank);
+  int right = 0;
+  while (wrong.contains(right)) ++right;
+  for (const Dissent& dissent : dissents) {
+    if (!is_new("replica", dissent)) continue;
+    Fault fault = fault_of(environment_, "replica", "state digest", "train", under_way_->step);
+    fault.where = to_string(states_[dissent.question]) + more_tensors(dissent.count);
+    put_digests(fault, dissent);
+    const bool located = dissent.rank >= 0 && static_cast<std::size_t>(right) < difference.by_rank.size();
+    if (located) {
+      const std::uint32_t expected = difference.by_rank[static_cast<std::size_t>(right)],
+                          actual = difference.by_rank[static_cast<std::size_t>(dissent.rank)];
+      fault.where = fmt::format("{}, element {}{}", to_string(states_[dissent.question]), difference.word,
+                                more_tensors(dissent.count));
+      fault.offset = difference.word * sizeof(float);
+      fault.expected = hex(expected);
+      fault.actual = hex(actual);
+      fault.xor_mask = hex(expected ^ actual);
+      fault.count = difference.count;
+    }
+    tell(std::move(fault), dissent);
+  }
+}
+
+/// The rank that is wrong tells it himself; where it is not known which, rank 0 names all suspects.
+void TrainingChecks::tell(Fault fault, const Dissent& dissent) {
+  const int teller = std::max(dissent.rank, 0);
+  if (environment_.place.rank != teller) return;
+  fault.blame = dissent.blame;
+  if (dissent.rank < 0) {
+    fault.rank = -1;
+    fault.hostname.clear();
+    fault.device_uuid.clear();
+    fault.suspects = dissent.suspects;
+    fault.where += fmt::format(", unlike on ranks {}", fmt::join(dissent.suspects, ", "));
+  }
+  environment_.records.emit(fault);
+}
+
+/// Once an incident: until a check in between finds it gone.
+bool TrainingChecks::is_new(const std::string& detector, const Dissent& dissent) {
+  const std::string key = dissent.rank >= 0
+                              ? fmt::format("{} {}", detector, dissent.rank)
+                              : fmt::format("{} of {}", detector, fmt::join(dissent.suspects, " "));
+  next_incidents_.insert(key);
+  return !incidents_.contains(key);
+}
+
+// Losses
+
+void TrainingChecks::note_loss(std::int64_t step, const StepResult& result) {
+  const bool was_finite = std::exchange(loss_is_finite_, std::isfinite(result.loss));
+  if (loss_is_finite_ || !was_finite || !judges_losses_) return;
+  nonfinite_ = {.step = step, .ranks = result.not_finite};
+  check_now_ = true;
+}
+
+void TrainingChecks::tell_nonfinite() {
+  const int size = environment_.place.size;
+  Dissent dissent;
+  dissent.suspects = nonfinite_->ranks;
+  if (dissent.suspects.size() == 1) dissent.rank = dissent.suspects.front();
+  if (size > 1 && dissent.suspects.empty()) dissent.suspects = {0};  // finite parts, and a sum that is not
+  dissent.blame = dissent.rank >= 0 ? Blame::certain : Blame::ambiguous;
+  Fault fault = fault_of(environment_, "nonfinite", "loss", "train", nonfinite_->step);
+  fault.where = "the loss";
+  fault.expected = "finite";
+  fault.actual = "NaN or infinity";
+  tell(std::move(fault), dissent);
+  ++figures_.wrong_checks;
+}
+
+// What was done
+
+void TrainingChecks::note_weight_digest(const Answers& own) {
+  Digest whole;
+  for (std::size_t l = 0; l < static_cast<std::size_t>(layers()); ++l) {
+    add_to_digest(whole.a, whole.b, 2 * l, static_cast<std::uint32_t>(own[l].a));
+    add_to_digest(whole.a, whole.b, 2 * l + 1, static_cast<std::uint32_t>(own[l].a >> 32));
+  }
+  weight_digest_ = to_string(whole);
+}
+
+std::string TrainingChecks::golden_work() const {
+  return fmt::format("layers {}, batch {} of {}, extreme iterations {}, gradient {}, seed {}",
+                     fmt::join(options_.layers, ","), batch_.global / environment_.place.size, batch_.global,
+                     options_.extreme_iterations, to_string(options_.gradient_type), environment_.seed);
+}
+
+CheckFigures TrainingChecks::figures() const {
+  CheckFigures figures = figures_;
+  figures.fraction = costs_.fraction();
+  figures.period_steps = schedule_.period();
+  return figures;
+}
+
+}  // namespace egt
