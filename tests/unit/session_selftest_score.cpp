@@ -125,7 +125,7 @@ TEST_P(EachDetector, ASecondFaultOfAnotherCheckIsNone) {
 
 TEST_P(EachDetector, AFaultOfAnotherKindIsAFalseAlarmAndAMiss) {
   Record other = fault_of(injection, 23, 1);
-  other.body["kind"] = "nonfinite";
+  other.body["kind"] = "links";
   const SelftestScore score = score_selftest(plan, {struck(injection, 20), other});
   EXPECT_EQ(score.rows[0].found, 0);
   EXPECT_EQ(score.false_alarms.size(), 1u);

@@ -43,9 +43,9 @@ int injections_of_a_kind(int ranks);
 
 /// Every kind that the scope has, on every rank in turn, each bit of a word alone, then several bits and
 /// strided words. Of detectors that look every period at most one injection falls into a period of the whole
-/// job, and the period after it has none: there the check must find all well again. An injection that makes
-/// the trainer repeat steps (replica) shares no period with any other. Memory and files have theirs in line
-/// from the first step on, for an OneAtATime gate to hand out.
+/// job, and the period after it has none: there the check must find all well again. What replicas and replays
+/// tell makes training go back to the last state that was proven, so these two take turns. Memory and files
+/// have theirs in line from the first step on, for an OneAtATime gate to hand out.
 SelftestPlan plan_selftest(const SelftestScope& scope);
 
 }  // namespace egt
