@@ -14,6 +14,9 @@ namespace {
 constexpr double clock_difference_s = 1.0;
 
 bool kinds_fit(const std::string& injection, const std::string& fault) {
+  // What is flipped may make the loss infinite before the digests are looked at.
+  constexpr std::string_view of_training[] = {"weight", "optimizer", "gradient", "activation", "gemm"};
+  if (fault == "nonfinite") return std::count(std::begin(of_training), std::end(of_training), injection) > 0;
   if (injection == "weight" || injection == "optimizer") return fault == "replica";
   if (injection == "gradient" || injection == "activation") return fault == "replay";
   if (injection == "gemm") return fault == "replay" || fault == "gemm";

@@ -20,7 +20,7 @@ double median(const std::deque<double>& values) {
 
 void StepCosts::add(std::int64_t step, std::optional<double> ms) {
   if (ms) all_ms_ += *ms;
-  if (!check_ || step <= *check_) {
+  if (checks_.empty() || step <= checks_.front()) {
     if (!ms) return;
     plain_.push_back(*ms);
     if (plain_.size() > remembered) plain_.pop_front();
@@ -30,7 +30,7 @@ void StepCosts::add(std::int64_t step, std::optional<double> ms) {
     affected_ms_ += *ms;
     ++affected_steps_;
   }
-  if (step < *check_ + affected) return;
+  if (step < checks_.front() + affected) return;
   constexpr float unknown = std::numeric_limits<float>::quiet_NaN();
   const bool measured = !disturbed_ && affected_steps_ == affected && !plain_.empty();
   const double plain = plain_.empty() ? 0 : median(plain_);
@@ -38,7 +38,7 @@ void StepCosts::add(std::int64_t step, std::optional<double> ms) {
   if (measured) checks_ms_ += cost;
   note_.check_ms = measured ? static_cast<float>(cost) : unknown;
   note_.step_ms = measured ? static_cast<float>(plain) : unknown;
-  check_.reset();
+  checks_.pop_front();
   disturbed_ = false;
   affected_ms_ = 0;
   affected_steps_ = 0;

@@ -62,6 +62,7 @@ Status TrainWorkload::prepare() {
   checks_ = std::make_unique<TrainingChecks>(environment_, options_, batch_, *trainer_, golden_,
                                              rate_is_ours_, [this](std::int64_t step) {
                                                precision_.reset();  // the weights' copy is of another state
+                                               checks_->before_repeated_step(step);
                                                return put_in_line(step, {});
                                              });
   return checks_->prepare();

@@ -169,35 +169,44 @@ std::optional<Tampering> TrainingChecks::tampering_of(const Injection& injection
 }
 
 void TrainingChecks::before_step(std::int64_t step) {
-  const std::size_t before = tampering_.size();
   for (const InjectionKind kind : pass_kinds)
     while (const auto injection = environment_.injector.take(kind, step)) {
       const auto tampering = tampering_of(*injection);
       if (!tampering) continue;  // a tensor of less than a word: the fault never strikes, which is told
-      tampering_.push_back(*tampering);
+      tampered_.push_back({*tampering, step});
       environment_.injector.tell(
           *injection, step, tampering->flip,
           fmt::format("{}, in every pass up to the next check", to_string(tampering->tensor)));
     }
-  if (tampering_.size() != before) trainer_.set_tampering(tampering_);
+  if (!tampered_.empty()) before_repeated_step(step);
 }
 
-void TrainingChecks::strike_state(InjectionKind kind, std::int64_t step, Status& status) {
-  while (status.ok()) {
-    const auto injection = environment_.injector.take(kind, step);
-    if (!injection) return;
-    const bool second =
-        kind == InjectionKind::optimizer && options_.optimizer == Optimizer::adam && injection->step % 2 == 1;
-    const StateTensor tensor{.kind = kind == InjectionKind::weight ? StateKind::weights
-                                     : second                      ? StateKind::second_moment
-                                                                   : StateKind::first_moment,
-                             .layer = choose_layer(*injection, layers(), environment_.seed)};
-    const LinearLayer& linear = trainer_.layout().layers()[static_cast<std::size_t>(tensor.layer)];
-    const Flip flip = choose_flip(*injection, static_cast<std::uint64_t>(linear.inputs * linear.outputs),
-                                  environment_.seed);
-    status = trainer_.tamper_state(tensor, flip);
-    environment_.injector.tell(*injection, step, flip, to_string(tensor));
-  }
+void TrainingChecks::before_repeated_step(std::int64_t step) {
+  std::vector<Tampering> in_force;
+  for (const Tampered& one : tampered_)
+    if (one.since <= step) in_force.push_back(one.tampering);
+  trainer_.set_tampering(std::move(in_force));
+}
+
+/// Not while a check is under way: if it sends training back, the state that was struck would be gone.
+Status TrainingChecks::strike_states(std::int64_t step) {
+  for (const InjectionKind kind : {InjectionKind::weight, InjectionKind::optimizer})
+    while (const auto injection = environment_.injector.take(kind, step)) {
+      const StateTensor tensor = state_tensor_of(*injection);
+      const LinearLayer& linear = trainer_.layout().layers()[static_cast<std::size_t>(tensor.layer)];
+      const Flip flip = choose_flip(*injection, static_cast<std::uint64_t>(linear.inputs * linear.outputs),
+                                    environment_.seed);
+      EGT_TRY(trainer_.tamper_state(tensor, flip));
+      environment_.injector.tell(*injection, step, flip, to_string(tensor));
+    }
+  return {};
+}
+
+StateTensor TrainingChecks::state_tensor_of(const Injection& injection) const {
+  const int layer = choose_layer(injection, layers(), environment_.seed);
+  if (injection.kind == InjectionKind::weight) return {StateKind::weights, layer};
+  const bool second = options_.optimizer == Optimizer::adam && injection.step % 2 == 1;
+  return {second ? StateKind::second_moment : StateKind::first_moment, layer};
 }
 
 std::optional<Flip> TrainingChecks::chain_flip(std::int64_t step) {
@@ -211,10 +220,7 @@ std::optional<Flip> TrainingChecks::chain_flip(std::int64_t step) {
 // A check, put in line
 
 Status TrainingChecks::after_step(std::int64_t step) {
-  Status struck;
-  strike_state(InjectionKind::weight, step, struck);
-  strike_state(InjectionKind::optimizer, step, struck);
-  EGT_TRY(struck);
+  if (!under_way_) EGT_TRY(strike_states(step));
   const bool due = schedule_.due(step);
   if (under_way_ || !(due || check_now_)) return {};
   costs_.check_enqueued(step);
@@ -230,13 +236,11 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
   EGT_TRY(trainer_.enqueue_state_digests(chains + sections_.chains));
   EGT_TRY(exchange_.enqueue(sections_.all()));
   EGT_TRY(repair_.keep_candidate(step));
-  under_way_ = {.step = step, .precision = precision, .tampered = !tampering_.empty()};
+  under_way_ = {.step = step, .precision = precision};
   check_now_ = false;
   ++checks_;
-  if (!tampering_.empty()) {
-    tampering_.clear();
-    trainer_.set_tampering({});
-  }
+  tampered_.clear();
+  trainer_.set_tampering({});
   return {};
 }
 
@@ -290,20 +294,13 @@ void TrainingChecks::close() {
 Status TrainingChecks::collect(std::int64_t last) {
   EGT_TRY_ASSIGN(const auto answers, exchange_.collect(timeout_s));
   const auto state = part(answers, sections_.replay + sections_.chains, sections_.state);
-  bool wrong = judge_replay(part(answers, 0, sections_.replay));
-  if (chains_) wrong = judge_chains(part(answers, sections_.replay, sections_.chains)) || wrong;
+  const bool pass_wrong = judge_replay(part(answers, 0, sections_.replay));
+  const bool chains_wrong = chains_ && judge_chains(part(answers, sections_.replay, sections_.chains));
   EGT_TRY(judge_audit());
   note_weight_digest(state[static_cast<std::size_t>(environment_.place.rank)]);
-  EGT_TRY(judge_state(state, wrong, last));
-  const std::int64_t step = under_way_->step;
+  EGT_TRY(judge_state(state, pass_wrong, chains_wrong, last));
   under_way_.reset();
   incidents_ = std::exchange(next_incidents_, {});
-  if (!last_was_right_) {
-    ++figures_.wrong_checks;
-    return {};
-  }
-  repair_.prove_candidate();
-  if (environment_.place.size > 1) figures_.steps_proven = step + 1;
   return {};
 }
 
@@ -405,8 +402,9 @@ Status TrainingChecks::judge_audit() {
   return {};
 }
 
-/// Also decides whether training must go back: `wrong` is what the other judges found, the same on all ranks.
-Status TrainingChecks::judge_state(const std::vector<Answers>& state, bool wrong, std::int64_t last) {
+/// Also decides whether training goes back: what the other judges found is the same on all ranks.
+Status TrainingChecks::judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong,
+                                   std::int64_t last) {
   std::vector<Dissent> dissents;
   if (state.size() > 1) {
     ++figures_.replica_checks;
@@ -414,15 +412,24 @@ Status TrainingChecks::judge_state(const std::vector<Answers>& state, bool wrong
     dissents = vote(state, std::vector<int>(state.size(), 0), std::vector<Answers>(state.size()));
   }
   const bool lost = judges_losses_ && !loss_is_finite_;
-  const bool explained = wrong || !dissents.empty();
-  if (nonfinite_ && !explained) tell_nonfinite();
+  if (nonfinite_ && !pass_wrong && !chains_wrong && dissents.empty()) tell_nonfinite();
   nonfinite_.reset();
-  const bool was_right = std::exchange(last_was_right_, !explained && !lost);
-  if (last_was_right_) return {};
-  // A fault that stays would send training back again and again: once is enough.
-  if (was_right) return repair(std::move(dissents), last);
-  if (!dissents.empty()) tell_state_faults(dissents, {});
+  if (dissents.empty()) state_stays_wrong_ = false;
+  // What stays wrong would send training back again and again: once is enough.
+  const bool goes_back =
+      (!dissents.empty() && !state_stays_wrong_) || (pass_wrong && !pass_was_wrong_) || (lost && !was_lost_);
+  pass_was_wrong_ = pass_wrong;
+  was_lost_ = lost;
+  if (pass_wrong || chains_wrong || lost || !dissents.empty()) ++figures_.wrong_checks;
+  if (!pass_wrong && !lost && dissents.empty()) prove();
+  if (goes_back) return repair(std::move(dissents), last);
+  tell_state_faults(dissents, {});
   return {};
+}
+
+void TrainingChecks::prove() {
+  repair_.prove_candidate();
+  if (environment_.place.size > 1) figures_.steps_proven = under_way_->step + 1;
 }
 
 Status TrainingChecks::repair(std::vector<Dissent> dissents, std::int64_t last) {
@@ -438,6 +445,7 @@ Status TrainingChecks::repair(std::vector<Dissent> dissents, std::int64_t last) 
   EGT_TRY_ASSIGN(const auto repeated, repair_.repeat(tensor, difference.word, last, timeout_s));
   costs_.disturb();
   figures_.repeated_steps += static_cast<std::uint64_t>(last - from);
+  state_stays_wrong_ = !repeated;
   if (dissents.empty()) return {};
   const bool undecided = dissents.front().rank < 0;
   if (undecided && repeated) dissents = decided_by(*repeated, difference, dissents);

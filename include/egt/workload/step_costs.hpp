@@ -13,7 +13,7 @@ namespace egt {
 class StepCosts {
  public:
   /// A check was put in line behind `step`.
-  void check_enqueued(std::int64_t step) { check_ = step; }
+  void check_enqueued(std::int64_t step) { checks_.push_back(step); }
   /// `ms`: how long the step took; none: not known. In order.
   void add(std::int64_t step, std::optional<double> ms);
   /// Steps were repeated: their times say nothing.
@@ -27,7 +27,7 @@ class StepCosts {
   static constexpr std::int64_t affected = 2;  ///< steps behind a check that it may delay
   static constexpr std::size_t remembered = 8;
 
-  std::optional<std::int64_t> check_;
+  std::deque<std::int64_t> checks_;  ///< the steps before those that are to come
   bool disturbed_ = false;
   std::deque<double> plain_;  ///< the last steps that no check delayed
   double affected_ms_ = 0;

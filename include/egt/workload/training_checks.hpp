@@ -63,6 +63,8 @@ class TrainingChecks {
   Status start();
   /// Faults on purpose that are due, just before training step `step` is enqueued.
   void before_step(std::int64_t step);
+  /// The same before it is enqueued once more: only those that had struck by then.
+  void before_repeated_step(std::int64_t step);
   /// Behind it: faults on purpose at rest, and a check if one is due.
   Status after_step(std::int64_t step);
   /// `last`: the last step enqueued.
@@ -88,7 +90,6 @@ class TrainingChecks {
   struct Check {
     std::int64_t step = -1;
     Precision precision = Precision::fp32;
-    bool tampered = false;
   };
   struct Nonfinite {
     std::int64_t step = -1;
@@ -101,7 +102,9 @@ class TrainingChecks {
   void judge_golden(const Answers& own);
   bool judge_chains(const std::vector<Answers>& answers);
   Status judge_audit();
-  Status judge_state(const std::vector<Answers>& state, bool wrong, std::int64_t last);
+  Status judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong,
+                     std::int64_t last);
+  void prove();
   Status repair(std::vector<Dissent> dissents, std::int64_t last);
   void tell_state_faults(const std::vector<Dissent>& dissents, const StateDifference& difference);
   void note_weight_digest(const Answers& own);
@@ -114,7 +117,8 @@ class TrainingChecks {
   Status take_groups();
   std::string golden_work() const;
   std::optional<Tampering> tampering_of(const Injection& injection) const;
-  void strike_state(InjectionKind kind, std::int64_t step, Status& status);
+  Status strike_states(std::int64_t step);
+  StateTensor state_tensor_of(const Injection& injection) const;
   std::optional<Flip> chain_flip(std::int64_t step);
   int layers() const { return static_cast<int>(trainer_.layout().layers().size()); }
 
@@ -141,11 +145,16 @@ class TrainingChecks {
   std::vector<Answers> chains_past_;
   std::optional<Check> under_way_;
   std::uint64_t checks_ = 0;
-  std::vector<Tampering> tampering_;
+  struct Tampered {
+    Tampering tampering;
+    std::int64_t since = 0;  ///< step
+  };
+  std::vector<Tampered> tampered_;   ///< in force up to the next check
   std::set<std::string> incidents_;  ///< what the last check told already, by detector and rank
   std::set<std::string> next_incidents_;
-  bool last_was_right_ = true;
-  bool check_now_ = false;  ///< a loss was not finite: no waiting for the schedule
+  bool pass_was_wrong_ = false, was_lost_ = false;  ///< at the last check
+  bool state_stays_wrong_ = false;                  ///< going back did not leave the ranks alike
+  bool check_now_ = false;                          ///< a loss was not finite: no waiting for the schedule
   std::optional<Nonfinite> nonfinite_;
   bool loss_is_finite_ = true;
   bool golden_is_right_ = true;
