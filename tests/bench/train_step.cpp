@@ -126,7 +126,7 @@ class Steps {
     const auto start = Clock::now();
     const std::int64_t first = next_;
     for (; next_ < first + steps; ++next_) {
-      EGT_TRY(trainer_.enqueue_step(next_, 0.0f, false));
+      EGT_TRY(trainer_.enqueue_step(next_, {}, false));
       if (next_ - first >= MlpTrainer::depth)
         EGT_TRY(trainer_.retire_step(next_ - MlpTrainer::depth, timeout_s).status());
     }

@@ -13,6 +13,7 @@
 #include "egt/ranks/mpi_control.hpp"
 #include "egt/ranks/nccl_communicator.hpp"
 #include "mpi_test.hpp"
+#include "tests/state_digests.hpp"
 
 namespace egt::test {
 namespace {
@@ -329,22 +330,21 @@ class DataParallelOnCuda : public OnCuda, public testing::WithParamInterface<Way
     EXPECT_TRUE(created.ok()) << created.what();
     if (!created.ok()) return {};
     std::vector<double> losses;
-    const Status trained = train(*made.value(), losses);
+    const Status trained = train(ranks, *made.value(), losses);
     if (!trained.ok()) ranks.abort();  // so that the trainer's streams come to their end
     EXPECT_TRUE(trained.ok()) << trained.what();
     return losses;
   }
 
-  Status train(MlpTrainer& trainer, std::vector<double>& losses) {
+  Status train(Communicator& ranks, MlpTrainer& trainer, std::vector<double>& losses) {
     for (std::int64_t step = 0; step < steps + MlpTrainer::depth; ++step) {
-      if (step < steps) EGT_TRY(trainer.enqueue_step(step, 0.0f, false));
+      if (step < steps) EGT_TRY(trainer.enqueue_step(step, {}, false));
       if (step < MlpTrainer::depth) continue;
       EGT_TRY_ASSIGN(const StepResult result,
                      trainer.retire_step(step - MlpTrainer::depth, stream_timeout_s));
       losses.push_back(result.loss);
     }
-    EGT_TRY(trainer.enqueue_replica_check());
-    EGT_TRY_ASSIGN(const auto digests, trainer.collect_replica_check(stream_timeout_s));
+    const auto digests = test::state_digests(*device, ranks, trainer);
     for (const auto& one : digests) EXPECT_EQ(one, digests.front());
     return {};
   }

@@ -9,6 +9,7 @@
 #include "egt/device/host/host_device.hpp"
 #include "egt/model/mlp_trainer.hpp"
 #include "single_rank_communicator.hpp"
+#include "tests/state_digests.hpp"
 
 namespace egt {
 namespace {
@@ -106,14 +107,14 @@ class TrainerOnCuda : public testing::TestWithParam<Way> {
       trained.losses.push_back(result.ok() ? result.value().loss : NAN);
     };
     for (std::int64_t step = 0; step < steps; ++step) {
-      const Status enqueued = trainer.enqueue_step(step, 0.0f, false);
+      const Status enqueued = trainer.enqueue_step(step, {}, false);
       EXPECT_TRUE(enqueued.ok()) << enqueued.what();
       if (step + 1 >= overlap) retire(step + 1 - overlap);
     }
     for (std::int64_t step = std::max<std::int64_t>(0, steps + 1 - overlap); step < steps; ++step)
       retire(step);
     trained.gradient = read(*on.device, trainer.gradient());
-    trained.weights = weight_digests(trainer);
+    trained.weights = test::state_digests(*on.device, on.communicator, trainer).at(0);
     return trained;
   }
 
@@ -126,13 +127,6 @@ class TrainerOnCuda : public testing::TestWithParam<Way> {
     EXPECT_TRUE(device.synchronize(*stream.value(), timeout_s).ok());
     const float* values = pinned.value().as<float>();
     return {values, values + view.count};
-  }
-
-  static std::vector<Digest> weight_digests(MlpTrainer& trainer) {
-    EXPECT_TRUE(trainer.enqueue_replica_check().ok());
-    const auto ranks = trainer.collect_replica_check(timeout_s);
-    EXPECT_TRUE(ranks.ok()) << ranks.status().what();
-    return ranks.ok() ? ranks.value().front() : std::vector<Digest>();
   }
 
   std::optional<Platform> cuda_, host_;

@@ -7,6 +7,7 @@
 #include "egt/ranks/mpi_communicator.hpp"
 #include "egt/ranks/mpi_control.hpp"
 #include "mpi_test.hpp"
+#include "tests/state_digests.hpp"
 
 namespace egt::test {
 namespace {
@@ -64,7 +65,7 @@ class DataParallel : public ::testing::TestWithParam<std::pair<ElementType, Opti
     MlpTrainer& trainer = *made.value();
     for (std::int64_t s = 0; s < steps + MlpTrainer::depth; ++s) {
       const bool more = s < steps;
-      EXPECT_TRUE(!more || trainer.enqueue_step(s, 0.0f, false).ok());
+      EXPECT_TRUE(!more || trainer.enqueue_step(s, {}, false).ok());
       if (s < MlpTrainer::depth) continue;
       auto result = trainer.retire_step(s - MlpTrainer::depth, timeout_s);
       EXPECT_TRUE(result.ok()) << result.status().what();
@@ -85,11 +86,9 @@ class DataParallel : public ::testing::TestWithParam<std::pair<ElementType, Opti
   }
 
   void expect_equal_replicas(MlpTrainer& trainer) {
-    EXPECT_TRUE(trainer.enqueue_replica_check().ok());
-    auto ranks = trainer.collect_replica_check(timeout_s);
-    ASSERT_TRUE(ranks.ok()) << ranks.status().what();
-    ASSERT_EQ(ranks.value().size(), static_cast<std::size_t>(mpi_session().place().size));
-    for (const auto& rank : ranks.value()) EXPECT_EQ(rank, ranks.value().front());
+    const auto ranks = test::state_digests(*device, *communicator, trainer);
+    ASSERT_EQ(ranks.size(), static_cast<std::size_t>(mpi_session().place().size));
+    for (const auto& rank : ranks) EXPECT_EQ(rank, ranks.front());
   }
 
   std::unique_ptr<Device> device;

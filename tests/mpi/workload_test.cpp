@@ -59,7 +59,8 @@ class Workloads : public ::testing::Test {
     options.check_every = 4;
     options.epoch_steps = 10;
     options.learning_rate = rate;
-    TrainWorkload workload(environment, options, share_batch(8 * size(), rank(), size()));
+    GoldenBook golden;
+    TrainWorkload workload(environment, options, share_batch(8 * size(), rank(), size()), golden);
     std::vector<Json> faults = run(workload, records, 12);
     part = workload.report();
     return faults;
@@ -82,7 +83,8 @@ TEST_F(Workloads, CleanTrainingTellsNoFaultAndProvesItsReplicas) {
   EXPECT_TRUE(train({}).empty());
   EXPECT_TRUE(part.success) << part.failure;
   EXPECT_EQ(part.work.replica_checks > 0, size() > 1);
-  EXPECT_EQ(part.work.gemm_flops > 0, size() > 1) << "one rank alone has nobody to be compared with";
+  EXPECT_GT(part.work.replays, 0u);
+  EXPECT_GT(part.work.gemm_flops, 0);
 }
 
 TEST_F(Workloads, ADivergedReplicaIsNamedByTheMajority) {

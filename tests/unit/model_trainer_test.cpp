@@ -7,6 +7,7 @@
 #include "egt/device/host/host_device.hpp"
 #include "egt/model/mlp_trainer.hpp"
 #include "single_rank_communicator.hpp"
+#include "tests/state_digests.hpp"
 
 namespace egt {
 namespace {
@@ -39,7 +40,7 @@ class Trainer : public ::testing::Test {
   }
 
   StepResult step(MlpTrainer& trainer, std::int64_t index, bool measure = false) {
-    EXPECT_TRUE(trainer.enqueue_step(index, 0.0f, measure).ok());
+    EXPECT_TRUE(trainer.enqueue_step(index, {}, measure).ok());
     auto result = trainer.retire_step(index, timeout_s);
     EXPECT_TRUE(result.ok()) << result.status().what();
     return result.value();
@@ -185,7 +186,7 @@ TEST_F(Trainer, TheSameStepsGiveTheSameBitsWhileStepsOverlap) {
   for (auto& result : weights) {
     auto trainer = make(config);
     for (std::int64_t i = 0; i < 12; ++i) {
-      ASSERT_TRUE(trainer->enqueue_step(i, 0.0f, false).ok());
+      ASSERT_TRUE(trainer->enqueue_step(i, {}, false).ok());
       if (i < MlpTrainer::depth) continue;
       ASSERT_TRUE(trainer->retire_step(i - MlpTrainer::depth, timeout_s).ok());
     }
@@ -198,12 +199,7 @@ TEST_F(Trainer, TheSameStepsGiveTheSameBitsWhileStepsOverlap) {
 
 TEST_F(Trainer, AFlippedWeightBitChangesTheDigestOfItsLayerOnly) {
   auto trainer = make(small_network({Precision::fp32}));
-  const auto digests = [&] {
-    EXPECT_TRUE(trainer->enqueue_replica_check().ok());
-    auto ranks = trainer->collect_replica_check(timeout_s);
-    EXPECT_TRUE(ranks.ok());
-    return ranks.value().at(0);
-  };
+  const auto digests = [&] { return test::state_digests(*device, *communicator, *trainer).at(0); };
   const auto before = digests();
   EXPECT_EQ(before, digests());
   std::vector<float> weights = read(trainer->weights());
@@ -218,10 +214,10 @@ TEST_F(Trainer, AFlippedWeightBitChangesTheDigestOfItsLayerOnly) {
 
 TEST_F(Trainer, VotesAndTimesComeBack) {
   auto trainer = make(small_network({Precision::fp32}));
-  ASSERT_TRUE(trainer->enqueue_step(0, 3.0f, true).ok());
+  ASSERT_TRUE(trainer->enqueue_step(0, {.vote = 3.0f}, true).ok());
   auto result = trainer->retire_step(0, timeout_s);
   ASSERT_TRUE(result.ok());
-  EXPECT_EQ(result.value().votes, 3.0f);
+  EXPECT_EQ(result.value().notes.vote, 3.0f);
   EXPECT_FALSE(result.value().step_ms.has_value());
   auto times = trainer->measured_times();
   ASSERT_TRUE(times.ok());
