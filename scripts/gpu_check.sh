@@ -3,7 +3,8 @@
 #   build  the program, the bench and the tests that need a GPU
 #   tests  those tests
 #   step   our training step beside PyTorch's, in turn: 1 GPU and all; tf32 and bf16; batch 1024 and 8192
-#   burn   the main job with its defaults for 60 s on all GPUs
+#   selftest  every fault that a detector claims to find, put in on every GPU in turn
+#   burn   the main job with its defaults for 60 s on all GPUs (EGT_BURN_SECONDS: another time)
 # Every part runs and prints its table whatever became of the others; exit code 1 if any failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,6 +16,8 @@ batches=1024,8192
 steps=20  # a block, on both sides
 rounds=3
 
+EGT_BURN_SECONDS=${EGT_BURN_SECONDS:-60}
+
 say() { echo "gpu_check.sh: $*" >&2; }
 
 # launch RANKS PROGRAM ARGUMENTS..: one rank a GPU.
@@ -22,7 +25,7 @@ launch() {
   local ranks=$1 as_root=()
   shift
   ((EUID != 0)) || as_root=(--allow-run-as-root)
-  timeout --foreground 300 mpirun --quiet "${as_root[@]}" -np "$ranks" --bind-to none --oversubscribe "$@"
+  timeout --foreground "$((EGT_BURN_SECONDS + 300))" mpirun --quiet "${as_root[@]}" -np "$ranks" --bind-to none --oversubscribe "$@"
 }
 
 build() {
@@ -98,21 +101,28 @@ def figure(source, *path):
     return "-" if source is None else f"{source:.4g}"
 
 
-row = "{:>4} {:>10} {:>10} {:>8} {:>8} {:>8} {:>11} {:>12}".format
-print(row("rank", "util min %", "util avg %", "avg W", "limit W", "filled", "min. visits", "full load s"))
+row = "{:>4} {:>10} {:>10} {:>8} {:>8} {:>8} {:>11} {:>12} {:>8} {:>9}".format
+print(row("rank", "util min %", "util avg %", "avg W", "limit W", "filled", "min. visits", "full load s", "replays", "checks %"))
 for rank in (entry["rank"] for entry in result["ranks"]):
     telemetry = result["telemetry"].get(str(rank)) or {}
     memory = next((p for p in result["results"] if (p["test_name"], p["rank"]) == ("memory", rank)), {})
+    train = next((p for p in result["results"] if (p["test_name"], p["rank"]) == ("train", rank)), {})
+    share = train.get("checks_fraction")
     print(row(rank, figure(telemetry, "gpu_utilization_percent", "min"), figure(telemetry, "gpu_utilization_percent", "avg"),
               figure(telemetry, "power_w", "avg"), figure(telemetry, "power_limit_w"), figure(memory, "filled_fraction"),
-              figure(memory, "minimum_visits"), figure(telemetry, "time_to_full_load_s")))
+              figure(memory, "minimum_visits"), figure(telemetry, "time_to_full_load_s"),
+              figure(train, "replays"), "-" if share is None else f"{100 * share:.3f}"))
 PYTHON
+}
+
+selftest() {
+  launch "$gpu_count" "$folder/extreme_gpu_trainer" selftest --output "$folder/selftest-$(date -u +%Y%m%dT%H%M%SZ)"
 }
 
 burn() {
   local output failed=0
   output=$folder/burn-$(date -u +%Y%m%dT%H%M%SZ)
-  launch "$gpu_count" "$folder/extreme_gpu_trainer" --duration 60s --output "$output" || failed=1
+  launch "$gpu_count" "$folder/extreme_gpu_trainer" --duration "${EGT_BURN_SECONDS}s" --output "$output" || failed=1
   if [[ -e $output/result.json ]]; then
     burn_table "$output/result.json" || failed=1
   else
@@ -122,12 +132,12 @@ burn() {
 }
 
 parts=("$@")
-(($#)) || parts=(build tests step burn)
+(($#)) || parts=(build tests step selftest burn)
 for part in "${parts[@]}"; do
   case $part in
-    build | tests | step | burn) ;;
+    build | tests | step | selftest | burn) ;;
     *)
-      say "unknown part $part; allowed: build, tests, step, burn"
+      say "unknown part $part; allowed: build, tests, step, selftest, burn"
       exit 2
       ;;
   esac
