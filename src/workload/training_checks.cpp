@@ -518,7 +518,7 @@ void TrainingChecks::tell_nonfinite() {
   Dissent dissent;
   dissent.suspects = nonfinite_->ranks;
   if (dissent.suspects.size() == 1) dissent.rank = dissent.suspects.front();
-  if (size > 1 && dissent.suspects.empty()) dissent.suspects = {0};  // finite parts, and a sum that is not
+  if (size > 1 && dissent.suspects.empty()) dissent.suspects.push_back(0);  // finite parts, and a sum that is not
   dissent.blame = dissent.rank >= 0 ? Blame::certain : Blame::ambiguous;
   Fault fault = fault_of(environment_, "nonfinite", "loss", "train", nonfinite_->step);
   fault.where = "the loss";

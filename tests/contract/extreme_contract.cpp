@@ -32,7 +32,8 @@ float at(const Array& values, std::int64_t i) {
 }  // namespace
 
 TEST_P(DeviceContract, ExtremeIsTheChainOfEveryValueAndNoOther) {
-  const float tolerance = is_host() ? 0.0f : 1e-5f;  // another library's functions may differ by some ulp
+  // Another library's functions may differ by some ulp; near a zero of the chain that is more of the result.
+  const float tolerance = is_host() ? 0.0f : 1e-5f, absolute = is_host() ? 0.0f : 1e-6f;
   const Array values = starts();
   for (const int iterations : {0, 1, 7, 100})
     for (const std::int64_t first : {0, 1}) {
@@ -46,8 +47,9 @@ TEST_P(DeviceContract, ExtremeIsTheChainOfEveryValueAndNoOther) {
           continue;
         }
         const float expected = math::extreme(at(values, i), iterations), actual = at(result, i);
-        const bool same =
-            std::isnan(expected) ? std::isnan(actual) : std::fabs(actual - expected) <= tolerance * expected;
+        const bool same = std::isnan(expected)
+                              ? std::isnan(actual)
+                              : std::fabs(actual - expected) <= tolerance * expected + absolute;
         EXPECT_TRUE(same) << at(values, i) << ": " << actual << ", not " << expected;
       }
     }
