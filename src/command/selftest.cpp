@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -38,8 +39,11 @@ std::string put_defaults(Options& options, Backend backend) {
   std::string told;
   BurnOptions& burn = options.burn;
   if (backend == Backend::host) {
-    put(options, "batch", burn.train.batch, std::int64_t{32}, "32", told);
-    put(options, "memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 64'000'000}, "64MB", told);
+    const std::vector<std::int64_t> layers = {128, 256, 192, 128, 64, 32, 16};
+    put(options, "layers", burn.train.layers, layers, fmt::format("{}", fmt::join(layers, ",")), told);
+    put(options, "batch", burn.train.batch, std::int64_t{16}, "16", told);
+    put(options, "memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 48'000'000}, "48MB", told);
+    put(options, "buffer-iterations", burn.memory.buffer_iterations, 1, "1", told);
     burn.collective.elements = 1u << 14;
   } else {
     put(options, "extreme-iterations", burn.train.extreme_iterations, 8, "8", told);
@@ -54,7 +58,8 @@ std::string put_defaults(Options& options, Backend backend) {
 void put_periods(BurnOptions& burn) {
   burn.train.check_every = burn.collective.every = check_period;
   burn.train.epoch_steps = epoch_periods * check_period;
-  burn.file.every = 1;
+  burn.file.every = check_period;
+  burn.file.repeats = 1;
   burn.duration_seconds = deadline_s;
   burn.steps.reset();
 }
