@@ -1,0 +1,69 @@
+"""Every fault that the checks claim to find is put in, found, and blamed on the right rank."""
+from program import *
+
+KINDS = ["weight", "gradient", "activation", "gemm", "extreme", "collective", "optimizer", "memory", "file-bit", "file-stale", "file-torn",
+         "file-misplaced", "file-lost"]
+NEED_TWO_RANKS = {"weight", "collective", "optimizer"}
+LONGEST_LATENCY = 6  # steps: a period of 4, and 2 until a step is retired
+OWN_PACE = {"memory"} | {kind for kind in KINDS if kind.startswith("file")}
+FOUND_ALL = 0
+
+
+class Selftest(ProgramTest):
+    def selftest(self, *arguments, ranks=None):
+        done = self.run_program("selftest", "--output", "run", "--io-dir", ".", *arguments, ranks=ranks, timeout=360)
+        self.assertEqual(done.returncode, FOUND_ALL, done.stdout + done.stderr)
+        return done, self.result()
+
+    def check(self, ranks, kinds, *arguments):
+        done, result = self.selftest(*arguments, ranks=ranks)
+        self.assertEqual((result["command"], result["verdict"], result["exit_code"]), ("selftest", "pass", 0))
+        self.assertTrue(result["injected"], "such a run can never be taken for a clean one")
+        entries = {entry["test_name"]: entry for entry in result["results"]}
+        self.assertEqual(set(entries), {f"selftest.{kind}" for kind in kinds})
+        for kind in kinds:
+            self.check_kind(kind, entries[f"selftest.{kind}"], result, ranks or 1)
+        self.check_table(done.stdout, kinds)
+        return result
+
+    def check_kind(self, kind, entry, result, ranks):
+        with self.subTest(kind=kind):
+            self.assertTrue(entry["success"])
+            self.assertGreater(entry["injected"], 0)
+            for count in ("planned", "found", "blamed_rightly"):
+                self.assertEqual(entry[count], entry["injected"], count)
+            if kind not in OWN_PACE:
+                self.assertLessEqual(entry["latency_steps"]["max"], LONGEST_LATENCY)
+            struck = [one for one in result["injections"] if one["kind"] == kind]
+            self.assertEqual(len(struck), entry["injected"])
+            self.assertEqual({one["rank"] for one in struck}, set(range(ranks)), "every rank had its turn")
+
+    def check_table(self, text, kinds):
+        for kind in KINDS:
+            lines = [line.split() for line in text.splitlines() if line.startswith(f"{kind} ")]
+            self.assertEqual(len(lines), 1, text)
+            self.assertEqual(lines[0][1] == "left", kind not in kinds, lines[0])
+
+    def check_several(self, ranks):
+        result = self.check(ranks, KINDS)
+        self.assertGreaterEqual(sum(entry["injected"] for entry in result["results"]), 500)
+        self.assertEqual(len(result["faults"]), sum(entry["found"] for entry in result["results"]))
+
+    def test_two_ranks(self):
+        self.check_several(2)
+
+    def test_three_ranks(self):
+        self.check_several(3)
+
+    def test_four_ranks(self):
+        self.check_several(4)
+
+    def test_one_rank_leaves_out_what_needs_two(self):
+        self.check(None, [kind for kind in KINDS if kind not in NEED_TWO_RANKS])
+
+    def test_what_the_run_has_not_is_left_out(self):
+        self.check(2, [kind for kind in KINDS if kind not in OWN_PACE], "--no-io", "--memory", "0", "--precision", "fp32")
+
+
+if __name__ == "__main__":
+    unittest.main()
