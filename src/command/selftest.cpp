@@ -47,7 +47,7 @@ std::string put_defaults(Options& options, Backend backend) {
     burn.collective.elements = 1u << 14;
   } else {
     put(options, "extreme-iterations", burn.train.extreme_iterations, 8, "8", told);
-    put(options, "memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 8'000'000'000}, "8GB", told);
+    put(options, "memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 12'000'000'000}, "12GB", told);
     put(options, "buffer-iterations", burn.memory.buffer_iterations, 10, "10", told);
     burn.collective.elements = 1u << 20;
   }
