@@ -357,7 +357,7 @@ void TrainingChecks::judge_golden(const Answers& own) {
   }
   figures_.digests_compared += own.size();
   if (dissent.count == 0) return;
-  golden_is_right_ = false;
+  own_wrong_ = true;
   if (!is_new("golden", dissent)) return;
   Fault fault = fault_of(environment_, "replay", "golden digest", "train", under_way_->step);
   fault.where = fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent.question]),
@@ -388,6 +388,7 @@ Status TrainingChecks::judge_audit() {
   if (!audits_) return {};
   EGT_TRY_ASSIGN(const GemmAuditReport report, audit_->collect(timeout_s));
   figures_.products_audited += report.products / 2;
+  own_wrong_ = own_wrong_ || !report.findings.empty();
   Dissent own;
   own.rank = environment_.place.rank;
   const bool told_by_replay = next_incidents_.contains(fmt::format("replay {}", own.rank));
@@ -420,7 +421,8 @@ Status TrainingChecks::judge_state(const std::vector<Answers>& state, bool pass_
       (!dissents.empty() && !state_stays_wrong_) || (pass_wrong && !pass_was_wrong_) || (lost && !was_lost_);
   pass_was_wrong_ = pass_wrong;
   was_lost_ = lost;
-  if (pass_wrong || chains_wrong || lost || !dissents.empty()) ++figures_.wrong_checks;
+  const bool own_wrong = std::exchange(own_wrong_, false);
+  if (pass_wrong || chains_wrong || lost || own_wrong || !dissents.empty()) ++figures_.wrong_checks;
   if (!pass_wrong && !lost && dissents.empty()) prove();
   if (goes_back) return repair(std::move(dissents), last);
   tell_state_faults(dissents, {});
@@ -518,7 +520,8 @@ void TrainingChecks::tell_nonfinite() {
   Dissent dissent;
   dissent.suspects = nonfinite_->ranks;
   if (dissent.suspects.size() == 1) dissent.rank = dissent.suspects.front();
-  if (size > 1 && dissent.suspects.empty()) dissent.suspects.push_back(0);  // finite parts, and a sum that is not
+  if (size > 1 && dissent.suspects.empty())
+    dissent.suspects.push_back(0);  // finite parts, and a sum that is not
   dissent.blame = dissent.rank >= 0 ? Blame::certain : Blame::ambiguous;
   Fault fault = fault_of(environment_, "nonfinite", "loss", "train", nonfinite_->step);
   fault.where = "the loss";
