@@ -1,0 +1,170 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "corrupting_communicator.hpp"
+#include "corrupting_device.hpp"
+#include "egt/device/host/host_device.hpp"
+#include "egt/ranks/mpi_communicator.hpp"
+#include "egt/ranks/mpi_control.hpp"
+#include "egt/workload/train.hpp"
+#include "mpi_test.hpp"
+
+namespace egt::test {
+
+/// A short training of a small network, the same on every rank but for what a test lets go wrong. Checks come
+/// behind steps 3, 7 and 11; the last step, 12, is followed by the one of `finish`.
+struct Job {
+  static constexpr std::int64_t steps = 13, check_every = 4;
+
+  std::vector<Precision> precisions = {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,
+                                       Precision::bf16};
+  Optimizer optimizer = Optimizer::sgd;
+  std::optional<double> learning_rate = {};
+  std::vector<std::int64_t> layers = {16, 96, 24, 8};  // the second's weights are more than a block of words
+  std::vector<std::string> injections = {};            ///< as `--inject` takes them
+  std::vector<CorruptingCommunicator::Hit> hits = {};
+  int broken_rank = -1;           ///< whose every product is wrong
+  std::int64_t broken_from = -1;  ///< before this step; -1: from the first answer on
+  Flip broken_words = {};
+  std::function<std::string(int rank)> model = [](int) { return "test device"; };
+  std::string golden_path = {};  ///< is only a name here
+  std::optional<Golden> golden = {};
+};
+
+/// What all ranks told, the same on every rank, and what this rank reports.
+struct Outcome {
+  std::vector<Json> faults, injections;
+  std::vector<std::string> notices;
+  PartReport part;
+  Golden golden;  ///< that the job found
+
+  std::string weight_digest() const { return part.figures.at("weight_digest").get<std::string>(); }
+  std::int64_t figure(const char* name) const { return part.figures.at(name).get<std::int64_t>(); }
+  std::vector<Json> of_kind(const std::string& kind) const {
+    std::vector<Json> found;
+    for (const Json& fault : faults)
+      if (fault.at("kind") == kind) found.push_back(fault);
+    return found;
+  }
+};
+
+class TrainingJobs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    constexpr double timeout_s = 30;
+    auto communicator = open_mpi_communicator(mpi_session(), timeout_s);
+    ASSERT_TRUE(communicator.ok()) << communicator.status().what();
+    real_ = std::move(communicator.value());
+    auto control = open_mpi_control(mpi_session(), timeout_s);
+    ASSERT_TRUE(control.ok()) << control.status().what();
+    control_ = std::move(control.value());
+  }
+
+  static int size() { return mpi_session().place().size; }
+  static int rank() { return mpi_session().place().rank; }
+
+  Outcome run(const Job& job) {
+    auto opened = open_host_device({});
+    EXPECT_TRUE(opened.ok()) << opened.status().what();
+    CorruptingDevice device(std::move(opened.value()), job.broken_words);
+    device.set_broken(is_broken(job, -1));
+    CorruptingCommunicator communicator(*real_, job.hits);
+    RecordQueue records(rank());
+    Injector injector(parsed(job.injections), mpi_session().place(), records);
+    Environment environment{device, communicator, records,          mpi_session().place(),
+                            5,      injector,     job.model(rank())};
+    GoldenBook golden{job.golden, {}};
+    TrainWorkload workload(environment, options_of(job), share_batch(8 * size(), rank(), size()), golden);
+    run_steps(workload, device, job);
+    Outcome outcome = gathered(records);
+    outcome.part = workload.report();
+    outcome.golden = from_root(golden.found);
+    return outcome;
+  }
+
+ private:
+  static std::vector<Injection> parsed(const std::vector<std::string>& texts) {
+    std::vector<Injection> injections;
+    for (const std::string& text : texts) {
+      const auto injection = parse_injection(text);
+      EXPECT_TRUE(injection.ok()) << injection.status().what();
+      if (injection.ok()) injections.push_back(injection.value());
+    }
+    return injections;
+  }
+
+  static TrainOptions options_of(const Job& job) {
+    TrainOptions options;
+    options.layers = job.layers;
+    options.precisions = job.precisions;
+    options.optimizer = job.optimizer;
+    options.learning_rate = job.learning_rate;
+    options.extreme_iterations = 1;
+    options.check_every = Job::check_every;
+    options.epoch_steps = 3;
+    options.golden = job.golden_path;
+    return options;
+  }
+
+  static bool is_broken(const Job& job, std::int64_t step) {
+    return rank() == job.broken_rank && step >= job.broken_from;
+  }
+
+  static void run_steps(Workload& workload, CorruptingDevice& device, const Job& job) {
+    ASSERT_OK(workload.prepare());
+    ASSERT_OK(workload.start());
+    for (std::int64_t step = 0; step < Job::steps + MlpTrainer::depth; ++step) {
+      StepOutcome outcome;
+      device.set_broken(is_broken(job, step));
+      if (step < Job::steps) ASSERT_OK(workload.enqueue({.index = step}));
+      if (step >= MlpTrainer::depth) ASSERT_OK(workload.retire(step - MlpTrainer::depth, outcome));
+    }
+    ASSERT_OK(workload.finish(false));
+  }
+
+  Outcome gathered(RecordQueue& records) {
+    Json own = Json::array();
+    for (const Record& record : records.drain()) own.push_back(to_json(record));
+    const auto texts = control_->gather(own.dump());
+    EXPECT_TRUE(texts.ok()) << texts.status().what();
+    Json together = Json::array();
+    for (const std::string& text : texts.value())
+      for (const Json& record : Json::parse(text)) together.push_back(record);
+    const auto all = control_->broadcast(together.dump());
+    EXPECT_TRUE(all.ok()) << all.status().what();
+    Outcome outcome;
+    for (const Json& json : Json::parse(all.value())) {
+      Record record;
+      EXPECT_TRUE(from_json(json, record));
+      if (record.kind == RecordKind::fault) {
+        const Json& blamed = record.body.at("rank");
+        EXPECT_EQ(record.rank, blamed.is_null() ? 0 : blamed.get<int>()) << record.body.dump();
+        outcome.faults.push_back(record.body);
+      }
+      if (record.kind == RecordKind::injection) outcome.injections.push_back(record.body);
+      if (record.kind == RecordKind::notice) outcome.notices.push_back(record.body.at("text"));
+    }
+    return outcome;
+  }
+
+  Golden from_root(const Golden& own) {
+    const auto text = control_->broadcast(own.text());
+    EXPECT_TRUE(text.ok()) << text.status().what();
+    auto golden = Golden::parse(text.value(), "the test's");
+    EXPECT_TRUE(golden.ok()) << golden.status().what();
+    return golden.ok() ? golden.value() : Golden();
+  }
+
+  std::unique_ptr<Communicator> real_;
+  std::unique_ptr<Control> control_;
+};
+
+}  // namespace egt::test
