@@ -108,10 +108,10 @@ class Burn(ProgramTest):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual([r["batch"] for r in self.result()["ranks"]], [4, 3])
 
-    def test_without_verified_work_it_does_not_pass(self):
+    def test_one_rank_alone_verifies_its_passes_by_repetition(self):
         done = self.run_program("--steps", "4", "--memory", "0", "--no-io", "--output", "run")
-        self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
-        self.assertEqual(self.result()["verdict"], "incomplete")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertGreater(self.result()["verified_work"]["replays"], 0)
 
     def test_config_file(self):
         (self.folder / "burn.toml").write_text('steps = 3\nlayers = "8,16,4"\nmemory = "1MB"\nno-io = true\noutput = "run"\n')
