@@ -29,9 +29,8 @@ std::optional<Injection> Injector::take(InjectionKind kind, std::int64_t step) {
 
 bool Injector::waits(InjectionKind kind, std::int64_t step) const {
   const std::lock_guard lock(mutex_);
-  return std::any_of(waiting_.begin(), waiting_.end(), [&](const Injection& waiting) {
-    return waiting.kind == kind && waiting.step <= step;
-  });
+  return std::any_of(waiting_.begin(), waiting_.end(),
+                     [&](const Injection& waiting) { return waiting.kind == kind && waiting.step <= step; });
 }
 
 void Injector::tell(const Injection& injection, std::int64_t step, const Flip& flip, std::string where) {

@@ -18,9 +18,6 @@ constexpr int enough_peers = 3;              // of one model: then a majority te
 constexpr std::size_t audited_products = 4;  // a check
 constexpr std::int64_t before_the_first = -1;
 
-constexpr InjectionKind pass_kinds[] = {InjectionKind::gradient, InjectionKind::activation,
-                                        InjectionKind::gemm};
-
 Digest digest_of(std::string text) {
   text.resize((text.size() + 3) / 4 * 4);
   Digest digest;
@@ -91,6 +88,7 @@ TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& opt
       exchange_(environment.device, environment.communicator, trainer.communication_stream()),
       repair_(environment.device, trainer, exchange_, std::move(repeat)),
       judges_losses_(judges_losses),
+      injections_(environment, options, batch, trainer),
       schedule_(options.check_every, options.check_budget),
       tensors_(trainer.replay_tensors()),
       states_(trainer.state_tensors()) {}
@@ -140,87 +138,10 @@ Status TrainingChecks::take_groups() {
   return {};
 }
 
-// Faults on purpose
-
-std::optional<Tampering> TrainingChecks::tampering_of(const Injection& injection) const {
-  Tampering tampering;
-  const int layer = choose_layer(injection, layers(), environment_.seed);
-  const bool last = layer + 1 == layers();
-  const bool backward = injection.step % 2 == 1 && layer > 0;
-  tampering.tensor.layer = layer;
-  tampering.tensor.kind = injection.kind == InjectionKind::gradient ? TensorKind::weight_gradient
-                          : injection.kind == InjectionKind::gemm
-                              ? (backward ? TensorKind::input_product : TensorKind::product)
-                          : last ? TensorKind::output_gradient
-                                 : TensorKind::activation;
-  // Words that the tensor has in every precision.
-  const LinearLayer& linear = trainer_.layout().layers()[static_cast<std::size_t>(layer)];
-  std::int64_t elements =
-      batch_.global / environment_.place.size *
-      (tampering.tensor.kind == TensorKind::input_product ? linear.inputs : linear.outputs);
-  if (injection.kind == InjectionKind::gradient)
-    for (const GradientBucket& bucket : trainer_.layout().buckets())
-      for (const GradientPiece& piece : bucket.pieces)
-        if (piece.layer == layer && piece.first_row == 0) elements = piece.rows * linear.inputs;
-  const auto words = static_cast<std::uint64_t>(elements) / 2;
-  if (words == 0) return std::nullopt;
-  tampering.flip = choose_flip(injection, words, environment_.seed);
-  return tampering;
-}
-
-void TrainingChecks::before_step(std::int64_t step) {
-  for (const InjectionKind kind : pass_kinds)
-    while (const auto injection = environment_.injector.take(kind, step)) {
-      const auto tampering = tampering_of(*injection);
-      if (!tampering) continue;  // a tensor of less than a word: the fault never strikes, which is told
-      tampered_.push_back({*tampering, step});
-      environment_.injector.tell(
-          *injection, step, tampering->flip,
-          fmt::format("{}, in every pass up to the next check", to_string(tampering->tensor)));
-    }
-  if (!tampered_.empty()) before_repeated_step(step);
-}
-
-void TrainingChecks::before_repeated_step(std::int64_t step) {
-  std::vector<Tampering> in_force;
-  for (const Tampered& one : tampered_)
-    if (one.since <= step) in_force.push_back(one.tampering);
-  trainer_.set_tampering(std::move(in_force));
-}
-
-/// Not while a check is under way: if it sends training back, the state that was struck would be gone.
-Status TrainingChecks::strike_states(std::int64_t step) {
-  for (const InjectionKind kind : {InjectionKind::weight, InjectionKind::optimizer})
-    while (const auto injection = environment_.injector.take(kind, step)) {
-      const StateTensor tensor = state_tensor_of(*injection);
-      const LinearLayer& linear = trainer_.layout().layers()[static_cast<std::size_t>(tensor.layer)];
-      const Flip flip = choose_flip(*injection, static_cast<std::uint64_t>(linear.inputs * linear.outputs),
-                                    environment_.seed);
-      EGT_TRY(trainer_.tamper_state(tensor, flip));
-      environment_.injector.tell(*injection, step, flip, to_string(tensor));
-    }
-  return {};
-}
-
-StateTensor TrainingChecks::state_tensor_of(const Injection& injection) const {
-  const int layer = choose_layer(injection, layers(), environment_.seed);
-  if (injection.kind == InjectionKind::weight) return {StateKind::weights, layer};
-  const bool second = options_.optimizer == Optimizer::adam && injection.step % 2 == 1;
-  return {second ? StateKind::second_moment : StateKind::first_moment, layer};
-}
-
-std::optional<Flip> TrainingChecks::chain_flip(std::int64_t step) {
-  const auto injection = environment_.injector.take(InjectionKind::extreme, step);
-  if (!injection) return std::nullopt;
-  const Flip flip = choose_flip(*injection, chains_->words(), environment_.seed);
-  environment_.injector.tell(*injection, step, flip, fmt::format("results of {}", ChainCheck::name(0)));
-  return flip;
-}
-
 // A check, put in line
 
 Status TrainingChecks::after_step(std::int64_t step) {
-  if (!under_way_) EGT_TRY(strike_states(step));
+  if (!under_way_) EGT_TRY(injections_.strike_states(step));
   const bool due = schedule_.due(step);
   if (under_way_ || !(due || check_now_)) return {};
   costs_.check_enqueued(step);
@@ -232,15 +153,16 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
   Digest* const replay = exchange_.own();
   Digest* const chains = replay + sections_.replay;
   EGT_TRY(trainer_.enqueue_replay(precision, replay, audit_of_this_check()));
-  if (chains_) EGT_TRY(chains_->enqueue(chains, chain_flip(step), trainer_.communication_stream()));
+  if (chains_)
+    EGT_TRY(chains_->enqueue(chains, injections_.take_chain_flip(step, chains_->words()),
+                             trainer_.communication_stream()));
   EGT_TRY(trainer_.enqueue_state_digests(chains + sections_.chains));
   EGT_TRY(exchange_.enqueue(sections_.all()));
   EGT_TRY(repair_.keep_candidate(step));
   under_way_ = {.step = step, .precision = precision};
   check_now_ = false;
   ++checks_;
-  tampered_.clear();
-  trainer_.set_tampering({});
+  injections_.end_passes();
   return {};
 }
 

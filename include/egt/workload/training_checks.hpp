@@ -18,6 +18,7 @@
 #include "egt/workload/options.hpp"
 #include "egt/workload/state_repair.hpp"
 #include "egt/workload/step_costs.hpp"
+#include "egt/workload/training_injections.hpp"
 #include "egt/workload/workload.hpp"
 
 namespace egt {
@@ -62,9 +63,9 @@ class TrainingChecks {
   /// Who is of whose model, and a first answer in every precision: before the first step.
   Status start();
   /// Faults on purpose that are due, just before training step `step` is enqueued.
-  void before_step(std::int64_t step);
+  void before_step(std::int64_t step) { injections_.before_step(step); }
   /// The same before it is enqueued once more: only those that had struck by then.
-  void before_repeated_step(std::int64_t step);
+  void before_repeated_step(std::int64_t step) { injections_.before_repeated_step(step); }
   /// Behind it: faults on purpose at rest, and a check if one is due.
   Status after_step(std::int64_t step);
   /// `last`: the last step enqueued.
@@ -116,10 +117,6 @@ class TrainingChecks {
   MlpTrainer::ProductAudit audit_of_this_check();
   Status take_groups();
   std::string golden_work() const;
-  std::optional<Tampering> tampering_of(const Injection& injection) const;
-  Status strike_states(std::int64_t step);
-  StateTensor state_tensor_of(const Injection& injection) const;
-  std::optional<Flip> chain_flip(std::int64_t step);
   int layers() const { return static_cast<int>(trainer_.layout().layers().size()); }
 
   Environment& environment_;
@@ -133,6 +130,7 @@ class TrainingChecks {
   std::unique_ptr<GemmAudit> audit_;
   const bool
       judges_losses_;  ///< not at a rate of the user's: training may diverge then, which is no evidence
+  TrainingInjections injections_;
   CheckSchedule schedule_;
   StepCosts costs_;
 
@@ -145,11 +143,6 @@ class TrainingChecks {
   std::vector<Answers> chains_past_;
   std::optional<Check> under_way_;
   std::uint64_t checks_ = 0;
-  struct Tampered {
-    Tampering tampering;
-    std::int64_t since = 0;  ///< step
-  };
-  std::vector<Tampered> tampered_;   ///< in force up to the next check
   std::set<std::string> incidents_;  ///< what the last check told already, by detector and rank
   std::set<std::string> next_incidents_;
   bool pass_was_wrong_ = false, was_lost_ = false;  ///< at the last check
