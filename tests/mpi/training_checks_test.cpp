@@ -221,6 +221,16 @@ TEST_F(TrainingChecksOnRanks, ALargePersistentFaultIsNamedByTheAuditWhereThereIs
   }
 }
 
+TEST_F(TrainingChecksOnRanks, AWrongFirstAnswerIsNotWhatLaterOnesAreHeldAgainst) {
+  if (size() < 2) GTEST_SKIP() << "alone, nobody knows that it is wrong";
+  const std::string clean = run({}).weight_digest();
+  const Outcome outcome = run({.broken_rank = 1, .broken_until = 0, .broken_words = slight});
+  ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
+  EXPECT_TRUE(outcome.faults.front().at("step").is_null()) << "none once it is whole again";
+  EXPECT_EQ(outcome.figure("wrong_checks"), 5) << "the first in each precision";
+  EXPECT_EQ(outcome.weight_digest(), clean);
+}
+
 TEST_F(TrainingChecksOnRanks, APersistentFaultFromALaterStepIsToldOnceAndTrainingGoesBackOnce) {
   for (int victim = 0; victim < size(); ++victim) {
     SCOPED_TRACE(victim);

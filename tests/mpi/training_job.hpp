@@ -31,8 +31,9 @@ struct Job {
   std::vector<std::int64_t> layers = {16, 96, 24, 8};  // the second's weights are more than a block of words
   std::vector<std::string> injections = {};            ///< as `--inject` takes them
   std::vector<CorruptingCommunicator::Hit> hits = {};
-  int broken_rank = -1;           ///< whose every product is wrong
-  std::int64_t broken_from = -1;  ///< before this step; -1: from the first answer on
+  int broken_rank = -1;                                   ///< whose every product is wrong
+  std::int64_t broken_from = -1;                          ///< before this step; -1: from the first answer on
+  std::int64_t broken_until = steps + MlpTrainer::depth;  ///< before this one it is whole again
   Flip broken_words = {};
   std::function<std::string(int rank)> model = [](int) { return "test device"; };
   std::string golden_path = {};  ///< is only a name here
@@ -115,7 +116,7 @@ class TrainingJobs : public ::testing::Test {
   }
 
   static bool is_broken(const Job& job, std::int64_t step) {
-    return rank() == job.broken_rank && step >= job.broken_from;
+    return rank() == job.broken_rank && step >= job.broken_from && step < job.broken_until;
   }
 
   static void run_steps(Workload& workload, CorruptingDevice& device, const Job& job) {
