@@ -26,10 +26,18 @@ TEST(Fits, AFaultOfADetectorThatClaimsTheKind) {
       "replica",    "replay",    "gemm",           "extreme",   "collective", "memory",        "file-bit",
       "file-stale", "file-torn", "file-misplaced", "file-lost", "nonfinite",  "file-truncated"};
   const std::vector<std::pair<std::string, std::vector<std::string>>> claims = {
-      {"weight", {"replica"}},        {"optimizer", {"replica"}},   {"gradient", {"replay"}},
-      {"activation", {"replay"}},     {"gemm", {"replay", "gemm"}}, {"extreme", {"extreme"}},
-      {"collective", {"collective"}}, {"memory", {"memory"}},       {"file-bit", {"file-bit"}},
-      {"file-stale", {"file-stale"}}, {"file-torn", {"file-torn"}}, {"file-misplaced", {"file-misplaced"}},
+      {"weight", {"replica", "nonfinite"}},
+      {"optimizer", {"replica", "nonfinite"}},
+      {"gradient", {"replay", "nonfinite"}},
+      {"activation", {"replay", "nonfinite"}},
+      {"gemm", {"replay", "gemm", "nonfinite"}},
+      {"extreme", {"extreme"}},
+      {"collective", {"collective"}},
+      {"memory", {"memory"}},
+      {"file-bit", {"file-bit"}},
+      {"file-stale", {"file-stale"}},
+      {"file-torn", {"file-torn"}},
+      {"file-misplaced", {"file-misplaced"}},
       {"file-lost", {"file-lost"}}};
   for (const auto& [kind, right] : claims)
     for (const std::string& one : faults) {

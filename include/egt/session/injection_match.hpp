@@ -11,8 +11,9 @@ namespace egt {
 /// Does `fault` (the body of a fault's record, or an entry of `fault_repeats`) tell of `injection` (the body
 /// of an injection's record, or to_json of an Injection)? By kind and rank alone:
 /// - its kind is that of a detector which claims to find the injection's kind: replica for weight and
-///   optimizer; replay for gradient and activation; replay or gemm for gemm; for extreme, collective, memory
-///   and the kinds of files their own name;
+///   optimizer; replay for gradient and activation; replay or gemm for gemm; for all of these also nonfinite,
+///   since what is flipped may make the loss infinite first; for extreme, collective, memory and the kinds of
+///   files their own name;
 /// - its rank is the injection's; a fault of no known rank has to name it, in `suspects` or as "rank 1" in
 ///   `where`.
 bool fits(const Json& injection, const Json& fault);
