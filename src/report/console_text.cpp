@@ -84,7 +84,7 @@ std::string checks_text(const Json& result) {
     if (const auto own = value_at<double>(part, "checks_fraction"))
       fraction = std::max(fraction.value_or(0), *own);
   if (work.replays == 0 && !fraction) return "";
-  std::string text = fmt::format("\n  Checks: {} replays", work.replays);
+  std::string text = fmt::format("\n  Checks: {} replay{}", work.replays, work.replays == 1 ? "" : "s");
   if (fraction) text += fmt::format(", {:.2g} % of the time", 100 * *fraction);
   return text;
 }
@@ -94,7 +94,8 @@ std::string fault_count_text(const Json& result) {
   std::uint64_t repeats = 0;
   for (const Json& repeat : member(result, "fault_repeats"))
     repeats += value_at<std::uint64_t>(repeat, "count").value_or(0);
-  const std::string text = fmt::format("{} faults", member(result, "faults").size());
+  const std::size_t count = member(result, "faults").size();
+  const std::string text = fmt::format("{} fault{}", count, count == 1 ? "" : "s");
   return repeats ? fmt::format("{} and {} repeats", text, repeats) : text;
 }
 
