@@ -23,12 +23,12 @@ format_is_clean() {
   find include src kernels tests -regex '.*\.\(cpp\|hpp\|cu\|cuh\)' -print0 | xargs -0 clang-format --dry-run -Werror
 }
 
-# run_tests PRESET ARGUMENTS..: of ctest; one test at a time, since many of them start several ranks.
+# run_tests PRESET ARGUMENTS..: of ctest; tests that start several ranks say how many cores they take.
 run_tests() {
   local preset=$1
   shift
   heading "tests of preset $preset"
-  ctest --preset "$preset" --no-tests=error "$@" 2>&1 | tee "$logs/$preset" || failed+=("ctest of $preset")
+  ctest --preset "$preset" --no-tests=error --parallel "$(nproc)" "$@" 2>&1 | tee "$logs/$preset" || failed+=("ctest of $preset")
 }
 
 # From "100% tests passed, 0 tests failed out of 42" to the end.

@@ -295,7 +295,7 @@ std::vector<OptionRule> check_rules() {
   return {
       {"check-budget", group, "SHARE", "of the time that checks may take; how often they come follows (1%)",
        "a share above 0 and up to 100 %, such as 1%", parse_check_budget},
-      {"check-every", group, "N", "steps between checks, whatever they take (0: by budget)",
+      {"check-every", group, "N", "steps between checks, at least 3, whatever they take (0: by budget)",
        "a whole number of 0 to 1000000000",
        [](Text text, Options& o) {
          return parse_integer(text, std::int64_t{0}, std::int64_t{1'000'000'000}, o.burn.train.check_every);

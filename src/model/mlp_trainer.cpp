@@ -85,6 +85,8 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   std::vector<const Buffer*> state_buffers() const;
   Status copy_state(const std::vector<Buffer>& kept, bool back);
   WordsView layer_words(const Buffer& flat, int layer) const;
+  /// What is put in the communication stream from here on comes behind what is in `from`.
+  Status show_to_communication(Stream& from);
 
   // Along a training step's pass
   Status before_layer(std::size_t layer) override;
@@ -117,7 +119,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   std::vector<EventHandle> ready, updated;                    // a bucket each
   std::vector<EventHandle> sum_begin, sum_end;                // a bucket each, of the measured step
   std::vector<EventHandle> activation_begin, activation_end;  // a hidden layer each, of the measured step
-  EventHandle answered, kept_done;
+  EventHandle shown;
   std::unique_ptr<Stream> compute, communication;
   std::unique_ptr<mlp::Pass> pass;
 };
@@ -132,6 +134,8 @@ Result<std::unique_ptr<MlpTrainer>> MlpTrainer::create(Device& device, Communica
   EGT_TRY(impl->allocate());
   EGT_TRY(impl->make_streams_and_events());
   EGT_TRY(impl->make_tails());
+  for (const Buffer* buffer : {&impl->first_moment, &impl->second_moment, &impl->workspace.gradient})
+    if (buffer->bytes() > 0) EGT_TRY(device.set_zero(buffer->data(), buffer->bytes(), *impl->compute));
   EGT_TRY(impl->initialize_weights(impl->parameters));
   EGT_TRY(impl->initialize_weights(impl->known));
   std::unique_ptr<MlpTrainer> trainer(new MlpTrainer(std::move(impl)));
@@ -179,8 +183,7 @@ Status MlpTrainer::Impl::make_streams_and_events() {
     EGT_TRY(make(*events, layout.buckets().size()));
   for (auto* events : {&activation_begin, &activation_end})
     EGT_TRY(make(*events, layout.layers().size() - 1));
-  EGT_TRY_ASSIGN(answered, device.create_event());
-  EGT_TRY_ASSIGN(kept_done, device.create_event());
+  EGT_TRY_ASSIGN(shown, device.create_event());
   pass = std::make_unique<mlp::Pass>(device, config, layout, workspace, *compute);
   return {};
 }
@@ -200,9 +203,7 @@ Status MlpTrainer::Impl::make_tails() {
 }
 
 Status MlpTrainer::Impl::initialize_weights(const ParameterSet& set) {
-  const Buffer* const buffers[] = {&set.weights, &first_moment, &second_moment, &workspace.gradient};
-  for (const Buffer* buffer : buffers)
-    if (buffer->bytes() > 0) EGT_TRY(device.set_zero(buffer->data(), buffer->bytes(), *compute));
+  EGT_TRY(device.set_zero(set.weights.data(), set.weights.bytes(), *compute));
   for (std::size_t l = 0; l < layout.layers().size(); ++l) {
     const LinearLayer& layer = layout.layers()[l];
     const VectorView weights{set.weights.as<float>() + layer.weights, ElementType::f32,
@@ -397,12 +398,16 @@ Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, const Pr
                            .rows = rows,
                            .loss = m.replay_loss.as<float>()},
                           companion));
-  EGT_TRY(m.device.record(*m.answered, *m.compute));
-  return m.device.wait(*m.communication, *m.answered);
+  return m.show_to_communication(*m.compute);
 }
 
 void MlpTrainer::set_tampering(std::vector<Tampering> tampering) {
   impl_->pass->set_tampering(std::move(tampering));
+}
+
+Status MlpTrainer::Impl::show_to_communication(Stream& from) {
+  EGT_TRY(device.record(*shown, from));
+  return device.wait(*communication, *shown);
 }
 
 std::vector<const Buffer*> MlpTrainer::Impl::state_buffers() const {
@@ -438,8 +443,7 @@ Status MlpTrainer::enqueue_state_digests(Digest* answers) {
   Impl& m = *impl_;
   for (const StateTensor& tensor : state_tensors())
     EGT_TRY(m.device.digest(state(tensor), answers++, m.sums()));
-  EGT_TRY(m.device.record(*m.answered, m.sums()));
-  return m.device.wait(*m.communication, *m.answered);
+  return m.show_to_communication(m.sums());
 }
 
 Status MlpTrainer::tamper_state(const StateTensor& tensor, const Flip& flip) {
@@ -458,8 +462,7 @@ Status MlpTrainer::keep_state(int slot) {
   Impl& m = *impl_;
   m.kept_updates[static_cast<std::size_t>(slot)] = m.updates;
   EGT_TRY(m.copy_state(m.kept[static_cast<std::size_t>(slot)], false));
-  EGT_TRY(m.device.record(*m.kept_done, m.sums()));
-  return m.device.wait(*m.communication, *m.kept_done);
+  return m.show_to_communication(m.sums());
 }
 
 Status MlpTrainer::restore_state(int slot) {

@@ -82,6 +82,7 @@ Result<StateDifference> StateRepair::locate(const StateTensor& tensor, double ti
                                        },
                                        digests, timeout_seconds));
   StateDifference found;
+  found.tensor = tensor;
   for (std::uint64_t i = 0; i < count; ++i) {
     const bool alike = std::all_of(ranks.begin(), ranks.end(), [&](const Answers& rank) {
       return word_of(rank, i) == word_of(ranks[0], i);

@@ -160,15 +160,15 @@ PartReport TrainWorkload::report() const {
   PartReport part;
   part.name = "train";
   part.description = "Trains the network on every rank; passes and weights must repeat bit for bit";
-  part.success = retired_ > 0 && (loss_was_finite_ || rate_is_ours_) && checks.wrong_checks == 0;
+  part.success = retired_ > 0 && (loss_was_finite_ || rate_is_ours_) && checks.own_wrong_checks == 0;
   if (retired_ == 0) part.failure = "no step was trained";
   if (!loss_was_finite_ && !rate_is_ours_) {
     part.success = false;
     part.failure = "the loss is not finite: use a lower --learning-rate";
   }
-  if (checks.wrong_checks > 0)
-    part.failure = fmt::format("{} check{} found wrong results", checks.wrong_checks,
-                               checks.wrong_checks == 1 ? "" : "s");
+  if (checks.own_wrong_checks > 0)
+    part.failure = fmt::format("{} check{} found wrong results of this rank", checks.own_wrong_checks,
+                               checks.own_wrong_checks == 1 ? "" : "s");
   const std::string weight_digest = checks_ ? checks_->weight_digest() : std::string();
   const bool timed = step_ms_.count() > 0;
   const double seconds = device_ms_ / 1e3, steps = static_cast<double>(step_ms_.count());
@@ -203,10 +203,9 @@ PartReport TrainWorkload::report() const {
                   {"weight_digest", weight_digest.empty() ? Json(nullptr) : Json(weight_digest)}};
   part.work.replays = checks.replays;
   part.work.replica_checks = checks.replica_checks;
-  // A step counts once the ranks' states were found alike behind it, a replay when it was held against
-  // others.
-  part.work.gemm_flops = step_flops() * static_cast<double>(checks.steps_proven) +
-                         step_flops() * static_cast<double>(checks.replays);
+  // Equal weights on all ranks do not prove the products of their unlike batches: only replays do.
+  const auto replayed = static_cast<double>(batch_.global / environment_.place.size);
+  part.work.gemm_flops = flops_per_sample(options_.layers) * replayed * static_cast<double>(checks.replays);
   return part;
 }
 

@@ -88,6 +88,7 @@ TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& opt
       exchange_(environment.device, environment.communicator, trainer.communication_stream()),
       repair_(environment.device, trainer, exchange_, std::move(repeat)),
       judges_losses_(judges_losses),
+      teller_(environment),
       injections_(environment, options, batch, trainer),
       schedule_(options.check_every, options.check_budget),
       tensors_(trainer.replay_tensors()),
@@ -210,7 +211,10 @@ Status TrainingChecks::finish(std::int64_t last) {
 }
 
 void TrainingChecks::close() {
-  if (nonfinite_) tell_nonfinite();
+  if (!nonfinite_) return;
+  tell_nonfinite();
+  ++figures_.wrong_checks;
+  if (teller_.end_check()) ++figures_.own_wrong_checks;
 }
 
 Status TrainingChecks::collect(std::int64_t last) {
@@ -220,30 +224,36 @@ Status TrainingChecks::collect(std::int64_t last) {
   const bool chains_wrong = chains_ && judge_chains(part(answers, sections_.replay, sections_.chains));
   EGT_TRY(judge_audit());
   note_weight_digest(state[static_cast<std::size_t>(environment_.place.rank)]);
-  EGT_TRY(judge_state(state, pass_wrong, chains_wrong, last));
+  EGT_TRY_ASSIGN(const bool state_wrong, judge_state(state, pass_wrong, chains_wrong, last));
+  const bool own_wrong = teller_.end_check();
+  if (own_wrong) ++figures_.own_wrong_checks;
+  if (pass_wrong || chains_wrong || state_wrong || own_wrong) ++figures_.wrong_checks;
   under_way_.reset();
-  incidents_ = std::exchange(next_incidents_, {});
   return {};
+}
+
+/// Is there anything to hold this rank's answers against?
+bool TrainingChecks::has_comparison(const std::vector<Answers>& past) const {
+  const auto own = static_cast<std::size_t>(environment_.place.rank);
+  return !past[own].empty() || std::count(groups_.begin(), groups_.end(), groups_[own]) > 1;
 }
 
 bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
   auto& past = past_[under_way_->precision];
   past.resize(answers.size());
   const auto own = static_cast<std::size_t>(environment_.place.rank);
-  const bool compared = !past[own].empty() || std::count(groups_.begin(), groups_.end(), groups_[own]) > 1;
-  if (compared) {
+  if (has_comparison(past)) {
     ++figures_.replays;
     figures_.digests_compared += answers[own].size();
   }
   const std::vector<Dissent> dissents = vote(answers, groups_, past);
   remember(past, answers, dissents);
   for (const Dissent& dissent : dissents) {
-    if (!is_new("replay", dissent)) continue;
     Fault fault = fault_of(environment_, "replay", "replay digest", "train", under_way_->step);
     fault.where = fmt::format("{}, {} replay{}", to_string(tensors_[dissent.question]),
                               to_string(under_way_->precision), more_tensors(dissent.count));
     put_digests(fault, dissent);
-    tell(std::move(fault), dissent);
+    teller_.tell(std::move(fault), dissent);
   }
   const bool doubted = std::any_of(dissents.begin(), dissents.end(), [&](const Dissent& dissent) {
     return dissent.rank == environment_.place.rank || dissent.rank < 0;
@@ -279,28 +289,24 @@ void TrainingChecks::judge_golden(const Answers& own) {
   }
   figures_.digests_compared += own.size();
   if (dissent.count == 0) return;
-  own_wrong_ = true;
-  if (!is_new("golden", dissent)) return;
   Fault fault = fault_of(environment_, "replay", "golden digest", "train", under_way_->step);
   fault.where = fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent.question]),
                             to_string(under_way_->precision), more_tensors(dissent.count));
   put_digests(fault, dissent);
-  environment_.records.emit(fault);
+  teller_.tell(std::move(fault), dissent);
 }
 
 bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
-  const bool compared = !chains_past_.empty() || environment_.place.size > 1;
-  if (compared) ++figures_.chain_checks;
   chains_past_.resize(answers.size());
+  if (has_comparison(chains_past_)) ++figures_.chain_checks;
   const std::vector<Dissent> dissents = vote(answers, groups_, chains_past_);
   remember(chains_past_, answers, dissents);
   for (const Dissent& dissent : dissents) {
-    if (!is_new("extreme", dissent)) continue;
     Fault fault = fault_of(environment_, "extreme", "known-answer chain", "extreme", under_way_->step);
     fault.where = fmt::format("{}, {} values, {} turns", ChainCheck::name(dissent.question), chains_->words(),
                               options_.extreme_iterations);
     put_digests(fault, dissent);
-    tell(std::move(fault), dissent);
+    teller_.tell(std::move(fault), dissent);
   }
   return !dissents.empty();
 }
@@ -310,24 +316,23 @@ Status TrainingChecks::judge_audit() {
   if (!audits_) return {};
   EGT_TRY_ASSIGN(const GemmAuditReport report, audit_->collect(timeout_s));
   figures_.products_audited += report.products / 2;
-  own_wrong_ = own_wrong_ || !report.findings.empty();
   Dissent own;
   own.rank = environment_.place.rank;
-  const bool told_by_replay = next_incidents_.contains(fmt::format("replay {}", own.rank));
-  if (report.findings.empty() || !is_new("gemm", own) || told_by_replay) return {};
+  if (report.findings.empty() || teller_.found("replay", own.rank)) return {};
   const GemmFinding& finding = report.findings.front();
   Fault fault = fault_of(environment_, "gemm", finding.check, "train", under_way_->step);
   fault.where = finding.text();
   fault.expected = fmt::format("{}", finding.expected);
   fault.actual = fmt::format("{}", finding.actual);
   fault.count = finding.rows_wrong;
-  environment_.records.emit(fault);
+  teller_.tell(std::move(fault), own);
   return {};
 }
 
-/// Also decides whether training goes back: what the other judges found is the same on all ranks.
-Status TrainingChecks::judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong,
-                                   std::int64_t last) {
+/// Also decides whether training goes back: what the other judges found is the same on all ranks. Is the
+/// state or the loss wrong?
+Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool pass_wrong,
+                                         bool chains_wrong, std::int64_t last) {
   std::vector<Dissent> dissents;
   if (state.size() > 1) {
     ++figures_.replica_checks;
@@ -343,17 +348,13 @@ Status TrainingChecks::judge_state(const std::vector<Answers>& state, bool pass_
       (!dissents.empty() && !state_stays_wrong_) || (pass_wrong && !pass_was_wrong_) || (lost && !was_lost_);
   pass_was_wrong_ = pass_wrong;
   was_lost_ = lost;
-  const bool own_wrong = std::exchange(own_wrong_, false);
-  if (pass_wrong || chains_wrong || lost || own_wrong || !dissents.empty()) ++figures_.wrong_checks;
-  if (!pass_wrong && !lost && dissents.empty()) prove();
-  if (goes_back) return repair(std::move(dissents), last);
-  tell_state_faults(dissents, {});
-  return {};
-}
-
-void TrainingChecks::prove() {
-  repair_.prove_candidate();
-  if (environment_.place.size > 1) figures_.steps_proven = under_way_->step + 1;
+  const bool wrong = lost || !dissents.empty();
+  if (!pass_wrong && !wrong) repair_.prove_candidate();
+  if (goes_back)
+    EGT_TRY(repair(std::move(dissents), last));
+  else
+    tell_state_faults(dissents, {});
+  return wrong;
 }
 
 Status TrainingChecks::repair(std::vector<Dissent> dissents, std::int64_t last) {
@@ -384,11 +385,11 @@ void TrainingChecks::tell_state_faults(const std::vector<Dissent>& dissents,
   int right = 0;
   while (wrong.contains(right)) ++right;
   for (const Dissent& dissent : dissents) {
-    if (!is_new("replica", dissent)) continue;
     Fault fault = fault_of(environment_, "replica", "state digest", "train", under_way_->step);
     fault.where = to_string(states_[dissent.question]) + more_tensors(dissent.count);
     put_digests(fault, dissent);
-    const bool located = dissent.rank >= 0 && static_cast<std::size_t>(right) < difference.by_rank.size();
+    const bool located = states_[dissent.question] == difference.tensor && dissent.rank >= 0 &&
+                         static_cast<std::size_t>(right) < difference.by_rank.size();
     if (located) {
       const std::uint32_t expected = difference.by_rank[static_cast<std::size_t>(right)],
                           actual = difference.by_rank[static_cast<std::size_t>(dissent.rank)];
@@ -400,32 +401,8 @@ void TrainingChecks::tell_state_faults(const std::vector<Dissent>& dissents,
       fault.xor_mask = hex(expected ^ actual);
       fault.count = difference.count;
     }
-    tell(std::move(fault), dissent);
+    teller_.tell(std::move(fault), dissent);
   }
-}
-
-/// The rank that is wrong tells it himself; where it is not known which, rank 0 names all suspects.
-void TrainingChecks::tell(Fault fault, const Dissent& dissent) {
-  const int teller = std::max(dissent.rank, 0);
-  if (environment_.place.rank != teller) return;
-  fault.blame = dissent.blame;
-  if (dissent.rank < 0) {
-    fault.rank = -1;
-    fault.hostname.clear();
-    fault.device_uuid.clear();
-    fault.suspects = dissent.suspects;
-    fault.where += fmt::format(", unlike on ranks {}", fmt::join(dissent.suspects, ", "));
-  }
-  environment_.records.emit(fault);
-}
-
-/// Once an incident: until a check in between finds it gone.
-bool TrainingChecks::is_new(const std::string& detector, const Dissent& dissent) {
-  const std::string key = dissent.rank >= 0
-                              ? fmt::format("{} {}", detector, dissent.rank)
-                              : fmt::format("{} of {}", detector, fmt::join(dissent.suspects, " "));
-  next_incidents_.insert(key);
-  return !incidents_.contains(key);
 }
 
 // Losses
@@ -449,8 +426,7 @@ void TrainingChecks::tell_nonfinite() {
   fault.where = "the loss";
   fault.expected = "finite";
   fault.actual = "NaN or infinity";
-  tell(std::move(fault), dissent);
-  ++figures_.wrong_checks;
+  teller_.tell(std::move(fault), dissent);
 }
 
 // What was done

@@ -216,14 +216,14 @@ std::uint64_t round_time(const SimulatedRegion& region) {
 TEST(MemorySuite, FindsEveryBitThatDoesNotKeepAValueOverARound) {
   const SimulatedRegion region{.blocks = 20, .block_words = 8};
   const std::uint64_t round = round_time(region);
-  Setting setting{.region = region, .rounds = 2 * blocks_a_hold + 1, .count = 200};
+  Setting setting{.region = region, .rounds = 2 * blocks_a_hold + 1, .count = 60};
   const MakeFault fault = retention(round / 2, round * 8 / 10);
   EXPECT_EQ(missed(fault, setting), 0);
   // It is the hold that finds them.
   std::vector<MemoryTest> without(memory_suite().begin(), memory_suite().end());
   for (MemoryTest& test : without) test.hold = false;
   setting.suite = without;
-  EXPECT_GT(missed(fault, setting), 150);
+  EXPECT_GT(missed(fault, setting), 45);
 }
 
 // What one block's work does to another that rests depends on random patterns: a few rounds meet all cases.

@@ -33,6 +33,8 @@ enum class StateKind { weights, first_moment, second_moment };
 struct StateTensor {
   StateKind kind = StateKind::weights;
   int layer = 0;  ///< from 0
+
+  friend bool operator==(const StateTensor&, const StateTensor&) = default;
 };
 
 /// "weights of layer 3", "momentum of layer 3".

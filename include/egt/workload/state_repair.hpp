@@ -12,6 +12,7 @@ namespace egt {
 
 /// Where the ranks' copies of one state tensor differ.
 struct StateDifference {
+  StateTensor tensor;
   std::uint64_t word = 0;              ///< of the tensor: the first that is not alike on all ranks
   std::vector<std::uint32_t> by_rank;  ///< what each rank holds there
   std::uint64_t count = 0;  ///< words that are not alike, in the block of `block_words` with `word`

@@ -15,6 +15,7 @@
 #include "egt/workload/check_schedule.hpp"
 #include "egt/workload/gemm_audit.hpp"
 #include "egt/workload/golden.hpp"
+#include "egt/workload/incident_teller.hpp"
 #include "egt/workload/options.hpp"
 #include "egt/workload/state_repair.hpp"
 #include "egt/workload/step_costs.hpp"
@@ -36,9 +37,9 @@ struct CheckFigures {
   std::uint64_t replica_checks = 0;  ///< comparisons of all ranks' training state
   std::uint64_t digests_compared = 0;
   std::uint64_t products_audited = 0;
-  std::uint64_t wrong_checks = 0;  ///< checks that found something
+  std::uint64_t wrong_checks = 0;      ///< checks that found something, on whatever rank
+  std::uint64_t own_wrong_checks = 0;  ///< those that doubted this rank
   std::uint64_t repeated_steps = 0;
-  std::int64_t steps_proven = 0;   ///< by the last check that found nothing
   std::optional<double> fraction;  ///< of the steps' time that checks took
   std::int64_t period_steps = 0;   ///< from one check to the next, as planned now
   std::string golden;              ///< "checked", "not known", or empty: none was wanted
@@ -47,7 +48,7 @@ struct CheckFigures {
 /// The checks of training, all at one time behind a step: the same known-answer pass and the same
 /// transcendental chains on every rank, held against the other ranks of the device model, the past and the
 /// golden file; the training state (weights, moments) held against all ranks; products audited where there
-/// are less than three ranks of a model. Who is wrong tells it himself; where it is not known, rank 0 does.
+/// are less than three ranks of a model.
 ///
 /// A check that finds something takes training back to the last proven state, and repeats the steps: that
 /// decides who is wrong where there is no majority, and leaves all ranks alike again.
@@ -103,16 +104,14 @@ class TrainingChecks {
   void judge_golden(const Answers& own);
   bool judge_chains(const std::vector<Answers>& answers);
   Status judge_audit();
-  Status judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong,
-                     std::int64_t last);
-  void prove();
+  bool has_comparison(const std::vector<Answers>& past) const;
+  Result<bool> judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong,
+                           std::int64_t last);
   Status repair(std::vector<Dissent> dissents, std::int64_t last);
   void tell_state_faults(const std::vector<Dissent>& dissents, const StateDifference& difference);
   void note_weight_digest(const Answers& own);
   void note_loss(std::int64_t step, const StepResult& result);
   void tell_nonfinite();
-  void tell(Fault fault, const Dissent& dissent);
-  bool is_new(const std::string& detector, const Dissent& dissent);
 
   MlpTrainer::ProductAudit audit_of_this_check();
   Status take_groups();
@@ -128,8 +127,9 @@ class TrainingChecks {
   StateRepair repair_;
   std::unique_ptr<ChainCheck> chains_;  ///< none: no extreme compute is wanted
   std::unique_ptr<GemmAudit> audit_;
-  const bool
-      judges_losses_;  ///< not at a rate of the user's: training may diverge then, which is no evidence
+  /// Not at a rate of the user's: training may diverge then, which is no evidence.
+  const bool judges_losses_;
+  IncidentTeller teller_;
   TrainingInjections injections_;
   CheckSchedule schedule_;
   StepCosts costs_;
@@ -143,14 +143,11 @@ class TrainingChecks {
   std::vector<Answers> chains_past_;
   std::optional<Check> under_way_;
   std::uint64_t checks_ = 0;
-  std::set<std::string> incidents_;  ///< what the last check told already, by detector and rank
-  std::set<std::string> next_incidents_;
   bool pass_was_wrong_ = false, was_lost_ = false;  ///< at the last check
   bool state_stays_wrong_ = false;                  ///< going back did not leave the ranks alike
   bool check_now_ = false;                          ///< a loss was not finite: no waiting for the schedule
   std::optional<Nonfinite> nonfinite_;
   bool loss_is_finite_ = true;
-  bool own_wrong_ = false;  ///< by the golden file or an audit, at this check: only this rank knows
   CheckFigures figures_;
   std::string weight_digest_;
 };
