@@ -101,7 +101,7 @@ void Run::make_workloads() {
       std::make_unique<Injector>(options_.burn.injections, control_.place(), records_, purpose_.gate());
   environment_.emplace(Environment{*platform_.device, *platform_.communicator, records_, control_.place(),
                                    options_.common.seed, *injector_,
-                                   describe_device_model(platform_.device->info(), limits_)});
+                                   describe_device_model(platform_.device->info(), limits_), board_, load_});
   workloads_ = make_burn_workloads(*environment_, parts_);
 }
 

@@ -104,6 +104,8 @@ class Run {
   const Clock::time_point process_started_;
   StopSignal stop_signal_;
   RecordQueue records_;
+  ProgressBoard board_;
+  LoadControl load_;
   Platform platform_;
   MemoryInfo memory_before_;
   SensorLimits limits_;

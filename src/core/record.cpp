@@ -8,9 +8,10 @@
 namespace egt {
 namespace {
 
-constexpr const char* record_kind_names[] = {"start",     "epoch",  "progress", "fault",
-                                             "injection", "notice", "end"};
+constexpr const char* record_kind_names[] = {"start", "epoch",   "progress",  "fault",  "finding",
+                                             "loss",  "restart", "injection", "notice", "end"};
 constexpr const char* blame_names[] = {"certain", "majority", "ambiguous"};
+constexpr const char* how_names[] = {"stuck", "silent", "vanished", "failed"};
 
 std::optional<RecordKind> parse_record_kind(const std::string& name) {
   for (std::size_t i = 0; i < std::size(record_kind_names); ++i)
@@ -24,6 +25,10 @@ Json number_or_null(Integer value) {
   return value < 0 ? Json() : Json(value);
 }
 
+Json number_or_null(const std::optional<double>& value) {
+  return value ? Json(*value) : Json();
+}
+
 }  // namespace
 
 const char* to_string(RecordKind kind) {
@@ -32,6 +37,10 @@ const char* to_string(RecordKind kind) {
 
 const char* to_string(Blame blame) {
   return blame_names[static_cast<int>(blame)];
+}
+
+const char* to_string(Loss::How how) {
+  return how_names[static_cast<int>(how)];
 }
 
 Json to_json(const Fault& fault) {
@@ -51,6 +60,33 @@ Json to_json(const Fault& fault) {
           {"count", fault.count},
           {"blame", to_string(fault.blame)},
           {"suspects", fault.suspects}};
+}
+
+Json to_json(const Finding& finding) {
+  return {{"kind", finding.kind},
+          {"rank", number_or_null(finding.rank)},
+          {"hostname", finding.hostname},
+          {"device_uuid", finding.device_uuid},
+          {"where", finding.where},
+          {"text", finding.text},
+          {"expected", number_or_null(finding.expected)},
+          {"actual", number_or_null(finding.actual)}};
+}
+
+Json to_json(const Loss& loss) {
+  return {{"how", to_string(loss.how)}, {"rank", number_or_null(loss.rank)},
+          {"hostname", loss.hostname},  {"device_uuid", loss.device_uuid},
+          {"phase", loss.phase},        {"step", number_or_null(loss.step)},
+          {"seconds", loss.seconds},    {"text", loss.text}};
+}
+
+Json to_json(const Restart& restart) {
+  return {{"number", restart.number},
+          {"rank", number_or_null(restart.rank)},
+          {"phase", restart.phase},
+          {"seconds", restart.seconds},
+          {"given_up_step", restart.given_up_step},
+          {"resumed_step", restart.resumed_step}};
 }
 
 Json to_json(const Record& record) {

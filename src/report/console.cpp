@@ -7,6 +7,7 @@
 
 #include "console_text.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/record_text.hpp"
 
 namespace egt {
 namespace {
@@ -55,6 +56,15 @@ Status Console::write(const Record& record) {
     case RecordKind::injection:
       show_injection(record);
       break;
+    case RecordKind::loss:
+      show_event(record, loss_text(record.body));
+      break;
+    case RecordKind::finding:
+      show_event(record, finding_text(record.body));
+      break;
+    case RecordKind::restart:
+      show_event(record, restart_text(record.body));
+      break;
     case RecordKind::start:
       break;  // on_start shows all ranks' together
   }
@@ -99,6 +109,12 @@ void Console::show_notice(const Record& record) {
   if (level < style_.messages || (style_.progress == ProgressStyle::none && !warning)) return;
   const std::string text = text_at(record.body, "text");
   print(messages_, warning ? coloured(style_, Colour::yellow, fmt::format("Warning: {}", text)) : text);
+}
+
+void Console::show_event(const Record& record, const std::string& text) {
+  const LogLevel level = level_of(record);
+  if (level < style_.messages) return;
+  print(messages_, coloured(style_, level == LogLevel::error ? Colour::red : Colour::yellow, text));
 }
 
 void Console::show_epoch(const Json& body) {

@@ -20,7 +20,9 @@ namespace {
 constexpr std::chrono::milliseconds sync_period{500};
 
 bool must_be_on_disk(const Record& record) {
-  if (record.kind == RecordKind::fault || record.kind == RecordKind::injection) return true;
+  if (record.kind == RecordKind::fault || record.kind == RecordKind::loss ||
+      record.kind == RecordKind::injection)
+    return true;
   return record.kind == RecordKind::end && text_at(record.body, "reason") != "signal";
 }
 

@@ -16,6 +16,7 @@
 #include "console_text.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/record_text.hpp"
 
 namespace egt {
 namespace {
@@ -93,7 +94,11 @@ LogLevel level_of(const Record& record) {
   switch (record.kind) {
     case RecordKind::injection:
     case RecordKind::fault:
+    case RecordKind::loss:
       return LogLevel::error;
+    case RecordKind::finding:
+    case RecordKind::restart:
+      return LogLevel::warning;
     case RecordKind::progress:
       return LogLevel::debug;
     case RecordKind::notice:
@@ -169,6 +174,12 @@ std::string LogFile::text_of(const Record& record) const {
       return injection_text(record);
     case RecordKind::notice:
       return text_at(record.body, "text");
+    case RecordKind::loss:
+      return loss_text(record.body);
+    case RecordKind::finding:
+      return finding_text(record.body);
+    case RecordKind::restart:
+      return restart_text(record.body);
     case RecordKind::end:
       return end_text(record.body);
   }

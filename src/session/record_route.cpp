@@ -6,7 +6,8 @@ namespace egt {
 namespace {
 
 bool lasts(RecordKind kind) {
-  return kind == RecordKind::start || kind == RecordKind::fault || kind == RecordKind::injection;
+  return kind == RecordKind::start || kind == RecordKind::fault || kind == RecordKind::finding ||
+         kind == RecordKind::loss || kind == RecordKind::restart || kind == RecordKind::injection;
 }
 
 }  // namespace

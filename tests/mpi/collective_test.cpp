@@ -73,8 +73,10 @@ class Collectives : public ::testing::Test {
     CorruptingCommunicator communicator(*real, hits);
     RecordQueue records(rank(), 4096, FaultLimit::none);
     Injector injector(injections, mpi_session().place(), records);
-    Environment environment{*device, communicator, records,      mpi_session().place(),
-                            5,       injector,     "test device"};
+    ProgressBoard board;
+    LoadControl load;
+    Environment environment{*device,       communicator, records, mpi_session().place(), 5, injector,
+                            "test device", board,        load};
     auto stream = std::move(device->create_stream(StreamPriority::normal).value());
     CollectiveWorkload workload(environment, {.every = every, .elements = elements},
                                 [&]() -> Stream& { return *stream; });
@@ -233,8 +235,10 @@ TEST_F(Collectives, ACollectiveThatDoesNothingIsSeen) {
     IdleCommunicator communicator(*real, collective);
     RecordQueue records(rank(), 4096, FaultLimit::none);
     Injector injector({}, mpi_session().place(), records);
-    Environment environment{*device, communicator, records,      mpi_session().place(),
-                            5,       injector,     "test device"};
+    ProgressBoard board;
+    LoadControl load;
+    Environment environment{*device,       communicator, records, mpi_session().place(), 5, injector,
+                            "test device", board,        load};
     auto stream = std::move(device->create_stream(StreamPriority::normal).value());
     CollectiveWorkload workload(environment, {.every = every, .elements = elements},
                                 [&]() -> Stream& { return *stream; });

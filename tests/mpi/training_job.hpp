@@ -80,8 +80,10 @@ class TrainingJobs : public ::testing::Test {
     CorruptingCommunicator communicator(*real_, job.hits);
     RecordQueue records(rank());
     Injector injector(parsed(job.injections), mpi_session().place(), records);
-    Environment environment{device, communicator, records,          mpi_session().place(),
-                            5,      injector,     job.model(rank())};
+    ProgressBoard board;
+    LoadControl load;
+    Environment environment{
+        device, communicator, records, mpi_session().place(), 5, injector, job.model(rank()), board, load};
     GoldenBook golden{job.golden, {}};
     TrainWorkload workload(environment, options_of(job), share_batch(8 * size(), rank(), size()), golden);
     run_steps(workload, device, job);

@@ -106,7 +106,9 @@ struct World {
   RecordQueue records{0};
   RankPlace place{.rank = 3, .size = 4, .local_rank = 0, .local_size = 1, .hostname = "node7"};
   Injector injector{injections, place, records};
-  Environment environment{*device, communicator, records, place, 42, injector, "test device"};
+  ProgressBoard board;
+  LoadControl load;
+  Environment environment{*device, communicator, records, place, 42, injector, "test device", board, load};
 
   /// All faults that were emitted since the last call; notices are kept in `notices`.
   std::vector<Json> faults() {

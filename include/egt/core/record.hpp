@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ enum class RecordKind {
   epoch,      ///< once an epoch: figures of its steps
   progress,   ///< about once a second: cumulative figures of every part, telemetry, counters
   fault,      ///< the hardware did wrong: a Fault
+  finding,    ///< results are right, but performance or surroundings are not: a Finding
+  loss,       ///< a rank is stuck or gone: a Loss
+  restart,    ///< the ranks lost touch and found together again: a Restart
   injection,  ///< a fault was put in on purpose: an Injection, and where it struck
   notice,     ///< for people: body {"level": "info"|"warning", "text": ".."}
   end,        ///< once a rank: the last progress, and why it stopped
@@ -53,11 +57,55 @@ struct Fault {
   std::vector<int> suspects;  ///< the ranks that an ambiguous blame names; else empty
 };
 
+/// The hardware did right, but not well: what makes a run `degraded`.
+struct Finding {
+  std::string kind;  ///< outlier, temperature, throttle, power, memory, ecc, link, ..
+  int rank = -1;     ///< -1: of all ranks
+  std::string hostname;
+  std::string device_uuid;
+  std::string where;               ///< which figure, in words: "step time", "clocks held down by heat"
+  std::string text;                ///< what happened, in one line for people
+  std::optional<double> expected;  ///< the limit, or what the peers do; in the unit that `text` names
+  std::optional<double> actual;
+};
+
+/// A rank that does not go on: why a run is `incomplete`.
+struct Loss {
+  enum class How {
+    stuck,     ///< it answers, but makes no progress
+    silent,    ///< its process does not answer: stopped, or its host is gone
+    vanished,  ///< its process ended without a word
+    failed,    ///< it told that it cannot go on
+  };
+  How how = How::stuck;
+  int rank = -1;
+  std::string hostname;
+  std::string device_uuid;
+  std::string phase;       ///< what it was doing: "train: sums of step 20", "file: write"
+  std::int64_t step = -1;  ///< of its training; -1: not known
+  double seconds = 0;      ///< without progress
+  std::string text;        ///< why, in one line, where it told
+};
+
+/// The communicator was given up and built anew; training goes on behind the last agreed step.
+struct Restart {
+  int number = 1;                  ///< of this run
+  int rank = -1;                   ///< who was waited for; -1: not known
+  std::string phase;               ///< what that rank was doing
+  double seconds = 0;              ///< for how long it made no progress
+  std::int64_t given_up_step = 0;  ///< the step that was not reached
+  std::int64_t resumed_step = 0;   ///< the first one that is made again
+};
+
 const char* to_string(RecordKind kind);
 const char* to_string(Blame blame);
+const char* to_string(Loss::How how);
 
 /// The JSON of the journal and of `faults[]`; names are the contract's.
 Json to_json(const Fault& fault);
+Json to_json(const Finding& finding);
+Json to_json(const Loss& loss);
+Json to_json(const Restart& restart);
 /// One line of the journal: {"kind","time","rank","step","body"}.
 Json to_json(const Record& record);
 /// The reverse; an error names what is missing.

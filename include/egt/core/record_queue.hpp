@@ -35,6 +35,9 @@ class RecordQueue {
   /// Stamps time and rank and puts the record in line.
   void emit(RecordKind kind, std::int64_t step, Json body);
   void emit(const Fault& fault);
+  void emit(const Finding& finding, std::int64_t step = -1) {
+    emit(RecordKind::finding, step, to_json(finding));
+  }
   void notice(std::string text) {
     emit(RecordKind::notice, -1, {{"level", "info"}, {"text", std::move(text)}});
   }

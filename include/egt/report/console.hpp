@@ -39,6 +39,7 @@ class Console : public Sink {
   void show_fault(const Record& record);
   void show_injection(const Record& record);
   void show_notice(const Record& record);
+  void show_event(const Record& record, const std::string& text);
   void show_epoch(const Json& body);
   void note_progress(const Record& record);
   void print(std::ostream& stream, const std::string& text);

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "egt/core/load_control.hpp"
+#include "egt/core/progress_board.hpp"
 #include "egt/core/record.hpp"
 #include "egt/core/record_queue.hpp"
 #include "egt/core/status.hpp"
@@ -25,6 +27,8 @@ struct Environment {
   Injector& injector;
   /// Ranks with the same text must give the same bits: device name, multiprocessors, driver, libraries.
   std::string device_model;
+  ProgressBoard& board;  ///< where every thread tells what it does
+  LoadControl& load;     ///< how hard it may work
 };
 
 /// Work whose result was checked bit for bit; names are those of `verified_work` in the result.

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "egt/core/clock.hpp"
+
+namespace egt {
+
+/// What one thread of a rank is doing.
+struct Activity {
+  std::string line;              ///< "main", "file", "memory"
+  std::string phase;             ///< what it does or waits for: "train: sums", "write"; empty: it rests
+  std::int64_t step = -1;        ///< of training; -1: it has none
+  bool waits_for_peers = false;  ///< it did its own part and waits for what others bring
+  double patience_seconds = 0;   ///< how long this may take; 0: as long as a collective may
+  double seconds = 0;            ///< since it began
+};
+
+/// Where a rank's threads tell what they do, so that a stuck one can be named by somebody else. Each writes
+/// its own line; anybody may read. Writing costs a lock that nobody holds for long.
+class ProgressBoard {
+ public:
+  /// One thread's line; stays as long as the board.
+  class Line {
+   public:
+    explicit Line(std::string name) : name_(std::move(name)) {}
+    /// It begins something new. The clock starts again, also where it is the same phase and step.
+    void begin(std::string phase, std::int64_t step = -1, double patience_seconds = 0);
+    /// From here on it waits for others: the clock goes on.
+    void wait_for_peers(std::string phase);
+    /// It has nothing to do.
+    void rest() { begin({}); }
+    Activity read() const;
+
+   private:
+    const std::string name_;
+    mutable std::mutex mutex_;
+    Activity activity_;
+    Clock::time_point since_ = Clock::now();
+  };
+
+  /// A new line at the first call with this name.
+  Line& line(const std::string& name);
+  /// All lines, in the order of their making.
+  std::vector<Activity> read() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::list<Line> lines_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace egt

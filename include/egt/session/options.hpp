@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace egt {
+
+/// When the surroundings are no longer as they should be. Shares are of 1.
+struct GuardOptions {
+  double temperature_limit_c = 85;  ///< above it: a warning, then less load
+  double memory_limit = 0.95;       ///< of the device's or the host's memory in use: less fill
+  double throttle_limit = 0.05;     ///< of the run that heat, a brake or the hardware may hold clocks down
+  std::optional<std::uint64_t> corrected_limit;  ///< new corrected ECC errors that are no finding; none: any
+};
+
+/// How long peers are waited for, and what then.
+struct WatchOptions {
+  double collective_timeout_seconds = 30;
+  int max_restarts = 1;
+};
+
+}  // namespace egt
