@@ -184,6 +184,34 @@ bool parse_check_budget(std::string_view text, Options& options) {
   return true;
 }
 
+bool parse_temperature_limit(std::string_view text, Options& options) {
+  const auto limit = parse_number(text, 30, 110);
+  if (limit) options.burn.guard.temperature_limit_c = *limit;
+  return limit.has_value();
+}
+
+/// A share in [low, 100 %].
+bool parse_share(std::string_view text, double low, double& value) {
+  const auto share = parse_percent(text);
+  if (!share.ok() || share.value() < low) return false;
+  value = share.value();
+  return true;
+}
+
+bool parse_corrected_limit(std::string_view text, Options& options) {
+  std::uint64_t errors = 0;
+  if (!parse_integer(text, std::uint64_t{0}, std::uint64_t{1'000'000'000'000}, errors)) return false;
+  options.burn.guard.corrected_limit = errors;
+  return true;
+}
+
+bool parse_collective_timeout(std::string_view text, Options& options) {
+  const auto seconds = parse_duration(text);
+  if (!seconds.ok() || seconds.value() < 1 || seconds.value() > 3600) return false;
+  options.burn.watch.collective_timeout_seconds = seconds.value();
+  return true;
+}
+
 bool parse_inject(std::string_view text, Options& options) {
   auto injection = parse_injection(text);
   if (injection.ok()) options.burn.injections.push_back(injection.value());
@@ -314,11 +342,49 @@ std::vector<OptionRule> check_rules() {
   };
 }
 
-constexpr std::array<std::string_view, 3> command_helps = {
+/// What a run does about its surroundings and its peers.
+std::vector<OptionRule> safety_rules() {
+  constexpr auto group = OptionGroup::burn, load = OptionGroup::load;
+  return {
+      {"temperature-limit", load, "C", "degrees Celsius: above them a warning, then less load (85)",
+       "degrees Celsius of 30 to 110", parse_temperature_limit},
+      {"memory-limit", load, "SHARE",
+       "of the device's or the host's memory in use: above it less is filled (95%)", "a share of 10 to 100 %",
+       [](Text text, Options& o) { return parse_share(text, 0.1, o.burn.guard.memory_limit); }},
+      {"throttle-limit", group, "SHARE",
+       "of the run that heat, a power brake or the hardware may hold clocks down (5%)",
+       "a share of 0 to 100 %",
+       [](Text text, Options& o) { return parse_share(text, 0, o.burn.guard.throttle_limit); }},
+      {"corrected-limit", group, "N", "new corrected ECC errors of a GPU; more are degraded (any number)",
+       "a whole number of 0 to 1000000000000", parse_corrected_limit},
+      {"collective-timeout", load, "TIME", "how long a rank may make no progress, in s, m or h (30s)",
+       "a time of 1s to 1h, such as 30s or 2m", parse_collective_timeout},
+      {"max-restarts", load, "N", "times that ranks which lost touch begin anew before they give up (1)",
+       "a whole number of 0 to 1000",
+       [](Text text, Options& o) { return parse_integer(text, 0, 1000, o.burn.watch.max_restarts); }},
+      {"fail-fast", group, nullptr, "the first fault ends the run",
+       "it without a value, or true in a config file",
+       [](Text text, Options& o) {
+         o.burn.fail_fast = true;
+         return parse_flag(text);
+       }},
+      {.name = "resume",
+       .group = group,
+       .value = "DIR",
+       .help = "go on with the run of DIR that was cut, for the rest of its time or steps (none)",
+       .allowed = "the path of a run directory",
+       .parse = [](Text text, Options& o) { return parse_text(text, o.burn.resume); },
+       .in_config = false},
+  };
+}
+
+constexpr std::array<std::string_view, 4> command_helps = {
     "  burn      train, fill memory, cycle files, exchange data, all verified (the default)\n"
     "            mpirun -np 2 extreme_gpu_trainer burn --duration 1h --memory 90%\n",
     "  selftest  put in every fault that the checks claim to find, on every rank, and look who finds it\n"
     "            mpirun -np 2 extreme_gpu_trainer selftest\n",
+    "  report    judge the run of a directory from its journals, also after a crash, and write its result\n"
+    "            extreme_gpu_trainer report DIR\n"
     "  devices   what is there, what each device supports, and why not\n"
     "            extreme_gpu_trainer devices\n"};
 
@@ -336,13 +402,17 @@ std::string help_lines(std::string_view title, std::string_view command,
 
 std::string injection_help() {
   std::string kinds;
-  for (int kind = 0; changes_data(static_cast<InjectionKind>(kind)); ++kind)
-    kinds += fmt::format(" {}", to_string(static_cast<InjectionKind>(kind)));
+  std::string behaviour;
+  for (int kind = 0; kind <= static_cast<int>(InjectionKind::memory_pressure); ++kind) {
+    const auto one = static_cast<InjectionKind>(kind);
+    (changes_data(one) ? kinds : behaviour) += fmt::format(" {}", to_string(one));
+  }
   return fmt::format(
-      "Faults on purpose: --inject KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T][,layer=L]\n"
+      "Faults on purpose: --inject KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T][,layer=L][,ms=M]\n"
       "  KIND is one of{}\n"
+      "  or one that leaves data as they are:{}\n"
       "  mpirun -np 3 extreme_gpu_trainer --steps 200 --inject weight:rank=1,step=20,layer=3,bit=7\n\n",
-      kinds);
+      kinds, behaviour);
 }
 
 }  // namespace
@@ -352,6 +422,7 @@ const std::vector<OptionRule>& option_rules() {
     std::vector<OptionRule> all = load_rules();
     for (OptionRule& rule : file_rules()) all.push_back(std::move(rule));
     for (OptionRule& rule : check_rules()) all.push_back(std::move(rule));
+    for (OptionRule& rule : safety_rules()) all.push_back(std::move(rule));
     for (OptionRule& rule : common_rules()) all.push_back(std::move(rule));
     return all;
   }();
@@ -381,7 +452,8 @@ std::string help_text(std::string_view command) {
   if (knows(known, OptionGroup::burn)) text += injection_help();
   text +=
       "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024).\n"
-      "Exit codes: 0 pass, 1 fault, 2 wrong usage, 3 the environment cannot, 4 incomplete, 6 interrupted.";
+      "Exit codes: 0 pass, 1 fault, 2 wrong usage, 3 the environment cannot, 4 incomplete, 5 degraded,\n"
+      "6 interrupted.";
   return text;
 }
 

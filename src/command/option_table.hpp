@@ -17,7 +17,7 @@ enum class OptionGroup {
 };
 
 /// Every command that there is.
-constexpr std::array<std::string_view, 3> command_names = {"burn", "selftest", "devices"};
+constexpr std::array<std::string_view, 4> command_names = {"burn", "selftest", "report", "devices"};
 bool knows(std::string_view command, OptionGroup group);
 
 struct OptionRule {

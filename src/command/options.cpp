@@ -72,8 +72,9 @@ Status split_command_line(const std::vector<std::string>& arguments, GivenByName
   return {};
 }
 
-/// The command is the first argument that is no option; anything more is an error.
-Status take_command(const std::vector<std::string>& rest, std::string& command) {
+/// The command is the first argument that is no option, and report's directory the second; anything more is
+/// an error.
+Status take_command(const std::vector<std::string>& rest, Options& options) {
   const auto is_option = [](const std::string& text) { return text.starts_with("-"); };
   if (const auto option = std::find_if(rest.begin(), rest.end(), is_option); option != rest.end())
     return unexpected(*option);
@@ -81,8 +82,13 @@ Status take_command(const std::vector<std::string>& rest, std::string& command) 
   if (std::find(command_names.begin(), command_names.end(), rest[0]) == command_names.end())
     return wrong(fmt::format("'{}': unknown command; use one of {}", printable(rest[0]),
                              fmt::join(command_names, ", ")));
-  if (rest.size() > 1) return unexpected(rest[1]);
-  command = rest[0];
+  options.command = rest[0];
+  const std::size_t most = options.command == "report" ? 2 : 1;
+  if (rest.size() > most) return unexpected(rest[most]);
+  if (options.command != "report") return {};
+  if (rest.size() < 2 || rest[1].empty())
+    return wrong("report: name the directory of a run, as in: extreme_gpu_trainer report DIR");
+  options.directory = rest[1];
   return {};
 }
 
@@ -138,12 +144,10 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
   const InjectionKind kind = injection.kind;
   const SizeOrShare& fill = burn.memory.fill;
   const auto layers = static_cast<int>(burn.train.layers.size()) - 1;
-  if (!changes_data(kind))
-    return Status(StatusCode::unsupported,
-                  fmt::format("--inject {}: nothing detects it yet in this version", to_text(injection)));
   if (kind == memory && (fill.is_share ? fill.share <= 0 : fill.bytes == 0))
     return wrong_injection(injection, "with --memory 0 there is no memory to hit; fill some");
-  if (kind >= file_bit && !burn.file.enabled)
+  const bool of_files = (kind >= file_bit && kind <= file_lost) || kind == diskfull;
+  if (of_files && !burn.file.enabled)
     return wrong_injection(injection, "with --no-io there is no file to hit; leave --no-io out");
   if (kind == extreme && burn.train.extreme_iterations == 0)
     return wrong_injection(injection, "with --extreme-iterations 0 there is none to hit; use 1 or more");
@@ -171,6 +175,8 @@ Status check_together(Options& options) {
   if (given("steps") && !given("duration")) options.burn.duration_seconds.reset();
   if (given("check-budget") && options.burn.train.check_every > 0)
     return wrong("--check-budget and --check-every exclude each other: give one of them");
+  if (given("resume") && given("output"))
+    return wrong("--resume and --output exclude each other: the run goes on in its own directory");
   for (const Injection& injection : options.burn.injections) EGT_TRY(check_target(injection, options.burn));
   std::vector<int> sorted = options.common.devices;
   std::sort(sorted.begin(), sorted.end());
@@ -218,7 +224,11 @@ Json load_options(const BurnOptions& burn) {
           {"memory", size_or_share_json(burn.memory.fill)},
           {"no-io", !burn.file.enabled},
           {"io-dir", burn.file.directory},
-          {"io-size", burn.file.size}};
+          {"io-size", burn.file.size},
+          {"temperature-limit", burn.guard.temperature_limit_c},
+          {"memory-limit", burn.guard.memory_limit},
+          {"collective-timeout", burn.watch.collective_timeout_seconds},
+          {"max-restarts", burn.watch.max_restarts}};
 }
 
 /// Those of burn alone.
@@ -234,6 +244,9 @@ Json burn_options(const BurnOptions& burn) {
           {"check-every", burn.train.check_every},
           {"check-budget", burn.train.check_budget},
           {"golden", burn.train.golden.empty() ? Json() : Json(burn.train.golden)},
+          {"throttle-limit", burn.guard.throttle_limit},
+          {"corrected-limit", or_null(burn.guard.corrected_limit)},
+          {"fail-fast", burn.fail_fast},
           {"inject", texts_of(burn.injections)},
           {"epoch-steps", burn.train.epoch_steps}};
 }
@@ -254,7 +267,7 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::stri
     options.message = fmt::format("extreme_gpu_trainer {}", version);
     return options;
   }
-  EGT_TRY(take_command(rest, options.command));
+  EGT_TRY(take_command(rest, options));
   if (const auto config = given.find("config"); config != given.end()) {
     EGT_TRY(apply(*find_rule("config"), config->second, options));
     const std::string path = config->second.values.front();

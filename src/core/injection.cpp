@@ -60,11 +60,21 @@ bool parse_bits(std::string_view text, std::optional<std::uint32_t>& mask) {
 }
 
 bool has_layers(InjectionKind kind) {
-  return kind <= InjectionKind::optimizer;
+  return kind <= InjectionKind::optimizer || kind == InjectionKind::hang;
 }
 
 bool flips_bits(InjectionKind kind) {
   return kind <= InjectionKind::file_bit;
+}
+
+bool is_counted(InjectionKind kind) {
+  return flips_bits(kind) || kind == InjectionKind::slow || kind == InjectionKind::temperature ||
+         kind == InjectionKind::diskfull;
+}
+
+bool takes_time(InjectionKind kind) {
+  return kind == InjectionKind::slow || kind == InjectionKind::hang || kind == InjectionKind::stop ||
+         kind == InjectionKind::temperature;
 }
 
 /// One `key=value` after the kind.
@@ -90,7 +100,7 @@ constexpr std::array keys = {
         }},
     Key{"bit", "bits of 0 to 31, as 3 or 3+7", flips_bits,
         [](std::string_view value, Injection& injection) { return parse_bits(value, injection.mask); }},
-    Key{"count", "a number of words of 1 to 16777216", flips_bits,
+    Key{"count", "a number of words, or of times, of 1 to 16777216", is_counted,
         [](std::string_view value, Injection& injection) {
           return parse_number(value, std::uint64_t{1}, most_words, injection.count);
         }},
@@ -102,7 +112,7 @@ constexpr std::array keys = {
         [](std::string_view value, Injection& injection) {
           return parse_number(value, 1, 64, injection.layer.emplace());
         }},
-    Key{"ms", "milliseconds of 0 to 1000000000", [](InjectionKind kind) { return !changes_data(kind); },
+    Key{"ms", "milliseconds of 0 to 1000000000", takes_time,
         [](std::string_view value, Injection& injection) {
           return parse_number(value, 0.0, 1e9, injection.ms.emplace());
         }},

@@ -30,9 +30,15 @@ CASES = [
     (["--inject", "gemm:rank=0,step=30"], WRONG_USAGE, "--steps"),
     (["--check-budget", "0%"], WRONG_USAGE, "--check-budget"),
     (["--check-budget", "2%", "--check-every", "5"], WRONG_USAGE, "--check-every"),
+    (["--inject", "diskfull:rank=0,step=1", "--no-io"], WRONG_USAGE, "--no-io"),
+    (["--inject", "kill:rank=0,step=1,ms=5"], WRONG_USAGE, "the kind kill has no such key"),
+    (["--temperature-limit", "300"], WRONG_USAGE, "--temperature-limit"),
+    (["--memory-limit", "2"], WRONG_USAGE, "--memory-limit"),
+    (["--collective-timeout", "0.5s"], WRONG_USAGE, "--collective-timeout"),
+    (["--max-restarts", "-1"], WRONG_USAGE, "--max-restarts"),
+    (["--resume", "r", "--output", "o"], WRONG_USAGE, "--resume"),
     (["selftest", "--golden", "g.json"], WRONG_USAGE, "the command selftest has no such option"),
     (["--batch", "4", "--global-batch", "8"], WRONG_USAGE, "--global-batch"),
-    (["--inject", "hang:rank=0,step=1"], ENVIRONMENT, "nothing detects it yet"),
     (["--io-dir", "/nowhere"], ENVIRONMENT, "/nowhere"),
     (["--backend", "cuda"], ENVIRONMENT, "cuda"),
     (["--precision", "fp8"], ENVIRONMENT, "fp8"),
@@ -41,7 +47,7 @@ CASES = [
 ]
 TWO_RANKS = [
     (["--inject", "weight:rank=2,step=1"], WRONG_USAGE, "rank 2 is not in this run; use 0 to 1"),
-    (["--inject", "kill:rank=1,step=1"], ENVIRONMENT, "nothing detects it yet"),
+    (["--inject", "kill:rank=2,step=1"], WRONG_USAGE, "rank 2 is not in this run; use 0 to 1"),
 ]
 
 

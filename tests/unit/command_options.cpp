@@ -66,6 +66,13 @@ TEST(Options, DefaultsAreTheContracts) {
   EXPECT_EQ(options.burn.train.check_budget, 0.01);
   EXPECT_TRUE(options.burn.train.golden.empty());
   EXPECT_TRUE(options.burn.injections.empty());
+  EXPECT_EQ(options.burn.guard.temperature_limit_c, 85);
+  EXPECT_EQ(options.burn.guard.memory_limit, 0.95);
+  EXPECT_FALSE(options.burn.guard.corrected_limit);
+  EXPECT_EQ(options.burn.watch.collective_timeout_seconds, 30);
+  EXPECT_EQ(options.burn.watch.max_restarts, 1);
+  EXPECT_FALSE(options.burn.fail_fast);
+  EXPECT_TRUE(options.burn.resume.empty());
   EXPECT_TRUE(options.given.empty());
 }
 
@@ -107,7 +114,22 @@ TEST(Options, EveryBurnOptionReachesItsPlace) {
                                 "--check-every",
                                 "6",
                                 "--golden",
-                                "/g"});
+                                "/g",
+                                "--temperature-limit",
+                                "72.5",
+                                "--memory-limit",
+                                "80%",
+                                "--throttle-limit",
+                                "0%",
+                                "--corrected-limit",
+                                "12",
+                                "--collective-timeout",
+                                "3s",
+                                "--max-restarts",
+                                "0",
+                                "--fail-fast",
+                                "--resume",
+                                "/r"});
   const BurnOptions& burn = options.burn;
   EXPECT_EQ(burn.duration_seconds, 90.0);
   EXPECT_EQ(burn.steps, 7);
@@ -129,7 +151,15 @@ TEST(Options, EveryBurnOptionReachesItsPlace) {
   EXPECT_FALSE(burn.file.enabled);
   EXPECT_EQ(burn.train.check_every, 6);
   EXPECT_EQ(burn.train.golden, "/g");
-  EXPECT_EQ(options.arguments.size(), 38u);
+  EXPECT_EQ(burn.guard.temperature_limit_c, 72.5);
+  EXPECT_DOUBLE_EQ(burn.guard.memory_limit, 0.8);
+  EXPECT_EQ(burn.guard.throttle_limit, 0);
+  EXPECT_EQ(burn.guard.corrected_limit, 12u);
+  EXPECT_EQ(burn.watch.collective_timeout_seconds, 3);
+  EXPECT_EQ(burn.watch.max_restarts, 0);
+  EXPECT_TRUE(burn.fail_fast);
+  EXPECT_EQ(burn.resume, "/r");
+  EXPECT_EQ(options.arguments.size(), 53u);
 }
 
 TEST(Options, EveryCommonOptionReachesItsPlace) {
@@ -160,7 +190,7 @@ TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
   EXPECT_EQ(refused({"--layers", "5,x"}),
             "--layers 5,x: use 2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512");
   EXPECT_EQ(refused({"--frobnicate", "5"}), "--frobnicate: unknown option; --help lists what is known");
-  EXPECT_EQ(refused({"train"}), "'train': unknown command; use one of burn, selftest, devices");
+  EXPECT_EQ(refused({"train"}), "'train': unknown command; use one of burn, selftest, report, devices");
   EXPECT_EQ(refused({"burn", "twice"}), "'twice': unexpected argument; --help shows how to call");
   EXPECT_EQ(refused({"--seed", "1", "--seed", "1"}), "--seed: given twice; give it once");
   EXPECT_EQ(refused({"--steps"}), "--steps: a value is missing");
@@ -171,10 +201,9 @@ TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
 }
 
 TEST(Options, OptionsOfLaterCommandsAreUnknown) {
-  for (const char* option : {"--preset", "--balance", "--pulse", "--serve", "--quick", "--fail-fast",
-                             "--max-restarts", "--collective-timeout"})
+  for (const char* option : {"--preset", "--balance", "--pulse", "--serve", "--quick"})
     EXPECT_NE(refused({option, "1"}).find("unknown option"), std::string::npos) << option;
-  for (const char* command : {"verify", "links", "bench", "loadtest", "compare", "report"})
+  for (const char* command : {"verify", "links", "bench", "loadtest", "compare"})
     EXPECT_NE(refused({command}).find("unknown command"), std::string::npos) << command;
 }
 
@@ -223,6 +252,12 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"--io-budget", {"0", "-1GB", "Unlimited", ""}},
         Refusal{"--check-every", {"-1", "1.5", "", huge}},
         Refusal{"--check-budget", {"0%", "0", "-1%", "101%", "nan%", "1", "", "%", huge}},
+        Refusal{"--temperature-limit", {"29", "111", "-1", "nan", "inf", "", "85C", huge}},
+        Refusal{"--memory-limit", {"9%", "101%", "0.95", "nan%", "", "%", "64GB"}},
+        Refusal{"--throttle-limit", {"-1%", "101%", "5", "nan%", ""}},
+        Refusal{"--corrected-limit", {"-1", "1.5", "", "1000000000001", huge}},
+        Refusal{"--collective-timeout", {"0", "0.9s", "61m", "2h", "-3s", "nan", "", huge}},
+        Refusal{"--max-restarts", {"-1", "1001", "1.0", "", huge}}, Refusal{"--resume", {""}},
         Refusal{"--golden", {""}}, Refusal{"--io-dir", {""}}, Refusal{"--backend", {"gpu", "CUDA", ""}},
         Refusal{"--devices", {"", "-1", "0,", "a", "1024", "0;1"}}, Refusal{"--output", {""}},
         Refusal{"--seed", {"-1", "", "1.5", huge}},
@@ -289,26 +324,35 @@ TEST(Options, TheSelftestTakesWhatLoadsTheDevicesAndNoMore) {
   EXPECT_EQ(options.command, "selftest");
   EXPECT_EQ(options.burn.train.batch, 3);
   EXPECT_EQ(options.burn.file.size, 8192u);
+  const Options safe = good({"selftest", "--temperature-limit", "80", "--memory-limit", "90%",
+                             "--collective-timeout", "1h", "--max-restarts", "1000"});
+  EXPECT_EQ(safe.burn.guard.temperature_limit_c, 80);
+  EXPECT_EQ(safe.burn.watch.collective_timeout_seconds, 3600);
   const Json effective = effective_options(options);
   EXPECT_EQ(effective.at("layers"), Json({8, 4}));
   EXPECT_FALSE(effective.contains("duration"));
-  for (const char* option : {"--duration", "--steps", "--inject", "--check-every", "--check-budget",
-                             "--golden", "--global-batch", "--io-repeats", "--buffer-iterations"})
+  for (const char* option :
+       {"--duration", "--steps", "--inject", "--check-every", "--check-budget", "--golden", "--global-batch",
+        "--io-repeats", "--buffer-iterations", "--corrected-limit", "--resume"})
     EXPECT_EQ(refused({"selftest", option, "5"}),
               std::string(option) + ": the command selftest has no such option");
 }
 
 TEST(Options, HelpTellsEachCommandsOptions) {
   const auto help = [](const char* command) { return *good({command, "--help"}).message; };
-  for (const char* command : {"burn", "selftest", "devices"}) {
+  for (const char* command : {"burn", "selftest", "report", "devices"}) {
     EXPECT_NE(help(command).find("\n  selftest  "), std::string::npos);
     EXPECT_NE(help(command).find("--seed N"), std::string::npos);
-    EXPECT_EQ(help(command).find("--layers N") != std::string::npos, command != std::string("devices"));
+    const bool loads = command == std::string("burn") || command == std::string("selftest");
+    EXPECT_EQ(help(command).find("--layers N") != std::string::npos, loads);
+    EXPECT_EQ(help(command).find("--temperature-limit C") != std::string::npos, loads);
     EXPECT_EQ(help(command).find("--golden FILE") != std::string::npos, command == std::string("burn"));
-    EXPECT_EQ(help(command).find(
-                  "KIND is one of weight gradient activation gemm extreme collective optimizer "
-                  "memory file-bit file-stale file-torn file-misplaced file-lost\n") != std::string::npos,
-              command == std::string("burn"));
+    EXPECT_EQ(
+        help(command).find("KIND is one of weight gradient activation gemm extreme collective optimizer "
+                           "memory file-bit file-stale file-torn file-misplaced file-lost\n"
+                           "  or one that leaves data as they are: slow hang kill stop temperature xid ecc "
+                           "diskfull memory-pressure\n") != std::string::npos,
+        command == std::string("burn"));
   }
 }
 
@@ -359,13 +403,33 @@ TEST(Options, AnInjectionThatWouldHitNothingIsRefused) {
         "--memory", "0", "--extreme-iterations", "0"});
 }
 
-TEST(Options, KindsThatNothingDetectsAreUnsupported) {
+TEST(Options, KindsThatLeaveDataAsTheyAreAreTaken) {
   for (const char* kind :
        {"slow", "hang", "kill", "stop", "temperature", "xid", "ecc", "diskfull", "memory-pressure"}) {
-    const auto parsed = parse({"--inject", std::string(kind) + ":rank=0,step=1"});
-    EXPECT_EQ(parsed.status().code(), StatusCode::unsupported) << kind;
-    EXPECT_NE(parsed.status().what().find("nothing detects it yet"), std::string::npos);
+    const Options options = good({"--inject", std::string(kind) + ":rank=0,step=1"});
+    EXPECT_EQ(options.burn.injections.size(), 1u) << kind;
+    EXPECT_TRUE(check_injections(options.burn.injections, 1).ok()) << kind;
   }
+  EXPECT_NE(refused({"--inject", "diskfull:rank=0,step=1", "--no-io"}).find("--no-io"), std::string::npos);
+  good({"--inject", "memory-pressure:rank=0,step=1", "--no-io"});
+}
+
+TEST(Options, AReportNeedsOneDirectory) {
+  const Options options = good({"report", "a/run"});
+  EXPECT_EQ(options.command, "report");
+  EXPECT_EQ(options.directory, "a/run");
+  const std::string missing = "report: name the directory of a run, as in: extreme_gpu_trainer report DIR";
+  EXPECT_EQ(refused({"report"}), missing);
+  EXPECT_EQ(refused({"report", ""}), missing);
+  EXPECT_EQ(refused({"report", "a", "b"}), "'b': unexpected argument; --help shows how to call");
+  EXPECT_EQ(refused({"report", "a", "--steps", "5"}), "--steps: the command report has no such option");
+}
+
+TEST(Options, AResumedRunStaysInItsDirectory) {
+  EXPECT_EQ(refused({"--resume", "a", "--output", "b"}),
+            "--resume and --output exclude each other: the run goes on in its own directory");
+  const ConfigFile file("resume = \"a\"\n");
+  EXPECT_NE(refused({"--config", file.path()}).find("unknown key resume"), std::string::npos);
 }
 
 TEST(CheckInjections, NamesTheRankThatIsNotThere) {
@@ -416,7 +480,10 @@ TEST(Options, EffectiveOptionsTellOptionsApart) {
   EXPECT_EQ(effective_options(good({"--output", "a"})), effective_options(good({"--output", "b"})));
   for (const auto& [option, value] :
        {std::pair{"--memory", "5%"}, std::pair{"--golden", "a"}, std::pair{"--check-budget", "2%"},
-        std::pair{"--check-every", "7"}, std::pair{"--inject", "memory:rank=0,step=2"}})
+        std::pair{"--check-every", "7"}, std::pair{"--inject", "memory:rank=0,step=2"},
+        std::pair{"--temperature-limit", "80"}, std::pair{"--memory-limit", "80%"},
+        std::pair{"--throttle-limit", "1%"}, std::pair{"--corrected-limit", "0"},
+        std::pair{"--collective-timeout", "3s"}, std::pair{"--max-restarts", "2"}})
     EXPECT_NE(effective_options(good({option, value})), effective_options(good({}))) << option;
 }
 

@@ -38,6 +38,14 @@ TEST(ParseInjection, TakesEveryKeyInAnyOrder) {
   EXPECT_EQ(good("slow:rank=0,step=1,ms=2.5").ms, 2.5);
 }
 
+TEST(ParseInjection, KindsThatLeaveDataAsTheyAreTakeWhatTheyNeed) {
+  EXPECT_EQ(good("hang:rank=0,step=1,layer=2,ms=4000").layer, 2);
+  for (const std::string kind : {"slow", "hang", "stop", "temperature"})
+    EXPECT_EQ(good(kind + ":rank=0,step=1,ms=7").ms, 7);
+  for (const std::string kind : {"slow", "temperature", "diskfull"})
+    EXPECT_EQ(good(kind + ":rank=0,step=1,count=7").count, 7u);
+}
+
 TEST(ParseInjection, WhatIsNotGivenIsLeftOpen) {
   const Injection one = good("memory:rank=0,step=0");
   EXPECT_FALSE(one.mask || one.layer || one.ms);
@@ -72,6 +80,10 @@ TEST(ParseInjection, TheMessageNamesWhatIsWrong) {
   EXPECT_EQ(refused("file-stale:rank=1,step=1,count=2"), "'count': the kind file-stale has no such key");
   EXPECT_EQ(refused("weight:rank=1,step=1,ms=2"), "'ms': the kind weight has no such key");
   EXPECT_EQ(refused("hang:rank=1,step=1,count=2"), "'count': the kind hang has no such key");
+  EXPECT_EQ(refused("slow:rank=1,step=1,layer=2"), "'layer': the kind slow has no such key");
+  EXPECT_EQ(refused("diskfull:rank=1,step=1,stride=2"), "'stride': the kind diskfull has no such key");
+  for (const std::string kind : {"kill", "xid", "ecc", "memory-pressure"})
+    EXPECT_EQ(refused(kind + ":rank=1,step=1,ms=2"), "'ms': the kind " + kind + " has no such key");
 }
 
 TEST(ParseInjection, RefusesValuesOutOfTheirBounds) {

@@ -11,6 +11,7 @@
 #include "egt/core/status.hpp"
 #include "egt/report/console_style.hpp"
 #include "egt/report/log_level.hpp"
+#include "egt/session/options.hpp"
 #include "egt/workload/options.hpp"
 
 /// What the user asks for on the command line and in a config file. One table in options.cpp names every
@@ -40,11 +41,16 @@ struct BurnOptions {
   CollectiveOptions collective;
   MemoryOptions memory;
   FileOptions file;
+  GuardOptions guard;
+  WatchOptions watch;
+  bool fail_fast = false;             ///< the first fault ends the run
+  std::string resume;                 ///< the directory of a run that was cut, to go on with; empty: none
   std::vector<Injection> injections;  ///< faults on purpose, of all ranks
 };
 
 struct Options {
-  std::string command = "burn";  ///< "burn", "selftest" or "devices"
+  std::string command = "burn";  ///< "burn", "selftest", "report" or "devices"
+  std::string directory;         ///< of "report" only, and then never empty: the run directory
   std::optional<std::string>
       message;  ///< --help, --version: print this, which ends without a newline, and exit 0
   CommonOptions common;
@@ -55,8 +61,7 @@ struct Options {
 };
 
 /// `version` is what --version prints. An error is invalid_argument and one line that names the option, its
-/// value and what is allowed; or unsupported, for a fault on purpose that this version would not find. Reads
-/// the config file; looks at nothing else outside its arguments.
+/// value and what is allowed. Reads the config file; looks at nothing else outside its arguments.
 Result<Options> parse_options(int argc, const char* const* argv, const std::string& version);
 
 /// invalid_argument where one of the injections cannot be in a run of so many ranks: its rank is not there,

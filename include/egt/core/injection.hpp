@@ -13,28 +13,28 @@ namespace egt {
 
 /// The faults that a run may be asked to suffer on purpose; names are the contract's ("file-bit").
 enum class InjectionKind {
-  weight,          ///< a master weight, at rest after the update of the step
-  gradient,        ///< this rank's own weight gradient, before it is summed over ranks
-  activation,      ///< what a layer hands on
-  gemm,            ///< what a product gives, before its activation
-  extreme,         ///< what a chain of transcendental functions gives
-  collective,      ///< what this rank receives of a collective (layer: which one) or sends into it
-  optimizer,       ///< a moment of the optimizer, at rest
-  memory,          ///< a word of the filled memory, at rest
-  file_bit,        ///< a bit of a file's data
-  file_stale,      ///< a block that still holds what was written before
-  file_torn,       ///< a block that was written in part
-  file_misplaced,  ///< a block that was written to the place of another
-  file_lost,       ///< a block that was never written
-  slow,
-  hang,
-  kill,
-  stop,
-  temperature,
-  xid,
-  ecc,
-  diskfull,
-  memory_pressure,
+  weight,           ///< a master weight, at rest after the update of the step
+  gradient,         ///< this rank's own weight gradient, before it is summed over ranks
+  activation,       ///< what a layer hands on
+  gemm,             ///< what a product gives, before its activation
+  extreme,          ///< what a chain of transcendental functions gives
+  collective,       ///< what this rank receives of a collective (layer: which one) or sends into it
+  optimizer,        ///< a moment of the optimizer, at rest
+  memory,           ///< a word of the filled memory, at rest
+  file_bit,         ///< a bit of a file's data
+  file_stale,       ///< a block that still holds what was written before
+  file_torn,        ///< a block that was written in part
+  file_misplaced,   ///< a block that was written to the place of another
+  file_lost,        ///< a block that was never written
+  slow,             ///< the rank takes longer for its steps than it could
+  hang,             ///< its main thread, or with a layer its device's stream, makes no progress (for `ms`)
+  kill,             ///< SIGKILL
+  stop,             ///< SIGSTOP (for `ms`)
+  temperature,      ///< the sensor tells of a hot device
+  xid,              ///< the driver tells of a hardware error
+  ecc,              ///< an uncorrectable memory error is counted
+  diskfull,         ///< the disk of the file part has no room left
+  memory_pressure,  ///< the sensor tells of more memory in use than there should be
 };
 
 /// One fault on purpose: `KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,ms=M]`.
@@ -44,15 +44,16 @@ struct Injection {
   std::int64_t step = 0;              ///< it strikes at the first chance at or after this step
   std::optional<std::uint32_t> mask;  ///< bits of a 32-bit word that flip (bit=3, or several: bit=3+7); none:
                                       ///< chosen
-  std::uint64_t count = 1;            ///< words that are hit, up to 2^24
-  std::uint64_t stride = 1;           ///< words from one to the next, up to 2^32
-  std::optional<int> layer;  ///< from 1; none: chosen. Of a collective: which one, see collective.hpp
-  std::optional<double> ms;  ///< of kinds that take time
+  std::uint64_t count = 1;   ///< words that are hit, up to 2^24; of slow, temperature and diskfull: how much
+  std::uint64_t stride = 1;  ///< words from one to the next, up to 2^32
+  std::optional<int> layer;  ///< from 1; none: chosen. Of a collective: which one, see collective.hpp; of a
+                             ///< hang: the stream hangs, none: the main thread
+  std::optional<double> ms;  ///< of kinds that take time; none: without end
 };
 
 /// invalid_argument, in one line: what is wrong with the text and what is allowed. `layer` belongs to kinds
-/// that have layers (of collective: which one), `bit`, `count` and `stride` to kinds that flip bits, `ms` to
-/// kinds that take time.
+/// that have layers (of collective: which one) and to hang, `bit`, `count` and `stride` to kinds that flip
+/// bits, `count` also to slow, temperature and diskfull, `ms` to slow, hang, stop and temperature.
 Result<Injection> parse_injection(std::string_view text);
 /// As the user would write it: parse_injection gives the same again.
 std::string to_text(const Injection& injection);
