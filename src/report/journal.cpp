@@ -2,22 +2,33 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
+#include <future>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/report/bodies.hpp"
+#include "journal_parts.hpp"
 
 namespace egt {
 namespace {
 
 constexpr std::chrono::milliseconds sync_period{500};
+constexpr std::chrono::seconds last_sync_patience{2};
+constexpr int deleted = -1;  ///< beside the errnos
+constexpr std::size_t scan_bytes = 1 << 16;
 
 bool must_be_on_disk(const Record& record) {
   if (record.kind == RecordKind::fault || record.kind == RecordKind::loss ||
@@ -26,85 +37,278 @@ bool must_be_on_disk(const Record& record) {
   return record.kind == RecordKind::end && text_at(record.body, "reason") != "signal";
 }
 
+std::string line_of(const Record& record) {
+  return one_line(to_json(record)) + "\n";
+}
+
+Status failed_at(const std::string& path, const char* what, int error) {
+  return {code_of_errno(error, StatusCode::io_error),
+          fmt::format("{}: {}: {}", path, what, std::strerror(error)), error};
+}
+
+/// -1: not known.
+std::int64_t length_of(int file) {
+  struct stat found {};
+  return ::fstat(file, &found) == 0 ? static_cast<std::int64_t>(found.st_size) : -1;
+}
+
+/// Where the last whole line ends, bytes; 0: there is none.
+std::int64_t end_of_lines(int file, std::int64_t length) {
+  std::string chunk(scan_bytes, '\0');
+  for (std::int64_t end = length; end > 0;) {
+    const std::int64_t begin = std::max<std::int64_t>(0, end - static_cast<std::int64_t>(scan_bytes));
+    const ssize_t got = ::pread(file, chunk.data(), static_cast<std::size_t>(end - begin), begin);
+    if (got <= 0) return length;
+    const std::size_t newline = chunk.rfind('\n', static_cast<std::size_t>(got) - 1);
+    if (newline != std::string::npos) return begin + static_cast<std::int64_t>(newline) + 1;
+    end = begin;
+  }
+  return 0;
+}
+
+/// A line that a crash tore would run into the next one.
+Status cut_torn_line(int file, const std::string& path) {
+  const std::int64_t length = length_of(file);
+  const std::int64_t whole = end_of_lines(file, length);
+  if (whole == length || ::ftruncate(file, whole) == 0) return {};
+  return failed_at(path, "its torn last line cannot be cut off", errno);
+}
+
 }  // namespace
 
 std::string journal_name(int rank) {
   return fmt::format("journal.rank{}.jsonl", rank);
 }
 
-Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int rank) {
-  std::string path = directory + "/" + journal_name(rank);
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
-  if (file >= 0) return std::unique_ptr<Journal>(new Journal(file, std::move(path)));
-  if (errno == EEXIST)
+/// Closed when nobody uses it any more: a thread that the disk holds may be the last.
+struct Journal::File {
+  explicit File(int a_descriptor) : descriptor(a_descriptor) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { ::close(descriptor); }
+  const int descriptor;
+};
+
+/// What the journal and its thread share.
+struct Journal::Shared {
+  std::atomic<bool> dirty = false;
+  std::atomic<int> sync_error = 0;  ///< an errno, or `deleted`
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::shared_ptr<const File> file;    ///< the one that is written
+  std::shared_ptr<const File> closed;  ///< the newest part, until the history was thinned; else none
+  bool stopping = false;
+  bool ended = false;
+
+  void keep(const std::string& directory, int rank, std::int64_t history_bytes);
+  void sync(const File& one);
+};
+
+/// The life of the thread.
+void Journal::Shared::keep(const std::string& directory, int rank, std::int64_t history_bytes) {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    wake.wait_for(lock, sync_period, [&] { return stopping || closed; });
+    if (stopping) break;
+    const std::shared_ptr<const File> now = file, part = closed;
+    lock.unlock();
+    if (part && ::fdatasync(part->descriptor) != 0) sync_error = errno;
+    sync(*now);
+    // A history that cannot be thinned (a full disk, a folder that became read-only) stays as it is.
+    if (part) static_cast<void>(thin_history(directory, rank, history_bytes));
+    lock.lock();
+    if (part) closed.reset();
+  }
+  ended = true;
+  wake.notify_all();
+}
+
+void Journal::Shared::sync(const File& one) {
+  if (dirty.exchange(false) && ::fdatasync(one.descriptor) != 0) sync_error = errno;
+  struct stat found {};
+  if (::fstat(one.descriptor, &found) == 0 && found.st_nlink == 0) sync_error = deleted;
+}
+
+Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int rank, Mode mode,
+                                               const JournalLimits& limits) {
+  const std::string path = directory + "/" + journal_name(rank);
+  const int exclusive = mode == Mode::create ? O_EXCL : 0;
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | exclusive | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor < 0 && errno == EEXIST)
     return Status(
         StatusCode::invalid_argument,
         fmt::format("{}: exists already; two runs in one directory: give each its own --output", path));
-  return Status(code_of_errno(errno, StatusCode::io_error),
-                fmt::format("{}: cannot be created: {}", path, std::strerror(errno)), errno);
+  if (descriptor < 0) return failed_at(path, "cannot be created", errno);
+  auto file = std::make_shared<const File>(descriptor);
+  EGT_TRY(cut_torn_line(descriptor, path));
+  return std::unique_ptr<Journal>(new Journal(directory, rank, limits, std::move(file)));
 }
 
-Journal::Journal(int file, std::string path)
-    : file_(file),
-      path_(std::move(path)),
-      syncer_([this](const std::stop_token& stop) { keep_syncing(stop); }) {}
+Journal::Journal(std::string directory, int rank, const JournalLimits& limits,
+                 std::shared_ptr<const File> file)
+    : directory_(std::move(directory)),
+      rank_(rank),
+      limits_(limits),
+      path_(directory_ + "/" + journal_name(rank)),
+      file_(std::move(file)),
+      length_(length_of(file_->descriptor)),
+      rotate_at_(limits.part),
+      shared_(std::make_shared<Shared>()) {
+  shared_->file = file_;
+  keeper_ = std::thread([shared = shared_, directory = directory_, rank, history = limits_.history] {
+    shared->keep(directory, rank, history);
+  });
+}
 
 Journal::~Journal() {
-  syncer_.request_stop();
-  syncer_.join();
-  ::close(file_);
-}
-
-void Journal::keep_syncing(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, stop, sync_period, [&] { return stop.stop_requested(); }))
-    if (dirty_.exchange(false) && ::fdatasync(file_) != 0) sync_error_ = errno;
+  std::unique_lock lock(shared_->mutex);
+  shared_->stopping = true;
+  shared_->wake.notify_all();
+  const bool ended = shared_->wake.wait_for(lock, last_sync_patience, [&] { return shared_->ended; });
+  lock.unlock();
+  if (ended)
+    keeper_.join();
+  else
+    keeper_.detach();  // the disk holds it, maybe for ever; what it uses is its own
 }
 
 Status Journal::failed(const char* what, int error) const {
-  return {code_of_errno(error, StatusCode::io_error),
-          fmt::format("{}: {}: {}", path_, what, std::strerror(error)), error};
+  return failed_at(path_, what, error);
 }
 
 Status Journal::write(const Record& record) {
-  const std::string line = one_line(to_json(record)) + "\n";
-  if (const int error = write_all(file_, line)) {
+  const std::string line = line_of(record);
+  const std::int64_t before = length_of(file_->descriptor);
+  if (const int error = write_all(file_->descriptor, line)) {
     // Best effort: a torn line is tolerated at the end, not in the middle.
-    if (::ftruncate(file_, length_) != 0) return failed("cannot be cut back after a failed write", errno);
+    if (::ftruncate(file_->descriptor, before) != 0)
+      return failed("cannot be cut back after a failed write", errno);
     return failed("cannot be written", error);
   }
-  length_ += static_cast<std::int64_t>(line.size());
-  dirty_ = true;
-  return must_be_on_disk(record) ? sync() : Status();
-}
-
-Status Journal::flush() {
-  const int error = sync_error_.exchange(0);
-  return error == 0 ? Status() : failed("cannot be brought to disk", error);
-}
-
-Status Journal::sync() {
-  dirty_ = false;
-  if (::fdatasync(file_) != 0) return failed("cannot be brought to disk", errno);
+  length_ = before + static_cast<std::int64_t>(line.size());
+  shared_->dirty = true;
+  if (must_be_on_disk(record)) EGT_TRY(sync());
+  if (length_ >= rotate_at_) rotate();
   return {};
 }
 
-Result<std::vector<Record>> read_journal(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status(StatusCode::unavailable, fmt::format("{}: cannot be read", path));
-  std::vector<Record> records;
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
-    const bool torn = file.eof();  // no newline after it
-    Record record;
-    const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_discarded() && from_json(json, record))
-      records.push_back(std::move(record));
-    else if (!torn)
-      return Status(StatusCode::io_error, fmt::format("{}: line {} is no record", path, number));
+/// The file becomes a part, and a new one takes its place. Where that fails the old one just grows on.
+void Journal::rotate() {
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->closed) return;  // one at a time
+  rotate_at_ = length_ + limits_.part;
+  const auto next = next_part();
+  if (!next || std::rename(path_.c_str(), next->c_str()) != 0) return;
+  const int descriptor = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor < 0) {
+    static_cast<void>(std::rename(next->c_str(), path_.c_str()));
+    return;
   }
-  if (file.bad()) return Status(StatusCode::io_error, fmt::format("{}: cannot be read to its end", path));
+  shared_->closed = std::exchange(file_, std::make_shared<const File>(descriptor));
+  shared_->file = file_;
+  shared_->wake.notify_all();
+  rotate_at_ = limits_.part;
+}
+
+/// The path of the part that is closed next; none: the folder cannot be read.
+std::optional<std::string> Journal::next_part() const {
+  const auto parts = find_journal_parts(directory_);
+  if (!parts.ok()) return std::nullopt;
+  std::uint64_t number = 1;
+  for (const JournalPart& part : parts.value())
+    if (part.rank == rank_) number = std::max(number, part.last + 1);
+  return directory_ + "/" + journal_part_name(rank_, number, number);
+}
+
+Status Journal::flush() {
+  const int error = shared_->sync_error.exchange(0);
+  if (error == 0) return {};
+  if (error == deleted)
+    return {StatusCode::unavailable,
+            fmt::format("{}: somebody deleted it, so the records of this rank are lost", path_)};
+  return failed("cannot be brought to disk", error);
+}
+
+Status Journal::sync() {
+  shared_->dirty = false;
+  if (::fdatasync(file_->descriptor) != 0) return failed("cannot be brought to disk", errno);
+  return {};
+}
+
+namespace {
+
+bool ends_with_newline(int file) {
+  const std::int64_t length = length_of(file);
+  char last = '\n';
+  return length <= 0 || ::pread(file, &last, 1, length - 1) != 1 || last == '\n';
+}
+
+Status append_line(const std::string& path, const std::string& line) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (file < 0) return failed_at(path, "cannot be opened", errno);
+  // Never cut: what looks torn may be the owner's line on its way. An empty line is none for the reader.
+  const std::string text = ends_with_newline(file) ? line : "\n" + line;
+  Status status;
+  if (const int error = write_all(file, text)) status = failed_at(path, "cannot be written", error);
+  if (status.ok() && ::fdatasync(file) != 0) status = failed_at(path, "cannot be brought to disk", errno);
+  ::close(file);
+  return status;
+}
+
+}  // namespace
+
+Status append_record(const std::string& directory, const Record& record, double seconds) {
+  const std::string path = directory + "/" + journal_name(record.rank);
+  std::packaged_task<Status()> task([path, line = line_of(record)] { return append_line(path, line); });
+  std::future<Status> done = task.get_future();
+  std::thread(std::move(task)).detach();  // a disk may hold it for ever
+  if (done.wait_for(std::chrono::duration<double>(seconds)) == std::future_status::ready) return done.get();
+  return {StatusCode::timeout,
+          fmt::format("{}: the disk did not take the last words within {:g} s", path, seconds)};
+}
+
+Result<std::vector<Record>> read_journal(const std::string& path) {
+  std::vector<Record> records;
+  int number = 0;
+  EGT_TRY(for_each_line(path, [&](JournalLine& line) -> Status {
+    ++number;
+    if (line.is_record)
+      records.push_back(std::move(line.record));
+    else if (line.has_newline)
+      return {StatusCode::io_error, fmt::format("{}: line {} is no record", path, number)};
+    return {};
+  }));
   return records;
+}
+
+namespace {
+
+/// Evidence is read as far as it can be read.
+void read_part(const JournalPart& part, Journals& journals) {
+  int number = 0;
+  const Status read = for_each_line(part.path, [&](JournalLine& line) -> Status {
+    ++number;
+    if (line.is_record)
+      journals.records.push_back(std::move(line.record));
+    else if (line.has_newline)
+      journals.problems.push_back(fmt::format("{}: line {} is no record", part.path, number));
+    return {};
+  });
+  if (!read.ok()) journals.problems.push_back(read.what());
+}
+
+}  // namespace
+
+Result<Journals> read_journals(const std::string& directory) {
+  EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
+  if (parts.empty())
+    return Status(StatusCode::unavailable, fmt::format("{}: holds no journal of a run", directory));
+  Journals journals;
+  for (const JournalPart& part : parts) {
+    if (journals.ranks.empty() || journals.ranks.back() != part.rank) journals.ranks.push_back(part.rank);
+    read_part(part, journals);
+  }
+  return journals;
 }
 
 }  // namespace egt

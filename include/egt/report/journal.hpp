@@ -1,11 +1,8 @@
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <stop_token>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,43 +11,84 @@
 
 namespace egt {
 
-/// "journal.rank3.jsonl"
+/// "journal.rank3.jsonl": the file that is being written. Of a long run there are parts that came before it,
+/// "journal.rank3.1-7.jsonl"; `read_journals` knows them.
 std::string journal_name(int rank);
 
+/// How large a rank's journal may become, bytes.
+struct JournalLimits {
+  std::int64_t part = 32 << 20;     ///< then the file is closed, and another one begun
+  std::int64_t history = 32 << 20;  ///< of all closed parts together: then they are thinned
+};
+
 /// A rank's records as they happen, one JSON line each. Every record is the system's when `write` returns, so
-/// that a crash of the process loses none. A fault, put in on purpose or not, and the end of a run that no
-/// signal hurries, is on disk by then too; the others follow within about a second, from a thread of the
-/// journal's own: a busy disk may take long.
+/// that a crash of the process loses none. A fault, put in on purpose or not, a loss and the end of a run
+/// that no signal hurries are on disk by then too; the others follow within about a second, from a thread of
+/// the journal's own: a busy disk may take long.
+///
+/// It stays bounded however long the run is: the same thread thins the closed parts, of which progress, epoch
+/// and notice records are kept at a distance of 2^k seconds, as small as `history` allows and the same from
+/// the run's beginning to its end. All other records stay for good. At no moment is a record in no file, or a
+/// part half written: a crash leaves the parts before or after the thinning, or both, which the reader tells.
+///
+/// Used by one thread. Its destructor waits for the disk some seconds at most.
 class Journal : public Sink {
  public:
-  /// Creates the file; an error where it exists already, so that two runs do not mix.
-  static Result<std::unique_ptr<Journal>> open(const std::string& directory, int rank);
+  enum class Mode {
+    create,  ///< a new file; an error where it exists already, so that two runs do not mix
+    resume,  ///< goes on behind what is there, less a last line that a crash tore; or begins, where none is
+  };
+  static Result<std::unique_ptr<Journal>> open(const std::string& directory, int rank,
+                                               Mode mode = Mode::create, const JournalLimits& limits = {});
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
   ~Journal() override;
 
   /// One write(2) of a whole line. On a full disk: no_space, and the file still ends with a whole line.
   Status write(const Record& record) override;
-  /// Never waits: tells whether the records so far could be brought to the disk.
+  /// Never waits: tells whether the records so far could be brought to the disk, and whether the file still
+  /// has its name: what is written to a file that was deleted is lost.
   Status flush() override;
 
  private:
-  Journal(int file, std::string path);
+  struct File;
+  struct Shared;
+
+  Journal(std::string directory, int rank, const JournalLimits& limits, std::shared_ptr<const File> file);
   Status failed(const char* what, int error) const;
   Status sync();
-  void keep_syncing(const std::stop_token& stop);
+  void rotate();
+  std::optional<std::string> next_part() const;
 
-  const int file_;
+  const std::string directory_;
+  const int rank_;
+  const JournalLimits limits_;
   const std::string path_;
-  std::int64_t length_ = 0;  // bytes of whole lines
-  std::atomic<bool> dirty_ = false;
-  std::atomic<int> sync_error_ = 0;  // errno, of the thread
-  std::mutex mutex_;
-  std::condition_variable_any wake_;
-  std::jthread syncer_;  // last: it uses all of the above
+  std::shared_ptr<const File> file_;
+  std::int64_t length_;     ///< of the file, bytes
+  std::int64_t rotate_at_;  ///< bytes
+  const std::shared_ptr<Shared> shared_;
+  std::thread keeper_;  ///< owns a share of `shared_`: a disk that hangs may outlive the journal
 };
 
-/// All records of a journal. A last line that a crash tore is left out; any other bad line is an error.
+/// The last words of somebody else than the journal's owner, a watchdog say, and from any thread: one line
+/// more at the end of the journal of `record.rank`, brought to the disk. Takes `seconds` at most, then
+/// `timeout`: whether the line arrives is not known.
+Status append_record(const std::string& directory, const Record& record, double seconds = 2.0);
+
+/// All records of one file. A last line that a crash tore is left out; any other bad line is an error.
 Result<std::vector<Record>> read_journal(const std::string& path);
+
+/// What the journals of a run hold.
+struct Journals {
+  std::vector<Record> records;  ///< by rank, in the order of their writing
+  std::vector<int> ranks;       ///< that left a journal, in order
+  std::vector<std::string>
+      problems;  ///< lines that are no records and files that cannot be read: one line each
+};
+
+/// All records of all ranks that left a journal in `directory`, of all its parts; what a crash tore off is
+/// left out. unavailable: no such directory, or not one journal in it.
+Result<Journals> read_journals(const std::string& directory);
 
 }  // namespace egt
