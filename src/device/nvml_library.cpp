@@ -54,10 +54,17 @@ void Library::find_functions() {
   find(ecc_errors, "nvmlDeviceGetTotalEccErrors");
   find(remapped_rows, "nvmlDeviceGetRemappedRows");
   find(pcie_replay, "nvmlDeviceGetPcieReplayCounter");
-  find(pcie_generation, "nvmlDeviceGetMaxPcieLinkGeneration");
+  find(pcie_generation, "nvmlDeviceGetCurrPcieLinkGeneration");
   find(pcie_width, "nvmlDeviceGetCurrPcieLinkWidth");
+  find(pcie_max_generation, "nvmlDeviceGetMaxPcieLinkGeneration");
+  find(pcie_max_width, "nvmlDeviceGetMaxPcieLinkWidth");
+  find(pci_info, "nvmlDeviceGetPciInfo_v3");
   find(nvlink_state, "nvmlDeviceGetNvLinkState");
   find(nvlink_errors, "nvmlDeviceGetNvLinkErrorCounter");
+  find(event_set_create, "nvmlEventSetCreate");
+  find(event_set_free, "nvmlEventSetFree");
+  find(register_events, "nvmlDeviceRegisterEvents");
+  find(event_set_wait, "nvmlEventSetWait_v2");
 }
 
 std::string Library::error_text(Code code) const {

@@ -12,9 +12,17 @@ namespace egt::nvml {
 
 using Code = int;
 using DeviceHandle = void*;
+using EventSet = void*;
 
 constexpr Code success = 0;
+constexpr Code invalid_argument = 2;
+constexpr Code not_supported = 3;
+constexpr Code no_permission = 4;
+constexpr Code no_event = 10;  ///< NVML_ERROR_TIMEOUT
 constexpr Code gpu_is_lost = 15;
+constexpr Code reset_required = 16;
+constexpr Code no_data = 21;
+constexpr Code deprecated = 26;
 
 struct Utilization {
   unsigned gpu;  ///< percent
@@ -50,8 +58,37 @@ struct FieldValue {
 };
 static_assert(sizeof(FieldValue) == 40);
 
+struct PciInfo {
+  char legacy_id[16];
+  unsigned domain, bus, device;
+  unsigned device_id, subsystem_id;
+  char id[32];  ///< "00000000:18:00.0"
+};
+static_assert(sizeof(PciInfo) == 68);
+
+struct EventData {
+  DeviceHandle device;
+  unsigned long long type;
+  unsigned long long data;  ///< the Xid
+  unsigned gpu_instance, compute_instance;
+};
+static_assert(sizeof(EventData) == 32);
+
 constexpr unsigned field_memory_temperature = 82;  ///< NVML_FI_DEV_MEMORY_TEMP, degrees Celsius
 constexpr unsigned field_power_instant = 186;      ///< NVML_FI_DEV_POWER_INSTANT, milliwatts
+
+/// NVML_FI_DEV_CLOCKS_EVENT_REASON_*: for how long clocks were held down, nanoseconds. The last two have
+/// other numbers in the drivers of 2025's first half, where today's mean power smoothing: that one is no
+/// 64-bit value, so the type tells them apart.
+constexpr unsigned field_power_cap_time = 74;
+constexpr unsigned field_sw_thermal_time = 75;
+constexpr unsigned field_hw_thermal_time = 270, field_hw_thermal_time_2025 = 252;
+constexpr unsigned field_power_brake_time = 271, field_power_brake_time_2025 = 253;
+
+/// Of one NVLink, which the scope names. Up to Hopper (NVML_FI_DEV_NVLINK_ERROR_DL_*) ..
+constexpr unsigned field_nvlink_replay = 161, field_nvlink_recovery = 162, field_nvlink_crc = 163;
+/// .. and since Blackwell (NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS and _EVENTS).
+constexpr unsigned field_nvlink_recovery_failed = 214, field_nvlink_recovery_events = 215;
 
 constexpr unsigned sensor_gpu = 0;
 constexpr unsigned threshold_shutdown = 0, threshold_slowdown = 1;
@@ -59,7 +96,8 @@ constexpr unsigned clock_sm = 1, clock_memory = 2;
 constexpr unsigned ecc_corrected = 0, ecc_uncorrected = 1;
 constexpr unsigned ecc_volatile = 0;  ///< since the driver was loaded
 constexpr unsigned nvlink_replay = 0, nvlink_recovery = 1, nvlink_crc_flit = 2;
-constexpr unsigned max_links = 18;
+constexpr unsigned max_links = 36;  ///< NVML_NVLINK_MAX_LINKS; a Hopper GPU has 18
+constexpr unsigned long long event_xid = 8;
 
 /// The loaded library, initialized; shut down and unloaded with this object.
 class Library {
@@ -96,8 +134,15 @@ class Library {
   Get<unsigned> pcie_replay = nullptr;
   Get<unsigned> pcie_generation = nullptr;
   Get<unsigned> pcie_width = nullptr;
+  Get<unsigned> pcie_max_generation = nullptr;  ///< that GPU and slot agree on
+  Get<unsigned> pcie_max_width = nullptr;
+  Get<PciInfo> pci_info = nullptr;
   Function<DeviceHandle, unsigned, unsigned*> nvlink_state = nullptr;
   Function<DeviceHandle, unsigned, unsigned, unsigned long long*> nvlink_errors = nullptr;
+  Function<EventSet*> event_set_create = nullptr;
+  Function<EventSet> event_set_free = nullptr;
+  Function<DeviceHandle, unsigned long long, EventSet> register_events = nullptr;
+  Function<EventSet, EventData*, unsigned> event_set_wait = nullptr;  ///< milliseconds
 
  private:
   explicit Library(void* handle) : handle_(handle) {}

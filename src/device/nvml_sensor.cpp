@@ -1,11 +1,14 @@
 #include "egt/device/nvml_sensor.hpp"
 
 #include <array>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "egt/core/clock.hpp"
 #include "nvml_library.hpp"
+#include "nvml_xid.hpp"
 
 namespace egt {
 namespace {
@@ -37,20 +40,52 @@ std::optional<double> number(const nvml::FieldValue& field) {
   }
 }
 
+/// Counts are far below 2^53.
+std::optional<std::uint64_t> count(const nvml::FieldValue& field) {
+  const auto value = number(field);
+  return value && *value >= 0 ? std::optional(static_cast<std::uint64_t>(*value)) : std::nullopt;
+}
+
+/// A time counter of nanoseconds: 64 bits, which tells it from what other drivers give under its number.
+std::optional<double> seconds(const nvml::FieldValue& field) {
+  const bool wide = field.type == nvml::type_u64 || field.type == nvml::type_ulong;
+  const auto nanoseconds = wide ? number(field) : std::nullopt;
+  if (!nanoseconds) return std::nullopt;
+  return *nanoseconds * 1e-9;
+}
+
+/// "Not this device", "not with these rights": an answer, from a device that lives.
+bool is_refusal(nvml::Code code) {
+  return code == nvml::invalid_argument || code == nvml::not_supported || code == nvml::no_permission ||
+         code == nvml::no_data || code == nvml::deprecated;
+}
+
+template <typename T>
+std::optional<T> first_of(std::optional<T> a, std::optional<T> b) {
+  return a ? a : b;
+}
+
+void add(std::optional<std::uint64_t>& sum, std::optional<std::uint64_t> part) {
+  if (part) sum = sum.value_or(0) + *part;
+}
+
 class NvmlSensor final : public Sensor {
  public:
-  NvmlSensor(std::unique_ptr<nvml::Library> library, nvml::DeviceHandle device, std::string name)
-      : library_(std::move(library)), device_(device), name_(std::move(name)) {}
+  NvmlSensor(std::unique_ptr<nvml::Library> library, nvml::DeviceHandle device, std::string name,
+             const std::string& kernel_log)
+      : library_(std::move(library)), device_(device), name_(std::move(name)) {
+    listen_for_xids(kernel_log);
+  }
 
   SensorLimits limits() override;
   Result<SensorReading> read() override;
   Result<SensorCounters> counters() override;
 
  private:
-  /// What was answered since `begin`.
+  /// What was answered in one call of this object.
   struct Answers {
     int given = 0;
-    bool lost = false;
+    nvml::Code lost = nvml::success;  ///< or why the GPU does not work any more
   };
 
   /// Calls an NVML function of the device, if the library has it; has it answered?
@@ -58,8 +93,8 @@ class NvmlSensor final : public Sensor {
   bool ask(nvml::Library::Function<nvml::DeviceHandle, Parameters...> function, Arguments... arguments) {
     if (function == nullptr) return false;
     const nvml::Code code = function(device_, arguments...);
-    answers_.lost = answers_.lost || code == nvml::gpu_is_lost;
-    answers_.given += code == nvml::success;
+    if (code == nvml::gpu_is_lost || code == nvml::reset_required) answers_.lost = code;
+    answers_.given += code == nvml::success || is_refusal(code);
     return code == nvml::success;
   }
   /// The same for functions whose last argument takes a T.
@@ -70,35 +105,95 @@ class NvmlSensor final : public Sensor {
     if (!ask(function, arguments..., &value)) return std::nullopt;
     return value;
   }
+  void fields(std::span<nvml::FieldValue> requests);
   std::optional<double> field(unsigned id);
-  std::optional<std::uint64_t> link_errors(unsigned counter);
+  ThrottleTimes throttle_times();
+  LinkCounters link_counters(unsigned link);
+  void read_links(SensorCounters& counters);
   std::string link();
+  void listen_for_xids(const std::string& kernel_log);
+  std::optional<nvml::PciAddress> pci_address();
+  std::optional<std::vector<XidEvent>> xids();
   Status verdict() const;
 
   std::unique_ptr<nvml::Library> library_;
   nvml::DeviceHandle device_;
   std::string name_;
   Answers answers_;
+
+  std::optional<nvml::XidEvents> xid_events_;
+  std::optional<nvml::PciAddress> pci_;
+  std::optional<nvml::KernelLog> kernel_log_;
+  nvml::XidList xid_list_;
+  std::vector<std::string> untold_;
 };
+
+/// Those that are not answered keep a code that is no success.
+void NvmlSensor::fields(std::span<nvml::FieldValue> requests) {
+  for (nvml::FieldValue& request : requests) request.code = nvml::not_supported;
+  if (!ask(library_->field_values, static_cast<int>(requests.size()), requests.data()))
+    for (nvml::FieldValue& request : requests) request.code = nvml::not_supported;
+}
 
 std::optional<double> NvmlSensor::field(unsigned id) {
   nvml::FieldValue request{};
   request.field = id;
-  if (!ask(library_->field_values, 1, &request)) return std::nullopt;
+  fields({&request, 1});
   return number(request);
 }
 
-std::optional<std::uint64_t> NvmlSensor::link_errors(unsigned counter) {
-  std::optional<std::uint64_t> sum;
-  for (unsigned link = 0; link < nvml::max_links; ++link)
-    if (const auto errors = get<unsigned long long>(library_->nvlink_errors, link, counter))
-      sum = sum.value_or(0) + *errors;
-  return sum;
+ThrottleTimes NvmlSensor::throttle_times() {
+  std::array<nvml::FieldValue, 6> f{};
+  f[0].field = nvml::field_power_cap_time;
+  f[1].field = nvml::field_sw_thermal_time;
+  f[2].field = nvml::field_hw_thermal_time;
+  f[3].field = nvml::field_hw_thermal_time_2025;
+  f[4].field = nvml::field_power_brake_time;
+  f[5].field = nvml::field_power_brake_time_2025;
+  fields(f);
+  return {seconds(f[0]), seconds(f[1]), first_of(seconds(f[2]), seconds(f[3])),
+          first_of(seconds(f[4]), seconds(f[5]))};
+}
+
+/// The older calls answer where the fields do not: up to Ampere.
+LinkCounters NvmlSensor::link_counters(unsigned link) {
+  std::array<nvml::FieldValue, 5> f{};
+  f[0].field = nvml::field_nvlink_crc;
+  f[1].field = nvml::field_nvlink_replay;
+  f[2].field = nvml::field_nvlink_recovery;
+  f[3].field = nvml::field_nvlink_recovery_events;
+  f[4].field = nvml::field_nvlink_recovery_failed;
+  for (nvml::FieldValue& request : f) request.scope = link;
+  fields(f);
+  const auto old = [&](unsigned counter) -> std::optional<std::uint64_t> {
+    return get<unsigned long long>(library_->nvlink_errors, link, counter);
+  };
+  LinkCounters counters;
+  counters.link = link;
+  counters.crc = first_of(count(f[0]), old(nvml::nvlink_crc_flit));
+  counters.replay = first_of(count(f[1]), old(nvml::nvlink_replay));
+  counters.recovery = first_of(first_of(count(f[2]), count(f[3])), old(nvml::nvlink_recovery));
+  counters.recovery_failed = count(f[4]);
+  return counters;
+}
+
+/// A link without a state is one that the device does not have.
+void NvmlSensor::read_links(SensorCounters& counters) {
+  for (unsigned link = 0; link < nvml::max_links; ++link) {
+    const auto state = get<unsigned>(library_->nvlink_state, link);
+    if (!state) continue;
+    LinkCounters one = link_counters(link);
+    one.up = *state != 0;
+    add(counters.nvlink_crc, one.crc);
+    add(counters.nvlink_replay, one.replay);
+    add(counters.nvlink_recovery, one.recovery);
+    counters.nvlinks.push_back(one);
+  }
 }
 
 std::string NvmlSensor::link() {
   std::string text;
-  const auto generation = get<unsigned>(library_->pcie_generation);
+  const auto generation = get<unsigned>(library_->pcie_max_generation);
   const auto width = get<unsigned>(library_->pcie_width);
   if (generation && width) text = fmt::format("PCIe gen {} x{}", *generation, *width);
   unsigned active = 0;
@@ -108,10 +203,48 @@ std::string NvmlSensor::link() {
   return text;
 }
 
+std::optional<nvml::PciAddress> NvmlSensor::pci_address() {
+  if (const auto info = get<nvml::PciInfo>(library_->pci_info))
+    return nvml::PciAddress{info->domain, info->bus, info->device};
+  return nvml::parse_pci_address(name_);
+}
+
+void NvmlSensor::listen_for_xids(const std::string& kernel_log) {
+  if (auto events = nvml::XidEvents::open(*library_, device_); events.ok())
+    xid_events_ = std::move(events.value());
+  else
+    untold_.push_back(fmt::format("Xid events of NVML: {}", events.status().what()));
+  pci_ = pci_address();
+  if (!pci_) {
+    untold_.push_back("Xid lines of the kernel log: the GPU's PCI bus id is not known");
+  } else if (auto log = nvml::KernelLog::open(kernel_log); log.ok()) {
+    kernel_log_ = std::move(log.value());
+  } else {
+    untold_.push_back(fmt::format("Xid lines of the kernel log: {}", log.status().what()));
+  }
+}
+
+std::optional<std::vector<XidEvent>> NvmlSensor::xids() {
+  if (!xid_events_ && !kernel_log_) return std::nullopt;
+  const double now = unix_now();
+  if (xid_events_)
+    for (const unsigned xid : xid_events_->new_xids()) xid_list_.told_by_nvml(xid, now);
+  if (kernel_log_)
+    for (const std::string& line : kernel_log_->new_lines())
+      if (auto event = nvml::parse_xid(line, *pci_)) {
+        event->time = now;
+        xid_list_.told_by_log(std::move(*event));
+      }
+  return xid_list_.events();
+}
+
 Status NvmlSensor::verdict() const {
-  if (answers_.lost)
+  if (answers_.lost == nvml::gpu_is_lost)
     return {StatusCode::aborted, fmt::format("GPU {} is lost: it does not answer on its bus", name_),
-            nvml::gpu_is_lost};
+            answers_.lost};
+  if (answers_.lost != nvml::success)
+    return {StatusCode::aborted, fmt::format("GPU {} has stopped working: it needs a reset", name_),
+            answers_.lost};
   if (answers_.given == 0)
     return {StatusCode::unavailable, fmt::format("NVML answers nothing about GPU {}", name_)};
   return {};
@@ -127,6 +260,7 @@ SensorLimits NvmlSensor::limits() {
   if (library_->driver_version != nullptr &&
       library_->driver_version(version.data(), static_cast<unsigned>(version.size() - 1)) == nvml::success)
     limits.driver_version = version.data();
+  limits.untold = untold_;
   return limits;
 }
 
@@ -151,6 +285,7 @@ Result<SensorReading> NvmlSensor::read() {
     reading.memory_total_bytes = memory->total;
   }
   reading.event_reasons = get<unsigned long long>(library_->event_reasons);
+  reading.throttle = throttle_times();
   EGT_TRY(verdict());
   return reading;
 }
@@ -165,20 +300,28 @@ Result<SensorCounters> NvmlSensor::counters() {
   unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0;
   if (ask(library_->remapped_rows, &corrected, &uncorrected, &pending, &failed)) {
     counters.remapped_rows = std::uint64_t{corrected} + uncorrected;
+    counters.remapped_rows_uncorrected = uncorrected;
     counters.remap_pending = pending != 0;
     counters.remap_failure = failed != 0;
   }
   counters.pcie_replay = get<unsigned>(library_->pcie_replay);
-  counters.nvlink_crc = link_errors(nvml::nvlink_crc_flit);
-  counters.nvlink_replay = link_errors(nvml::nvlink_replay);
-  counters.nvlink_recovery = link_errors(nvml::nvlink_recovery);
-  EGT_TRY(verdict());
+  counters.pcie = {get<unsigned>(library_->pcie_generation), get<unsigned>(library_->pcie_width),
+                   get<unsigned>(library_->pcie_max_generation), get<unsigned>(library_->pcie_max_width)};
+  read_links(counters);
+  const Status status = verdict();
+  if (status.code() == StatusCode::unavailable) return status;
+  if (!status.ok()) {
+    counters = {};
+    counters.lost = status.what();
+  }
+  counters.xids = xids();
   return counters;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Sensor>> open_nvml_sensor(const std::string& device, const char* library) {
+Result<std::unique_ptr<Sensor>> open_nvml_sensor(const std::string& device, const char* library,
+                                                 const std::string& kernel_log) {
   EGT_TRY_ASSIGN(auto nvml, nvml::Library::open(library));
   const bool by_uuid = device.starts_with("GPU-") || device.starts_with("MIG-");
   const auto find = by_uuid ? nvml->handle_by_uuid : nvml->handle_by_pci;
@@ -188,7 +331,7 @@ Result<std::unique_ptr<Sensor>> open_nvml_sensor(const std::string& device, cons
   if (const nvml::Code code = find(device.c_str(), &handle); code != nvml::success)
     return Status(StatusCode::unavailable,
                   fmt::format("NVML knows no GPU {}: {}", device, nvml->error_text(code)), code);
-  return std::unique_ptr<Sensor>(new NvmlSensor(std::move(nvml), handle, device));
+  return std::unique_ptr<Sensor>(new NvmlSensor(std::move(nvml), handle, device, kernel_log));
 }
 
 }  // namespace egt

@@ -12,12 +12,18 @@ namespace egt {
 /// index, since NVML counts in another order than CUDA. The library is loaded here and at no other time, so
 /// that the program starts without a driver. `unavailable` when there is no such library or device.
 ///
-/// Figures: power is the instantaneous one where the driver has it (else the average of a second), ECC errors
-/// are those since the driver was loaded, NVLink errors are summed over the links. A PCIe link's generation
-/// is the highest that GPU and slot agree on (it sinks while the GPU is idle), its width the present one.
-/// `read` and `counters` fail with `aborted` when NVML says that the GPU is lost, else with `unavailable`
-/// when nothing at all is answered.
+/// Power is the instantaneous one where the driver has it (else the average of a second). ECC errors are
+/// those since the driver was loaded: NVML's other count, of the GPU's whole life, is written late, while
+/// this one is never set back as long as the GPU is in use. NVLink errors are told by link and summed over
+/// the links.
+///
+/// Xids are those that NVML's events or the kernel log (`kernel_log`; often only root may read it) tell after
+/// this call, at most 16 of each number; the same one by both is one. Their time is that of the look that
+/// found them. What cannot be told is in `SensorLimits::untold`.
+///
+/// A GPU is lost when NVML says so or that it needs a reset; no answer at all is `unavailable`.
 Result<std::unique_ptr<Sensor>> open_nvml_sensor(const std::string& device,
-                                                 const char* library = "libnvidia-ml.so.1");
+                                                 const char* library = "libnvidia-ml.so.1",
+                                                 const std::string& kernel_log = "/dev/kmsg");
 
 }  // namespace egt

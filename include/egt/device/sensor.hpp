@@ -74,6 +74,8 @@ struct SensorCounters {
   PcieLink pcie;
   /// All since the sensor was opened, oldest first; none: there is nobody to tell them.
   std::optional<std::vector<XidEvent>> xids;
+  /// Why the device does not work any more, in one line; then only `xids` is told besides. Empty: it works.
+  std::string lost;
 };
 
 /// What does not change in a run.
@@ -89,8 +91,8 @@ struct SensorLimits {
 /// The port to what watches a device. A call returns within about a second, unless the driver itself is
 /// stuck: callers must be ready to leave it behind with its thread. Safe from one thread at a time.
 ///
-/// `read` and `counters` fail with `aborted` when the device is lost for good, with `unavailable` when it
-/// answers nothing.
+/// `read` fails with `aborted` when the device is lost for good (`counters` tells it in `lost`), and both
+/// with `unavailable` when it answers nothing.
 class Sensor {
  public:
   virtual ~Sensor() = default;
