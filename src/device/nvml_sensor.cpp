@@ -113,7 +113,7 @@ class NvmlSensor final : public Sensor {
   std::string link();
   void listen_for_xids(const std::string& kernel_log);
   std::optional<nvml::PciAddress> pci_address();
-  std::optional<std::vector<XidEvent>> xids();
+  void collect_xids(SensorCounters& counters);
   Status verdict() const;
 
   std::unique_ptr<nvml::Library> library_;
@@ -224,8 +224,7 @@ void NvmlSensor::listen_for_xids(const std::string& kernel_log) {
   }
 }
 
-std::optional<std::vector<XidEvent>> NvmlSensor::xids() {
-  if (!xid_events_ && !kernel_log_) return std::nullopt;
+void NvmlSensor::collect_xids(SensorCounters& counters) {
   const double now = unix_now();
   if (xid_events_)
     for (const unsigned xid : xid_events_->new_xids()) xid_list_.told_by_nvml(xid, now);
@@ -235,7 +234,8 @@ std::optional<std::vector<XidEvent>> NvmlSensor::xids() {
         event->time = now;
         xid_list_.told_by_log(std::move(*event));
       }
-  return xid_list_.events();
+  counters.xids_told = xid_events_ || kernel_log_;
+  counters.xids = xid_list_.events();
 }
 
 Status NvmlSensor::verdict() const {
@@ -314,7 +314,7 @@ Result<SensorCounters> NvmlSensor::counters() {
     counters = {};
     counters.lost = status.what();
   }
-  counters.xids = xids();
+  collect_xids(counters);
   return counters;
 }
 

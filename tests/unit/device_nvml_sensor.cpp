@@ -147,11 +147,12 @@ TEST(NvmlSensor, AnOldDriversPowerIsTheAverage) {
 TEST(NvmlSensor, XidsOfEvents) {
   NvmlScript script(healthy_gpu + "at 5 xid 48\nat 5 xid 63\nat 9 xid 48\n");
   const auto sensor = open_healthy();
-  EXPECT_TRUE(counters_of(*sensor).xids.value().empty());
+  EXPECT_TRUE(counters_of(*sensor).xids_told);
+  EXPECT_TRUE(counters_of(*sensor).xids.empty());
   script.at(6);
-  ASSERT_EQ(counters_of(*sensor).xids.value().size(), 2u);
+  ASSERT_EQ(counters_of(*sensor).xids.size(), 2u);
   script.at(10);
-  const auto xids = counters_of(*sensor).xids.value();
+  const auto xids = counters_of(*sensor).xids;
   ASSERT_EQ(xids.size(), 3u) << "all since the sensor was opened";
   EXPECT_EQ(xids[0].xid, 48u);
   EXPECT_EQ(xids[1].xid, 63u);
@@ -163,7 +164,7 @@ TEST(NvmlSensor, AFloodOfXidsStaysBounded) {
   std::string flood = healthy_gpu;
   for (int i = 0; i < 1000; ++i) flood += "xid 31\n";
   const NvmlScript script(flood + "xid 79\n");
-  const auto xids = counters_of(*open_healthy()).xids.value();
+  const auto xids = counters_of(*open_healthy()).xids;
   ASSERT_EQ(xids.size(), 17u);
   EXPECT_EQ(xids.back().xid, 79u);
 }
@@ -174,17 +175,17 @@ TEST(NvmlSensor, XidsOfTheKernelLogAreThisGpusAndNew) {
   auto opened = NvmlScript::open("GPU-fake", log.path);
   ASSERT_TRUE(opened.ok());
   Sensor& sensor = *opened.value();
-  EXPECT_TRUE(counters_of(sensor).xids.value().empty()) << "what was before is not told";
+  EXPECT_TRUE(counters_of(sensor).xids.empty()) << "what was before is not told";
   log.say("6,2,2,-;NVRM: Xid (PCI:0000:18:00): 79, pid='<unknown>', GPU has fallen off the bus.");
   log.say("6,3,3,-;NVRM: Xid (PCI:0000:19:00): 48, the neighbour's");
   log.say("6,4,4,-;NVRM: Xid (0000:18:00): 13, Ch 0000000b");
   log.say("6,5,5,-;usb 1-1: Xid (PCI:0000:18:00) is not NVRM's");
-  const auto xids = counters_of(sensor).xids.value();
+  const auto xids = counters_of(sensor).xids;
   ASSERT_EQ(xids.size(), 2u);
   EXPECT_EQ(xids[0].xid, 79u);
   EXPECT_EQ(xids[0].detail, "pid='<unknown>', GPU has fallen off the bus.");
   EXPECT_EQ(xids[1].xid, 13u);
-  EXPECT_EQ(counters_of(sensor).xids.value().size(), 2u);
+  EXPECT_EQ(counters_of(sensor).xids.size(), 2u);
 }
 
 TEST(NvmlSensor, EventAndKernelLogAreOneXid) {
@@ -195,12 +196,12 @@ TEST(NvmlSensor, EventAndKernelLogAreOneXid) {
   log.say("6,2,2,-;NVRM: Xid (PCI:0000:18:00): 94, Contained memory error");
   log.say("6,2,2,-;NVRM: Xid (PCI:0000:18:00): 63, Row Remapper: New row marked for remapping");
   script.at(1);
-  auto xids = counters_of(*opened.value()).xids.value();
+  auto xids = counters_of(*opened.value()).xids;
   ASSERT_EQ(xids.size(), 2u);
   EXPECT_EQ(xids[0].xid, 94u);
   EXPECT_EQ(xids[0].detail, "Contained memory error");
   script.at(2);
-  xids = counters_of(*opened.value()).xids.value();
+  xids = counters_of(*opened.value()).xids;
   ASSERT_EQ(xids.size(), 3u) << "the second one is told by NVML alone";
   EXPECT_EQ(xids[2].xid, 94u);
 }
@@ -208,7 +209,7 @@ TEST(NvmlSensor, EventAndKernelLogAreOneXid) {
 TEST(NvmlSensor, SaysWhatItCannotTell) {
   const NvmlScript script("temperature 40\n");
   const auto sensor = open_healthy();
-  EXPECT_FALSE(counters_of(*sensor).xids.has_value()) << "nobody tells Xids";
+  EXPECT_FALSE(counters_of(*sensor).xids_told) << "nobody tells Xids";
   const std::vector<std::string> untold = sensor->limits().untold;
   ASSERT_EQ(untold.size(), 2u);
   EXPECT_EQ(untold[0], "Xid events of NVML: Not Supported");
@@ -240,7 +241,7 @@ TEST(NvmlSensor, ALostGpuStillHasItsXids) {
   EXPECT_EQ(sensor.read().status().code(), StatusCode::aborted);
   SensorCounters lost = counters_of(sensor);
   EXPECT_EQ(lost.lost, "GPU 00000000:18:00.0 is lost: it does not answer on its bus");
-  EXPECT_EQ(lost.xids.value().at(0).xid, 79u);
+  EXPECT_EQ(lost.xids.at(0).xid, 79u);
   EXPECT_FALSE(lost.ecc_corrected.has_value());
   script.at(6);
   EXPECT_EQ(counters_of(sensor).lost, "GPU 00000000:18:00.0 has stopped working: it needs a reset");

@@ -72,8 +72,8 @@ struct SensorCounters {
   std::optional<std::uint64_t> nvlink_recovery;
   std::vector<LinkCounters> nvlinks;  ///< those that the device has
   PcieLink pcie;
-  /// All since the sensor was opened, oldest first; none: there is nobody to tell them.
-  std::optional<std::vector<XidEvent>> xids;
+  bool xids_told = false;      ///< is there anybody to tell Xids?
+  std::vector<XidEvent> xids;  ///< all since the sensor was opened, oldest first
   /// Why the device does not work any more, in one line; then only `xids` is told besides. Empty: it works.
   std::string lost;
 };
