@@ -41,10 +41,11 @@ struct WatchedRank {
 struct RankView {
   WatchedRank who;
   WatchNews news;
-  double heard_at = 0;            ///< when `news` came (its activities' seconds count up to here)
-  std::optional<double> gone_at;  ///< its connection ended without a goodbye
-  bool gone_in_stop = false;      ///< .. after this process was asked to stop
-  bool left = false;              ///< it said goodbye
+  double heard_at = 0;              ///< when `news` came (its activities' seconds count up to here)
+  std::optional<double> gone_at;    ///< its connection ended without a goodbye
+  bool gone_in_stop = false;        ///< .. after this process was asked to stop
+  std::optional<double> failed_at;  ///< when its main thread's failure came to be known
+  bool left = false;                ///< it said goodbye
 };
 
 /// All that a rank's watchdog judges by.
@@ -70,8 +71,8 @@ struct WatchDecision {
 namespace watch {
 
 constexpr double least_silence_seconds = 2;
-constexpr double quiet_seconds = 1;  ///< without news: it may be silent soon, so nobody else is blamed yet
-constexpr double gather_seconds = 0.05;  ///< ranks that end together are named together
+constexpr double quiet_seconds = 1;     ///< without news: it may be silent soon, so nobody else is blamed yet
+constexpr double gather_seconds = 0.1;  ///< ranks that end together are named together
 /// After a stop signal mpirun ends ranks by itself; who outlives that calls the others lost after all.
 constexpr double stop_excuse_seconds = 5;
 

@@ -96,18 +96,20 @@ class Watchdog {
 
   // Of the thread alone.
   WatchTable table_;
-  std::string sent_;  ///< the news without their times
+  std::vector<std::uint64_t> texts_;  ///< of each rank that were taken in
   double sent_at_ = -1;
   double turned_at_ = 0;
-  bool ending_ = false;  ///< on_give_up was called
+  bool restarting_ = false;  ///< a restart is under way
+  bool ending_ = false;      ///< on_give_up was called
 
   mutable std::mutex mutex_;  ///< of what follows
   std::condition_variable drained_;
-  WatchNews mine_;  ///< without the activities
+  bool changed_ = false;  ///< `mine_`, since it was sent
+  WatchNews mine_;        ///< without the activities
   int all_arrived_ = 0;
   bool lost_ = false;  ///< another gave this rank up
   std::uint64_t drain_wanted_ = 0, drain_done_ = 0;
-  bool leaving_ = false, ended_ = false;
+  bool leaving_ = false;
 
   std::jthread thread_;  ///< last, so that it is joined before the rest goes
 };
