@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/record_text.hpp"
 #include "egt/core/units.hpp"
 #include "egt/report/bodies.hpp"
 
@@ -97,6 +98,14 @@ std::string fault_count_text(const Json& result) {
   const std::size_t count = member(result, "faults").size();
   const std::string text = fmt::format("{} fault{}", count, count == 1 ? "" : "s");
   return repeats ? fmt::format("{} and {} repeats", text, repeats) : text;
+}
+
+/// A line a restart; a transient stall is nothing that a verdict tells by itself.
+std::string restarts_text(const Json& result) {
+  std::string text;
+  for (const Json& restart : member(result, "restarts"))
+    text += fmt::format("\n  Restart: {}", restart_text(restart));
+  return text;
 }
 
 std::string hexadecimal_text(const Json& fault) {
@@ -216,7 +225,7 @@ std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, cons
   std::string text =
       coloured(style, colour, fmt::format("Verdict: {} (exit code {})", verdict.name, verdict.exit_code));
   for (const std::string& reason : verdict.reasons) text += fmt::format("\n  {}", reason);
-  text += fmt::format("\n{}{}", work_text(result), checks_text(result));
+  text += fmt::format("{}\n{}{}", restarts_text(result), work_text(result), checks_text(result));
   const Json& summary = member(result, "test_summary");
   if (const auto seconds = value_at<double>(summary, "actual_duration_seconds"))
     text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));

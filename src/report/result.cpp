@@ -12,40 +12,13 @@
 
 #include "egt/core/json_access.hpp"
 #include "egt/report/bodies.hpp"
+#include "egt/report/evidence.hpp"
 #include "egt/report/version.hpp"
 
 namespace egt {
 namespace {
 
 constexpr int schema = 1;
-
-/// What is left of each rank's records.
-struct RankRecords {
-  const Record* start = nullptr;
-  const Record* last = nullptr;  ///< its end, else its last progress
-
-  const Json& start_body() const { return body(start); }
-  const Json& last_body() const { return body(last); }
-
- private:
-  static const Json& body(const Record* record) {
-    static const Json none = Json::object();
-    return record ? record->body : none;
-  }
-};
-using ByRank = std::map<int, RankRecords>;
-
-ByRank sort_by_rank(const std::vector<Record>& records) {
-  ByRank ranks;
-  for (const Record& record : records) {
-    RankRecords& rank = ranks[record.rank];
-    if (record.kind == RecordKind::start) rank.start = &record;
-    if (record.kind == RecordKind::end) rank.last = &record;
-    const bool ended = rank.last && rank.last->kind == RecordKind::end;
-    if (record.kind == RecordKind::progress && !ended) rank.last = &record;
-  }
-  return ranks;
-}
 
 /// The start body that speaks for the run: the lowest rank's that has one.
 const Json& first_start(const ByRank& ranks) {
@@ -70,7 +43,41 @@ Json distinct(const std::vector<std::string>& texts) {
   return all;
 }
 
-Json system_info(const std::vector<Record>& records, const ByRank& ranks) {
+/// When a part of the run began and when its last record came; the whole run's are those of all its parts.
+struct Span {
+  std::optional<double> began, ended;
+
+  Json began_json() const { return began ? Json(utc_text(*began)) : Json(); }
+  Json ended_json() const { return ended ? Json(utc_text(*ended)) : Json(); }
+};
+
+void extend(std::optional<double>& ended, double time) {
+  ended = std::max(ended.value_or(time), time);
+}
+
+Span span_of(const ByRank& part) {
+  Span span;
+  for (const auto& [number, rank] : part) {
+    if (rank.start) span.began = std::min(span.began.value_or(rank.start->time), rank.start->time);
+    for (const Record* record : {rank.start, rank.last()})
+      if (record) extend(span.ended, record->time);
+  }
+  return span;
+}
+
+Span span_of(const std::vector<Record>& records, const std::vector<ByRank>& parts) {
+  Span whole;
+  for (const ByRank& part : parts) {
+    const Span one = span_of(part);
+    if (!whole.began) whole.began = one.began;
+    if (one.ended) extend(whole.ended, *one.ended);
+  }
+  for (const Record& record : records)
+    if (is_lasting(record.kind)) extend(whole.ended, record.time);
+  return whole;
+}
+
+Json system_info(const Span& span, const ByRank& ranks) {
   Json info = {{"hostname", nullptr},           {"cpu_model", nullptr},    {"cpu_count", nullptr},
                {"memory_total_bytes", nullptr}, {"kernel", nullptr},       {"driver_version", nullptr},
                {"cuda_version", nullptr},       {"nccl_version", nullptr}, {"cublas_version", nullptr},
@@ -85,19 +92,30 @@ Json system_info(const std::vector<Record>& records, const ByRank& ranks) {
   info["hostnames"] = distinct(hosts);
   info["gpu_names"] = distinct(gpus);
   if (info["hostname"].is_null() && !info["hostnames"].empty()) info["hostname"] = info["hostnames"][0];
-  const auto earlier = [](const Record& a, const Record& b) { return a.time < b.time; };
-  const auto [first, last] = std::minmax_element(records.begin(), records.end(), earlier);
-  info["started_at"] = first == records.end() ? Json() : Json(utc_text(first->time));
-  info["ended_at"] = last == records.end() ? Json() : Json(utc_text(last->time));
+  info["started_at"] = span.began_json();
+  info["ended_at"] = span.ended_json();
   return info;
 }
 
-Json rank_entry(int number, const RankRecords& rank) {
+std::int64_t steps_of(const RankRecords& rank) {
+  return value_at<std::int64_t>(rank.last_body(), "steps").value_or(0);
+}
+
+/// Of all parts of the run; null where the rank told none.
+Json steps_of(const std::vector<ByRank>& parts, int number) {
+  Json sum;
+  for (const ByRank& part : parts)
+    if (const auto rank = part.find(number); rank != part.end() && rank->second.last())
+      sum = sum.is_null() ? steps_of(rank->second) : sum.get<std::int64_t>() + steps_of(rank->second);
+  return sum;
+}
+
+Json rank_entry(int number, const RankRecords& rank, const std::vector<ByRank>& parts) {
   Json entry = {{"rank", number},    {"local_rank", nullptr}, {"hostname", nullptr}, {"backend", nullptr},
                 {"device", nullptr}, {"numa_node", nullptr},  {"batch", nullptr}};
   if (const Json& identity = member(rank.start_body(), "identity"); identity.is_object())
     entry.update(identity);
-  entry["steps"] = member(rank.last_body(), "steps");
+  entry["steps"] = steps_of(parts, number);
   entry["end_reason"] = member(rank.last_body(), "reason");
   entry["error"] = member(rank.last_body(), "error");
   return entry;
@@ -124,60 +142,103 @@ Json results(const ByRank& ranks) {
   return all;
 }
 
-Json verified_work(const ByRank& ranks) {
+VerifiedWork verified_work(const ByRank& ranks) {
   VerifiedWork sum;
   for (const auto& [number, rank] : ranks)
     for (const Json& part : member(rank.last_body(), "parts")) add(sum, work_from_json(member(part, "work")));
-  return work_to_json(sum);
+  return sum;
 }
 
-Json test_summary(const ByRank& ranks, const Json& tests) {
-  std::optional<double> actual;
+VerifiedWork verified_work(const std::vector<ByRank>& parts) {
+  VerifiedWork sum;
+  for (const ByRank& part : parts) add(sum, verified_work(part));
+  return sum;
+}
+
+/// Of its longest rank; null where none tells.
+Json elapsed_seconds(const ByRank& ranks) {
+  std::optional<double> elapsed;
   for (const auto& [number, rank] : ranks)
     if (const auto seconds = value_at<double>(rank.last_body(), "elapsed_seconds"))
-      actual = std::max(actual.value_or(0), *seconds);
+      elapsed = std::max(elapsed.value_or(0), *seconds);
+  return elapsed ? Json(*elapsed) : Json();
+}
+
+Json elapsed_seconds(const std::vector<ByRank>& parts) {
+  Json sum;
+  for (const ByRank& part : parts)
+    if (const Json one = elapsed_seconds(part); !one.is_null())
+      sum = sum.is_null() ? one : Json(sum.get<double>() + one.get<double>());
+  return sum;
+}
+
+/// Why a part of the run ended: its ranks' words, each once; null for a part that was cut.
+Json end_reasons(const ByRank& ranks) {
+  std::set<std::string> reasons;
+  for (const auto& [number, rank] : ranks)
+    if (rank.end) reasons.insert(text_at(rank.end->body, "reason"));
+  return reasons.empty() ? Json() : Json(fmt::format("{}", fmt::join(reasons, ", ")));
+}
+
+/// A run that was cut and resumed has several: what each came to.
+Json parts_of_run(const std::vector<ByRank>& parts) {
+  Json all = Json::array();
+  for (const ByRank& part : parts) {
+    const Span span = span_of(part);
+    std::int64_t steps = 0;
+    for (const auto& [number, rank] : part) steps = std::max(steps, steps_of(rank));
+    all.push_back({{"started_at", span.began_json()},
+                   {"ended_at", span.ended_json()},
+                   {"arguments", member(first_start(part), "arguments")},
+                   {"elapsed_seconds", elapsed_seconds(part)},
+                   {"steps", steps},
+                   {"end_reason", end_reasons(part)},
+                   {"verified_work", work_to_json(verified_work(part))}});
+  }
+  return all;
+}
+
+Json test_summary(const std::vector<ByRank>& parts, const ByRank& ranks, const Json& tests) {
   const auto successful =
       std::count_if(tests.begin(), tests.end(), [](const Json& test) { return test["success"].get<bool>(); });
   return {{"requested_duration_seconds", member(first_start(ranks), "requested_duration_seconds")},
           {"requested_steps", member(first_start(ranks), "requested_steps")},
-          {"actual_duration_seconds", actual ? Json(*actual) : Json()},
+          {"actual_duration_seconds", elapsed_seconds(parts)},
           {"total_tests", tests.size()},
           {"successful_tests", successful},
           {"failed_tests", static_cast<std::int64_t>(tests.size()) - successful}};
 }
 
-/// The fault's own body; its host and device from its rank's start record where the detector did not say.
-Json fault_entry(const Record& record, const ByRank& ranks) {
-  Json fault = record.body.is_object() ? record.body : Json::object();
-  if (!fault.contains("time")) fault["time"] = utc_text(record.time);
-  const auto found = ranks.find(value_at<int>(fault, "rank").value_or(-1));
-  if (found == ranks.end()) return fault;
+/// The record's own body; host and device of the rank that it is about from that rank's start record, where
+/// it does not say.
+Json entry_of(const Record& record, const ByRank& ranks) {
+  Json entry = record.body.is_object() ? record.body : Json::object();
+  if (!entry.contains("time")) entry["time"] = utc_text(record.time);
+  const auto found = ranks.find(value_at<int>(entry, "rank").value_or(-1));
+  if (found == ranks.end()) return entry;
   const Json& identity = member(found->second.start_body(), "identity");
-  if (text_at(fault, "hostname").empty()) fault["hostname"] = member(identity, "hostname");
-  if (text_at(fault, "device_uuid").empty())
-    fault["device_uuid"] = member(member(identity, "device"), "uuid");
-  return fault;
+  if (text_at(entry, "hostname").empty()) entry["hostname"] = member(identity, "hostname");
+  if (text_at(entry, "device_uuid").empty())
+    entry["device_uuid"] = member(member(identity, "device"), "uuid");
+  return entry;
 }
 
-Json faults(const std::vector<Record>& records, const ByRank& ranks) {
-  std::vector<const Record*> found;
-  for (const Record& record : records)
-    if (record.kind == RecordKind::fault) found.push_back(&record);
-  std::stable_sort(found.begin(), found.end(), [](auto* a, auto* b) { return a->time < b->time; });
+Json entries_of(const std::vector<const Record*>& records, const ByRank& ranks) {
   Json all = Json::array();
-  for (const Record* record : found) all.push_back(fault_entry(*record, ranks));
+  for (const Record* record : records) all.push_back(entry_of(*record, ranks));
   return all;
 }
 
 /// The faults that all ranks counted and held back.
-Json fault_repeats(const ByRank& ranks) {
+Json fault_repeats(const std::vector<ByRank>& parts) {
   Json all = Json::array();
-  for (const auto& [number, rank] : ranks)
-    for (Json repeat : member(rank.last_body(), "fault_repeats")) {
-      const auto time = value_at<double>(repeat, "last_time");
-      repeat["last_time"] = time ? Json(utc_text(*time)) : Json();
-      all.push_back(std::move(repeat));
-    }
+  for (const ByRank& part : parts)
+    for (const auto& [number, rank] : part)
+      for (Json repeat : member(rank.last_body(), "fault_repeats")) {
+        const auto time = value_at<double>(repeat, "last_time");
+        repeat["last_time"] = time ? Json(utc_text(*time)) : Json();
+        all.push_back(std::move(repeat));
+      }
   return all;
 }
 
@@ -203,7 +264,8 @@ Json or_empty(const Json& json, Json empty) {
 }  // namespace
 
 Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
-  const ByRank ranks = sort_by_rank(records);
+  const std::vector<ByRank> parts = parts_of(records);
+  const ByRank ranks = parts.empty() ? ByRank() : parts.back();
   const Json& start = first_start(ranks);
   Json result = {{"schema", schema},
                  {"program_version", program_version()},
@@ -217,18 +279,22 @@ Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
                  {"verdict", verdict.name},
                  {"exit_code", verdict.exit_code},
                  {"reasons", verdict.reasons},
-                 {"system_info", system_info(records, ranks)},
+                 {"system_info", system_info(span_of(records, parts), ranks)},
                  {"results", results(ranks)},
-                 {"verified_work", verified_work(ranks)},
-                 {"faults", faults(records, ranks)},
-                 {"fault_repeats", fault_repeats(ranks)},
+                 {"verified_work", work_to_json(verified_work(parts))},
+                 {"faults", entries_of(records_of(records, RecordKind::fault), ranks)},
+                 {"fault_repeats", fault_repeats(parts)},
+                 {"losses", entries_of(losses_of(records), ranks)},
+                 {"findings", entries_of(findings_of(records), ranks)},
+                 {"restarts", entries_of(restarts_of(records), ranks)},
+                 {"parts_of_run", parts_of_run(parts)},
                  {"injected", !verdict.injections.empty()},
                  {"injections", verdict.injections},
                  {"counters", per_rank(ranks, "counters")},
                  {"telemetry", per_rank(ranks, "telemetry")}};
-  result["test_summary"] = test_summary(ranks, result["results"]);
+  result["test_summary"] = test_summary(parts, ranks, result["results"]);
   result["ranks"] = Json::array();
-  for (const auto& [number, rank] : ranks) result["ranks"].push_back(rank_entry(number, rank));
+  for (const auto& [number, rank] : ranks) result["ranks"].push_back(rank_entry(number, rank, parts));
   drop_non_finite(result);
   return result;
 }

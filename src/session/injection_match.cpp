@@ -7,6 +7,7 @@
 
 #include "egt/core/injection.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/report/evidence.hpp"
 
 namespace egt {
 namespace {
@@ -55,10 +56,72 @@ std::vector<Sighting> sightings(const std::vector<Record>& records) {
   return all;
 }
 
-bool was_found(const Record& injection, const std::vector<Sighting>& sightings) {
-  return std::any_of(sightings.begin(), sightings.end(), [&](const Sighting& sighting) {
-    return sighting.time + clock_difference_s >= injection.time && fits(injection.body, *sighting.fault);
+/// All that may tell of an injection.
+struct Traces {
+  const std::vector<Record>& records;
+  std::vector<Sighting> faults;
+  ByRank ending;  ///< of the run's last part
+};
+
+Traces traces_of(const std::vector<Record>& records) {
+  const std::vector<ByRank> parts = parts_of(records);
+  return {
+      .records = records, .faults = sightings(records), .ending = parts.empty() ? ByRank() : parts.back()};
+}
+
+bool is_after(double time, const Record& injection) {
+  return time + clock_difference_s >= injection.time;
+}
+
+/// Is there a record of `kind` about the injection's rank, after it struck, and of the finding's kind
+/// `about`?
+bool is_told(const Record& injection, const Traces& traces, RecordKind kind, std::string_view about = {}) {
+  const auto rank = value_at<int>(injection.body, "rank");
+  return std::any_of(traces.records.begin(), traces.records.end(), [&](const Record& record) {
+    return record.kind == kind && is_after(record.time, injection) &&
+           value_at<int>(record.body, "rank") == rank &&
+           (about.empty() || text_at(record.body, "kind") == about);
   });
+}
+
+const RankRecords& ending_of(const Record& injection, const Traces& traces) {
+  static const RankRecords none;
+  const auto found = traces.ending.find(value_at<int>(injection.body, "rank").value_or(-1));
+  return found == traces.ending.end() ? none : found->second;
+}
+
+/// Did the guard of the injection's rank do something about it? `figure` of its summary counts that.
+bool was_guarded(const Record& injection, const Traces& traces, const char* figure) {
+  const Json& telemetry = member(ending_of(injection, traces).last_body(), "telemetry");
+  return value_at<double>(member(telemetry, "guard"), figure).value_or(0) > 0;
+}
+
+bool files_failed(const Record& injection, const Traces& traces) {
+  for (const Json& part : member(ending_of(injection, traces).last_body(), "parts"))
+    if (text_at(part, "name") == "io" && !value_at<bool>(part, "success").value_or(false)) return true;
+  return false;
+}
+
+bool was_found_as_fault(const Record& injection, const Traces& traces) {
+  return std::any_of(traces.faults.begin(), traces.faults.end(), [&](const Sighting& sighting) {
+    return is_after(sighting.time, injection) && fits(injection.body, *sighting.fault);
+  });
+}
+
+bool was_found(const Record& injection, const Traces& traces) {
+  const std::string kind = text_at(injection.body, "kind");
+  const auto is = [&](InjectionKind one) { return kind == to_string(one); };
+  const bool held_up =
+      is_told(injection, traces, RecordKind::loss) || is_told(injection, traces, RecordKind::restart);
+  if (is(InjectionKind::hang) || is(InjectionKind::stop)) return held_up;
+  if (is(InjectionKind::kill)) return held_up || !ending_of(injection, traces).end;
+  if (is(InjectionKind::slow)) return is_told(injection, traces, RecordKind::finding, "outlier");
+  if (is(InjectionKind::temperature))
+    return is_told(injection, traces, RecordKind::finding, "temperature") ||
+           was_guarded(injection, traces, "heat_seconds");
+  if (is(InjectionKind::memory_pressure)) return was_guarded(injection, traces, "memory_steps");
+  if (is(InjectionKind::diskfull)) return files_failed(injection, traces);
+  return was_found_as_fault(injection, traces);
 }
 
 /// Is this what was asked for? What the text left open may have become anything.
@@ -69,10 +132,9 @@ bool is_planned(const Json& asked, const Json& struck) {
 }
 
 /// `struck`: null where it did not.
-Json outcome(const Json& planned, const Json& asked, const Record* struck,
-             const std::vector<Sighting>& sightings) {
+Json outcome(const Json& planned, const Json& asked, const Record* struck, const Traces& traces) {
   const Json& body = struck ? struck->body : asked;
-  Json entry = {{"planned", planned}, {"found", struck && was_found(*struck, sightings)}};
+  Json entry = {{"planned", planned}, {"found", struck && was_found(*struck, traces)}};
   for (const char* name : {"kind", "rank", "step", "struck_step", "where", "mask", "first_word"})
     entry[name] = member(body, name);
   return entry;
@@ -96,10 +158,8 @@ bool fits(const Json& injection, const Json& fault) {
 }
 
 Json injection_outcomes(const std::vector<Record>& records) {
-  std::vector<const Record*> struck;
-  for (const Record& record : records)
-    if (record.kind == RecordKind::injection) struck.push_back(&record);
-  const std::vector<Sighting> seen = sightings(records);
+  std::vector<const Record*> struck = records_of(records, RecordKind::injection);
+  const Traces seen = traces_of(records);
   Json outcomes = Json::array();
   for (const Json& text : planned_texts(records)) {
     const auto injection = parse_injection(text.is_string() ? text.get<std::string>() : "");

@@ -4,12 +4,15 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/record_text.hpp"
 #include "egt/core/status.hpp"
 #include "egt/report/bodies.hpp"
+#include "egt/report/evidence.hpp"
 #include "egt/session/injection_match.hpp"
 
 namespace egt {
@@ -19,28 +22,46 @@ constexpr std::size_t most_reasons = 20;
 
 /// The records, sorted by what they tell.
 struct Evidence {
-  std::vector<const Record*> faults;
-  std::map<int, const Record*> starts, last, ends;  // by rank; last: progress or end
-  int size = 0;                                     // ranks that there should be
+  std::vector<const Record*> faults, losses, findings, restarts;
+  std::vector<ByRank> parts;  ///< of the run
+  int size = 0;               ///< ranks that there should be
+  std::set<int> lost;
+
+  /// How the run ended: its last part.
+  const ByRank& ending() const {
+    static const ByRank none;
+    return parts.empty() ? none : parts.back();
+  }
 };
 
 Evidence sort_evidence(const std::vector<Record>& records) {
-  Evidence evidence;
+  Evidence evidence{.faults = records_of(records, RecordKind::fault),
+                    .losses = losses_of(records),
+                    .findings = findings_of(records),
+                    .restarts = restarts_of(records),
+                    .parts = parts_of(records),
+                    .size = 0,
+                    .lost = {}};
   for (const Record& record : records) {
-    if (record.kind == RecordKind::fault) evidence.faults.push_back(&record);
-    if (record.kind == RecordKind::start) evidence.starts[record.rank] = &record;
-    if (record.kind == RecordKind::end) evidence.ends[record.rank] = evidence.last[record.rank] = &record;
-    if (record.kind == RecordKind::progress && !evidence.ends.contains(record.rank))
-      evidence.last[record.rank] = &record;
     if (record.kind == RecordKind::start)
       evidence.size = std::max(evidence.size, value_at<int>(record.body, "size").value_or(0));
     evidence.size = std::max(evidence.size, record.rank + 1);
   }
+  for (const Record* loss : evidence.losses)
+    evidence.lost.insert(value_at<int>(loss->body, "rank").value_or(-1));
   return evidence;
+}
+
+void append(std::vector<std::string>& all, const std::vector<std::string>& more) {
+  all.insert(all.end(), more.begin(), more.end());
 }
 
 std::string step_text(std::int64_t step) {
   return step < 0 ? "" : fmt::format(", step {}", step);
+}
+
+std::string count_text(std::size_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 std::string fault_reason(const Record& record) {
@@ -68,17 +89,27 @@ std::string repeat_reason(const Json& repeat) {
 std::vector<std::string> fault_reasons(const Evidence& evidence) {
   std::vector<std::string> reasons;
   for (const Record* fault : evidence.faults) reasons.push_back(fault_reason(*fault));
-  for (const auto& [rank, last] : evidence.last)
-    for (const Json& repeat : member(last->body, "fault_repeats")) reasons.push_back(repeat_reason(repeat));
-  for (const auto& [rank, end] : evidence.ends)
-    if (evidence.faults.empty() && text_at(end->body, "reason") == "fault")
-      reasons.push_back(fmt::format("rank {} ended because of a fault", rank));
+  for (const ByRank& part : evidence.parts)
+    for (const auto& [number, rank] : part) {
+      for (const Json& repeat : member(rank.last_body(), "fault_repeats"))
+        reasons.push_back(repeat_reason(repeat));
+      if (evidence.faults.empty() && rank.end && text_at(rank.end->body, "reason") == "fault")
+        reasons.push_back(fmt::format("rank {} ended because of a fault", number));
+    }
   return reasons;
 }
 
 bool was_interrupted(const Evidence& evidence) {
-  return std::any_of(evidence.ends.begin(), evidence.ends.end(),
-                     [](const auto& end) { return text_at(end.second->body, "reason") == "signal"; });
+  return std::any_of(evidence.ending().begin(), evidence.ending().end(), [](const auto& rank) {
+    return rank.second.end && text_at(rank.second.end->body, "reason") == "signal";
+  });
+}
+
+/// Where ranks were lost, the others could not go on, which is no reason of its own.
+bool is_consequence(const Evidence& evidence, int rank, const Record& end) {
+  if (evidence.losses.empty()) return false;
+  return evidence.lost.contains(rank) || text_at(end.body, "reason") == "peer lost" ||
+         text_at(member(end.body, "error"), "code") == to_string(StatusCode::aborted);
 }
 
 std::string error_reason(int rank, const Record& end) {
@@ -89,76 +120,114 @@ std::string error_reason(int rank, const Record& end) {
                      what.empty() ? "no details" : what);
 }
 
-/// Ranks that left no last word, and ranks that ended in an error.
+std::vector<std::string> errors(const Evidence& evidence) {
+  std::vector<std::string> reasons;
+  for (const ByRank& part : evidence.parts)
+    for (const auto& [number, rank] : part)
+      if (rank.end && text_at(rank.end->body, "reason") == "error" &&
+          !is_consequence(evidence, number, *rank.end))
+        reasons.push_back(error_reason(number, *rank.end));
+  return reasons;
+}
+
+std::string last_seen_text(const Record* last) {
+  if (!last) return "";
+  const std::string phase = text_at(last->body, "phase");
+  return fmt::format("; last seen {}{}", phase.empty() ? "" : fmt::format("in {}, ", phase),
+                     last->step < 0 ? "before the first step" : fmt::format("at step {}", last->step));
+}
+
+/// Ranks that left no last word in a run that nobody told to be broken.
+std::vector<std::string> vanished_ranks(const Evidence& evidence) {
+  std::vector<std::string> reasons;
+  if (!evidence.losses.empty()) return reasons;
+  for (int number = 0; number < evidence.size; ++number) {
+    const auto rank = evidence.ending().find(number);
+    const bool known = rank != evidence.ending().end();
+    if (known && rank->second.end) continue;
+    reasons.push_back(fmt::format("rank {} was lost: it left no end record{}", number,
+                                  last_seen_text(known ? rank->second.progress : nullptr)));
+  }
+  return reasons;
+}
+
+/// Lost ranks, ranks that left no last word, and ranks that ended in an error.
 std::vector<std::string> broken_ranks(const Evidence& evidence) {
   std::vector<std::string> reasons;
-  for (const auto& [rank, end] : evidence.ends)
-    if (text_at(end->body, "reason") == "error") reasons.push_back(error_reason(rank, *end));
-  for (int rank = 0; rank < evidence.size; ++rank) {
-    if (evidence.ends.contains(rank)) continue;
-    const auto last = evidence.last.find(rank);
-    const std::string when =
-        last == evidence.last.end() ? "" : fmt::format("; last seen at step {}", last->second->step);
-    reasons.push_back(fmt::format("rank {} was lost: it left no end record{}", rank, when));
-  }
+  for (const Record* loss : evidence.losses) reasons.push_back(loss_text(loss->body));
+  append(reasons, errors(evidence));
+  append(reasons, vanished_ranks(evidence));
   return reasons;
 }
 
 /// Parts that did not do what was planned.
 std::vector<std::string> unfinished_parts(const Evidence& evidence) {
   std::vector<std::string> reasons;
-  for (const auto& [rank, end] : evidence.ends)
-    for (const Json& part : member(end->body, "parts")) {
+  for (const auto& [number, rank] : evidence.ending()) {
+    if (!rank.end || is_consequence(evidence, number, *rank.end)) continue;
+    for (const Json& part : member(rank.end->body, "parts")) {
       if (value_at<bool>(part, "success").value_or(false)) continue;
       const std::string failure = text_at(part, "failure");
-      reasons.push_back(fmt::format("rank {}, {}: {}", rank, text_at(part, "name"),
+      reasons.push_back(fmt::format("rank {}, {}: {}", number, text_at(part, "name"),
                                     failure.empty() ? "did not do what was planned" : failure));
     }
+  }
   return reasons;
 }
 
-VerifiedWork work_of(const Record& record) {
+VerifiedWork work_of(const Evidence& evidence, int number) {
   VerifiedWork sum;
-  for (const Json& part : member(record.body, "parts")) add(sum, work_from_json(member(part, "work")));
+  for (const ByRank& part : evidence.parts)
+    if (const auto rank = part.find(number); rank != part.end())
+      for (const Json& one : member(rank->second.last_body(), "parts"))
+        add(sum, work_from_json(member(one, "work")));
   return sum;
 }
 
 /// Ranks that verified nothing.
 std::vector<std::string> idle_ranks(const Evidence& evidence) {
   std::vector<std::string> reasons;
-  for (const auto& [rank, end] : evidence.ends)
-    if (!any(work_of(*end))) reasons.push_back(fmt::format("rank {}: no work was verified", rank));
+  for (const auto& [number, rank] : evidence.ending())
+    if (rank.end && !is_consequence(evidence, number, *rank.end) && !any(work_of(evidence, number)))
+      reasons.push_back(fmt::format("rank {}: no work was verified", number));
+  return reasons;
+}
+
+std::vector<std::string> finding_reasons(const Evidence& evidence) {
+  std::vector<std::string> reasons;
+  for (const Record* finding : evidence.findings) reasons.push_back(finding_text(finding->body));
   return reasons;
 }
 
 /// Exit code 2 or 3 where a rank could not begin for a reason outside the program; nothing otherwise.
 std::optional<int> environment_code(const Evidence& evidence) {
   std::optional<int> code;
-  for (const auto& [rank, last] : evidence.last) {
-    if (value_at<std::int64_t>(last->body, "steps").value_or(0) > 0) return std::nullopt;
-    const std::string error = text_at(member(last->body, "error"), "code");
-    for (const StatusCode status :
-         {StatusCode::unavailable, StatusCode::unsupported, StatusCode::out_of_memory, StatusCode::no_space})
-      if (error == to_string(status)) code = 3;
-    if (error == to_string(StatusCode::invalid_argument) && !code) code = 2;
-  }
+  for (const ByRank& part : evidence.parts)
+    for (const auto& [number, rank] : part) {
+      if (value_at<std::int64_t>(rank.last_body(), "steps").value_or(0) > 0) return std::nullopt;
+      const std::string error = text_at(member(rank.last_body(), "error"), "code");
+      for (const StatusCode status : {StatusCode::unavailable, StatusCode::unsupported,
+                                      StatusCode::out_of_memory, StatusCode::no_space})
+        if (error == to_string(status)) code = 3;
+      if (error == to_string(StatusCode::invalid_argument) && !code) code = 2;
+    }
   return code;
 }
 
 std::string signal_reason(const Evidence& evidence) {
-  for (const auto& [rank, end] : evidence.ends)
-    if (!text_at(end->body, "signal").empty())
-      return fmt::format("stopped by {}{}", text_at(end->body, "signal"), step_text(end->step));
+  for (const auto& [number, rank] : evidence.ending())
+    if (rank.end && !text_at(rank.end->body, "signal").empty())
+      return fmt::format("stopped by {}{}", text_at(rank.end->body, "signal"), step_text(rank.end->step));
   return "stopped by a signal";
 }
 
 std::string pass_reason(const Evidence& evidence) {
-  return fmt::format("all planned work was done and verified on {} rank{}", evidence.size,
-                     evidence.size == 1 ? "" : "s");
-}
-
-void append(std::vector<std::string>& all, const std::vector<std::string>& more) {
-  all.insert(all.end(), more.begin(), more.end());
+  std::string text = fmt::format("all planned work was done and verified on {}",
+                                 count_text(static_cast<std::size_t>(evidence.size), "rank"));
+  if (evidence.parts.size() > 1) text += fmt::format(", in {} parts", evidence.parts.size());
+  if (!evidence.restarts.empty())
+    text += fmt::format(", after {}", count_text(evidence.restarts.size(), "restart"));
+  return text;
 }
 
 Verdict verdict(const char* name, int exit_code, std::vector<std::string> reasons) {
@@ -170,29 +239,44 @@ Verdict verdict(const char* name, int exit_code, std::vector<std::string> reason
   return {.name = name, .exit_code = exit_code, .reasons = std::move(reasons)};
 }
 
+/// What speaks against the run, by weight.
+struct Reasons {
+  std::vector<std::string> fault, incomplete, degraded;
+  std::vector<std::string> unfinished;  ///< who is told to stop leaves work: no evidence against the hardware
+  bool interrupted = false;
+};
+
+Reasons weigh(const Evidence& evidence, const Json& injections) {
+  Reasons reasons{.fault = fault_reasons(evidence),
+                  .incomplete = missed_injections(injections),
+                  .degraded = finding_reasons(evidence),
+                  .unfinished = unfinished_parts(evidence),
+                  .interrupted = was_interrupted(evidence)};
+  append(reasons.incomplete, broken_ranks(evidence));
+  if (evidence.size == 0) reasons.incomplete.push_back("no rank left a record");
+  append(reasons.unfinished, idle_ranks(evidence));
+  if (!reasons.interrupted) append(reasons.incomplete, std::exchange(reasons.unfinished, {}));
+  return reasons;
+}
+
 Verdict judge_evidence(const std::vector<Record>& records, const Json& injections) {
   const Evidence evidence = sort_evidence(records);
-  std::vector<std::string> reasons = fault_reasons(evidence);
-  const bool fault = !reasons.empty(), interrupted = was_interrupted(evidence);
-  if (fault && !injections.empty())
-    reasons.insert(reasons.begin(),
-                   "faults were injected with --inject: this verdict says nothing about the hardware");
-  append(reasons, missed_injections(injections));
-  append(reasons, broken_ranks(evidence));
-  bool incomplete = !reasons.empty() || evidence.size == 0;
-  if (evidence.size == 0) reasons.push_back("no rank left a record");
+  const Reasons weighed = weigh(evidence, injections);
+  std::vector<std::string> all;
+  if (!injections.empty())
+    all.push_back("faults were injected with --inject: this verdict says nothing about the hardware");
+  append(all, weighed.fault);
+  append(all, weighed.incomplete);
+  append(all, weighed.degraded);
+  if (weighed.interrupted) all.push_back(signal_reason(evidence));
+  append(all, weighed.unfinished);
 
-  // Who is told to stop leaves parts unfinished: that is no evidence against the hardware.
-  std::vector<std::string> unfinished = unfinished_parts(evidence);
-  append(unfinished, idle_ranks(evidence));
-  if (!interrupted) incomplete = incomplete || !unfinished.empty();
-  if (interrupted) reasons.push_back(signal_reason(evidence));
-  append(reasons, unfinished);
-
-  if (fault) return verdict("fault", 1, reasons);
-  if (incomplete) return verdict("incomplete", environment_code(evidence).value_or(4), reasons);
-  if (interrupted) return verdict("interrupted", 6, reasons);
-  return verdict("pass", 0, {pass_reason(evidence)});
+  if (!weighed.fault.empty()) return verdict("fault", 1, all);
+  if (!weighed.incomplete.empty()) return verdict("incomplete", environment_code(evidence).value_or(4), all);
+  if (!weighed.degraded.empty()) return verdict("degraded", 5, all);
+  if (weighed.interrupted) return verdict("interrupted", 6, all);
+  all.push_back(pass_reason(evidence));
+  return verdict("pass", 0, all);
 }
 
 }  // namespace

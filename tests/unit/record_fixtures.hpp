@@ -110,6 +110,43 @@ inline Record fault(int rank, std::int64_t step = 40) {
   return {.kind = RecordKind::fault, .time = 1010, .rank = 0, .step = step, .body = to_json(fault)};
 }
 
+/// As told by the rank `told_by`.
+inline Record loss(int rank, Loss::How how = Loss::How::stuck, int told_by = 0, double time = 1020) {
+  Loss loss;
+  loss.how = how;
+  loss.rank = rank;
+  loss.hostname = "node1";
+  loss.phase = "train: sums";
+  loss.step = 20;
+  loss.seconds = 4.1;
+  return {.kind = RecordKind::loss, .time = time, .rank = told_by, .step = 20, .body = to_json(loss)};
+}
+
+inline Record finding(int rank, const std::string& kind = "outlier", const std::string& where = "step time") {
+  Finding finding;
+  finding.kind = kind;
+  finding.rank = rank;
+  finding.hostname = "node1";
+  finding.where = where;
+  finding.text = where + " 5.2 % above the median of its peers";
+  return {.kind = RecordKind::finding,
+          .time = 1025,
+          .rank = rank < 0 ? 0 : rank,
+          .step = 50,
+          .body = to_json(finding)};
+}
+
+inline Record restart(int rank, int number = 1, int told_by = 0) {
+  Restart restart;
+  restart.number = number;
+  restart.rank = rank;
+  restart.phase = "train: sums";
+  restart.seconds = 4.1;
+  restart.given_up_step = 21;
+  restart.resumed_step = 17;
+  return {.kind = RecordKind::restart, .time = 1022, .rank = told_by, .step = 17, .body = to_json(restart)};
+}
+
 /// As of `--inject SPEC`, once it struck.
 inline Record injection(const std::string& spec, double time = 1009) {
   const Injection asked = parse_injection(spec).value();
@@ -149,6 +186,16 @@ inline std::vector<Record> good_run(int size) {
   for (int rank = 0; rank < size; ++rank) records.push_back(start(rank, size));
   for (int rank = 0; rank < size; ++rank) records.push_back(progress(rank));
   for (int rank = 0; rank < size; ++rank) records.push_back(end(rank));
+  return records;
+}
+
+/// A run that goes on after one that was cut: every rank begins part `part` of it.
+inline std::vector<Record> resumed(std::vector<Record> records, int size, int part = 1) {
+  for (Record record : good_run(size)) {
+    record.time += 1000 * part;
+    if (record.kind == RecordKind::start) record.body["part"] = part;
+    records.push_back(std::move(record));
+  }
   return records;
 }
 

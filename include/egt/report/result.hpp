@@ -10,7 +10,8 @@ namespace egt {
 
 /// The content of result.json: a pure function of all ranks' records (any order; a rank without an end record
 /// is told by its last progress) and of what `judge` made of them. Names and units are the contract's; what
-/// was not measured, NaN and infinities are null.
+/// was not measured, NaN and infinities are null. Of a run of several parts the figures are the last part's;
+/// steps, times, verified work, faults, losses, findings and restarts those of all.
 Json build_result(const std::vector<Record>& records, const Verdict& verdict);
 
 /// As the file holds it: indented, valid UTF-8, ends with a newline.

@@ -9,16 +9,20 @@ namespace egt {
 
 /// What a run came to; the same on every rank that sees the same records.
 struct Verdict {
-  std::string name;  ///< pass, fault, incomplete or interrupted: the result's `verdict`
+  std::string name;  ///< pass, fault, incomplete, degraded or interrupted: the result's `verdict`
   int exit_code = 0;
   std::vector<std::string> reasons;  ///< one short line each, the strongest first; never empty
   Json injections = Json::array();   ///< what became of faults on purpose: see injection_match.hpp
 };
 
-/// Judges all ranks' records (start, fault, injection, progress and end; others change nothing). The highest
-/// evidence wins: fault, then incomplete, then interrupted. `incomplete` has exit code 3 (2 for wrong usage)
-/// instead of 4 where the environment could not do it and no step was made. Without verified work it is never
-/// pass. Nor is a run with faults on purpose: it is fault, or, where none was found, incomplete.
+/// Judges all ranks' records (start, fault, finding, loss, restart, injection, progress and end; others
+/// change nothing). The highest evidence wins: fault, then incomplete, then degraded, then interrupted.
+/// `incomplete` has exit code 3 (2 for wrong usage) instead of 4 where the environment could not do it and no
+/// step was made. Without verified work it is never pass. Of a run of several parts the last one tells how it
+/// ended; faults, findings, losses and errors count of all.
+///
+/// With faults on purpose the first reason says so, and one that nobody found makes it incomplete. So a run
+/// with one that changes data is never pass; one with others (a transient stall) may be.
 Verdict judge(const std::vector<Record>& records);
 
 }  // namespace egt

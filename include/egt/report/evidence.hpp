@@ -1,0 +1,43 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "egt/core/record.hpp"
+
+/// The records of a run, sorted by what they tell: what the verdict and the result are made of. Pure
+/// functions; they keep pointers into the records. Nothing depends on the order in which records of different
+/// ranks come; those of one rank of a run of several parts are in their order.
+namespace egt {
+
+/// Does the record count for good? Of the others only the last progress does, and the end.
+bool is_lasting(RecordKind kind);
+
+/// What is left of a rank's records of one part of the run.
+struct RankRecords {
+  const Record* start = nullptr;
+  const Record* progress = nullptr;  ///< the last
+  const Record* end = nullptr;
+
+  /// Its end, else its last progress; null: it left neither.
+  const Record* last() const { return end ? end : progress; }
+  const Json& start_body() const;  ///< null where there is none
+  const Json& last_body() const;   ///< likewise
+};
+using ByRank = std::map<int, RankRecords>;
+
+/// A run is one part, and one more each time that it was resumed: the parts that left records, in order.
+/// Records before a rank's start belong to the part before, if there is one.
+std::vector<ByRank> parts_of(const std::vector<Record>& records);
+
+/// Those of that kind, by time and then by the rank that emitted them.
+std::vector<const Record*> records_of(const std::vector<Record>& records, RecordKind kind);
+
+/// One record a lost rank, the first that tells of it: every survivor tells of all that were lost.
+std::vector<const Record*> losses_of(const std::vector<Record>& records);
+/// One a finding: the first of its kind, rank and `where`.
+std::vector<const Record*> findings_of(const std::vector<Record>& records);
+/// One a restart, of all that its ranks tell.
+std::vector<const Record*> restarts_of(const std::vector<Record>& records);
+
+}  // namespace egt
