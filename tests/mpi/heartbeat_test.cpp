@@ -1,0 +1,242 @@
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "egt/core/clock.hpp"
+#include "egt/ranks/mpi_control.hpp"
+#include "egt/ranks/tcp_heartbeat.hpp"
+#include "mpi_test.hpp"
+
+namespace egt::test {
+namespace {
+
+/// Strangers that call rank 0 while the ranks connect: one says nothing, one talks nonsense, one does not
+/// know the token.
+class Strangers {
+ public:
+  void call(int port, int ranks) {
+    std::vector<std::string> words = {"", "GET / HTTP/1.1\r\n\r\n"};
+    for (int rank = 1; rank < ranks; ++rank) {
+      const std::string hello = nlohmann::json{{"token", "guessed"}, {"rank", rank}, {"to", 0}}.dump();
+      words.push_back(std::string{static_cast<char>(hello.size()), 0, 0, 0, 1} + hello);
+    }
+    for (const std::string& word : words) sockets_.push_back(connect(port, word));
+  }
+  bool all_connected() const {
+    return std::none_of(sockets_.begin(), sockets_.end(), [](int socket) { return socket < 0; });
+  }
+  /// Does this one see the end of its connection soon?
+  static bool is_dropped(int socket) {
+    const timeval limit{5, 0};
+    ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    char byte = 0;
+    const ssize_t bytes = ::recv(socket, &byte, 1, 0);
+    return bytes == 0 || (bytes < 0 && errno == ECONNRESET);
+  }
+  const std::vector<int>& sockets() const { return sockets_; }
+  ~Strangers() {
+    for (const int socket : sockets_) ::close(socket);
+  }
+
+ private:
+  static int connect(int port, const std::string& word) {
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return -1;
+    (void)!::send(socket, word.data(), word.size(), MSG_NOSIGNAL);
+    return socket;
+  }
+
+  std::vector<int> sockets_;
+};
+
+/// Control that lets strangers call before anybody else knows where rank 0 listens.
+class OverheardControl final : public egt::Control {
+ public:
+  OverheardControl(egt::Control& control, Strangers& strangers) : control_(control), strangers_(strangers) {}
+  const RankPlace& place() const override { return control_.place(); }
+  Result<std::vector<std::string>> gather(const std::string& text) override { return control_.gather(text); }
+  Result<std::string> broadcast(const std::string& text) override {
+    const auto directory = nlohmann::json::parse(text, nullptr, false);
+    if (place().rank == 0 && directory.is_object())
+      strangers_.call(directory["ranks"][0]["port"].get<int>(), place().size);
+    return control_.broadcast(text);
+  }
+  Status barrier() override { return control_.barrier(); }
+  Status send_to_root(std::string text) override { return control_.send_to_root(std::move(text)); }
+  Result<std::optional<std::string>> receive() override { return control_.receive(); }
+
+ private:
+  egt::Control& control_;
+  Strangers& strangers_;
+};
+
+class HeartbeatOfRanks : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto opened = open_mpi_control(mpi_session(), 20);
+    ASSERT_OK(opened.status());
+    control = std::move(opened.value());
+    place = control->place();
+    OverheardControl overheard(*control, strangers);
+    auto heartbeats = open_tcp_heartbeat(overheard, 15);
+    ASSERT_OK(heartbeats.status());
+    heartbeat = std::move(heartbeats.value());
+  }
+  void TearDown() override {
+    if (control) ASSERT_OK(control->barrier());
+  }
+
+  bool poll_until(const std::function<bool()>& done, double seconds) {
+    const Clock::time_point start = Clock::now();
+    while (!done()) {
+      if (seconds_since(start) > seconds) return false;
+      heartbeat->poll(0.05);
+    }
+    return true;
+  }
+  bool all_peers(const std::function<bool(const Peer&)>& is) {
+    return std::all_of(heartbeat->peers().begin(), heartbeat->peers().end(), is);
+  }
+
+  Strangers strangers;
+  std::unique_ptr<egt::Control> control;
+  std::unique_ptr<Heartbeat> heartbeat;
+  RankPlace place;
+};
+
+std::string news_of(int rank, int number, std::size_t bytes = 0) {
+  return "rank " + std::to_string(rank) + " number " + std::to_string(number) + std::string(bytes, 'x');
+}
+
+TEST_F(HeartbeatOfRanks, KnowsAllOthers) {
+  EXPECT_EQ(heartbeat->rank(), place.rank);
+  ASSERT_EQ(static_cast<int>(heartbeat->peers().size()), place.size - 1);
+  int expected = 0;
+  for (const Peer& peer : heartbeat->peers()) {
+    if (expected == place.rank) ++expected;
+    EXPECT_EQ(peer.rank, expected++);
+    EXPECT_EQ(peer.hostname, place.hostname);
+    EXPECT_GT(peer.pid, 0);
+    EXPECT_NE(peer.pid, ::getpid());
+    EXPECT_TRUE(peer.connected());
+  }
+}
+
+TEST_F(HeartbeatOfRanks, StrangersAreDropped) {
+  if (place.rank != 0 || place.size == 1) return;
+  EXPECT_TRUE(strangers.all_connected());
+  for (const int socket : strangers.sockets()) EXPECT_TRUE(Strangers::is_dropped(socket));
+}
+
+TEST_F(HeartbeatOfRanks, NewsOfAllReachAllWithinASecond) {
+  for (int number = 0; number < 3; ++number) {
+    ASSERT_OK(control->barrier());
+    const Clock::time_point start = Clock::now();
+    heartbeat->send(news_of(place.rank, number));
+    EXPECT_TRUE(poll_until(
+        [&] { return all_peers([&](const Peer& peer) { return peer.text == news_of(peer.rank, number); }); },
+        5));
+    EXPECT_LT(seconds_since(start), 1);
+  }
+}
+
+TEST_F(HeartbeatOfRanks, TextsOfAnySizeArriveWhole) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{16384}, std::size_t{1234567}}) {
+    heartbeat->send(news_of(place.rank, 1, bytes));
+    EXPECT_TRUE(poll_until(
+        [&] {
+          return all_peers([&](const Peer& peer) { return peer.text == news_of(peer.rank, 1, bytes); });
+        },
+        10));
+    while (!heartbeat->flush(1)) continue;
+    ASSERT_OK(control->barrier());
+  }
+}
+
+TEST_F(HeartbeatOfRanks, ARankThatStopsSendingGrowsOldAndBlocksNobody) {
+  const bool silent = place.rank == place.size - 1;
+  ASSERT_OK(control->barrier());
+  const Clock::time_point start = Clock::now();
+  if (!silent) {
+    // Far more than all buffers hold, to one that does not take it.
+    while (seconds_since(start) < 1.5) {
+      const Clock::time_point sending = Clock::now();
+      heartbeat->send(news_of(place.rank, 1, 1 << 20));
+      EXPECT_LT(seconds_since(sending), 0.5);
+      heartbeat->poll(0.01);
+    }
+    for (const Peer& peer : heartbeat->peers()) {
+      EXPECT_TRUE(peer.connected());
+      if (peer.rank == place.size - 1)
+        EXPECT_GT(peer.seconds, 1.4);
+      else
+        EXPECT_LT(peer.seconds, 1);
+    }
+  }
+  ASSERT_OK(control->barrier());
+  heartbeat->send("last");
+  EXPECT_TRUE(
+      poll_until([&] { return all_peers([](const Peer& peer) { return peer.text == "last"; }); }, 10));
+  while (!heartbeat->flush(1)) continue;
+}
+
+TEST_F(HeartbeatOfRanks, AGoodbyeIsNoLoss) {
+  if (place.rank == place.size - 1) {
+    heartbeat->send("the last word");
+    heartbeat->goodbye();
+    heartbeat.reset();
+  } else {
+    const auto left = [&] { return heartbeat->peers().back().left; };
+    EXPECT_TRUE(poll_until(left, 5));
+    EXPECT_FALSE(heartbeat->peers().back().gone);
+    EXPECT_EQ(heartbeat->peers().back().text, "the last word");
+    heartbeat->poll(0.1);
+    EXPECT_FALSE(heartbeat->peers().back().gone);
+  }
+  ASSERT_OK(control->barrier());
+}
+
+TEST_F(HeartbeatOfRanks, AnEndWithoutGoodbyeWakesThePollAtOnce) {
+  ASSERT_OK(control->barrier());
+  if (place.rank == place.size - 1) {
+    heartbeat.reset();
+  } else {
+    const Clock::time_point start = Clock::now();
+    const auto gone = [&] { return heartbeat->peers().back().gone; };
+    while (!gone() && seconds_since(start) < 10) heartbeat->poll(10);
+    EXPECT_TRUE(gone());
+    EXPECT_LT(seconds_since(start), 2);
+  }
+  ASSERT_OK(control->barrier());
+}
+
+TEST_F(HeartbeatOfRanks, WakeEndsThePoll) {
+  const Clock::time_point start = Clock::now();
+  std::jthread waker([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    heartbeat->wake();
+  });
+  heartbeat->poll(5);
+  EXPECT_LT(seconds_since(start), 3);
+  EXPECT_GT(seconds_since(start), 0.05);
+}
+
+}  // namespace
+}  // namespace egt::test
