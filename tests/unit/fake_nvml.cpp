@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "nvml_library.hpp"
@@ -44,6 +45,7 @@ struct Line {
   double at = 0;
   std::string key;
   double value = 0;
+  bool delivered = false;  ///< of an Xid
 };
 
 class Script {
@@ -51,7 +53,6 @@ class Script {
   void load(const std::string& text) {
     const std::lock_guard lock(mutex_);
     lines_.clear();
-    next_event_ = 0;
     std::istringstream in(text);
     for (std::string words; std::getline(in, words);) {
       std::istringstream fields(words.substr(0, words.find('#')));
@@ -78,8 +79,9 @@ class Script {
   }
   std::optional<unsigned> next_xid() {
     const std::lock_guard lock(mutex_);
-    for (; next_event_ < lines_.size() && lines_[next_event_].at <= now(); ++next_event_)
-      if (lines_[next_event_].key == "xid") return static_cast<unsigned>(lines_[next_event_++].value);
+    for (Line& line : lines_)
+      if (line.key == "xid" && line.at <= now() && !std::exchange(line.delivered, true))
+        return static_cast<unsigned>(line.value);
     return std::nullopt;
   }
 
@@ -89,7 +91,6 @@ class Script {
   }
   std::mutex mutex_;
   std::vector<Line> lines_;
-  std::size_t next_event_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::optional<double> time_;
 };

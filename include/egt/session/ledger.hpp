@@ -1,0 +1,148 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "egt/core/record.hpp"
+#include "egt/core/status.hpp"
+#include "egt/device/sensor.hpp"
+
+namespace egt {
+
+/// Whose counters they are: for faults and findings.
+struct LedgerDevice {
+  int rank = 0;
+  std::string hostname;
+  std::string device_uuid;
+  std::string detector = "NVML";  ///< who counts
+};
+
+/// When and amid what the counters were read.
+struct LedgerMoment {
+  double seconds = 0;      ///< on a steady clock; never falls
+  std::int64_t step = -1;  ///< of training; -1: outside the steps
+  std::string phase;       ///< what the rank is doing
+  std::optional<double> utilization_percent;
+};
+
+/// What is to be told now.
+struct LedgerNews {
+  std::vector<Fault> faults;  ///< all of them of certain blame
+  std::vector<Finding> findings;
+  std::vector<std::string> notices;
+};
+
+/// Keeps a device's error counters: before, after, and in which phase each moved; and judges them, as a pure
+/// function of what it is shown. Each thing is told once.
+///
+/// Faults: new uncorrectable memory errors ("ecc"); a row remap newly pending or failed ("remap"); an Xid of
+/// the hardware kinds ("xid"); an NVLink that went down or had to recover ("nvlink"; where the device tells
+/// failed recoveries apart, only those); a device that is lost, or answers nothing for silent_seconds
+/// ("gpu-lost").
+/// Findings: what of this was so before the run; new corrected memory errors above the limit ("ecc"); other
+/// Xids but those of programs ("xid"); NVLink recoveries that did well, and a PCIe link below its generation
+/// or width for narrow_seconds under load ("link"); a driver that keeps a look for stalled_seconds
+/// ("sensor"). Notices: Xids of programs, NVLink errors that the link put right itself. PCIe replays are kept
+/// only.
+///
+/// For one thread at a time.
+class Ledger {
+ public:
+  static constexpr double silent_seconds = 10;
+  static constexpr double stalled_seconds = 15;
+  static constexpr double narrow_seconds = 30;
+  static constexpr double load_percent = 50;  ///< of utilization: from here on it is under load
+
+  /// `corrected_limit`: new corrected memory errors that are no finding; none: any number.
+  Ledger(LedgerDevice device, std::optional<std::uint64_t> corrected_limit);
+
+  /// A look at the counters, about every 1 to 5 s, and once at the end.
+  LedgerNews look(const LedgerMoment& moment, const Result<SensorCounters>& counters);
+  /// No look has come for too long? To be asked by a thread that does not wait for the driver. `seconds` is
+  /// of the same clock.
+  LedgerNews overdue(double seconds);
+
+  /// {name: {before, after, moved}}: null what was not answered; `moved`, where it did: {phase: by how much}.
+  /// Further `xid`: [{xid, time, step, phase, detail}], null where nobody tells Xids; `nvlinks`: [{link, up,
+  /// crc, replay, recovery, recovery_failed}], each {before, after, moved}; `pcie_generation` and
+  /// `pcie_width`: {before, after, max, under_load}, the latter as last seen under load.
+  Json counters() const;
+
+ private:
+  /// A figure before and after, and what it grew by in which phase.
+  struct Counter {
+    std::optional<std::uint64_t> before, after;
+    std::map<std::string, std::uint64_t> moved;
+
+    std::uint64_t peak = 0;
+
+    /// By how much it grew above all that was seen: one that falls and comes back did not grow.
+    std::uint64_t look(std::optional<std::uint64_t> now, const std::string& phase);
+    std::uint64_t grown() const;
+    Json json() const;
+  };
+  struct Flag {
+    std::optional<bool> before, after;
+
+    enum class Change { none, set_before, newly_set };
+    Change look(std::optional<bool> now);
+    Json json() const;
+  };
+  struct Link {
+    Counter crc, replay, recovery, recovery_failed;
+    Flag down;
+    Json json(unsigned link) const;
+  };
+  /// A property of the PCIe link.
+  struct Lane {
+    std::optional<unsigned> before, after, max, under_load;
+    std::optional<double> narrow_since;
+    Json json() const;
+  };
+  struct SeenXid {
+    XidEvent event;
+    std::int64_t step;
+    std::string phase;
+  };
+
+  void look_at_memory(const SensorCounters& now, LedgerNews& news);
+  void look_at_remaps(const SensorCounters& now, LedgerNews& news);
+  void look_at_xids(const SensorCounters& now, LedgerNews& news);
+  void tell_xid(const XidEvent& event, LedgerNews& news);
+  void look_at_links(const SensorCounters& now, LedgerNews& news);
+  void look_at_link(const LinkCounters& now, LedgerNews& news);
+  void look_at_pcie(Lane& lane, const char* name, std::optional<unsigned> now, std::optional<unsigned> max,
+                    LedgerNews& news);
+  void look_at_silence(const Status& status, LedgerNews& news);
+  void tell_answer(LedgerNews& news);
+  void tell_lost(const std::string& why, LedgerNews& news);
+
+  Fault fault(const char* kind, std::string where, std::string expected, std::string actual,
+              std::uint64_t count = 1) const;
+  Finding finding(const char* kind, std::string where, std::string text) const;
+  /// The first time that this is asked of it.
+  bool first(const std::string& what) { return told_.insert(what).second; }
+
+  const LedgerDevice device_;
+  const std::optional<std::uint64_t> corrected_limit_;
+  LedgerMoment moment_;  ///< of the newest look
+  std::set<std::string> told_;
+
+  Counter ecc_corrected_, ecc_uncorrected_, remapped_rows_, remapped_rows_uncorrected_, pcie_replay_;
+  Counter nvlink_crc_, nvlink_replay_, nvlink_recovery_;
+  Flag remap_pending_, remap_failure_;
+  Lane generation_, width_;
+  std::map<unsigned, Link> links_;
+  bool xids_told_ = false;
+  std::vector<SeenXid> xids_;
+
+  std::optional<double> looked_, answered_;  ///< seconds of the newest look, and of the newest answer
+  bool missed_ = false;                      ///< it was told that no answer comes
+};
+
+}  // namespace egt
