@@ -36,6 +36,10 @@ int run(int argc, char** argv, Clock::time_point started) {
     fmt::print("{}\n", *options.value().message);
     return 0;
   }
+  if (options.ok() && options.value().command == "report") {  // nor does this
+    const Result<int> code = run_report(options.value());
+    return code.ok() ? code.value() : fail(code.status(), 0);
+  }
   Result<std::unique_ptr<MpiSession>> mpi = MpiSession::open(argc, argv);
   if (!mpi.ok()) return fail(mpi.status(), 0);
   const int rank = mpi.value()->place().rank;

@@ -5,8 +5,6 @@
 #include <memory>
 
 #include "egt/command/commands.hpp"
-#include "egt/report/result.hpp"
-#include "egt/session/injection_match.hpp"
 #include "egt/session/one_at_a_time.hpp"
 #include "egt/session/selftest_plan.hpp"
 #include "egt/session/selftest_report.hpp"
@@ -16,7 +14,7 @@
 namespace egt {
 namespace {
 
-constexpr std::int64_t check_period = 4;    // steps
+constexpr std::int64_t check_period = SelftestScope().period;
 constexpr std::int64_t epoch_periods = 10;  // each precision sees several injections of every detector
 constexpr double deadline_s = 300.0;
 constexpr double gate_patience_s = 10.0;  // from a file's writing to its reading, on a slow disk
@@ -68,7 +66,6 @@ SelftestScope scope_of(const BurnOptions& burn, int ranks) {
   const SizeOrShare& fill = burn.memory.fill;
   return {.ranks = ranks,
           .layers = static_cast<int>(burn.train.layers.size()) - 1,
-          .period = check_period,
           .extreme = burn.train.extreme_iterations > 0 && burn.train.layers.size() > 2,
           .memory = fill.is_share ? fill.share > 0 : fill.bytes > 0,
           .files = burn.file.enabled};
@@ -107,20 +104,24 @@ class SelftestPurpose : public RunPurpose {
     return watch_->is_done(step);
   }
   Verdict judge(const std::vector<Record>& records) override {
-    score_ = watch_->score();
-    Verdict verdict = judge_selftest(watch_->plan(), score_, records);
-    verdict.injections = injection_outcomes(records);
-    return verdict;
+    outcome_ = conclude_selftest(watch_->plan(), records);
+    return outcome_.verdict;
   }
-  Json result(const std::vector<Record>& records, const Verdict& verdict) override;
-  std::string summary() override { return table_text(watch_->plan(), score_); }
+  /// As concluded, but for a verdict that came to be worse since.
+  Json result(const std::vector<Record>&, const Verdict& verdict) override {
+    Json result = outcome_.result;
+    result.update(
+        {{"verdict", verdict.name}, {"exit_code", verdict.exit_code}, {"reasons", verdict.reasons}});
+    return result;
+  }
+  std::string summary() override { return outcome_.table; }
 
  private:
   void tell_progress();
 
   OneAtATime one_at_a_time_{gate_patience_s};
   std::unique_ptr<SelftestWatch> watch_;  // of use on rank 0
-  SelftestScore score_;
+  SelftestOutcome outcome_;
   RecordQueue* records_ = nullptr;
   std::string defaults_;
   bool is_root_ = false;
@@ -135,18 +136,6 @@ void SelftestPurpose::tell_progress() {
                     [](const Record& record) { return record.kind == RecordKind::injection; });
   records_->notice(
       fmt::format("selftest: {} of {} faults injected", injected, watch_->plan().injections.size()));
-}
-
-/// That of any run, with an entry a kind of fault instead of one a part: the parts saw what was injected.
-Json SelftestPurpose::result(const std::vector<Record>& records, const Verdict& verdict) {
-  Json result = build_result(records, verdict);
-  result["results"] = to_results(watch_->plan(), score_);
-  const auto passed = std::count_if(score_.rows.begin(), score_.rows.end(),
-                                    [](const SelftestRow& row) { return row.passed(); });
-  result["test_summary"]["total_tests"] = score_.rows.size();
-  result["test_summary"]["successful_tests"] = passed;
-  result["test_summary"]["failed_tests"] = static_cast<std::int64_t>(score_.rows.size()) - passed;
-  return result;
 }
 
 }  // namespace

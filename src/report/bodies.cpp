@@ -2,6 +2,7 @@
 
 #include "egt/core/json_access.hpp"
 #include "egt/core/types.hpp"
+#include "egt/report/version.hpp"
 
 namespace egt {
 namespace {
@@ -55,6 +56,9 @@ Json to_json(const StartBody& body) {
           {"layers", body.layers},
           {"global_batch", body.global_batch},
           {"precisions", precisions},
+          {"part", body.part},
+          {"program_version", program_version()},
+          {"journal_schema", journal_schema},
           {"injected", !member(body.options, "inject").empty()}};
 }
 

@@ -283,13 +283,24 @@ Result<std::vector<Record>> read_journal(const std::string& path) {
 
 namespace {
 
+void keep(Record&& record, JournalContent content, std::vector<Record>& records) {
+  const RecordKind kind = record.kind;
+  if (content == JournalContent::evidence) {
+    if (kind == RecordKind::epoch || kind == RecordKind::notice) return;
+    const bool follows = kind == RecordKind::progress && !records.empty() && records.back().kind == kind &&
+                         records.back().rank == record.rank;
+    if (follows) records.pop_back();
+  }
+  records.push_back(std::move(record));
+}
+
 /// Evidence is read as far as it can be read.
-void read_part(const JournalPart& part, Journals& journals) {
+void read_part(const JournalPart& part, JournalContent content, Journals& journals) {
   int number = 0;
   const Status read = for_each_line(part.path, [&](JournalLine& line) -> Status {
     ++number;
     if (line.is_record)
-      journals.records.push_back(std::move(line.record));
+      keep(std::move(line.record), content, journals.records);
     else if (line.has_newline)
       journals.problems.push_back(fmt::format("{}: line {} is no record", part.path, number));
     return {};
@@ -299,14 +310,14 @@ void read_part(const JournalPart& part, Journals& journals) {
 
 }  // namespace
 
-Result<Journals> read_journals(const std::string& directory) {
+Result<Journals> read_journals(const std::string& directory, JournalContent content) {
   EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
   if (parts.empty())
     return Status(StatusCode::unavailable, fmt::format("{}: holds no journal of a run", directory));
   Journals journals;
   for (const JournalPart& part : parts) {
     if (journals.ranks.empty() || journals.ranks.back() != part.rank) journals.ranks.push_back(part.rank);
-    read_part(part, journals);
+    read_part(part, content, journals);
   }
   return journals;
 }

@@ -268,7 +268,7 @@ Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
   const ByRank ranks = parts.empty() ? ByRank() : parts.back();
   const Json& start = first_start(ranks);
   Json result = {{"schema", schema},
-                 {"program_version", program_version()},
+                 {"program_version", or_empty(member(start, "program_version"), program_version())},
                  {"command", member(start, "command")},
                  {"arguments", or_empty(member(start, "arguments"), Json::array())},
                  {"options", or_empty(member(start, "options"), Json::object())},

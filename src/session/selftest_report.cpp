@@ -1,12 +1,16 @@
 #include "egt/session/selftest_report.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
+#include "egt/report/result.hpp"
+#include "egt/session/injection_match.hpp"
 
 namespace egt {
 namespace {
@@ -83,7 +87,43 @@ std::string row_text(const SelftestRow& row) {
                      row.blamed_rightly, latency, row.passed() ? "" : "  failed");
 }
 
+bool is_above_zero(const Json& fill) {
+  if (fill.is_string()) return std::strtod(fill.get<std::string>().c_str(), nullptr) > 0;
+  return fill.is_number() && fill.get<double>() > 0;
+}
+
+/// The parts saw what was injected, so their own words say nothing.
+Json result_of(const SelftestPlan& plan, const SelftestScore& score, const std::vector<Record>& records,
+               const Verdict& verdict) {
+  Json result = build_result(records, verdict);
+  result["results"] = to_results(plan, score);
+  const auto passed = std::count_if(score.rows.begin(), score.rows.end(),
+                                    [](const SelftestRow& row) { return row.passed(); });
+  result["test_summary"]["total_tests"] = score.rows.size();
+  result["test_summary"]["successful_tests"] = passed;
+  result["test_summary"]["failed_tests"] = static_cast<std::int64_t>(score.rows.size()) - passed;
+  return result;
+}
+
 }  // namespace
+
+SelftestPlan plan_of(const Json& start) {
+  const Json& options = member(start, "options");
+  const auto layers = static_cast<int>(member(options, "layers").size()) - 1;
+  return plan_selftest({.ranks = std::max(1, value_at<int>(start, "size").value_or(1)),
+                        .layers = std::max(1, layers),
+                        .extreme = value_at<int>(options, "extreme-iterations").value_or(0) > 0 && layers > 1,
+                        .memory = is_above_zero(member(options, "memory")),
+                        .files = !value_at<bool>(options, "no-io").value_or(false)});
+}
+
+SelftestOutcome conclude_selftest(const SelftestPlan& plan, const std::vector<Record>& records) {
+  const SelftestScore score = score_selftest(plan, records);
+  Verdict verdict = judge_selftest(plan, score, records);
+  verdict.injections = injection_outcomes(records);
+  Json result = result_of(plan, score, records, verdict);
+  return {.verdict = std::move(verdict), .result = std::move(result), .table = table_text(plan, score)};
+}
 
 Verdict judge_selftest(const SelftestPlan& plan, const SelftestScore& score,
                        const std::vector<Record>& records) {

@@ -17,6 +17,9 @@ Result<int> run_burn(const Options& options, MpiSession& mpi, Control& control, 
 Result<int> run_selftest(const Options& options, MpiSession& mpi, Control& control,
                          Clock::time_point started);
 
+/// Judges the run of a directory from its journals, writes its result and tells the verdict. Needs no ranks.
+Result<int> run_report(const Options& options);
+
 /// Lists every node's devices and what each supports, or why not.
 Result<int> run_devices(const Options& options, MpiSession& mpi, Control& control);
 

@@ -15,6 +15,9 @@
 /// The bodies of records, so that nobody writes their keys by hand.
 namespace egt {
 
+/// Of the records; a journal of a higher one cannot be judged.
+constexpr int journal_schema = 1;
+
 /// Who a rank is and what it was asked to do: the body of its `start` record.
 struct StartBody {
   RankPlace place;
@@ -32,6 +35,7 @@ struct StartBody {
   std::vector<std::int64_t> layers;        ///< neurons, input first
   std::int64_t global_batch = 0;
   std::vector<Precision> precisions;
+  int part = 0;  ///< of the run: how many came before it was resumed
 };
 Json to_json(const StartBody& body);
 

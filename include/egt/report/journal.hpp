@@ -87,8 +87,16 @@ struct Journals {
       problems;  ///< lines that are no records and files that cannot be read: one line each
 };
 
+/// Which records of a journal are wanted.
+enum class JournalContent {
+  everything,
+  evidence,  ///< what the verdict and the result are made of, so little of a long run: no epochs, no notices,
+             ///< and of progress records that follow each other the last
+};
+
 /// All records of all ranks that left a journal in `directory`, of all its parts; what a crash tore off is
 /// left out. unavailable: no such directory, or not one journal in it.
-Result<Journals> read_journals(const std::string& directory);
+Result<Journals> read_journals(const std::string& directory,
+                               JournalContent content = JournalContent::everything);
 
 }  // namespace egt

@@ -19,6 +19,17 @@ Verdict judge_selftest(const SelftestPlan& plan, const SelftestScore& score,
 /// why.
 std::string table_text(const SelftestPlan& plan, const SelftestScore& score);
 
+/// What people and programs read of a selftest.
+struct SelftestOutcome {
+  Verdict verdict;
+  Json result;  ///< that of any run, with an entry a kind of fault instead of one a part
+  std::string table;
+};
+SelftestOutcome conclude_selftest(const SelftestPlan& plan, const std::vector<Record>& records);
+
+/// The plan of the selftest that a start record's body tells of.
+SelftestPlan plan_of(const Json& start);
+
 /// Entries of `results[]`, one a kind: {test_name, test_type, description, rank, success, failure, planned,
 /// injected, found, blamed_rightly, late, latency_steps {p50, max} | null}.
 Json to_results(const SelftestPlan& plan, const SelftestScore& score);

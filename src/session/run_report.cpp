@@ -1,0 +1,87 @@
+#include "egt/session/run_report.hpp"
+
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/file_io.hpp"
+#include "egt/core/json_access.hpp"
+#include "egt/report/bodies.hpp"
+#include "egt/report/journal.hpp"
+#include "egt/report/result.hpp"
+#include "egt/session/selftest_report.hpp"
+
+namespace egt {
+namespace {
+
+/// Null where no rank left one.
+const Json& first_start(const std::vector<Record>& records) {
+  static const Json none;
+  for (const Record& record : records)
+    if (record.kind == RecordKind::start) return record.body;
+  return none;
+}
+
+/// Evidence that cannot be read might have said anything.
+void lower(Verdict& verdict, const std::vector<std::string>& problems) {
+  if (problems.empty()) return;
+  if (verdict.exit_code == 0) verdict.reasons.clear();
+  if (verdict.name == "pass" || verdict.name == "degraded" || verdict.name == "interrupted") {
+    verdict.name = "incomplete";
+    verdict.exit_code = 4;
+  }
+  verdict.reasons.insert(verdict.reasons.end(), problems.begin(), problems.end());
+}
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Status check_schema(const std::string& directory, const std::vector<Record>& records) {
+  for (const Record& record : records) {
+    const auto schema = value_at<int>(record.body, "journal_schema");
+    if (record.kind != RecordKind::start || schema.value_or(journal_schema) <= journal_schema) continue;
+    return {StatusCode::unsupported,
+            fmt::format("{}: its journals are of version {} of the program; use that one to judge them",
+                        directory, text_at(record.body, "program_version"))};
+  }
+  return {};
+}
+
+}  // namespace
+
+RunReport report_of(const std::vector<Record>& records, const std::vector<std::string>& problems) {
+  RunReport report;
+  const Json& start = first_start(records);
+  if (text_at(start, "command") == "selftest") {
+    SelftestOutcome outcome = conclude_selftest(plan_of(start), records);
+    report = {.verdict = std::move(outcome.verdict), .result = {}, .summary = std::move(outcome.table)};
+    report.result = std::move(outcome.result);
+  } else {
+    report.verdict = judge(records);
+    report.result = build_result(records, report.verdict);
+  }
+  lower(report.verdict, problems);
+  report.result.update({{"verdict", report.verdict.name},
+                        {"exit_code", report.verdict.exit_code},
+                        {"reasons", report.verdict.reasons}});
+  return report;
+}
+
+Result<RunReport> judge_directory(const std::string& directory) {
+  EGT_TRY_ASSIGN(const Journals journals, read_journals(directory, JournalContent::evidence));
+  EGT_TRY(check_schema(directory, journals.records));
+  return report_of(journals.records, journals.problems);
+}
+
+Result<RunReport> report_directory(const std::string& directory) {
+  EGT_TRY_ASSIGN(RunReport report, judge_directory(directory));
+  const std::string path = directory + "/result.json", text = result_text(report.result);
+  if (file_text(path) != text) EGT_TRY(write_atomically(path, text));
+  return report;
+}
+
+}  // namespace egt
