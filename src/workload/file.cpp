@@ -3,10 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "egt/core/pattern.hpp"
+#include "egt/workload/disk_reserve.hpp"
+#include "egt/workload/file_claim.hpp"
 #include "egt/workload/findings.hpp"
 #include "egt/workload/injecting_file_layer.hpp"
 
@@ -19,11 +23,22 @@ constexpr double last_pass_seconds = 2;           ///< at the end, for the pass 
 constexpr int most_last_passes = 8;               ///< at the end, for faults on purpose that still wait
 constexpr double stop_seconds = 30;               ///< for one chunk, on the slowest of disks
 constexpr double hurried_stop_seconds = 0.1;
+constexpr double remove_seconds = 30;  ///< a disk may first write what is open
+constexpr double hurried_remove_seconds = 0.5;
 
-std::array<std::string, FilePass::files> paths_in(const std::string& directory, int rank) {
+/// Unlike any other run's, also where the system gives a process number once more.
+std::uint64_t number_of_run() {
+  return mix64(static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()));
+}
+
+std::array<std::string, FilePass::files> paths_in(const std::string& directory, const RankPlace& place) {
+  TestFileName name{.rank = place.rank,
+                    .process = ::getpid(),
+                    .run = number_of_run(),
+                    .index = 0,
+                    .hostname = place.hostname};
   std::array<std::string, FilePass::files> paths;
-  for (std::size_t i = 0; i < paths.size(); ++i)
-    paths[i] = fmt::format("{}/extreme_gpu_trainer.rank{}.{}.{}.tmp", directory, rank, ::getpid(), i);
+  for (; name.index < paths.size(); ++name.index) paths[name.index] = directory + "/" + to_text(name);
   return paths;
 }
 
@@ -36,6 +51,13 @@ std::unique_ptr<FileLayer> with_injections(std::unique_ptr<FileLayer> layer, Env
   if (!planned) return layer;
   return make_injecting_file_layer(
       std::move(layer), environment.injector, [&step] { return step.load(); }, environment.seed);
+}
+
+/// Of one rank's files, where the host's others may write to the same file system: beside what they are about
+/// to write at once, none of them is to meet the reserve.
+std::uint64_t most_bytes(const DiskSpace& space, int ranks_of_host) {
+  const std::uint64_t room = room_in(space) / static_cast<std::uint64_t>(ranks_of_host);
+  return std::min(space.free_bytes / free_space_divisor, room - std::min(room, FilePass::largest_chunk));
 }
 
 std::string size_text(std::uint64_t bytes) {
@@ -55,13 +77,12 @@ FileWorkload::FileWorkload(Environment& environment, const FileOptions& options,
     : environment_(environment),
       options_(options),
       layer_(with_injections(std::move(layer), environment, step_)),
-      paths_(paths_in(options.directory, environment.place.rank)) {}
+      paths_(paths_in(options.directory, environment.place)) {}
 
 FileWorkload::~FileWorkload() {
   // Nobody is left to hear what fails here; finish() said it.
   static_cast<void>(thread_.stop(stop_seconds));
-  if (remover_.joinable()) remover_.join();
-  remove_files();
+  static_cast<void>(remove_files_within(remove_seconds));
 }
 
 Status FileWorkload::prepare() {
@@ -69,10 +90,12 @@ Status FileWorkload::prepare() {
   if (options_.every < 1 || options_.repeats < 1)
     return {StatusCode::invalid_argument,
             "--io-every and --io-repeats: at least 1 is allowed; --no-io for none"};
+  remove_leftovers();
   EGT_TRY_ASSIGN(bytes_, file_bytes());
   if (bytes_ == 0) return {};
-  auto made =
-      std::make_unique<FilePass>(environment_, *layer_, FilePass::Plan{.paths = paths_, .bytes = bytes_});
+  auto made = std::make_unique<FilePass>(
+      environment_, *layer_,
+      FilePass::Plan{.paths = paths_, .directory = options_.directory, .bytes = bytes_});
   made_ = true;
   if (const Status status = made->prepare(); !status.ok()) {
     remove_files();
@@ -87,23 +110,27 @@ Status FileWorkload::prepare() {
 /// What is asked for, less where the free space or the budget allow less, in whole blocks; 0: nothing is
 /// planned.
 Result<std::uint64_t> FileWorkload::file_bytes() {
-  const Result<std::uint64_t> free = layer_->free_bytes(options_.directory);
-  if (!free.ok())
-    return Status(free.status().code(), fmt::format("--io-dir {}", free.status().what()),
-                  free.status().native());
+  const Result<DiskSpace> found = layer_->space(options_.directory);
+  if (!found.ok())
+    return Status(found.status().code(), fmt::format("--io-dir {}", found.status().what()),
+                  found.status().native());
   if (options_.size == 0) return std::uint64_t{0};
+  const DiskSpace& space = found.value();
   std::uint64_t bytes = std::max(options_.size, FilePass::block_bytes);
-  if (const std::uint64_t most = free.value() / free_space_divisor; bytes > most) {
+  if (const std::uint64_t most = most_bytes(space, environment_.place.local_size); bytes > most) {
+    if (most < FilePass::block_bytes)
+      return Status(
+          StatusCode::no_space,
+          fmt::format("--io-dir {}: {} are free there, of which {} must stay free; "
+                      "name another folder, or use --no-io",
+                      options_.directory, size_text(space.free_bytes), size_text(reserve_of(space))));
     bytes = most;
     environment_.records.notice(
-        fmt::format("io: the files are {} instead of {}: at most 5 % of the {} that are free in {}",
-                    size_text(bytes), size_text(options_.size), size_text(free.value()), options_.directory));
+        fmt::format("io: the files are {} instead of {}: at most 5 % of the {} that are free in {}, and {} "
+                    "must stay free",
+                    size_text(bytes), size_text(options_.size), size_text(space.free_bytes),
+                    options_.directory, size_text(reserve_of(space))));
   }
-  if (bytes < FilePass::block_bytes)
-    return Status(StatusCode::no_space,
-                  fmt::format("--io-dir {}: 5 % of the free space is less than {} bytes; "
-                              "free some, or use --no-io",
-                              options_.directory, FilePass::block_bytes));
   if (options_.budget && bytes > *options_.budget) {
     bytes = *options_.budget;
     environment_.records.notice(
@@ -133,7 +160,17 @@ Status FileWorkload::retire(std::int64_t, StepOutcome&) {
 }
 
 Status FileWorkload::work(const std::stop_token& stop) {
-  while (await_request(stop)) EGT_TRY(cycle(stop));
+  ProgressBoard::Line& line = environment_.board.line("file");
+  Status status;
+  line.rest();
+  while (status.ok() && await_request(stop)) {
+    status = cycle(stop);
+    line.rest();
+  }
+  if (!status.ok() || stop.stop_requested()) return status;
+  line.begin("remove", step_, remove_seconds);
+  remove_files();  // they have served
+  line.rest();
   return {};
 }
 
@@ -201,15 +238,24 @@ Status FileWorkload::pass(const std::stop_token& stop) {
   if (stop.stop_requested() && status.code() == StatusCode::unavailable)
     return {StatusCode::stopped, "the file part was stopped"};
   end_by_failure(status);
-  remove_files();
   return {};
 }
 
 void FileWorkload::end_by_failure(const Status& status) {
-  environment_.records.warning(fmt::format("io: the file part ends: {}", status.what()));
+  const std::string why = with_free_space(status);
+  environment_.records.warning(fmt::format("io: the file part ends: {}", why));
   const std::lock_guard lock(mutex_);
   over_ = true;
-  disk_failure_ = status.what();
+  disk_failure_ = why;
+}
+
+/// Of a full disk, what the system says is not all that one wants to know.
+std::string FileWorkload::with_free_space(const Status& status) {
+  if (status.code() != StatusCode::no_space || status.native() == 0) return status.what();
+  const Result<DiskSpace> space = layer_->space(options_.directory);
+  if (!space.ok()) return status.what();
+  return fmt::format("{}; {} of {} are free there", status.what(), size_text(space.value().free_bytes),
+                     size_text(space.value().total_bytes));
 }
 
 /// Lets the pass under way end if that does not take long, and those that `wants_last_pass` in any case.
@@ -228,7 +274,7 @@ void FileWorkload::close(double first_seconds, double pass_seconds) {
 /// is open.
 void FileWorkload::stop_background() {
   thread_.ask_to_stop();
-  if (made_ && !remover_.joinable()) remover_ = std::jthread([this] { remove_files(); });
+  static_cast<void>(remove_files_within(0));
 }
 
 Status FileWorkload::finish(bool hurry) {
@@ -237,13 +283,38 @@ Status FileWorkload::finish(bool hurry) {
   if (!pass_) return {};
   if (!hurry) close(first_pass_seconds, last_pass_seconds);
   const Status stopped = thread_.stop(hurry ? hurried_stop_seconds : stop_seconds);
-  remove_files();
-  if (!hurry) EGT_TRY(stopped);
+  const Status removed = remove_files_within(hurry ? hurried_remove_seconds : remove_seconds);
+  if (!hurry) {
+    EGT_TRY(stopped);
+    EGT_TRY(removed);
+    remove_leftovers();  // of a process that took long to end
+  }
   return thread_.failure();
 }
 
+void FileWorkload::remove_leftovers() {
+  const Leftovers removed = layer_->remove_leftovers(options_.directory, environment_.place.hostname);
+  if (removed.files == 0) return;
+  environment_.records.notice(fmt::format("io: {} test file{} of {} that an earlier run left in {} removed",
+                                          removed.files, removed.files == 1 ? "" : "s",
+                                          size_text(removed.bytes), options_.directory));
+}
+
+/// On a thread of its own: taking a name away may wait for the disk.
+Status FileWorkload::remove_files_within(double seconds) {
+  if (!made_) return {};
+  if (!remover_.started())
+    remover_.start([this](const std::stop_token&) {
+      remove_files();
+      return Status();
+    });
+  if (remover_.ended_within(seconds)) return {};
+  return {StatusCode::timeout, fmt::format("--io-dir {}: the test files could not be removed within {:g} s",
+                                           options_.directory, seconds)};
+}
+
 void FileWorkload::remove_files() {
-  if (!made_.exchange(false)) return;
+  if (!made_) return;
   for (const std::string& path : paths_) {
     const Status status = layer_->remove(path);
     if (status.ok()) continue;
@@ -251,6 +322,7 @@ void FileWorkload::remove_files() {
     const std::lock_guard lock(mutex_);
     if (disk_failure_.empty()) disk_failure_ = status.what();
   }
+  made_ = false;
 }
 
 std::string FileWorkload::failure(const FileFigures& figures) const {

@@ -1,20 +1,34 @@
 #include "egt/workload/file_pass.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "egt/core/clock.hpp"
+#include "egt/core/units.hpp"
+#include "egt/workload/disk_reserve.hpp"
 #include "egt/workload/findings.hpp"
 
 namespace egt {
 namespace {
 
 constexpr std::uint64_t reread_divisor = 8;  ///< of a file's chunks, one in so many is read again
+/// A disk may take so long for one chunk before it counts as stuck; so long the system itself waits
+/// (kernel.hung_task_timeout_secs).
+constexpr double patience_seconds = 120;
+
+/// What a device or a file system gives for its own failure (the kernel's block/blk-core.c), rather than for
+/// what somebody did to the files.
+bool is_disk_error(long error) {
+  constexpr long errors[] = {EIO, ENODATA, EREMOTEIO, EILSEQ, ENXIO, ENODEV, EUCLEAN, EBADMSG};
+  return std::find(std::begin(errors), std::end(errors), error) != std::end(errors);
+}
 
 /// Another for every run, also with the same seed: what an earlier one left on the disk must not pass.
 std::uint64_t identity_of_run(std::uint64_t seed) {
@@ -31,6 +45,8 @@ std::uint64_t blocks_in(std::uint64_t bytes) {
 FilePass::FilePass(Environment& environment, FileLayer& layer, const Plan& plan)
     : environment_(environment),
       layer_(layer),
+      line_(environment.board.line("file")),
+      directory_(plan.directory),
       chunk_bytes_(plan.chunk_bytes),
       run_(identity_of_run(environment.seed)) {
   for (std::uint32_t i = 0; i < files; ++i) {
@@ -44,7 +60,10 @@ FilePass::FilePass(Environment& environment, FileLayer& layer, const Plan& plan)
 
 Status FilePass::prepare() {
   Device& device = environment_.device;
-  for (const File& file : files_) {
+  for (File& file : files_) {
+    auto claim = layer_.claim(file.path);
+    EGT_TRY(of_file(claim.status()));
+    file.claim = std::move(claim.value());
     auto made = open(file, FileAccess::create);
     if (made.status().code() == StatusCode::unsupported) {
       give_up_direct(file);
@@ -84,7 +103,17 @@ Status FilePass::run(const std::stop_token& stop) {
 Status FilePass::renew(File& file, const std::stop_token& stop) {
   if (file.generation > 0)
     EGT_TRY(timed(&FileFigures::reread_seconds, [&] { return verify(file, Reading::again, stop); }));
-  EGT_TRY(timed(&FileFigures::write_seconds, [&] { return write_or_give_up_direct(file, stop); }));
+  const Status written =
+      timed(&FileFigures::write_seconds, [&] { return write_or_give_up_direct(file, stop); });
+  if (written.code() == StatusCode::no_space && file_failed_)
+    static_cast<void>(verify_what_was_written(file, stop));  // why it ends is the first failure
+  EGT_TRY(written);
+  return timed(&FileFigures::read_seconds, [&] { return verify(file, Reading::back, stop); });
+}
+
+/// A full disk loses nothing.
+Status FilePass::verify_what_was_written(File& file, const std::stop_token& stop) {
+  EGT_TRY(in_flight_->discard(InFlight::deadline_seconds));
   return timed(&FileFigures::read_seconds, [&] { return verify(file, Reading::back, stop); });
 }
 
@@ -118,11 +147,16 @@ Status FilePass::write_or_give_up_direct(File& file, const std::stop_token& stop
 Status FilePass::write(File& file, const std::stop_token& stop) {
   if (stop.stop_requested()) return {StatusCode::stopped, "the file part was stopped"};
   file.generation = pass_;
+  file.written = 0;
   file.told.assign(blocks_in(file.bytes), false);
   file.exchanged_with.reset();
   EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> opened, open(file, FileAccess::rewrite));
+  const Result<std::uint64_t> size = opened->size();
+  EGT_TRY(of_file(size.status()));
+  grown_to_ = size.value();
   for (std::uint64_t i = 0; i < chunks(file); ++i) EGT_TRY(fill_then_write(*opened, chunk(file, i), stop));
   EGT_TRY(in_flight_->drain(InFlight::deadline_seconds, stop));
+  begin("sync");
   EGT_TRY(of_file(opened->sync()));
   if (!direct_) EGT_TRY(of_file(opened->drop_cache()));
   return {};
@@ -130,6 +164,7 @@ Status FilePass::write(File& file, const std::stop_token& stop) {
 
 /// The write is the judgement of the copy: so it begins when the copy is done, with the next chunk in line.
 Status FilePass::fill_then_write(OpenFile& open, const Chunk& chunk, const std::stop_token& stop) {
+  begin("wait for the device");
   EGT_TRY_ASSIGN(const std::size_t slot, in_flight_->acquire(stop));
   const WordsView words = on_device(slot, chunk);
   void* const pinned = pinned_chunks_[slot].data();
@@ -142,13 +177,36 @@ Status FilePass::fill_then_write(OpenFile& open, const Chunk& chunk, const std::
       [this, &open, chunk, slot, pinned, stop](const Evidence&, double) -> Status {
         if (stop.stop_requested()) return {StatusCode::stopped, "the file part was stopped"};
         stamp_blocks(slot, chunk);
-        EGT_TRY(of_file(open.write(pinned, chunk.bytes, chunk.offset)));
-        // What the page cache holds back stays small, so that no sync takes long.
-        if (!direct_) EGT_TRY(of_file(open.sync()));
-        count(&FileFigures::bytes_written, chunk.bytes);
-        return {};
+        return write_chunk(open, chunk, pinned);
       },
       stop);
+}
+
+Status FilePass::write_chunk(OpenFile& open, const Chunk& chunk, const void* data) {
+  const std::uint64_t end = chunk.offset + chunk.bytes;
+  begin("write");
+  EGT_TRY(check_room(end - std::min(end, grown_to_)));
+  EGT_TRY(of_file(open.write(data, chunk.bytes, chunk.offset)));
+  // What the page cache holds back stays small, so that no sync takes long.
+  if (!direct_) EGT_TRY(of_file(open.sync()));
+  count(&FileFigures::bytes_written, chunk.bytes);
+  chunk.file->written = end;
+  grown_to_ = std::max(grown_to_, end);
+  return {};
+}
+
+/// Is the reserve left where a file grows by so many bytes? The other ranks of the host may write to the same
+/// file system, and as much, between this look and the write.
+Status FilePass::check_room(std::uint64_t growth) {
+  const Result<DiskSpace> space = layer_.space(directory_);
+  EGT_TRY(of_file(space.status()));
+  const std::uint64_t growth_of_host = growth * static_cast<std::uint64_t>(environment_.place.local_size);
+  const std::uint64_t reserve = reserve_of(space.value());
+  if (space.value().free_bytes >= reserve + growth_of_host) return {};
+  return of_file({StatusCode::no_space,
+                  fmt::format("{}: the disk is full up to its reserve: {} are free, of which {} must stay",
+                              directory_, format_bytes(static_cast<double>(space.value().free_bytes)),
+                              format_bytes(static_cast<double>(reserve)))});
 }
 
 /// What was found is told also where the reading did not come to its end.
@@ -163,28 +221,24 @@ Status FilePass::read(File& file, Reading reading, const std::stop_token& stop) 
   EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> opened, open(file, FileAccess::read));
   // What was read once may be cached again.
   if (!direct_) EGT_TRY(of_file(opened->drop_cache()));
-  const Result<std::uint64_t> size = opened->size();
-  EGT_TRY(of_file(size.status()));
-  note_missing(file, size.value());
-  const std::uint64_t end = size.value() / block_bytes * block_bytes;
   for (const std::uint64_t index : chunks_to_read(file, reading)) {
     Chunk there = chunk(file, index);
-    if (there.offset >= end) continue;
-    there.bytes = std::min(there.bytes, end - there.offset);
+    there.bytes = std::min(there.bytes, file.written - std::min(file.written, there.offset));
     EGT_TRY(read_then_verify(*opened, there, reading, stop));
   }
   return in_flight_->drain(InFlight::deadline_seconds, stop);
 }
 
-Status FilePass::read_then_verify(OpenFile& open, const Chunk& chunk, Reading reading,
-                                  const std::stop_token& stop) {
+Status FilePass::read_then_verify(OpenFile& open, Chunk chunk, Reading reading, const std::stop_token& stop) {
+  begin("wait for the device");
   EGT_TRY_ASSIGN(const std::size_t slot, in_flight_->acquire(stop));
   if (stop.stop_requested()) return {StatusCode::stopped, "the file part was stopped"};
-  const WordsView words = on_device(slot, chunk);
   void* const pinned = pinned_chunks_[slot].data();
-  EGT_TRY(of_file(open.read(pinned, chunk.bytes, chunk.offset)));
+  EGT_TRY(read_chunk(open, chunk, pinned));
+  if (chunk.bytes == 0) return {};
   count(reading == Reading::back ? &FileFigures::bytes_read : &FileFigures::bytes_reread, chunk.bytes);
   check_identities(slot, chunk);
+  const WordsView words = on_device(slot, chunk);
   return in_flight_->submit(
       [&](Stream& stream, Evidence* evidence) -> Status {
         const Pattern payload = pattern(chunk.file->index, chunk.index, chunk.file->generation);
@@ -196,6 +250,29 @@ Status FilePass::read_then_verify(OpenFile& open, const Chunk& chunk, Reading re
         return Status();
       },
       stop);
+}
+
+/// Reads what is there of the chunk, which may become less at any moment, also between a look and the read.
+Status FilePass::read_chunk(OpenFile& open, Chunk& chunk, void* data) {
+  begin("read");
+  for (;;) {
+    EGT_TRY(leave_out_missing(open, chunk));
+    if (chunk.bytes == 0) return {};
+    const Status status = open.read(data, chunk.bytes, chunk.offset);
+    const std::uint64_t wanted = chunk.bytes;
+    if (!status.ok()) EGT_TRY(leave_out_missing(open, chunk));
+    if (status.ok() || chunk.bytes == wanted) return of_file(status);
+  }
+}
+
+/// Whole blocks that the file still has.
+Status FilePass::leave_out_missing(OpenFile& open, Chunk& chunk) {
+  const Result<std::uint64_t> size = open.size();
+  EGT_TRY(of_file(size.status()));
+  note_missing(*chunk.file, size.value());
+  const std::uint64_t end = size.value() / block_bytes * block_bytes;
+  chunk.bytes = std::min(chunk.bytes, end - std::min(end, chunk.offset));
+  return {};
 }
 
 /// The buffers still hold what was written last: a read or a copy that does nothing must not pass.
@@ -269,11 +346,12 @@ void FilePass::note(File& file, const BlockFinding& finding) {
 }
 
 void FilePass::note_missing(File& file, std::uint64_t size) {
-  if (size >= file.bytes) return;
+  if (size >= file.written) return;
   const auto first = file.told.begin() + static_cast<std::ptrdiff_t>(blocks_in(size));
-  const auto missing = static_cast<std::uint64_t>(std::count(first, file.told.end(), false));
+  const auto end = file.told.begin() + static_cast<std::ptrdiff_t>(blocks_in(file.written));
+  const auto missing = static_cast<std::uint64_t>(std::count(first, end, false));
   if (missing == 0) return;
-  std::fill(first, file.told.end(), true);
+  std::fill(first, end, true);
   incidents_.add_missing(size, missing);
   count(&FileFigures::mismatches, missing * file_block_words);
 }
@@ -315,6 +393,8 @@ bool FilePass::is_told_exchange(const File& file, const FileIncidents::Incident&
 }
 
 Result<std::unique_ptr<OpenFile>> FilePass::open(const File& file, FileAccess access) {
+  begin("open");
+  EGT_TRY(of_file(file.claim->check()));
   auto opened = layer_.open(file.path, access, direct_);
   if (!opened.ok()) return of_file(opened.status());
   return opened;
@@ -323,8 +403,22 @@ Result<std::unique_ptr<OpenFile>> FilePass::open(const File& file, FileAccess ac
 /// Remembers that it was the file's side that failed.
 Status FilePass::of_file(Status status) {
   const bool direct_refused = direct_ && status.code() == StatusCode::unsupported;
-  if (!status.ok() && !direct_refused) file_failed_ = true;
+  if (status.ok() || direct_refused) return status;
+  file_failed_ = true;
+  if (is_disk_error(status.native())) tell_disk_error(status);
   return status;
+}
+
+/// Not what was read was wrong, but that it could not be read or written.
+void FilePass::tell_disk_error(const Status& status) {
+  Fault fault = fault_of(environment_, "file-error", "system call", "io", step_);
+  fault.where = status.what();
+  environment_.records.emit(fault);
+}
+
+/// Tells what it does, and where it would be stuck.
+void FilePass::begin(const char* phase) {
+  line_.begin(phase, step_, patience_seconds);
 }
 
 void FilePass::give_up_direct(const File& file) {

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -16,8 +19,12 @@
 namespace egt {
 namespace {
 
-constexpr std::array kinds = {InjectionKind::file_bit, InjectionKind::file_stale, InjectionKind::file_torn,
-                              InjectionKind::file_misplaced, InjectionKind::file_lost};
+constexpr std::array kinds = {InjectionKind::file_bit,  InjectionKind::file_stale,
+                              InjectionKind::file_torn, InjectionKind::file_misplaced,
+                              InjectionKind::file_lost, InjectionKind::diskfull};
+/// Those that strike a block.
+constexpr std::span block_kinds = std::span(kinds).first<kinds.size() - 1>();
+constexpr std::uint64_t for_good = ~std::uint64_t{0};
 
 /// One write of whole blocks.
 struct Write {
@@ -46,7 +53,23 @@ struct Shared {
   std::function<std::int64_t()> step;
   std::uint64_t seed;
   std::map<std::string, Spoiled> spoiled;
+  std::uint64_t refusals = 0;  ///< writes that the full disk still refuses
+
+  Status refuse_if_full(const std::string& path, std::uint64_t offset);
 };
+
+Status Shared::refuse_if_full(const std::string& path, std::uint64_t offset) {
+  if (const auto due = injector.take(InjectionKind::diskfull, step())) {
+    refusals = due->count > 1 ? due->count : for_good;
+    injector.tell(*due, step(), {.first = 0, .mask = 0}, fmt::format("{}, byte {}: disk full", path, offset));
+  }
+  if (refusals == 0) return {};
+  if (refusals != for_good) --refusals;
+  return {
+      StatusCode::no_space,
+      fmt::format("{}: cannot write at byte {}: {}", path, offset, std::generic_category().message(ENOSPC)),
+      ENOSPC};
+}
 
 class InjectingFile : public OpenFile {
  public:
@@ -105,6 +128,7 @@ class InjectingFile : public OpenFile {
 };
 
 Status InjectingFile::write(const void* data, std::size_t bytes, std::uint64_t offset) {
+  EGT_TRY(shared_.refuse_if_full(path_, offset));
   const Write write{static_cast<const std::uint32_t*>(data), bytes / file_block_bytes, offset};
   if (const std::optional<Strike> chosen = struck_ ? std::nullopt : choose(write)) {
     struck_ = true;
@@ -115,7 +139,7 @@ Status InjectingFile::write(const void* data, std::size_t bytes, std::uint64_t o
 
 std::optional<InjectingFile::Strike> InjectingFile::choose(const Write& write) {
   const std::int64_t step = shared_.step();
-  for (const InjectionKind kind : kinds) {
+  for (const InjectionKind kind : block_kinds) {
     if (!choose_block(kind, write, 0)) continue;
     const std::optional<Injection> due = shared_.injector.take(kind, step);
     if (!due) continue;
@@ -219,8 +243,12 @@ class InjectingFileLayer : public FileLayer {
  public:
   explicit InjectingFileLayer(Shared shared) : shared_(std::move(shared)) {}
 
-  Result<std::uint64_t> free_bytes(const std::string& directory) override {
-    return shared_.layer->free_bytes(directory);
+  Result<DiskSpace> space(const std::string& directory) override { return shared_.layer->space(directory); }
+  Result<std::unique_ptr<FileClaim>> claim(const std::string& path) override {
+    return shared_.layer->claim(path);
+  }
+  Leftovers remove_leftovers(const std::string& directory, const std::string& hostname) override {
+    return shared_.layer->remove_leftovers(directory, hostname);
   }
   Status remove(const std::string& path) override { return shared_.layer->remove(path); }
   Result<std::unique_ptr<OpenFile>> open(const std::string& path, FileAccess access, bool direct) override {
@@ -242,8 +270,12 @@ std::span<const InjectionKind> file_injection_kinds() {
 
 std::unique_ptr<FileLayer> make_injecting_file_layer(std::unique_ptr<FileLayer> layer, Injector& injector,
                                                      std::function<std::int64_t()> step, std::uint64_t seed) {
-  return std::make_unique<InjectingFileLayer>(Shared{
-      .layer = std::move(layer), .injector = injector, .step = std::move(step), .seed = seed, .spoiled = {}});
+  return std::make_unique<InjectingFileLayer>(Shared{.layer = std::move(layer),
+                                                     .injector = injector,
+                                                     .step = std::move(step),
+                                                     .seed = seed,
+                                                     .spoiled = {},
+                                                     .refusals = 0});
 }
 
 }  // namespace egt

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/workload/file_claim.hpp"
 #include "egt/workload/file_layer.hpp"
 
 namespace egt {
@@ -110,7 +111,7 @@ class PosixFile : public OpenFile {
 
 class PosixFileLayer : public FileLayer {
  public:
-  Result<std::uint64_t> free_bytes(const std::string& directory) override {
+  Result<DiskSpace> space(const std::string& directory) override {
     struct stat found {};
     if (const int error = ::stat(directory.c_str(), &found) == 0 ? 0 : errno)
       return Status(
@@ -118,11 +119,17 @@ class PosixFileLayer : public FileLayer {
           fmt::format("{}: {}", directory, error == ENOENT ? "no such directory" : error_text(error)), error);
     if (!S_ISDIR(found.st_mode))
       return Status(StatusCode::unavailable, fmt::format("{}: not a directory", directory), ENOTDIR);
-    struct statvfs space {};
-    if (uninterrupted([&] { return ::statvfs(directory.c_str(), &space); }) != 0)
+    struct statvfs of {};
+    if (uninterrupted([&] { return ::statvfs(directory.c_str(), &of); }) != 0)
       return Status(StatusCode::unavailable,
                     fmt::format("{}: its free space is not known: {}", directory, error_text(errno)), errno);
-    return std::uint64_t{space.f_bavail} * std::uint64_t{space.f_frsize};
+    const std::uint64_t unit = of.f_frsize;
+    return DiskSpace{.free_bytes = of.f_bavail * unit, .total_bytes = of.f_blocks * unit};
+  }
+
+  Result<std::unique_ptr<FileClaim>> claim(const std::string& path) override { return claim_file(path); }
+  Leftovers remove_leftovers(const std::string& directory, const std::string& hostname) override {
+    return remove_leftover_files(directory, hostname);
   }
 
   Result<std::unique_ptr<OpenFile>> open(const std::string& path, FileAccess access, bool direct) override {

@@ -56,10 +56,21 @@ class FakeFile : public OpenFile {
   const FakeDisk::Content before_;
 };
 
+class FakeClaim : public FileClaim {
+ public:
+  Status check() override { return {}; }
+};
+
 class FakeFileLayer : public FileLayer {
  public:
   explicit FakeFileLayer(FakeDisk& disk) : disk_(disk) {}
-  Result<std::uint64_t> free_bytes(const std::string&) override { return std::uint64_t{1} << 40; }
+  Result<DiskSpace> space(const std::string&) override {
+    return DiskSpace{.free_bytes = std::uint64_t{1} << 40, .total_bytes = std::uint64_t{1} << 40};
+  }
+  Result<std::unique_ptr<FileClaim>> claim(const std::string&) override {
+    return std::unique_ptr<FileClaim>(new FakeClaim);
+  }
+  Leftovers remove_leftovers(const std::string&, const std::string&) override { return {}; }
   Result<std::unique_ptr<OpenFile>> open(const std::string& path, FileAccess access, bool direct) override {
     if (direct && !disk_.direct) return Status(StatusCode::unsupported, "not with direct I/O");
     if (disk_.opening) disk_.opening(path, access);

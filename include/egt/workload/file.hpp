@@ -9,7 +9,6 @@
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <thread>
 
 #include "egt/workload/file_layer.hpp"
 #include "egt/workload/file_pass.hpp"
@@ -21,9 +20,9 @@ namespace egt {
 
 /// Every so many steps writes files of its own from the device and reads them back, many times, on a thread
 /// and a stream of its own (see FilePass). What the disk does wrong while it runs (full, unreadable, gone)
-/// ends this part and not the run. The files are removed when it finishes, fails or is destroyed. Faults on
-/// purpose are put in by the file layer (see injecting_file_layer.hpp), which is only there where such are
-/// planned.
+/// ends this part and not the run. The files are removed when they have served, when it fails and when it is
+/// destroyed; those that a killed run left in the directory go too (see file_claim.hpp). Faults on purpose
+/// are put in by the file layer (see injecting_file_layer.hpp), which is only there where such are planned.
 class FileWorkload : public Workload {
  public:
   FileWorkload(Environment& environment, const FileOptions& options,
@@ -31,7 +30,7 @@ class FileWorkload : public Workload {
   ~FileWorkload() override;
 
   std::string name() const override { return "io"; }
-  /// unavailable: no such directory, or not writable; no_space: not one block.
+  /// unavailable: no such directory, or not writable; no_space: not one block beside the disk's reserve.
   Status prepare() override;
   Status start() override;
   /// Asks for a cycle every `every` steps, unless one is under way.
@@ -57,6 +56,9 @@ class FileWorkload : public Workload {
   bool wants_last_pass() const;
   bool suffers_injections() const;
   void remove_files();
+  Status remove_files_within(double seconds);
+  void remove_leftovers();
+  std::string with_free_space(const Status& status);
   std::string failure(const FileFigures& figures) const;
 
   Environment& environment_;
@@ -79,8 +81,8 @@ class FileWorkload : public Workload {
 
   bool finished_ = false;
   bool hurried_ = false;
-  WorkerThread thread_{"the file thread"};  ///< last: it uses all of the above
-  std::jthread remover_;                    ///< of the files, when a signal came; last: it uses the rest
+  WorkerThread thread_{"the file thread"};      ///< last: it uses all of the above
+  WorkerThread remover_{"removing the files"};  ///< a disk may hold it; last: it uses the rest
 };
 
 }  // namespace egt

@@ -32,12 +32,38 @@ class OpenFile {
   virtual Status drop_cache() = 0;
 };
 
-/// The port to a file system. Every call may block for as long as the disk does. From one thread at a time.
+/// A file's name belongs to somebody as long as this lives; see file_claim.hpp.
+class FileClaim {
+ public:
+  virtual ~FileClaim() = default;
+  /// Is it still the file that was made? unavailable: it was deleted, moved, or replaced by another.
+  virtual Status check() = 0;
+};
+
+/// Of a file system, bytes.
+struct DiskSpace {
+  std::uint64_t free_bytes = 0;  ///< that a user may still write
+  std::uint64_t total_bytes = 0;
+};
+
+/// What runs that ended without removing their files had left.
+struct Leftovers {
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// The port to a file system. Every call may block for as long as the disk does. From one thread at a time,
+/// `remove` aside.
 class FileLayer {
  public:
   virtual ~FileLayer() = default;
-  /// What a user may still write there, bytes; unavailable: no such directory.
-  virtual Result<std::uint64_t> free_bytes(const std::string& directory) = 0;
+  /// unavailable: no such directory.
+  virtual Result<DiskSpace> space(const std::string& directory) = 0;
+  /// Makes the file, which is not there yet, and keeps others from taking it for a leftover.
+  virtual Result<std::unique_ptr<FileClaim>> claim(const std::string& path) = 0;
+  /// Removes the test files of runs that are gone, seen from the host of that name; never those of a live
+  /// run. What cannot be removed stays.
+  virtual Leftovers remove_leftovers(const std::string& directory, const std::string& hostname) = 0;
   /// unavailable: it cannot be made or opened; unsupported: not with direct I/O.
   virtual Result<std::unique_ptr<OpenFile>> open(const std::string& path, FileAccess access, bool direct) = 0;
   /// Ok where it is not there.

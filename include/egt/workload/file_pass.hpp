@@ -47,6 +47,11 @@ struct FileFigures {
 /// there before. What a file must hold, its generation, is kept here only. Before a file is rewritten, random
 /// chunks of it are read again: what went wrong after it was found right, while the other was written and
 /// read, shows then. Used by one thread; `figures` and `set_step` are safe from any other.
+///
+/// What the disk does wrong beside that ends the pass: a full disk, of which the reserve counts as full (see
+/// disk_reserve.hpp), after what was written until then has been read back and verified; an error of the
+/// device or the file system, which is a fault; a file that somebody deleted or replaced. One that became
+/// shorter is a fault too, told once, after which the pass goes on.
 class FilePass {
  public:
   static constexpr std::uint64_t block_bytes = file_block_bytes;  ///< a file is whole blocks
@@ -55,6 +60,7 @@ class FilePass {
 
   struct Plan {
     std::array<std::string, files> paths;
+    std::string directory = ".";                ///< of all of them
     std::uint64_t bytes = block_bytes;          ///< of all files: whole blocks, at least one
     std::uint64_t chunk_bytes = largest_chunk;  ///< whole blocks
   };
@@ -77,7 +83,9 @@ class FilePass {
     std::string path;
     std::uint32_t index = 0;
     std::uint64_t bytes = 0;
+    std::unique_ptr<FileClaim> claim;
     std::uint32_t generation = 0;                 ///< of all its blocks: the pass that wrote them; 0: never
+    std::uint64_t written = 0;                    ///< of this generation: bytes from its start
     std::vector<bool> told;                       ///< blocks of this generation that are known to be wrong
     std::optional<std::uint32_t> exchanged_with;  ///< a file that was found to hold this one's blocks
   };
@@ -95,9 +103,14 @@ class FilePass {
   Status write(File& file, const std::stop_token& stop);
   Status write_or_give_up_direct(File& file, const std::stop_token& stop);
   Status fill_then_write(OpenFile& open, const Chunk& chunk, const std::stop_token& stop);
+  Status write_chunk(OpenFile& open, const Chunk& chunk, const void* data);
+  Status check_room(std::uint64_t growth);
+  Status verify_what_was_written(File& file, const std::stop_token& stop);
   Status verify(File& file, Reading reading, const std::stop_token& stop);
   Status read(File& file, Reading reading, const std::stop_token& stop);
-  Status read_then_verify(OpenFile& open, const Chunk& chunk, Reading reading, const std::stop_token& stop);
+  Status read_then_verify(OpenFile& open, Chunk chunk, Reading reading, const std::stop_token& stop);
+  Status read_chunk(OpenFile& open, Chunk& chunk, void* data);
+  Status leave_out_missing(OpenFile& open, Chunk& chunk);
   Status spoil_buffers();
 
   void stamp_blocks(std::size_t slot, const Chunk& chunk);
@@ -111,6 +124,8 @@ class FilePass {
 
   Result<std::unique_ptr<OpenFile>> open(const File& file, FileAccess access);
   Status of_file(Status status);
+  void tell_disk_error(const Status& status);
+  void begin(const char* phase);
   void give_up_direct(const File& file);
   Chunk chunk(File& file, std::uint64_t index) const;
   std::uint64_t chunks(const File& file) const;
@@ -123,9 +138,12 @@ class FilePass {
 
   Environment& environment_;
   FileLayer& layer_;
+  ProgressBoard::Line& line_;
+  const std::string directory_;
   const std::uint64_t chunk_bytes_;
   const std::uint64_t run_;  ///< see BlockIdentity
   std::vector<File> files_;
+  std::uint64_t grown_to_ = 0;  ///< bytes of the file that is written: what is beyond needs room
   bool direct_ = true;
   bool file_failed_ = false;
   std::uint32_t pass_ = 0;                                             ///< passes begun
