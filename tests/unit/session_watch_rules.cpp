@@ -225,6 +225,12 @@ TEST_F(WatchRules, WhoMakesSmallStepsButHoldsAllUpIsNamed) {
   EXPECT_THAT(lost(), ElementsAre(1));
 }
 
+TEST_F(WatchRules, WhoWorksAtTheStepThatAllWaitForIsNamedAlone) {
+  all_but(1, waiting(20, 3.5));
+  set(1, working(20, 0.5));
+  EXPECT_THAT(lost(), ElementsAre(1));
+}
+
 TEST_F(WatchRules, WhoRestsIsNotStuck) {
   set(1, {.line = "main", .phase = "", .seconds = 100});
   EXPECT_EQ(decision().act, Act::none);
@@ -301,6 +307,18 @@ TEST_F(WatchRules, WhoDoesNotComeIsLostAsItWasWhenTheTimeoutStruck) {
   EXPECT_EQ(decision().losses.front().step, 20);
   EXPECT_NEAR(decision().losses.front().seconds, 3.6, 1e-9);
   EXPECT_EQ(decision().losses.front().text, "it did not come to restart 1 within 5 s");
+}
+
+TEST_F(WatchRules, WhoDoesNotComeIsNamedAsTheOneSawItThatOrderedTheRestart) {
+  Loss seen = main_threads(table, options, now)[1];
+  seen.how = Loss::How::silent;
+  seen.seconds = 3.4;
+  order(1, {seen});
+  rank(0).news.arrived = rank(2).news.arrived = 1;
+  pass(5.1);
+  ASSERT_THAT(lost(), ElementsAre(1));
+  EXPECT_EQ(decision().losses.front().how, Loss::How::silent);
+  EXPECT_EQ(decision().losses.front().seconds, 3.4);
 }
 
 TEST_F(WatchRules, AnInnocentThatDoesNotComeIsNamedAndNotTheOneThatCame) {
