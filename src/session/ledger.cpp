@@ -166,16 +166,18 @@ void Ledger::look_at_remaps(const SensorCounters& now, LedgerNews& news) {
                                     "replaced"));
 }
 
-/// The list only grows, but an event's detail may come later than its number.
+/// Events of two sources need not keep their order, and a detail may come later than its number: so an event
+/// is known by its number and how many of that number come before it.
 void Ledger::look_at_xids(const SensorCounters& now, LedgerNews& news) {
   xids_told_ = xids_told_ || now.xids_told;
-  for (std::size_t i = 0; i < now.xids.size(); ++i) {
-    if (i < xids_.size()) {
-      xids_[i].event = now.xids[i];
-      continue;
-    }
-    xids_.push_back({now.xids[i], moment_.step, moment_.phase});
-    tell_xid(now.xids[i], news);
+  std::map<unsigned, std::size_t> count;
+  for (const XidEvent& event : now.xids) {
+    const auto [seen, is_new] = xids_.try_emplace({event.xid, count[event.xid]++});
+    seen->second.event = event;
+    if (!is_new) continue;
+    seen->second.step = moment_.step;
+    seen->second.phase = moment_.phase;
+    tell_xid(event, news);
   }
 }
 
@@ -300,7 +302,7 @@ LedgerNews Ledger::overdue(double seconds) {
 
 Json Ledger::counters() const {
   Json xids = xids_told_ || !xids_.empty() ? Json::array() : Json(nullptr);
-  for (const SeenXid& seen : xids_)
+  for (const auto& [number, seen] : xids_)
     xids.push_back({{"xid", seen.event.xid},
                     {"time", seen.event.time},
                     {"step", seen.step < 0 ? Json(nullptr) : Json(seen.step)},

@@ -261,6 +261,19 @@ TEST(Ledger, WhatIsNotAnsweredIsNull) {
   EXPECT_TRUE(c["nvlinks"].empty());
 }
 
+TEST(Ledger, XidsOfTwoSourcesNeedNotKeepTheirOrder) {
+  Ledger ledger({2, "node7", "GPU-fake"}, {});
+  SensorCounters counters;
+  counters.xids = {{79, 1, ""}};
+  EXPECT_EQ(ledger.look(at(0), counters).faults.size(), 1u);
+  counters.xids = {{48, 2, ""}, {79, 1, "fallen off the bus"}};
+  const LedgerNews news = ledger.look(at(5), counters);
+  ASSERT_EQ(news.faults.size(), 1u);
+  EXPECT_EQ(news.faults[0].actual, "48");
+  EXPECT_EQ(ledger.counters()["xid"].size(), 2u);
+  EXPECT_EQ(ledger.counters()["xid"][1]["detail"], "fallen off the bus");
+}
+
 TEST(Ledger, HasNoLimitOfCorrectedErrorsByDefault) {
   EXPECT_THAT(run(ok + "at 10 ecc_corrected 1000000\n", std::nullopt).findings, IsEmpty());
   const Told strict = run(ok + "at 10 ecc_corrected 4\n", 0);

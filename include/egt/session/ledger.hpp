@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -106,7 +107,7 @@ class Ledger {
   };
   struct SeenXid {
     XidEvent event;
-    std::int64_t step;
+    std::int64_t step = -1;
     std::string phase;
   };
 
@@ -139,7 +140,7 @@ class Ledger {
   Lane generation_, width_;
   std::map<unsigned, Link> links_;
   bool xids_told_ = false;
-  std::vector<SeenXid> xids_;
+  std::map<std::pair<unsigned, std::size_t>, SeenXid> xids_;  ///< by number, and which of that number
 
   std::optional<double> looked_, answered_;  ///< seconds of the newest look, and of the newest answer
   bool missed_ = false;                      ///< it was told that no answer comes
