@@ -15,6 +15,7 @@ namespace {
 
 constexpr double full_load_percent = 90;
 constexpr double counter_seconds = 5;  ///< between looks at the counters: they cost more than a sample
+constexpr double guard_seconds = 1;    ///< between looks of the guard, at most
 
 /// The smallest, mean, largest and newest of a figure.
 class Extent {
@@ -60,6 +61,7 @@ Json before_after(const std::optional<T>& before, const std::optional<T>& after)
 /// Everything a report needs of the samples so far.
 struct Figures {
   Extent utilization, power, temperature, memory_temperature, sm_clock, memory_used, cpu, host_memory;
+  Extent duty, memory_share;
   std::map<std::string, double> reason_seconds;
   bool reasons_answered = false;
   std::optional<double> energy_first, energy_last;
@@ -100,6 +102,26 @@ void Figures::add(const SensorReading& reading, double seconds, double process_s
     time_to_full_load = process_seconds;
 }
 
+/// A guard and what it acts on.
+struct Post {
+  Guarding guarding;
+  Guard guard;
+  Clock::time_point began = Clock::now();
+
+  void look(const std::optional<SensorReading>& reading, const HostLoad& host) {
+    const GuardDecision decision =
+        guard.look({.seconds = seconds_since(began), .device = reading, .host = host});
+    guarding.load.set_duty(decision.duty);
+    guarding.load.set_memory_share(decision.memory_share);
+    for (const std::string& text : decision.notices) guarding.records.notice(text);
+    for (const std::string& text : decision.warnings) guarding.records.warning(text);
+    tell(decision.findings);
+  }
+  void tell(const std::vector<Finding>& findings) {
+    for (const Finding& finding : findings) guarding.records.emit(finding);
+  }
+};
+
 }  // namespace
 
 /// Shared with the thread, which may have to be left behind.
@@ -109,6 +131,12 @@ struct Telemetry::State {
 
   void run();
   void sample();
+  void keep(const std::optional<Result<SensorReading>>& reading, const HostLoad& load, double seconds);
+  void close_post();
+  bool is_abandoned() const {
+    const std::lock_guard lock(mutex);
+    return abandoned;
+  }
   SensorCounters read_counters();
 
   // Used by the thread alone once it runs.
@@ -123,6 +151,9 @@ struct Telemetry::State {
   std::condition_variable changed;
   bool stopping = false;
   bool ended = false;
+  bool abandoned = false;    ///< nobody waits for the thread any more
+  std::optional<Post> post;  ///< none: nothing is guarded (any more)
+  Json guard_summary;
   std::optional<double> power_limit_w;
   SensorCounters before, after;
   Figures figures;
@@ -142,12 +173,31 @@ void Telemetry::State::sample() {
   const Clock::time_point now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - std::exchange(last_sample, now)).count();
   const std::lock_guard lock(mutex);
+  keep(reading, load, seconds);
+}
+
+void Telemetry::State::keep(const std::optional<Result<SensorReading>>& reading, const HostLoad& load,
+                            double seconds) {
   figures.add(load);
-  if (reading && reading->ok()) figures.add(reading->value(), seconds, seconds_since(process_started));
-  if (reading && !reading->ok()) {
+  const bool answered = reading && reading->ok();
+  if (answered) figures.add(reading->value(), seconds, seconds_since(process_started));
+  if (reading && !answered) {
     ++figures.failures;
     figures.latest = {};
   }
+  if (!post) return;
+  post->look(answered ? std::optional(reading->value()) : std::nullopt, load);
+  guard_summary = post->guard.summary();
+  figures.duty.add(std::optional(post->guarding.load.duty()));
+  figures.memory_share.add(std::optional(post->guarding.load.memory_share()));
+}
+
+/// The guard's last judgement. From here on what it acts on may go.
+void Telemetry::State::close_post() {
+  if (!post) return;
+  post->tell(post->guard.finish());
+  guard_summary = post->guard.summary();
+  post.reset();
 }
 
 void Telemetry::State::run() {
@@ -163,6 +213,7 @@ void Telemetry::State::run() {
     lock.unlock();
     if (wanted) sample();
     std::optional<SensorCounters> counters;
+    if (is_abandoned()) return;  // what the sensor uses may be gone
     if (last || seconds_since(counted) >= counter_seconds) {
       counters = read_counters();
       counted = Clock::now();
@@ -175,10 +226,17 @@ void Telemetry::State::run() {
   changed.notify_all();
 }
 
-Telemetry::Telemetry(std::shared_ptr<Sensor> sensor, double sample_seconds, Clock::time_point process_started)
-    : state_(std::make_shared<State>(std::move(sensor), sample_seconds, process_started)) {
-  if (state_->sensor) state_->power_limit_w = state_->sensor->limits().power_limit_w;
+Telemetry::Telemetry(std::shared_ptr<Sensor> sensor, double sample_seconds, Clock::time_point process_started,
+                     std::optional<Guarding> guarding)
+    : state_(std::make_shared<State>(std::move(sensor),
+                                     guarding ? std::min(sample_seconds, guard_seconds) : sample_seconds,
+                                     process_started)) {
+  const SensorLimits limits = state_->sensor ? state_->sensor->limits() : SensorLimits{};
+  state_->power_limit_w = limits.power_limit_w;
   state_->before = state_->after = state_->read_counters();
+  if (guarding)
+    state_->post.emplace(
+        Post{*guarding, Guard(guarding->options, limits, guarding->device, guarding->planned_seconds)});
   state_->thread = std::thread([state = state_] { state->run(); });
 }
 
@@ -192,6 +250,8 @@ void Telemetry::stop(double patience_seconds) {
   state_->changed.notify_all();
   const bool ended = state_->changed.wait_for(lock, std::chrono::duration<double>(patience_seconds),
                                               [this] { return state_->ended; });
+  state_->abandoned = !ended;
+  state_->close_post();
   lock.unlock();
   if (ended)
     state_->thread.join();
@@ -214,7 +274,10 @@ Json Telemetry::summary() const {
           {"power_limit_w", or_null(state_->power_limit_w)},
           {"energy_j", f.energy()},
           {"time_to_full_load_s", or_null(f.time_to_full_load)},
-          {"sensor_failures", f.failures}};
+          {"sensor_failures", f.failures},
+          {"duty", f.duty.json()},
+          {"memory_share", f.memory_share.json()},
+          {"guard", state_->guard_summary}};
 }
 
 Json Telemetry::counters() const {

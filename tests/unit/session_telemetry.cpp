@@ -26,6 +26,7 @@ class FakeSensor final : public Sensor {
     reading.gpu_utilization_percent = n >= 3 ? 95.0 : 10.0;
     reading.event_reasons = 0x4 | 0x20;
     reading.memory_used_bytes = 1u << 20;
+    if (hot) reading.temperature_c = 88;
     return reading;
   }
   Result<SensorCounters> counters() override {
@@ -37,7 +38,7 @@ class FakeSensor final : public Sensor {
   }
 
   std::atomic<int> reads{0};
-  std::atomic<bool> lost{false}, hang{false};
+  std::atomic<bool> lost{false}, hang{false}, hot{false};
 };
 
 void wait_for_reads(const FakeSensor& sensor, int reads) {
@@ -129,6 +130,80 @@ TEST(Telemetry, StopLeavesAHangingSensorBehind) {
   sensor->hang = false;  // the thread ends by itself
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_GE(sensor->reads, 1);
+}
+
+/// What a guarding telemetry acts on.
+struct Guarded {
+  LoadControl load;
+  RecordQueue records{2};
+  Guarding guarding() { return {GuardOptions(), {2, "node7", "GPU-2"}, load, records, {}}; }
+};
+
+TEST(Telemetry, ItsGuardLowersTheLoadAndTellsWhy) {
+  Guarded guarded;
+  const auto sensor = std::make_shared<FakeSensor>();
+  sensor->hot = true;
+  Telemetry telemetry(sensor, 0.02, Clock::now(), guarded.guarding());
+  wait_for_reads(*sensor, 10);
+  telemetry.stop();
+  EXPECT_LT(guarded.load.duty(), 1);
+  const Json summary = telemetry.summary();
+  EXPECT_EQ(summary["duty"]["last"], guarded.load.duty());
+  EXPECT_LT(summary["duty"]["min"], 1);
+  EXPECT_EQ(summary["memory_share"]["last"], 1);
+  EXPECT_GT(summary["guard"]["heat_seconds"], 0);
+  const auto records = guarded.records.drain();
+  ASSERT_EQ(records.size(), 1u) << "less than 2 s: a warning only";
+  EXPECT_EQ(records[0].body["level"], "warning");
+}
+
+TEST(Telemetry, ItsGuardLooksOnceASecondWhateverTheSampleRate) {
+  Guarded guarded;
+  const auto sensor = std::make_shared<FakeSensor>();
+  Telemetry telemetry(sensor, 60, Clock::now(), guarded.guarding());
+  sensor->hot = true;
+  const Clock::time_point start = Clock::now();
+  while (guarded.load.duty() >= 1 && seconds_since(start) < 5)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_LT(guarded.load.duty(), 1);
+}
+
+TEST(Telemetry, ItsGuardJudgesTheRunAtTheEndAndOnce) {
+  Guarded guarded;
+  const auto sensor = std::make_shared<FakeSensor>();  // held down by heat in every sample
+  Telemetry telemetry(sensor, 0.05, Clock::now(), guarded.guarding());
+  std::this_thread::sleep_for(std::chrono::milliseconds(2400));
+  telemetry.stop();
+  telemetry.stop();
+  std::vector<Record> findings;
+  for (const Record& record : guarded.records.drain())
+    if (record.kind == RecordKind::finding) findings.push_back(record);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].body["kind"], "throttle");
+  EXPECT_EQ(findings[0].body["rank"], 2);
+}
+
+TEST(Telemetry, AGuardThatIsLeftBehindTouchesNothingMore) {
+  auto guarded = std::make_unique<Guarded>();
+  const auto sensor = std::make_shared<FakeSensor>();
+  sensor->hot = sensor->hang = true;
+  auto telemetry = std::make_unique<Telemetry>(sensor, 0.02, Clock::now(), guarded->guarding());
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  telemetry->stop(0.05);
+  telemetry.reset();
+  EXPECT_EQ(guarded->load.duty(), 1);
+  sensor->hang = false;
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(guarded->load.duty(), 1) << "what it read came too late";
+  EXPECT_EQ(sensor->reads, 1) << "and it looks no more";
+  guarded.reset();
+}
+
+TEST(Telemetry, WithoutAGuardTheFiguresOfItAreNull) {
+  Telemetry telemetry(std::make_shared<FakeSensor>(), 0.02, Clock::now());
+  telemetry.stop();
+  for (const char* name : {"duty", "memory_share", "guard"})
+    EXPECT_TRUE(telemetry.summary()[name].is_null()) << name;
 }
 
 }  // namespace

@@ -1,34 +1,49 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "egt/core/clock.hpp"
-#include "egt/core/record.hpp"
+#include "egt/core/load_control.hpp"
+#include "egt/core/record_queue.hpp"
 #include "egt/device/sensor.hpp"
+#include "egt/session/guard.hpp"
 
 namespace egt {
 
-/// Samples a rank's sensor and its node's load on a thread of its own, and keeps what a report needs. All
-/// calls may come from any thread.
+/// What a telemetry needs to guard the load by its samples.
+struct Guarding {
+  GuardOptions options;
+  GuardedDevice device;
+  LoadControl& load;  ///< these two outlive `Telemetry::stop`
+  RecordQueue& records;
+  std::optional<double> planned_seconds;  ///< of the run; none: not known
+};
+
+/// Samples a rank's sensor and its node's load on a thread of its own, keeps what a report needs, and lets a
+/// Guard set the load by it. All calls may come from any thread.
 class Telemetry {
  public:
   /// Reads limits and counters, then starts to sample. `sensor` may be null (only the node is watched) and is
-  /// used by no one else from now on; it is shared since a thread that hangs in its driver keeps it.
-  Telemetry(std::shared_ptr<Sensor> sensor, double sample_seconds, Clock::time_point process_started);
+  /// used by no one else from now on; it is shared since a thread that hangs in its driver keeps it. With
+  /// `guarding` it samples at least once a second.
+  Telemetry(std::shared_ptr<Sensor> sensor, double sample_seconds, Clock::time_point process_started,
+            std::optional<Guarding> guarding = {});
   ~Telemetry();
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
 
-  /// A last look at the counters, then no more. A sensor that does not answer within `patience_seconds` is
-  /// left behind with its thread, and the figures are those of its last answer.
+  /// A last look at the counters and the guard's last judgement, then no more. A sensor that does not answer
+  /// within `patience_seconds` is left behind with its thread, and the figures are those of its last answer.
   void stop(double patience_seconds = stop_seconds);
   static constexpr double stop_seconds = 3;
 
   /// {gpu_utilization_percent, power_w, temperature_c, memory_temperature_c, sm_clock_mhz, memory_used_bytes,
   /// cpu_percent, host_memory_percent: {min, avg, max, last} or null, throttle_seconds: {reason: seconds} or
-  /// null, power_limit_w, energy_j, time_to_full_load_s, sensor_failures}. Energy is since the start of this
-  /// object; the time to full load from the process's start to the first sample with 90 % of utilization;
-  /// sensor failures are samples in which the device did not answer.
+  /// null, power_limit_w, energy_j, time_to_full_load_s, sensor_failures, duty, memory_share: {min, avg, max,
+  /// last}, guard: Guard::summary}; the last three are null where nothing is guarded. Energy is since the
+  /// start of this object; the time to full load from the process's start to the first sample with 90 % of
+  /// utilization; sensor failures are samples in which the device did not answer.
   Json summary() const;
   /// {name: {before, after}}, null what was not answered; `after` is at most about 5 s old, or of `stop`.
   Json counters() const;
