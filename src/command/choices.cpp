@@ -42,6 +42,7 @@ Result<BurnParts> choose_parts(const BurnOptions& burn, const Device& device, co
   parts.train = burn.train;
   parts.collective = burn.collective;
   parts.memory = burn.memory;
+  parts.memory.limit = burn.guard.memory_limit;
   parts.file = burn.file;
   EGT_TRY_ASSIGN(parts.train.precisions, choose_precisions(burn.precision, device));
   EGT_TRY_ASSIGN(parts.batch, choose_batch(burn, place));

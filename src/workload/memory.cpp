@@ -38,7 +38,9 @@ Status MemoryWorkload::prepare() {
   if (options_.fill.of(filled_.total_bytes) == 0) return {};
   EGT_TRY_ASSIGN(auto in_flight, InFlight::create(device, StreamPriority::low, "the memory patrol"));
   EGT_TRY_ASSIGN(filled_, device.memory());
-  EGT_TRY_ASSIGN(plan_, plan_memory(filled_, options_.fill));
+  const SizeOrShare fill = fill_within(options_.fill, filled_.total_bytes, options_.limit);
+  tell_smaller_fill(fill);
+  EGT_TRY_ASSIGN(plan_, plan_memory(filled_, fill));
   if (plan_.block_bytes.empty()) {
     environment_.records.warning(
         fmt::format("memory: the {} asked for with --memory are in use already ({}): no memory is patrolled",
@@ -53,6 +55,15 @@ Status MemoryWorkload::prepare() {
   EGT_TRY(patrol_->prepare());
   EGT_TRY_ASSIGN(filled_, device.memory());
   return {};
+}
+
+void MemoryWorkload::tell_smaller_fill(const SizeOrShare& fill) const {
+  const std::uint64_t asked = options_.fill.of(filled_.total_bytes), taken = fill.of(filled_.total_bytes);
+  if (taken < asked)
+    environment_.records.warning(
+        fmt::format("memory: the {} asked for with --memory would exceed the limit of {:.0f} % "
+                    "(--memory-limit): the fill is made smaller, to {} in use",
+                    size_text(asked), 100 * options_.limit, size_text(taken)));
 }
 
 Result<std::vector<MemoryBlock>> MemoryWorkload::allocate_blocks(const MemoryPlan& plan) const {
@@ -123,6 +134,7 @@ PartReport MemoryWorkload::report() const {
   report.figures = {
       {"planned", patrol_ != nullptr},
       {"filled_bytes", plan_.fill_bytes()},
+      {"freed_bytes", 0},
       {"used_bytes", used},
       {"total_bytes", filled_.total_bytes},
       {"filled_fraction", ratio_or_null(static_cast<double>(used), static_cast<double>(filled_.total_bytes))},
@@ -132,7 +144,10 @@ PartReport MemoryWorkload::report() const {
   report.failure = failure(figures);
   report.success = report.failure.empty();
   report.figures.update(
-      {{"sweeps", figures.sweeps},
+      {{"filled_bytes", plan_.fill_bytes() - figures.freed_bytes},
+       {"freed_bytes", figures.freed_bytes},
+       {"blocks", figures.verifications.size()},
+       {"sweeps", figures.sweeps},
        {"rounds", figures.rounds},
        {"passes", passes_by_name(figures)},
        {"visits", figures.visits},

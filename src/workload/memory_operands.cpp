@@ -51,7 +51,7 @@ Status MemoryPatrol::multiply(std::size_t block, std::int64_t first, const Opera
                   .b_transposed = true};
   const WordsView result{product_.as<std::uint32_t>(), static_cast<std::uint64_t>(piece.rows * piece.rows)};
   const Pattern leftover{.kind = PatternKind::random, .seed = environment_.seed};
-  return in_flight_->submit(
+  return submit(
       [&](Stream& stream, Evidence* on_device) -> Status {
         EGT_TRY(device_.set_zero(product_.data(), result.bytes(), stream));
         EGT_TRY(device_.gemm(gemm, stream));
@@ -96,7 +96,7 @@ Status MemoryPatrol::turn_window(std::size_t block, const std::stop_token& stop)
 
 Status MemoryPatrol::turn(std::size_t block, Window window, int iterations, const std::stop_token& stop) {
   const WordsView words{blocks_[block].words.data + window.first, window.count};
-  return in_flight_->submit(
+  return submit(
       [&](Stream& stream, Evidence* on_device) -> Status {
         EGT_TRY(device_.sine_exponential(words, iterations, &on_device->first, stream));
         return device_.sine_exponential(words, iterations, &on_device->second, stream);

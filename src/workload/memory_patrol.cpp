@@ -18,6 +18,10 @@ Precision operand_precision(const Device& device) {
   return device.supports(Precision::bf16).yes() ? Precision::bf16 : Precision::fp32;
 }
 
+std::uint64_t bytes_of(const std::vector<MemoryBlock>& blocks) {
+  return blocks.empty() ? 0 : blocks.back().offset + blocks.back().words.bytes();
+}
+
 /// How many of a flip's words differ: from there on it would come back to the first and undo itself.
 std::uint64_t distinct_words(const Flip& flip, std::uint64_t words) {
   return words / std::gcd(flip.stride, words);
@@ -31,6 +35,8 @@ MemoryPatrol::MemoryPatrol(Environment& environment, std::vector<MemoryBlock> bl
     : environment_(environment),
       device_(environment.device),
       blocks_(std::move(blocks)),
+      planned_bytes_(bytes_of(blocks_)),
+      held_bytes_(planned_bytes_),
       product_(std::move(product)),
       product_rows_(product_rows),
       buffer_iterations_(buffer_iterations),
@@ -54,12 +60,66 @@ Status MemoryPatrol::prepare() {
 
 Status MemoryPatrol::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    for (std::size_t block = 0; block < blocks_.size(); ++block) EGT_TRY(visit(block, stop));
+    for (std::size_t block = 0; block < blocks_.size(); ++block) {
+      EGT_TRY(visit(block, stop));
+      EGT_TRY(keep_to_share(stop));
+    }
     const std::lock_guard lock(mutex_);
     ++figures_.sweeps;
     figures_.rounds = courses_.back().round();
   }
   return {};
+}
+
+Status MemoryPatrol::submit(const InFlight::Enqueue& enqueue, InFlight::Judge judge,
+                            const std::stop_token& stop) {
+  EGT_TRY(in_flight_->submit(
+      enqueue,
+      [this, judge = std::move(judge)](const Evidence& evidence, double device_ms) {
+        worked_ms_ += device_ms;
+        return judge(evidence, device_ms);
+      },
+      stop));
+  return rest(stop);
+}
+
+/// What is in line would work on while this thread rests. The last look at all blocks, which nobody stops,
+/// does not rest: all other load is over by then.
+Status MemoryPatrol::rest(const std::stop_token& stop) {
+  if (!stop.stop_possible() || environment_.load.duty() >= 1) {
+    worked_ms_ = 0;
+    return {};
+  }
+  EGT_TRY(in_flight_->drain(InFlight::deadline_seconds, stop));
+  environment_.load.rest(std::exchange(worked_ms_, 0) * 1e-3, stop);
+  return {};
+}
+
+/// One block stays, so that there is something to patrol.
+Status MemoryPatrol::keep_to_share(const std::stop_token& stop) {
+  const double share = environment_.load.memory_share();
+  const auto most = static_cast<std::uint64_t>(share * static_cast<double>(planned_bytes_));
+  if (held_bytes_ <= most || blocks_.size() <= 1) return {};
+  EGT_TRY(in_flight_->drain(InFlight::deadline_seconds, stop));
+  while (held_bytes_ > most && blocks_.size() > 1) give_back_last();
+  {
+    const std::lock_guard lock(mutex_);
+    figures_.verifications.resize(blocks_.size());
+    figures_.freed_bytes = planned_bytes_ - held_bytes_;
+  }
+  environment_.records.warning(fmt::format(
+      "memory: the fill was made smaller: {} of {} are still held and patrolled",
+      format_bytes(static_cast<double>(held_bytes_)), format_bytes(static_cast<double>(planned_bytes_))));
+  return {};
+}
+
+/// Nothing is in line. A fault on purpose that waits for the block gets another place.
+void MemoryPatrol::give_back_last() {
+  held_bytes_ -= blocks_.back().words.bytes();
+  blocks_.pop_back();
+  courses_.pop_back();
+  for (Strike& one : strikes_)
+    if (one.block >= blocks_.size()) one = aim(one.injection);
 }
 
 Status MemoryPatrol::verify_all() {
@@ -116,7 +176,7 @@ Status MemoryPatrol::verify(std::size_t block, const std::stop_token& stop) {
   Check check{.block = block,
               .expected = courses_[block].pattern(),
               .place = fmt::format("{}, at rest after test {}", place(block), courses_[block].written_by())};
-  return in_flight_->submit(
+  return submit(
       [&](Stream& stream, Evidence* on_device) {
         return device_.verify(blocks_[block].words, check.expected, &on_device->mismatches, stream);
       },
@@ -147,7 +207,7 @@ Status MemoryPatrol::apply(std::size_t block, std::size_t number, const std::sto
               .expected = course.pattern(),
               .place = fmt::format("{}, in pass {} of test {}", place(block), number + 1, course.test().name),
               .rewritten = true};
-  EGT_TRY(in_flight_->submit(
+  EGT_TRY(submit(
       [&](Stream& stream, Evidence* on_device) {
         return device_.verify_and_fill(blocks_[block].words, check.expected, next, pass.direction,
                                        &on_device->mismatches, stream);
@@ -165,9 +225,8 @@ Status MemoryPatrol::apply(std::size_t block, std::size_t number, const std::sto
 }
 
 Status MemoryPatrol::refill(std::size_t block, const Pattern& next, const std::stop_token& stop) {
-  return in_flight_->submit(
-      [&](Stream& stream, Evidence*) { return device_.fill(blocks_[block].words, next, stream); },
-      [](const Evidence&, double) { return Status(); }, stop);
+  return submit([&](Stream& stream, Evidence*) { return device_.fill(blocks_[block].words, next, stream); },
+                [](const Evidence&, double) { return Status(); }, stop);
 }
 
 /// Each of the faults on purpose that are due gets its place now, and its moment when its block's turn comes.

@@ -70,6 +70,15 @@ Result<MemoryPlan> plan_memory(const MemoryInfo& now, const SizeOrShare& fill) {
   return plan;
 }
 
+SizeOrShare fill_within(const SizeOrShare& fill, std::uint64_t total_bytes, double limit) {
+  constexpr double margin = 0.01;  // drivers and libraries take a little more later
+  const auto total = static_cast<double>(total_bytes);
+  const auto most = static_cast<std::uint64_t>(std::max(limit - margin, 0.0) * total);
+  const std::uint64_t wanted = fill.of(total_bytes);
+  if (wanted <= most || wanted > total_bytes) return fill;
+  return {.share = 0, .bytes = most, .is_share = false};
+}
+
 OperandPiece next_operand_piece(std::int64_t elements_left, std::int64_t rows, std::int64_t rows_limit) {
   constexpr std::int64_t fewest_rows = 32, tail_depth = 32;
   if (elements_left < 2 * operand_depth * fewest_rows)

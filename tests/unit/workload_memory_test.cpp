@@ -386,6 +386,127 @@ TEST(MemoryWorkload, TheLastSweepFindsWhatThePatrolDidNotReach) {
   EXPECT_EQ(faults[0]["count"], 2);
 }
 
+TEST(MemoryPlan, StaysALittleBelowTheLimit) {
+  const std::uint64_t total = 1'000'000'000;
+  const auto within = [&](double share) {
+    return fill_within({.share = share, .bytes = 0, .is_share = true}, total, 0.95).of(total);
+  };
+  EXPECT_EQ(within(0.9), 900'000'000u);
+  EXPECT_EQ(within(0.94), 940'000'000u);
+  EXPECT_NEAR(static_cast<double>(within(0.95)), 940e6, 2);
+  EXPECT_NEAR(static_cast<double>(within(1.0)), 940e6, 2);
+  EXPECT_EQ(fill_within({.share = 0, .bytes = 2 * total, .is_share = false}, total, 0.95).bytes, 2 * total);
+}
+
+TEST(MemoryShare, AFillBeyondTheLimitIsMadeSmallerAtTheStart) {
+  World world;
+  MemoryOptions options = fill_of(test_memory_bytes / 2, 1);
+  options.limit = 0.3;
+  MemoryWorkload memory(world.environment, options);
+  ASSERT_TRUE(memory.prepare().ok());
+  EXPECT_NEAR(memory.report().figures["used_bytes"].get<double>(), 0.29 * test_memory_bytes, 2048);
+  EXPECT_TRUE(world.faults().empty());
+  ASSERT_EQ(world.notices.size(), 1u);
+  EXPECT_THAT(world.notices[0], HasSubstr("would exceed the limit of 30 % (--memory-limit)"));
+}
+
+TEST(MemoryShare, TheLastBlocksAreGivenBack) {
+  World world;
+  MemoryWorkload memory(world.environment, fill_of(32 << 20, 1));
+  ASSERT_TRUE(memory.prepare().ok());
+  const std::uint64_t planned = figure(memory, "filled_bytes"), blocks = figure(memory, "blocks");
+  const std::uint64_t free_before = world.device->memory().value().free_bytes;
+  ASSERT_TRUE(memory.start().ok());
+  world.load.set_memory_share(0.6);
+  ASSERT_TRUE(eventually([&] { return figure(memory, "freed_bytes") > 0; }));
+  const std::uint64_t held = figure(memory, "filled_bytes"), freed = figure(memory, "freed_bytes");
+  EXPECT_EQ(held + freed, planned);
+  EXPECT_LE(held, planned * 6 / 10);
+  EXPECT_GT(held, planned * 5 / 10) << "no more than has to be";
+  EXPECT_LT(figure(memory, "blocks"), blocks);
+  EXPECT_EQ(world.device->memory().value().free_bytes, free_before + freed);
+  world.load.set_memory_share(1);
+  const std::uint64_t sweep = figure(memory, "sweeps");
+  ASSERT_TRUE(eventually([&] { return figure(memory, "sweeps") >= sweep + 2; }));
+  ASSERT_TRUE(memory.finish(false).ok());
+  EXPECT_EQ(figure(memory, "filled_bytes"), held) << "what was given back is not taken again";
+  EXPECT_TRUE(memory.report().success) << memory.report().failure;
+  EXPECT_GE(figure(memory, "minimum_visits"), 2u) << "of the blocks that are held";
+  EXPECT_EQ(memory.blocks().size(), figure(memory, "blocks"));
+  EXPECT_TRUE(world.faults().empty());
+  ASSERT_EQ(world.notices.size(), 1u);
+  EXPECT_THAT(world.notices[0], HasSubstr("memory: the fill was made smaller"));
+}
+
+TEST(MemoryShare, OneBlockIsLeft) {
+  World world;
+  MemoryWorkload memory(world.environment, fill_of(8 << 20, 1));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.start().ok());
+  world.load.set_memory_share(0);
+  ASSERT_TRUE(eventually([&] { return figure(memory, "blocks") == 1; }));
+  const std::uint64_t sweep = figure(memory, "sweeps");
+  ASSERT_TRUE(eventually([&] { return figure(memory, "sweeps") >= sweep + 2; }));
+  ASSERT_TRUE(memory.finish(false).ok());
+  EXPECT_TRUE(memory.report().success);
+}
+
+TEST(MemoryShare, AFaultOnPurposeInAFreedBlockGoesElsewhere) {
+  World world(small_host_device(),
+              injections_of({"memory:rank=3,step=5", "memory:rank=3,step=5", "memory:rank=3,step=5",
+                             "memory:rank=3,step=5", "memory:rank=3,step=5", "memory:rank=3,step=5"}));
+  MemoryWorkload memory(world.environment, fill_of(16 << 20, 1));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.enqueue({.index = 5}).ok());
+  world.load.set_memory_share(0.2);
+  ASSERT_TRUE(memory.start().ok());
+  ASSERT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 3; }));
+  ASSERT_TRUE(memory.finish(false).ok());
+  EXPECT_GT(figure(memory, "freed_bytes"), 0u);
+  EXPECT_EQ(bodies(world, RecordKind::injection).size(), 6u);
+  EXPECT_EQ(figure(memory, "mismatches"), 6u);
+}
+
+/// Bytes a second that a patrol verifies at this duty, measured over a while.
+double patrol_rate(double duty) {
+  World world;
+  MemoryWorkload memory(world.environment, fill_of(16 << 20, 3));
+  EXPECT_TRUE(memory.prepare().ok());
+  EXPECT_TRUE(memory.start().ok());
+  EXPECT_TRUE(eventually([&] { return figure(memory, "visits") >= 8; }));
+  world.load.set_duty(duty);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto device_ms = [&] {
+    const Json figures = memory.report().figures;
+    return 1e3 * figures["sine_exponential_turns"].get<double>() /
+           figures["sine_exponential_turns_per_second"].get<double>();
+  };
+  const double busy_before = device_ms();
+  const Clock::time_point start = Clock::now();
+  std::this_thread::sleep_for(std::chrono::milliseconds(900));
+  const double busy_ms = device_ms() - busy_before, seconds = seconds_since(start);
+  EXPECT_TRUE(memory.finish(true).ok());
+  return busy_ms / seconds / 1e3;
+}
+
+TEST(MemoryDuty, TheDeviceWorksForThatShareOfTheTime) {
+  EXPECT_GT(patrol_rate(0.1), 0);
+  EXPECT_LT(patrol_rate(0.1), 0.15);
+  EXPECT_LT(patrol_rate(0.3), 0.36);
+}
+
+TEST(MemoryDuty, AStopDoesNotWaitForTheRest) {
+  World world;
+  MemoryWorkload memory(world.environment, fill_of(16 << 20, 300));
+  ASSERT_TRUE(memory.prepare().ok());
+  world.load.set_duty(LoadControl::least_duty);
+  ASSERT_TRUE(memory.start().ok());
+  ASSERT_TRUE(eventually([&] { return memory.report().figures["bytes_verified"] > 0; }));
+  const Clock::time_point start = Clock::now();
+  ASSERT_TRUE(memory.finish(true).ok());
+  EXPECT_LT(seconds_since(start), 0.25);
+}
+
 TEST(MemoryWorkload, FillsNothingWhereNothingIsAskedFor) {
   World world;
   MemoryWorkload memory(world.environment, fill_of(0));

@@ -15,7 +15,9 @@ namespace egt {
 
 /// Takes what is left of the device's memory, up to the share asked for, and patrols it from a thread of its
 /// own on a low-priority stream: so it prepares after every workload that needs memory. Every byte is
-/// verified at least once, in `finish` at the latest.
+/// verified at least once, in `finish` at the latest; those aside that were given back meanwhile, since
+/// Environment::load asked for it. What is asked for beyond MemoryOptions::limit is not taken, with a
+/// warning.
 class MemoryWorkload : public Workload {
  public:
   MemoryWorkload(Environment& environment, const MemoryOptions& options)
@@ -36,6 +38,7 @@ class MemoryWorkload : public Workload {
   std::vector<WordsView> blocks() const;
 
  private:
+  void tell_smaller_fill(const SizeOrShare& fill) const;
   Result<std::vector<MemoryBlock>> allocate_blocks(const MemoryPlan& plan) const;
   std::string failure(const PatrolFigures& figures) const;
 

@@ -61,14 +61,16 @@ struct PatrolFigures {
   double turns_ms = 0;
   std::uint64_t mismatches = 0;              ///< words that were not as expected
   std::uint64_t disagreements = 0;           ///< operations whose two runs differed
-  std::vector<std::uint64_t> verifications;  ///< of each block
+  std::uint64_t freed_bytes = 0;             ///< given back since memory was short
+  std::vector<std::uint64_t> verifications;  ///< of each block that is still held
   std::vector<std::uint64_t> passes;         ///< over a block, of each test of the suite
 };
 
 /// Goes round the blocks. Each visit verifies what rested in the block, uses it as operand of products and of
 /// sines and exponentials where its pattern is made of finite numbers, and puts it through the next test of
-/// the suite. What is wrong becomes a Fault record at once. One thread at a time runs it; `figures` and
-/// `set_step` are safe from any other.
+/// the suite. What is wrong becomes a Fault record at once. It keeps to the duty of Environment::load, by the
+/// device time of its operations, and gives back the last blocks when they are more than its memory share.
+/// One thread at a time runs it; `figures` and `set_step` are safe from any other.
 class MemoryPatrol {
  public:
   /// `product`: scratch for product_rows^2 fp32.
@@ -111,6 +113,11 @@ class MemoryPatrol {
   std::string place(std::size_t block) const;
   WordsView word(std::size_t block, std::uint64_t index) const;
 
+  Status submit(const InFlight::Enqueue& enqueue, InFlight::Judge judge, const std::stop_token& stop);
+  Status rest(const std::stop_token& stop);
+  Status keep_to_share(const std::stop_token& stop);
+  void give_back_last();
+
   Status visit(std::size_t block, const std::stop_token& stop);
   Status look(std::size_t block, const std::stop_token& stop);
   Status verify(std::size_t block, const std::stop_token& stop);
@@ -146,6 +153,9 @@ class MemoryPatrol {
   std::vector<BlockCourse> courses_;  ///< of each block
   std::vector<Strike> strikes_;       ///< not done yet
   std::uint64_t strikes_taken_ = 0;
+  const std::uint64_t planned_bytes_;
+  std::uint64_t held_bytes_;
+  double worked_ms_ = 0;  ///< device time since the last rest
   MemoryLedger ledger_;
   Buffer product_;
   Buffer probe_;  ///< pinned: a CellProbe

@@ -27,6 +27,10 @@ struct MemoryPlan {
 /// smallest scratch more). out_of_memory when there is not so much, beyond a small reserve.
 Result<MemoryPlan> plan_memory(const MemoryInfo& now, const SizeOrShare& fill);
 
+/// `fill`, but so little below `limit` (a share of the device's total) that a guard of that limit has no
+/// reason to act. More than there is in total stays as it is: to be refused.
+SizeOrShare fill_within(const SizeOrShare& fill, std::uint64_t total_bytes, double limit);
+
 /// Two matrices of `rows` x `depth` that lie one after the other and are multiplied as A B^T.
 struct OperandPiece {
   std::int64_t rows = 0;

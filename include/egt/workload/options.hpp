@@ -37,6 +37,7 @@ struct MemoryOptions {
   SizeOrShare fill{.share = 0.9,
                    .bytes = 0,
                    .is_share = true};  ///< of the device's total, all of the program's memory counted
+  double limit = 0.95;                 ///< share of the device's memory in use that no fill may lead to
   int buffer_iterations = 300;         ///< turns of sine and exponential
 };
 
