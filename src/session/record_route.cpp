@@ -20,13 +20,13 @@ RecordRoute::RecordRoute(Control& control, RecordQueue& queue, Sink& journal, st
 Status RecordRoute::pump() {
   const bool root = control_.place().rank == 0;
   for (const Record& record : queue_.drain()) {
-    write_journal(record);
+    note_journal(journal_.write(record));
     if (root)
       deliver(record);
     else if (record.kind != RecordKind::epoch)  // all ranks' epochs are alike: rank 0 shows its own
       EGT_TRY(control_.send_to_root(to_json(record).dump()));
   }
-  if (journal_failure_.ok()) journal_failure_ = journal_.flush();
+  note_journal(journal_.flush());
   while (root) {
     EGT_TRY_ASSIGN(const auto text, control_.receive());
     if (!text) break;
@@ -40,10 +40,12 @@ Status RecordRoute::pump() {
   return {};
 }
 
-void RecordRoute::write_journal(const Record& record) {
-  if (!journal_failure_.ok()) return;
-  journal_failure_ = journal_.write(record);
-  if (!journal_failure_.ok()) queue_.warning(journal_failure_.what());
+/// Told once; but what comes after it is written where that is possible again: a disk may have been full for a
+/// while only.
+void RecordRoute::note_journal(const Status& status) {
+  if (status.ok() || !journal_failure_.ok()) return;
+  journal_failure_ = status;
+  queue_.warning(status.what());
 }
 
 void RecordRoute::deliver(const Record& record) {

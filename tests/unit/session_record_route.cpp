@@ -99,6 +99,25 @@ TEST_F(RouteTest, ASinkThatFailsIsToldOnceAndTheRunGoesOn) {
   EXPECT_TRUE(route_.journal_failure().ok());
 }
 
+TEST_F(RouteTest, AJournalThatFailsIsToldOnceKeptAndTriedAgain) {
+  journal_.failure = Status(StatusCode::no_space, "the disk is full");
+  for (int pump = 0; pump < 3; ++pump) {
+    queue_.notice("more");
+    ASSERT_TRUE(route_.pump().ok());
+    if (pump == 1) journal_.failure = {};
+  }
+  EXPECT_THAT(console_.texts(), ElementsAre("more", "the disk is full", "more", "more"));
+  EXPECT_THAT(journal_.texts(), ElementsAre("more", "the disk is full", "more", "more"));
+  EXPECT_EQ(route_.journal_failure().what(), "the disk is full");
+}
+
+TEST_F(RouteTest, AJournalThatCannotBeBroughtToTheDiskIsTold) {
+  ASSERT_TRUE(route_.pump().ok());
+  journal_.failure = Status(StatusCode::unavailable, "somebody deleted it");
+  for (int pump = 0; pump < 3; ++pump) ASSERT_TRUE(route_.pump().ok());
+  EXPECT_THAT(console_.texts(), ElementsAre("somebody deleted it"));
+}
+
 TEST_F(RouteTest, AFailureAtTheLastRecordIsTold) {
   for (int rank = 0; rank < 2; ++rank) control_.sent.push_back(to_json(fixtures::end(rank)).dump());
   log_.failure = Status(StatusCode::io_error, "the log is lost");

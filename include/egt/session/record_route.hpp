@@ -33,7 +33,7 @@ class RecordRoute {
   std::vector<Record> kept() const;
 
  private:
-  void write_journal(const Record& record);
+  void note_journal(const Status& status);
   void deliver(const Record& record);  // on rank 0
   struct Listener {
     Sink* sink;
