@@ -186,6 +186,19 @@ Status check_together(Options& options) {
   return {};
 }
 
+Status add_config(Options& options, GivenByName& given) {
+  const auto config = given.find("config");
+  if (config == given.end()) return {};
+  EGT_TRY(apply(*find_rule("config"), config->second, options));
+  const std::string path = config->second.values.front();
+  return read_config(path, given);
+}
+
+Status apply_all(const GivenByName& given, Options& options) {
+  for (const auto& [name, values] : given) EGT_TRY(apply(*find_rule(name), values, options));
+  return check_together(options);
+}
+
 std::string layers_text(const std::vector<std::int64_t>& layers) {
   return fmt::format("{}", fmt::join(layers, ","));
 }
@@ -268,13 +281,24 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::stri
     return options;
   }
   EGT_TRY(take_command(rest, options));
-  if (const auto config = given.find("config"); config != given.end()) {
-    EGT_TRY(apply(*find_rule("config"), config->second, options));
-    const std::string path = config->second.values.front();
-    EGT_TRY(read_config(path, given));
+  EGT_TRY(add_config(options, given));
+  EGT_TRY(apply_all(given, options));
+  return options;
+}
+
+Result<Options> resumed_options(const Options& asked, const std::vector<std::string>& first) {
+  GivenByName given, anew;
+  std::vector<std::string> rest;
+  Options options;
+  options.arguments = asked.arguments;
+  for (auto& [arguments, found] : {std::pair(&first, &given), std::pair(&asked.arguments, &anew)}) {
+    EGT_TRY(split_command_line(*arguments, *found, rest));
+    EGT_TRY(add_config(options, *found));
   }
-  for (const auto& [name, values] : given) EGT_TRY(apply(*find_rule(name), values, options));
-  EGT_TRY(check_together(options));
+  given.erase("output");
+  given.erase("config");
+  for (auto& [name, values] : anew) given[name] = std::move(values);
+  EGT_TRY(apply_all(given, options));
   return options;
 }
 

@@ -107,7 +107,7 @@ void Run::make_workloads() {
 
 /// The run did not begin: whatever was made for it goes, on every rank.
 void Run::leave_nothing_behind() {
-  if (journal_) {
+  if (journal_ && !is_resumed()) {
     journal_.reset();
     std::remove(directory_.file(journal_name(control_.place().rank)).c_str());
   }
@@ -168,7 +168,8 @@ Status Run::agree_on_options() {
 Status Run::open_directory() {
   Status made;
   if (is_root()) {
-    auto created = RunDirectory::create(options_.common.output);
+    auto created = is_resumed() ? RunDirectory::join(options_.burn.resume)
+                                : RunDirectory::create(options_.common.output);
     made = created.status();
     if (created.ok()) directory_ = std::move(created.value());
   }
@@ -190,7 +191,8 @@ Status Run::take_memory() {
 }
 
 Status Run::open_journal() {
-  auto journal = Journal::open(directory_.path(), control_.place().rank);
+  auto journal = Journal::open(directory_.path(), control_.place().rank,
+                               is_resumed() ? Journal::Mode::resume : Journal::Mode::create);
   EGT_TRY(journal.status());
   journal_ = std::move(journal.value());
   return {};
@@ -219,6 +221,7 @@ StartBody Run::start_body() const {
   body.layers = parts_.train.layers;
   body.global_batch = parts_.batch.global;
   body.precisions = parts_.train.precisions;
+  body.part = options_.resumed.part;
   return body;
 }
 
@@ -263,8 +266,8 @@ void Run::open_console(const std::vector<std::string>& cards) {
 Result<int> Run::run() {
   Session session(records_, *route_, *telemetry_, workloads_);
   const Status failure =
-      session.run({.duration_seconds = options_.burn.duration_seconds,
-                   .steps = options_.burn.steps,
+      session.run({.duration_seconds = seconds_left(options_.burn.duration_seconds, options_.resumed),
+                   .steps = steps_left(options_.burn.steps, options_.resumed),
                    .is_done = [this](std::int64_t step) { return purpose_.is_done(step); }});
   if (!failure.ok()) platform_.communicator->abort();
   const bool hurry = !failure.ok() || StopSignal::received() != 0;

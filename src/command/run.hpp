@@ -77,6 +77,7 @@ class Run {
   static constexpr std::size_t record_capacity = 4096;
 
   bool is_root() const { return control_.place().rank == 0; }
+  bool is_resumed() const { return options_.resumed.part > 0; }
   bool is_gpu() const { return platform_.device->info().backend == "cuda"; }
   Status open_platform();
   Status choose_options(const BackendChoice& choice);

@@ -12,6 +12,7 @@
 #include "egt/report/console_style.hpp"
 #include "egt/report/log_level.hpp"
 #include "egt/session/options.hpp"
+#include "egt/session/resume.hpp"
 #include "egt/workload/options.hpp"
 
 /// What the user asks for on the command line and in a config file. One table in options.cpp names every
@@ -55,6 +56,7 @@ struct Options {
       message;  ///< --help, --version: print this, which ends without a newline, and exit 0
   CommonOptions common;
   BurnOptions burn;                          ///< of selftest too: what it loads the devices with
+  ResumePoint resumed;                       ///< `part` 0: a new run. Not from the command line
   std::vector<std::string> arguments;        ///< as the user typed them, without the program's name
   std::map<std::string, std::string> given;  ///< long name without dashes to value; config file included
   std::vector<std::string> host_defaults;    ///< what apply_host_defaults chose: "--batch 128"
@@ -63,6 +65,10 @@ struct Options {
 /// `version` is what --version prints. An error is invalid_argument and one line that names the option, its
 /// value and what is allowed. Reads the config file; looks at nothing else outside its arguments.
 Result<Options> parse_options(int argc, const char* const* argv, const std::string& version);
+
+/// The options of a run that goes on: those that it began with, `first`, and over them what `asked` (with
+/// `burn.resume`) gives anew. Errors as above.
+Result<Options> resumed_options(const Options& asked, const std::vector<std::string>& first);
 
 /// invalid_argument where one of the injections cannot be in a run of so many ranks: its rank is not there,
 /// or it could not be found.
