@@ -341,8 +341,12 @@ TEST_F(Watchdogs, AStallThatEndsCostsOneRestart) {
   begin(0, one_restart, {.seconds = 7});
   step_for(0.5);
   ::kill(pid(2), SIGSTOP);
-  ASSERT_TRUE(wait_for([&] { return own_->watchdog->restart_ordered().has_value(); }, 5));
-  EXPECT_THAT(own_->watchdog->restart_ordered()->waited_for.front().rank, 2);
+  const auto ordered = [&] {
+    own_->board.line("main").begin("train: forward", 100);  // it works on
+    return own_->watchdog->restart_ordered().has_value();
+  };
+  ASSERT_TRUE(wait_for(ordered, 5));
+  EXPECT_EQ(own_->watchdog->restart_ordered()->waited_for.front().rank, 2);
   ::kill(pid(2), SIGCONT);
   while (seconds_since(started_) < 7) own_->step();
   own_->watchdog->leave();
