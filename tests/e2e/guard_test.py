@@ -1,0 +1,63 @@
+"""The guard that never harms the node: heat and memory pressure, put in on purpose, lower the load and are told."""
+from program import *
+
+LONG = ["--duration", "14s", "--memory", "64MB", "--no-io"]
+
+
+class Guard(ProgramTest):
+    def inject(self, spec, *options):
+        done = self.run_program(*LONG, *options, "--inject", spec, "--output", "run", ranks=2)
+        return done, self.result()
+
+    def check_told(self, done, result, kind):
+        told = done.stderr + json.dumps({name: result[name] for name in ("verdict", "reasons", "injections")}, indent=1)
+        self.assertEqual(result["faults"], [], told)
+        self.assertEqual([i["kind"] for i in result["injections"]], [kind], told)
+        self.assertGreaterEqual(result["injections"][0]["struck_step"], 5, told)
+        return told
+
+    def warnings(self, done, text):
+        return [line for line in done.stderr.splitlines() if text in line]
+
+    def test_heat_lowers_the_duty(self):
+        done, result = self.inject("temperature:rank=1,step=5,ms=4000")
+        told = self.check_told(done, result, "temperature")
+        hot, cool = result["telemetry"]["1"], result["telemetry"]["0"]
+        self.assertLess(hot["duty"]["min"], 0.9, told)
+        self.assertGreater(hot["guard"]["heat_seconds"], 2, told)
+        self.assertGreater(hot["temperature_c"]["max"], 85, told)
+        self.assertEqual(len(self.warnings(done, "the load is lowered until it falls")), 1, told)
+        self.assertEqual((cool["duty"]["min"], cool["memory_share"]["min"]), (1, 1), told)
+        # More than 5 % of a run so short: degraded, and the rank is named.
+        self.assertEqual((done.returncode, result["verdict"]), (5, "degraded"), told)
+        self.assertTrue(any("rank 1" in reason and "limit of 85 C" in reason for reason in result["reasons"]), told)
+
+    def test_a_moment_of_heat_is_a_warning_only(self):
+        done, result = self.inject("temperature:rank=1,step=5,ms=900")
+        told = self.check_told(done, result, "temperature")
+        self.assertLess(result["telemetry"]["1"]["duty"]["min"], 1, told)
+        self.assertEqual(len(self.warnings(done, "the load is lowered until it falls")), 1, told)
+
+    def test_memory_pressure_shrinks_the_fill(self):
+        done, result = self.inject("memory-pressure:rank=1,step=5")
+        told = self.check_told(done, result, "memory-pressure")
+        self.assertEqual((done.returncode, result["verdict"]), (0, "pass"), told)
+        pressed, other = self.part(result, "memory", 1), self.part(result, "memory", 0)
+        self.assertGreater(pressed["freed_bytes"], 0, told)
+        self.assertGreater(pressed["filled_bytes"], 2 * pressed["freed_bytes"], "no more than two or three steps: " + told)
+        self.assertTrue(pressed["success"], told)
+        self.assertEqual(other["freed_bytes"], 0, told)
+        self.assertLess(result["telemetry"]["1"]["memory_share"]["last"], 1, told)
+        self.assertTrue(self.warnings(done, "memory is in use, the limit is 95 %: the fill is made smaller"), told)
+        self.assertTrue(self.warnings(done, "memory: the fill was made smaller"), told)
+
+    def test_a_calm_run_is_left_alone(self):
+        done = self.run_program("--duration", "4s", "--memory", "64MB", "--no-io", "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for telemetry in self.result()["telemetry"].values():
+            self.assertEqual((telemetry["duty"]["min"], telemetry["memory_share"]["min"]), (1, 1))
+            self.assertEqual(telemetry["guard"]["memory_steps"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
