@@ -1,0 +1,138 @@
+"""Disks that are full, read-only or gone: the right verdict, one clear reason, and nothing left behind."""
+import shutil
+
+from program import *
+
+TEST_FILES = "extreme_gpu_trainer.rank*.tmp"
+QUIET = ["--layers", "33,64,17", "--batch", "8", "--memory", "1MB"]
+RESTING = QUIET + ["--io-size", "8MB", "--io-repeats", "1"]
+
+
+class Disk(ProgramTest):
+    def mount(self, folder, options):
+        """A tmpfs there, or the test is skipped."""
+        path = self.folder / folder
+        path.mkdir(exist_ok=True)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], capture_output=True, text=True)
+        if done.returncode:
+            self.skipTest(f"mounting is not permitted here: {done.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", str(path)], capture_output=True)
+        return path
+
+    def end(self, process, code):
+        output, messages = process.communicate(timeout=90)
+        self.assertEqual(process.returncode, code, output + messages)
+        return output, messages
+
+    def left_files(self, folder="."):
+        return sorted((self.folder / folder).glob(TEST_FILES))
+
+    def check_one_reason(self, result, *pieces):
+        told = [reason for reason in result["reasons"] if all(piece in reason for piece in pieces)]
+        self.assertEqual(len(told), 1, result["reasons"])
+
+    def test_a_small_file_system_is_refused_before_the_run(self):
+        self.mount("small", "size=16m")
+        done = self.run_program(*SMALL, "--io-dir", "small", "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertEqual(len(self.program_lines(done)), 1, done.stderr)
+        self.assertIn("--io-dir small: 16.8 MB are free there, of which 1.00 GB must stay free; ", done.stderr)
+        self.assertEqual(self.files(), [])
+
+    def test_a_full_disk_in_mid_run_ends_the_file_part_only(self):
+        done = self.run_program("--inject", "diskfull:rank=1,step=10", *SMALL, "--output", "run", ranks=3)
+        self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+        result = self.result()
+        self.assertEqual((result["verdict"], result["faults"], result["injections"][0]["found"]), ("incomplete", [], True))
+        self.check_one_reason(result, "rank 1, io: ", "No space left on device; ", " are free there")
+        self.assertEqual(done.stderr.count("io: the file part ends: "), 1, done.stderr)
+        self.assertEqual([self.part(result, "train", rank)["steps"] for rank in range(3)], [30] * 3)
+        self.assertEqual([self.part(result, "io", rank)["success"] for rank in range(3)], [True, False, True])
+        self.assertEqual(self.left_files(), [])
+
+    def start_and_wait_for_a_resting_file(self, duration="8s"):
+        process = self.start_program("--duration", duration, *RESTING, "--io-every", "400", "--output", "run", ranks=2)
+
+        def rests():
+            files = [f.stat() for f in self.left_files() if ".rank1." in f.name]
+            return len(files) == 2 and all(f.st_size > 3_990_000 and time.time() - f.st_mtime > 0.1 for f in files)
+        self.wait_for(rests)
+        return process, [f for f in self.left_files() if ".rank1." in f.name]
+
+    def test_a_truncated_file_is_a_fault(self):
+        process, files = self.start_and_wait_for_a_resting_file()
+        os.truncate(files[0], 409_600)
+        self.end(process, 1)
+        result = self.result()
+        self.assertEqual([(f["kind"], f["rank"], f["offset"]) for f in result["faults"]], [("file-truncated", 1, 409_600)])
+        self.check_one_reason(result, "rank 1 ", "file-truncated fault", files[0].name)
+        self.assertEqual(self.left_files(), [])
+
+    def test_a_deleted_file_ends_the_file_part(self):
+        process, files = self.start_and_wait_for_a_resting_file()
+        files[0].unlink()
+        _, messages = self.end(process, 4)
+        result = self.result()
+        self.assertEqual((result["verdict"], result["faults"]), ("incomplete", []))
+        self.check_one_reason(result, "rank 1, io: ", files[0].name, "somebody deleted or moved it while it was in use")
+        self.assertEqual(messages.count("io: the file part ends: "), 1, messages)
+        self.assertEqual(self.left_files(), [])
+
+    def start_and_wait_for_the_journal(self):
+        process = self.start_program("--duration", "4s", *QUIET, "--no-io", "--output", "run", ranks=2)
+        journal = self.folder / "run/journal.rank1.jsonl"
+        self.wait_for(lambda: journal.exists() and '"progress"' in journal.read_text())
+        return process
+
+    def test_an_output_directory_that_becomes_read_only(self):
+        process = self.start_and_wait_for_the_journal()
+        self.mount("run", "ro")
+        output, messages = self.end(process, 4)
+        self.assertIn("Verdict: incomplete", output)
+        self.assertEqual((output + messages).count("run/result.json: cannot be written: Read-only file system"), 1, output + messages)
+        subprocess.run(["umount", "-l", str(self.folder / "run")], check=True)
+        for rank in range(2):
+            last = (self.folder / f"run/journal.rank{rank}.jsonl").read_text().splitlines()[-1]
+            self.assertEqual(json.loads(last)["kind"], "end")
+
+    def test_an_output_directory_that_is_removed(self):
+        process = self.start_and_wait_for_the_journal()
+        shutil.rmtree(self.folder / "run")
+        output, messages = self.end(process, 4)
+        self.assertIn("Verdict: incomplete", output)
+        self.assertEqual(messages.count("journal.rank1.jsonl: somebody deleted it"), 1, messages)
+        self.assertIn("run/result.json: cannot be written: No such file or directory", output)
+
+    def test_an_output_directory_that_fills_up(self):
+        self.mount("run", "size=64k")
+        done = self.run_program("--duration", "6s", *QUIET, "--no-io", "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+        self.assertIn("Verdict: incomplete", done.stdout)
+        for rank in range(2):
+            self.assertLessEqual(done.stderr.count(f"journal.rank{rank}.jsonl: cannot be written: No space left on device"), 1, done.stderr)
+            for line in (self.folder / f"run/journal.rank{rank}.jsonl").read_text().splitlines():
+                json.loads(line)
+        self.assertIn("cannot be written: No space left on device", done.stderr)
+
+    def test_what_a_killed_run_left_goes_with_the_next_one(self):
+        process = self.start_program("--duration", "60s", *RESTING, "--io-every", "1", "--output", "killed", ranks=2)
+        self.wait_for(lambda: len(self.left_files()) == 4)
+        time.sleep(1.5)
+        ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
+        for pid in [process.pid, *map(int, ranks)]:
+            os.kill(pid, signal.SIGKILL)
+        process.communicate(timeout=30)
+        self.assertEqual(len(self.left_files()), 4)
+        for rank in range(2):
+            for line in (self.folder / f"killed/journal.rank{rank}.jsonl").read_text().splitlines():
+                json.loads(line)
+        done = self.run_program("--steps", "4", *RESTING, "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(self.left_files(), [])
+        report = self.run_program("report", "killed")
+        self.assertEqual(report.returncode, 4, report.stdout + report.stderr)
+        self.assertEqual(self.result("killed")["verdict"], "incomplete")
+
+
+if __name__ == "__main__":
+    unittest.main()
