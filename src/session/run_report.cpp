@@ -1,7 +1,7 @@
 #include "egt/session/run_report.hpp"
 
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -35,9 +35,11 @@ void lower(Verdict& verdict, const std::vector<std::string>& problems) {
   verdict.reasons.insert(verdict.reasons.end(), problems.begin(), problems.end());
 }
 
+/// Empty where there is no such file.
 std::string file_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
 }
 
 Status check_schema(const std::string& directory, const std::vector<Record>& records) {

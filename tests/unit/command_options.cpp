@@ -275,6 +275,23 @@ TEST(Options, AFlagTakesNoValue) {
   refused({"--no-io=false"});
 }
 
+TEST(ResumedOptions, AreThoseOfTheFirstRunAndWhatIsGivenAnew) {
+  const ConfigFile first("steps = 12\nseed = 3\n");
+  const std::vector<std::string> arguments = {
+      "burn", "--config", first.path(),           "--output", "o", "--batch",
+      "5",    "--inject", "memory:rank=0,step=1", "--no-io"};
+  auto options = resumed_options(good({"--resume", "o", "--progress", "none"}), arguments);
+  ASSERT_TRUE(options.ok()) << options.status().what();
+  EXPECT_EQ(options.value().burn.resume, "o");
+  EXPECT_EQ(options.value().common.progress, ProgressStyle::none);
+  EXPECT_EQ(options.value().arguments, (std::vector<std::string>{"--resume", "o", "--progress", "none"}));
+  EXPECT_EQ(effective_options(options.value()), effective_options(good(arguments)));
+  options = resumed_options(good({"--resume", "o", "--batch", "6"}), arguments);
+  EXPECT_EQ(options.value().burn.train.batch, 6);
+  options = resumed_options(good({"--resume", "o", "--global-batch", "6"}), arguments);
+  EXPECT_EQ(options.status().what(), "--batch and --global-batch exclude each other: give one of them");
+}
+
 TEST(Options, ConfigFileGivesWhatTheCommandLineDoesNot) {
   const ConfigFile file(
       "# a comment\nsteps = 12\nlayers = [8, 4]\nmemory = \"64MB\"\nno-io = true\nseed = 3\n");
