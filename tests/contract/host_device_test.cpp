@@ -73,6 +73,22 @@ TEST_F(HostStreams, AnErrorAfterAnEventIsNotTheEvents) {
   EXPECT_TRUE(device->synchronize(*second, patience_seconds).ok());
 }
 
+TEST_F(HostStreams, WaitingIsNoBusyTimeAndTwoStreamsHaveNoneInCommon) {
+  const auto begin = take(device->create_event()), elsewhere = take(device->create_event());
+  ASSERT_TRUE(device->record(*begin, *first).ok());
+  as_host_stream(*first).enqueue([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return Status();
+  });
+  ASSERT_TRUE(device->record(*event, *first).ok());
+  ASSERT_TRUE(device->record(*elsewhere, *second).ok());
+  ASSERT_TRUE(device->synchronize(*first, patience_seconds).ok());
+  ASSERT_TRUE(device->synchronize(*second, patience_seconds).ok());
+  EXPECT_GE(take(device->elapsed_ms(*begin, *event)), 50);
+  EXPECT_LT(take(device->busy_ms(*begin, *event)), 10);
+  EXPECT_EQ(device->busy_ms(*begin, *elsewhere).status().code(), StatusCode::invalid_argument);
+}
+
 TEST_F(HostStreams, TheDestructorWaitsForTheWork) {
   std::atomic<int> ran = 0;
   for (int i = 0; i < 100; ++i) as_host_stream(*first).enqueue([&] { return ++ran, Status(); });

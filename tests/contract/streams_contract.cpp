@@ -55,6 +55,22 @@ TEST_P(DeviceContract, ElapsedTimeIsThatOfTheWorkBetween) {
   EXPECT_LE(all.value(), wall_ms * 1.05 + 1);
 }
 
+TEST_P(DeviceContract, BusyTimeIsThatOfTheStreamsOwnWork) {
+  const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest));
+  EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));
+  finish();
+  const std::unique_ptr<Event> begin = new_event(), end = new_event();
+  EXPECT_FALSE(device().busy_ms(*begin, *end).ok()) << "neither was recorded";
+  EXPECT_OK(device().record(*begin, stream()));
+  enqueue_slow_work(words, digest, stream());
+  EXPECT_OK(device().record(*end, stream()));
+  finish();
+  const Result<double> busy = device().busy_ms(*begin, *end), elapsed = device().elapsed_ms(*begin, *end);
+  ASSERT_TRUE(busy.ok() && elapsed.ok());
+  EXPECT_GT(busy.value(), 0.0);
+  EXPECT_LE(busy.value(), elapsed.value() * 1.05 + 1);
+}
+
 TEST_P(DeviceContract, SynchronizeGivesUpAtItsDeadline) {
   const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest));
   EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));

@@ -32,7 +32,9 @@ class ForwardingDevice : public Device {
   Status wait(Stream& s, const Event& event) override { return to_->wait(s, event); }
   Result<bool> done(const Event& event) override { return to_->done(event); }
   Result<double> elapsed_ms(const Event& a, const Event& b) override { return to_->elapsed_ms(a, b); }
+  Result<double> busy_ms(const Event& a, const Event& b) override { return to_->busy_ms(a, b); }
   Status synchronize(Stream& s, double seconds) override { return to_->synchronize(s, seconds); }
+  Status forget_failure(Stream& s, double seconds) override { return to_->forget_failure(s, seconds); }
   Status copy(void* to, const void* from, std::size_t n, Stream& s) override {
     return to_->copy(to, from, n, s);
   }

@@ -112,8 +112,15 @@ class Device {
   virtual Result<bool> done(const Event& event) = 0;
   /// Milliseconds between two reached events.
   virtual Result<double> elapsed_ms(const Event& from, const Event& to) = 0;
+  /// Milliseconds that the device worked for the stream between two reached events of it. On a GPU, which has
+  /// no other master, the same as elapsed_ms; on the host the CPU time of the stream's thread: what it waited,
+  /// and what other processes took of its cores, is left out.
+  virtual Result<double> busy_ms(const Event& from, const Event& to) = 0;
   /// Waits for all work of `stream`, at most `timeout_seconds`.
   virtual Status synchronize(Stream& stream, double timeout_seconds) = 0;
+  /// For a stream whose work was given up: waits until nothing is in line, at most `timeout_seconds`, and
+  /// forgets that it failed; what it wrote is not to be trusted. An error: the device itself has failed.
+  virtual Status forget_failure(Stream& stream, double timeout_seconds) = 0;
 
   /// Between device and device, or device and pinned host memory, either way.
   virtual Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) = 0;

@@ -43,6 +43,7 @@ class CudaDevice : public Device {
   Status wait(Stream& stream, const Event& event) override;
   Result<bool> done(const Event& event) override;
   Result<double> elapsed_ms(const Event& from, const Event& to) override;
+  Result<double> busy_ms(const Event& from, const Event& to) override { return elapsed_ms(from, to); }
   Status synchronize(Stream& stream, double timeout_seconds) override;
 
   Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override;
@@ -186,6 +187,12 @@ Status CudaDevice::synchronize(Stream& stream, double timeout_seconds) {
   EGT_TRY(select_cuda_device(index_));
   return wait_until([&] { return as_cuda(stream).finished(); },
                     {.seconds = timeout_seconds, .what = "the work of a GPU stream"});
+}
+
+Status CudaDevice::forget_failure(Stream& stream, double timeout_seconds) {
+  EGT_TRY(select_cuda_device(index_));
+  as_cuda(stream).forget_failure();
+  return synchronize(stream, timeout_seconds);
 }
 
 Status CudaDevice::copy(void* to, const void* from, std::size_t bytes, Stream& stream) {

@@ -54,6 +54,8 @@ class CudaStream : public Stream {
   const Status& first_error() const { return first_error_; }
   /// Keeps `status` if it is the first error, and returns it.
   Status keep(Status status);
+  /// Takes work again; a failure of the device shows again at once.
+  void forget_failure() { first_error_ = {}; }
   /// Is all work done? Relays its failure.
   Result<bool> finished();
 

@@ -50,6 +50,8 @@ class HostDevice final : public Device {
   }
   Result<bool> done(const Event& event) override { return as_host_event(event).done(); }
   Result<double> elapsed_ms(const Event& from, const Event& to) override;
+  Result<double> busy_ms(const Event& from, const Event& to) override;
+  Status forget_failure(Stream& stream, double timeout_seconds) override;
   Status synchronize(Stream& stream, double timeout_seconds) override;
 
   Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
@@ -166,11 +168,27 @@ Result<double> HostDevice::elapsed_ms(const Event& from, const Event& to) {
   return std::chrono::duration<double, std::milli>(end - start).count();
 }
 
+Result<double> HostDevice::busy_ms(const Event& from, const Event& to) {
+  EGT_TRY_ASSIGN(const double start, as_host_event(from).cpu_ms());
+  EGT_TRY_ASSIGN(const double end, as_host_event(to).cpu_ms());
+  if (&from != &to && !as_host_event(from).same_stream(as_host_event(to)))
+    return Status(StatusCode::invalid_argument, "busy_ms: the events are of two streams");
+  return end - start;
+}
+
 Status HostDevice::synchronize(Stream& stream, double timeout_seconds) {
   if (!as_host_stream(stream).wait_idle(timeout_seconds))
     return Status(StatusCode::timeout,
                   fmt::format("the host's stream was still busy after {} s", timeout_seconds));
   return as_host_stream(stream).status();
+}
+
+Status HostDevice::forget_failure(Stream& stream, double timeout_seconds) {
+  if (!as_host_stream(stream).wait_idle(timeout_seconds))
+    return Status(StatusCode::timeout,
+                  fmt::format("the host's stream was still busy after {} s", timeout_seconds));
+  as_host_stream(stream).forget_failure();
+  return {};
 }
 
 Status check_config(const HostDeviceConfig& config) {

@@ -46,6 +46,11 @@ Status HostStream::status() const {
   return status_;
 }
 
+void HostStream::forget_failure() {
+  const std::lock_guard lock(mutex_);
+  status_ = {};
+}
+
 bool HostStream::wait_idle(double timeout_seconds) {
   std::unique_lock lock(mutex_);
   return idle_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),

@@ -37,6 +37,8 @@ class HostStream final : public Stream {
 
   /// The first error of the work done so far.
   Status status() const;
+  /// Takes tasks again after an error.
+  void forget_failure();
   /// Waits until nothing is in line; false when `timeout_seconds` passed before.
   bool wait_idle(double timeout_seconds);
 
