@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "egt/core/wait.hpp"
 #include "mlp_buffers.hpp"
@@ -36,15 +38,17 @@ std::int64_t bucket_elements(const Communicator& communicator) {
 }
 
 /// The end of a step, summed over ranks behind the last bucket: [0] the sum of squared errors, [1 ..] the
-/// notes, then each rank's own part of [0] in a place of its own.
+/// notes, then in a place of each rank its own part of [0], and behind these the time of its pass.
 struct Tail {
   static constexpr std::size_t notes = 1, own_losses = 4;
-  static std::size_t count(int ranks) { return own_losses + static_cast<std::size_t>(ranks); }
+  static std::size_t own_times(int ranks) { return own_losses + static_cast<std::size_t>(ranks); }
+  static std::size_t count(int ranks) { return own_losses + 2 * static_cast<std::size_t>(ranks); }
 
   float* device = nullptr;
-  float* notes_in = nullptr;  // pinned, written by the host before the step is enqueued
+  float* notes_in = nullptr;  // pinned, written by the host before the step is enqueued; the time comes last
   float* result = nullptr;    // pinned, valid once `done` is reached
   EventHandle done;
+  EventHandle compute_begin, compute_end;  // of the pass, without waits for peers
 };
 
 }  // namespace
@@ -106,6 +110,10 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Precision precision = Precision::fp32;
   std::int64_t updates = 0;  // begun, for Adam's correction
   std::optional<std::int64_t> last_retired;
+  float last_compute_ms = 0;  // not told to the peers yet; 0: none
+  std::int64_t enqueued_step = 0;  // that is being put in line
+  Tail* enqueued = nullptr;        // of it
+  ExtraWork extra_work;
   bool measuring = false;
 
   // Streams die before the memory that their work uses: members are destroyed from the last to the first.
@@ -197,7 +205,9 @@ Status MlpTrainer::Impl::make_tails() {
     tails[i].device = tail_memory.as<float>() + i * stride;
     tails[i].result = tail_pinned.as<float>() + i * (stride + line);
     tails[i].notes_in = tails[i].result + stride;
-    EGT_TRY_ASSIGN(tails[i].done, device.create_event());
+    for (EventHandle* event : {&tails[i].done, &tails[i].compute_begin, &tails[i].compute_end}) {
+      EGT_TRY_ASSIGN(*event, device.create_event());
+    }
   }
   return {};
 }
@@ -234,6 +244,8 @@ Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool me
   m.measuring = measure;
   ++m.updates;
   Tail& tail = m.tail_of(step);
+  m.enqueued = &tail;
+  m.enqueued_step = step;
   EGT_TRY(m.pass->enqueue({.precision = m.precision,
                            .parameters = m.parameters,
                            .sequence = static_cast<std::uint64_t>(step),
@@ -244,9 +256,14 @@ Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool me
   return m.close_step(tail, note);
 }
 
+/// The first layer's bucket is the last to be summed: once its update is over so are all, and from there on
+/// the pass waits for nobody.
 Status MlpTrainer::Impl::before_layer(std::size_t layer) {
-  return device.wait(*compute,
-                     *updated[static_cast<std::size_t>(layout.last_bucket_of(static_cast<int>(layer)))]);
+  EGT_TRY(device.wait(*compute,
+                      *updated[static_cast<std::size_t>(layout.last_bucket_of(static_cast<int>(layer)))]));
+  if (layer > 0) return {};
+  EGT_TRY(device.record(*enqueued->compute_begin, *compute));
+  return extra_work ? extra_work(enqueued_step, *compute) : Status();
 }
 
 Status MlpTrainer::Impl::before_activation(std::size_t layer) {
@@ -261,6 +278,7 @@ Status MlpTrainer::Impl::made(const PassTensor& tensor, WordsView) {
 Status MlpTrainer::Impl::bucket_made(std::size_t index) {
   const GradientBucket& bucket = layout.buckets()[index];
   EGT_TRY(device.record(*ready[index], *compute));
+  if (index + 1 == layout.buckets().size()) EGT_TRY(device.record(*enqueued->compute_end, *compute));
   EGT_TRY(device.wait(sums(), *ready[index]));
   if (measuring) EGT_TRY(device.record(*sum_begin[index], sums()));
   const VectorView gradient = workspace.gradient_range(bucket.offset, bucket.count);
@@ -302,13 +320,17 @@ Status MlpTrainer::Impl::close_step(Tail& tail, const StepNote& note) {
   // The last update comes after the loss; the next step's products need not wait for what is told of this
   // one.
   EGT_TRY(device.wait(*communication, *updated.back()));
-  const float notes[] = {note.vote, note.check_ms, note.step_ms};
+  const float notes[] = {note.vote, note.check_ms, note.step_ms, std::exchange(last_compute_ms, 0.0f)};
+  constexpr std::size_t own_time = std::size(notes) - 1;
   std::copy(std::begin(notes), std::end(notes), tail.notes_in);
-  EGT_TRY(device.copy(tail.device + Tail::notes, tail.notes_in, sizeof(notes), *communication));
+  EGT_TRY(device.copy(tail.device + Tail::notes, tail.notes_in, own_time * sizeof(float), *communication));
   const auto ranks = static_cast<std::size_t>(communicator.size());
   float* const own_losses = tail.device + Tail::own_losses;
-  EGT_TRY(device.set_zero(own_losses, ranks * sizeof(float), *communication));
+  float* const own_times = tail.device + Tail::own_times(communicator.size());
+  EGT_TRY(device.set_zero(own_losses, 2 * ranks * sizeof(float), *communication));
   EGT_TRY(device.copy(own_losses + communicator.rank(), tail.device, sizeof(float), *communication));
+  EGT_TRY(device.copy(own_times + communicator.rank(), tail.notes_in + own_time, sizeof(float),
+                      *communication));
   const std::size_t count = Tail::count(communicator.size());
   EGT_TRY(communicator.all_reduce(tail.device, count, ElementType::f32, *communication));
   EGT_TRY(device.copy(tail.result, tail.device, count * sizeof(float), *communication));
@@ -338,7 +360,29 @@ Result<StepResult> MlpTrainer::retire_step(std::int64_t step, double timeout_sec
     EGT_TRY_ASSIGN(result.step_ms, m.device.elapsed_ms(*m.tail_of(step - 1).done, *tail.done));
   }
   m.last_retired = step;
+  EGT_TRY_ASSIGN(result.compute_ms, m.device.busy_ms(*tail.compute_begin, *tail.compute_end));
+  m.last_compute_ms = static_cast<float>(*result.compute_ms);
+  const float* const times = tail.result + Tail::own_times(m.communicator.size());
+  result.all_compute_ms.assign(times, times + m.communicator.size());
   return result;
+}
+
+Result<bool> MlpTrainer::is_computed(std::int64_t step) const {
+  EGT_TRY(impl_->communicator.check());
+  return impl_->device.done(*impl_->tail_of(step).compute_end);
+}
+
+Status MlpTrainer::give_up_steps(double timeout_seconds) {
+  Impl& m = *impl_;
+  EGT_TRY(m.device.forget_failure(*m.communication, timeout_seconds));
+  EGT_TRY(m.device.forget_failure(*m.compute, timeout_seconds));
+  m.last_retired.reset();
+  m.last_compute_ms = 0;
+  return {};
+}
+
+void MlpTrainer::set_extra_work(ExtraWork work) {
+  impl_->extra_work = std::move(work);
 }
 
 Result<StepTimes> MlpTrainer::measured_times() const {
@@ -480,6 +524,10 @@ const ParameterLayout& MlpTrainer::layout() const {
 
 Stream& MlpTrainer::communication_stream() {
   return *impl_->communication;
+}
+
+Stream& MlpTrainer::compute_stream() {
+  return *impl_->compute;
 }
 
 VectorView MlpTrainer::weights() {

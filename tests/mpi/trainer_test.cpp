@@ -63,6 +63,7 @@ class DataParallel : public ::testing::TestWithParam<std::pair<ElementType, Opti
     EXPECT_TRUE(made.ok()) << made.status().what();
     if (!made.ok()) return trained;
     MlpTrainer& trainer = *made.value();
+    std::vector<double> own_ms;
     for (std::int64_t s = 0; s < steps + MlpTrainer::depth; ++s) {
       const bool more = s < steps;
       EXPECT_TRUE(!more || trainer.enqueue_step(s, {}, false).ok());
@@ -71,10 +72,23 @@ class DataParallel : public ::testing::TestWithParam<std::pair<ElementType, Opti
       EXPECT_TRUE(result.ok()) << result.status().what();
       if (!result.ok()) return trained;
       trained.losses.push_back(result.value().loss);
+      own_ms.push_back(*result.value().compute_ms);
+      expect_times_of_all(ranks, result.value().all_compute_ms, own_ms);
     }
     trained.weights = read(trainer.weights());
     if (ranks.size() > 1) expect_equal_replicas(trainer);
     return trained;
+  }
+
+  /// Each rank tells the time of its newest pass with the step that it enqueues next.
+  static void expect_times_of_all(const Communicator& ranks, const std::vector<double>& told,
+                                  const std::vector<double>& own_ms) {
+    ASSERT_EQ(told.size(), static_cast<std::size_t>(ranks.size()));
+    constexpr std::size_t lag = MlpTrainer::depth + 1;
+    if (own_ms.size() <= lag) return;
+    for (const double ms : told) EXPECT_GT(ms, 0);
+    EXPECT_EQ(told[static_cast<std::size_t>(ranks.rank())],
+              static_cast<float>(own_ms[own_ms.size() - 1 - lag]));
   }
 
   std::vector<float> read(VectorView view) {

@@ -466,6 +466,38 @@ TEST_F(Trainer, VotesAndTimesComeBack) {
   EXPECT_GT(step(*trainer, 1).step_ms.value_or(0), 0);
 }
 
+TEST_F(Trainer, TheTimeOfAPassComesBackAndIsToldToThePeersWithTheNextStep) {
+  auto trainer = make(small_network({Precision::fp32}));
+  const StepResult first = step(*trainer, 0);
+  ASSERT_TRUE(first.compute_ms.has_value());
+  EXPECT_GT(*first.compute_ms, 0);
+  EXPECT_EQ(first.all_compute_ms, std::vector<double>{0}) << "nothing was known yet";
+  const StepResult second = step(*trainer, 1);
+  EXPECT_EQ(second.all_compute_ms, std::vector<double>{static_cast<float>(*first.compute_ms)});
+}
+
+TEST_F(Trainer, WorkThatIsAddedCountsAsTimeOfThePassAndLeavesTheTrainingAlone) {
+  auto plain = make(small_network({Precision::fp32})), slowed = make(small_network({Precision::fp32}));
+  constexpr std::uint64_t words = 1 << 12;
+  Buffer scratch = std::move(device->allocate(words * 4).value());
+  Buffer digest = std::move(device->allocate(sizeof(Digest)).value());
+  ASSERT_TRUE(device->set_zero(scratch.data(), scratch.bytes(), *stream).ok());
+  ASSERT_TRUE(device->synchronize(*stream, timeout_s).ok());
+  std::vector<std::int64_t> steps;
+  slowed->set_extra_work([&](std::int64_t at, Stream& compute) {
+    steps.push_back(at);
+    return device->sine_exponential({scratch.as<std::uint32_t>(), words}, 300, digest.as<Digest>(), compute);
+  });
+  double plain_ms = 0, slowed_ms = 0;
+  for (std::int64_t s = 0; s < 3; ++s) {
+    plain_ms += *step(*plain, s).compute_ms;
+    slowed_ms += *step(*slowed, s).compute_ms;
+  }
+  EXPECT_GT(slowed_ms, 2 * plain_ms);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_EQ(read(slowed->weights()), read(plain->weights()));
+}
+
 TEST_F(Trainer, AnUnsupportedPrecisionIsRefusedWithItsReason) {
   auto trainer = MlpTrainer::create(*device, *communicator, small_network({Precision::fp8}));
   ASSERT_FALSE(trainer.ok());

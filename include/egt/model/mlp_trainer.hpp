@@ -61,6 +61,9 @@ struct StepResult {
   StepNote notes;                 ///< the sums of all ranks' notes, the same on every rank
   std::vector<int> not_finite;    ///< ranks whose own share of the loss is not finite; the same on every rank
   std::optional<double> step_ms;  ///< from the end of the step before to the end of this one, on the device
+  std::optional<double> compute_ms;  ///< how long the device worked for this rank's pass, without its peers
+  /// The same of every rank, of one earlier step, the same on every rank; 0: not known.
+  std::vector<double> all_compute_ms;
 };
 
 /// Times of one step that was asked to be measured (it adds marks to the streams, a few microseconds).
@@ -89,6 +92,15 @@ class MlpTrainer {
   Status enqueue_step(std::int64_t step, const StepNote& note, bool measure);
   /// Waits until the step is over; steps are retired in order.
   Result<StepResult> retire_step(std::int64_t step, double timeout_seconds);
+  /// Has this rank's own pass of the step been made? What is missing then comes from its peers.
+  Result<bool> is_computed(std::int64_t step) const;
+  /// After the communicator was given up: waits, at most `timeout_seconds`, until nothing of the steps
+  /// enqueued is in line any more, and forgets them and that they failed. `restore_state` must follow.
+  Status give_up_steps(double timeout_seconds);
+  /// Puts more work in line on the compute stream, in every training pass enqueued from now on and within its
+  /// measured time; it must leave training's memory alone. Empty: none.
+  using ExtraWork = std::function<Status(std::int64_t step, Stream& compute)>;
+  void set_extra_work(ExtraWork work);
   /// Of the last step enqueued with `measure`, after it was retired.
   Result<StepTimes> measured_times() const;
 
@@ -122,6 +134,8 @@ class MlpTrainer {
   const ParameterLayout& layout() const;
   /// The stream on which sums over ranks run; other collectives of this communicator must go there too.
   Stream& communication_stream();
+  /// The stream of the passes.
+  Stream& compute_stream();
   /// fp32 master weights and the gradient of the last step, flat, in device memory: for tests and checks.
   VectorView weights();
   VectorView gradient();
