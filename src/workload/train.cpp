@@ -59,6 +59,7 @@ Status TrainWorkload::prepare() {
                                                .seed = environment_.seed,
                                                .keeps_states = true}));
   options_.learning_rate = rate;
+  slow_ = std::make_unique<SlowInjection>(environment_, *trainer_);
   checks_ = std::make_unique<TrainingChecks>(environment_, options_, batch_, *trainer_, golden_,
                                              rate_is_ours_, [this](std::int64_t step) {
                                                precision_.reset();  // the weights' copy is of another state
@@ -85,6 +86,7 @@ Status TrainWorkload::enqueue(const Step& step) {
   votes_[static_cast<std::size_t>(step.index) % votes_.size()] = step.vote;
   last_ = step.index;
   checks_->before_step(step.index);
+  EGT_TRY(slow_->before_step(step.index));
   EGT_TRY(put_in_line(step.index, checks_->take_note()));
   return checks_->after_step(step.index);
 }
@@ -114,6 +116,8 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
     epoch_ms_ += *result.step_ms;
     ++epoch_timed_steps_;
   }
+  add_compute_times(result);
+  EGT_TRY(slow_->learn(step, result));
   if (!loss_first_) loss_first_ = result.loss;
   loss_last_ = result.loss;
   loss_was_finite_ = loss_was_finite_ && std::isfinite(result.loss);
@@ -121,6 +125,18 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
   EGT_TRY(checks_->retire(step, last_, result));
   if (ends_epoch(step)) close_epoch(step);
   return {};
+}
+
+void TrainWorkload::add_compute_times(const StepResult& result) {
+  if (result.compute_ms) {
+    compute_ms_ += *result.compute_ms;
+    ++timed_passes_;
+  }
+  const std::vector<double>& all = result.all_compute_ms;
+  if (!std::all_of(all.begin(), all.end(), [](double ms) { return std::isfinite(ms) && ms > 0; })) return;
+  all_compute_ms_.resize(all.size());
+  for (std::size_t rank = 0; rank < all.size(); ++rank) all_compute_ms_[rank] += all[rank];
+  ++all_compute_steps_;
 }
 
 Status TrainWorkload::look_at_times() {
@@ -172,6 +188,7 @@ PartReport TrainWorkload::report() const {
   const std::string weight_digest = checks_ ? checks_->weight_digest() : std::string();
   const bool timed = step_ms_.count() > 0;
   const double seconds = device_ms_ / 1e3, steps = static_cast<double>(step_ms_.count());
+  const auto passes = static_cast<double>(timed_passes_);
   Json names = Json::array();
   for (const Precision precision : options_.precisions) names.push_back(to_string(precision));
   const Json step_ms = {{"p50", step_ms_.quantile(0.5)},
@@ -190,6 +207,9 @@ PartReport TrainWorkload::report() const {
                    timed ? Json(static_cast<double>(batch_.local) * steps / seconds) : Json(nullptr)},
                   {"tflops", timed ? Json(step_flops() * steps / seconds / 1e12) : Json(nullptr)},
                   {"all_reduce_gb_per_s", or_null(all_reduce_gb_per_s_)},
+                  {"compute_ms", timed_passes_ > 0 ? Json(compute_ms_ / passes) : Json(nullptr)},
+                  {"compute_tflops",
+                   compute_ms_ > 0 ? Json(step_flops() * passes / compute_ms_ / 1e9) : Json(nullptr)},
                   {"replays", checks.replays},
                   {"chain_checks", checks.chain_checks},
                   {"replica_checks", checks.replica_checks},
@@ -201,6 +221,9 @@ PartReport TrainWorkload::report() const {
                   {"check_period_steps", checks.period_steps},
                   {"golden", checks.golden.empty() ? Json(nullptr) : Json(checks.golden)},
                   {"weight_digest", weight_digest.empty() ? Json(nullptr) : Json(weight_digest)}};
+  // Rank 0 tells for all, step for step the same: what its yardstick compares.
+  if (environment_.place.rank == 0 && environment_.place.size > 1)
+    part.figures["peers"] = {{"steps", all_compute_steps_}, {"compute_ms_sums", all_compute_ms_}};
   part.work.replays = checks.replays;
   part.work.replica_checks = checks.replica_checks;
   // Equal weights on all ranks do not prove the products of their unlike batches: only replays do.

@@ -8,6 +8,7 @@
 #include "egt/core/histogram.hpp"
 #include "egt/model/mlp_trainer.hpp"
 #include "egt/workload/options.hpp"
+#include "egt/workload/slow_injection.hpp"
 #include "egt/workload/training_checks.hpp"
 #include "egt/workload/workload.hpp"
 
@@ -44,12 +45,14 @@ class TrainWorkload : public Workload {
   double step_flops() const;
   Status look_at_times();
   void close_epoch(std::int64_t step);
+  void add_compute_times(const StepResult& result);
   PartReport extreme_report() const;
 
   Environment& environment_;
   TrainOptions options_;
   BatchShare batch_;
   GoldenBook& golden_;
+  std::unique_ptr<SlowInjection> slow_;  ///< before the trainer, whose streams may still use its memory
   std::unique_ptr<MlpTrainer> trainer_;
   std::unique_ptr<TrainingChecks> checks_;  ///< behind the trainer, whose streams it uses
   std::optional<Precision> precision_;
@@ -61,6 +64,10 @@ class TrainWorkload : public Workload {
   Histogram step_ms_;
   double device_ms_ = 0;
   double epoch_ms_ = 0;
+  double compute_ms_ = 0;               ///< of this rank's passes, without waits for its peers
+  std::int64_t timed_passes_ = 0;       ///< of these
+  std::vector<double> all_compute_ms_;  ///< of every rank, over the steps that are known of all
+  std::int64_t all_compute_steps_ = 0;
   std::int64_t epoch_timed_steps_ = 0, epoch_steps_ = 0;
   std::optional<double> all_reduce_gb_per_s_, activation_ms_;
   std::vector<StopVote> votes_;  ///< of the steps that may have to be repeated, by step modulo their number
