@@ -64,7 +64,7 @@ def adapter_of(header):
     parts = pathlib.PurePosixPath(header).parts
     if parts[:2] == ("egt", "device") and len(parts) > 3:
         return f"device/{parts[2]}"
-    if parts[:2] == ("egt", "ranks") and parts[-1].endswith("_communicator.hpp"):
+    if parts[:2] == ("egt", "ranks") and parts[-1] in ("mpi_communicator.hpp", "nccl_communicator.hpp"):
         return "ranks"
     return None
 

@@ -21,8 +21,6 @@ namespace egt {
 
 namespace {
 
-constexpr double collective_timeout_s = 30.0;
-
 #if EGT_WITH_CUDA
 int gpu_count() {
   return cuda_device_count();
@@ -34,7 +32,7 @@ Result<std::unique_ptr<Device>> open_gpu(int index) {
   return open_cuda_device(index);
 }
 
-Result<std::unique_ptr<Communicator>> open_gpu_communicator(Control& control) {
+Result<std::unique_ptr<Communicator>> open_gpu_communicator(Control& control, double timeout_seconds) {
   const RankPlace& place = control.place();
   std::string id;
   Status made;
@@ -45,7 +43,7 @@ Result<std::unique_ptr<Communicator>> open_gpu_communicator(Control& control) {
   }
   EGT_TRY_ASSIGN(id, control.broadcast(id));
   if (id.empty()) return made.ok() ? Status(StatusCode::unavailable, "NCCL did not start on rank 0") : made;
-  return open_nccl_communicator(id, place, collective_timeout_s);
+  return open_nccl_communicator(id, place, timeout_seconds);
 }
 
 void describe_cuda(Json& system) {
@@ -66,7 +64,7 @@ Status left_out() {
 Result<std::unique_ptr<Device>> open_gpu(int) {
   return left_out();
 }
-Result<std::unique_ptr<Communicator>> open_gpu_communicator(Control&) {
+Result<std::unique_ptr<Communicator>> open_gpu_communicator(Control&, double) {
   return left_out();
 }
 void describe_cuda(Json&) {}
@@ -122,9 +120,10 @@ Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions
   return open_gpu(index);
 }
 
-Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSession& mpi, Control& control) {
-  return backend == Backend::cuda ? open_gpu_communicator(control)
-                                  : open_mpi_communicator(mpi, collective_timeout_s);
+Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSession& mpi, Control& control,
+                                                        double timeout_seconds) {
+  return backend == Backend::cuda ? open_gpu_communicator(control, timeout_seconds)
+                                  : open_mpi_communicator(mpi, timeout_seconds);
 }
 
 std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note) {

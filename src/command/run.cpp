@@ -18,6 +18,7 @@ namespace {
 
 constexpr double last_words_timeout_s = 180.0;  // above all that a rank's workloads may take to finish
 constexpr double hurried_last_words_timeout_s = 5.0;
+constexpr double last_words_reserve_s = 120;  // for the result, and for rank 0's code to come
 constexpr int incomplete_exit_code = 4;
 
 /// Without its result a run has no evidence: it cannot pass.
@@ -99,9 +100,9 @@ void Run::make_workloads() {
   purpose_.begin(records_);
   injector_ =
       std::make_unique<Injector>(options_.burn.injections, control_.place(), records_, purpose_.gate());
-  environment_.emplace(Environment{*platform_.device, *platform_.communicator, records_, control_.place(),
-                                   options_.common.seed, *injector_,
-                                   describe_device_model(platform_.device->info(), limits_), board_, load_});
+  environment_.emplace(Environment{
+      *platform_.device, *platform_.communicator, records_, control_.place(), options_.common.seed,
+      *injector_, describe_device_model(platform_.device->info(), limits_), board_, load_, peer_timeout()});
   workloads_ = make_burn_workloads(*environment_, parts_);
 }
 
@@ -128,9 +129,10 @@ Status Run::open_platform() {
   EGT_TRY(agree(control_, device.status()));
   platform_.device = std::move(device.value());
   EGT_TRY(refuse_shared_devices(control_, platform_.device->info()));
-  auto communicator = open_communicator(backend, mpi_, control_);
+  backend_ = backend;
+  auto communicator = connect();
   EGT_TRY(agree(control_, communicator.status()));
-  platform_.communicator = std::move(communicator.value());
+  platform_.communicator = std::make_unique<RestartableCommunicator>(std::move(communicator.value()));
   platform_.sensor = open_sensor(platform_.device->info(), platform_.sensor_note);
   if (platform_.sensor) limits_ = platform_.sensor->limits();
   auto memory = device_memory();
@@ -138,6 +140,16 @@ Status Run::open_platform() {
   memory_before_ = memory.value();
   if (!platform_.sensor) records_.warning(fmt::format("no telemetry: {}", platform_.sensor_note));
   return {};
+}
+
+/// The watchdog judges at its timeout; what waits for peers beyond that is there in case it does not.
+double Run::peer_timeout() const {
+  constexpr double reserve_s = 30;
+  return 2 * options_.burn.watch.collective_timeout_seconds + reserve_s;
+}
+
+Result<std::unique_ptr<Communicator>> Run::connect() {
+  return open_communicator(backend_, mpi_, control_, peer_timeout());
 }
 
 Status Run::choose_options(const BackendChoice& choice) {
@@ -234,9 +246,52 @@ Status Run::introduce() {
   EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
   if (is_root()) open_console(cards);
   open_route();
-  telemetry_ = std::make_unique<Telemetry>(std::move(platform_.sensor), options_.common.metrics_sample_rate,
-                                           process_started_);
+  open_telemetry();
   records_.emit(RecordKind::start, -1, start);
+  return open_lifeline();
+}
+
+void Run::open_telemetry() {
+  const auto& sensor = platform_.sensor;
+  std::shared_ptr<Sensor> shown = sensor;
+  if (!options_.burn.injections.empty())
+    shown = std::make_shared<InjectingSensor>(
+        sensor, *injector_,
+        InjectingSensor::Settings{.temperature_limit_c = options_.burn.guard.temperature_limit_c,
+                                  .step = [this] { return board_.line("main").read().step; }});
+  telemetry_ =
+      std::make_unique<Telemetry>(std::move(shown), options_.common.metrics_sample_rate, process_started_,
+                                  Guarding{.options = options_.burn.guard,
+                                           .device = {.rank = control_.place().rank,
+                                                      .hostname = control_.place().hostname,
+                                                      .device_uuid = platform_.device->info().uuid},
+                                           .load = load_,
+                                           .records = records_,
+                                           .planned_seconds = options_.burn.duration_seconds});
+}
+
+Status Run::open_lifeline() {
+  const RankPlace& place = control_.place();
+  ConsoleStyle style = detect_console_style(options_.common.progress);
+  last_will_ = std::make_unique<LastWill>(LastWill::Estate{.place = place,
+                                                           .records = records_,
+                                                           .route = *route_,
+                                                           .directory = directory_.path(),
+                                                           .io_directory = parts_.file.directory,
+                                                           .console = console_.get(),
+                                                           .style = style});
+  stalls_ = std::make_unique<StallInjection>(*injector_, *route_);
+  EGT_TRY_ASSIGN(lifeline_, Lifeline::open({.control = control_,
+                                            .communicator = *platform_.communicator,
+                                            .board = board_,
+                                            .records = records_,
+                                            .options = options_.burn.watch,
+                                            .device_uuid = platform_.device->info().uuid,
+                                            .connect = [this] { return connect(); },
+                                            .last_will =
+                                                [this](const std::vector<Loss>& losses) {
+                                                  last_will_->execute(losses, *lifeline_);
+                                                }}));
   return {};
 }
 
@@ -264,17 +319,37 @@ void Run::open_console(const std::vector<std::string>& cards) {
 }
 
 Result<int> Run::run() {
-  Session session(records_, *route_, *telemetry_, workloads_);
+  lifeline_->start();
+  Session session({.records = records_,
+                   .route = *route_,
+                   .telemetry = *telemetry_,
+                   .board = board_,
+                   .load = load_,
+                   .reunion = *lifeline_},
+                  workloads_);
   const Status failure =
       session.run({.duration_seconds = seconds_left(options_.burn.duration_seconds, options_.resumed),
                    .steps = steps_left(options_.burn.steps, options_.resumed),
-                   .is_done = [this](std::int64_t step) { return purpose_.is_done(step); }});
+                   .is_done = [this](std::int64_t step) { return purpose_.is_done(step); },
+                   .fail_fast = options_.burn.fail_fast,
+                   .before_step = [this](std::int64_t step) { stalls_->strike(step); }});
+  lifeline_->end_work();
+  if (!failure.ok() && control_.place().size > 1) lifeline_->fail(failure);
+  return share_verdict(failure);
+}
+
+/// Rank 0 alone has all the evidence; its code is everybody's.
+Result<int> Run::share_verdict(const Status& failure) {
   if (!failure.ok()) platform_.communicator->abort();
   const bool hurry = !failure.ok() || StopSignal::received() != 0;
-  const Status told = route_->pump_to_the_end(hurry ? hurried_last_words_timeout_s : last_words_timeout_s);
-  const int code = is_root() ? conclude() : incomplete_exit_code;  // rank 0 alone has all the evidence
+  const double patience = hurry ? hurried_last_words_timeout_s : last_words_timeout_s;
+  board_.line("main").begin("last words", -1, patience + last_words_reserve_s);
+  const Status told = route_->pump_to_the_end(patience);
+  if (lifeline_->was_given_up()) leave(incomplete_exit_code);  // others have told the end of this run
+  const int code = is_root() ? conclude() : incomplete_exit_code;
   if (!failure.ok() || !told.ok()) leave(code);
   EGT_TRY_ASSIGN(const std::string shared, control_.broadcast(std::to_string(code)));
+  lifeline_->leave();
   return std::atoi(shared.c_str());
 }
 

@@ -15,11 +15,15 @@
 #include "egt/report/journal.hpp"
 #include "egt/report/log.hpp"
 #include "egt/report/run_directory.hpp"
+#include "egt/session/injecting_sensor.hpp"
+#include "egt/session/lifeline.hpp"
 #include "egt/session/session.hpp"
+#include "egt/session/stall_injection.hpp"
 #include "egt/session/stop_signal.hpp"
 #include "egt/session/verdict.hpp"
 #include "egt/workload/injector.hpp"
 #include "egt/workload/table.hpp"
+#include "last_will.hpp"
 
 namespace egt {
 
@@ -93,6 +97,11 @@ class Run {
   Status introduce();
   void open_console(const std::vector<std::string>& cards);
   void open_route();
+  Result<std::unique_ptr<Communicator>> connect();
+  double peer_timeout() const;
+  Status open_lifeline();
+  void open_telemetry();
+  Result<int> share_verdict(const Status& failure);
   int conclude();
   Status write_result(const Json& result) const;
   [[noreturn]] void leave(int code);
@@ -107,6 +116,7 @@ class Run {
   RecordQueue records_;
   ProgressBoard board_;
   LoadControl load_;
+  Backend backend_ = Backend::automatic;
   Platform platform_;
   MemoryInfo memory_before_;
   SensorLimits limits_;
@@ -121,6 +131,9 @@ class Run {
   std::unique_ptr<Sink> own_records_, shown_;
   std::unique_ptr<RecordRoute> route_;
   std::unique_ptr<Telemetry> telemetry_;
+  std::unique_ptr<StallInjection> stalls_;
+  std::unique_ptr<LastWill> last_will_;
+  std::unique_ptr<Lifeline> lifeline_;
 };
 
 }  // namespace egt

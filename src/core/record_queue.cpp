@@ -21,6 +21,7 @@ void RecordQueue::emit(RecordKind kind, std::int64_t step, Json body) {
 
 void RecordQueue::emit(const Fault& fault) {
   const std::lock_guard lock(mutex_);
+  has_fault_ = true;
   if (!holds_back(fault)) put(RecordKind::fault, fault.step, to_json(fault));
 }
 
@@ -63,6 +64,11 @@ Json RecordQueue::repeats() const {
                    {"last_time", incidents.last_time}});
   }
   return all;
+}
+
+bool RecordQueue::has_fault() const {
+  const std::lock_guard lock(mutex_);
+  return has_fault_;
 }
 
 std::size_t RecordQueue::dropped() const {

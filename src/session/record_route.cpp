@@ -49,9 +49,12 @@ void RecordRoute::note_journal(const Status& status) {
 }
 
 void RecordRoute::deliver(const Record& record) {
-  if (record.kind == RecordKind::progress) progress_[record.rank] = record;
-  if (record.kind == RecordKind::end) ends_[record.rank] = record;
-  if (lasts(record.kind)) lasting_.push_back(record);
+  {
+    const std::lock_guard lock(mutex_);
+    if (record.kind == RecordKind::progress) progress_[record.rank] = record;
+    if (record.kind == RecordKind::end) ends_[record.rank] = record;
+    if (lasts(record.kind)) lasting_.push_back(record);
+  }
   for (Listener& listener : listeners_) note(listener, listener.sink->write(record));
 }
 
@@ -75,6 +78,7 @@ Status RecordRoute::pump_to_the_end(double seconds) {
 }
 
 std::vector<Record> RecordRoute::kept() const {
+  const std::lock_guard lock(mutex_);
   std::vector<Record> records = lasting_;
   for (const auto& [rank, record] : progress_)
     if (!ends_.contains(rank)) records.push_back(record);

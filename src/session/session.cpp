@@ -12,11 +12,20 @@ namespace {
 
 constexpr double progress_period_s = 1.0;
 constexpr double hurried_telemetry_s = 0.1;
+constexpr double start_patience_s = 120;   // first answers in every precision
+constexpr double finish_patience_s = 300;  // a last sweep of the memory, a file to its end
+constexpr double drain_timeout_s = 20;     // of what is in line when the communicator was given up
 
 }  // namespace
 
-Session::Session(RecordQueue& records, RecordRoute& route, Telemetry& telemetry, Workloads& workloads)
-    : records_(records), route_(route), telemetry_(telemetry), workloads_(workloads) {}
+Session::Session(const Surroundings& surroundings, Workloads& workloads)
+    : records_(surroundings.records),
+      route_(surroundings.route),
+      telemetry_(surroundings.telemetry),
+      line_(surroundings.board.line("main")),
+      load_(surroundings.load),
+      reunion_(surroundings.reunion),
+      workloads_(workloads) {}
 
 Status Session::run(const SessionPlan& plan) {
   started_ = last_progress_ = Clock::now();
@@ -24,11 +33,13 @@ Status Session::run(const SessionPlan& plan) {
   const auto keep_first = [&](const Status& status) {
     if (failure.ok()) failure = status;
   };
+  line_.begin("start", 0, start_patience_s);
   for (auto& workload : workloads_) keep_first(workload->start());
   if (failure.ok()) keep_first(run_steps(plan));
   // A rank that failed leaves its peers behind: nothing that needs them may be begun any more.
   const bool hurry = !failure.ok() || decision_ == StopVote::interrupted;
   if (hurry) stop_background();
+  line_.begin("finish", retired_ - 1, finish_patience_s);
   for (auto& workload : workloads_) keep_first(workload->finish(hurry));
   telemetry_.stop(hurry ? hurried_telemetry_s : Telemetry::stop_seconds);
   // A rank whose journal was cut short lacks its evidence, which is told like any other failure.
@@ -38,19 +49,53 @@ Status Session::run(const SessionPlan& plan) {
 }
 
 Status Session::run_steps(const SessionPlan& plan) {
-  std::int64_t step = 0;
-  for (bool last = false; !last; ++step) {
-    const StopVote vote = own_vote(plan, step);
+  Status status = make_steps(plan);
+  while (!status.ok()) {
+    const auto number = reunion_.meet(status, [this] { return drain(); });
+    if (!number) break;
+    status = resume(*number);
+    if (status.ok()) status = make_steps(plan);
+  }
+  return status;
+}
+
+Status Session::make_steps(const SessionPlan& plan) {
+  const std::int64_t first = next_step_;
+  for (bool last = false; !last; ++next_step_) {
+    const auto begun = Clock::now();
+    line_.begin("step", next_step_);
+    if (plan.before_step) plan.before_step(next_step_);
+    const StopVote vote = own_vote(plan, next_step_);
     if (vote == StopVote::interrupted) stop_background();
-    for (auto& workload : workloads_) EGT_TRY(workload->enqueue({.index = step, .vote = vote}));
-    if (step >= MlpTrainer::depth) EGT_TRY(retire(step - MlpTrainer::depth));
+    for (auto& workload : workloads_) EGT_TRY(workload->enqueue({.index = next_step_, .vote = vote}));
+    if (next_step_ >= first + MlpTrainer::depth) EGT_TRY(retire(next_step_ - MlpTrainer::depth));
     report_progress();
     EGT_TRY(route_.pump());
+    load_.rest(seconds_since(begun));
     // Every rank learns the votes of a step when it retires it, at the same distance from what it has
     // enqueued.
-    last = decision_ != StopVote::none || (plan.steps && step + 1 >= *plan.steps);
+    last = decision_ != StopVote::none || (plan.steps && next_step_ + 1 >= *plan.steps);
   }
-  while (retired_ < step) EGT_TRY(retire(retired_));
+  while (retired_ < next_step_) EGT_TRY(retire(retired_));
+  return {};
+}
+
+/// The communicator is given up: what hangs on it is to end.
+Status Session::drain() {
+  for (auto& workload : workloads_) EGT_TRY(workload->give_up_steps(drain_timeout_s));
+  return {};
+}
+
+/// All ranks have met: back to the step that they agree on.
+Status Session::resume(int number) {
+  const std::int64_t given_up = retired_;
+  Resumption resumption{.number = number, .next_step = next_step_};
+  line_.begin("restart", given_up, start_patience_s);
+  for (auto& workload : workloads_) EGT_TRY(workload->resume(resumption));
+  next_step_ = retired_ = resumption.next_step;
+  decision_ = StopVote::none;
+  line_.begin("step", next_step_);
+  reunion_.resumed(number, given_up, next_step_);
   return {};
 }
 
@@ -72,6 +117,7 @@ bool Session::is_over(const SessionPlan& plan) const {
 
 StopVote Session::own_vote(const SessionPlan& plan, std::int64_t step) const {
   if (StopSignal::received() != 0) return StopVote::interrupted;
+  if (plan.fail_fast && records_.has_fault()) return StopVote::finished;
   if (is_over(plan) || (plan.is_done && plan.is_done(step))) return StopVote::finished;
   return StopVote::none;
 }
@@ -97,11 +143,12 @@ Json Session::body() const {
 Json Session::end_body(const SessionPlan& plan, const Status& failure) const {
   Json end = body();
   const bool interrupted = decision_ == StopVote::interrupted, done = plan.is_done && !is_over(plan);
-  end["reason"] = !failure.ok()                     ? "error"
-                  : interrupted                     ? "signal"
-                  : decision_ != StopVote::finished ? "steps"
-                  : done                            ? "done"
-                                                    : "duration";
+  end["reason"] = !failure.ok()                            ? (reunion_.lost_peers() ? "peer lost" : "error")
+                  : interrupted                            ? "signal"
+                  : plan.fail_fast && records_.has_fault() ? "fault"
+                  : decision_ != StopVote::finished        ? "steps"
+                  : done                                   ? "done"
+                                                           : "duration";
   end["signal"] =
       interrupted && StopSignal::received() ? Json(signal_name(StopSignal::received())) : Json(nullptr);
   end["error"] =

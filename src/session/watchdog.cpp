@@ -9,8 +9,8 @@
 namespace egt {
 namespace {
 
-constexpr double period_s = 0.2, longest_period_s = 0.5;
-constexpr double ranks_at_period = 64;  ///< more ranks tell their news less often
+constexpr double period_s = 0.05, longest_period_s = 0.5;
+constexpr double ranks_at_period = 16;  ///< more ranks tell their news less often
 constexpr double slept_s = 1;           ///< a turn that takes longer: this process was stopped
 constexpr double last_will_s = 0.3;     ///< for the network to take what must not be lost
 constexpr double pump_s = 0.02;

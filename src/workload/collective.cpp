@@ -13,7 +13,6 @@ namespace egt {
 
 namespace {
 
-constexpr double round_timeout_s = 60.0;
 /// Slices begin at multiples of as many words, where they are long enough: kernels are fastest so.
 constexpr std::uint64_t slice_grain = 64;
 /// The place, as an injection's layer counts, of what a rank puts into the all-reduce; those below are the
@@ -130,7 +129,9 @@ Status CollectiveWorkload::enqueue_round(std::int64_t step) {
     return {StatusCode::internal, "more rounds of collectives are under way than there is room for"};
   Slot& slot = slots_[enqueued_ % slots];
   slot.step = step;
-  slot.round = {.number = enqueued_, .size = environment_.place.size, .slice = slice_elements_};
+  slot.round = {.number = first_number_ + enqueued_ - rounds_before_,
+                .size = environment_.place.size,
+                .slice = slice_elements_};
   take_injections(slot);
   for (std::size_t i = 0; i < first_block_report + ranks(); ++i)
     EGT_TRY(environment_.device.reset(own_report(i), stream_()));
@@ -286,15 +287,31 @@ Status CollectiveWorkload::retire(std::int64_t step, StepOutcome&) {
   return has_round(step) ? collect_round() : Status();
 }
 
+/// Some ranks may have collected a round that others had to give up: the numbers begin anew.
+Status CollectiveWorkload::resume(Resumption& resumption) {
+  constexpr int most_rounds_log2 = 40;
+  first_number_ = static_cast<std::uint64_t>(resumption.number) << most_rounds_log2;
+  enqueued_ = rounds_before_ = rounds_;
+  planned_injections_.clear();
+  for (const Injection& injection : environment_.injector.all())
+    if (injection.kind == InjectionKind::collective && injection.rank < environment_.place.size &&
+        injection.step >= resumption.next_step)
+      planned_injections_.push_back(injection);
+  return {};
+}
+
 /// Collects the oldest round under way.
 Status CollectiveWorkload::collect_round() {
   const Slot& slot = slots_[rounds_ % slots];
+  ProgressBoard::Line& line = environment_.board.line("main");
+  line.begin("collective: round", slot.step);
+  line.wait_for_peers("collective: round");
   EGT_TRY(wait_until(
       [&]() -> Result<bool> {
         EGT_TRY(environment_.communicator.check());
         return environment_.device.done(*slot.done);
       },
-      {.seconds = round_timeout_s, .what = "a round of known-answer collectives"}));
+      {.seconds = environment_.peer_timeout_seconds, .what = "a round of known-answer collectives"}));
   for (std::size_t kind = 0; kind < collective_kinds; ++kind) {
     EGT_TRY_ASSIGN(const double ms, environment_.device.elapsed_ms(*slot.begin[kind], *slot.end[kind]));
     milliseconds_[kind] += ms;

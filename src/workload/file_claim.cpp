@@ -168,4 +168,12 @@ Leftovers remove_leftover_files(const std::string& directory, const std::string&
   return removed;
 }
 
+void remove_test_files_of(std::int64_t process, const std::string& directory, const std::string& hostname) {
+  std::error_code error, left;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    const auto name = parse_test_file_name(entry->path().filename().string());
+    if (name && name->process == process && name->hostname == hostname) fs::remove(entry->path(), left);
+  }
+}
+
 }  // namespace egt

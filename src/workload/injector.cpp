@@ -16,10 +16,10 @@ Injector::Injector(std::vector<Injection> all, const RankPlace& place, RecordQue
                    [](const Injection& a, const Injection& b) { return a.step < b.step; });
 }
 
-std::optional<Injection> Injector::take(InjectionKind kind, std::int64_t step) {
+std::optional<Injection> Injector::take(InjectionKind kind, std::int64_t step, const InjectionGate& which) {
   const std::lock_guard lock(mutex_);
   const auto due = std::find_if(waiting_.begin(), waiting_.end(), [&](const Injection& waiting) {
-    return waiting.kind == kind && waiting.step <= step;
+    return waiting.kind == kind && waiting.step <= step && (!which || which(waiting));
   });
   if (due == waiting_.end() || (gate_ && !gate_(*due))) return std::nullopt;
   const Injection taken = *due;
@@ -39,6 +39,13 @@ void Injector::tell(const Injection& injection, std::int64_t step, const Flip& f
   body["where"] = std::move(where);
   body["first_word"] = flip.first;
   body["mask"] = fmt::format("0x{:08x}", flip.mask);
+  records_.emit(RecordKind::injection, step, std::move(body));
+}
+
+void Injector::tell(const Injection& injection, std::int64_t step, std::string where) {
+  Json body = to_json(injection);
+  body["struck_step"] = step;
+  body["where"] = std::move(where);
   records_.emit(RecordKind::injection, step, std::move(body));
 }
 

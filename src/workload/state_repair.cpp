@@ -44,6 +44,13 @@ void StateRepair::prove_candidate() {
   proven_step_ = candidate_step_;
 }
 
+Status StateRepair::go_back_to(std::int64_t step) {
+  if (candidate_step_ == step && proven_step_ != step) prove_candidate();
+  if (proven_step_ != step)
+    return {StatusCode::internal, "the state that all ranks agree on is not kept on this one"};
+  return trainer_.restore_state(proven_slot_);
+}
+
 Result<std::vector<Answers>> StateRepair::exchange(const std::function<Status(Digest*)>& write,
                                                    std::size_t count, double timeout_seconds) {
   EGT_TRY(write(exchange_.own()));

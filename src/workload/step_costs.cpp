@@ -44,6 +44,14 @@ void StepCosts::add(std::int64_t step, std::optional<double> ms) {
   affected_steps_ = 0;
 }
 
+void StepCosts::give_up() {
+  checks_.clear();
+  disturbed_ = false;
+  affected_ms_ = 0;
+  affected_steps_ = 0;
+  note_ = {};
+}
+
 StepNote StepCosts::take_note() {
   return std::exchange(note_, StepNote{});
 }

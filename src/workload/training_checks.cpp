@@ -13,7 +13,6 @@ namespace egt {
 
 namespace {
 
-constexpr double timeout_s = 60.0;
 constexpr int enough_peers = 3;              // of one model: then a majority tells who is wrong
 constexpr std::size_t audited_products = 4;  // a check
 constexpr std::int64_t before_the_first = -1;
@@ -85,7 +84,8 @@ TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& opt
       batch_(batch),
       trainer_(trainer),
       golden_(golden),
-      exchange_(environment.device, environment.communicator, trainer.communication_stream()),
+      exchange_(environment.device, environment.communicator, trainer.communication_stream(),
+                environment.board.line("main")),
       repair_(environment.device, trainer, exchange_, std::move(repeat)),
       judges_losses_(judges_losses),
       teller_(environment),
@@ -131,7 +131,7 @@ Status TrainingChecks::take_groups() {
   EGT_TRY(environment_.device.copy(exchange_.own(), pinned.data(), sizeof(Digest),
                                    trainer_.communication_stream()));
   EGT_TRY(exchange_.enqueue(1));
-  EGT_TRY_ASSIGN(const auto models, exchange_.collect(timeout_s));
+  EGT_TRY_ASSIGN(const auto models, exchange_.collect(environment_.peer_timeout_seconds));
   for (const Answers& rank : models)
     groups_.push_back(static_cast<int>(std::find(models.begin(), models.end(), rank) - models.begin()));
   const int own = groups_[static_cast<std::size_t>(environment_.place.rank)];
@@ -210,6 +210,41 @@ Status TrainingChecks::finish(std::int64_t last) {
   return {};
 }
 
+// After a restart
+
+/// The newest state that any rank proved: it saw all ranks' digests, so it is kept on every one. Checks go on
+/// behind those that any rank began.
+Result<std::int64_t> TrainingChecks::agree_on_state() {
+  EGT_TRY_ASSIGN(const Buffer pinned, environment_.device.allocate_pinned(sizeof(Digest)));
+  *pinned.as<Digest>() = {.a = static_cast<std::uint64_t>(repair_.proven_step() - before_the_first),
+                          .b = checks_};
+  EGT_TRY(environment_.device.copy(exchange_.own(), pinned.data(), sizeof(Digest),
+                                   trainer_.communication_stream()));
+  EGT_TRY(exchange_.enqueue(1));
+  EGT_TRY_ASSIGN(const auto ranks, exchange_.collect(environment_.peer_timeout_seconds));
+  std::uint64_t newest = 0;
+  for (const Answers& rank : ranks) {
+    newest = std::max(newest, rank[0].a);
+    checks_ = std::max(checks_, rank[0].b);
+  }
+  return static_cast<std::int64_t>(newest) + before_the_first;
+}
+
+Result<std::int64_t> TrainingChecks::resume() {
+  under_way_.reset();
+  nonfinite_.reset();
+  loss_is_finite_ = true;
+  check_now_ = false;
+  costs_.give_up();
+  schedule_ = CheckSchedule(options_.check_every, options_.check_budget);
+  audit_->give_up();
+  EGT_TRY_ASSIGN(const std::int64_t agreed, agree_on_state());
+  EGT_TRY(repair_.go_back_to(agreed));
+  EGT_TRY(enqueue_check(agreed));
+  EGT_TRY(collect(agreed));
+  return agreed + 1;
+}
+
 void TrainingChecks::close() {
   if (!nonfinite_) return;
   tell_nonfinite();
@@ -218,7 +253,7 @@ void TrainingChecks::close() {
 }
 
 Status TrainingChecks::collect(std::int64_t last) {
-  EGT_TRY_ASSIGN(const auto answers, exchange_.collect(timeout_s));
+  EGT_TRY_ASSIGN(const auto answers, exchange_.collect(environment_.peer_timeout_seconds, under_way_->step));
   const auto state = part(answers, sections_.replay + sections_.chains, sections_.state);
   const bool pass_wrong = judge_replay(part(answers, 0, sections_.replay));
   const bool chains_wrong = chains_ && judge_chains(part(answers, sections_.replay, sections_.chains));
@@ -314,7 +349,7 @@ bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
 /// Only this rank knows what its audits found.
 Status TrainingChecks::judge_audit() {
   if (!audits_) return {};
-  EGT_TRY_ASSIGN(const GemmAuditReport report, audit_->collect(timeout_s));
+  EGT_TRY_ASSIGN(const GemmAuditReport report, audit_->collect(environment_.peer_timeout_seconds));
   figures_.products_audited += report.products / 2;
   Dissent own;
   own.rank = environment_.place.rank;
@@ -364,10 +399,11 @@ Status TrainingChecks::repair(std::vector<Dissent> dissents, std::int64_t last) 
     const auto first = std::min_element(dissents.begin(), dissents.end(),
                                         [](const auto& a, const auto& b) { return a.question < b.question; });
     tensor = states_[first->question];
-    EGT_TRY_ASSIGN(difference, repair_.locate(tensor, timeout_s));
+    EGT_TRY_ASSIGN(difference, repair_.locate(tensor, environment_.peer_timeout_seconds));
   }
   const std::int64_t from = repair_.proven_step();
-  EGT_TRY_ASSIGN(const auto repeated, repair_.repeat(tensor, difference.word, last, timeout_s));
+  EGT_TRY_ASSIGN(const auto repeated,
+                 repair_.repeat(tensor, difference.word, last, environment_.peer_timeout_seconds));
   costs_.disturb();
   figures_.repeated_steps += static_cast<std::uint64_t>(last - from);
   state_stays_wrong_ = !repeated;

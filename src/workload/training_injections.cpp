@@ -1,5 +1,6 @@
 #include "egt/workload/training_injections.hpp"
 
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -41,7 +42,24 @@ std::optional<Tampering> TrainingInjections::tampering_of(const Injection& injec
   return tampering;
 }
 
-void TrainingInjections::before_step(std::int64_t step) {
+/// Turns of transcendental functions for hours, in the stream of the passes.
+Status TrainingInjections::hang_device(std::int64_t step) {
+  const auto of_device = [](const Injection& hang) { return hang.layer.has_value(); };
+  const auto injection = environment_.injector.take(InjectionKind::hang, step, of_device);
+  if (!injection) return {};
+  constexpr int turns = std::numeric_limits<int>::max(), launches = 64;
+  EGT_TRY_ASSIGN(unread_, environment_.device.allocate(sizeof(Digest)));
+  const VectorView weights = trainer_.weights();
+  const WordsView some{static_cast<std::uint32_t*>(weights.data), 1};
+  for (int launch = 0; launch < launches; ++launch)
+    EGT_TRY(
+        environment_.device.sine_exponential(some, turns, unread_.as<Digest>(), trainer_.compute_stream()));
+  environment_.injector.tell(*injection, step, "the device's stream of passes");
+  return {};
+}
+
+Status TrainingInjections::before_step(std::int64_t step) {
+  EGT_TRY(hang_device(step));
   for (const InjectionKind kind : pass_kinds)
     while (const auto injection = environment_.injector.take(kind, step)) {
       const auto tampering = tampering_of(*injection);
@@ -52,6 +70,7 @@ void TrainingInjections::before_step(std::int64_t step) {
           fmt::format("{}, in every pass up to the next check", to_string(tampering->tensor)));
     }
   if (!tampered_.empty()) before_repeated_step(step);
+  return {};
 }
 
 void TrainingInjections::before_repeated_step(std::int64_t step) {

@@ -7,7 +7,7 @@
 #include "egt/command/options.hpp"
 #include "egt/device/device.hpp"
 #include "egt/device/sensor.hpp"
-#include "egt/ranks/communicator.hpp"
+#include "egt/ranks/restartable_communicator.hpp"
 #include "egt/ranks/control.hpp"
 #include "egt/ranks/mpi_session.hpp"
 
@@ -16,7 +16,7 @@ namespace egt {
 /// The adapters of one rank. This room is the only one that names them; all others see ports.
 struct Platform {
   std::unique_ptr<Device> device;
-  std::unique_ptr<Communicator> communicator;  ///< destroyed before the device
+  std::unique_ptr<RestartableCommunicator> communicator;  ///< destroyed before the device
   std::shared_ptr<Sensor> sensor;              ///< null: nothing watches the device; `sensor_note` says why
   std::string sensor_note;
 };
@@ -34,7 +34,9 @@ Result<BackendChoice> choose_backend(const CommonOptions& options);
 /// and its sensor.
 Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions& options,
                                             const RankPlace& place);
-Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSession& mpi, Control& control);
+/// Collective. `timeout_seconds`: see the adapters.
+Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSession& mpi, Control& control,
+                                                        double timeout_seconds);
 /// Never fails: without a sensor the figures are null, and the note says why.
 std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note);
 

@@ -48,6 +48,8 @@ class RecordQueue {
   /// All that is in line, oldest first; never blocks.
   std::vector<Record> drain();
   std::size_t dropped() const;
+  /// Was there a fault yet?
+  bool has_fault() const;
   /// The faults that were held back: [{"kind","detector","rank","count","last_time"}], the time being that of
   /// the newest, in seconds since 1970.
   Json repeats() const;
@@ -62,6 +64,7 @@ class RecordQueue {
   mutable std::mutex mutex_;
   std::deque<Record> records_;
   std::size_t dropped_ = 0;
+  bool has_fault_ = false;
 
   struct Incidents {
     std::set<std::pair<std::string, std::uint64_t>> places;  ///< where and offset of those told

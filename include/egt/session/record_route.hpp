@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ class RecordRoute {
   Status pump_to_the_end(double seconds);
   const Status& journal_failure() const { return journal_failure_; }
 
-  /// On rank 0: start, fault, injection and end records of all ranks, and the last progress of a rank that
+  /// Any thread. On rank 0: start, fault, injection and end records of all ranks, and the last progress of a rank that
   /// sent no end.
   std::vector<Record> kept() const;
 
@@ -46,6 +47,7 @@ class RecordRoute {
   Sink& journal_;
   std::vector<Listener> listeners_;
   Status journal_failure_;
+  mutable std::mutex mutex_;  ///< of what is kept
   std::vector<Record> lasting_;
   std::map<int, Record> progress_, ends_;
 };

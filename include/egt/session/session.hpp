@@ -20,6 +20,23 @@ struct SessionPlan {
   std::optional<std::int64_t> steps;
   /// Asked before each step (the argument); true on any rank: all there was to do is done.
   std::function<bool(std::int64_t)> is_done;
+  bool fail_fast = false;  ///< a fault on any rank ends it too
+  /// Called before each step is enqueued (the argument): stalls on purpose strike there.
+  std::function<void(std::int64_t)> before_step;
+};
+
+/// What a run does when its ranks lose touch. Called by the main thread.
+class Reunion {
+ public:
+  virtual ~Reunion() = default;
+  /// `failure` ended the steps. The number of the restart for which all ranks have met and have a new
+  /// communicator; nothing: there is none, and the run ends. `drain`: called once the communicator is given
+  /// up; a rank whose device does not come to rest does not come to the meeting.
+  virtual std::optional<int> meet(const Status& failure, const std::function<Status()>& drain) = 0;
+  /// This rank goes on at `next_step`, after `given_up_step` was not reached.
+  virtual void resumed(int number, std::int64_t given_up_step, std::int64_t next_step) = 0;
+  /// Does the run end because of other ranks?
+  virtual bool lost_peers() const = 0;
 };
 
 /// The run loop: the same steps on every rank, every workload in the table's order, records carried to their
@@ -28,8 +45,16 @@ class Session {
  public:
   using Workloads = std::vector<std::unique_ptr<Workload>>;
 
-  /// All arguments outlive the session; the workloads are prepared.
-  Session(RecordQueue& records, RecordRoute& route, Telemetry& telemetry, Workloads& workloads);
+  /// All outlive the session; the workloads are prepared.
+  struct Surroundings {
+    RecordQueue& records;
+    RecordRoute& route;
+    Telemetry& telemetry;
+    ProgressBoard& board;
+    const LoadControl& load;
+    Reunion& reunion;
+  };
+  Session(const Surroundings& surroundings, Workloads& workloads);
 
   /// Runs to the plan's end, a stop signal, or a failure, ends all workloads and emits the end record. The
   /// Status is the failure that ended it, if one did.
@@ -37,6 +62,9 @@ class Session {
 
  private:
   Status run_steps(const SessionPlan& plan);
+  Status make_steps(const SessionPlan& plan);
+  Status drain();
+  Status resume(int number);
   Status retire(std::int64_t step);
   void stop_background();
   bool is_over(const SessionPlan& plan) const;
@@ -48,9 +76,12 @@ class Session {
   RecordQueue& records_;
   RecordRoute& route_;
   Telemetry& telemetry_;
+  ProgressBoard::Line& line_;
+  const LoadControl& load_;
+  Reunion& reunion_;
   Workloads& workloads_;
   Clock::time_point started_ = Clock::now(), last_progress_ = Clock::now();
-  std::int64_t retired_ = 0;
+  std::int64_t next_step_ = 0, retired_ = 0;
   StopVote decision_ = StopVote::none;
 };
 

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "egt/core/progress_board.hpp"
 #include "egt/device/device.hpp"
 #include "egt/ranks/communicator.hpp"
 #include "egt/workload/digest_vote.hpp"
@@ -14,9 +16,10 @@ namespace egt {
 /// time. All ranks make the same calls in the same order.
 class AnswerExchange {
  public:
-  /// `stream`: where the communicator's other collectives run; outlives the exchange, as all arguments do.
-  AnswerExchange(Device& device, Communicator& communicator, Stream& stream)
-      : device_(device), communicator_(communicator), stream_(stream) {}
+  /// `stream`: where the communicator's other collectives run; `line`: where the wait is told. All outlive
+  /// the exchange.
+  AnswerExchange(Device& device, Communicator& communicator, Stream& stream, ProgressBoard::Line& line)
+      : device_(device), communicator_(communicator), stream_(stream), line_(line) {}
 
   /// Takes memory for `most` digests a rank.
   Status prepare(std::size_t most);
@@ -24,18 +27,20 @@ class AnswerExchange {
   Digest* own() const { return memory_.as<Digest>(); }
   /// Puts the exchange of the first `count` in the stream.
   Status enqueue(std::size_t count);
-  /// Waits for it: one list a rank.
-  Result<std::vector<Answers>> collect(double timeout_seconds);
+  /// Waits for it: one list a rank. `step`: for the board.
+  Result<std::vector<Answers>> collect(double timeout_seconds, std::int64_t step = -1);
 
  private:
+  Status wait(const Event& event, double timeout_seconds);
   std::size_t ranks() const { return static_cast<std::size_t>(communicator_.size()); }
 
   Device& device_;
   Communicator& communicator_;
   Stream& stream_;
+  ProgressBoard::Line& line_;
   Buffer memory_;  ///< own, then all ranks'
   Buffer pinned_;  ///< all ranks'
-  std::unique_ptr<Event> done_;
+  std::unique_ptr<Event> own_done_, done_;
   std::size_t most_ = 0, count_ = 0;
 };
 

@@ -34,6 +34,7 @@ class CollectiveWorkload : public Workload {
   Status prepare() override;
   Status enqueue(const Step& step) override;
   Status retire(std::int64_t step, StepOutcome& outcome) override;
+  Status resume(Resumption& resumption) override;
   /// A run shorter than the period still gets its round, and so do injections that are due.
   Status finish(bool hurry) override;
   PartReport report() const override;
@@ -93,6 +94,8 @@ class CollectiveWorkload : public Workload {
   Buffer data_, slice_, told_, gathered_, introduction_;
   std::array<Slot, slots> slots_;
   std::uint64_t enqueued_ = 0, rounds_ = 0;  ///< rounds put in line, and collected
+  std::uint64_t first_number_ = 0;           ///< of the rounds after the last restart
+  std::uint64_t rounds_before_ = 0;          ///< collected before it
   std::int64_t last_step_ = 0;               ///< enqueued last
   CollectiveIncidents incidents_;
   std::vector<Injection> planned_injections_;  ///< of all ranks, the same everywhere: not yet had their turn

@@ -40,4 +40,7 @@ Result<std::unique_ptr<FileClaim>> claim_file(const std::string& path);
 /// Removes the test files in `directory` that nobody uses any more; called on host `hostname`.
 Leftovers remove_leftover_files(const std::string& directory, const std::string& hostname);
 
+/// Removes those of one process of this host, also while it still uses them: it is about to end.
+void remove_test_files_of(std::int64_t process, const std::string& directory, const std::string& hostname);
+
 }  // namespace egt

@@ -91,6 +91,8 @@ class GemmAudit {
   Status enqueue_host_sample(const Gemm& gemm, std::string name, Stream& stream);
   /// Waits for all that was put in line, judges it, and frees the slots.
   Result<GemmAuditReport> collect(double timeout_seconds);
+  /// Frees the slots unjudged; nothing of them may be in line any more.
+  void give_up() { used_ = 0; }
   std::size_t free_slots() const { return slots_.size() - used_; }
 
  private:

@@ -23,13 +23,15 @@ class Injector {
   /// `gate` empty: whatever is due is handed out.
   Injector(std::vector<Injection> all, const RankPlace& place, RecordQueue& records, InjectionGate gate = {});
 
-  /// The next of `kind` that is due on this rank at `step`, which is thereby taken; call it until it gives
-  /// nothing.
-  std::optional<Injection> take(InjectionKind kind, std::int64_t step);
+  /// The next of `kind` that is due on this rank at `step`, and `which` says yes to, which is thereby taken;
+  /// call it until it gives nothing.
+  std::optional<Injection> take(InjectionKind kind, std::int64_t step, const InjectionGate& which = {});
   /// Is one of `kind` due on this rank at `step`, and not taken yet?
   bool waits(InjectionKind kind, std::int64_t step) const;
   /// Tells that it struck: a record of kind injection, with `where` it did.
   void tell(const Injection& injection, std::int64_t step, const Flip& flip, std::string where);
+  /// The same for a kind that flips no words.
+  void tell(const Injection& injection, std::int64_t step, std::string where);
   /// Those of all ranks, taken or not.
   const std::vector<Injection>& all() const { return all_; }
   /// Is any of this kind planned, on any rank?

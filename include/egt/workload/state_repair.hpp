@@ -51,6 +51,10 @@ class StateRepair {
   Result<std::optional<std::uint32_t>> repeat(const StateTensor& tensor, std::uint64_t word,
                                               std::int64_t last, double timeout_seconds);
 
+  /// Takes training back to the state kept behind `step`, which was proven on some rank; here it may still be
+  /// the candidate. No step may be under way. An error: it is not kept here.
+  Status go_back_to(std::int64_t step);
+
   std::int64_t proven_step() const { return proven_step_; }
 
  private:

@@ -18,6 +18,8 @@ class StepCosts {
   void add(std::int64_t step, std::optional<double> ms);
   /// Steps were repeated: their times say nothing.
   void disturb() { disturbed_ = true; }
+  /// The steps under way were given up, and with them what was to be told of checks.
+  void give_up();
   /// What is to be told to the peers, once; all 0: nothing new.
   StepNote take_note();
   /// Of the time of all steps; none: not measured yet.

@@ -64,7 +64,7 @@ class TrainingChecks {
   /// Who is of whose model, and a first answer in every precision: before the first step.
   Status start();
   /// Faults on purpose that are due, just before training step `step` is enqueued.
-  void before_step(std::int64_t step) { injections_.before_step(step); }
+  Status before_step(std::int64_t step) { return injections_.before_step(step); }
   /// The same before it is enqueued once more: only those that had struck by then.
   void before_repeated_step(std::int64_t step) { injections_.before_repeated_step(step); }
   /// Behind it: faults on purpose at rest, and a check if one is due.
@@ -73,6 +73,9 @@ class TrainingChecks {
   Status retire(std::int64_t step, std::int64_t last, const StepResult& result);
   /// To ride along with the next step.
   StepNote take_note() { return costs_.take_note(); }
+  /// After the communicator was given up and is new: takes training back to the last state that any rank
+  /// proved, proves that it is the same on all ranks, and gives the step behind it.
+  Result<std::int64_t> resume();
   /// One more check at the end; `last`: the last step, retired.
   Status finish(std::int64_t last);
   /// What was left to be told when no more checks come.
@@ -115,6 +118,7 @@ class TrainingChecks {
 
   MlpTrainer::ProductAudit audit_of_this_check();
   Status take_groups();
+  Result<std::int64_t> agree_on_state();
   std::string golden_work() const;
   int layers() const { return static_cast<int>(trainer_.layout().layers().size()); }
 

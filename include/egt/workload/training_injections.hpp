@@ -21,7 +21,7 @@ class TrainingInjections {
       : environment_(environment), options_(options), batch_(batch), trainer_(trainer) {}
 
   /// What is due, just before training step `step` is enqueued.
-  void before_step(std::int64_t step);
+  Status before_step(std::int64_t step);
   /// The same before it is enqueued once more: only what had struck by then.
   void before_repeated_step(std::int64_t step);
   /// What is due at rest, behind step `step`. Not while a check is under way: if that sends training back,
@@ -38,6 +38,7 @@ class TrainingInjections {
     std::int64_t since = 0;  ///< step
   };
 
+  Status hang_device(std::int64_t step);
   std::optional<Tampering> tampering_of(const Injection& injection) const;
   StateTensor state_tensor_of(const Injection& injection) const;
   int layers() const { return static_cast<int>(trainer_.layout().layers().size()); }
@@ -47,6 +48,7 @@ class TrainingInjections {
   const BatchShare& batch_;
   MlpTrainer& trainer_;
   std::vector<Tampered> tampered_;
+  Buffer unread_;  ///< what a device that hangs writes to
 };
 
 }  // namespace egt

@@ -29,6 +29,8 @@ struct Environment {
   std::string device_model;
   ProgressBoard& board;  ///< where every thread tells what it does
   LoadControl& load;     ///< how hard it may work
+  /// The last deadline of a wait for peers: long after the watchdog has judged them.
+  double peer_timeout_seconds = 60;
 };
 
 /// Work whose result was checked bit for bit; names are those of `verified_work` in the result.
@@ -65,6 +67,12 @@ struct StepOutcome {
   StopVote decision = StopVote::none;  ///< of all ranks: the same on every rank
 };
 
+/// The communicator was given up and is new; all ranks go on together at an earlier step.
+struct Resumption {
+  int number = 1;              ///< of the run's restarts
+  std::int64_t next_step = 0;  ///< the first one to be enqueued again: told by the one that trains
+};
+
 /// One part of the load. All calls come from the main thread, on all ranks in the same order; work that would
 /// make others wait runs on streams and threads of the workload's own.
 class Workload {
@@ -80,6 +88,12 @@ class Workload {
   /// Waits (with a deadline) for what step `index` put in line and looks at its results; called a fixed
   /// number of steps after enqueue.
   virtual Status retire(std::int64_t, StepOutcome&) { return {}; }
+  /// The communicator was aborted: waits, at most `timeout_seconds`, until what was enqueued and not retired
+  /// is out of the streams. `resume` follows, or the end.
+  virtual Status give_up_steps(double) { return {}; }
+  /// All ranks have a new communicator; the calls go on with enqueue(resumption.next_step). In
+  /// the table's order, so that the training one comes first and writes where the others go on.
+  virtual Status resume(Resumption&) { return {}; }
   /// The run is about to be interrupted: threads begin no more work. Does not wait; may come more than once.
   virtual void stop_background() {}
   /// No more steps come: ends threads, removes files. `hurry`: a signal came and less than a second is left,

@@ -1,0 +1,154 @@
+#include "last_will.hpp"
+
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+#include <set>
+
+#include "egt/core/file_io.hpp"
+#include "egt/report/journal.hpp"
+#include "egt/report/result.hpp"
+#include "egt/session/verdict.hpp"
+#include "egt/session/watch_rules.hpp"
+#include "egt/workload/file_claim.hpp"
+
+namespace egt {
+namespace {
+
+// mpirun leaves a second between the death of a rank and the end of all.
+constexpr double main_thread_s = 0.4, journals_s = 0.3;
+constexpr double clean_up_s = 3;  // for the main thread to remove its files
+constexpr double result_s = 5;
+constexpr int reprieve_s = 3;  // before a process that does not answer is killed
+constexpr int incomplete_exit_code = 4;
+constexpr const char* journal_word = "journal written";
+
+std::string exit_word(int code) {
+  return fmt::format("exit {}", code);
+}
+
+bool has_said(const Peer& peer, const std::string& word) {
+  const auto news = parse_watch_news(peer.text);
+  return news && std::find(news->words.begin(), news->words.end(), word) != news->words.end();
+}
+
+/// A child that outlives this process, and kills those that do not answer. mpirun does so by itself.
+void kill_later(const std::vector<int>& processes) {
+  if (processes.empty() || _Fork() != 0) return;
+  for (int file = 0; file < 3; ++file) ::close(file);
+  std::vector<int> handles;  // of processes, not of numbers that may be given anew
+  for (const int process : processes)
+    handles.push_back(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  const timespec reprieve{.tv_sec = reprieve_s, .tv_nsec = 0};
+  ::nanosleep(&reprieve, nullptr);
+  for (const int handle : handles)
+    if (handle >= 0) ::syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);
+  ::_exit(0);
+}
+
+}  // namespace
+
+void LastWill::execute(const std::vector<Loss>& losses, Lifeline& lifeline) {
+  Watchdog& watchdog = lifeline.watchdog();
+  const bool is_lost = std::any_of(losses.begin(), losses.end(), [this](const Loss& loss) {
+    return loss.rank == estate_.place.rank;
+  });
+  for (const Loss& loss : losses) estate_.records.emit(RecordKind::loss, loss.step, to_json(loss));
+  write_journal();
+  watchdog.wait_until([&] { return lifeline.work_is_over(); }, main_thread_s);
+  write_journal();
+  watchdog.tell_all(journal_word);
+  if (is_lost) clean_up(lifeline, 0);  // who is not lost soon ends, and mpirun then ends this one
+  int code = incomplete_exit_code;
+  if (watchdog.is_deputy()) {
+    watchdog.wait_until(
+        [&] {
+          const auto peers = watchdog.peers();
+          return std::all_of(peers.begin(), peers.end(), [](const Peer& peer) {
+            return !peer.connected() || has_said(peer, journal_word);
+          });
+        },
+        journals_s);
+    code = write_result();
+    watchdog.tell_all(exit_word(code));
+  } else {
+    code = await_result(watchdog);
+  }
+  clean_up(lifeline, clean_up_s);
+  end_silent(losses, watchdog);
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+void LastWill::write_journal() const {
+  for (const Record& record : estate_.records.drain())
+    if (!append_record(estate_.directory, record).ok()) return;
+}
+
+/// The main thread removes what this process made, unless it is the one that hangs.
+void LastWill::clean_up(Lifeline& lifeline, double patience_seconds) const {
+  const auto over = [&] { return lifeline.work_is_over(); };
+  if (!lifeline.watchdog().wait_until(over, patience_seconds))
+    remove_test_files_of(::getpid(), estate_.io_directory, estate_.place.hostname);
+}
+
+/// From the journals, and for ranks whose journals are on other hosts from what they sent.
+int LastWill::write_result() const {
+  std::vector<Record> records;
+  std::set<int> read;
+  if (auto journals = read_journals(estate_.directory); journals.ok()) {
+    records = std::move(journals.value().records);
+    read.insert(journals.value().ranks.begin(), journals.value().ranks.end());
+  }
+  for (const Record& record : estate_.route.kept())
+    if (!read.contains(record.rank)) records.push_back(record);
+  Verdict verdict = judge(records);
+  const std::string text = result_text(build_result(records, verdict));
+  if (const Status written = write_atomically(estate_.directory + "/result.json", text, Durability::system);
+      !written.ok())
+    verdict.reasons.push_back(written.what());
+  const Json result = build_result(records, verdict);
+  if (estate_.console) {
+    estate_.console->on_verdict(verdict, result, estate_.directory);
+  } else {
+    Console console(estate_.style, std::cout, std::cerr, [] { return 0.0; });
+    console.on_verdict(verdict, result, estate_.directory);
+  }
+  return verdict.exit_code;
+}
+
+int LastWill::await_result(Watchdog& watchdog) const {
+  int code = incomplete_exit_code;
+  watchdog.wait_until(
+      [&] {
+        for (const int known : {1, 3, 4, 5, 6})
+          if (watchdog.heard(exit_word(known))) {
+            code = known;
+            return true;
+          }
+        const auto peers = watchdog.peers();
+        return std::none_of(peers.begin(), peers.end(), [](const Peer& peer) { return peer.connected(); });
+      },
+      result_s);
+  return code;
+}
+
+void LastWill::end_silent(const std::vector<Loss>& losses, Watchdog& watchdog) const {
+  if (!watchdog.is_deputy()) return;
+  std::vector<int> processes;
+  for (const Peer& peer : watchdog.peers())
+    for (const Loss& loss : losses)
+      if (loss.rank == peer.rank && loss.how == Loss::How::silent && peer.hostname == estate_.place.hostname)
+        processes.push_back(peer.pid);
+  kill_later(processes);
+}
+
+}  // namespace egt

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "egt/core/record.hpp"
+#include "egt/core/record_queue.hpp"
+#include "egt/ranks/control.hpp"
+#include "egt/report/console.hpp"
+#include "egt/session/lifeline.hpp"
+#include "egt/session/record_route.hpp"
+
+namespace egt {
+
+/// What is done with a run that cannot go on, on every rank that is left: the losses and all that was not
+/// written yet go to this rank's journal, one rank writes the result and the last words, and the process
+/// ends, whatever its other threads hang in. On the watchdog's thread.
+class LastWill {
+ public:
+  /// All references outlive it; `console`: null on ranks that have none.
+  struct Estate {
+    const RankPlace& place;
+    RecordQueue& records;
+    const RecordRoute& route;
+    std::string directory;     ///< of the run
+    std::string io_directory;  ///< of test files
+    Console* console = nullptr;
+    ConsoleStyle style;  ///< for a rank that has none, and writes the result in place of rank 0
+  };
+  explicit LastWill(Estate estate) : estate_(std::move(estate)) {}
+
+  /// Does not return.
+  [[noreturn]] void execute(const std::vector<Loss>& losses, Lifeline& lifeline);
+
+ private:
+  void write_journal() const;
+  void clean_up(Lifeline& lifeline, double patience_seconds) const;
+  int write_result() const;
+  int await_result(Watchdog& watchdog) const;
+  void end_silent(const std::vector<Loss>& losses, Watchdog& watchdog) const;
+
+  Estate estate_;
+};
+
+}  // namespace egt

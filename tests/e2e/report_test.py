@@ -1,0 +1,223 @@
+"""`report DIR` and `--resume DIR`: what is left of runs that were cut. EGT_KILL_ROUNDS=50 cuts 50 of them."""
+import pathlib
+import random
+import shutil
+
+from program import *
+
+ROUNDS = int(os.environ.get("EGT_KILL_ROUNDS", "3"))
+INCOMPLETE, WRONG_USAGE, ENVIRONMENT, INTERRUPTED = 4, 2, 3, 6
+SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "8MB", "--io-size", "1MB", "--io-repeats", "1", "--collective-timeout", "20s"]
+PROGRESS_PERIOD_S = 1
+BUSY_S = 3  # until a machine that does much else comes to a rank's next step
+SCRIPTS = pathlib.Path(__file__).parents[2] / "scripts"
+
+
+class Report(ProgramTest):
+    def processes(self):
+        """Of this test's runs: their working folder is its own."""
+        alive = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and (entry / "cwd").resolve() == self.folder.resolve():
+                    alive.append(int(entry.name))
+            except OSError:
+                pass  # it ended meanwhile
+        return alive
+
+    def journals(self, directory="run"):
+        return sorted((self.folder / directory).glob("journal.rank*.jsonl"))
+
+    def records(self, journal):
+        """All of a journal; but for a torn end each line is one."""
+        lines = journal.read_text().split("\n")
+        return [json.loads(line) for line in lines[:-1]]
+
+    def cut(self, process):
+        """SIGKILL to all there are, mpirun too; gives the time of it."""
+        for rank in self.processes():
+            try:
+                os.kill(rank, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        now = time.time()
+        process.wait(timeout=20)
+        self.wait_for(lambda: not self.processes(), 10)
+        return now
+
+    def start_and_cut(self, *arguments, ranks=2, seconds=3.0):
+        process = self.start_program(*SMALL_NETWORK, *arguments, ranks=ranks)
+        self.wait_for(lambda: len(self.journals()) == ranks)
+        time.sleep(seconds)
+        return self.cut(process)
+
+    def report(self, directory, code):
+        done = self.run_program("report", directory)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def resume(self, *more, ranks=2, code=0):
+        done = self.run_program("--resume", "run", *more, ranks=ranks)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def check_one_line(self, done, *pieces):
+        lines = self.program_lines(done)
+        self.assertEqual(len(lines), 1, done.stderr)
+        for piece in pieces:
+            self.assertIn(piece, lines[0])
+
+
+class Cut(Report):
+    def test_at_a_random_moment(self):
+        moments = random.Random(4)
+        for number in range(ROUNDS):
+            with self.subTest(round=number):
+                cut = self.start_and_cut("--duration", "10m", "--output", "run", seconds=moments.uniform(0, 5))
+                self.check_journals(cut)
+                self.check_report()
+                shutil.rmtree(self.folder / "run")
+
+    def check_journals(self, cut):
+        for journal in self.journals():
+            records = self.records(journal)
+            if any(record["kind"] == "progress" for record in records):
+                self.assertGreater(records[-1]["time"], cut - PROGRESS_PERIOD_S - BUSY_S, journal.name)
+
+    def check_report(self):
+        told = self.report("run", INCOMPLETE).stdout
+        self.assertIn("Verdict: incomplete (exit code 4)", told)
+        result = self.result()
+        self.assertEqual((result["verdict"], result["exit_code"]), ("incomplete", INCOMPLETE))
+        known = [record for journal in self.journals() for record in self.records(journal)]
+        if any(record["kind"] == "start" for record in known) and not any(record["kind"] == "loss" for record in known):
+            for rank in range(2):
+                self.assertEqual(sum(reason.startswith(f"rank {rank} was lost") for reason in result["reasons"]), 1, result["reasons"])
+        text = (self.folder / "run/result.json").read_text()
+        self.report("run", INCOMPLETE)
+        self.assertEqual((self.folder / "run/result.json").read_text(), text)
+
+    def test_the_next_run_removes_what_the_file_part_left(self):
+        self.start_and_cut("--duration", "10m", "--output", "run", "--io-size", "32MB", "--io-every", "1")
+        done = self.run_program(*SMALL_NETWORK, "--steps", "10", "--output", "next", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual({name.split("/")[0] for name in self.files()}, {"run", "next"})
+
+    def test_run_script_reports_by_itself(self):
+        scripts = self.folder / "root/scripts"
+        scripts.mkdir(parents=True)
+        shutil.copy(SCRIPTS / "run.sh", scripts)
+        for name in ("setup.sh", "build.sh"):
+            (scripts / name).write_text("#!/bin/sh\n")
+            (scripts / name).chmod(0o755)
+        (self.folder / "root/build").mkdir()
+        (self.folder / "root/build/extreme_gpu_trainer").symlink_to(PROGRAM)
+        for output in ([], ["--output", "named"]):
+            with self.subTest(output=output):
+                script = subprocess.Popen([scripts / "run.sh", "--duration", "10m", "--backend", "host", *SMALL_NETWORK, *output], cwd=self.folder,
+                                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                          env={**os.environ, "EGT_RANKS": "2"})
+                self.addCleanup(script.kill)
+                journals = "named" if output else "extreme_gpu_trainer_runs/*"
+                self.wait_for(lambda: len(list(self.folder.glob(f"{journals}/journal.rank*"))) == 2)
+                time.sleep(2)
+                for rank in self.processes():
+                    if rank != script.pid:
+                        os.kill(rank, signal.SIGKILL)
+                told, messages = script.communicate(timeout=60)
+                self.assertEqual(script.returncode, INCOMPLETE, told + messages)
+                self.assertIn("Verdict: incomplete", told)
+                self.assertEqual(len(list(self.folder.glob(f"{journals}/result.json"))), 1)
+
+
+class Directories(Report):
+    def test_of_a_finished_run_give_the_same_result(self):
+        done = self.run_program(*SMALL_NETWORK, "--steps", "20", "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        text = (self.folder / "run/result.json").read_text()
+        (self.folder / "run/result.json").unlink()
+        told = self.report("run", 0).stdout
+        self.assertEqual((self.folder / "run/result.json").read_text(), text)
+        self.assertEqual(told.split("Verdict:")[1], done.stdout.split("Verdict:")[1])
+
+    def test_that_cannot_be_judged(self):
+        (self.folder / "empty").mkdir()
+        (self.folder / "file").write_text("")
+        for directory in ("none", "empty", "file"):
+            with self.subTest(directory=directory):
+                self.check_one_line(self.report(directory, ENVIRONMENT), directory)
+        self.check_one_line(self.report("", WRONG_USAGE), "report DIR")
+        self.assertEqual(self.files(), ["file"])
+
+    def test_that_cannot_be_written(self):
+        self.start_and_cut("--duration", "10m", "--output", "run", ranks=1, seconds=1)
+        (self.folder / "run/result.json").mkdir()
+        self.check_one_line(self.report("run", ENVIRONMENT), "result.json: cannot be written")
+
+    def test_with_damaged_journals_are_incomplete(self):
+        done = self.run_program(*SMALL_NETWORK, "--steps", "10", "--output", "run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        journal = self.folder / "run/journal.rank0.jsonl"
+        lines = journal.read_text().splitlines()
+        journal.write_text("\n".join(lines[:1] + ["####"] + lines[1:]) + "\n")
+        self.report("run", INCOMPLETE)
+        self.assertTrue(any("line 2 is no record" in reason for reason in self.result()["reasons"]), self.result()["reasons"])
+
+
+class Resume(Report):
+    def test_a_run_that_was_cut(self):
+        self.start_and_cut("--duration", "12s", "--output", "run", "--seed", "7", seconds=4)
+        self.resume(code=WRONG_USAGE, ranks=3)
+        self.check_one_line(self.resume("--seed", "8", code=WRONG_USAGE), "--seed is 7 there and 8 here")
+        done = self.resume()
+        self.assertIn("training begins anew", done.stderr)
+        result = self.result()
+        self.check_parts(result, [None, "duration"])
+        self.assertAlmostEqual(result["test_summary"]["actual_duration_seconds"], 12, delta=4)
+        text = (self.folder / "run/result.json").read_text()
+        self.report("run", 0)
+        self.assertEqual((self.folder / "run/result.json").read_text(), text)
+        again = self.resume()
+        self.assertIn("is complete: verdict pass", again.stdout)
+        self.assertEqual((self.folder / "run/result.json").read_text(), text)
+
+    def check_parts(self, result, reasons):
+        parts = result["parts_of_run"]
+        self.assertEqual([part["end_reason"] for part in parts], reasons)
+        self.assertEqual(result["verified_work"]["replays"], sum(part["verified_work"]["replays"] for part in parts))
+        self.assertGreater(parts[0]["verified_work"]["replays"], 0)
+        self.assertEqual(result["ranks"][0]["steps"] - parts[1]["steps"] > 0, parts[0]["steps"] > 0)
+        self.assertEqual(result["reasons"], ["all planned work was done and verified on 2 ranks, in 2 parts"])
+
+    def test_a_run_that_was_interrupted(self):
+        process = self.start_program(*SMALL_NETWORK, "--steps", "4000", "--output", "run", ranks=2)
+        self.wait_for(lambda: any('"progress"' in journal.read_text() for journal in self.journals()))
+        process.send_signal(signal.SIGUSR1)
+        self.assertEqual(process.wait(timeout=20), INTERRUPTED)
+        steps = self.result()["ranks"][0]["steps"]
+        self.assertLess(steps, 4000)
+        self.resume()
+        self.assertEqual(self.result()["ranks"][0]["steps"], 4000)
+        self.check_parts(self.result(), ["signal", "steps"])
+
+    def test_faults_of_the_first_part_stay(self):
+        process = self.start_program(*SMALL_NETWORK, "--duration", "15s", "--output", "run", "--inject", "memory:rank=1,step=1", ranks=2)
+        self.wait_for(lambda: any('"kind":"fault"' in journal.read_text() for journal in self.journals()))
+        time.sleep(1)
+        self.cut(process)
+        self.resume(code=1)
+        result = self.result()
+        self.assertEqual(len(result["faults"]), 1)
+        self.assertEqual([injection["found"] for injection in result["injections"]], [True])
+        self.assertEqual(len(result["parts_of_run"]), 2)
+
+    def test_what_is_no_run(self):
+        self.check_one_line(self.resume(code=ENVIRONMENT), "run: cannot be read")
+        done = self.run_program("--resume", "run", "--output", "other")
+        self.assertEqual(done.returncode, WRONG_USAGE)
+        self.check_one_line(done, "--resume and --output exclude each other")
+        self.assertEqual(self.files(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

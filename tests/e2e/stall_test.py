@@ -1,0 +1,116 @@
+"""Ranks that hang, are stopped or killed, and stalls that pass. EGT_STALL_ROUNDS=20 repeats each loss 20 times."""
+import pathlib
+import shutil
+
+from program import *
+
+ROUNDS = int(os.environ.get("EGT_STALL_ROUNDS", "1"))
+TIMEOUT_S = 3
+STEP = 20
+HOW = {"hang": "stuck", "stop": "silent", "kill": "vanished"}
+SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "8MB", "--io-size", "1MB", "--collective-timeout", f"{TIMEOUT_S}s"]
+# Of a rank that has no time to tell, peers know what it did a moment before.
+PHASES = {"hang": ("step",), "stop": ("step", "train", "checks", "collective", "start"), "kill": ("step", "train", "checks", "collective", "start")}
+
+
+class Stall(ProgramTest):
+    def processes(self):
+        """Of this test's runs: their working folder is its own."""
+        alive = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and (entry / "cwd").resolve() == self.folder.resolve():
+                    alive.append(int(entry.name))
+            except OSError:
+                pass  # it ended meanwhile
+        return alive
+
+    def lose(self, kind, rank, *more):
+        directory = f"{kind}{rank}"
+        begun = time.monotonic()
+        done = self.run_program(*SMALL_NETWORK, "--duration", "120s", "--inject", f"{kind}:rank={rank},step={STEP}", "--output", directory,
+                                *more, ranks=3)
+        seconds = time.monotonic() - begun
+        self.wait_for(lambda: not self.processes(), 5)
+        told = done.stdout + done.stderr
+        if kind == "kill":
+            self.assertIn(done.returncode, (4, 137), told)
+        else:
+            self.assertEqual(done.returncode, 4, told)
+        self.assertLess(seconds, 15 + TIMEOUT_S * (1 + (not more)) + 10, told)  # the start of three ranks takes its time, too
+        result = self.result(directory)
+        self.assertEqual((result["verdict"], result["exit_code"]), ("incomplete", 4), told)
+        return result, done, directory
+
+    def check_loss(self, kind, rank, result):
+        told = json.dumps({name: result[name] for name in ("reasons", "losses", "injections")})
+        self.assertEqual([(loss["rank"], loss["how"]) for loss in result["losses"]], [(rank, HOW[kind])], told)
+        loss = result["losses"][0]
+        self.assertTrue(loss["phase"].startswith(PHASES[kind]), told)
+        if kind == "hang":
+            self.assertEqual(loss["step"], STEP, told)
+        self.assertTrue(loss["hostname"], told)
+        self.assertEqual([injection["found"] for injection in result["injections"]], [True], told)
+        self.assertEqual(sum(f"rank {rank} " in reason for reason in result["reasons"]), 1, told)
+        self.assertFalse(any(f"rank {other} " in reason for other in range(3) if other != rank for reason in result["reasons"]), told)
+
+    def check_report(self, directory):
+        report = self.run_program("report", directory)
+        self.assertEqual(report.returncode, 4, report.stdout + report.stderr)
+        self.assertEqual(self.result(directory)["verdict"], "incomplete")
+
+    def losses_of(self, kind):
+        for _ in range(ROUNDS):
+            for rank in range(3):
+                with self.subTest(kind=kind, rank=rank):
+                    result, _, directory = self.lose(kind, rank, "--max-restarts", "0")
+                    self.check_loss(kind, rank, result)
+                    self.check_report(directory)
+                    if kind == "hang":  # who is stopped or killed cannot remove its file; the next run does
+                        self.assertEqual([f for f in self.files() if not f.startswith(directory)], [])
+                    shutil.rmtree(self.folder / directory)
+
+    def test_a_rank_that_hangs(self):
+        self.losses_of("hang")
+
+    def test_a_rank_that_is_stopped(self):
+        self.losses_of("stop")
+
+    def test_a_rank_that_is_killed(self):
+        self.losses_of("kill")
+
+    def test_a_rank_that_hangs_for_good_is_lost_after_the_restart_that_it_does_not_come_to(self):
+        result, _, _ = self.lose("hang", 1)
+        self.check_loss("hang", 1, result)
+
+    def test_a_device_that_hangs_is_told_from_those_that_wait_for_it(self):
+        for rank in (0, 2):
+            with self.subTest(rank=rank):
+                directory = f"device{rank}"
+                done = self.run_program(*SMALL_NETWORK, "--duration", "120s", "--inject", f"hang:rank={rank},step={STEP},layer=1",
+                                        "--output", directory, ranks=3)
+                self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+                losses = self.result(directory)["losses"]
+                self.assertEqual([(loss["rank"], loss["phase"]) for loss in losses], [(rank, "train: pass")], done.stdout + done.stderr)
+
+    def digests(self, directory):
+        return [self.part(self.result(directory), "train", rank)["weight_digest"] for rank in range(3)]
+
+    def test_a_stall_that_passes_costs_one_restart_and_changes_nothing(self):
+        steps = [*SMALL_NETWORK, "--steps", "300"]
+        clean = self.run_program(*steps, "--output", "clean", ranks=3)
+        self.assertEqual(clean.returncode, 0, clean.stderr)
+        for spec in ("hang:rank=1,step=50,ms=5000", "stop:rank=2,step=50,ms=5000", "stop:rank=0,step=50,ms=5000"):
+            with self.subTest(spec):
+                directory = spec.replace(":", "_").replace(",", "_")
+                done = self.run_program(*steps, "--inject", spec, "--output", directory, ranks=3)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                result = self.result(directory)
+                rank = int(spec.split("rank=")[1][0])
+                self.assertEqual(result["verdict"], "pass")
+                self.assertEqual([(restart["rank"], restart["number"]) for restart in result["restarts"]], [(rank, 1)])
+                self.assertEqual(self.digests(directory), self.digests("clean"))
+
+
+if __name__ == "__main__":
+    unittest.main()
