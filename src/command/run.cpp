@@ -12,6 +12,7 @@
 #include "egt/report/console_style.hpp"
 #include "egt/report/result.hpp"
 #include "egt/report/version.hpp"
+#include "egt/workload/train.hpp"
 
 namespace egt {
 namespace {
@@ -72,7 +73,7 @@ Status Run::prepare() {
   EGT_TRY(open_directory());
   make_workloads();
   Status ready = agree(control_, open_log());
-  if (ready.ok()) ready = agree(control_, take_memory());
+  if (ready.ok()) ready = take_memory();
   if (ready.ok()) ready = agree(control_, open_journal());
   if (!ready.ok()) leave_nothing_behind();
   return ready.ok() ? introduce() : ready;
@@ -104,6 +105,20 @@ void Run::make_workloads() {
       *platform_.device, *platform_.communicator, records_, control_.place(), options_.common.seed,
       *injector_, describe_device_model(platform_.device->info(), limits_), board_, load_, peer_timeout()});
   workloads_ = make_burn_workloads(*environment_, parts_);
+}
+
+/// Half the samples a step, on all ranks; false: there are not enough.
+bool Run::make_batch_smaller() {
+  const std::int64_t global = parts_.batch.global / 2;
+  if (global < control_.place().size) return false;
+  if (is_root())
+    records_.warning(
+        fmt::format("--batch: {} samples of all ranks a step do not fit into memory: {} are taken",
+                    parts_.batch.global, global));
+  workloads_.clear();  // what was taken goes back first
+  parts_.batch = share_batch(global, control_.place().rank, control_.place().size);
+  workloads_ = make_burn_workloads(*environment_, parts_);
+  return true;
 }
 
 /// The run did not begin: whatever was made for it goes, on every rank.
@@ -197,9 +212,15 @@ Status Run::open_directory() {
   return agreed;
 }
 
+/// Training is served first, and with fewer samples where it finds too little; the others take what is left.
 Status Run::take_memory() {
-  for (const auto& workload : workloads_) EGT_TRY(workload->prepare());
-  return {};
+  Status trained = agree(control_, workloads_.front()->prepare());
+  while (trained.code() == StatusCode::out_of_memory && make_batch_smaller())
+    trained = agree(control_, workloads_.front()->prepare());
+  EGT_TRY(trained);
+  Status others;
+  for (std::size_t i = 1; i < workloads_.size() && others.ok(); ++i) others = workloads_[i]->prepare();
+  return agree(control_, others);
 }
 
 Status Run::open_journal() {

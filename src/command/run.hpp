@@ -91,6 +91,7 @@ class Run {
   Status open_directory();
   Status read_golden_file();
   void make_workloads();
+  bool make_batch_smaller();
   Status take_memory();
   Status open_journal();
   Status open_log();
