@@ -79,9 +79,8 @@ class LongRun : public ReportJournal {
     ASSERT_TRUE(journal->write(record_of(RecordKind::start, 0)).ok());
     for (int second = 1; second <= seconds; ++second) {
       ASSERT_TRUE(journal->write(record_of(RecordKind::progress, second)).ok());
-      if (second % 500 == 0) {
+      for (int i = 0; i < 3 && second % 500 == 0; ++i)  // close together
         ASSERT_TRUE(journal->write(record_of(lasting(second), second)).ok());
-      }
       ASSERT_TRUE(journal->flush().ok());
       largest_ = std::max(largest_, bytes());
       if (fs::file_size(path()) > limits.part) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -99,7 +98,8 @@ class LongRun : public ReportJournal {
 
 TEST_F(LongRun, IsBoundedAndLosesNothingThatLasts) {
   run();
-  EXPECT_LT(largest_, 3 * limits.history) << "of 2.4 MB that were written";
+  EXPECT_LT(largest_, 5 * limits.history)
+      << "of 2.4 MB: two histories and two parts, while it is thinned, and what is written meanwhile";
   const Journals journals = read();
   EXPECT_TRUE(journals.problems.empty());
   std::map<RecordKind, int> count;
@@ -108,7 +108,7 @@ TEST_F(LongRun, IsBoundedAndLosesNothingThatLasts) {
   EXPECT_EQ(count[RecordKind::end], 1);
   EXPECT_EQ(count[RecordKind::fault] + count[RecordKind::finding] + count[RecordKind::loss] +
                 count[RecordKind::restart] + count[RecordKind::injection],
-            seconds / 500);
+            3 * seconds / 500);
   EXPECT_GT(count[RecordKind::progress], 100);
 }
 
