@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds and runs the program, one rank a GPU: run.sh [COMMAND] [options], all handed to the program.
 # Without a GPU: on the host backend with up to 2 ranks. EGT_RANKS=N overrides the number of ranks.
-# Ends with the program's exit code; Ctrl-C and SIGTERM stop the run cleanly (exit code 6).
+# Ends with the program's exit code; Ctrl-C and SIGTERM stop the run cleanly (exit code 6). A run that could
+# not write its result is judged from its journals (the command `report`), whose exit code it then is.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -75,6 +76,28 @@ relay_stop() {
   fi
 }
 
+default_parent=extreme_gpu_trainer_runs
+newest_default() {
+  local one newest=
+  for one in "$default_parent"/*/; do
+    if [[ -d $one && (-z $newest || $one -nt $newest) ]]; then newest=$one; fi
+  done
+  echo "$newest"
+}
+
+# The directory of the run that has just ended, or nothing. A config file may name another; then it is not known.
+run_directory() {
+  local directory
+  directory=$(option_value --output "$@")
+  [[ -n $directory ]] || directory=$(option_value --resume "$@")
+  if [[ -z $directory ]]; then
+    directory=$(newest_default)
+    [[ $directory != "$newest_before" ]] || return 0
+  fi
+  if compgen -G "${directory%/}/journal.rank*" >/dev/null; then echo "${directory%/}"; fi
+}
+newest_before=$(newest_default)
+
 setsid "${launch[@]}" "$program" "$@" <&0 &
 mpirun=$!
 trap relay_stop INT TERM HUP
@@ -89,5 +112,12 @@ done
 if ((code > 6)); then
   echo "run.sh: mpirun ended with code $code, none of the program's: a rank was lost or could not be started." \
     "To hear what mpirun says of it, run: ${launch[*]/--quiet/} $program $*" >&2
+fi
+# What was refused (2, 3) left no run of its own.
+directory=$(run_directory "$@")
+if [[ -n $directory ]] && ((code != 2 && code != 3)) && { ((code > 6)) || [[ ! -e $directory/result.json ]]; }; then
+  echo "run.sh: judging what the journals in $directory hold" >&2
+  code=0
+  "$program" report "$directory" || code=$?
 fi
 exit "$code"

@@ -16,7 +16,7 @@
 #include "egt/core/file_io.hpp"
 #include "egt/report/journal.hpp"
 #include "egt/report/result.hpp"
-#include "egt/session/verdict.hpp"
+#include "egt/session/run_report.hpp"
 #include "egt/session/watch_rules.hpp"
 #include "egt/workload/file_claim.hpp"
 
@@ -58,9 +58,8 @@ void kill_later(const std::vector<int>& processes) {
 
 void LastWill::execute(const std::vector<Loss>& losses, Lifeline& lifeline) {
   Watchdog& watchdog = lifeline.watchdog();
-  const bool is_lost = std::any_of(losses.begin(), losses.end(), [this](const Loss& loss) {
-    return loss.rank == estate_.place.rank;
-  });
+  const bool is_lost = std::any_of(losses.begin(), losses.end(),
+                                   [this](const Loss& loss) { return loss.rank == estate_.place.rank; });
   for (const Loss& loss : losses) estate_.records.emit(RecordKind::loss, loss.step, to_json(loss));
   write_journal();
   watchdog.wait_until([&] { return lifeline.work_is_over(); }, main_thread_s);
@@ -103,25 +102,24 @@ void LastWill::clean_up(Lifeline& lifeline, double patience_seconds) const {
 /// From the journals, and for ranks whose journals are on other hosts from what they sent.
 int LastWill::write_result() const {
   std::vector<Record> records;
+  std::vector<std::string> problems;
   std::set<int> read;
-  if (auto journals = read_journals(estate_.directory); journals.ok()) {
+  if (auto journals = read_journals(estate_.directory, JournalContent::evidence); journals.ok()) {
     records = std::move(journals.value().records);
+    problems = std::move(journals.value().problems);
     read.insert(journals.value().ranks.begin(), journals.value().ranks.end());
   }
   for (const Record& record : estate_.route.kept())
     if (!read.contains(record.rank)) records.push_back(record);
-  Verdict verdict = judge(records);
-  const std::string text = result_text(build_result(records, verdict));
+  auto [verdict, result, summary] = report_of(records, problems);
+  const std::string text = result_text(result);
   if (const Status written = write_atomically(estate_.directory + "/result.json", text, Durability::system);
       !written.ok())
     verdict.reasons.push_back(written.what());
-  const Json result = build_result(records, verdict);
-  if (estate_.console) {
-    estate_.console->on_verdict(verdict, result, estate_.directory);
-  } else {
-    Console console(estate_.style, std::cout, std::cerr, [] { return 0.0; });
-    console.on_verdict(verdict, result, estate_.directory);
-  }
+  Console own(estate_.style, std::cout, std::cerr, [] { return 0.0; });
+  Console& console = estate_.console ? *estate_.console : own;
+  if (!summary.empty()) console.on_summary(summary);
+  console.on_verdict(verdict, result, estate_.directory);
   return verdict.exit_code;
 }
 

@@ -98,7 +98,7 @@ class Cut(Report):
         self.assertEqual((self.folder / "run/result.json").read_text(), text)
 
     def test_the_next_run_removes_what_the_file_part_left(self):
-        self.start_and_cut("--duration", "10m", "--output", "run", "--io-size", "32MB", "--io-every", "1")
+        self.start_and_cut("--duration", "10m", "--output", "run", "--io-every", "1")
         done = self.run_program(*SMALL_NETWORK, "--steps", "10", "--output", "next", ranks=2)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual({name.split("/")[0] for name in self.files()}, {"run", "next"})
@@ -111,7 +111,7 @@ class Cut(Report):
             (scripts / name).write_text("#!/bin/sh\n")
             (scripts / name).chmod(0o755)
         (self.folder / "root/build").mkdir()
-        (self.folder / "root/build/extreme_gpu_trainer").symlink_to(PROGRAM)
+        (self.folder / "root/build/extreme_gpu_trainer").symlink_to(os.environ["EGT_PROGRAM"])
         for output in ([], ["--output", "named"]):
             with self.subTest(output=output):
                 script = subprocess.Popen([scripts / "run.sh", "--duration", "10m", "--backend", "host", *SMALL_NETWORK, *output], cwd=self.folder,

@@ -24,7 +24,15 @@ class Selftest(ProgramTest):
         for kind in kinds:
             self.check_kind(kind, entries[f"selftest.{kind}"], result, ranks or 1)
         self.check_table(done.stdout, kinds)
+        self.check_report()
         return result
+
+    def check_report(self):
+        text = (self.folder / "run/result.json").read_text()
+        (self.folder / "run/result.json").unlink()
+        report = self.run_program("report", "run")
+        self.assertEqual(report.returncode, FOUND_ALL, report.stdout + report.stderr)
+        self.assertEqual((self.folder / "run/result.json").read_text(), text)
 
     def check_kind(self, kind, entry, result, ranks):
         with self.subTest(kind=kind):
