@@ -126,8 +126,9 @@ Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSess
                                   : open_mpi_communicator(mpi, timeout_seconds);
 }
 
-std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note) {
-  if (device.backend == "host") return open_host_sensor();
+std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note, int local_rank) {
+  if (device.backend == "host")
+    return open_host_sensor({}, "/", local_rank == 0 ? NodeErrors::counted : NodeErrors::left_to_another);
   auto sensor = open_nvml_sensor(device.pci_bus_id);
   if (sensor.ok()) return std::move(sensor.value());
   note = sensor.status().what();

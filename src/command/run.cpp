@@ -148,7 +148,8 @@ Status Run::open_platform() {
   auto communicator = connect();
   EGT_TRY(agree(control_, communicator.status()));
   platform_.communicator = std::make_unique<RestartableCommunicator>(std::move(communicator.value()));
-  platform_.sensor = open_sensor(platform_.device->info(), platform_.sensor_note);
+  platform_.sensor =
+      open_sensor(platform_.device->info(), platform_.sensor_note, control_.place().local_rank);
   if (platform_.sensor) limits_ = platform_.sensor->limits();
   auto memory = device_memory();
   EGT_TRY(agree(control_, memory.status()));
@@ -267,8 +268,8 @@ Status Run::introduce() {
   EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
   if (is_root()) open_console(cards);
   open_route();
-  open_telemetry();
   records_.emit(RecordKind::start, -1, start);
+  open_telemetry();
   return open_lifeline();
 }
 
@@ -288,7 +289,9 @@ void Run::open_telemetry() {
                                                       .device_uuid = platform_.device->info().uuid},
                                            .load = load_,
                                            .records = records_,
-                                           .planned_seconds = options_.burn.duration_seconds});
+                                           .board = board_,
+                                           .planned_seconds = options_.burn.duration_seconds,
+                                           .detector = backend_ == Backend::host ? "EDAC" : "NVML"});
 }
 
 Status Run::open_lifeline() {

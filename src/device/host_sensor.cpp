@@ -211,8 +211,12 @@ class PackageEnergy {
 
 class HostSensor final : public Sensor {
  public:
-  HostSensor(std::vector<int> cpus, fs::path root)
-      : cpus_(std::move(cpus)), root_(std::move(root)), energy_(root_), ticks_(cpu_ticks(root_, cpus_)) {}
+  HostSensor(std::vector<int> cpus, fs::path root, NodeErrors errors)
+      : cpus_(std::move(cpus)),
+        root_(std::move(root)),
+        errors_(errors),
+        energy_(root_),
+        ticks_(cpu_ticks(root_, cpus_)) {}
 
   SensorLimits limits() override {
     SensorLimits limits;
@@ -229,6 +233,7 @@ class HostSensor final : public Sensor {
 
   const std::vector<int> cpus_;
   const fs::path root_;
+  const NodeErrors errors_;
   PackageEnergy energy_;
   std::optional<CpuTicks> ticks_;
   double joules_before_ = 0;
@@ -271,6 +276,7 @@ std::optional<std::uint64_t> HostSensor::memory_errors(const char* file) const {
 
 Result<SensorCounters> HostSensor::counters() {
   SensorCounters counters;
+  if (errors_ == NodeErrors::left_to_another) return counters;
   counters.ecc_corrected = memory_errors("ce_count");
   counters.ecc_uncorrected = memory_errors("ue_count");
   return counters;
@@ -290,8 +296,8 @@ HostLoad HostLoadSampler::look() {
   return load;
 }
 
-std::unique_ptr<Sensor> open_host_sensor(std::vector<int> cpus, fs::path root) {
-  return std::make_unique<HostSensor>(std::move(cpus), std::move(root));
+std::unique_ptr<Sensor> open_host_sensor(std::vector<int> cpus, fs::path root, NodeErrors errors) {
+  return std::make_unique<HostSensor>(std::move(cpus), std::move(root), errors);
 }
 
 }  // namespace egt

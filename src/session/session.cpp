@@ -125,6 +125,7 @@ StopVote Session::own_vote(const SessionPlan& plan, std::int64_t step) const {
 void Session::report_progress() {
   if (seconds_since(last_progress_) < progress_period_s) return;
   last_progress_ = Clock::now();
+  telemetry_.ask_overdue();
   records_.emit(RecordKind::progress, retired_ - 1, body());
 }
 

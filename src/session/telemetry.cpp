@@ -2,13 +2,20 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "egt/device/host_sensor.hpp"
+#include "egt/session/ledger.hpp"
 
 namespace egt {
 namespace {
@@ -16,6 +23,7 @@ namespace {
 constexpr double full_load_percent = 90;
 constexpr double counter_seconds = 5;  ///< between looks at the counters: they cost more than a sample
 constexpr double guard_seconds = 1;    ///< between looks of the guard, at most
+constexpr const char* idle = "idle";   ///< the phase of a thread that rests
 
 /// The smallest, mean, largest and newest of a figure.
 class Extent {
@@ -51,11 +59,6 @@ constexpr Reason reasons[] = {{0x1, "gpu_idle"},    {0x2, "applications_clocks"}
 template <typename T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
-}
-
-template <typename T>
-Json before_after(const std::optional<T>& before, const std::optional<T>& after) {
-  return {{"before", or_null(before)}, {"after", or_null(after)}};
 }
 
 /// Everything a report needs of the samples so far.
@@ -106,11 +109,9 @@ void Figures::add(const SensorReading& reading, double seconds, double process_s
 struct Post {
   Guarding guarding;
   Guard guard;
-  Clock::time_point began = Clock::now();
 
-  void look(const std::optional<SensorReading>& reading, const HostLoad& host) {
-    const GuardDecision decision =
-        guard.look({.seconds = seconds_since(began), .device = reading, .host = host});
+  void look(double seconds, const std::optional<SensorReading>& reading, const HostLoad& host) {
+    const GuardDecision decision = guard.look({.seconds = seconds, .device = reading, .host = host});
     guarding.load.set_duty(decision.duty);
     guarding.load.set_memory_share(decision.memory_share);
     for (const std::string& text : decision.notices) guarding.records.notice(text);
@@ -120,24 +121,57 @@ struct Post {
   void tell(const std::vector<Finding>& findings) {
     for (const Finding& finding : findings) guarding.records.emit(finding);
   }
+  void tell(const LedgerNews& news) {
+    for (const Fault& fault : news.faults) guarding.records.emit(fault);
+    tell(news.findings);
+    for (const std::string& text : news.notices) guarding.records.notice(text);
+  }
+  void tell_limits(const SensorLimits& limits) {
+    for (const std::string& untold : limits.untold)
+      guarding.records.notice(fmt::format("rank {}: not told: {}", guarding.device.rank, untold));
+  }
+  Activity main_activity() const {
+    for (const Activity& activity : guarding.board.read())
+      if (activity.line == "main") return activity;
+    return {};
+  }
 };
+
+Ledger open_ledger(const std::optional<Guarding>& guarding) {
+  if (!guarding) return {{}, {}};
+  const GuardedDevice& device = guarding->device;
+  return {{device.rank, device.hostname, device.device_uuid, guarding->detector},
+          guarding->options.corrected_limit};
+}
+
+std::function<double()> clock_of(const std::optional<Guarding>& guarding) {
+  if (guarding && guarding->seconds) return guarding->seconds;
+  return [began = Clock::now()] { return seconds_since(began); };
+}
 
 }  // namespace
 
 /// Shared with the thread, which may have to be left behind.
 struct Telemetry::State {
-  State(std::shared_ptr<Sensor> s, double seconds, Clock::time_point started)
-      : sensor(std::move(s)), sample_seconds(seconds), process_started(started) {}
+  State(std::shared_ptr<Sensor> s, double seconds, Clock::time_point started,
+        const std::optional<Guarding>& guarding)
+      : sensor(std::move(s)),
+        sample_seconds(seconds),
+        process_started(started),
+        clock(clock_of(guarding)),
+        ledger(open_ledger(guarding)) {}
 
   void run();
   void sample();
   void keep(const std::optional<Result<SensorReading>>& reading, const HostLoad& load, double seconds);
+  void enter(const std::optional<Result<SensorCounters>>& counters);
+  void ask_overdue();
   void close_post();
   bool is_abandoned() const {
     const std::lock_guard lock(mutex);
     return abandoned;
   }
-  SensorCounters read_counters();
+  std::optional<Result<SensorCounters>> read_counters();
 
   // Used by the thread alone once it runs.
   const std::shared_ptr<Sensor> sensor;
@@ -145,6 +179,7 @@ struct Telemetry::State {
   const Clock::time_point process_started;
   HostLoadSampler host;
   Clock::time_point last_sample = Clock::now();
+  double counted = 0;  ///< when the counters were looked at, by `clock`
   std::thread thread;  ///< used by `stop` alone
 
   mutable std::mutex mutex;  ///< of all that follows
@@ -155,15 +190,15 @@ struct Telemetry::State {
   std::optional<Post> post;  ///< none: nothing is guarded (any more)
   Json guard_summary;
   std::optional<double> power_limit_w;
-  SensorCounters before, after;
+  const std::function<double()> clock;  ///< of guard and ledger: seconds
+  Ledger ledger;
   Figures figures;
 };
 
-/// A device that does not answer has counters that say nothing.
-SensorCounters Telemetry::State::read_counters() {
-  if (!sensor) return {};
-  auto counters = sensor->counters();
-  return counters.ok() ? counters.value() : SensorCounters{};
+/// None where there is nobody to ask.
+std::optional<Result<SensorCounters>> Telemetry::State::read_counters() {
+  if (!sensor) return std::nullopt;
+  return sensor->counters();
 }
 
 void Telemetry::State::sample() {
@@ -186,15 +221,36 @@ void Telemetry::State::keep(const std::optional<Result<SensorReading>>& reading,
     figures.latest = {};
   }
   if (!post) return;
-  post->look(answered ? std::optional(reading->value()) : std::nullopt, load);
+  post->look(clock(), answered ? std::optional(reading->value()) : std::nullopt, load);
   guard_summary = post->guard.summary();
   figures.duty.add(std::optional(post->guarding.load.duty()));
   figures.memory_share.add(std::optional(post->guarding.load.memory_share()));
 }
 
-/// The guard's last judgement. From here on what it acts on may go.
+/// The ledger judges what was counted.
+void Telemetry::State::enter(const std::optional<Result<SensorCounters>>& counters) {
+  if (!counters) return;
+  const Activity activity = post ? post->main_activity() : Activity{};
+  const LedgerNews news = ledger.look({.seconds = clock(),
+                                       .step = activity.step,
+                                       .phase = activity.phase.empty() ? idle : activity.phase,
+                                       .utilization_percent = figures.latest.gpu_utilization_percent},
+                                      *counters);
+  if (post) post->tell(news);
+}
+
+void Telemetry::State::ask_overdue() {
+  if (post) post->tell(ledger.overdue(clock()));
+}
+
+/// The last judgements. From here on what the guard acts on may go.
 void Telemetry::State::close_post() {
   if (!post) return;
+  ask_overdue();
+  if (abandoned && sensor)
+    post->guarding.records.warning(fmt::format(
+        "rank {}: {} does not answer at the end: what it counted since its last answer is not known",
+        post->guarding.device.rank, post->guarding.detector));
   post->tell(post->guard.finish());
   guard_summary = post->guard.summary();
   post.reset();
@@ -203,24 +259,24 @@ void Telemetry::State::close_post() {
 void Telemetry::State::run() {
   const auto period =
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(sample_seconds));
-  Clock::time_point counted = Clock::now(), next = counted + period;
+  Clock::time_point next = Clock::now() + period;
   bool sampled = false;
   std::unique_lock lock(mutex);
   for (bool last = false; !last; next = std::max(next + period, Clock::now())) {
     changed.wait_until(lock, next, [this] { return stopping; });
+    if (abandoned) return;  // what sensor and clock use may be gone
     last = stopping;
     const bool wanted = !last || !sampled;  // the load is over by now, so only where there is no other sample
+    const bool counts = last || clock() - counted >= counter_seconds;
     lock.unlock();
     if (wanted) sample();
-    std::optional<SensorCounters> counters;
-    if (is_abandoned()) return;  // what the sensor uses may be gone
-    if (last || seconds_since(counted) >= counter_seconds) {
-      counters = read_counters();
-      counted = Clock::now();
-    }
+    if (is_abandoned()) return;
+    const auto counters = counts ? read_counters() : std::nullopt;
     lock.lock();
+    if (abandoned) return;
     sampled = true;
-    if (counters) after = *counters;
+    if (counts) counted = clock();
+    enter(counters);
   }
   ended = true;
   changed.notify_all();
@@ -230,13 +286,16 @@ Telemetry::Telemetry(std::shared_ptr<Sensor> sensor, double sample_seconds, Cloc
                      std::optional<Guarding> guarding)
     : state_(std::make_shared<State>(std::move(sensor),
                                      guarding ? std::min(sample_seconds, guard_seconds) : sample_seconds,
-                                     process_started)) {
+                                     process_started, guarding)) {
   const SensorLimits limits = state_->sensor ? state_->sensor->limits() : SensorLimits{};
   state_->power_limit_w = limits.power_limit_w;
-  state_->before = state_->after = state_->read_counters();
-  if (guarding)
+  if (guarding) {
     state_->post.emplace(
         Post{*guarding, Guard(guarding->options, limits, guarding->device, guarding->planned_seconds)});
+    state_->post->tell_limits(limits);
+  }
+  state_->enter(state_->read_counters());
+  state_->counted = state_->clock();
   state_->thread = std::thread([state = state_] { state->run(); });
 }
 
@@ -257,6 +316,11 @@ void Telemetry::stop(double patience_seconds) {
     state_->thread.join();
   else
     state_->thread.detach();
+}
+
+void Telemetry::ask_overdue() {
+  const std::lock_guard lock(state_->mutex);
+  state_->ask_overdue();
 }
 
 Json Telemetry::summary() const {
@@ -282,16 +346,7 @@ Json Telemetry::summary() const {
 
 Json Telemetry::counters() const {
   const std::lock_guard lock(state_->mutex);
-  const SensorCounters &b = state_->before, &a = state_->after;
-  return {{"ecc_corrected", before_after(b.ecc_corrected, a.ecc_corrected)},
-          {"ecc_uncorrected", before_after(b.ecc_uncorrected, a.ecc_uncorrected)},
-          {"remapped_rows", before_after(b.remapped_rows, a.remapped_rows)},
-          {"remap_pending", before_after(b.remap_pending, a.remap_pending)},
-          {"remap_failure", before_after(b.remap_failure, a.remap_failure)},
-          {"pcie_replay", before_after(b.pcie_replay, a.pcie_replay)},
-          {"nvlink_crc", before_after(b.nvlink_crc, a.nvlink_crc)},
-          {"nvlink_replay", before_after(b.nvlink_replay, a.nvlink_replay)},
-          {"nvlink_recovery", before_after(b.nvlink_recovery, a.nvlink_recovery)}};
+  return state_->ledger.counters();
 }
 
 SensorReading Telemetry::latest() const {

@@ -61,7 +61,7 @@ struct Shared {
 Status Shared::refuse_if_full(const std::string& path, std::uint64_t offset) {
   if (const auto due = injector.take(InjectionKind::diskfull, step())) {
     refusals = due->count > 1 ? due->count : for_good;
-    injector.tell(*due, step(), {.first = 0, .mask = 0}, fmt::format("{}, byte {}: disk full", path, offset));
+    injector.tell(*due, step(), fmt::format("{}, byte {}: disk full", path, offset));
   }
   if (refusals == 0) return {};
   if (refusals != for_good) --refusals;

@@ -29,7 +29,7 @@ Status SlowInjection::before_step(std::int64_t step) {
   if (!injection_) return {};
   EGT_TRY(prepare());
   trainer_.set_extra_work([this](std::int64_t at, Stream& compute) { return work(at, compute); });
-  environment_.injector.tell(*injection_, step, {},
+  environment_.injector.tell(*injection_, step,
                              fmt::format("every step from {} on, +{:.3g} ms", step, target_ms()));
   return {};
 }

@@ -119,6 +119,9 @@ TEST_F(HostSensor, EccErrorsOfAllMemoryControllers) {
   const auto counters = open_host_sensor({}, root)->counters();
   EXPECT_EQ(counters.value().ecc_corrected, 8u);
   EXPECT_EQ(counters.value().ecc_uncorrected, 0u);
+  const auto other = open_host_sensor({}, root, NodeErrors::left_to_another)->counters();
+  EXPECT_FALSE(other.value().ecc_corrected.has_value());
+  EXPECT_FALSE(other.value().ecc_uncorrected.has_value());
 }
 
 TEST_F(HostSensor, LoadOfTheNode) {

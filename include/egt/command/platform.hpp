@@ -37,8 +37,9 @@ Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions
 /// Collective. `timeout_seconds`: see the adapters.
 Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSession& mpi, Control& control,
                                                         double timeout_seconds);
-/// Never fails: without a sensor the figures are null, and the note says why.
-std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note);
+/// Never fails: without a sensor the figures are null, and the note says why. The errors of a whole node are
+/// counted by its first rank.
+std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note, int local_rank = 0);
 
 /// All devices of this node, the host last.
 std::vector<Result<std::unique_ptr<Device>>> open_all_devices(std::string& cuda_note);

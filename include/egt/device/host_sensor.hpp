@@ -26,11 +26,15 @@ class HostLoadSampler {
   std::optional<CpuTicks> before_;
 };
 
+/// The node's ECC errors (EDAC) cannot be told apart by rank: of the ranks of a node one counts them for all.
+enum class NodeErrors { counted, left_to_another };
+
 /// The host as a device: utilization of `cpus` (empty: of all) and their mean clock, the node's memory, the
 /// hottest CPU sensor (hwmon's coretemp, k10temp, zenpower; else a thermal zone of a CPU), power, energy and
 /// power limit of all packages (RAPL, where this user may read it; energy counts from here), ECC errors
 /// (EDAC). Utilization and power are those since the last `read`, at first since the opening; a `read` that
 /// comes before a tick of the kernel is over has none. `root`: the folder that holds `proc` and `sys`.
-std::unique_ptr<Sensor> open_host_sensor(std::vector<int> cpus = {}, std::filesystem::path root = "/");
+std::unique_ptr<Sensor> open_host_sensor(std::vector<int> cpus = {}, std::filesystem::path root = "/",
+                                         NodeErrors errors = NodeErrors::counted);
 
 }  // namespace egt
