@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # On a machine with GPUs: gpu_check.sh [PART..], in build-gpu/. Parts, in this order where none is named:
-#   build  the program, the bench and the tests that need a GPU
+#   build  the program, the bench and the tests that need a GPU (EGT_PROGRAM_ONLY=1: the program alone)
 #   tests  those tests
 #   step   our training step beside PyTorch's, in turn: 1 GPU and all; tf32 and bf16; batch 1024 and 8192
 #   selftest  every fault that a detector claims to find, put in on every GPU in turn
+#   stall  on 2 GPUs or more: a rank stopped, killed, hung, a stuck kernel; and a stall that passes
 #   burn   the main job with its defaults for 60 s on all GPUs (EGT_BURN_SECONDS: another time)
 # Every part runs and prints its table whatever became of the others; exit code 1 if any failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 folder=$PWD/build-gpu
-targets=(extreme_gpu_trainer egt_bench_train_step egt_contract_cuda egt_gpu_trainer egt_gpu_collectives)
+targets=(extreme_gpu_trainer)
+((${EGT_PROGRAM_ONLY-0})) || targets+=(egt_bench_train_step egt_contract_cuda egt_gpu_trainer egt_gpu_collectives)
 modes=tf32,bf16
 batches=1024,8192
 steps=20  # a block, on both sides
@@ -119,6 +121,42 @@ selftest() {
   launch "$gpu_count" "$folder/extreme_gpu_trainer" selftest --output "$folder/selftest-$(date -u +%Y%m%dT%H%M%SZ)"
 }
 
+# stall_row DIRECTORY SPEC SECONDS: what the run told of it, and whether that is right.
+stall_row() {
+  python3 - "$@" <<'PYTHON'
+import json, sys
+
+directory, spec, seconds = sys.argv[1:]
+result = json.load(open(f"{directory}/result.json", encoding="utf-8"))
+rank = int(spec.split("rank=")[1].split(",")[0])
+events = result["restarts"] if "ms=" in spec else result["losses"]
+digests = {part["weight_digest"] for part in result["results"] if part["test_name"] == "train"}
+right = [event["rank"] for event in events] == [rank]
+right = right and (result["verdict"] == "pass" and len(digests) == 1 if "ms=" in spec else result["exit_code"] == 4)
+for event in events or [{}]:
+    print(f"{spec:<34} {result['verdict']:<11} {event.get('how', 'restart'):<9} rank {event.get('rank')} {event.get('phase', '-'):<20} "
+          f"step {event.get('step', event.get('resumed_step'))} {seconds} s {'right' if right else 'WRONG'}")
+sys.exit(not right)
+PYTHON
+}
+
+stall() {
+  ((gpu_count > 1)) || { say "stall: one GPU has no peers to wait for it" && return 0; }
+  local rank=$((gpu_count - 1)) spec output begun failed=0
+  for spec in "stop:rank=$rank,step=60" "kill:rank=$rank,step=60" "hang:rank=0,step=60" "hang:rank=$rank,step=60,layer=1" \
+    "hang:rank=$rank,step=60,ms=6000"; do
+    output=$folder/stall-${spec//[:=,]/_}-$(date -u +%Y%m%dT%H%M%SZ)
+    begun=$SECONDS
+    local options=(--duration 60s --max-restarts 0)
+    [[ $spec != *ms=* ]] || options=(--steps 600)
+    launch "$gpu_count" "$folder/extreme_gpu_trainer" "${options[@]}" --memory 0 --no-io --collective-timeout 3s --progress none \
+      --inject "$spec" --output "$output" >"$output.log" 2>&1 || true
+    stall_row "$output" "$spec" $((SECONDS - begun)) || { failed=1 && tail -n 20 "$output.log"; }
+  done
+  ! pgrep -f "$folder/extreme_gpu_trainer" || { failed=1 && say "stall: processes are left"; }
+  return "$failed"
+}
+
 burn() {
   local output failed=0
   output=$folder/burn-$(date -u +%Y%m%dT%H%M%SZ)
@@ -132,12 +170,12 @@ burn() {
 }
 
 parts=("$@")
-(($#)) || parts=(build tests step selftest burn)
+(($#)) || parts=(build tests step selftest stall burn)
 for part in "${parts[@]}"; do
   case $part in
-    build | tests | step | selftest | burn) ;;
+    build | tests | step | selftest | stall | burn) ;;
     *)
-      say "unknown part $part; allowed: build, tests, step, selftest, burn"
+      say "unknown part $part; allowed: build, tests, step, selftest, stall, burn"
       exit 2
       ;;
   esac

@@ -25,6 +25,7 @@ namespace {
 
 // mpirun leaves a second between the death of a rank and the end of all.
 constexpr double main_thread_s = 0.4, journals_s = 0.3;
+constexpr double sync_s = 0.1;    // for one line; the disk may take it later
 constexpr double clean_up_s = 3;  // for the main thread to remove its files
 constexpr double result_s = 5;
 constexpr int reprieve_s = 3;  // before a process that does not answer is killed
@@ -62,6 +63,7 @@ void LastWill::execute(const std::vector<Loss>& losses, Lifeline& lifeline) {
                                    [this](const Loss& loss) { return loss.rank == estate_.place.rank; });
   for (const Loss& loss : losses) estate_.records.emit(RecordKind::loss, loss.step, to_json(loss));
   write_journal();
+  if (watchdog.is_deputy()) static_cast<void>(store(report()));  // mpirun may end all at any moment
   watchdog.wait_until([&] { return lifeline.work_is_over(); }, main_thread_s);
   write_journal();
   watchdog.tell_all(journal_word);
@@ -88,8 +90,10 @@ void LastWill::execute(const std::vector<Loss>& losses, Lifeline& lifeline) {
 }
 
 void LastWill::write_journal() const {
-  for (const Record& record : estate_.records.drain())
-    if (!append_record(estate_.directory, record).ok()) return;
+  for (const Record& record : estate_.records.drain()) {
+    const StatusCode code = append_record(estate_.directory, record, sync_s).code();
+    if (code != StatusCode::ok && code != StatusCode::timeout) return;  // late on the disk is better than not
+  }
 }
 
 /// The main thread removes what this process made, unless it is the one that hangs.
@@ -100,7 +104,7 @@ void LastWill::clean_up(Lifeline& lifeline, double patience_seconds) const {
 }
 
 /// From the journals, and for ranks whose journals are on other hosts from what they sent.
-int LastWill::write_result() const {
+RunReport LastWill::report() const {
   std::vector<Record> records;
   std::vector<std::string> problems;
   std::set<int> read;
@@ -111,10 +115,17 @@ int LastWill::write_result() const {
   }
   for (const Record& record : estate_.route.kept())
     if (!read.contains(record.rank)) records.push_back(record);
-  auto [verdict, result, summary] = report_of(records, problems);
-  const std::string text = result_text(result);
-  if (const Status written = write_atomically(estate_.directory + "/result.json", text, Durability::system);
-      !written.ok())
+  return report_of(records, problems);
+}
+
+Status LastWill::store(const RunReport& known) const {
+  return write_atomically(estate_.directory + "/result.json", result_text(known.result), Durability::system);
+}
+
+/// The result once more, with what came in since, and the last words.
+int LastWill::write_result() const {
+  auto [verdict, result, summary] = report();
+  if (const Status written = store({verdict, result, summary}); !written.ok())
     verdict.reasons.push_back(written.what());
   Console own(estate_.style, std::cout, std::cerr, [] { return 0.0; });
   Console& console = estate_.console ? *estate_.console : own;

@@ -10,6 +10,7 @@
 #include "egt/report/console.hpp"
 #include "egt/session/lifeline.hpp"
 #include "egt/session/record_route.hpp"
+#include "egt/session/run_report.hpp"
 
 namespace egt {
 
@@ -36,6 +37,8 @@ class LastWill {
  private:
   void write_journal() const;
   void clean_up(Lifeline& lifeline, double patience_seconds) const;
+  RunReport report() const;
+  Status store(const RunReport& known) const;
   int write_result() const;
   int await_result(Watchdog& watchdog) const;
   void end_silent(const std::vector<Loss>& losses, Watchdog& watchdog) const;

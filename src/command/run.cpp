@@ -323,6 +323,8 @@ void Run::open_route() {
   std::vector<Sink*> sinks;
   if (console_) sinks.push_back((shown_ = std::make_unique<Shown>(*console_, purpose_)).get());
   if (log_) sinks.push_back(log_.get());
+  if (is_root() && purpose_.compares_peers())
+    sinks.push_back((yardstick_ = std::make_unique<Yardstick>(records_)).get());
   if (is_root() && purpose_.all_records()) sinks.push_back(purpose_.all_records());
   if (purpose_.own_records()) own_records_ = std::make_unique<Tee>(*journal_, *purpose_.own_records());
   Sink& own = own_records_ ? *own_records_ : *journal_;

@@ -21,6 +21,7 @@
 #include "egt/session/stall_injection.hpp"
 #include "egt/session/stop_signal.hpp"
 #include "egt/session/verdict.hpp"
+#include "egt/session/yardstick.hpp"
 #include "egt/workload/injector.hpp"
 #include "egt/workload/table.hpp"
 #include "last_will.hpp"
@@ -46,6 +47,8 @@ class RunPurpose {
   virtual Sink* own_records() { return nullptr; }
   /// On rank 0: all ranks' records as they arrive; null: nobody cares.
   virtual Sink* all_records() { return nullptr; }
+  /// Are ranks held against the others of their device model, and slow ones told?
+  virtual bool compares_peers() const { return true; }
   /// Is it for people to see while the run goes on?
   virtual bool is_shown(const Record&) const { return true; }
   /// Asked before each step: has this rank seen all that the run is for?
@@ -129,7 +132,7 @@ class Run {
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<Console> console_;  // on rank 0, as the log
   std::unique_ptr<LogFile> log_;      // null: none is wanted
-  std::unique_ptr<Sink> own_records_, shown_;
+  std::unique_ptr<Sink> own_records_, shown_, yardstick_;
   std::unique_ptr<RecordRoute> route_;
   std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<StallInjection> stalls_;

@@ -94,6 +94,7 @@ class SelftestPurpose : public RunPurpose {
   FaultLimit fault_limit() const override { return FaultLimit::none; }
   Sink* own_records() override { return &one_at_a_time_; }
   Sink* all_records() override { return watch_.get(); }
+  bool compares_peers() const override { return false; }
   bool is_shown(const Record& record) const override {
     return record.kind != RecordKind::fault && record.kind != RecordKind::injection &&
            record.kind != RecordKind::epoch;

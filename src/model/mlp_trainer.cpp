@@ -110,7 +110,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Precision precision = Precision::fp32;
   std::int64_t updates = 0;  // begun, for Adam's correction
   std::optional<std::int64_t> last_retired;
-  float last_compute_ms = 0;  // not told to the peers yet; 0: none
+  float last_compute_ms = 0;       // not told to the peers yet; 0: none
   std::int64_t enqueued_step = 0;  // that is being put in line
   Tail* enqueued = nullptr;        // of it
   ExtraWork extra_work;
@@ -277,8 +277,9 @@ Status MlpTrainer::Impl::made(const PassTensor& tensor, WordsView) {
 
 Status MlpTrainer::Impl::bucket_made(std::size_t index) {
   const GradientBucket& bucket = layout.buckets()[index];
-  EGT_TRY(device.record(*ready[index], *compute));
+  // Before `ready`, so that a step which is over has it reached.
   if (index + 1 == layout.buckets().size()) EGT_TRY(device.record(*enqueued->compute_end, *compute));
+  EGT_TRY(device.record(*ready[index], *compute));
   EGT_TRY(device.wait(sums(), *ready[index]));
   if (measuring) EGT_TRY(device.record(*sum_begin[index], sums()));
   const VectorView gradient = workspace.gradient_range(bucket.offset, bucket.count);
@@ -329,8 +330,8 @@ Status MlpTrainer::Impl::close_step(Tail& tail, const StepNote& note) {
   float* const own_times = tail.device + Tail::own_times(communicator.size());
   EGT_TRY(device.set_zero(own_losses, 2 * ranks * sizeof(float), *communication));
   EGT_TRY(device.copy(own_losses + communicator.rank(), tail.device, sizeof(float), *communication));
-  EGT_TRY(device.copy(own_times + communicator.rank(), tail.notes_in + own_time, sizeof(float),
-                      *communication));
+  EGT_TRY(
+      device.copy(own_times + communicator.rank(), tail.notes_in + own_time, sizeof(float), *communication));
   const std::size_t count = Tail::count(communicator.size());
   EGT_TRY(communicator.all_reduce(tail.device, count, ElementType::f32, *communication));
   EGT_TRY(device.copy(tail.result, tail.device, count * sizeof(float), *communication));

@@ -14,6 +14,7 @@
 #include "egt/report/bodies.hpp"
 #include "egt/report/evidence.hpp"
 #include "egt/report/version.hpp"
+#include "egt/session/yardstick.hpp"
 
 namespace egt {
 namespace {
@@ -261,6 +262,17 @@ Json or_empty(const Json& json, Json empty) {
   return json.is_null() ? std::move(empty) : json;
 }
 
+/// Every rank's figures beside the median of its device model.
+Json peers(const std::vector<Record>& records) {
+  std::vector<const Record*> in_time;
+  for (const Record& record : records) in_time.push_back(&record);
+  std::stable_sort(in_time.begin(), in_time.end(),
+                   [](const Record* a, const Record* b) { return a->time < b->time; });
+  PeerReview review;
+  for (const Record* record : in_time) review.add(*record);
+  return review.to_json();
+}
+
 }  // namespace
 
 Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
@@ -291,7 +303,8 @@ Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
                  {"injected", !verdict.injections.empty()},
                  {"injections", verdict.injections},
                  {"counters", per_rank(ranks, "counters")},
-                 {"telemetry", per_rank(ranks, "telemetry")}};
+                 {"telemetry", per_rank(ranks, "telemetry")},
+                 {"peers", peers(records)}};
   result["test_summary"] = test_summary(parts, ranks, result["results"]);
   result["ranks"] = Json::array();
   for (const auto& [number, rank] : ranks) result["ranks"].push_back(rank_entry(number, rank, parts));

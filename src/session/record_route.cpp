@@ -40,8 +40,8 @@ Status RecordRoute::pump() {
   return {};
 }
 
-/// Told once; but what comes after it is written where that is possible again: a disk may have been full for a
-/// while only.
+/// Told once; but what comes after it is written where that is possible again: a disk may have been full for
+/// a while only.
 void RecordRoute::note_journal(const Status& status) {
   if (status.ok() || !journal_failure_.ok()) return;
   journal_failure_ = status;

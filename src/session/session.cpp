@@ -135,6 +135,7 @@ Json Session::body() const {
     for (const PartReport& part : workload->reports()) parts.push_back(part_to_json(part));
   return {{"elapsed_seconds", seconds_since(started_)},
           {"steps", retired_},
+          {"phase", line_.read().phase},
           {"parts", parts},
           {"telemetry", telemetry_.summary()},
           {"counters", telemetry_.counters()},
@@ -143,7 +144,8 @@ Json Session::body() const {
 
 Json Session::end_body(const SessionPlan& plan, const Status& failure) const {
   Json end = body();
-  const bool interrupted = decision_ == StopVote::interrupted, done = plan.is_done && !is_over(plan);
+  const bool interrupted = decision_ == StopVote::interrupted,
+             done = plan.is_done && !is_over(plan) && plan.is_done(next_step_);
   end["reason"] = !failure.ok()                            ? (reunion_.lost_peers() ? "peer lost" : "error")
                   : interrupted                            ? "signal"
                   : plan.fail_fast && records_.has_fault() ? "fault"

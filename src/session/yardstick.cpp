@@ -105,7 +105,7 @@ std::optional<PeerReview::Done> PeerReview::done(std::size_t figure, int rank) c
     if (!steps || !sums.is_array() || index >= sums.size() || !sums[index].is_number()) return std::nullopt;
     return Done{*steps * peer.samples, sums[index].get<double>()};
   }
-  const Json& part = part_figures(peer.body, figure == memory ? "memory" : "io");
+  const Json part = part_figures(peer.body, figure == memory ? "memory" : "io");
   const char* const rate_key = figure == memory       ? "memory_gb_per_s"
                                : figure == file_write ? "write_gb_per_s"
                                                       : "read_gb_per_s";

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "egt/core/wait.hpp"
+
 namespace egt {
 
 namespace {
 
-constexpr double step_timeout_s = 60.0;
 constexpr float interrupted_weight =
     4096.0f;  // above the sum of any number of `finished` votes of fewer ranks
 
@@ -85,7 +86,7 @@ double TrainWorkload::step_flops() const {
 Status TrainWorkload::enqueue(const Step& step) {
   votes_[static_cast<std::size_t>(step.index) % votes_.size()] = step.vote;
   last_ = step.index;
-  checks_->before_step(step.index);
+  EGT_TRY(checks_->before_step(step.index));
   EGT_TRY(slow_->before_step(step.index));
   EGT_TRY(put_in_line(step.index, checks_->take_note()));
   return checks_->after_step(step.index);
@@ -105,8 +106,32 @@ Status TrainWorkload::put_in_line(std::int64_t step, const StepNote& note) {
   return trainer_->enqueue_step(step, with_vote, measure);
 }
 
+Status TrainWorkload::give_up_steps(double timeout_seconds) {
+  return trainer_->give_up_steps(timeout_seconds);
+}
+
+Status TrainWorkload::resume(Resumption& resumption) {
+  precision_.reset();  // the weights' copy is of another state
+  EGT_TRY_ASSIGN(resumption.next_step, checks_->resume());
+  retired_ = resumption.next_step;
+  last_ = resumption.next_step - 1;
+  return {};
+}
+
+/// Until this rank's own pass is made nobody else can be waited for: so a stuck device is told from its
+/// peers.
+Status TrainWorkload::wait_for_pass(std::int64_t step) {
+  ProgressBoard::Line& line = environment_.board.line("main");
+  line.begin("train: pass", step);
+  EGT_TRY(wait_until([&] { return trainer_->is_computed(step); },
+                     {.seconds = environment_.peer_timeout_seconds, .what = "a pass of training"}));
+  line.wait_for_peers("train: sums");
+  return {};
+}
+
 Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
-  EGT_TRY_ASSIGN(const StepResult result, trainer_->retire_step(step, step_timeout_s));
+  EGT_TRY(wait_for_pass(step));
+  EGT_TRY_ASSIGN(const StepResult result, trainer_->retire_step(step, environment_.peer_timeout_seconds));
   outcome.decision = std::max(outcome.decision, decode(result.notes.vote));
   ++retired_;
   ++epoch_steps_;
@@ -195,32 +220,32 @@ PartReport TrainWorkload::report() const {
                         {"p95", step_ms_.quantile(0.95)},
                         {"p99", step_ms_.quantile(0.99)},
                         {"max", step_ms_.max()}};
-  part.figures = {{"steps", retired_},
-                  {"precisions", names},
-                  {"optimizer", options_.optimizer == Optimizer::adam ? "adam" : "sgd"},
-                  {"learning_rate", or_null(options_.learning_rate)},
-                  {"parameters", trainer_ ? Json(trainer_->layout().parameter_count()) : Json(nullptr)},
-                  {"loss_first", or_null(loss_first_)},
-                  {"loss_last", or_null(loss_last_)},
-                  {"step_ms", timed ? step_ms : Json(nullptr)},
-                  {"samples_per_second",
-                   timed ? Json(static_cast<double>(batch_.local) * steps / seconds) : Json(nullptr)},
-                  {"tflops", timed ? Json(step_flops() * steps / seconds / 1e12) : Json(nullptr)},
-                  {"all_reduce_gb_per_s", or_null(all_reduce_gb_per_s_)},
-                  {"compute_ms", timed_passes_ > 0 ? Json(compute_ms_ / passes) : Json(nullptr)},
-                  {"compute_tflops",
-                   compute_ms_ > 0 ? Json(step_flops() * passes / compute_ms_ / 1e9) : Json(nullptr)},
-                  {"replays", checks.replays},
-                  {"chain_checks", checks.chain_checks},
-                  {"replica_checks", checks.replica_checks},
-                  {"digests_compared", checks.digests_compared},
-                  {"products_audited", checks.products_audited},
-                  {"wrong_checks", checks.wrong_checks},
-                  {"repeated_steps", checks.repeated_steps},
-                  {"checks_fraction", or_null(checks.fraction)},
-                  {"check_period_steps", checks.period_steps},
-                  {"golden", checks.golden.empty() ? Json(nullptr) : Json(checks.golden)},
-                  {"weight_digest", weight_digest.empty() ? Json(nullptr) : Json(weight_digest)}};
+  part.figures = {
+      {"steps", retired_},
+      {"precisions", names},
+      {"optimizer", options_.optimizer == Optimizer::adam ? "adam" : "sgd"},
+      {"learning_rate", or_null(options_.learning_rate)},
+      {"parameters", trainer_ ? Json(trainer_->layout().parameter_count()) : Json(nullptr)},
+      {"loss_first", or_null(loss_first_)},
+      {"loss_last", or_null(loss_last_)},
+      {"step_ms", timed ? step_ms : Json(nullptr)},
+      {"samples_per_second",
+       timed ? Json(static_cast<double>(batch_.local) * steps / seconds) : Json(nullptr)},
+      {"tflops", timed ? Json(step_flops() * steps / seconds / 1e12) : Json(nullptr)},
+      {"all_reduce_gb_per_s", or_null(all_reduce_gb_per_s_)},
+      {"compute_ms", timed_passes_ > 0 ? Json(compute_ms_ / passes) : Json(nullptr)},
+      {"compute_tflops", compute_ms_ > 0 ? Json(step_flops() * passes / compute_ms_ / 1e9) : Json(nullptr)},
+      {"replays", checks.replays},
+      {"chain_checks", checks.chain_checks},
+      {"replica_checks", checks.replica_checks},
+      {"digests_compared", checks.digests_compared},
+      {"products_audited", checks.products_audited},
+      {"wrong_checks", checks.wrong_checks},
+      {"repeated_steps", checks.repeated_steps},
+      {"checks_fraction", or_null(checks.fraction)},
+      {"check_period_steps", checks.period_steps},
+      {"golden", checks.golden.empty() ? Json(nullptr) : Json(checks.golden)},
+      {"weight_digest", weight_digest.empty() ? Json(nullptr) : Json(weight_digest)}};
   // Rank 0 tells for all, step for step the same: what its yardstick compares.
   if (environment_.place.rank == 0 && environment_.place.size > 1)
     part.figures["peers"] = {{"steps", all_compute_steps_}, {"compute_ms_sums", all_compute_ms_}};

@@ -56,6 +56,29 @@ TEST_F(HostStreams, TheFirstErrorIsKeptAndLaterTasksAreSkipped) {
   EXPECT_EQ(ran, 1);
 }
 
+TEST_F(HostStreams, AFailureThatIsForgottenLetsWorkInAgain) {
+  std::atomic<int> ran = 0;
+  HostStream& stream = as_host_stream(*first);
+  stream.enqueue([] { return failure(); });
+  stream.enqueue([&] { return ++ran, Status(); });
+  EXPECT_TRUE(device->forget_failure(*first, patience_seconds).ok());
+  stream.enqueue([&] { return ++ran, Status(); });
+  EXPECT_TRUE(device->synchronize(*first, patience_seconds).ok());
+  EXPECT_EQ(ran, 1);
+}
+
+TEST_F(HostStreams, AStreamThatDoesNotComeToRestKeepsItsFailure) {
+  std::atomic<bool> released = false;
+  as_host_stream(*first).enqueue([] { return failure(); });
+  as_host_stream(*first).enqueue_always([&](const Status& so_far) {
+    while (!released) std::this_thread::yield();
+    return so_far;
+  });
+  EXPECT_EQ(device->forget_failure(*first, 0.05).code(), StatusCode::timeout);
+  released = true;
+  EXPECT_EQ(device->synchronize(*first, patience_seconds).code(), StatusCode::io_error);
+}
+
 TEST_F(HostStreams, EventsAreReachedAfterAnErrorAndRelayIt) {
   as_host_stream(*first).enqueue([] { return failure(); });
   ASSERT_TRUE(device->record(*event, *first).ok());

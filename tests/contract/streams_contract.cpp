@@ -55,6 +55,17 @@ TEST_P(DeviceContract, ElapsedTimeIsThatOfTheWorkBetween) {
   EXPECT_LE(all.value(), wall_ms * 1.05 + 1);
 }
 
+TEST_P(DeviceContract, AStreamThatIsGivenUpComesToRestAndTakesWorkAgain) {
+  const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest));
+  EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));
+  for (int i = 0; i < 3; ++i) enqueue_slow_work(words, digest, stream());
+  EXPECT_OK(device().forget_failure(stream(), 30));
+  const std::unique_ptr<Event> event = new_event();
+  enqueue_slow_work(words, digest, stream());
+  EXPECT_OK(device().record(*event, stream()));
+  finish();
+}
+
 TEST_P(DeviceContract, BusyTimeIsThatOfTheStreamsOwnWork) {
   const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest));
   EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));

@@ -7,9 +7,9 @@
 #include "egt/command/options.hpp"
 #include "egt/device/device.hpp"
 #include "egt/device/sensor.hpp"
-#include "egt/ranks/restartable_communicator.hpp"
 #include "egt/ranks/control.hpp"
 #include "egt/ranks/mpi_session.hpp"
+#include "egt/ranks/restartable_communicator.hpp"
 
 namespace egt {
 
@@ -17,7 +17,7 @@ namespace egt {
 struct Platform {
   std::unique_ptr<Device> device;
   std::unique_ptr<RestartableCommunicator> communicator;  ///< destroyed before the device
-  std::shared_ptr<Sensor> sensor;              ///< null: nothing watches the device; `sensor_note` says why
+  std::shared_ptr<Sensor> sensor;  ///< null: nothing watches the device; `sensor_note` says why
   std::string sensor_note;
 };
 

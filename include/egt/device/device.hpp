@@ -113,8 +113,8 @@ class Device {
   /// Milliseconds between two reached events.
   virtual Result<double> elapsed_ms(const Event& from, const Event& to) = 0;
   /// Milliseconds that the device worked for the stream between two reached events of it. On a GPU, which has
-  /// no other master, the same as elapsed_ms; on the host the CPU time of the stream's thread: what it waited,
-  /// and what other processes took of its cores, is left out.
+  /// no other master, the same as elapsed_ms; on the host the CPU time of the stream's thread: what it
+  /// waited, and what other processes took of its cores, is left out.
   virtual Result<double> busy_ms(const Event& from, const Event& to) = 0;
   /// Waits for all work of `stream`, at most `timeout_seconds`.
   virtual Status synchronize(Stream& stream, double timeout_seconds) = 0;

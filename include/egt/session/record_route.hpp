@@ -29,8 +29,8 @@ class RecordRoute {
   Status pump_to_the_end(double seconds);
   const Status& journal_failure() const { return journal_failure_; }
 
-  /// Any thread. On rank 0: start, fault, injection and end records of all ranks, and the last progress of a rank that
-  /// sent no end.
+  /// Any thread. On rank 0: start, fault, injection and end records of all ranks, and the last progress of a
+  /// rank that sent no end.
   std::vector<Record> kept() const;
 
  private:

@@ -31,6 +31,8 @@ class TrainWorkload : public Workload {
   Status start() override;
   Status enqueue(const Step& step) override;
   Status retire(std::int64_t step, StepOutcome& outcome) override;
+  Status give_up_steps(double timeout_seconds) override;
+  Status resume(Resumption& resumption) override;
   Status finish(bool hurry) override;
   PartReport report() const override;
   std::vector<PartReport> reports() const override;
@@ -43,6 +45,7 @@ class TrainWorkload : public Workload {
   bool ends_epoch(std::int64_t step) const { return (step + 1) % options_.epoch_steps == 0; }
   Status put_in_line(std::int64_t step, const StepNote& note);
   double step_flops() const;
+  Status wait_for_pass(std::int64_t step);
   Status look_at_times();
   void close_epoch(std::int64_t step);
   void add_compute_times(const StepResult& result);

@@ -45,6 +45,7 @@ class CudaDevice : public Device {
   Result<double> elapsed_ms(const Event& from, const Event& to) override;
   Result<double> busy_ms(const Event& from, const Event& to) override { return elapsed_ms(from, to); }
   Status synchronize(Stream& stream, double timeout_seconds) override;
+  Status forget_failure(Stream& stream, double timeout_seconds) override;
 
   Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override;
   Status set_zero(void* data, std::size_t bytes, Stream& stream) override;
