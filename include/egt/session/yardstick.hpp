@@ -21,7 +21,8 @@ namespace egt {
 /// Judged is only what costs performance, and only in that direction:
 /// - the compute time of a step, for a sample: of a rank's own pass, without waits for its peers, which make
 ///   the time from step to step the same for all. Beyond 5 %, or beyond six median absolute deviations and
-///   3 %: devices of one model differ that much between themselves when their power is capped.
+///   3 %: devices of one model differ that much between themselves when their power is capped. Passes of
+///   less than 2 ms are not compared.
 /// - bandwidths of memory and files: below half of the median. They are measured beside all the other work,
 ///   in the time that it leaves, and ranks of a node share its disk and its cores: smaller differences are no
 ///   rank's own, larger ones that last for two minutes are.
