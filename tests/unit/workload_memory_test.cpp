@@ -507,6 +507,21 @@ TEST(MemoryDuty, AStopDoesNotWaitForTheRest) {
   EXPECT_LT(seconds_since(start), 0.25);
 }
 
+/// A pass may be in line when the stop comes; at this duty nearly every stop falls into such a moment.
+TEST(MemoryDuty, AStopAtAnyMomentLeavesNoWrongWord) {
+  for (int milliseconds = 1; milliseconds <= 20; ++milliseconds) {
+    World world;
+    MemoryWorkload memory(world.environment, fill_of(16 << 20, 3));
+    ASSERT_TRUE(memory.prepare().ok());
+    world.load.set_duty(0.99);
+    ASSERT_TRUE(memory.start().ok());
+    ASSERT_TRUE(eventually([&] { return memory.report().figures["bytes_written"] > 0; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    ASSERT_TRUE(memory.finish(false).ok());
+    ASSERT_EQ(figure(memory, "mismatches"), 0u) << "stopped after " << milliseconds << " ms";
+  }
+}
+
 TEST(MemoryWorkload, FillsNothingWhereNothingIsAskedFor) {
   World world;
   MemoryWorkload memory(world.environment, fill_of(0));
