@@ -127,8 +127,7 @@ void Watchdog::turn(double wait_seconds) {
     wanted = drain_wanted_;
     if (wanted > drain_done_) wait_seconds = 0;
   }
-  exchange(wait_seconds);
-  const double now = clock_();
+  const double now = exchange(wait_seconds);
   if (!ending_) follow(now);
   if (!ending_) decide(now);
   const std::lock_guard lock(mutex_);
@@ -136,7 +135,9 @@ void Watchdog::turn(double wait_seconds) {
   drained_.notify_all();
 }
 
-void Watchdog::exchange(double wait_seconds) {
+/// Gives the time that the news were taken at: whoever judges later than that, since this thread was kept
+/// from its core, must not take the time between for silence.
+double Watchdog::exchange(double wait_seconds) {
   const double period = period_of(table_.ranks.size());
   const double before = clock_();
   bool changed = false;
@@ -151,6 +152,7 @@ void Watchdog::exchange(double wait_seconds) {
   if (now - turned_at_ > slept_s) table_.watched_from = now;
   turned_at_ = now;
   take_news(now);
+  return now;
 }
 
 WatchNews Watchdog::own_news() const {
@@ -174,7 +176,9 @@ void Watchdog::take_news(double now) {
   self.news = own_news();
   self.heard_at = now;
   if (self.news.failed && !self.failed_at) self.failed_at = now;
-  for (const Peer& peer : heartbeat_.peers()) take_peer(peer, now);
+  const std::vector<Peer>& peers = heartbeat_.peers();
+  const double asked = clock_();  // not before: a peer may seem younger than it is, never older
+  for (const Peer& peer : peers) take_peer(peer, asked);
 }
 
 void Watchdog::take_peer(const Peer& peer, double now) {

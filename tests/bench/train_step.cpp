@@ -194,7 +194,7 @@ Status run(MpiSession& mpi, Control& control, Arguments arguments) {
   if (arguments.precisions.empty())
     arguments.precisions = host ? std::vector<std::string>{"fp32"} : std::vector<std::string>{"tf32", "bf16"};
   EGT_TRY_ASSIGN(const auto device, open_device(choice.backend, common, control.place()));
-  EGT_TRY_ASSIGN(const auto communicator, open_communicator(choice.backend, mpi, control));
+  EGT_TRY_ASSIGN(const auto communicator, open_communicator(choice.backend, mpi, control, timeout_s));
   for (const std::string& name : arguments.precisions) {
     const auto precision = parse_precision(name);
     if (!precision) return Status(StatusCode::invalid_argument, "no such precision: " + name);

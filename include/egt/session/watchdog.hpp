@@ -77,7 +77,7 @@ class Watchdog {
  private:
   void run();
   void turn(double wait_seconds);
-  void exchange(double wait_seconds);
+  double exchange(double wait_seconds);
   void send_news(double now);
   void take_news(double now);
   void take_peer(const Peer& peer, double now);
