@@ -63,6 +63,7 @@ class Selftest(ProgramTest):
     def test_three_ranks(self):
         self.check_several(3)
 
+    @unittest.skipUnless(os.environ.get("EGT_LONG_TESTS"), "a minute or two; EGT_LONG_TESTS=1 runs it")
     def test_four_ranks(self):
         self.check_several(4)
 
