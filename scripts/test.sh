@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Everything that CI checks: floors, format, all tests, then the tests again under sanitizers.
-# EGT_SKIP_ASAN=1 leaves the sanitizers out, EGT_LONG_TESTS=1 adds what takes minutes. Ends with ctest's summaries; exit code 0 only if all passed.
+# EGT_SKIP_ASAN=1 leaves the sanitizers out, EGT_LONG_TESTS=1 adds what takes minutes.
+# Ends with ctest's summaries; exit code 0 only if all passed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
