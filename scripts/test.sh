@@ -24,12 +24,12 @@ format_is_clean() {
   find include src kernels tests -regex '.*\.\(cpp\|hpp\|cu\|cuh\)' -print0 | xargs -0 clang-format --dry-run -Werror
 }
 
-# run_tests PRESET ARGUMENTS..: of ctest; tests that start several ranks say how many cores they take.
+# run_tests LOG PRESET ARGUMENTS..: of ctest; tests that start several ranks say how many cores they take.
 run_tests() {
-  local preset=$1
-  shift
+  local log=$1 preset=$2
+  shift 2
   heading "tests of preset $preset"
-  ctest --preset "$preset" --no-tests=error --parallel "$(nproc)" "$@" 2>&1 | tee "$logs/$preset" || failed+=("ctest of $preset")
+  ctest --preset "$preset" --no-tests=error --parallel "$(nproc)" "$@" 2>&1 | tee "$logs/$log" || failed+=("ctest of $log")
 }
 
 # From "100% tests passed, 0 tests failed out of 42" to the end.
@@ -42,19 +42,20 @@ check scripts/check_layers.py --headers
 check format_is_clean
 heading "build of preset release"
 scripts/build.sh --tests
-run_tests release
+run_tests release release
 
 if [[ ${EGT_SKIP_ASAN-0} != 1 ]]; then
-  # What Open MPI leaves allocated at its end is not ours to free; its plug-ins are unloaded by then, so only
-  # whole stacks tell that it was Open MPI.
-  export ASAN_OPTIONS=fast_unwind_on_malloc=0
   export LSAN_OPTIONS="suppressions=$PWD/scripts/lsan.supp:print_suppressions=0"
   heading "build of preset asan"
   scripts/build.sh --preset asan --tests
-  run_tests asan -L '^(unit|contract|mpi)$' -E '^mpi[.]ranks[.](1|4)$'
+  run_tests asan asan -L '^(unit|contract)$'
+  # What Open MPI leaves allocated at its end is not ours to free; its plug-ins are unloaded by then, so only
+  # whole stacks, which take their time, tell that it was Open MPI.
+  ASAN_OPTIONS=fast_unwind_on_malloc=0 run_tests asan-mpi asan -L '^mpi$' -E '^mpi[.]ranks[.](1|4)$'
 fi
 
 summary asan
+summary asan-mpi
 summary release
 if ((${#failed[@]})); then
   printf 'test.sh: failed: %s\n' "${failed[@]}" >&2
