@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +17,7 @@
 #include <utility>
 
 #include "egt/core/file_io.hpp"
+#include "egt/core/text_scan.hpp"
 #include "egt/report/journal.hpp"
 
 namespace egt {
@@ -28,21 +28,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view prefix = "journal.rank", suffix = ".jsonl";
 constexpr int most_doublings = 40;  ///< of the distance between records: more than any run is long
 constexpr std::size_t write_bytes = 1 << 20;
-
-/// The number at the front of `text`, which loses it.
-template <typename Number>
-bool take_number(std::string_view& text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) return false;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return true;
-}
-
-bool take_char(std::string_view& text, char expected) {
-  if (!text.starts_with(expected)) return false;
-  text.remove_prefix(1);
-  return true;
-}
 
 /// None: it is no journal.
 std::optional<JournalPart> parse_name(std::string_view name) {

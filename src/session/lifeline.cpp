@@ -60,7 +60,7 @@ Status Lifeline::open_watchdog() {
 
 /// A communicator that fails may do so before the watchdog knows whose fault it is.
 std::optional<RestartOrder> Lifeline::await_order(const Status& failure) {
-  if (given_up_) return std::nullopt;
+  if (given_up_ || setup_.control.place().size == 1) return std::nullopt;
   if (auto order = watchdog_->restart_ordered()) return order;
   const bool of_peers = failure.code() == StatusCode::timeout || !setup_.communicator.check().ok();
   if (!of_peers) return std::nullopt;

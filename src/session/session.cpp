@@ -61,7 +61,7 @@ Status Session::run_steps(const SessionPlan& plan) {
 
 Status Session::make_steps(const SessionPlan& plan) {
   const std::int64_t first = next_step_;
-  for (bool last = false; !last; ++next_step_) {
+  for (bool last = plan.steps && next_step_ >= *plan.steps; !last; ++next_step_) {
     const auto begun = Clock::now();
     line_.begin("step", next_step_);
     if (plan.before_step) plan.before_step(next_step_);

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
@@ -18,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/file_io.hpp"
+#include "egt/core/text_scan.hpp"
 
 namespace egt {
 namespace {
@@ -83,20 +83,6 @@ class PosixClaim : public FileClaim {
   const struct stat identity_;
   const std::string path_;
 };
-
-template <typename Number>
-bool take_number(std::string_view& text, Number& number, int base = 10) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
-  if (error != std::errc()) return false;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return true;
-}
-
-bool take_char(std::string_view& text, char expected) {
-  if (!text.starts_with(expected)) return false;
-  text.remove_prefix(1);
-  return true;
-}
 
 bool is_gone(std::int64_t process) {
   return ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;

@@ -62,6 +62,12 @@ class Inject(ProgramTest):
                          [("memory", 0, True), ("weight", 2, True), ("file-bit", 1, True)])
         self.assertEqual({(f["kind"], f["rank"]) for f in result["faults"]}, {("memory", 0), ("replica", 2), ("file-bit", 1)})
 
+    def test_fail_fast_ends_the_run_at_the_first_fault(self):
+        done, result = self.inject("weight:rank=1,step=20", options=["--duration", "90s", "--memory", "0", "--no-io", "--fail-fast"])
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertLess(result["test_summary"]["actual_duration_seconds"], 60)
+        self.assertEqual(len(result["faults"]), 1)
+
     def test_one_that_never_strikes_is_incomplete(self):
         done, result = self.inject("memory:rank=1,step=1000000000", options=["--duration", "2s", "--memory", "8MB", "--no-io"])
         self.assertEqual(done.returncode, 4, done.stdout + done.stderr)

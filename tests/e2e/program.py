@@ -43,6 +43,17 @@ class ProgramTest(unittest.TestCase):
     def result(self, directory="run"):
         return json.loads((self.folder / directory / "result.json").read_text())
 
+    def processes(self):
+        """Of this test's runs: their working folder is its own."""
+        alive = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and (entry / "cwd").resolve() == self.folder.resolve():
+                    alive.append(int(entry.name))
+            except OSError:
+                pass  # it ended meanwhile
+        return alive
+
     def part(self, result, name, rank=0):
         return next(p for p in result["results"] if p["test_name"] == name and p["rank"] == rank)
 

@@ -14,17 +14,6 @@ SCRIPTS = pathlib.Path(__file__).parents[2] / "scripts"
 
 
 class Report(ProgramTest):
-    def processes(self):
-        """Of this test's runs: their working folder is its own."""
-        alive = []
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and (entry / "cwd").resolve() == self.folder.resolve():
-                    alive.append(int(entry.name))
-            except OSError:
-                pass  # it ended meanwhile
-        return alive
-
     def journals(self, directory="run"):
         return sorted((self.folder / directory).glob("journal.rank*.jsonl"))
 

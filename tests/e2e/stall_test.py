@@ -1,5 +1,4 @@
 """Ranks that hang, are stopped or killed, and stalls that pass. EGT_STALL_ROUNDS=20 repeats each loss 20 times."""
-import pathlib
 import shutil
 
 from program import *
@@ -14,17 +13,6 @@ PHASES = {"hang": ("step",), "stop": ("step", "train", "checks", "collective", "
 
 
 class Stall(ProgramTest):
-    def processes(self):
-        """Of this test's runs: their working folder is its own."""
-        alive = []
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and (entry / "cwd").resolve() == self.folder.resolve():
-                    alive.append(int(entry.name))
-            except OSError:
-                pass  # it ended meanwhile
-        return alive
-
     def lose(self, kind, rank, *more):
         directory = f"{kind}{rank}"
         begun = time.monotonic()
