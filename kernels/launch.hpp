@@ -5,9 +5,11 @@
 
 #include "egt/core/digest.hpp"
 #include "egt/core/flip.hpp"
+#include "egt/core/fusion_math.hpp"
 #include "egt/core/math.hpp"
 #include "egt/core/pattern.hpp"
 #include "egt/core/view.hpp"
+#include "egt/core/voxel_math.hpp"
 
 struct CUstream_st;  // cudaStream_t is a pointer to it
 
@@ -22,6 +24,7 @@ struct Launch {
   int multiprocessors;
   bool background;  ///< of a low-priority stream: sine_exponential takes one block a multiprocessor only
   void* scratch;    ///< `scratch_bytes` of device memory, of this stream only, for partial sums
+  bool overlaps;    ///< the device can begin a kernel's blocks before the kernel before it is over
 };
 
 /// A constant, because the partial sums' number, and so the bits of the sums, depend on it.
@@ -31,6 +34,8 @@ constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
 
 /// Success if the program holds machine code for the current device.
 [[nodiscard]] int probe();
+/// Has it code that lets a kernel's blocks begin before the kernel before it is over (compute capability 9)?
+[[nodiscard]] bool can_start_early();
 
 // Element-wise
 [[nodiscard]] int cast(const Launch& launch, VectorView to, VectorView from);
@@ -45,6 +50,26 @@ constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
 /// y = op(m) x; op(m) of no columns gives zeros.
 [[nodiscard]] int multiply_vector(const Launch& launch, MatrixView m, bool transposed, bool absolute,
                                   const double* x, double* y);
+
+/// sum = math::add(sum, term); f32 or bf16, both the same.
+[[nodiscard]] int add(const Launch& launch, VectorView sum, VectorView term);
+
+// Flags: see signal and await in egt/device/device.hpp
+constexpr int most_flags = 32;
+struct FlagList {
+  std::uint32_t* word[most_flags];
+  std::uint32_t value[most_flags];
+  int count;
+};
+/// CUDA loads a kernel when it is first launched, and that may wait for all kernels that run: which would be
+/// for ever, where one of them awaits what the other shall signal. So these load them before.
+[[nodiscard]] int load_flags();
+[[nodiscard]] int load_add();
+/// Unless *gate (host memory; null: none) is other than 0.
+[[nodiscard]] int signal(const Launch& launch, const FlagList& flags, const std::uint32_t* gate);
+/// Ends too when *gate is other than 0; after `limit_ns` nanoseconds it becomes `timed_out`.
+[[nodiscard]] int await(const Launch& launch, const FlagList& flags, std::uint32_t* gate,
+                        std::uint32_t timed_out, std::uint64_t limit_ns);
 
 /// At most `widest_column_sums` columns; so for loss_gradient.
 [[nodiscard]] int activation_gradient(const Launch& launch, MatrixView gradient, MatrixView h,
@@ -77,5 +102,30 @@ struct LossArguments {
 [[nodiscard]] int digest(const Launch& launch, WordsView words, Digest* digest);
 [[nodiscard]] int sine_exponential(const Launch& launch, WordsView words, int iterations, Digest* digest);
 [[nodiscard]] int flip(const Launch& launch, WordsView words, const Flip& flip);
+
+// Robotics
+/// The members of Voxelization in egt/device/voxelization.hpp.
+struct VoxelizeArguments {
+  VoxelGrid grid;
+  const float* points;
+  std::int64_t count;
+  std::uint8_t* occupancy;
+  VoxelFeatures* features;
+  VoxelCounts* counts;
+  void* scratch;
+};
+[[nodiscard]] int voxelize(const Launch& launch, const VoxelizeArguments& arguments);
+
+/// The members of StreamFusion in egt/device/stream_fusion.hpp.
+struct FuseArguments {
+  FusionShape shape;
+  const double* const* times;
+  const float* const* values;
+  const double* timeline;
+  float* fused;
+  std::uint32_t* dropped;
+  void* scratch;
+};
+[[nodiscard]] int fuse(const Launch& launch, const FuseArguments& arguments);
 
 }  // namespace egt::kernels

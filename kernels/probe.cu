@@ -14,4 +14,9 @@ int probe() {
   return cudaFuncGetAttributes(&attributes, probe_kernel);
 }
 
+bool can_start_early() {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, probe_kernel) == cudaSuccess && attributes.ptxVersion >= 90;
+}
+
 }  // namespace egt::kernels

@@ -28,6 +28,38 @@ int start(const Launch& launch, dim3 grid, dim3 block, std::size_t shared_bytes,
   return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
 }
 
+/// The same for a kernel that begins with `await_kernel_before`: where the device can, its blocks are brought
+/// up while the kernel before it in the stream ends. That one must be a kernel.
+template <typename... Parameters, typename... Arguments>
+int start_early(const Launch& launch, dim3 grid, dim3 block, std::size_t shared_bytes,
+                void (*kernel)(Parameters...), Arguments&&... arguments) {
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = launch.stream;
+  config.attrs = &early;
+  config.numAttrs = launch.overlaps ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+}
+
+/// Before the first access to what the kernel before it wrote, or what it still reads.
+__device__ __forceinline__ void await_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
+
+/// The blocks of the next kernel may be brought up; they wait for this one's end all the same.
+__device__ __forceinline__ void admit_next_kernel() {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 template <typename Integer>
 __host__ __device__ constexpr Integer divide_up(Integer a, Integer b) {
   return (a + b - 1) / b;

@@ -13,15 +13,22 @@
 namespace egt {
 namespace {
 
-constexpr std::array names = {"weight",     "gradient",       "activation",  "gemm",     "extreme",
-                              "collective", "optimizer",      "memory",      "file-bit", "file-stale",
-                              "file-torn",  "file-misplaced", "file-lost",   "slow",     "hang",
-                              "kill",       "stop",           "temperature", "xid",      "ecc",
-                              "diskfull",   "memory-pressure"};
+constexpr std::array names = {"weight",     "gradient",
+                              "activation", "gemm",
+                              "extreme",    "collective",
+                              "optimizer",  "memory",
+                              "file-bit",   "file-stale",
+                              "file-torn",  "file-misplaced",
+                              "file-lost",  "slow",
+                              "hang",       "kill",
+                              "stop",       "temperature",
+                              "xid",        "ecc",
+                              "diskfull",   "memory-pressure",
+                              "idle"};
 constexpr std::uint64_t highest_chosen_bit = 27;
 constexpr std::int64_t most_steps = 1'000'000'000'000;
 constexpr std::uint64_t most_words = std::uint64_t{1} << 24, widest_stride = std::uint64_t{1} << 32;
-constexpr std::string_view form = "KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,ms=M]";
+constexpr std::string_view form = "KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,peer=P][,ms=M]";
 
 Status wrong(std::string_view text, std::string_view allowed) {
   return Status(StatusCode::invalid_argument, fmt::format("'{}': {}", text, allowed));
@@ -77,6 +84,10 @@ bool takes_time(InjectionKind kind) {
          kind == InjectionKind::temperature;
 }
 
+bool is_of_pairs(InjectionKind kind) {
+  return kind == InjectionKind::slow || kind == InjectionKind::hang || kind == InjectionKind::collective;
+}
+
 /// One `key=value` after the kind.
 struct Key {
   std::string_view name;
@@ -111,6 +122,10 @@ constexpr std::array keys = {
     Key{"layer", "a layer of 1 to 64", has_layers,
         [](std::string_view value, Injection& injection) {
           return parse_number(value, 1, 64, injection.layer.emplace());
+        }},
+    Key{"peer", "a rank of 0 to 1000000", is_of_pairs,
+        [](std::string_view value, Injection& injection) {
+          return parse_number(value, 0, 1'000'000, injection.peer.emplace());
         }},
     Key{"ms", "milliseconds of 0 to 1000000000", takes_time,
         [](std::string_view value, Injection& injection) {
@@ -179,12 +194,22 @@ std::string to_text(const Injection& injection) {
   if (injection.count != 1) text += fmt::format(",count={}", injection.count);
   if (injection.stride != 1) text += fmt::format(",stride={}", injection.stride);
   if (injection.layer) text += fmt::format(",layer={}", *injection.layer);
+  if (injection.peer) text += fmt::format(",peer={}", *injection.peer);
   if (injection.ms) text += fmt::format(",ms={}", *injection.ms);
   return text;
 }
 
 bool changes_data(InjectionKind kind) {
   return kind <= InjectionKind::file_lost;
+}
+
+std::span<const InjectionKind> all_injection_kinds() {
+  static const auto kinds = [] {
+    std::array<InjectionKind, names.size()> all{};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<InjectionKind>(i);
+    return all;
+  }();
+  return kinds;
 }
 
 const char* to_string(InjectionKind kind) {
@@ -199,6 +224,7 @@ Json to_json(const Injection& injection) {
           {"count", injection.count},
           {"stride", injection.stride},
           {"layer", injection.layer ? Json(*injection.layer) : Json()},
+          {"peer", injection.peer ? Json(*injection.peer) : Json()},
           {"ms", injection.ms ? Json(*injection.ms) : Json()}};
 }
 

@@ -19,7 +19,9 @@ std::string what_happened(const Json& loss) {
   const double seconds = value_at<double>(loss, "seconds").value_or(0);
   if (how == to_string(Loss::How::stuck)) return fmt::format("is stuck: no progress for {:.1f} s", seconds);
   if (how == to_string(Loss::How::silent))
-    return fmt::format("does not answer for {:.1f} s: its process is stopped or its host is gone", seconds);
+    return fmt::format(
+        "does not answer for {:.1f} s: its process is stopped, or its host or the network to it is gone",
+        seconds);
   if (how == to_string(Loss::How::vanished)) return "vanished: its process ended without a word";
   return "failed";
 }

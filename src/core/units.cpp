@@ -28,12 +28,18 @@ constexpr Unit size_units[] = {{"", 1},
                                {"GiB", 1ull << 30},
                                {"TiB", 1ull << 40}};
 constexpr Unit duration_units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+constexpr Unit rate_units[] = {
+    {"b/s", 1}, {"Kb/s", 1'000}, {"Mb/s", 1'000'000}, {"Gb/s", 1'000'000'000}, {"Tb/s", 1'000'000'000'000},
+    {"B/s", 8}, {"KB/s", 8'000}, {"MB/s", 8'000'000}, {"GB/s", 8'000'000'000}, {"TB/s", 8'000'000'000'000}};
 constexpr double longest_duration = 3650.0 * 86400;
 
 constexpr const char* size_allowed =
     "a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB is allowed, as 72GB, and less than 16 EiB";
 constexpr const char* duration_allowed =
     "a number above 0 with s, m, h or d is allowed, as 5m, and at most 3650d";
+constexpr const char* rate_allowed =
+    "0, or a number with b/s, Kb/s, Mb/s, Gb/s, Tb/s (bits) or B/s, KB/s, MB/s, GB/s, TB/s (bytes), is "
+    "allowed, as 20Gb/s";
 constexpr const char* percent_allowed = "0% to 100% is allowed, as 90%";
 constexpr const char* size_or_share_allowed =
     "0% to 100%, or a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, as 90% or 72GB, is allowed";
@@ -103,6 +109,16 @@ Result<double> parse_duration(std::string_view text) {
   return not_allowed(text, duration_allowed);
 }
 
+Result<double> parse_bit_rate(std::string_view text) {
+  if (text == "0") return 0.0;
+  if (const auto quantity = parse_quantity(text))
+    if (const auto factor = factor_of(quantity->suffix, rate_units)) {
+      const double rate = quantity->value * static_cast<double>(*factor);
+      if (std::isfinite(rate)) return rate;
+    }
+  return not_allowed(text, rate_allowed);
+}
+
 Result<double> parse_percent(std::string_view text) {
   const auto quantity = parse_quantity(text);
   if (quantity && quantity->suffix == "%" && quantity->value <= 100) return quantity->value / 100;
@@ -134,6 +150,13 @@ std::string format_bytes(double bytes) {
   for (; value >= 999.5 && unit + 1 < std::size(names); ++unit) value /= 1000;
   const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
   return fmt::format("{:.{}f} {}", value, decimals, names[unit]);
+}
+
+std::string format_bit_rate(double bits_per_second) {
+  constexpr const char* names[] = {"b/s", "Kb/s", "Mb/s", "Gb/s", "Tb/s"};
+  std::size_t unit = 0;
+  for (; bits_per_second >= 999.5 && unit + 1 < std::size(names); ++unit) bits_per_second /= 1000;
+  return fmt::format("{:.3g} {}", bits_per_second, names[unit]);
 }
 
 std::string format_duration(double seconds) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstdint>
+
 namespace egt {
 namespace {
 
@@ -34,6 +37,10 @@ class Operation {
                                matrix.columns, matrix.leading));
     return check_memory(matrix.data, static_cast<std::uint64_t>(matrix.count()), operand);
   }
+  Status check_flags(std::span<const Flag> flags) const {
+    for (const Flag& flag : flags) EGT_TRY(check_memory(flag.word, 1, "a flag"));
+    return {};
+  }
   Status check_words(const WordsView& words) const { return check_memory(words.data, words.count, "words"); }
   /// f32 or bf16, as gradients of parameters are.
   Status check_gradient(const VectorView& gradient, std::int64_t count, std::string_view operand) const {
@@ -49,6 +56,20 @@ class Operation {
     EGT_TRY(check_gradient(range.gradient, range.count, "gradient"));
     return check(range.compute_copy.data == nullptr || range.compute_copy.count == range.count,
                  "weights and compute_copy differ in count");
+  }
+  Status check_between(std::int64_t value, std::int64_t least, std::int64_t most,
+                       std::string_view what) const {
+    if (value >= least && value <= most) return {};
+    return wrong(fmt::format("{} {} are not {} .. {}", value, what, least, most));
+  }
+  Status check_alignment(const void* data, std::size_t bytes, std::string_view operand) const {
+    if (reinterpret_cast<std::uintptr_t>(data) % bytes == 0) return {};
+    return wrong(fmt::format("{} is not on a {}-byte boundary", operand, bytes));
+  }
+  Status check_scratch(const void* data, std::size_t bytes, std::size_t least) const {
+    EGT_TRY(check_memory(data, least, "scratch"));
+    if (bytes >= least) return {};
+    return wrong(fmt::format("scratch of {} bytes is less than {}", bytes, least));
   }
 
  private:
@@ -71,6 +92,33 @@ Status check_types(const Operation& operation, const Gemm& gemm) {
   return operation.wrong(fmt::format("a {} product cannot be made of {} and {} into {}",
                                      to_string(gemm.precision), to_string(gemm.a.type),
                                      to_string(gemm.b.type), to_string(d)));
+}
+
+Status check_grid(const Operation& operation, const VoxelGrid& grid) {
+  for (int axis = 0; axis < 3; ++axis) {
+    const float min = grid.min[axis], max = grid.max[axis];
+    if (!std::isfinite(min) || !std::isfinite(max) || !(min < max))
+      return operation.wrong(fmt::format("a grid cannot reach from {} to {}", min, max));
+    if (const std::int32_t dim = grid.dims[axis]; dim < 1 || dim > VoxelGrid::most_dims)
+      return operation.wrong(
+          fmt::format("{} voxels along an axis are not 1 .. {}", dim, VoxelGrid::most_dims));
+  }
+  return {};
+}
+
+/// So that rows and what a batch element takes of the second pass are counted in 32 bits.
+Status check_fusion_shape(const Operation& operation, const FusionShape& shape) {
+  constexpr std::int64_t most = std::int64_t{1} << 30;
+  EGT_TRY(operation.check(shape.streams >= 1 && shape.streams <= most_fusion_streams,
+                          "there must be 1 to 4 streams"));
+  EGT_TRY(operation.check_between(shape.batch, 0, 1 << 24, "batch elements"));
+  EGT_TRY(operation.check_between(shape.steps, 0, most, "steps"));
+  for (int s = 0; s < shape.streams; ++s) {
+    EGT_TRY(operation.check_between(shape.samples[s], 0, most, "samples"));
+    EGT_TRY(operation.check_between(shape.dims[s], 1, most, "numbers a sample"));
+  }
+  return operation.check_between(shape.steps * shape.total_dims(), 0, 4 * most - 1,
+                                 "numbers of a batch element");
 }
 
 }  // namespace
@@ -167,6 +215,28 @@ Status check_adam_step(const ParameterRange& range, const float* first, const fl
   return operation.check_memory(second, count, "second");
 }
 
+Status check_allocate_shared(std::size_t bytes) {
+  return Operation("allocate_shared").check(bytes > 0, "there is nothing to share in 0 bytes");
+}
+
+Status check_signal(std::span<const Flag> flags) {
+  return Operation("signal").check_flags(flags);
+}
+
+Status check_await(std::span<const Flag> flags, double seconds, const FlagGate* gate) {
+  constexpr Operation operation("await");
+  EGT_TRY(operation.check_flags(flags));
+  EGT_TRY(operation.check(seconds > 0, "it has no time to wait"));
+  return operation.check(gate != nullptr, "it has no gate, so that it could not be given up");
+}
+
+Status check_add(const VectorView& sum, const VectorView& term) {
+  constexpr Operation operation("add");
+  EGT_TRY(operation.check_gradient(sum, sum.count, "sum"));
+  EGT_TRY(operation.check_gradient(term, sum.count, "term"));
+  return operation.check(sum.type == term.type, "sum and term differ in type");
+}
+
 Status check_fill(const WordsView& words) {
   return Operation("fill").check_words(words);
 }
@@ -198,6 +268,38 @@ Status check_flip(const WordsView& words, const Flip& flip) {
   constexpr Operation operation("flip");
   EGT_TRY(operation.check_words(words));
   return operation.check(words.count > 0 || flip.count == 0, "there are no words to flip");
+}
+
+Status check_voxelize(const Voxelization& call) {
+  constexpr Operation operation("voxelize");
+  EGT_TRY(check_grid(operation, call.grid));
+  if (call.count < 0 || call.count > Voxelization::most_points)
+    return operation.wrong(fmt::format("{} points are not 0 .. {}", call.count, Voxelization::most_points));
+  EGT_TRY(operation.check_memory(call.points, static_cast<std::uint64_t>(call.count), "points"));
+  EGT_TRY(operation.check_memory(call.occupancy, 1, "occupancy"));
+  EGT_TRY(operation.check_memory(call.features, 1, "features"));
+  EGT_TRY(operation.check_alignment(call.features, alignof(VoxelFeatures), "features"));
+  EGT_TRY(operation.check_memory(call.counts, 1, "counts"));
+  EGT_TRY(operation.check_alignment(call.scratch, 256, "scratch"));
+  return operation.check_scratch(call.scratch, call.scratch_bytes,
+                                 voxelization_scratch_bytes(call.count, call.grid));
+}
+
+Status check_fuse(const StreamFusion& call) {
+  constexpr Operation operation("fuse");
+  const FusionShape& shape = call.shape;
+  EGT_TRY(check_fusion_shape(operation, shape));
+  for (int s = 0; s < shape.streams; ++s) {
+    const auto samples = static_cast<std::uint64_t>(shape.batch * shape.samples[s]);
+    EGT_TRY(operation.check_memory(call.times[s], samples, "times"));
+    EGT_TRY(operation.check_memory(call.values[s], samples, "values"));
+  }
+  const auto steps = static_cast<std::uint64_t>(shape.batch * shape.steps);
+  EGT_TRY(operation.check_memory(call.timeline, steps, "timeline"));
+  EGT_TRY(operation.check_memory(call.fused, steps, "fused"));
+  EGT_TRY(operation.check_memory(call.dropped, static_cast<std::uint64_t>(shape.batch), "dropped"));
+  EGT_TRY(operation.check_alignment(call.scratch, alignof(math::Bracket), "scratch"));
+  return operation.check_scratch(call.scratch, call.scratch_bytes, fusion_scratch_bytes(shape));
 }
 
 }  // namespace egt

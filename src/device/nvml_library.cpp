@@ -61,6 +61,10 @@ void Library::find_functions() {
   find(pci_info, "nvmlDeviceGetPciInfo_v3");
   find(nvlink_state, "nvmlDeviceGetNvLinkState");
   find(nvlink_errors, "nvmlDeviceGetNvLinkErrorCounter");
+  find(nvlink_version, "nvmlDeviceGetNvLinkVersion");
+  find(nvlink_remote_type, "nvmlDeviceGetNvLinkRemoteDeviceType");
+  find(nvlink_remote_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2");
+  find(p2p_status, "nvmlDeviceGetP2PStatus");
   find(event_set_create, "nvmlEventSetCreate");
   find(event_set_free, "nvmlEventSetFree");
   find(register_events, "nvmlDeviceRegisterEvents");

@@ -99,6 +99,11 @@ constexpr unsigned nvlink_replay = 0, nvlink_recovery = 1, nvlink_crc_flit = 2;
 constexpr unsigned max_links = 36;  ///< NVML_NVLINK_MAX_LINKS; a Hopper GPU has 18
 constexpr unsigned long long event_xid = 8;
 
+/// nvmlIntNvLinkDeviceType_t: what is at the other end of an NVLink.
+constexpr unsigned remote_gpu = 0, remote_switch = 2;
+constexpr unsigned p2p_nvlink = 2;  ///< NVML_P2P_CAPS_INDEX_NVLINK
+constexpr unsigned p2p_ok = 0;      ///< NVML_P2P_STATUS_OK
+
 /// The loaded library, initialized; shut down and unloaded with this object.
 class Library {
  public:
@@ -139,6 +144,10 @@ class Library {
   Get<PciInfo> pci_info = nullptr;
   Function<DeviceHandle, unsigned, unsigned*> nvlink_state = nullptr;
   Function<DeviceHandle, unsigned, unsigned, unsigned long long*> nvlink_errors = nullptr;
+  Function<DeviceHandle, unsigned, unsigned*> nvlink_version = nullptr;      ///< nvmlNvlinkVersion_t
+  Function<DeviceHandle, unsigned, unsigned*> nvlink_remote_type = nullptr;  ///< remote_gpu, ..
+  Function<DeviceHandle, unsigned, PciInfo*> nvlink_remote_pci = nullptr;
+  Function<DeviceHandle, DeviceHandle, unsigned, unsigned*> p2p_status = nullptr;
   Function<EventSet*> event_set_create = nullptr;
   Function<EventSet> event_set_free = nullptr;
   Function<DeviceHandle, unsigned long long, EventSet> register_events = nullptr;

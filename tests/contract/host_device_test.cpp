@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -10,6 +12,7 @@
 #include "egt/device/host/host_device.hpp"
 #include "egt/device/host/host_stream.hpp"
 #include "egt/device/host/worker_pool.hpp"
+#include "egt/device/shared_pages.hpp"
 
 /// What the host adapter promises beyond the port.
 namespace egt {
@@ -243,6 +246,82 @@ TEST(HostDevice, SumsDoNotDependOnTheNumberOfCores) {
   const std::vector<float> with_one = sums_with(1);
   EXPECT_EQ(sums_with(2), with_one);
   EXPECT_EQ(sums_with(5), with_one);
+}
+
+/// A child that makes shared pages with a 7 in them, tells their handle, and lives until its pipe is closed.
+class OwnerOfPages {
+ public:
+  OwnerOfPages() {
+    int handles[2], life[2];
+    if (pipe(handles) != 0 || pipe(life) != 0) std::abort();
+    child_ = fork();
+    if (child_ == 0) {
+      close(life[1]);
+      live(handles[1], life[0]);
+    }
+    close(handles[1]);
+    close(life[0]);
+    life_ = life[1];
+    char text[512];
+    for (ssize_t got; (got = read(handles[0], text, sizeof text)) > 0;)
+      handle_.append(text, static_cast<std::size_t>(got));
+    close(handles[0]);
+  }
+  ~OwnerOfPages() { end(); }
+
+  const std::string& handle() const { return handle_; }
+  void end() {
+    if (child_ <= 0) return;
+    close(life_);
+    waitpid(child_, nullptr, 0);
+    child_ = 0;
+  }
+
+ private:
+  [[noreturn]] static void live(int handles, int life) {
+    {
+      const Result<SharedPages> pages = SharedPages::create(4096);
+      if (pages.ok()) *static_cast<int*>(pages.value().data()) = 7;
+      const std::string text = pages.ok() ? pages.value().handle() : std::string();
+      const ssize_t written = write(handles, text.data(), text.size());
+      close(handles);
+      char none;
+      const ssize_t ended = read(life, &none, 1);
+      static_cast<void>(written + ended);
+    }
+    _exit(0);
+  }
+
+  pid_t child_ = 0;
+  int life_ = -1;
+  std::string handle_;
+};
+
+TEST(HostSharedMemory, AnotherProcesssIsOpenedAndOutlivesIt) {
+  OwnerOfPages owner;
+  const std::unique_ptr<Device> device = open({});
+  Buffer opened = take(device->open_shared(owner.handle()));
+  EXPECT_EQ(opened.bytes(), 4096u);
+  EXPECT_EQ(*opened.as<int>(), 7);
+  owner.end();
+  EXPECT_EQ(*opened.as<int>(), 7);
+  const Status gone = device->open_shared(owner.handle()).status();
+  EXPECT_EQ(gone.code(), StatusCode::unavailable);
+  EXPECT_NE(gone.what().find("no more"), std::string::npos) << gone.what();
+}
+
+TEST(HostSharedMemory, AnotherFileUnderItsNumberIsNotTakenForIt) {
+  std::string handle;
+  {
+    const SharedPages pages = take(SharedPages::create(4096));
+    handle = pages.handle();
+  }
+  const SharedPages later = take(SharedPages::create(4096));  // gets the number of the former
+  const SharedHandle before = take(SharedHandle::parse(handle)),
+                     after = take(SharedHandle::parse(later.handle()));
+  ASSERT_EQ(before.details, after.details);
+  EXPECT_EQ(SharedPages::open(before).status().code(), StatusCode::unavailable);
+  EXPECT_TRUE(SharedPages::open(after).ok());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -35,9 +36,10 @@ enum class InjectionKind {
   ecc,              ///< an uncorrectable memory error is counted
   diskfull,         ///< the disk of the file part has no room left
   memory_pressure,  ///< the sensor tells of more memory in use than there should be
+  idle,             ///< the device gets no work: whatever computes is left out
 };
 
-/// One fault on purpose: `KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,ms=M]`.
+/// One fault on purpose: `KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,peer=P][,ms=M]`.
 struct Injection {
   InjectionKind kind = InjectionKind::weight;
   int rank = 0;
@@ -48,20 +50,24 @@ struct Injection {
   std::uint64_t stride = 1;  ///< words from one to the next, up to 2^32
   std::optional<int> layer;  ///< from 1; none: chosen. Of a collective: which one, see collective.hpp; of a
                              ///< hang: the stream hangs, none: the main thread
+  std::optional<int> peer;   ///< of links: only what goes between `rank` and this one; none: with any
   std::optional<double> ms;  ///< of kinds that take time; none: without end
 };
 
 /// invalid_argument, in one line: what is wrong with the text and what is allowed. `layer` belongs to kinds
-/// that have layers (of collective: which one) and to hang, `bit`, `count` and `stride` to kinds that flip
-/// bits, `count` also to slow, temperature and diskfull, `ms` to slow, hang, stop and temperature.
+/// that have layers (of collective: which one) and to hang, `peer` to slow, hang and collective, `bit`,
+/// `count` and `stride` to kinds that flip bits, `count` also to slow, temperature and diskfull, `ms` to
+/// slow, hang, stop and temperature.
 Result<Injection> parse_injection(std::string_view text);
 /// As the user would write it: parse_injection gives the same again.
 std::string to_text(const Injection& injection);
 /// Does it change data (weight .. file-lost)? The other kinds change the rank's or the node's behaviour.
 bool changes_data(InjectionKind kind);
 const char* to_string(InjectionKind kind);
-/// {"kind","rank","step","bits","count","stride","layer","ms"}: what was asked for; null: chosen by the
-/// program.
+/// In the order of the enumeration.
+std::span<const InjectionKind> all_injection_kinds();
+/// {"kind","rank","step","bits","count","stride","layer","peer","ms"}: what was asked for; null: chosen by
+/// the program.
 Json to_json(const Injection& injection);
 
 /// The words that `injection` hits among `words` of them (above 0), each once: where count and stride go

@@ -34,6 +34,12 @@ EGT_HD float extreme(float start, int iterations) {
   return iterations > 0 ? sum / static_cast<float>(iterations) : 0.0f;
 }
 
+/// The sum of two elements of a type that gradients have, rounded once to it.
+template <typename T>
+EGT_HD T add(T a, T b) {
+  return Element<T>::store(Element<T>::load(a) + Element<T>::load(b));
+}
+
 constexpr float extreme_weight = 1.0f / 1024.0f;
 
 /// h = r + 2^-10 extreme(r), r = relu(z): in the data's path, and its sign still tells whether r > 0 (where

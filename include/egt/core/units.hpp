@@ -16,6 +16,10 @@ Result<std::uint64_t> parse_size(std::string_view text);
 /// "90s", "5m", "1.5h", "3d", a plain number is seconds. Result in seconds, above 0.
 Result<double> parse_duration(std::string_view text);
 
+/// "20Gb/s" (10^9 bits), "2.5GB/s" (bytes); b/s Kb/s Mb/s Gb/s Tb/s and B/s KB/s MB/s GB/s TB/s; "0". Result
+/// in bits a second.
+Result<double> parse_bit_rate(std::string_view text);
+
 /// "90%" to 0.9; 0 to 100 %.
 Result<double> parse_percent(std::string_view text);
 
@@ -31,6 +35,8 @@ Result<SizeOrShare> parse_size_or_share(std::string_view text);
 
 /// "1.50 GB", powers of 10^3, three significant digits.
 std::string format_bytes(double bytes);
+/// "25 Gb/s", "1.5 Gb/s", powers of 10^3, three significant digits.
+std::string format_bit_rate(double bits_per_second);
 /// "1 m 05 s", "42 s", "3 h 07 m".
 std::string format_duration(double seconds);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
@@ -24,6 +25,10 @@ Status check_activation_gradient(const MatrixView& gradient, const MatrixView& h
 Status check_loss_gradient(const LossGradient& call);
 Status check_sgd_step(const ParameterRange& range, const float* velocity, const math::Sgd& rule);
 Status check_adam_step(const ParameterRange& range, const float* first, const float* second);
+Status check_allocate_shared(std::size_t bytes);
+Status check_signal(std::span<const Flag> flags);
+Status check_await(std::span<const Flag> flags, double seconds, const FlagGate* gate);
+Status check_add(const VectorView& sum, const VectorView& term);
 Status check_fill(const WordsView& words);
 Status check_reset(const Mismatches* report);
 /// Also for verify_and_fill.
@@ -32,5 +37,7 @@ Status check_digest(const WordsView& words, const Digest* digest);
 Status check_sine_exponential(const WordsView& words, int iterations, const Digest* digest);
 /// `flip` needs words to hit.
 Status check_flip(const WordsView& words, const Flip& flip);
+Status check_voxelize(const Voxelization& call);
+Status check_fuse(const StreamFusion& call);
 
 }  // namespace egt

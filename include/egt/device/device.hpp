@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "egt/core/digest.hpp"
@@ -11,7 +12,10 @@
 #include "egt/core/status.hpp"
 #include "egt/core/types.hpp"
 #include "egt/core/view.hpp"
+#include "egt/device/flags.hpp"
 #include "egt/device/handles.hpp"
+#include "egt/device/stream_fusion.hpp"
+#include "egt/device/voxelization.hpp"
 
 namespace egt {
 
@@ -126,6 +130,30 @@ class Device {
   virtual Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) = 0;
   virtual Status set_zero(void* data, std::size_t bytes, Stream& stream) = 0;
 
+  // Memory that processes of one host share, and flags in it
+  /// Memory as of `allocate`, but of 1 byte at least, that other processes of this host may open. It is freed
+  /// with its buffer: only once every other process has released what it opened of it.
+  virtual Result<SharedBuffer> allocate_shared(std::size_t bytes) = 0;
+  /// All of what another process of this host allocated, or this one, as this device sees it: for `copy`,
+  /// `signal` and the other operations. Released before its owner frees it. unavailable: the owner has freed
+  /// it or is no more, is on another host or in another container, or the system permits it not; unsupported:
+  /// the two devices cannot reach each other's memory.
+  virtual Result<Buffer> open_shared(const std::string& handle) = 0;
+  /// Writes the flags, in shared memory, own or opened, once all earlier work of the stream is done: who sees
+  /// a flag's value sees what that work wrote, wherever it wrote it. With a gate: unless that is shut.
+  virtual Status signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate,
+                        Stream& stream) = 0;
+  /// Later work of the stream starts when every flag, in shared memory of this device's own, has its value or
+  /// a later one. Ends before, as soon as the gate is shut; after `seconds` it shuts the gate itself. A
+  /// stream that passed a shut gate by `signal` or `await`, or that waited for the event of such a stream,
+  /// has failed with the gate's status, as `done` and `synchronize` tell. On a GPU its later work still runs:
+  /// nothing that it wrote is to be trusted.
+  virtual Status await(std::span<const Flag> flags, double seconds, const std::shared_ptr<FlagGate>& gate,
+                       Stream& stream) = 0;
+  /// sum = math::add(sum, term), element by element: f32 or bf16, both the same, equal counts; they lie
+  /// apart.
+  virtual Status add(VectorView sum, VectorView term, Stream& stream) = 0;
+
   // Training
   virtual Status gemm(const Gemm& gemm, Stream& stream) = 0;
   /// to = from, converted (round to nearest even); between any two types; equal counts.
@@ -166,6 +194,12 @@ class Device {
   virtual Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) = 0;
   /// Changes words on purpose: see Flip. Words hit twice are changed twice.
   virtual Status flip(WordsView words, const Flip& flip, Stream& stream) = 0;
+
+  // Robotics
+  /// Equal bit for bit whatever the order of the points, and on every device.
+  virtual Status voxelize(const Voxelization& call, Stream& stream) = 0;
+  /// Equal bit for bit on every device.
+  virtual Status fuse(const StreamFusion& call, Stream& stream) = 0;
 };
 
 }  // namespace egt

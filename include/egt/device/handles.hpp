@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 namespace egt {
@@ -27,6 +28,12 @@ class Buffer {
  private:
   std::unique_ptr<void, Release> data_{nullptr, [](void*) {}};
   std::size_t bytes_ = 0;
+};
+
+/// Memory of a device that other processes of its host may open, by `handle`: one printable word.
+struct SharedBuffer {
+  Buffer buffer;
+  std::string handle;
 };
 
 enum class StreamPriority { high, normal, low };

@@ -3,9 +3,11 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "cuda_gemm.hpp"
+#include "cuda_shared.hpp"
 #include "cuda_stream.hpp"
 #include "egt/core/units.hpp"
 #include "egt/core/wait.hpp"
@@ -28,7 +30,10 @@ Status check_column_sums(const MatrixView& matrix) {
 class CudaDevice : public Device {
  public:
   CudaDevice(int index, DeviceInfo info, bool has_bf16_and_tf32)
-      : index_(index), info_(std::move(info)), has_bf16_and_tf32_(has_bf16_and_tf32) {}
+      : index_(index),
+        info_(std::move(info)),
+        has_bf16_and_tf32_(has_bf16_and_tf32),
+        shared_(index, info_.pci_bus_id) {}
 
   const DeviceInfo& info() const override { return info_; }
   Support supports(Precision precision) const override;
@@ -49,6 +54,13 @@ class CudaDevice : public Device {
 
   Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override;
   Status set_zero(void* data, std::size_t bytes, Stream& stream) override;
+
+  Result<SharedBuffer> allocate_shared(std::size_t bytes) override;
+  Result<Buffer> open_shared(const std::string& handle) override { return shared_.open(handle); }
+  Status signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate, Stream& stream) override;
+  Status await(std::span<const Flag> flags, double seconds, const std::shared_ptr<FlagGate>& gate,
+               Stream& stream) override;
+  Status add(VectorView sum, VectorView term, Stream& stream) override;
 
   Status gemm(const Gemm& gemm, Stream& stream) override;
   Status cast(VectorView to, VectorView from, Stream& stream) override;
@@ -74,10 +86,13 @@ class CudaDevice : public Device {
   Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override;
   Status flip(WordsView words, const Flip& flip, Stream& stream) override;
 
+  Status voxelize(const Voxelization& call, Stream& stream) override;
+  Status fuse(const StreamFusion& call, Stream& stream) override;
+
  private:
   kernels::Launch launch_on(CudaStream& stream) const {
     return {stream.native(), info_.multiprocessors, stream.priority() == StreamPriority::low,
-            stream.scratch()};
+            stream.scratch(), overlaps_};
   }
 
   /// Puts work in line: `start(stream)` returns a cudaError_t as an int. Nothing more is taken by a stream
@@ -92,7 +107,9 @@ class CudaDevice : public Device {
 
   const int index_;
   const DeviceInfo info_;
+  const bool overlaps_ = kernels::can_start_early();  // the device is the thread's current one
   const bool has_bf16_and_tf32_;
+  CudaSharedMemory shared_;
   GemmPlanner gemms_;
 };
 
@@ -158,11 +175,13 @@ Result<std::unique_ptr<Event>> CudaDevice::create_event() {
 }
 
 Status CudaDevice::record(Event& event, Stream& stream) {
+  as_cuda(event).set_gates(as_cuda(stream).gates());
   return enqueue(stream, "record an event",
                  [&](CudaStream& s) { return cudaEventRecord(as_cuda(event).native(), s.native()); });
 }
 
 Status CudaDevice::wait(Stream& stream, const Event& event) {
+  as_cuda(stream).gates().add(as_cuda(event).gates());
   return enqueue(stream, "wait for an event",
                  [&](CudaStream& s) { return cudaStreamWaitEvent(s.native(), as_cuda(event).native(), 0); });
 }
@@ -170,7 +189,10 @@ Status CudaDevice::wait(Stream& stream, const Event& event) {
 Result<bool> CudaDevice::done(const Event& event) {
   EGT_TRY(select_cuda_device(index_));
   const cudaError_t error = cudaEventQuery(as_cuda(event).native());
-  if (error == cudaSuccess) return true;
+  if (error == cudaSuccess) {
+    EGT_TRY(as_cuda(event).gates().status());
+    return true;
+  }
   const Status status = cuda_status(error, "reach an event");
   if (error == cudaErrorNotReady) return false;
   return status;
@@ -208,6 +230,61 @@ Status CudaDevice::set_zero(void* data, std::size_t bytes, Stream& stream) {
   return enqueue(stream, "clear memory", [&](CudaStream& s) {
     return bytes == 0 ? cudaSuccess : cudaMemsetAsync(data, 0, bytes, s.native());
   });
+}
+
+Result<SharedBuffer> CudaDevice::allocate_shared(std::size_t bytes) {
+  EGT_TRY(check_allocate_shared(bytes));
+  EGT_TRY(select_cuda_device(index_));
+  EGT_TRY(cuda_status(static_cast<cudaError_t>(kernels::load_flags()), "load the kernels of flags"));
+  EGT_TRY(cuda_status(static_cast<cudaError_t>(kernels::load_add()), "load the kernels of sums"));
+  constexpr std::size_t piece = CudaSharedMemory::granularity;
+  EGT_TRY_ASSIGN(Buffer memory, allocate(bytes / piece * piece + (bytes % piece ? piece : 0)));
+  return shared_.share(std::move(memory), bytes);
+}
+
+/// Calls f with lists of the flags, as many as a kernel takes, until one launch fails.
+template <typename F>
+int for_flag_lists(std::span<const Flag> flags, F&& f) {
+  for (std::size_t first = 0; first < flags.size(); first += kernels::most_flags) {
+    kernels::FlagList list{};
+    for (const Flag& flag :
+         flags.subspan(first, std::min<std::size_t>(kernels::most_flags, flags.size() - first))) {
+      list.word[list.count] = flag.word;
+      list.value[list.count++] = flag.value;
+    }
+    if (const int error = f(list); error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+Status CudaDevice::signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate,
+                          Stream& stream) {
+  EGT_TRY(check_signal(flags));
+  if (gate) as_cuda(stream).gates().add(gate);
+  return enqueue(stream, "signal flags", [&](CudaStream& s) {
+    return for_flag_lists(flags, [&](const kernels::FlagList& list) {
+      return kernels::signal(launch_on(s), list, gate ? gate->word() : nullptr);
+    });
+  });
+}
+
+Status CudaDevice::await(std::span<const Flag> flags, double seconds, const std::shared_ptr<FlagGate>& gate,
+                         Stream& stream) {
+  EGT_TRY(check_await(flags, seconds, gate.get()));
+  as_cuda(stream).gates().add(gate);
+  constexpr double longest_seconds = 1e9;
+  const auto limit_ns = static_cast<std::uint64_t>(std::min(seconds, longest_seconds) * 1e9);
+  return enqueue(stream, "await flags", [&](CudaStream& s) {
+    return for_flag_lists(flags, [&](const kernels::FlagList& list) {
+      return kernels::await(launch_on(s), list, gate->word(),
+                            static_cast<std::uint32_t>(FlagGate::State::timed_out), limit_ns);
+    });
+  });
+}
+
+Status CudaDevice::add(VectorView sum, VectorView term, Stream& stream) {
+  EGT_TRY(check_add(sum, term));
+  return enqueue(stream, "add vectors", [&](CudaStream& s) { return kernels::add(launch_on(s), sum, term); });
 }
 
 Status CudaDevice::gemm(const Gemm& gemm, Stream& stream) {
@@ -335,6 +412,22 @@ Status CudaDevice::flip(WordsView words, const Flip& flip, Stream& stream) {
   EGT_TRY(check_flip(words, flip));
   return enqueue(stream, "change words on purpose",
                  [&](CudaStream& s) { return kernels::flip(launch_on(s), words, flip); });
+}
+
+Status CudaDevice::voxelize(const Voxelization& call, Stream& stream) {
+  EGT_TRY(check_voxelize(call));
+  const kernels::VoxelizeArguments arguments{call.grid,     call.points, call.count,  call.occupancy,
+                                             call.features, call.counts, call.scratch};
+  return enqueue(stream, "voxelize points",
+                 [&](CudaStream& s) { return kernels::voxelize(launch_on(s), arguments); });
+}
+
+Status CudaDevice::fuse(const StreamFusion& call, Stream& stream) {
+  EGT_TRY(check_fuse(call));
+  const kernels::FuseArguments arguments{call.shape, call.times,   call.values, call.timeline,
+                                         call.fused, call.dropped, call.scratch};
+  return enqueue(stream, "fuse streams",
+                 [&](CudaStream& s) { return kernels::fuse(launch_on(s), arguments); });
 }
 
 /// "GPU-5fd4f087-86f3-7a43-b711-4771313afc50", as nvidia-smi writes it.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "egt/core/wait.hpp"
 #include "egt/device/cuda/cuda_native.hpp"
 #include "kernels/launch.hpp"
@@ -32,6 +34,19 @@ Result<CudaMemoryHandle> allocate_cuda_memory(std::size_t bytes) {
   void* data = nullptr;
   EGT_TRY(cuda_status(cudaMalloc(&data, bytes), fmt::format("allocate {} bytes of GPU memory", bytes)));
   return CudaMemoryHandle(data);
+}
+
+void PassedGates::add(const std::shared_ptr<FlagGate>& gate) {
+  if (std::find(gates_.begin(), gates_.end(), gate) == gates_.end()) gates_.push_back(gate);
+}
+
+void PassedGates::add(const PassedGates& others) {
+  for (const std::shared_ptr<FlagGate>& gate : others.gates_) add(gate);
+}
+
+Status PassedGates::status() const {
+  for (const std::shared_ptr<FlagGate>& gate : gates_) EGT_TRY(gate->status());
+  return {};
 }
 
 Result<std::unique_ptr<CudaStream>> CudaStream::create(int device, StreamPriority priority,
@@ -71,7 +86,10 @@ Status CudaStream::keep(Status status) {
 Result<bool> CudaStream::finished() {
   EGT_TRY(first_error_);
   const cudaError_t error = cudaStreamQuery(stream_.get());
-  if (error == cudaSuccess) return true;
+  if (error == cudaSuccess) {
+    EGT_TRY(keep(gates_.status()));
+    return true;
+  }
   const Status status = cuda_status(error, "finish the work of a stream");
   if (error == cudaErrorNotReady) return false;
   return keep(status);
@@ -86,6 +104,16 @@ Result<std::unique_ptr<CudaEvent>> CudaEvent::create(int device) {
 
 CudaEvent::~CudaEvent() {
   static_cast<void>(select_cuda_device(device_));
+}
+
+void CudaEvent::set_gates(const PassedGates& gates) {
+  const std::lock_guard lock(mutex_);
+  gates_ = gates;
+}
+
+PassedGates CudaEvent::gates() const {
+  const std::lock_guard lock(mutex_);
+  return gates_;
 }
 
 cudaStream_t native(Stream& stream) {

@@ -5,9 +5,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "egt/core/status.hpp"
+#include "egt/device/flags.hpp"
 #include "egt/device/handles.hpp"
 
 namespace egt {
@@ -33,6 +37,19 @@ using CublasLtHandle = std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, 
 /// `bytes` of device memory of the current device.
 Result<CudaMemoryHandle> allocate_cuda_memory(std::size_t bytes);
 
+/// Gates that a stream's work passed: what comes behind them is not to be trusted once one is shut.
+class PassedGates {
+ public:
+  void add(const std::shared_ptr<FlagGate>& gate);
+  void add(const PassedGates& others);
+  void clear() { gates_.clear(); }
+  /// The first failure among them.
+  Status status() const;
+
+ private:
+  std::vector<std::shared_ptr<FlagGate>> gates_;
+};
+
 /// A stream with what its work needs of its own: a cuBLASLt handle and workspace, so that products are
 /// repeatable bit for bit, and the scratch for partial sums.
 class CudaStream : public Stream {
@@ -55,7 +72,11 @@ class CudaStream : public Stream {
   /// Keeps `status` if it is the first error, and returns it.
   Status keep(Status status);
   /// Takes work again; a failure of the device shows again at once.
-  void forget_failure() { first_error_ = {}; }
+  void forget_failure() {
+    first_error_ = {};
+    gates_.clear();
+  }
+  PassedGates& gates() { return gates_; }
   /// Is all work done? Relays its failure.
   Result<bool> finished();
 
@@ -70,6 +91,7 @@ class CudaStream : public Stream {
   std::size_t workspace_bytes_ = 0;
   CudaMemoryHandle scratch_;
   Status first_error_;
+  PassedGates gates_;
 };
 
 /// A CUDA event that takes the time.
@@ -80,16 +102,25 @@ class CudaEvent : public Event {
 
   cudaEvent_t native() const { return event_.get(); }
 
+  /// Those that the recording stream had passed. Safe from any thread.
+  void set_gates(const PassedGates& gates);
+  PassedGates gates() const;
+
  private:
   CudaEvent(int device, cudaEvent_t event) : device_(device), event_(event) {}
 
   const int device_;
   CudaEventHandle event_;
+  mutable std::mutex mutex_;
+  PassedGates gates_;
 };
 
 /// A Stream or Event that a CUDA device made.
 inline CudaStream& as_cuda(Stream& stream) {
   return static_cast<CudaStream&>(stream);
+}
+inline CudaEvent& as_cuda(Event& event) {
+  return static_cast<CudaEvent&>(event);
 }
 inline const CudaEvent& as_cuda(const Event& event) {
   return static_cast<const CudaEvent&>(event);

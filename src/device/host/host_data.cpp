@@ -15,6 +15,11 @@ void cast_range(To* __restrict to, const From* __restrict from, std::int64_t beg
   for (std::int64_t i = begin; i < end; ++i) to[i] = convert_element<To>(from[i]);
 }
 
+template <typename T>
+void add_range(T* __restrict sum, const T* __restrict term, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; ++i) sum[i] = math::add(sum[i], term[i]);
+}
+
 /// The elements of one counter value, at most four, that lie in [begin, end) of the output.
 template <typename T>
 void randomize_range(T* out, const RandomSequence& sequence, std::int64_t begin, std::int64_t end) {
@@ -62,6 +67,19 @@ Status cast(VectorView to, VectorView from, HostStream& stream) {
         for_ranges(stream, to.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
           cast_range(static_cast<To*>(to.data), static_cast<const From*>(from.data), begin, end);
         });
+      });
+    });
+    return Status();
+  });
+  return {};
+}
+
+Status add(VectorView sum, VectorView term, HostStream& stream) {
+  EGT_TRY(check_add(sum, term));
+  stream.enqueue([=, &stream] {
+    with_type(sum.type, [&]<typename T>(std::type_identity<T>) {
+      for_ranges(stream, sum.count, chunk_elements, [&](std::int64_t begin, std::int64_t end) {
+        add_range(static_cast<T*>(sum.data), static_cast<const T*>(term.data), begin, end);
       });
     });
     return Status();

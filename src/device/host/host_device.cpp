@@ -10,9 +10,11 @@
 #include <fmt/format.h>
 
 #include "egt/core/units.hpp"
+#include "egt/device/arguments.hpp"
 #include "egt/device/host/host_event.hpp"
 #include "egt/device/host/host_operations.hpp"
 #include "egt/device/host/host_topology.hpp"
+#include "egt/device/shared_pages.hpp"
 
 namespace egt {
 namespace {
@@ -59,6 +61,18 @@ class HostDevice final : public Device {
   }
   Status set_zero(void* data, std::size_t bytes, Stream& stream) override {
     return host::set_zero(data, bytes, as_host_stream(stream));
+  }
+  Result<SharedBuffer> allocate_shared(std::size_t bytes) override;
+  Result<Buffer> open_shared(const std::string& handle) override;
+  Status signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate, Stream& stream) override {
+    return host::signal(flags, gate, as_host_stream(stream));
+  }
+  Status await(std::span<const Flag> flags, double seconds, const std::shared_ptr<FlagGate>& gate,
+               Stream& stream) override {
+    return host::await(flags, seconds, gate, as_host_stream(stream));
+  }
+  Status add(VectorView sum, VectorView term, Stream& stream) override {
+    return host::add(sum, term, as_host_stream(stream));
   }
   Status gemm(const Gemm& call, Stream& stream) override { return host::gemm(call, as_host_stream(stream)); }
   Status cast(VectorView to, VectorView from, Stream& stream) override {
@@ -107,6 +121,12 @@ class HostDevice final : public Device {
   Status flip(WordsView words, const Flip& flip, Stream& stream) override {
     return host::flip(words, flip, as_host_stream(stream));
   }
+  Status voxelize(const Voxelization& call, Stream& stream) override {
+    return host::voxelize(call, as_host_stream(stream));
+  }
+  Status fuse(const StreamFusion& call, Stream& stream) override {
+    return host::fuse(call, as_host_stream(stream));
+  }
   Status extreme(VectorView values, int iterations, Stream& stream) override {
     return host::extreme(values, iterations, as_host_stream(stream));
   }
@@ -117,6 +137,7 @@ class HostDevice final : public Device {
 
  private:
   Result<Buffer> allocate_aligned(std::size_t bytes, std::size_t alignment);
+  Status take(std::size_t bytes);
   bool reserve(std::size_t bytes);
   Status no_memory(std::size_t bytes, std::uint64_t left, const char* of_what) const;
 
@@ -145,15 +166,41 @@ Status HostDevice::no_memory(std::size_t bytes, std::uint64_t left, const char* 
                             format_bytes(static_cast<double>(left))));
 }
 
-Result<Buffer> HostDevice::allocate_aligned(std::size_t bytes, std::size_t alignment) {
-  if (bytes == 0) return Buffer();
+/// The same, and says what there is; also what the node has.
+Status HostDevice::take(std::size_t bytes) {
   EGT_TRY_ASSIGN(const std::uint64_t available, available_host_memory());
   if (bytes > available) return no_memory(bytes, available, "the node");
-  if (!reserve(bytes))
-    return no_memory(bytes, info_.memory_total_bytes - allocated_bytes_, "this rank's share of the node");
+  if (reserve(bytes)) return {};
+  return no_memory(bytes, info_.memory_total_bytes - allocated_bytes_, "this rank's share of the node");
+}
+
+Result<SharedBuffer> HostDevice::allocate_shared(std::size_t bytes) {
+  EGT_TRY(check_allocate_shared(bytes));
+  EGT_TRY(take(bytes));
+  Result<SharedPages> made = SharedPages::create(bytes);
+  if (!made.ok()) {
+    allocated_bytes_ -= bytes;
+    return made.status();
+  }
+  const auto pages = std::make_shared<SharedPages>(std::move(made.value()));
+  Buffer buffer(pages->data(), bytes, [this, pages, bytes](void*) { allocated_bytes_ -= bytes; });
+  return SharedBuffer{std::move(buffer), pages->handle()};
+}
+
+Result<Buffer> HostDevice::open_shared(const std::string& handle) {
+  EGT_TRY_ASSIGN(const SharedHandle parsed, SharedHandle::parse(handle));
+  EGT_TRY_ASSIGN(SharedPages opened, SharedPages::open(parsed));
+  const auto pages = std::make_shared<SharedPages>(std::move(opened));
+  return Buffer(pages->data(), pages->bytes(), [pages](void*) {});
+}
+
+Result<Buffer> HostDevice::allocate_aligned(std::size_t bytes, std::size_t alignment) {
+  if (bytes == 0) return Buffer();
+  EGT_TRY(take(bytes));
   void* const data = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (data == nullptr) {
     allocated_bytes_ -= bytes;
+    EGT_TRY_ASSIGN(const std::uint64_t available, available_host_memory());
     return no_memory(bytes, available, "the node");
   }
   return Buffer(data, bytes, [this, bytes](void* released) {

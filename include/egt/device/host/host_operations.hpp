@@ -12,6 +12,13 @@ Status set_zero(void* data, std::size_t bytes, HostStream& stream);
 Status cast(VectorView to, VectorView from, HostStream& stream);
 Status randomize(VectorView out, const RandomSequence& sequence, HostStream& stream);
 
+Status add(VectorView sum, VectorView term, HostStream& stream);
+
+// host_flags.cpp
+Status signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate, HostStream& stream);
+Status await(std::span<const Flag> flags, double seconds, const std::shared_ptr<FlagGate>& gate,
+             HostStream& stream);
+
 // host_gemm.cpp
 Support supports(Precision precision);
 Status gemm(const Gemm& call, HostStream& stream);
@@ -40,5 +47,11 @@ Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& 
 Status digest(WordsView words, Digest* digest, HostStream& stream);
 Status sine_exponential(WordsView words, int iterations, Digest* digest, HostStream& stream);
 Status flip(WordsView words, const Flip& flip, HostStream& stream);
+
+// host_voxelize.cpp
+Status voxelize(const Voxelization& call, HostStream& stream);
+
+// host_fuse.cpp
+Status fuse(const StreamFusion& call, HostStream& stream);
 
 }  // namespace egt::host

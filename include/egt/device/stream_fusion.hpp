@@ -1,0 +1,65 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "egt/core/fusion_math.hpp"
+
+namespace egt {
+
+/// Time-stamped streams of different rates onto one timeline, by linear interpolation, and side by side. A
+/// sample counts only if its time is finite and greater than all earlier finite times of its row: disordered
+/// and repeated ones are dropped. At a time before the first or after the last sample that counts, that
+/// sample is held; without any, or at a time that is not finite, the value is 0. A value that is a NaN is
+/// 0x7fc00000. All pointers are device memory.
+struct StreamFusion {
+  FusionShape shape;
+  const double* times[most_fusion_streams] = {};  ///< of each stream: batch x samples
+  const float* values[most_fusion_streams] = {};  ///< of each stream: batch x samples x dims
+  const double* timeline = nullptr;               ///< batch x steps, in any order
+  float* fused = nullptr;                         ///< batch x steps x total_dims, the streams in their order
+  std::uint32_t* dropped = nullptr;               ///< batch x streams: samples that do not count
+  void* scratch = nullptr;                        ///< 16-byte aligned, overwritten
+  std::size_t scratch_bytes = 0;                  ///< at least fusion_scratch_bytes
+};
+
+inline std::size_t fusion_scratch_bytes(const FusionShape& shape) {
+  return static_cast<std::size_t>(shape.batch * shape.streams * shape.steps) * sizeof(math::Bracket);
+}
+
+/// The bytes that no fusion of rising times, evenly spread over the timeline, can do without: times, timeline
+/// and the samples that interpolation touches (at most two a step) read once, results written once.
+inline std::uint64_t fusion_bytes(const FusionShape& shape) {
+  std::int64_t bytes = shape.steps * static_cast<std::int64_t>(sizeof(double)) +
+                       shape.steps * shape.total_dims() * static_cast<std::int64_t>(sizeof(float));
+  for (int s = 0; s < shape.streams; ++s)
+    bytes += shape.samples[s] * static_cast<std::int64_t>(sizeof(double)) +
+             std::min(shape.samples[s], 2 * shape.steps) * shape.dims[s] *
+                 static_cast<std::int64_t>(sizeof(float)) +
+             static_cast<std::int64_t>(sizeof(std::uint32_t));
+  return static_cast<std::uint64_t>(shape.batch * bytes);
+}
+
+/// A robot's streams as `bench` fuses them, over a window of 4 s: vision (an encoder's features),
+/// proprioception (position, velocity, torque and command of 7 joints) and force (a wrench and two fingers).
+constexpr double standard_fusion_window_s = 4.0;
+constexpr double standard_fusion_timeline_hz = 50.0;
+constexpr int standard_fusion_streams = 3;
+constexpr const char* standard_fusion_names[standard_fusion_streams] = {"vision", "proprioception", "force"};
+constexpr double standard_fusion_rates_hz[standard_fusion_streams] = {30.0, 200.0, 1000.0};
+constexpr std::int64_t standard_fusion_dims[standard_fusion_streams] = {768, 28, 8};
+
+inline FusionShape standard_fusion_shape(std::int64_t batch) {
+  FusionShape shape;
+  shape.batch = batch;
+  shape.steps = static_cast<std::int64_t>(standard_fusion_window_s * standard_fusion_timeline_hz);
+  shape.streams = standard_fusion_streams;
+  for (int s = 0; s < standard_fusion_streams; ++s) {
+    shape.samples[s] = static_cast<std::int64_t>(standard_fusion_window_s * standard_fusion_rates_hz[s]);
+    shape.dims[s] = standard_fusion_dims[s];
+  }
+  return shape;
+}
+
+}  // namespace egt
