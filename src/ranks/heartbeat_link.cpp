@@ -65,13 +65,21 @@ bool HeartbeatLink::next_frame() {
   return true;
 }
 
+/// What the peer sent before the link broke is still to be taken: `take` finds the end, but no more the
+/// error.
+void HeartbeatLink::stop_sending(int error) {
+  if (error != EPIPE && error_ == 0) error_ = error;
+  waiting_.clear();
+  sending_.clear();
+  sent_ = 0;
+}
+
 void HeartbeatLink::push() {
   while (!ended_ && next_frame()) {
     const ssize_t bytes =
         ::send(descriptor(), sending_.data() + sent_, sending_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (bytes < 0 && would_block()) return;
-    // What the peer sent before it broke is still to be taken: `take` finds the end.
-    if (bytes < 0) return waiting_.clear(), sending_.clear(), void(sent_ = 0);
+    if (bytes < 0) return stop_sending(errno);
     sent_ += static_cast<std::size_t>(bytes);
   }
 }
@@ -86,8 +94,15 @@ bool HeartbeatLink::receive() {
   char bytes[16384];
   const ssize_t count = ::recv(descriptor(), bytes, sizeof(bytes), MSG_DONTWAIT);
   if (count > 0) received_.append(bytes, static_cast<std::size_t>(count));
+  if (count < 0 && !would_block() && error_ == 0) error_ = errno;
   if (count == 0 || (count < 0 && !would_block())) ended_ = true;
   return count > 0;
+}
+
+/// A process that ends, or its host that starts anew, resets the connection instead.
+bool HeartbeatLink::was_cut() const {
+  return error_ == ETIMEDOUT || error_ == EHOSTUNREACH || error_ == ENETUNREACH || error_ == ENETDOWN ||
+         error_ == EHOSTDOWN;
 }
 
 std::optional<Frame> HeartbeatLink::cut_frame() {

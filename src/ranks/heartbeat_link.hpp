@@ -58,9 +58,14 @@ class HeartbeatLink {
   std::vector<Frame> take();
   /// The peer closed it, it broke, or what came makes no sense. There may still be frames to take before.
   bool ended() const { return ended_; }
+  /// What broke it (errno); 0: nothing did, the peer closed it or talked nonsense.
+  int error() const { return error_; }
+  /// The network broke it: nothing is known of the peer's process.
+  bool was_cut() const;
 
  private:
   bool next_frame();
+  void stop_sending(int error);
   bool receive();
   std::optional<Frame> cut_frame();
 
@@ -71,6 +76,7 @@ class HeartbeatLink {
   std::vector<Frame> waiting_;
   std::string received_;
   bool ended_ = false;
+  int error_ = 0;
 };
 
 }  // namespace egt

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "egt/device/host/host_stream.hpp"
+#include "egt/ranks/messages.hpp"
 #include "mpi_session_impl.hpp"
 #include "mpi_transfer.hpp"
 #include "reduce.hpp"
@@ -20,6 +24,11 @@ namespace {
 /// a cache.
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 constexpr std::size_t stages = 3;  ///< chunks of an all-reduce under way: scatter, sum and gather
+
+/// Tags of one communicator: two for each of `calls` collectives, one for each of `calls` messages of a pair.
+/// So many may be under way at once.
+constexpr int calls = 4096;
+constexpr int tags_of_one = 3 * calls;
 
 using Scratch = std::vector<std::byte>;
 
@@ -35,33 +44,70 @@ Share share_of(std::size_t n, int rank, int size) {
   return {first, n / s + (r < n % s ? 1 : 0)};
 }
 
-/// What the communicator and its tasks share; alive until the last task is over.
-struct Shared {
-  Shared(MpiSession::Impl& s, MPI_Comm c, double seconds)
-      : session(s), comm(c), rank(s.place.rank), size(s.place.size), timeout_seconds(seconds) {}
-  ~Shared();
+/// The MPI communicator of all ranks that were opened together: it serves all that is split from it, each
+/// with tags of its own.
+class World {
+ public:
+  World(MpiSession::Impl& s, MPI_Comm c) : session(s), comm(c) {}
+  ~World() {
+    if (!spoiled && !session.abandoned) MPI_Comm_free(&comm);
+  }
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
 
-  Status failure();
-  void fail(const Status& status);
-  std::shared_ptr<Scratch> take_scratch(std::size_t bytes);
-  void give_scratch(std::shared_ptr<Scratch> scratch);
+  /// The first tag of the communicator with this number.
+  int first_tag(std::uint64_t number) const;
 
   MpiSession::Impl& session;
   MPI_Comm comm;
+  std::atomic<bool> spoiled{false};           ///< something was given up: MPI may still work on it
+  std::atomic<std::uint64_t> next_number{1};  ///< no communicator with it or a higher one has this rank
+};
+
+int World::first_tag(std::uint64_t number) const {
+  int* highest = nullptr;
+  int known = 0;
+  MPI_Comm_get_attr(comm, MPI_TAG_UB, &highest, &known);
+  const int places = (known ? *highest : 32767) / tags_of_one;  // MPI promises tags up to 32767
+  return static_cast<int>(number % static_cast<std::uint64_t>(places)) * tags_of_one;
+}
+
+/// What the communicator and its tasks share; alive until the last task is over.
+struct Shared {
+  Shared(std::shared_ptr<World> w, std::vector<int> members, int own, std::uint64_t number, double seconds)
+      : world(std::move(w)),
+        ranks{world->comm, std::move(members)},
+        rank(own),
+        size(static_cast<int>(ranks.members.size())),
+        first_tag(world->first_tag(number)),
+        timeout_seconds(seconds) {}
+
+  Status failure();
+  void fail(const Status& status);
+  /// Both reach what was split from this one.
+  void interrupt();
+  void abort();
+  void add_child(const std::shared_ptr<Shared>& child);
+  std::shared_ptr<Scratch> take_scratch(std::size_t bytes);
+  void give_scratch(std::shared_ptr<Scratch> scratch);
+
+  const std::shared_ptr<World> world;
+  const MpiRanks ranks;
   const int rank;
   const int size;
+  const int first_tag;
   const double timeout_seconds;
-  std::atomic<bool> aborted{false};
+  std::atomic<bool> interrupted{false};  ///< for calls and their waits
+  std::atomic<bool> aborted{false};      ///< for tasks too
 
  private:
+  std::vector<std::shared_ptr<Shared>> children();
+
   std::mutex mutex_;
   Status failure_;                                 ///< the first
   std::vector<std::shared_ptr<Scratch>> scratch_;  ///< not in use
+  std::vector<std::weak_ptr<Shared>> children_;
 };
-
-Shared::~Shared() {
-  if (!aborted && failure_.ok() && !session.abandoned) MPI_Comm_free(&comm);
-}
 
 Status Shared::failure() {
   if (aborted) return {StatusCode::aborted, "the communicator was given up"};
@@ -69,7 +115,39 @@ Status Shared::failure() {
   return failure_;
 }
 
+std::vector<std::shared_ptr<Shared>> Shared::children() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Shared>> alive;
+  for (const auto& child : children_)
+    if (auto one = child.lock()) alive.push_back(std::move(one));
+  return alive;
+}
+
+void Shared::add_child(const std::shared_ptr<Shared>& child) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(children_, [](const auto& one) { return one.expired(); });
+    children_.push_back(child);
+  }
+  // Where it was too late for the list.
+  if (interrupted) child->interrupt();
+  if (aborted) child->abort();
+}
+
+void Shared::interrupt() {
+  interrupted = true;
+  for (const auto& child : children()) child->interrupt();
+}
+
+void Shared::abort() {
+  world->spoiled = true;
+  interrupted = true;
+  aborted = true;
+  for (const auto& child : children()) child->abort();
+}
+
 void Shared::fail(const Status& status) {
+  world->spoiled = true;
   const std::lock_guard lock(mutex_);
   if (failure_.ok()) failure_ = status;
 }
@@ -93,23 +171,34 @@ void Shared::give_scratch(std::shared_ptr<Scratch> scratch) {
   scratch_.push_back(std::move(scratch));
 }
 
+TransferLimits limits_from_now(const Shared& shared, const std::atomic<bool>& ended) {
+  const std::chrono::duration<double> seconds(shared.timeout_seconds);
+  return {Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds), shared.timeout_seconds, ended};
+}
+
+/// What a rank brings to a split.
+struct Choice {
+  std::int64_t group;
+  std::uint64_t next_number;  ///< World's
+};
+
 /// One collective while it runs: its tags, its limits and its transfers, which end with it or go to the
 /// session.
 class Collective {
  public:
-  /// `sequence`: the same on all ranks, another for each collective.
-  Collective(Shared& shared, std::size_t sequence)
+  /// `sequence`: the same on all ranks, another for each collective. `ended`: what gives it up.
+  Collective(Shared& shared, std::size_t sequence, const std::atomic<bool>& ended)
       : shared_(shared),
-        tag_(static_cast<int>(sequence % 8192) * 2),  // MPI promises tags up to 32767
-        limits_{Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                   std::chrono::duration<double>(shared.timeout_seconds)),
-                shared.timeout_seconds, shared.aborted},
-        transfers_{MpiTransfer(shared.comm), MpiTransfer(shared.comm), MpiTransfer(shared.comm)} {}
+        tag_(shared.first_tag + static_cast<int>(sequence % calls) * 2),
+        limits_(limits_from_now(shared, ended)),
+        transfers_{MpiTransfer(shared.ranks), MpiTransfer(shared.ranks), MpiTransfer(shared.ranks)} {}
 
   Status all_reduce(std::byte* data, std::size_t count, ElementType type);
   Status broadcast(std::byte* data, std::size_t bytes, int root);
   Status reduce_scatter(const std::byte* send, std::byte* recv, std::size_t recv_count, ElementType type);
   Status all_gather(const std::byte* send, std::byte* recv, std::size_t bytes);
+  /// `choices`: of all ranks, with this rank's at its place.
+  Status gather_choices(std::vector<Choice>& choices);
 
   /// Gives the scratch back, or leaves it and what is under way to the session.
   Status end(Status status);
@@ -270,13 +359,23 @@ Status Collective::all_gather(const std::byte* send, std::byte* recv, std::size_
   return {};
 }
 
+Status Collective::gather_choices(std::vector<Choice>& choices) {
+  const std::size_t bytes = choices.size() * sizeof(Choice), own = static_cast<std::size_t>(shared_.rank);
+  scratch_ = shared_.take_scratch(bytes);  // which stays where MPI still works on it
+  std::memcpy(scratch_->data() + own * sizeof(Choice), &choices[own], sizeof(Choice));
+  EGT_TRY(all_gather(scratch_->data() + own * sizeof(Choice), scratch_->data(), sizeof(Choice)));
+  std::memcpy(choices.data(), scratch_->data(), bytes);
+  return {};
+}
+
 Status Collective::end(Status status) {
   if (status.ok()) {
     if (scratch_) shared_.give_scratch(std::move(scratch_));
     return {};
   }
   for (MpiTransfer& transfer : transfers_)
-    if (auto left = transfer.withdraw(); !left.empty()) shared_.session.adopt({std::move(left), scratch_});
+    if (auto left = transfer.withdraw(); !left.empty())
+      shared_.world->session.adopt({std::move(left), scratch_});
   shared_.fail(status);
   return status;
 }
@@ -290,9 +389,30 @@ Status can_sum(ElementType type) {
   return {StatusCode::invalid_argument, "collectives sum f32 or bf16 only"};
 }
 
+struct Tagged {
+  Message message;
+  int tag;
+};
+
+Status run_exchange(Shared& shared, const std::vector<Tagged>& sends, const std::vector<Tagged>& receives) {
+  MpiExchange exchange(shared.ranks);
+  for (const auto& [message, tag] : receives)
+    exchange.receive(bytes_of(message.data), message.bytes, message.peer, tag);
+  for (const auto& [message, tag] : sends)
+    exchange.send(bytes_of(message.data), message.bytes, message.peer, tag);
+  const Status status = exchange.run(limits_from_now(shared, shared.aborted));
+  if (status.ok()) return {};
+  if (auto left = exchange.withdraw(); !left.empty()) shared.world->session.adopt({std::move(left), {}});
+  shared.fail(status);
+  return status;
+}
+
 class MpiCommunicator final : public Communicator {
  public:
-  explicit MpiCommunicator(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+  explicit MpiCommunicator(std::shared_ptr<Shared> shared)
+      : shared_(std::move(shared)),
+        sent_(static_cast<std::size_t>(shared_->size)),
+        received_(static_cast<std::size_t>(shared_->size)) {}
 
   int rank() const override { return shared_->rank; }
   int size() const override { return shared_->size; }
@@ -318,8 +438,15 @@ class MpiCommunicator final : public Communicator {
     });
   }
 
-  Status check() override { return shared_->failure(); }
-  void abort() override { shared_->aborted = true; }
+  Status exchange(std::span<const Message> sends, std::span<const Message> receives, Stream& stream) override;
+  Result<std::unique_ptr<Communicator>> split(int group) override;
+
+  Status check() override {
+    if (shared_->interrupted) return {StatusCode::aborted, "the communicator is given up"};
+    return shared_->failure();
+  }
+  void interrupt() override { shared_->interrupt(); }
+  void abort() override { shared_->abort(); }
 
  private:
   /// Puts `work` in the stream as the next collective.
@@ -328,22 +455,79 @@ class MpiCommunicator final : public Communicator {
     EGT_TRY(check());
     as_host_stream(stream).enqueue([shared = shared_, sequence = sequence_++, work]() -> Status {
       EGT_TRY(shared->failure());
-      Collective collective(*shared, sequence);
+      Collective collective(*shared, sequence, shared->aborted);
       return collective.end(work(collective));
     });
     return {};
   }
+  /// Those of `messages` that go to or come from others, with their tags; `counts` has the pairs' so far.
+  std::vector<Tagged> tag(std::span<const Message> messages, std::vector<std::size_t>& counts) const;
 
   std::shared_ptr<Shared> shared_;
-  std::size_t sequence_ = 0;  ///< collectives so far: the same on all ranks
+  std::size_t sequence_ = 0;           ///< collectives so far: the same on all ranks
+  std::vector<std::size_t> sent_;      ///< messages to each rank so far
+  std::vector<std::size_t> received_;  ///< messages from each rank so far
 };
+
+std::vector<Tagged> MpiCommunicator::tag(std::span<const Message> messages,
+                                         std::vector<std::size_t>& counts) const {
+  std::vector<Tagged> tagged;
+  for (const Message& message : messages) {
+    if (message.peer == rank()) continue;
+    const std::size_t number = counts[static_cast<std::size_t>(message.peer)]++;
+    tagged.push_back({message, shared_->first_tag + 2 * calls + static_cast<int>(number % calls)});
+  }
+  return tagged;
+}
+
+Status MpiCommunicator::exchange(std::span<const Message> sends, std::span<const Message> receives,
+                                 Stream& stream) {
+  EGT_TRY_ASSIGN(auto own, own_messages(sends, receives, rank(), size()));
+  EGT_TRY(check());
+  as_host_stream(stream).enqueue([shared = shared_, own = std::move(own), sends = tag(sends, sent_),
+                                  receives = tag(receives, received_)]() -> Status {
+    EGT_TRY(shared->failure());
+    for (const OwnMessage& message : own)
+      if (message.from != message.to) std::memcpy(message.to, message.from, message.bytes);
+    return run_exchange(*shared, sends, receives);
+  });
+  return {};
+}
+
+Result<std::unique_ptr<Communicator>> MpiCommunicator::split(int group) {
+  EGT_TRY(check());
+  World& world = *shared_->world;
+  std::vector<Choice> choices(static_cast<std::size_t>(size()));
+  choices[static_cast<std::size_t>(rank())] = {group, world.next_number};
+  Collective collective(*shared_, sequence_++, shared_->interrupted);
+  EGT_TRY(collective.end(collective.gather_choices(choices)));
+  // The same on all ranks, and new to each: so no two communicators of one pair have the same.
+  std::uint64_t number = 0;
+  std::vector<int> members;
+  int own = 0;
+  for (int r = 0; r < size(); ++r) {
+    const Choice& choice = choices[static_cast<std::size_t>(r)];
+    number = std::max(number, choice.next_number);
+    if (r == rank()) own = static_cast<int>(members.size());
+    if (choice.group == group) members.push_back(shared_->ranks.at(r));
+  }
+  world.next_number = number + 1;
+  if (group < 0) return std::unique_ptr<Communicator>();
+  const auto child =
+      std::make_shared<Shared>(shared_->world, std::move(members), own, number, shared_->timeout_seconds);
+  shared_->add_child(child);
+  return std::unique_ptr<Communicator>(new MpiCommunicator(child));
+}
 
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> open_mpi_communicator(MpiSession& session, double timeout_seconds) {
   EGT_TRY_ASSIGN(const MPI_Comm comm, session.impl().duplicate(timeout_seconds));
-  return std::unique_ptr<Communicator>(
-      new MpiCommunicator(std::make_shared<Shared>(session.impl(), comm, timeout_seconds)));
+  const RankPlace& place = session.place();
+  std::vector<int> all(static_cast<std::size_t>(place.size));
+  std::iota(all.begin(), all.end(), 0);
+  return std::unique_ptr<Communicator>(new MpiCommunicator(std::make_shared<Shared>(
+      std::make_shared<World>(session.impl(), comm), std::move(all), place.rank, 0, timeout_seconds)));
 }
 
 }  // namespace egt

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <utility>
 
 #include "egt/core/wait.hpp"
+#include "egt/ranks/places.hpp"
 #include "mpi_session_impl.hpp"
 
 namespace egt {
@@ -20,6 +22,30 @@ Status require_thread_multiple(int provided) {
           "MPI gives no MPI_THREAD_MULTIPLE: install an Open MPI that was built with thread support"};
 }
 
+Result<std::string> own_hostname() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0)
+    return Status(StatusCode::unavailable, "the host has no name that gethostname can tell");
+  return std::string(name.data());
+}
+
+/// Every rank's hostname, and the lowest rank of those that share its `local`.
+Result<std::vector<Seat>> gather_seats(MPI_Comm world, MPI_Comm local, const RankPlace& place) {
+  struct Entry {
+    std::array<char, 256> hostname;
+    int first_rank;
+  };
+  Entry own{{}, place.rank};
+  place.hostname.copy(own.hostname.data(), own.hostname.size() - 1);
+  EGT_TRY(mpi_status(MPI_Bcast(&own.first_rank, 1, MPI_INT, 0, local), "MPI_Bcast"));
+  std::vector<Entry> all(static_cast<std::size_t>(place.size));
+  EGT_TRY(mpi_status(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, world),
+                     "MPI_Allgather"));
+  std::vector<Seat> seats;
+  for (const Entry& entry : all) seats.push_back({entry.hostname.data(), entry.first_rank});
+  return seats;
+}
+
 Status find_place(MPI_Comm world, RankPlace& place) {
   EGT_TRY(mpi_status(MPI_Comm_rank(world, &place.rank), "MPI_Comm_rank"));
   EGT_TRY(mpi_status(MPI_Comm_size(world, &place.size), "MPI_Comm_size"));
@@ -28,11 +54,10 @@ Status find_place(MPI_Comm world, RankPlace& place) {
                      "MPI_Comm_split_type"));
   EGT_TRY(mpi_status(MPI_Comm_rank(local, &place.local_rank), "MPI_Comm_rank"));
   EGT_TRY(mpi_status(MPI_Comm_size(local, &place.local_size), "MPI_Comm_size"));
+  EGT_TRY_ASSIGN(place.hostname, own_hostname());
+  EGT_TRY_ASSIGN(const auto seats, gather_seats(world, local, place));
+  place.host_id = host_id_of(seats, place.rank, std::getenv("NCCL_HOSTID"));
   EGT_TRY(mpi_status(MPI_Comm_free(&local), "MPI_Comm_free"));
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0)
-    return {StatusCode::unavailable, "the host has no name that gethostname can tell"};
-  place.hostname = name.data();
   return {};
 }
 

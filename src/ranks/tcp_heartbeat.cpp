@@ -100,7 +100,7 @@ bool TcpHeartbeat::take_in(Peer& peer, Line& line) {
     peer.text = std::move(frame.body);
     ++peer.texts;
   }
-  peer.gone = line.link.ended() && !peer.left;
+  peer.gone = line.link.ended() && !line.link.was_cut() && !peer.left;
   return !frames.empty() || peer.gone;
 }
 
@@ -114,8 +114,8 @@ bool TcpHeartbeat::take_in() {
 bool TcpHeartbeat::wait(double seconds) {
   std::vector<pollfd> entries = {{alarm_.get(), POLLIN, 0}};
   for (std::size_t i = 0; i < lines_.size(); ++i) {
-    if (!peers_[i].connected()) continue;
     const HeartbeatLink& link = lines_[i].link;
+    if (!peers_[i].connected() || link.ended()) continue;
     entries.push_back(
         {link.descriptor(), static_cast<short>(link.wants_to_send() ? POLLIN | POLLOUT : POLLIN), 0});
   }

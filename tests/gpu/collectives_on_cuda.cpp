@@ -4,6 +4,8 @@
 #include <cstring>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "egt/core/clock.hpp"
 #include "egt/core/half.hpp"
 #include "egt/core/pattern.hpp"
@@ -12,8 +14,10 @@
 #include "egt/ranks/agreement.hpp"
 #include "egt/ranks/mpi_control.hpp"
 #include "egt/ranks/nccl_communicator.hpp"
+#include "exchange_contract.hpp"
 #include "mpi_test.hpp"
 #include "tests/state_digests.hpp"
+#include "tests/unit/single_rank_communicator.hpp"
 
 namespace egt::test {
 namespace {
@@ -34,13 +38,40 @@ float random_float(int rank, std::size_t i) {
   return std::ldexp(static_cast<float>(h >> 40) / 16777216.0f - 0.5f, static_cast<int>(h % 41) - 20);
 }
 
+std::string too_few_gpus(const RankPlace& place) {
+  if (cuda_device_count() >= place.local_size) return {};
+  return fmt::format("too few GPUs for these ranks: {} has {} GPUs for {} ranks", place.hostname,
+                     cuda_device_count(), place.local_size);
+}
+
+/// A new communicator of all ranks.
+Result<std::unique_ptr<Communicator>> open_nccl(Control& control) {
+  std::string id;
+  Status made;
+  if (control.place().rank == 0) {
+    auto unique_id = make_nccl_unique_id();
+    made = unique_id.status();
+    if (made.ok()) id = unique_id.value();
+  }
+  EGT_TRY(agree(control, made));
+  EGT_TRY_ASSIGN(id, control.broadcast(id));
+  return open_nccl_communicator(id, control.place(), nccl_timeout_s);
+}
+
+INSTANTIATE_TEST_SUITE_P(Nccl, ExchangeContract,
+                         testing::Values(RanksUnderTest{
+                             .name = "cuda",
+                             .skip_reason = too_few_gpus,
+                             .open_device =
+                                 [](const RankPlace& place) { return open_cuda_device(place.local_rank); },
+                             .open = open_nccl}),
+                         name_of);
+
 class OnCuda : public testing::Test {
  protected:
   void SetUp() override {
     const RankPlace& place = mpi_session().place();
-    if (cuda_device_count() < place.local_size)
-      GTEST_SKIP() << "too few GPUs for these ranks: " << place.hostname << " has " << cuda_device_count()
-                   << " GPUs for " << place.local_size << " ranks";
+    if (const std::string reason = too_few_gpus(place); !reason.empty()) GTEST_SKIP() << reason;
     auto opened_control = open_mpi_control(mpi_session(), control_timeout_s);
     ASSERT_OK(opened_control.status());
     control = std::move(opened_control.value());
@@ -58,16 +89,7 @@ class OnCuda : public testing::Test {
 
   /// A new communicator of all ranks, or nothing on every rank, after a failure was told.
   std::unique_ptr<Communicator> connect() {
-    std::string made_id;
-    if (mpi_session().place().rank == 0) {
-      auto made = make_nccl_unique_id();
-      EXPECT_TRUE(made.ok()) << made.status().what();
-      if (made.ok()) made_id = made.value();
-    }
-    const auto id = control->broadcast(made_id);
-    EXPECT_TRUE(id.ok()) << id.status().what();
-    if (!id.ok() || id.value().empty()) return nullptr;
-    auto opened = open_nccl_communicator(id.value(), mpi_session().place(), nccl_timeout_s);
+    auto opened = open_nccl(*control);
     const Status agreed = agree(*control, opened.status());
     EXPECT_TRUE(agreed.ok()) << agreed.what();
     return agreed.ok() ? std::move(opened.value()) : nullptr;
@@ -277,28 +299,6 @@ TEST_F(Collectives, AbortEndsACollectiveThatAPeerNeverJoins) {
   EXPECT_TRUE(download<float>(ones.data(), 1001) == std::vector<float>(1001, static_cast<float>(size)));
 }
 
-/// Alone in the world, whatever the number of ranks.
-class Alone : public Communicator {
- public:
-  explicit Alone(Device& device) : device_(device) {}
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
-  Status all_reduce(void*, std::size_t, ElementType, Stream&) override { return {}; }
-  Status broadcast(void*, std::size_t, int, Stream&) override { return {}; }
-  Status reduce_scatter(const void* send, void* recv, std::size_t recv_count, ElementType type,
-                        Stream& on) override {
-    return device_.copy(recv, send, recv_count * size_of(type), on);
-  }
-  Status all_gather(const void* send, void* recv, std::size_t bytes, Stream& on) override {
-    return device_.copy(recv, send, bytes, on);
-  }
-  Status check() override { return {}; }
-  void abort() override {}
-
- private:
-  Device& device_;
-};
-
 struct Way {
   Precision precision;
   ElementType gradient_type;
@@ -355,7 +355,7 @@ TEST_P(DataParallelOnCuda, ManyRanksLearnWhatOneWithTheWholeBatchLearns) {
   const std::vector<double> shared =
       train(*communicator, config({.global = global, .first = batch_each * rank, .local = batch_each}));
   EXPECT_TRUE(equal_on_all_ranks(shared));
-  Alone alone(*device);
+  SingleRankCommunicator alone(*device);  // in the world, whatever the number of ranks
   const std::vector<double> whole = train(alone, config({.global = global, .first = 0, .local = global}));
   ASSERT_EQ(shared.size(), static_cast<std::size_t>(steps));
   ASSERT_EQ(whole.size(), static_cast<std::size_t>(steps));

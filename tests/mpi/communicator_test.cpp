@@ -7,9 +7,11 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/half.hpp"
 #include "egt/core/pattern.hpp"
+#include "egt/device/host/host_device.hpp"
 #include "egt/device/host/host_stream.hpp"
 #include "egt/ranks/mpi_communicator.hpp"
 #include "egt/ranks/mpi_control.hpp"
+#include "exchange_contract.hpp"
 #include "mpi_test.hpp"
 
 namespace egt::test {
@@ -216,6 +218,151 @@ TEST_F(Communicator, AbortEndsWhatIsUnderWayAtOnce) {
   ASSERT_TRUE(fresh.wait_idle(20));
   ASSERT_OK(fresh.status());
   EXPECT_TRUE(ones == std::vector<float>(1000, static_cast<float>(size)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Mpi, ExchangeContract,
+                         testing::Values(RanksUnderTest{
+                             .name = "host",
+                             .skip_reason = [](const RankPlace&) { return std::string(); },
+                             .open_device = [](const RankPlace&) { return open_host_device({}); },
+                             .open = [](egt::Control&) { return open_mpi_communicator(mpi_session(), 10); }}),
+                         name_of);
+
+/// A letter's bytes: every one with a value of its own place.
+std::vector<std::byte> letter_of(std::size_t bytes) {
+  std::vector<std::byte> letter(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) letter[i] = static_cast<std::byte>(mix64(i));
+  return letter;
+}
+
+TEST_F(Communicator, ALatePeerHoldsUpItsOwnMessagesOnly) {
+  if (size < 3) GTEST_SKIP() << "needs three ranks";
+  constexpr std::size_t bytes = 9'000'001;
+  const std::vector<std::byte> sent = letter_of(bytes);
+  std::vector<std::byte> got(bytes);
+  const auto receive = [&] {
+    const Message message{got.data(), bytes, 0};
+    return communicator->exchange({}, {&message, 1}, stream);
+  };
+  if (rank == 0) {
+    std::vector<Message> messages;
+    for (const int peer : {2, 1}) messages.push_back({const_cast<std::byte*>(sent.data()), bytes, peer});
+    ASSERT_OK(communicator->exchange(messages, {}, stream));
+  } else if (rank == 1) {
+    ASSERT_OK(receive());
+    ASSERT_OK(finish());
+    EXPECT_TRUE(got == sent);
+  }
+  ASSERT_OK(control->barrier());
+  if (rank == 2) {
+    ASSERT_OK(receive());
+    ASSERT_OK(finish());
+    EXPECT_TRUE(got == sent);
+  }
+  ASSERT_OK(finish());
+}
+
+/// Two exchanges in a ring, on two streams: on rank 0 the second one runs first.
+class InAnotherOrder : public Communicator {
+ protected:
+  void expect_unmixed(egt::Communicator& first, egt::Communicator& second) {
+    constexpr std::size_t bytes = 300'000;
+    HostStream other(StreamPriority::low, 1);
+    std::vector<std::byte> sent[2] = {letter_of(bytes), letter_of(bytes)};
+    std::reverse(sent[1].begin(), sent[1].end());
+    std::vector<std::byte> got[2] = {std::vector<std::byte>(bytes), std::vector<std::byte>(bytes)};
+    const Message out[2] = {{sent[0].data(), bytes, (rank + 1) % size},
+                            {sent[1].data(), bytes, (rank + 1) % size}};
+    const Message in[2] = {{got[0].data(), bytes, (rank + size - 1) % size},
+                           {got[1].data(), bytes, (rank + size - 1) % size}};
+    std::atomic<bool> second_over{false};
+    if (rank == 0)
+      stream.enqueue([&] {
+        while (!second_over) std::this_thread::yield();
+        return Status();
+      });
+    const Status begun[2] = {first.exchange({&out[0], 1}, {&in[0], 1}, stream),
+                             second.exchange({&out[1], 1}, {&in[1], 1}, other)};
+    EXPECT_TRUE(begun[0].ok() && begun[1].ok());
+    EXPECT_TRUE(other.wait_idle(20));
+    second_over = true;
+    ASSERT_OK(other.status());
+    ASSERT_OK(finish());
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_TRUE(got[i] == sent[i]) << i;
+  }
+};
+
+TEST_F(InAnotherOrder, ExchangesOfOneCommunicatorDoNotMix) {
+  expect_unmixed(*communicator, *communicator);
+}
+
+TEST_F(InAnotherOrder, ExchangesOfACommunicatorAndWhatWasSplitFromItDoNotMix) {
+  auto split = communicator->split(0);
+  ASSERT_OK(split.status());
+  expect_unmixed(*communicator, *split.value());
+}
+
+TEST_F(InAnotherOrder, ExchangesOfTwoSplitsDoNotMix) {
+  auto split = communicator->split(0), another = communicator->split(0);
+  ASSERT_OK(split.status());
+  ASSERT_OK(another.status());
+  expect_unmixed(*another.value(), *split.value());
+}
+
+TEST_F(Communicator, AnExchangeWithoutItsPeerIsATimeoutWithinTheDeadline) {
+  if (size == 1) GTEST_SKIP() << "needs two ranks";
+  auto opened = open_mpi_communicator(mpi_session(), 0.5);
+  ASSERT_OK(opened.status());
+  static std::vector<std::byte> data(8 << 20);  // MPI may keep what was started until its end
+  if (rank == 0) {
+    const Clock::time_point start = Clock::now();
+    const Message message{data.data(), data.size(), 1};
+    ASSERT_OK(opened.value()->exchange({&message, 1}, {}, stream));
+    EXPECT_EQ(finish().code(), StatusCode::timeout);
+    EXPECT_LT(seconds_since(start), 1.5);
+    EXPECT_EQ(opened.value()->check().code(), StatusCode::timeout);
+  }
+  ASSERT_OK(control->barrier());
+}
+
+TEST_F(Communicator, ASplitWithoutAPeerIsATimeoutWithinTheDeadline) {
+  if (size == 1) GTEST_SKIP() << "needs two ranks";
+  auto opened = open_mpi_communicator(mpi_session(), 0.5);
+  ASSERT_OK(opened.status());
+  if (rank == 0) {
+    const Clock::time_point start = Clock::now();
+    EXPECT_EQ(opened.value()->split(0).status().code(), StatusCode::timeout);
+    EXPECT_LT(seconds_since(start), 1.5);
+    EXPECT_EQ(opened.value()->check().code(), StatusCode::timeout);
+  }
+  ASSERT_OK(control->barrier());
+}
+
+TEST_F(Communicator, AnInterruptEndsASplitThatWaitsForAPeer) {
+  if (size == 1) GTEST_SKIP() << "needs two ranks";
+  if (rank == 0) {
+    const Clock::time_point start = Clock::now();
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      communicator->interrupt();
+    });
+    EXPECT_EQ(communicator->split(0).status().code(), StatusCode::aborted);
+    EXPECT_LT(seconds_since(start), 2);
+    other.join();
+  }
+  ASSERT_OK(control->barrier());
+}
+
+TEST_F(Communicator, ManySplitsOneAfterTheOther) {
+  for (int i = 0; i < 200; ++i) {
+    auto split = communicator->split(rank % 2 == i % 2 ? 1 : -1);
+    ASSERT_OK(split.status());
+    if (!split.value()) continue;
+    float one = 1;
+    ASSERT_OK(split.value()->all_reduce(&one, 1, ElementType::f32, stream));
+    ASSERT_OK(finish());
+    ASSERT_EQ(one, static_cast<float>(split.value()->size())) << i;
+  }
 }
 
 }  // namespace

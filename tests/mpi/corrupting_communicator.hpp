@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,12 +18,12 @@ namespace egt::test {
 /// For streams of the host device.
 class CorruptingCommunicator : public Communicator {
  public:
-  enum class Collective { all_reduce, broadcast, reduce_scatter, all_gather };
+  enum class Collective { all_reduce, broadcast, reduce_scatter, all_gather, exchange };
   struct Hit {
-    int rank = -1;
+    int rank = -1;  ///< of the communicator that was given; also where it strikes one that was split from it
     Collective collective = Collective::all_reduce;
     bool sent = false;               ///< what this rank puts in; else what it gets out
-    std::size_t bytes_at_least = 0;  ///< of the buffer: smaller ones are left alone
+    std::size_t bytes_at_least = 0;  ///< of the buffer, or of the message: smaller ones are left alone
     std::size_t word = 0;
     std::function<std::uint32_t(std::uint32_t)> change = {};
     int first_call = 0;  ///< of those that fit, from 0
@@ -31,7 +33,7 @@ class CorruptingCommunicator : public Communicator {
   CorruptingCommunicator(Communicator& real, Hit hit)
       : CorruptingCommunicator(real, std::vector<Hit>{std::move(hit)}) {}
   CorruptingCommunicator(Communicator& real, std::vector<Hit> hits)
-      : real_(real), hits_(std::move(hits)), calls_(hits_.size(), 0) {}
+      : real_(real), own_rank_(real.rank()), hits_(std::move(hits)), calls_(hits_.size(), 0) {}
 
   int rank() const override { return real_.rank(); }
   int size() const override { return real_.size(); }
@@ -62,14 +64,36 @@ class CorruptingCommunicator : public Communicator {
     corrupt(Collective::all_gather, false, recv, bytes * static_cast<std::size_t>(size()), stream);
     return {};
   }
+  Status exchange(std::span<const Message> sends, std::span<const Message> receives,
+                  Stream& stream) override {
+    for (const Message& message : sends)
+      corrupt(Collective::exchange, true, message.data, message.bytes, stream);
+    EGT_TRY(real_.exchange(sends, receives, stream));
+    for (const Message& message : receives)
+      corrupt(Collective::exchange, false, message.data, message.bytes, stream);
+    return {};
+  }
+  Result<std::unique_ptr<Communicator>> split(int group) override {
+    EGT_TRY_ASSIGN(auto child, real_.split(group));
+    if (!child) return std::unique_ptr<Communicator>();
+    return std::unique_ptr<Communicator>(new CorruptingCommunicator(std::move(child), own_rank_, hits_));
+  }
   Status check() override { return real_.check(); }
+  void interrupt() override { real_.interrupt(); }
   void abort() override { real_.abort(); }
 
  private:
+  CorruptingCommunicator(std::unique_ptr<Communicator> child, int own_rank, std::vector<Hit> hits)
+      : child_(std::move(child)),
+        real_(*child_),
+        own_rank_(own_rank),
+        hits_(std::move(hits)),
+        calls_(hits_.size(), 0) {}
+
   void corrupt(Collective collective, bool sent, const void* data, std::size_t bytes, Stream& stream) {
     for (std::size_t i = 0; i < hits_.size(); ++i) {
       const Hit& hit = hits_[i];
-      if (rank() != hit.rank || collective != hit.collective || sent != hit.sent ||
+      if (own_rank_ != hit.rank || collective != hit.collective || sent != hit.sent ||
           bytes < std::max<std::size_t>(hit.bytes_at_least, (hit.word + 1) * sizeof(std::uint32_t)))
         continue;
       const int call = calls_[i]++;
@@ -83,7 +107,9 @@ class CorruptingCommunicator : public Communicator {
     }
   }
 
+  const std::unique_ptr<Communicator> child_;  ///< none where the real one is somebody else's
   Communicator& real_;
+  const int own_rank_;
   const std::vector<Hit> hits_;
   std::vector<int> calls_;
 };

@@ -87,6 +87,33 @@ class OverheardControl final : public egt::Control {
   Strangers& strangers_;
 };
 
+/// Control under which no two ranks are of one host, and each has three addresses: one that nobody answers
+/// at, one of nobody's, and the one that leads to it.
+class ScatteredControl final : public egt::Control {
+ public:
+  ScatteredControl(egt::Control& control, std::vector<std::string> last) : control_(control) {
+    addresses_.insert(addresses_.end(), last.begin(), last.end());
+  }
+  const RankPlace& place() const override { return control_.place(); }
+  Result<std::vector<std::string>> gather(const std::string& text) override { return control_.gather(text); }
+  Result<std::string> broadcast(const std::string& text) override {
+    auto directory = nlohmann::json::parse(text, nullptr, false);
+    if (place().rank != 0 || !directory.is_object()) return control_.broadcast(text);
+    for (std::size_t rank = 0; rank < directory["ranks"].size(); ++rank) {
+      directory["ranks"][rank]["hostname"] = "host" + std::to_string(rank);
+      directory["ranks"][rank]["addresses"] = addresses_;
+    }
+    return control_.broadcast(directory.dump());
+  }
+  Status barrier() override { return control_.barrier(); }
+  Status send_to_root(std::string text) override { return control_.send_to_root(std::move(text)); }
+  Result<std::optional<std::string>> receive() override { return control_.receive(); }
+
+ private:
+  egt::Control& control_;
+  std::vector<std::string> addresses_ = {"198.51.100.7", "no address"};  // RFC 5737: for documentation
+};
+
 class HeartbeatOfRanks : public testing::Test {
  protected:
   void SetUp() override {
@@ -143,6 +170,26 @@ TEST_F(HeartbeatOfRanks, StrangersAreDropped) {
   if (place.rank != 0 || place.size == 1) return;
   EXPECT_TRUE(strangers.all_connected());
   for (const int socket : strangers.sockets()) EXPECT_TRUE(Strangers::is_dropped(socket));
+}
+
+TEST_F(HeartbeatOfRanks, AddressesThatLeadNowhereCostAMoment) {
+  ScatteredControl scattered(*control, {"127.0.0.1"});
+  const Clock::time_point start = Clock::now();
+  const auto opened = open_tcp_heartbeat(scattered, 15);
+  ASSERT_OK(opened.status());
+  EXPECT_LT(seconds_since(start), 3);
+  EXPECT_EQ(opened.value()->peers().size(), static_cast<std::size_t>(place.size - 1));
+  ASSERT_OK(control->barrier());
+}
+
+TEST_F(HeartbeatOfRanks, RanksThatCannotBeReachedAreToldWithAllThatWasTried) {
+  if (place.size == 1) return;
+  ScatteredControl scattered(*control, {});
+  const auto opened = open_tcp_heartbeat(scattered, 1);
+  EXPECT_FALSE(opened.ok());
+  for (const char* told : {" does not reach rank 0 on host0", "198.51.100.7 (", "no address ("})
+    EXPECT_NE(opened.status().what().find(told), std::string::npos) << opened.status().what();
+  ASSERT_OK(control->barrier());
 }
 
 TEST_F(HeartbeatOfRanks, NewsOfAllReachAllWithinASecond) {

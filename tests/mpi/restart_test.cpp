@@ -75,6 +75,27 @@ TEST_F(RestartOnRanks, ACollectiveThatOneRankDoesNotComeToIsGivenUpAndTheNextCom
   }
 }
 
+TEST_F(RestartOnRanks, WhatWasSplitIsGivenUpWithItAndSplitAnew) {
+  static std::vector<float> left(count);  // until MPI has ended
+  for (int restarts = 0; restarts < 2; ++restarts) {
+    auto split = communicator->split(0);
+    ASSERT_OK(split.status());
+    const auto begun = Clock::now();
+    const Message incoming{left.data(), left.size() * sizeof(float), communicator->size() - 1};
+    if (!is_last()) ASSERT_OK(split.value()->exchange({}, {&incoming, 1}, *stream));
+    communicator->interrupt();
+    EXPECT_EQ(split.value()->check().code(), StatusCode::aborted);
+    EXPECT_EQ(split.value()->broadcast(left.data(), 4, 0, *stream).code(), StatusCode::aborted);
+    EXPECT_EQ(communicator->split(0).status().code(), StatusCode::aborted);
+    ASSERT_OK(restart());  // whose drain waits for the exchange's end
+    EXPECT_LT(seconds_since(begun), timeout_s / 2) << "nobody waits for the exchange's own timeout";
+    EXPECT_EQ(split.value()->check().code(), StatusCode::aborted) << "the new one has not made it whole";
+    const Result<float> summed = sum();
+    ASSERT_OK(summed.status());
+    EXPECT_EQ(summed.value(), static_cast<float>(communicator->size()));
+  }
+}
+
 TEST_F(RestartOnRanks, AnInterruptFromAnotherThreadEndsTheWaitOfThisOne) {
   std::thread other([this] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -8,6 +8,7 @@
 #include "egt/ranks/mpi_control.hpp"
 #include "mpi_test.hpp"
 #include "tests/state_digests.hpp"
+#include "tests/unit/single_rank_communicator.hpp"
 
 namespace egt::test {
 namespace {
@@ -15,19 +16,6 @@ namespace {
 constexpr double timeout_s = 30;
 constexpr std::int64_t batch_each = 12;
 constexpr std::int64_t steps = 20;
-
-/// Alone in the world, whatever the number of ranks.
-class Alone : public Communicator {
- public:
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
-  Status all_reduce(void*, std::size_t, ElementType, Stream&) override { return {}; }
-  Status broadcast(void*, std::size_t, int, Stream&) override { return {}; }
-  Status reduce_scatter(const void*, void*, std::size_t, ElementType, Stream&) override { return {}; }
-  Status all_gather(const void*, void*, std::size_t, Stream&) override { return {}; }
-  Status check() override { return {}; }
-  void abort() override {}
-};
 
 struct Trained {
   std::vector<double> losses;
@@ -116,7 +104,7 @@ TEST_P(DataParallel, ManyRanksWithAShareEachLearnWhatOneRankWithTheWholeBatchLea
   const Trained shared = train(
       *communicator,
       config({.global = global, .first = batch_each * place.rank, .local = batch_each + (last ? 1 : 0)}));
-  Alone alone;
+  SingleRankCommunicator alone(*device);  // in the world, whatever the number of ranks
   const Trained whole = train(alone, config({.global = global, .first = 0, .local = global}));
   ASSERT_EQ(shared.losses.size(), whole.losses.size());
   const double tolerance = GetParam().first == ElementType::bf16 ? 2e-2 : 2e-5;

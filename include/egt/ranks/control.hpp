@@ -15,6 +15,8 @@ struct RankPlace {
   int local_rank = 0;  ///< among the ranks of this host
   int local_size = 1;
   std::string hostname;
+  /// Tells hosts apart for data paths: ranks with the same one are on one host. See places.hpp.
+  std::string host_id = {};
 };
 
 /// The port for control between ranks: who is where, small texts, never data. Used by the main thread only.

@@ -24,8 +24,8 @@ struct Peer {
 /// neither the main thread nor MPI can hold up. Only the newest text of a rank counts: an older one that was
 /// not sent yet is replaced. Used by one thread; `wake` by any.
 ///
-/// No call waits longer than asked, whatever the peers do. A connection that fails is a peer that is gone;
-/// there are no other errors.
+/// No call waits longer than asked, whatever the peers do. A connection that fails at the peer's end is a
+/// peer that is gone; where the network fails, a peer says nothing more. There are no other errors.
 class Heartbeat {
  public:
   virtual ~Heartbeat() = default;

@@ -8,8 +8,9 @@
 namespace egt {
 
 /// Data over MPI for the host backend: collectives run as tasks of a HostStream, of one or several streams.
-/// Collective: all ranks open it in the same order among what they open. `timeout_seconds` bounds this call
-/// and each collective from its start in the stream; one that fails makes all later ones fail at once.
+/// Collective: all ranks open it in the same order among what they open. `timeout_seconds` bounds this call,
+/// a split, and each collective or exchange from its start in the stream; one that fails makes all later ones
+/// fail at once. What is split from it has the same timeout, and fails by itself.
 ///
 /// Sums are made in rank order by the one rank that owns the element, in fp32, and rounded once for bf16: so
 /// all ranks get the same bits, on every run and with any version of MPI.

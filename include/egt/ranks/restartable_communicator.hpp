@@ -1,7 +1,7 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "egt/ranks/communicator.hpp"
@@ -9,15 +9,13 @@
 namespace egt {
 
 /// A communicator that can be given up and exchanged for a new one in mid-run, so that all who hold a
-/// reference to it go on with the new one. One thread, `interrupt` aside.
+/// reference to it go on with the new one. What was split from it is not exchanged: it is given up with the
+/// one that it was split from, and must be split anew. One thread, `interrupt` aside.
 class RestartableCommunicator final : public Communicator {
  public:
   explicit RestartableCommunicator(std::unique_ptr<Communicator> communicator)
       : communicator_(std::move(communicator)) {}
 
-  /// From here on `check` and all collectives fail with `aborted`, so that waits for peers end; work that is
-  /// under way stays until `abort`. Any thread; touches nothing of the communicator itself.
-  void interrupt() { interrupted_ = true; }
   /// After `abort`: the new one, which all ranks opened together.
   void replace(std::unique_ptr<Communicator> communicator);
 
@@ -28,12 +26,15 @@ class RestartableCommunicator final : public Communicator {
   Status reduce_scatter(const void* send, void* recv, std::size_t recv_count, ElementType type,
                         Stream& stream) override;
   Status all_gather(const void* send, void* recv, std::size_t bytes, Stream& stream) override;
-  Status check() override;
+  Status exchange(std::span<const Message> sends, std::span<const Message> receives, Stream& stream) override;
+  Result<std::unique_ptr<Communicator>> split(int group) override { return communicator_->split(group); }
+  Status check() override { return communicator_->check(); }
+  void interrupt() override;
   void abort() override { communicator_->abort(); }
 
  private:
+  std::mutex exchange_;  ///< of the pointer, against `interrupt`
   std::unique_ptr<Communicator> communicator_;
-  std::atomic<bool> interrupted_{false};
 };
 
 }  // namespace egt

@@ -1,0 +1,44 @@
+#include "egt/ranks/places.hpp"
+
+#include <cstdlib>
+
+#include "egt/ranks/mpi_control.hpp"
+#include "mpi_test.hpp"
+
+namespace egt::test {
+namespace {
+
+/// Run on one host; also with another NCCL_HOSTID on some ranks.
+TEST(Places, AreKnownToAllRanks) {
+  auto control = open_mpi_control(mpi_session(), 10);
+  ASSERT_OK(control.status());
+  const RankPlace& own = control.value()->place();
+  const char* given = std::getenv("NCCL_HOSTID");
+  const std::string expected_id = given ? given : own.hostname;
+  EXPECT_EQ(own.host_id, expected_id);
+
+  const auto expected_ids = control.value()->gather(expected_id);
+  ASSERT_OK(expected_ids.status());
+  std::string joined;
+  for (const std::string& id : expected_ids.value()) joined += id + "\n";
+  const auto ids = control.value()->broadcast(joined);
+  ASSERT_OK(ids.status());
+
+  const auto places = gather_places(*control.value());
+  ASSERT_OK(places.status());
+  ASSERT_EQ(places.value().size(), static_cast<std::size_t>(own.size));
+  std::string told;
+  for (int rank = 0; rank < own.size; ++rank) {
+    const RankPlace& place = places.value()[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(place.rank, rank);
+    EXPECT_EQ(place.size, own.size);
+    EXPECT_EQ(place.local_rank, rank);
+    EXPECT_EQ(place.local_size, own.size);
+    EXPECT_EQ(place.hostname, own.hostname);
+    told += place.host_id + "\n";
+  }
+  EXPECT_EQ(told, ids.value());
+}
+
+}  // namespace
+}  // namespace egt::test
