@@ -10,13 +10,13 @@
 #include "egt/report/journal.hpp"
 #include "egt/report/result.hpp"
 #include "egt/report/version.hpp"
-#include "run.hpp"
+#include "main_job.hpp"
 
 namespace egt {
 namespace {
 
 /// The main job: as long as it was asked for, judged by all that was found.
-class BurnPurpose : public RunPurpose {
+class BurnPurpose : public MainJob {
  public:
   /// `earlier`: on rank 0 the evidence of the run's parts before this one.
   explicit BurnPurpose(std::vector<Record> earlier = {}) : earlier_(std::move(earlier)) {}
@@ -24,13 +24,13 @@ class BurnPurpose : public RunPurpose {
   Status refine(Options& options, Backend, const RankPlace& place) override {
     if (options.resumed.part > 0) {
       EGT_TRY(check_same_options(options.burn.resume, options.resumed.options, effective_options(options)));
-      options.burn.injections.clear();  // each was for one moment of the run
+      options.run.injections.clear();  // each was for one moment of the run
       told_ = fmt::format(
           "goes on after {} and {} steps; training begins anew from the seed, since weights are not kept",
           format_duration(options.resumed.seconds), options.resumed.steps);
       is_root_ = place.rank == 0;
     }
-    return check_injections(options.burn.injections, place.size);
+    return check_injections(options.run.injections, place.size);
   }
   void begin(RecordQueue& records) override {
     if (is_root_) records.notice(told_);

@@ -8,7 +8,6 @@
 #include "egt/workload/train.hpp"
 
 namespace egt {
-namespace {
 
 Result<std::vector<Precision>> choose_precisions(const std::string& wanted, const Device& device) {
   constexpr Precision cycle[] = {Precision::bf16, Precision::tf32, Precision::fp16, Precision::fp32,
@@ -26,6 +25,8 @@ Result<std::vector<Precision>> choose_precisions(const std::string& wanted, cons
   return supported;
 }
 
+namespace {
+
 Result<BatchShare> choose_batch(const BurnOptions& burn, const RankPlace& place) {
   const std::int64_t global = burn.global_batch.value_or(burn.train.batch * place.size);
   if (global < place.size)
@@ -37,12 +38,13 @@ Result<BatchShare> choose_batch(const BurnOptions& burn, const RankPlace& place)
 
 }  // namespace
 
-Result<BurnParts> choose_parts(const BurnOptions& burn, const Device& device, const RankPlace& place) {
+Result<BurnParts> choose_parts(const Options& options, const Device& device, const RankPlace& place) {
+  const BurnOptions& burn = options.burn;
   BurnParts parts;
   parts.train = burn.train;
   parts.collective = burn.collective;
   parts.memory = burn.memory;
-  parts.memory.limit = burn.guard.memory_limit;
+  parts.memory.limit = options.run.guard.memory_limit;
   parts.file = burn.file;
   EGT_TRY_ASSIGN(parts.train.precisions, choose_precisions(burn.precision, device));
   EGT_TRY_ASSIGN(parts.batch, choose_batch(burn, place));

@@ -12,9 +12,12 @@
 /// What a run's options mean on the device that it found.
 namespace egt {
 
+/// Those that a name of --precision means on this device. unsupported: it has it not.
+Result<std::vector<Precision>> choose_precisions(const std::string& wanted, const Device& device);
+
 /// The parts of the main job as `burn` asks for them. unsupported: the precision; invalid_argument: the
 /// batch.
-Result<BurnParts> choose_parts(const BurnOptions& burn, const Device& device, const RankPlace& place);
+Result<BurnParts> choose_parts(const Options& options, const Device& device, const RankPlace& place);
 
 /// Fails where two ranks took the same device, which CUDA_VISIBLE_DEVICES or a scheduler can bring about.
 /// All ranks call it.

@@ -26,6 +26,9 @@ int fail(const Status& status, int rank) {
 Result<int> run_command(const Options& options, MpiSession& mpi, Control& control,
                         Clock::time_point started) {
   if (options.command == "devices") return run_devices(options, mpi, control);
+  if (options.command == "verify") return run_verify(options, mpi, control, started);
+  if (options.command == "links") return run_links(options, mpi, control, started);
+  if (options.command == "bench") return run_bench(options, mpi, control, started);
   if (options.command == "selftest") return run_selftest(options, mpi, control, started);
   return run_burn(options, mpi, control, started);
 }
@@ -36,8 +39,9 @@ int run(int argc, char** argv, Clock::time_point started) {
     fmt::print("{}\n", *options.value().message);
     return 0;
   }
-  if (options.ok() && options.value().command == "report") {  // nor does this
-    const Result<int> code = run_report(options.value());
+  if (options.ok() && (options.value().command == "report" || options.value().command == "compare")) {
+    const auto command = options.value().command == "report" ? run_report : run_compare;  // nor do these
+    const Result<int> code = command(options.value());
     return code.ok() ? code.value() : fail(code.status(), 0);
   }
   Result<std::unique_ptr<MpiSession>> mpi = MpiSession::open(argc, argv);

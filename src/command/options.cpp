@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "egt/core/printable.hpp"
 #include "egt/workload/collective_judgement.hpp"
 #include "option_table.hpp"
 
@@ -23,14 +24,6 @@ using GivenByName = std::map<std::string, Given>;
 
 Status wrong(std::string text) {
   return {StatusCode::invalid_argument, std::move(text)};
-}
-
-/// Control characters would break the message's one line.
-std::string printable(std::string_view text) {
-  std::string shown(text);
-  std::replace_if(
-      shown.begin(), shown.end(), [](char c) { return (c >= 0 && c < ' ') || c == 127; }, '?');
-  return shown;
 }
 
 const OptionRule* find_rule(std::string_view name) {
@@ -72,17 +65,26 @@ Status split_command_line(const std::vector<std::string>& arguments, GivenByName
   return {};
 }
 
-/// The command is the first argument that is no option, and report's directory the second; anything more is
-/// an error.
+Status take_files(std::vector<std::string> files, Options& options) {
+  if (files.empty() || std::find(files.begin(), files.end(), "") != files.end())
+    return wrong(
+        "compare: name result files or directories of runs, as in: extreme_gpu_trainer compare A.json "
+        "B.json");
+  options.compare.files = std::move(files);
+  return {};
+}
+
+/// The command is the first argument that is no option, report's directory the second, and compare's files
+/// all the others; anything more is an error.
 Status take_command(const std::vector<std::string>& rest, Options& options) {
   const auto is_option = [](const std::string& text) { return text.starts_with("-"); };
   if (const auto option = std::find_if(rest.begin(), rest.end(), is_option); option != rest.end())
     return unexpected(*option);
   if (rest.empty()) return {};
-  if (std::find(command_names.begin(), command_names.end(), rest[0]) == command_names.end())
-    return wrong(fmt::format("'{}': unknown command; use one of {}", printable(rest[0]),
-                             fmt::join(command_names, ", ")));
+  if (!knows(rest[0], of_all))
+    return wrong(fmt::format("'{}': unknown command; use one of {}", printable(rest[0]), command_list()));
   options.command = rest[0];
+  if (options.command == "compare") return take_files({rest.begin() + 1, rest.end()}, options);
   const std::size_t most = options.command == "report" ? 2 : 1;
   if (rest.size() > most) return unexpected(rest[most]);
   if (options.command != "report") return {};
@@ -123,7 +125,7 @@ Status read_config(const std::string& path, GivenByName& given) {
 Status apply(const OptionRule& rule, const Given& given, Options& options) {
   if (given.values.size() > 1 && !rule.repeatable)
     return wrong(fmt::format("--{}: given twice; give it once", rule.name));
-  if (!knows(options.command, rule.group))
+  if (!knows(options.command, rule.commands))
     return wrong(fmt::format("--{}: the command {} has no such option", rule.name, options.command));
   for (const std::string& value : given.values) {
     if (rule.parse(value, options)) continue;
@@ -177,7 +179,8 @@ Status check_together(Options& options) {
     return wrong("--check-budget and --check-every exclude each other: give one of them");
   if (given("resume") && given("output"))
     return wrong("--resume and --output exclude each other: the run goes on in its own directory");
-  for (const Injection& injection : options.burn.injections) EGT_TRY(check_target(injection, options.burn));
+  if (knows(options.command, of_load))
+    for (const Injection& injection : options.run.injections) EGT_TRY(check_target(injection, options.burn));
   std::vector<int> sorted = options.common.devices;
   std::sort(sorted.begin(), sorted.end());
   if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end())
@@ -203,12 +206,13 @@ std::string layers_text(const std::vector<std::int64_t>& layers) {
   return fmt::format("{}", fmt::join(layers, ","));
 }
 
-/// Sets `value` to the host's default and says so, unless the user gave the option.
+/// Sets `value` to the host's default, unless the user gave the option, and says so where the command has it.
 template <typename T>
 void host_default(Options& options, const char* name, T& value, T host_value, std::string text) {
   if (options.given.contains(name)) return;
   value = std::move(host_value);
-  options.host_defaults.push_back(fmt::format("--{} {}", name, text));
+  if (knows(options.command, find_rule(name)->commands))
+    options.host_defaults.push_back(fmt::format("--{} {}", name, text));
 }
 
 Json size_or_share_json(const SizeOrShare& fill) {
@@ -226,25 +230,35 @@ Json texts_of(const std::vector<Injection>& injections) {
   return texts;
 }
 
-/// Those of the group `load`.
-Json load_options(const BurnOptions& burn) {
+/// Those of every command that trains.
+Json training_options(const BurnOptions& burn) {
   return {{"layers", burn.train.layers},
           {"batch", burn.global_batch ? Json() : Json(burn.train.batch)},
           {"precision", burn.precision},
           {"optimizer", burn.train.optimizer == Optimizer::adam ? "adam" : "sgd"},
           {"gradient-dtype", burn.train.gradient_type == ElementType::bf16 ? "bf16" : "fp32"},
-          {"extreme-iterations", burn.train.extreme_iterations},
-          {"memory", size_or_share_json(burn.memory.fill)},
-          {"no-io", !burn.file.enabled},
-          {"io-dir", burn.file.directory},
-          {"io-size", burn.file.size},
-          {"temperature-limit", burn.guard.temperature_limit_c},
-          {"memory-limit", burn.guard.memory_limit},
-          {"collective-timeout", burn.watch.collective_timeout_seconds},
-          {"max-restarts", burn.watch.max_restarts}};
+          {"extreme-iterations", burn.train.extreme_iterations}};
 }
 
-/// Those of burn alone.
+/// Those of every command that loads the devices with all parts.
+Json load_options(const BurnOptions& burn) {
+  return {{"memory", size_or_share_json(burn.memory.fill)},
+          {"no-io", !burn.file.enabled},
+          {"io-dir", burn.file.directory},
+          {"io-size", burn.file.size}};
+}
+
+/// Those of every command that runs on devices.
+Json run_options(const RunOptions& run) {
+  return {{"temperature-limit", run.guard.temperature_limit_c},
+          {"memory-limit", run.guard.memory_limit},
+          {"throttle-limit", run.guard.throttle_limit},
+          {"corrected-limit", or_null(run.guard.corrected_limit)},
+          {"collective-timeout", run.watch.collective_timeout_seconds},
+          {"max-restarts", run.watch.max_restarts}};
+}
+
+/// Those of burn, of which verify has its own.
 Json burn_options(const BurnOptions& burn) {
   return {{"duration", or_null(burn.duration_seconds)},
           {"steps", or_null(burn.steps)},
@@ -257,11 +271,30 @@ Json burn_options(const BurnOptions& burn) {
           {"check-every", burn.train.check_every},
           {"check-budget", burn.train.check_budget},
           {"golden", burn.train.golden.empty() ? Json() : Json(burn.train.golden)},
-          {"throttle-limit", burn.guard.throttle_limit},
-          {"corrected-limit", or_null(burn.guard.corrected_limit)},
           {"fail-fast", burn.fail_fast},
-          {"inject", texts_of(burn.injections)},
           {"epoch-steps", burn.train.epoch_steps}};
+}
+
+/// Those of links.
+Json link_options(const LinksOptions& links) {
+  return {{"size", links.size}, {"repeats", links.repeats}, {"warn-below", links.warn_below}};
+}
+
+template <typename T>
+Json names_of(const std::vector<T>& values) {
+  Json names = Json::array();
+  for (const T value : values) names.push_back(to_string(value));
+  return names;
+}
+
+Json bench_options(const BenchOptions& bench) {
+  return {{"workload", names_of(bench.workloads)},
+          {"mode", names_of(bench.modes)},
+          {"points", bench.points},
+          {"grid", bench.grid},
+          {"batches", bench.batches},
+          {"streams", to_string(bench.streams)},
+          {"trial-time", bench.trial_seconds}};
 }
 
 }  // namespace
@@ -330,6 +363,11 @@ void apply_host_defaults(Options& options) {
   burn.train.epoch_steps = 10;
   burn.collective.every = 10;
   burn.collective.elements = 1u << 18;
+  host_default(options, "size", options.links.size, std::uint64_t{16'000'000}, "16MB");
+  host_default(options, "warn-below", options.links.warn_below, 5e8, "500Mb/s");
+  host_default(options, "points", options.bench.points, {10'000, 100'000}, "10000,100000");
+  host_default(options, "grid", options.bench.grid, std::int32_t{64}, "64");
+  host_default(options, "batches", options.bench.batches, {1, 8}, "1,8");
 }
 
 Json effective_options(const Options& options) {
@@ -341,8 +379,13 @@ Json effective_options(const Options& options) {
   constexpr const char* backends[] = {"auto", "cuda", "host"};
   json["backend"] = backends[static_cast<int>(common.backend)];
   const BurnOptions& burn = options.burn;
-  if (knows(options.command, OptionGroup::load)) json.update(load_options(burn));
-  if (knows(options.command, OptionGroup::burn)) json.update(burn_options(burn));
+  if (knows(options.command, of_runs)) json.update(run_options(options.run));
+  if (knows(options.command, of_training)) json.update(training_options(burn));
+  if (knows(options.command, of_load)) json.update(load_options(burn));
+  if (knows(options.command, of_injections)) json["inject"] = texts_of(options.run.injections);
+  if (knows(options.command, of_burn | of_verify)) json.update(burn_options(burn));
+  if (knows(options.command, of_bench)) json.update(bench_options(options.bench));
+  if (knows(options.command, of_links)) json.update(link_options(options.links));
   return json;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -10,9 +11,7 @@
 #include "egt/core/file_io.hpp"
 #include "egt/ranks/agreement.hpp"
 #include "egt/report/console_style.hpp"
-#include "egt/report/result.hpp"
 #include "egt/report/version.hpp"
-#include "egt/workload/train.hpp"
 
 namespace egt {
 namespace {
@@ -66,12 +65,9 @@ class Shown : public Sink {
 
 Status Run::prepare() {
   EGT_TRY(open_platform());
-  auto parts = choose_parts(options_.burn, *platform_.device, control_.place());
-  EGT_TRY(agree(control_, parts.status()));
-  parts_ = std::move(parts.value());
-  EGT_TRY(read_golden_file());
+  EGT_TRY(purpose_.choose(options_, platform_, control_));
   EGT_TRY(open_directory());
-  make_workloads();
+  open_environment();
   Status ready = agree(control_, open_log());
   if (ready.ok()) ready = take_memory();
   if (ready.ok()) ready = agree(control_, open_journal());
@@ -79,46 +75,15 @@ Status Run::prepare() {
   return ready.ok() ? introduce() : ready;
 }
 
-/// Read on rank 0, for all: other hosts may not have the file.
-Status Run::read_golden_file() {
-  const std::string& path = parts_.train.golden;
-  if (path.empty()) return {};
-  Status read;
-  std::string text;
-  if (is_root()) {
-    auto golden = read_golden(path);
-    read = golden.status();
-    if (golden.ok() && golden.value()) text = golden.value()->text();
-  }
-  EGT_TRY(agree(control_, read));
-  EGT_TRY_ASSIGN(text, control_.broadcast(text));
-  if (text.empty()) return {};
-  EGT_TRY_ASSIGN(parts_.golden.known, Golden::parse(text, path));
-  return {};
-}
-
-void Run::make_workloads() {
+void Run::open_environment() {
   purpose_.begin(records_);
   injector_ =
-      std::make_unique<Injector>(options_.burn.injections, control_.place(), records_, purpose_.gate());
+      std::make_unique<Injector>(options_.run.injections, control_.place(), records_, purpose_.gate());
   environment_.emplace(Environment{
       *platform_.device, *platform_.communicator, records_, control_.place(), options_.common.seed,
       *injector_, describe_device_model(platform_.device->info(), limits_), board_, load_, peer_timeout()});
-  workloads_ = make_burn_workloads(*environment_, parts_);
-}
-
-/// Half the samples a step, on all ranks; false: there are not enough.
-bool Run::make_batch_smaller() {
-  const std::int64_t global = parts_.batch.global / 2;
-  if (global < control_.place().size) return false;
-  if (is_root())
-    records_.warning(
-        fmt::format("--batch: {} samples of all ranks a step do not fit into memory: {} are taken",
-                    parts_.batch.global, global));
-  workloads_.clear();  // what was taken goes back first
-  parts_.batch = share_batch(global, control_.place().rank, control_.place().size);
-  workloads_ = make_burn_workloads(*environment_, parts_);
-  return true;
+  environment_->reading = [this] { return telemetry_ ? telemetry_->latest() : SensorReading(); };
+  workloads_ = purpose_.make_workloads(*environment_);
 }
 
 /// The run did not begin: whatever was made for it goes, on every rank.
@@ -142,7 +107,7 @@ Status Run::open_platform() {
   EGT_TRY(agree_on_options());
   auto device = open_device(backend, options_.common, control_.place());
   EGT_TRY(agree(control_, device.status()));
-  platform_.device = std::move(device.value());
+  platform_.device = with_injections(std::move(device.value()));
   EGT_TRY(refuse_shared_devices(control_, platform_.device->info()));
   backend_ = backend;
   auto communicator = connect();
@@ -158,10 +123,22 @@ Status Run::open_platform() {
   return {};
 }
 
+/// A device that is to be idle from some step on is asked for on this rank alone.
+std::unique_ptr<Device> Run::with_injections(std::unique_ptr<Device> device) {
+  const auto& all = options_.run.injections;
+  const bool is_wanted = std::any_of(all.begin(), all.end(), [this](const Injection& injection) {
+    return injection.kind == InjectionKind::idle && injection.rank == control_.place().rank;
+  });
+  if (!is_wanted) return device;
+  auto idle = std::make_unique<IdleDevice>(std::move(device));
+  idle_device_ = idle.get();
+  return idle;
+}
+
 /// The watchdog judges at its timeout; what waits for peers beyond that is there in case it does not.
 double Run::peer_timeout() const {
   constexpr double reserve_s = 30;
-  return 2 * options_.burn.watch.collective_timeout_seconds + reserve_s;
+  return 2 * options_.run.watch.collective_timeout_seconds + reserve_s;
 }
 
 Result<std::unique_ptr<Communicator>> Run::connect() {
@@ -213,12 +190,15 @@ Status Run::open_directory() {
   return agreed;
 }
 
-/// Training is served first, and with fewer samples where it finds too little; the others take what is left.
+/// The first one is served first, and made smaller where it finds too little; the others take what is left.
 Status Run::take_memory() {
-  Status trained = agree(control_, workloads_.front()->prepare());
-  while (trained.code() == StatusCode::out_of_memory && make_batch_smaller())
-    trained = agree(control_, workloads_.front()->prepare());
-  EGT_TRY(trained);
+  Status first = agree(control_, workloads_.front()->prepare());
+  while (first.code() == StatusCode::out_of_memory && purpose_.make_smaller(records_)) {
+    workloads_.clear();  // what was taken goes back first
+    workloads_ = purpose_.make_workloads(*environment_);
+    first = agree(control_, workloads_.front()->prepare());
+  }
+  EGT_TRY(first);
   Status others;
   for (std::size_t i = 1; i < workloads_.size() && others.ok(); ++i) others = workloads_[i]->prepare();
   return agree(control_, others);
@@ -244,18 +224,13 @@ StartBody Run::start_body() const {
   body.device = platform_.device->info();
   body.memory = memory_before_;
   body.limits = limits_;
-  body.batch = parts_.batch.local;
   body.system = describe_system(mpi_, limits_);
   body.command = options_.command;
   body.arguments = options_.arguments;
   body.options = effective_options(options_);
   body.host_defaults = options_.host_defaults;
-  body.duration_seconds = options_.burn.duration_seconds;
-  body.steps = options_.burn.steps;
-  body.layers = parts_.train.layers;
-  body.global_batch = parts_.batch.global;
-  body.precisions = parts_.train.precisions;
   body.part = options_.resumed.part;
+  purpose_.describe(body);
   return body;
 }
 
@@ -276,21 +251,21 @@ Status Run::introduce() {
 void Run::open_telemetry() {
   const auto& sensor = platform_.sensor;
   std::shared_ptr<Sensor> shown = sensor;
-  if (!options_.burn.injections.empty())
+  if (!options_.run.injections.empty())
     shown = std::make_shared<InjectingSensor>(
         sensor, *injector_,
-        InjectingSensor::Settings{.temperature_limit_c = options_.burn.guard.temperature_limit_c,
+        InjectingSensor::Settings{.temperature_limit_c = options_.run.guard.temperature_limit_c,
                                   .step = [this] { return board_.line("main").read().step; }});
   telemetry_ =
       std::make_unique<Telemetry>(std::move(shown), options_.common.metrics_sample_rate, process_started_,
-                                  Guarding{.options = options_.burn.guard,
+                                  Guarding{.options = options_.run.guard,
                                            .device = {.rank = control_.place().rank,
                                                       .hostname = control_.place().hostname,
                                                       .device_uuid = platform_.device->info().uuid},
                                            .load = load_,
                                            .records = records_,
                                            .board = board_,
-                                           .planned_seconds = options_.burn.duration_seconds,
+                                           .planned_seconds = purpose_.plan(options_).duration_seconds,
                                            .detector = backend_ == Backend::host ? "EDAC" : "NVML"});
 }
 
@@ -301,15 +276,15 @@ Status Run::open_lifeline() {
                                                            .records = records_,
                                                            .route = *route_,
                                                            .directory = directory_.path(),
-                                                           .io_directory = parts_.file.directory,
+                                                           .io_directory = purpose_.io_directory(),
                                                            .console = console_.get(),
                                                            .style = style});
-  stalls_ = std::make_unique<StallInjection>(*injector_, *route_);
+  stalls_ = std::make_unique<StallInjection>(*injector_, *route_, [this] { idle_device_->make_idle(); });
   EGT_TRY_ASSIGN(lifeline_, Lifeline::open({.control = control_,
                                             .communicator = *platform_.communicator,
                                             .board = board_,
                                             .records = records_,
-                                            .options = options_.burn.watch,
+                                            .options = options_.run.watch,
                                             .device_uuid = platform_.device->info().uuid,
                                             .connect = [this] { return connect(); },
                                             .last_will =
@@ -353,12 +328,9 @@ Result<int> Run::run() {
                    .load = load_,
                    .reunion = *lifeline_},
                   workloads_);
-  const Status failure =
-      session.run({.duration_seconds = seconds_left(options_.burn.duration_seconds, options_.resumed),
-                   .steps = steps_left(options_.burn.steps, options_.resumed),
-                   .is_done = [this](std::int64_t step) { return purpose_.is_done(step); },
-                   .fail_fast = options_.burn.fail_fast,
-                   .before_step = [this](std::int64_t step) { stalls_->strike(step); }});
+  SessionPlan plan = purpose_.plan(options_);
+  plan.before_step = [this](std::int64_t step) { stalls_->strike(step); };
+  const Status failure = session.run(plan);
   lifeline_->end_work();
   if (!failure.ok() && control_.place().size > 1) lifeline_->fail(failure);
   return share_verdict(failure);
@@ -383,13 +355,13 @@ Result<int> Run::share_verdict(const Status& failure) {
 int Run::conclude() {
   const std::vector<Record> records = route_->kept();
   Verdict verdict = purpose_.judge(records);
-  if (verdict.exit_code == 0 && !parts_.golden.found.empty())
-    if (const Status written = write_golden(parts_.train.golden, parts_.golden.found); !written.ok())
-      lose_result(verdict, written);
+  if (verdict.exit_code == 0)
+    if (const Status kept = purpose_.keep_answers(); !kept.ok()) lose_result(verdict, kept);
   if (const Status written = write_result(purpose_.result(records, verdict)); !written.ok())
     lose_result(verdict, written);
-  if (const std::string summary = purpose_.summary(); !summary.empty()) console_->on_summary(summary);
-  console_->on_verdict(verdict, purpose_.result(records, verdict), directory_.path());
+  const Json result = purpose_.result(records, verdict);
+  if (const std::string summary = purpose_.summary(result); !summary.empty()) console_->on_summary(summary);
+  console_->on_verdict(verdict, result, directory_.path());
   return verdict.exit_code;
 }
 

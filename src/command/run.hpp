@@ -8,13 +8,16 @@
 #include "egt/command/options.hpp"
 #include "egt/command/platform.hpp"
 #include "egt/core/clock.hpp"
+#include "egt/device/idle_device.hpp"
 #include "egt/ranks/control.hpp"
 #include "egt/ranks/mpi_session.hpp"
 #include "egt/report/bodies.hpp"
 #include "egt/report/console.hpp"
 #include "egt/report/journal.hpp"
 #include "egt/report/log.hpp"
+#include "egt/report/result.hpp"
 #include "egt/report/run_directory.hpp"
+#include "egt/report/summary.hpp"
 #include "egt/session/injecting_sensor.hpp"
 #include "egt/session/lifeline.hpp"
 #include "egt/session/session.hpp"
@@ -23,7 +26,6 @@
 #include "egt/session/verdict.hpp"
 #include "egt/session/yardstick.hpp"
 #include "egt/workload/injector.hpp"
-#include "egt/workload/table.hpp"
 #include "last_will.hpp"
 
 namespace egt {
@@ -35,8 +37,26 @@ class RunPurpose {
  public:
   virtual ~RunPurpose() = default;
   /// Puts the command's own defaults into `options`, where the host's are already. An error refuses the run.
-  /// The faults on purpose, of all ranks, are then those of `options.burn.injections`.
+  /// The faults on purpose, of all ranks, are then those of `options.run.injections`.
   virtual Status refine(Options& options, Backend backend, const RankPlace& place) = 0;
+
+  /// Chooses what the options mean on this device. Collective: all ranks leave with the same Status.
+  virtual Status choose(const Options& options, const Platform& platform, Control& control) = 0;
+  /// What loads the device, in the order in which it takes memory and is served each step. May be called
+  /// again, after `make_smaller`. The environment outlives it.
+  virtual Session::Workloads make_workloads(Environment& environment) = 0;
+  /// The first workload found too little memory on some rank: makes its load smaller, the same on all ranks;
+  /// false: it cannot be.
+  virtual bool make_smaller(RecordQueue&) { return false; }
+  /// When the run ends by itself; asked after all workloads are prepared.
+  virtual SessionPlan plan(const Options& options) = 0;
+  /// Adds what it loads the device with to the start record.
+  virtual void describe(StartBody&) const {}
+  /// Where its test files are written; empty: it writes none.
+  virtual std::string io_directory() const { return {}; }
+  /// On rank 0, after a run that passed: writes what later runs need of it.
+  virtual Status keep_answers() { return {}; }
+
   /// The run takes shape; `records` outlives the purpose's use and takes notices from the main thread.
   virtual void begin(RecordQueue&) {}
   /// Are faults without end counted instead of told?
@@ -51,15 +71,14 @@ class RunPurpose {
   virtual bool compares_peers() const { return true; }
   /// Is it for people to see while the run goes on?
   virtual bool is_shown(const Record&) const { return true; }
-  /// Asked before each step: has this rank seen all that the run is for?
-  virtual bool is_done(std::int64_t) { return false; }
-
   /// On rank 0, after the run: what it came to, ..
-  virtual Verdict judge(const std::vector<Record>& records) = 0;
+  virtual Verdict judge(const std::vector<Record>& records) { return egt::judge(records); }
   /// .. the content of result.json, ..
-  virtual Json result(const std::vector<Record>& records, const Verdict& verdict) = 0;
+  virtual Json result(const std::vector<Record>& records, const Verdict& verdict) {
+    return build_result(records, verdict);
+  }
   /// .. and what people read above the verdict; empty: nothing.
-  virtual std::string summary() { return {}; }
+  virtual std::string summary(const Json& result) { return summary_text(result); }
 };
 
 /// One run on this rank, from the platform to the verdict. Members end in the reverse order of their making.
@@ -87,14 +106,13 @@ class Run {
   bool is_resumed() const { return options_.resumed.part > 0; }
   bool is_gpu() const { return platform_.device->info().backend == "cuda"; }
   Status open_platform();
+  std::unique_ptr<Device> with_injections(std::unique_ptr<Device> device);
   Status choose_options(const BackendChoice& choice);
   void leave_nothing_behind();
   Status agree_on_options();
   Result<MemoryInfo> device_memory();
   Status open_directory();
-  Status read_golden_file();
-  void make_workloads();
-  bool make_batch_smaller();
+  void open_environment();
   Status take_memory();
   Status open_journal();
   Status open_log();
@@ -122,9 +140,9 @@ class Run {
   LoadControl load_;
   Backend backend_ = Backend::automatic;
   Platform platform_;
+  IdleDevice* idle_device_ = nullptr;  ///< the platform's, where one is asked for
   MemoryInfo memory_before_;
   SensorLimits limits_;
-  BurnParts parts_;
   std::unique_ptr<Injector> injector_;
   std::optional<Environment> environment_;
   Session::Workloads workloads_;

@@ -9,7 +9,8 @@
 #include "egt/session/selftest_plan.hpp"
 #include "egt/session/selftest_report.hpp"
 #include "egt/session/selftest_watch.hpp"
-#include "run.hpp"
+#include "main_job.hpp"
+#include "own_defaults.hpp"
 
 namespace egt {
 namespace {
@@ -21,36 +22,26 @@ constexpr double gate_patience_s = 10.0;  // from a file's writing to its readin
 constexpr double patience_s = 30.0;       // above that, and above a sweep of the memory
 constexpr double progress_period_s = 5.0;
 
-/// The selftest's own default for an option that the user did not give; told in `told`.
-template <typename T>
-void put(Options& options, const char* name, T& value, T small, const std::string& text, std::string& told) {
-  if (options.given.contains(name)) return;
-  value = std::move(small);
-  std::erase_if(options.host_defaults,
-                [&](const std::string& one) { return one.starts_with(fmt::format("--{} ", name)); });
-  told += fmt::format(" --{} {}", name, text);
-}
-
 /// Small buffers and files: a sweep, a pass and a step take little time, so that many faults find their
 /// place.
 std::string put_defaults(Options& options, Backend backend) {
-  std::string told;
+  OwnDefaults own(options);
   BurnOptions& burn = options.burn;
   if (backend == Backend::host) {
     const std::vector<std::int64_t> layers = {128, 256, 192, 128, 64, 32, 16};
-    put(options, "layers", burn.train.layers, layers, fmt::format("{}", fmt::join(layers, ",")), told);
-    put(options, "batch", burn.train.batch, std::int64_t{16}, "16", told);
-    put(options, "memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 48'000'000}, "48MB", told);
-    put(options, "buffer-iterations", burn.memory.buffer_iterations, 1, "1", told);
+    own.put("layers", burn.train.layers, layers, fmt::format("{}", fmt::join(layers, ",")));
+    own.put("batch", burn.train.batch, std::int64_t{16}, "16");
+    own.put("memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 48'000'000}, "48MB");
+    own.put("buffer-iterations", burn.memory.buffer_iterations, 1, "1");
     burn.collective.elements = 1u << 14;
   } else {
-    put(options, "extreme-iterations", burn.train.extreme_iterations, 8, "8", told);
-    put(options, "memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 12'000'000'000}, "12GB", told);
-    put(options, "buffer-iterations", burn.memory.buffer_iterations, 10, "10", told);
+    own.put("extreme-iterations", burn.train.extreme_iterations, 8, "8");
+    own.put("memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 12'000'000'000}, "12GB");
+    own.put("buffer-iterations", burn.memory.buffer_iterations, 10, "10");
     burn.collective.elements = 1u << 20;
   }
-  put(options, "io-size", burn.file.size, std::uint64_t{4'000'000}, "4MB", told);
-  return told;
+  own.put("io-size", burn.file.size, std::uint64_t{4'000'000}, "4MB");
+  return own.told();
 }
 
 void put_periods(BurnOptions& burn) {
@@ -72,12 +63,12 @@ SelftestScope scope_of(const BurnOptions& burn, int ranks) {
 }
 
 /// Puts every fault in that the checks claim to find, and looks who finds it.
-class SelftestPurpose : public RunPurpose {
+class SelftestPurpose : public MainJob {
  public:
   Status refine(Options& options, Backend backend, const RankPlace& place) override {
     defaults_ = put_defaults(options, backend);
     put_periods(options.burn);
-    options.burn.injections = plan_selftest(scope_of(options.burn, place.size)).injections;
+    options.run.injections = plan_selftest(scope_of(options.burn, place.size)).injections;
     watch_ = std::make_unique<SelftestWatch>(plan_selftest(scope_of(options.burn, place.size)), patience_s);
     is_root_ = place.rank == 0;
     return {};
@@ -115,7 +106,7 @@ class SelftestPurpose : public RunPurpose {
         {{"verdict", verdict.name}, {"exit_code", verdict.exit_code}, {"reasons", verdict.reasons}});
     return result;
   }
-  std::string summary() override { return outcome_.table; }
+  std::string summary(const Json&) override { return outcome_.table; }
 
  private:
   void tell_progress();

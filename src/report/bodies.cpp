@@ -67,6 +67,7 @@ Json part_to_json(const PartReport& part) {
           {"description", part.description},
           {"success", part.success},
           {"failure", text_or_null(part.failure)},
+          {"of_all_ranks", part.of_all_ranks},
           {"figures", part.figures.is_null() ? Json::object() : part.figures},
           {"work", work_to_json(part.work)}};
 }
@@ -77,7 +78,9 @@ Json work_to_json(const VerifiedWork& work) {
           {"replica_checks", work.replica_checks},
           {"collective_elements_checked", work.collective_elements_checked},
           {"bytes_patrolled", work.bytes_patrolled},
-          {"bytes_file_verified", work.bytes_file_verified}};
+          {"bytes_file_verified", work.bytes_file_verified},
+          {"bytes_exchanged_verified", work.bytes_exchanged_verified},
+          {"outputs_verified", work.outputs_verified}};
 }
 
 VerifiedWork work_from_json(const Json& json) {
@@ -87,7 +90,9 @@ VerifiedWork work_from_json(const Json& json) {
           .replica_checks = count("replica_checks"),
           .collective_elements_checked = count("collective_elements_checked"),
           .bytes_patrolled = count("bytes_patrolled"),
-          .bytes_file_verified = count("bytes_file_verified")};
+          .bytes_file_verified = count("bytes_file_verified"),
+          .bytes_exchanged_verified = count("bytes_exchanged_verified"),
+          .outputs_verified = count("outputs_verified")};
 }
 
 void add(VerifiedWork& sum, const VerifiedWork& more) {
@@ -97,11 +102,14 @@ void add(VerifiedWork& sum, const VerifiedWork& more) {
   sum.collective_elements_checked += more.collective_elements_checked;
   sum.bytes_patrolled += more.bytes_patrolled;
   sum.bytes_file_verified += more.bytes_file_verified;
+  sum.bytes_exchanged_verified += more.bytes_exchanged_verified;
+  sum.outputs_verified += more.outputs_verified;
 }
 
 bool any(const VerifiedWork& work) {
   return work.gemm_flops > 0 || work.replays > 0 || work.replica_checks > 0 ||
-         work.collective_elements_checked > 0 || work.bytes_patrolled > 0 || work.bytes_file_verified > 0;
+         work.collective_elements_checked > 0 || work.bytes_patrolled > 0 || work.bytes_file_verified > 0 ||
+         work.bytes_exchanged_verified > 0 || work.outputs_verified > 0;
 }
 
 Json error_to_json(const Status& status) {

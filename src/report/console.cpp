@@ -28,7 +28,7 @@ void Console::on_start(const std::vector<Json>& bodies) {
   const bool name_host = several_hosts(bodies);
   std::string text = banner_text(style_) + "\n\n";
   for (const Json& body : bodies) text += device_text(body, name_host) + "\n";
-  text += fmt::format("\n{}\n", network_text(bodies[0]));
+  if (!member(bodies[0], "layers").empty()) text += fmt::format("\n{}\n", network_text(bodies[0]));
   if (const std::string defaults = host_defaults_text(bodies[0]); !defaults.empty()) text += defaults + "\n";
   print(results_, text);
 }

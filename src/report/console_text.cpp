@@ -4,8 +4,10 @@
 #include <cmath>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "egt/core/json_access.hpp"
 #include "egt/core/record_text.hpp"
@@ -67,14 +69,23 @@ double fraction_done(const Json& start, const Json& progress) {
   return std::clamp(done, 0.0, 1.0);
 }
 
+/// What there is of it: not every command does every kind of work.
 std::string work_text(const Json& result) {
   const VerifiedWork work = work_from_json(member(result, "verified_work"));
-  return fmt::format(
-      "  Verified: {:.3g} TFLOP of products, {} replica checks, {} collective elements, {} of memory, {} of "
-      "files",
-      work.gemm_flops * 1e-12, work.replica_checks, work.collective_elements_checked,
-      format_bytes(static_cast<double>(work.bytes_patrolled)),
-      format_bytes(static_cast<double>(work.bytes_file_verified)));
+  std::vector<std::string> parts;
+  const auto add = [&](bool any, std::string text) {
+    if (any) parts.push_back(std::move(text));
+  };
+  const auto bytes = [](std::uint64_t count) { return format_bytes(static_cast<double>(count)); };
+  add(work.gemm_flops > 0, fmt::format("{:.3g} TFLOP of products", work.gemm_flops * 1e-12));
+  add(work.replica_checks > 0, fmt::format("{} replica checks", work.replica_checks));
+  add(work.collective_elements_checked > 0,
+      fmt::format("{} collective elements", work.collective_elements_checked));
+  add(work.bytes_patrolled > 0, bytes(work.bytes_patrolled) + " of memory");
+  add(work.bytes_file_verified > 0, bytes(work.bytes_file_verified) + " of files");
+  add(work.bytes_exchanged_verified > 0, bytes(work.bytes_exchanged_verified) + " exchanged");
+  add(work.outputs_verified > 0, fmt::format("{} outputs", work.outputs_verified));
+  return fmt::format("  Verified: {}", parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", ")));
 }
 
 /// Empty where no check of the training has anything to tell.

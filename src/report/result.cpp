@@ -128,7 +128,7 @@ Json result_entry(int number, const std::string& command, const Json& part) {
   entry["test_name"] = text_at(part, "name");
   entry["test_type"] = command;
   entry["description"] = text_at(part, "description");
-  entry["rank"] = number;
+  entry["rank"] = value_at<bool>(part, "of_all_ranks").value_or(false) ? Json() : Json(number);
   entry["success"] = value_at<bool>(part, "success").value_or(false);
   entry["failure"] = member(part, "failure");
   return entry;

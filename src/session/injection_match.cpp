@@ -15,12 +15,14 @@ namespace {
 constexpr double clock_difference_s = 1.0;
 
 bool kinds_fit(const std::string& injection, const std::string& fault) {
+  if (injection == "idle") return true;  // nothing that a device does not compute can be right
   // What is flipped may make the loss infinite before the digests are looked at.
   constexpr std::string_view of_training[] = {"weight", "optimizer", "gradient", "activation", "gemm"};
   if (fault == "nonfinite") return std::count(std::begin(of_training), std::end(of_training), injection) > 0;
   if (injection == "weight" || injection == "optimizer") return fault == "replica";
   if (injection == "gradient" || injection == "activation") return fault == "replay";
   if (injection == "gemm") return fault == "replay" || fault == "gemm";
+  if (injection == "collective") return fault == "collective" || fault == "link";
   return injection == fault;
 }
 
@@ -84,6 +86,18 @@ bool is_told(const Record& injection, const Traces& traces, RecordKind kind, std
   });
 }
 
+/// A slow rank is an outlier among its peers; a slow pair of `links` has a finding that names both ranks.
+bool slowness_is_told(const Record& injection, const Traces& traces) {
+  if (is_told(injection, traces, RecordKind::finding, "outlier")) return true;
+  const auto rank = value_at<int>(injection.body, "rank"), peer = value_at<int>(injection.body, "peer");
+  return std::any_of(traces.records.begin(), traces.records.end(), [&](const Record& record) {
+    if (record.kind != RecordKind::finding || text_at(record.body, "kind") != "link") return false;
+    if (!rank || !is_after(record.time, injection)) return false;
+    const std::string text = text_at(record.body, "text");
+    return names_rank(text, *rank) && (!peer || names_rank(text, *peer));
+  });
+}
+
 const RankRecords& ending_of(const Record& injection, const Traces& traces) {
   static const RankRecords none;
   const auto found = traces.ending.find(value_at<int>(injection.body, "rank").value_or(-1));
@@ -108,6 +122,15 @@ bool was_found_as_fault(const Record& injection, const Traces& traces) {
   });
 }
 
+/// A device without work is found by whatever goes wrong there first.
+bool idle_was_found(const Record& injection, const Traces& traces) {
+  for (const RecordKind kind : {RecordKind::loss, RecordKind::restart, RecordKind::finding})
+    if (is_told(injection, traces, kind)) return true;
+  for (const Json& part : member(ending_of(injection, traces).last_body(), "parts"))
+    if (!value_at<bool>(part, "success").value_or(true)) return true;
+  return was_found_as_fault(injection, traces);
+}
+
 bool was_found(const Record& injection, const Traces& traces) {
   const std::string kind = text_at(injection.body, "kind");
   const auto is = [&](InjectionKind one) { return kind == to_string(one); };
@@ -115,7 +138,8 @@ bool was_found(const Record& injection, const Traces& traces) {
       is_told(injection, traces, RecordKind::loss) || is_told(injection, traces, RecordKind::restart);
   if (is(InjectionKind::hang) || is(InjectionKind::stop)) return held_up;
   if (is(InjectionKind::kill)) return held_up || !ending_of(injection, traces).end;
-  if (is(InjectionKind::slow)) return is_told(injection, traces, RecordKind::finding, "outlier");
+  if (is(InjectionKind::idle)) return idle_was_found(injection, traces);
+  if (is(InjectionKind::slow)) return slowness_is_told(injection, traces);
   if (is(InjectionKind::temperature))
     return is_told(injection, traces, RecordKind::finding, "temperature") ||
            was_guarded(injection, traces, "heat_seconds");

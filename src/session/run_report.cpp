@@ -11,6 +11,7 @@
 #include "egt/report/bodies.hpp"
 #include "egt/report/journal.hpp"
 #include "egt/report/result.hpp"
+#include "egt/report/summary.hpp"
 #include "egt/session/selftest_report.hpp"
 
 namespace egt {
@@ -65,6 +66,7 @@ RunReport report_of(const std::vector<Record>& records, const std::vector<std::s
   } else {
     report.verdict = judge(records);
     report.result = build_result(records, report.verdict);
+    report.summary = summary_text(report.result);
   }
   lower(report.verdict, problems);
   report.result.update({{"verdict", report.verdict.name},

@@ -39,6 +39,10 @@ void StallInjection::announce(const Injection& injection, std::int64_t step, con
 }
 
 void StallInjection::strike(std::int64_t step) {
+  if (const auto injection = injector_.take(InjectionKind::idle, step)) {
+    announce(*injection, step, "the device, which gets no more work");
+    make_idle_();
+  }
   if (const auto injection = injector_.take(InjectionKind::kill, step)) {
     announce(*injection, step, "the process, by SIGKILL");
     raise(SIGKILL);
@@ -47,7 +51,7 @@ void StallInjection::strike(std::int64_t step) {
     announce(*injection, step, "the process, by SIGSTOP");
     injection->ms ? stop_for(*injection->ms) : static_cast<void>(raise(SIGSTOP));
   }
-  const auto of_main_thread = [](const Injection& hang) { return !hang.layer; };
+  const auto of_main_thread = [](const Injection& hang) { return !hang.layer && !hang.peer; };
   const auto injection = injector_.take(InjectionKind::hang, step, of_main_thread);
   if (!injection) return;
   announce(*injection, step, "the main thread");

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,7 +14,10 @@
 #include "egt/core/status.hpp"
 #include "egt/report/bodies.hpp"
 #include "egt/report/evidence.hpp"
+#include "egt/report/readiness.hpp"
+#include "egt/report/result.hpp"
 #include "egt/session/injection_match.hpp"
+#include "egt/session/rift.hpp"
 
 namespace egt {
 namespace {
@@ -154,7 +158,11 @@ std::vector<std::string> vanished_ranks(const Evidence& evidence) {
 /// Lost ranks, ranks that left no last word, and ranks that ended in an error.
 std::vector<std::string> broken_ranks(const Evidence& evidence) {
   std::vector<std::string> reasons;
-  for (const Record* loss : evidence.losses) reasons.push_back(loss_text(loss->body));
+  const Rift rift = find_rift(evidence.losses).value_or(Rift());
+  if (!rift.losses.empty()) reasons.push_back(rift.text);
+  for (const Record* loss : evidence.losses)
+    if (std::find(rift.losses.begin(), rift.losses.end(), loss) == rift.losses.end())
+      reasons.push_back(loss_text(loss->body));
   append(reasons, errors(evidence));
   append(reasons, vanished_ranks(evidence));
   return reasons;
@@ -242,6 +250,7 @@ Verdict verdict(const char* name, int exit_code, std::vector<std::string> reason
 /// What speaks against the run, by weight.
 struct Reasons {
   std::vector<std::string> fault, incomplete, degraded;
+  std::vector<std::string> idle = {};   ///< devices, which explains what else is wrong with them: degraded
   std::vector<std::string> unfinished;  ///< who is told to stop leaves work: no evidence against the hardware
   bool interrupted = false;
 };
@@ -259,12 +268,34 @@ Reasons weigh(const Evidence& evidence, const Json& injections) {
   return reasons;
 }
 
+bool is_of(const Evidence& evidence, std::string_view command) {
+  for (const auto& [number, rank] : evidence.ending())
+    if (text_at(rank.start_body(), "command") == command) return true;
+  return false;
+}
+
+/// What `verify` asks beyond: every operation on every device, and no idle one. Who was told to stop, or was
+/// left by a lost rank, may not have come to all of it.
+void weigh_readiness(const std::vector<Record>& records, const Evidence& evidence, Reasons& reasons) {
+  if (!is_of(evidence, "verify")) return;
+  const Json result = build_result(records, {});
+  const ReadinessReasons found = reasons_of(readiness_of(result), result);
+  if (reasons.interrupted) {
+    append(reasons.unfinished, found.not_run);
+  } else if (broken_ranks(evidence).empty()) {
+    reasons.idle = found.idle;
+    append(reasons.incomplete, found.not_run);
+  }
+}
+
 Verdict judge_evidence(const std::vector<Record>& records, const Json& injections) {
   const Evidence evidence = sort_evidence(records);
-  const Reasons weighed = weigh(evidence, injections);
+  Reasons weighed = weigh(evidence, injections);
+  weigh_readiness(records, evidence, weighed);
   std::vector<std::string> all;
   if (!injections.empty())
     all.push_back("faults were injected with --inject: this verdict says nothing about the hardware");
+  append(all, weighed.idle);
   append(all, weighed.fault);
   append(all, weighed.incomplete);
   append(all, weighed.degraded);
@@ -273,7 +304,7 @@ Verdict judge_evidence(const std::vector<Record>& records, const Json& injection
 
   if (!weighed.fault.empty()) return verdict("fault", 1, all);
   if (!weighed.incomplete.empty()) return verdict("incomplete", environment_code(evidence).value_or(4), all);
-  if (!weighed.degraded.empty()) return verdict("degraded", 5, all);
+  if (!weighed.degraded.empty() || !weighed.idle.empty()) return verdict("degraded", 5, all);
   if (weighed.interrupted) return verdict("interrupted", 6, all);
   all.push_back(pass_reason(evidence));
   return verdict("pass", 0, all);

@@ -1,8 +1,25 @@
 #include "egt/workload/answer_exchange.hpp"
 
+#include <algorithm>
+#include <cstring>
+
 #include "egt/core/wait.hpp"
 
 namespace egt {
+namespace {
+
+Digest digest_of(std::string text) {
+  text.resize((text.size() + 3) / 4 * 4);
+  Digest digest;
+  for (std::size_t i = 0; i < text.size() / 4; ++i) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, text.data() + 4 * i, 4);
+    add_to_digest(digest.a, digest.b, i, word);
+  }
+  return digest;
+}
+
+}  // namespace
 
 Status AnswerExchange::prepare(std::size_t most) {
   most_ = most;
@@ -42,6 +59,19 @@ Result<std::vector<Answers>> AnswerExchange::collect(double timeout_seconds, std
   for (std::size_t rank = 0; rank < ranks(); ++rank)
     answers.emplace_back(digests + rank * count_, digests + (rank + 1) * count_);
   return answers;
+}
+
+Result<std::vector<int>> AnswerExchange::groups_of(const std::string& text, double timeout_seconds) {
+  const Digest digest = digest_of(text);
+  EGT_TRY_ASSIGN(const Buffer pinned, device_.allocate_pinned(sizeof(Digest)));
+  std::memcpy(pinned.data(), &digest, sizeof(Digest));
+  EGT_TRY(device_.copy(own(), pinned.data(), sizeof(Digest), stream_));
+  EGT_TRY(enqueue(1));
+  EGT_TRY_ASSIGN(const auto ranks, collect(timeout_seconds));
+  std::vector<int> groups;
+  for (const Answers& rank : ranks)
+    groups.push_back(static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()));
+  return groups;
 }
 
 }  // namespace egt

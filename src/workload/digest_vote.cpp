@@ -167,4 +167,16 @@ std::vector<Dissent> vote(const std::vector<Answers>& ranks, const std::vector<i
   return result;
 }
 
+void remember(std::vector<Answers>& past, const std::vector<Answers>& answers,
+              const std::vector<Dissent>& dissents) {
+  past.resize(answers.size());
+  std::set<int> doubted;
+  for (const Dissent& dissent : dissents) {
+    doubted.insert(dissent.rank);
+    doubted.insert(dissent.suspects.begin(), dissent.suspects.end());
+  }
+  for (std::size_t rank = 0; rank < answers.size(); ++rank)
+    if (past[rank].empty() && !doubted.contains(static_cast<int>(rank))) past[rank] = answers[rank];
+}
+
 }  // namespace egt

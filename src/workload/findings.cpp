@@ -46,6 +46,13 @@ void describe_mismatch(Fault& fault, const Mismatches& found, const Mismatches::
   fault.count = found.count;
 }
 
+void describe_digests(Fault& fault, const Dissent& dissent) {
+  const Digest difference{dissent.expected.a ^ dissent.actual.a, dissent.expected.b ^ dissent.actual.b};
+  fault.expected = "0x" + to_string(dissent.expected);
+  fault.actual = "0x" + to_string(dissent.actual);
+  fault.xor_mask = "0x" + to_string(difference);
+}
+
 Json ratio_or_null(double amount, double per) {
   return per > 0 ? Json(amount / per) : Json();
 }

@@ -23,12 +23,13 @@ double follow(double mean, double newest) {
 }  // namespace
 
 Status SlowInjection::before_step(std::int64_t step) {
-  if (injection_ || !environment_.injector.waits(InjectionKind::slow, step)) return {};
+  if (injection_ || !(in_force_ || environment_.injector.waits(InjectionKind::slow, step))) return {};
   if (!pass_ms_) return {};  // a share of it cannot be told yet
-  injection_ = environment_.injector.take(InjectionKind::slow, step);
+  injection_ = in_force_ ? in_force_ : environment_.injector.take(InjectionKind::slow, step);
   if (!injection_) return {};
   EGT_TRY(prepare());
   trainer_.set_extra_work([this](std::int64_t at, Stream& compute) { return work(at, compute); });
+  if (in_force_) return {};
   environment_.injector.tell(*injection_, step,
                              fmt::format("every step from {} on, +{:.3g} ms", step, target_ms()));
   return {};
@@ -44,12 +45,12 @@ Status SlowInjection::prepare() {
   return {};
 }
 
-double SlowInjection::percent() const {
-  return injection_->count > 1 ? static_cast<double>(injection_->count) : default_percent;
+double SlowInjection::percent_of(const Injection& injection) {
+  return injection.count > 1 ? static_cast<double>(injection.count) : default_percent;
 }
 
 double SlowInjection::target_ms() const {
-  return injection_->ms.value_or(*pass_ms_ * percent() / 100);
+  return injection_->ms.value_or(*pass_ms_ * percent_of(*injection_) / 100);
 }
 
 Status SlowInjection::work(std::int64_t step, Stream& compute) {

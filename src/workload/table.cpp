@@ -3,6 +3,7 @@
 #include "egt/workload/collective.hpp"
 #include "egt/workload/file.hpp"
 #include "egt/workload/memory.hpp"
+#include "egt/workload/readiness.hpp"
 #include "egt/workload/train.hpp"
 
 namespace egt {
@@ -12,8 +13,10 @@ std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environm
   auto train = std::make_unique<TrainWorkload>(environment, parts.train, parts.batch, parts.golden);
   TrainWorkload& trained = *train;
   table.push_back(std::move(train));
-  table.push_back(std::make_unique<CollectiveWorkload>(
-      environment, parts.collective, [&trained]() -> Stream& { return trained.communication_stream(); }));
+  const auto communication = [&trained]() -> Stream& { return trained.communication_stream(); };
+  table.push_back(std::make_unique<CollectiveWorkload>(environment, parts.collective, communication));
+  if (parts.readiness)
+    table.push_back(std::make_unique<ReadinessWorkload>(environment, *parts.readiness, communication));
   table.push_back(std::make_unique<FileWorkload>(environment, parts.file));
   table.push_back(
       std::make_unique<MemoryWorkload>(environment, parts.memory));  // last: it takes what is left

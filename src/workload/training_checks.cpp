@@ -1,7 +1,6 @@
 #include "egt/workload/training_checks.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,36 +16,12 @@ constexpr int enough_peers = 3;              // of one model: then a majority te
 constexpr std::size_t audited_products = 4;  // a check
 constexpr std::int64_t before_the_first = -1;
 
-Digest digest_of(std::string text) {
-  text.resize((text.size() + 3) / 4 * 4);
-  Digest digest;
-  for (std::size_t i = 0; i < text.size() / 4; ++i) {
-    std::uint32_t word = 0;
-    std::memcpy(&word, text.data() + 4 * i, 4);
-    add_to_digest(digest.a, digest.b, i, word);
-  }
-  return digest;
-}
-
 std::vector<Answers> part(const std::vector<Answers>& ranks, std::size_t first, std::size_t count) {
   std::vector<Answers> parts;
   for (const Answers& rank : ranks)
     parts.emplace_back(rank.begin() + static_cast<std::ptrdiff_t>(first),
                        rank.begin() + static_cast<std::ptrdiff_t>(first + count));
   return parts;
-}
-
-/// What was not doubted becomes the past, where there was none.
-void remember(std::vector<Answers>& past, const std::vector<Answers>& answers,
-              const std::vector<Dissent>& dissents) {
-  past.resize(answers.size());
-  std::set<int> doubted;
-  for (const Dissent& dissent : dissents) {
-    doubted.insert(dissent.rank);
-    doubted.insert(dissent.suspects.begin(), dissent.suspects.end());
-  }
-  for (std::size_t rank = 0; rank < answers.size(); ++rank)
-    if (past[rank].empty() && !doubted.contains(static_cast<int>(rank))) past[rank] = answers[rank];
 }
 
 /// Where two disagree, the repetition has the third voice.
@@ -61,13 +36,6 @@ std::vector<Dissent> decided_by(std::uint32_t repeated, const StateDifference& d
     decided.push_back(dissent);
   }
   return decided.empty() ? undecided : decided;
-}
-
-void put_digests(Fault& fault, const Dissent& dissent) {
-  const Digest difference{dissent.expected.a ^ dissent.actual.a, dissent.expected.b ^ dissent.actual.b};
-  fault.expected = "0x" + to_string(dissent.expected);
-  fault.actual = "0x" + to_string(dissent.actual);
-  fault.xor_mask = "0x" + to_string(difference);
 }
 
 std::string more_tensors(std::uint64_t count) {
@@ -125,15 +93,7 @@ Status TrainingChecks::start() {
 }
 
 Status TrainingChecks::take_groups() {
-  const Digest model = digest_of(environment_.device_model);
-  EGT_TRY_ASSIGN(const Buffer pinned, environment_.device.allocate_pinned(sizeof(Digest)));
-  std::memcpy(pinned.data(), &model, sizeof(Digest));
-  EGT_TRY(environment_.device.copy(exchange_.own(), pinned.data(), sizeof(Digest),
-                                   trainer_.communication_stream()));
-  EGT_TRY(exchange_.enqueue(1));
-  EGT_TRY_ASSIGN(const auto models, exchange_.collect(environment_.peer_timeout_seconds));
-  for (const Answers& rank : models)
-    groups_.push_back(static_cast<int>(std::find(models.begin(), models.end(), rank) - models.begin()));
+  EGT_TRY_ASSIGN(groups_, exchange_.groups_of(environment_.device_model, environment_.peer_timeout_seconds));
   const int own = groups_[static_cast<std::size_t>(environment_.place.rank)];
   audits_ = std::count(groups_.begin(), groups_.end(), own) < enough_peers;
   return {};
@@ -287,7 +247,7 @@ bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
     Fault fault = fault_of(environment_, "replay", "replay digest", "train", under_way_->step);
     fault.where = fmt::format("{}, {} replay{}", to_string(tensors_[dissent.question]),
                               to_string(under_way_->precision), more_tensors(dissent.count));
-    put_digests(fault, dissent);
+    describe_digests(fault, dissent);
     teller_.tell(std::move(fault), dissent);
   }
   const bool doubted = std::any_of(dissents.begin(), dissents.end(), [&](const Dissent& dissent) {
@@ -327,7 +287,7 @@ void TrainingChecks::judge_golden(const Answers& own) {
   Fault fault = fault_of(environment_, "replay", "golden digest", "train", under_way_->step);
   fault.where = fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent.question]),
                             to_string(under_way_->precision), more_tensors(dissent.count));
-  put_digests(fault, dissent);
+  describe_digests(fault, dissent);
   teller_.tell(std::move(fault), dissent);
 }
 
@@ -340,7 +300,7 @@ bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
     Fault fault = fault_of(environment_, "extreme", "known-answer chain", "extreme", under_way_->step);
     fault.where = fmt::format("{}, {} values, {} turns", ChainCheck::name(dissent.question), chains_->words(),
                               options_.extreme_iterations);
-    put_digests(fault, dissent);
+    describe_digests(fault, dissent);
     teller_.tell(std::move(fault), dissent);
   }
   return !dissents.empty();
@@ -423,7 +383,7 @@ void TrainingChecks::tell_state_faults(const std::vector<Dissent>& dissents,
   for (const Dissent& dissent : dissents) {
     Fault fault = fault_of(environment_, "replica", "state digest", "train", under_way_->step);
     fault.where = to_string(states_[dissent.question]) + more_tensors(dissent.count);
-    put_digests(fault, dissent);
+    describe_digests(fault, dissent);
     const bool located = states_[dissent.question] == difference.tensor && dissent.rank >= 0 &&
                          static_cast<std::size_t>(right) < difference.by_rank.size();
     if (located) {

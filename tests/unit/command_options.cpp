@@ -65,12 +65,12 @@ TEST(Options, DefaultsAreTheContracts) {
   EXPECT_EQ(options.burn.train.check_every, 0);
   EXPECT_EQ(options.burn.train.check_budget, 0.01);
   EXPECT_TRUE(options.burn.train.golden.empty());
-  EXPECT_TRUE(options.burn.injections.empty());
-  EXPECT_EQ(options.burn.guard.temperature_limit_c, 85);
-  EXPECT_EQ(options.burn.guard.memory_limit, 0.95);
-  EXPECT_FALSE(options.burn.guard.corrected_limit);
-  EXPECT_EQ(options.burn.watch.collective_timeout_seconds, 30);
-  EXPECT_EQ(options.burn.watch.max_restarts, 1);
+  EXPECT_TRUE(options.run.injections.empty());
+  EXPECT_EQ(options.run.guard.temperature_limit_c, 85);
+  EXPECT_EQ(options.run.guard.memory_limit, 0.95);
+  EXPECT_FALSE(options.run.guard.corrected_limit);
+  EXPECT_EQ(options.run.watch.collective_timeout_seconds, 30);
+  EXPECT_EQ(options.run.watch.max_restarts, 1);
   EXPECT_FALSE(options.burn.fail_fast);
   EXPECT_TRUE(options.burn.resume.empty());
   EXPECT_TRUE(options.given.empty());
@@ -151,12 +151,12 @@ TEST(Options, EveryBurnOptionReachesItsPlace) {
   EXPECT_FALSE(burn.file.enabled);
   EXPECT_EQ(burn.train.check_every, 6);
   EXPECT_EQ(burn.train.golden, "/g");
-  EXPECT_EQ(burn.guard.temperature_limit_c, 72.5);
-  EXPECT_DOUBLE_EQ(burn.guard.memory_limit, 0.8);
-  EXPECT_EQ(burn.guard.throttle_limit, 0);
-  EXPECT_EQ(burn.guard.corrected_limit, 12u);
-  EXPECT_EQ(burn.watch.collective_timeout_seconds, 3);
-  EXPECT_EQ(burn.watch.max_restarts, 0);
+  EXPECT_EQ(options.run.guard.temperature_limit_c, 72.5);
+  EXPECT_DOUBLE_EQ(options.run.guard.memory_limit, 0.8);
+  EXPECT_EQ(options.run.guard.throttle_limit, 0);
+  EXPECT_EQ(options.run.guard.corrected_limit, 12u);
+  EXPECT_EQ(options.run.watch.collective_timeout_seconds, 3);
+  EXPECT_EQ(options.run.watch.max_restarts, 0);
   EXPECT_TRUE(burn.fail_fast);
   EXPECT_EQ(burn.resume, "/r");
   EXPECT_EQ(options.arguments.size(), 53u);
@@ -190,7 +190,9 @@ TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
   EXPECT_EQ(refused({"--layers", "5,x"}),
             "--layers 5,x: use 2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512");
   EXPECT_EQ(refused({"--frobnicate", "5"}), "--frobnicate: unknown option; --help lists what is known");
-  EXPECT_EQ(refused({"train"}), "'train': unknown command; use one of burn, selftest, report, devices");
+  EXPECT_EQ(
+      refused({"train"}),
+      "'train': unknown command; use one of burn, verify, links, bench, selftest, compare, report, devices");
   EXPECT_EQ(refused({"burn", "twice"}), "'twice': unexpected argument; --help shows how to call");
   EXPECT_EQ(refused({"--seed", "1", "--seed", "1"}), "--seed: given twice; give it once");
   EXPECT_EQ(refused({"--steps"}), "--steps: a value is missing");
@@ -203,8 +205,18 @@ TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
 TEST(Options, OptionsOfLaterCommandsAreUnknown) {
   for (const char* option : {"--preset", "--balance", "--pulse", "--serve", "--quick"})
     EXPECT_NE(refused({option, "1"}).find("unknown option"), std::string::npos) << option;
-  for (const char* command : {"verify", "links", "bench", "loadtest", "compare"})
+  for (const char* command : {"loadtest"})
     EXPECT_NE(refused({command}).find("unknown command"), std::string::npos) << command;
+}
+
+TEST(Options, VerifyTellsAllThatItLoadsTheDevicesWith) {
+  const Json options = effective_options(good({"verify", "--duration", "20s", "--memory", "5%"}));
+  EXPECT_EQ(options.at("duration"), 20.0);
+  for (const char* name : {"check-every", "io-every", "layers", "memory", "inject"})
+    EXPECT_TRUE(options.contains(name)) << name;
+  for (const char* option : {"--steps", "--io-repeats", "--check-every", "--golden"})
+    EXPECT_EQ(refused({"verify", option, "5"}),
+              std::string(option) + ": the command verify has no such option");
 }
 
 TEST(Options, Fp8IsAKnownName) {
@@ -343,8 +355,8 @@ TEST(Options, TheSelftestTakesWhatLoadsTheDevicesAndNoMore) {
   EXPECT_EQ(options.burn.file.size, 8192u);
   const Options safe = good({"selftest", "--temperature-limit", "80", "--memory-limit", "90%",
                              "--collective-timeout", "1h", "--max-restarts", "1000"});
-  EXPECT_EQ(safe.burn.guard.temperature_limit_c, 80);
-  EXPECT_EQ(safe.burn.watch.collective_timeout_seconds, 3600);
+  EXPECT_EQ(safe.run.guard.temperature_limit_c, 80);
+  EXPECT_EQ(safe.run.watch.collective_timeout_seconds, 3600);
   const Json effective = effective_options(options);
   EXPECT_EQ(effective.at("layers"), Json({8, 4}));
   EXPECT_FALSE(effective.contains("duration"));
@@ -368,7 +380,7 @@ TEST(Options, HelpTellsEachCommandsOptions) {
         help(command).find("KIND is one of weight gradient activation gemm extreme collective optimizer "
                            "memory file-bit file-stale file-torn file-misplaced file-lost\n"
                            "  or one that leaves data as they are: slow hang kill stop temperature xid ecc "
-                           "diskfull memory-pressure\n") != std::string::npos,
+                           "diskfull memory-pressure idle\n") != std::string::npos,
         command == std::string("burn"));
   }
 }
@@ -379,14 +391,14 @@ TEST(Options, InjectionsComeSeveralTimesFromTheCommandLineAndAsAList) {
   const ConfigFile one("inject = \"" + texts[0] + "\"\n");
   for (const Options& options :
        {good({"--inject", texts[0], "--inject", texts[1]}), good({"--config", list.path()})}) {
-    ASSERT_EQ(options.burn.injections.size(), 2u);
-    EXPECT_EQ(options.burn.injections[0].mask, 0x88u);
-    EXPECT_EQ(options.burn.injections[1].kind, InjectionKind::file_torn);
+    ASSERT_EQ(options.run.injections.size(), 2u);
+    EXPECT_EQ(options.run.injections[0].mask, 0x88u);
+    EXPECT_EQ(options.run.injections[1].kind, InjectionKind::file_torn);
     EXPECT_EQ(effective_options(options).at("inject"), Json(texts));
     EXPECT_EQ(options.given.at("inject"), texts[0] + " " + texts[1]);
   }
   EXPECT_EQ(effective_options(good({"--config", one.path()})).at("inject"), Json({texts[0]}));
-  EXPECT_EQ(good({"--config", list.path(), "--inject", "memory:rank=0,step=2"}).burn.injections.size(), 1u)
+  EXPECT_EQ(good({"--config", list.path(), "--inject", "memory:rank=0,step=2"}).run.injections.size(), 1u)
       << "the command line is stronger";
 }
 
@@ -422,10 +434,10 @@ TEST(Options, AnInjectionThatWouldHitNothingIsRefused) {
 
 TEST(Options, KindsThatLeaveDataAsTheyAreAreTaken) {
   for (const char* kind :
-       {"slow", "hang", "kill", "stop", "temperature", "xid", "ecc", "diskfull", "memory-pressure"}) {
+       {"slow", "hang", "kill", "stop", "temperature", "xid", "ecc", "diskfull", "memory-pressure", "idle"}) {
     const Options options = good({"--inject", std::string(kind) + ":rank=0,step=1"});
-    EXPECT_EQ(options.burn.injections.size(), 1u) << kind;
-    EXPECT_TRUE(check_injections(options.burn.injections, 1).ok()) << kind;
+    EXPECT_EQ(options.run.injections.size(), 1u) << kind;
+    EXPECT_TRUE(check_injections(options.run.injections, 1).ok()) << kind;
   }
   EXPECT_NE(refused({"--inject", "diskfull:rank=0,step=1", "--no-io"}).find("--no-io"), std::string::npos);
   good({"--inject", "memory-pressure:rank=0,step=1", "--no-io"});
@@ -442,6 +454,69 @@ TEST(Options, AReportNeedsOneDirectory) {
   EXPECT_EQ(refused({"report", "a", "--steps", "5"}), "--steps: the command report has no such option");
 }
 
+TEST(Options, LinksHasOptionsOfItsOwn) {
+  const LinksOptions defaults = good({"links"}).links;
+  EXPECT_EQ(defaults.size, 1'000'000'000u);
+  EXPECT_EQ(defaults.repeats, 10);
+  EXPECT_EQ(defaults.warn_below, 20e9);
+  const Options given = good({"links", "--size", "64MiB", "--repeats", "3", "--warn-below", "2.5GB/s"});
+  EXPECT_EQ(given.links.size, 64u << 20);
+  EXPECT_EQ(given.links.repeats, 3);
+  EXPECT_EQ(given.links.warn_below, 20e9);
+  for (const auto& [option, value] :
+       {std::pair{"--size", "1MB"}, std::pair{"--repeats", "2"}, std::pair{"--warn-below", "0"}}) {
+    EXPECT_NE(effective_options(good({"links", option, value})), effective_options(good({"links"})))
+        << option;
+    EXPECT_NE(refused({"burn", option, value}).find("no such option"), std::string::npos) << option;
+  }
+  for (const char* size : {"999", "1.1TB", "x"})
+    EXPECT_EQ(refused({"links", "--size", size}),
+              std::string("--size ") + size + ": use a size of 1KB to 1TB, such as 1GB");
+  for (const char* repeats : {"0", "1001"}) EXPECT_NE(refused({"links", "--repeats", repeats}), "");
+  EXPECT_NE(refused({"links", "--warn-below", "20GB"}).find("a rate such as 20Gb/s"), std::string::npos);
+}
+
+TEST(Options, HostDefaultsOfLinksAreItsOwn) {
+  Options options = good({"links", "--warn-below", "3Gb/s"});
+  apply_host_defaults(options);
+  EXPECT_EQ(options.links.size, 16'000'000u);
+  EXPECT_EQ(options.links.warn_below, 3e9);
+  EXPECT_EQ(options.host_defaults, std::vector<std::string>{"--size 16MB"});
+}
+
+TEST(Options, CompareTakesFilesATolerancePricesAndAnOutput) {
+  const Options options = good({"compare", "a.json", "--price", "H200=2.5", "runs/b", "--price", "x=y=3",
+                                "--tolerance", "2.5%", "--output", "c.json", "c"});
+  EXPECT_EQ(options.command, "compare");
+  EXPECT_EQ(options.compare.files, (std::vector<std::string>{"a.json", "runs/b", "c"}));
+  EXPECT_EQ(options.common.output, "c.json");
+  EXPECT_DOUBLE_EQ(options.compare.comparison.tolerance, 0.025);
+  const std::vector<Price>& prices = options.compare.comparison.prices;
+  ASSERT_EQ(prices.size(), 2u);
+  EXPECT_EQ(prices[0].name, "H200");
+  EXPECT_EQ(prices[0].per_hour, 2.5);
+  EXPECT_EQ(prices[1].name, "x=y");
+  EXPECT_DOUBLE_EQ(good({"compare", "a"}).compare.comparison.tolerance, 0.05);
+}
+
+TEST(Options, CompareRefusesWhatItCannotTake) {
+  for (const auto& files : {std::vector<std::string>{"compare"}, {"compare", "a", ""}})
+    EXPECT_EQ(refused(files).find("compare: name result files or directories of runs"), 0u);
+  for (const char* tolerance : {"5", "101%", "-1%", "nan%", ""})
+    EXPECT_EQ(refused({"compare", "a", "--tolerance", tolerance}),
+              std::string("--tolerance ") + tolerance + ": use a share of 0 to 100 %");
+  for (const char* price :
+       {"H200", "=2", "H200=", "H200=0", "H200=-1", "H200=nan", "H200=1e10", "H200=2$", ""})
+    EXPECT_EQ(
+        refused({"compare", "a", "--price", price}).find(std::string("--price ") + price + ": use NAME=X"),
+        0u)
+        << price;
+  EXPECT_EQ(refused({"compare", "a", "--price", "x=1", "--price", "x=2"}).find("--price x=2: use NAME=X"),
+            0u);
+  EXPECT_EQ(refused({"compare", "a", "--steps", "5"}), "--steps: the command compare has no such option");
+  EXPECT_EQ(refused({"--price", "x=1"}), "--price: the command burn has no such option");
+}
+
 TEST(Options, AResumedRunStaysInItsDirectory) {
   EXPECT_EQ(refused({"--resume", "a", "--output", "b"}),
             "--resume and --output exclude each other: the run goes on in its own directory");
@@ -450,7 +525,7 @@ TEST(Options, AResumedRunStaysInItsDirectory) {
 }
 
 TEST(CheckInjections, NamesTheRankThatIsNotThere) {
-  const auto injections = good({"--inject", "weight:rank=2,step=1"}).burn.injections;
+  const auto injections = good({"--inject", "weight:rank=2,step=1"}).run.injections;
   EXPECT_TRUE(check_injections(injections, 3).ok());
   const Status two = check_injections(injections, 2);
   EXPECT_EQ(two.code(), StatusCode::invalid_argument);
@@ -462,7 +537,7 @@ TEST(CheckInjections, NamesTheRankThatIsNotThere) {
 TEST(CheckInjections, AloneARankHasNothingToCompareSomeKindsWith) {
   for (const char* kind : {"weight", "gradient", "activation", "gemm", "extreme", "collective", "optimizer",
                            "memory", "file-bit", "file-lost"}) {
-    const auto injections = good({"--inject", std::string(kind) + ":rank=0,step=1"}).burn.injections;
+    const auto injections = good({"--inject", std::string(kind) + ":rank=0,step=1"}).run.injections;
     const std::string name = kind;
     const bool needs_peers = name == "weight" || name == "optimizer" || name == "collective";
     EXPECT_EQ(check_injections(injections, 1).ok(), !needs_peers) << kind;

@@ -57,8 +57,8 @@ TEST(ParseInjection, KnowsEveryKindOfTheContract) {
   const std::vector<std::string> data = {
       "weight", "gradient", "activation", "gemm",      "extreme",        "collective", "optimizer",
       "memory", "file-bit", "file-stale", "file-torn", "file-misplaced", "file-lost"};
-  const std::vector<std::string> others = {"slow", "hang", "kill",     "stop",           "temperature",
-                                           "xid",  "ecc",  "diskfull", "memory-pressure"};
+  const std::vector<std::string> others = {
+      "slow", "hang", "kill", "stop", "temperature", "xid", "ecc", "diskfull", "memory-pressure", "idle"};
   for (const auto* kinds : {&data, &others})
     for (const std::string& kind : *kinds) {
       const Injection one = good(kind + ":rank=2,step=7");
@@ -82,7 +82,7 @@ TEST(ParseInjection, TheMessageNamesWhatIsWrong) {
   EXPECT_EQ(refused("hang:rank=1,step=1,count=2"), "'count': the kind hang has no such key");
   EXPECT_EQ(refused("slow:rank=1,step=1,layer=2"), "'layer': the kind slow has no such key");
   EXPECT_EQ(refused("diskfull:rank=1,step=1,stride=2"), "'stride': the kind diskfull has no such key");
-  for (const std::string kind : {"kill", "xid", "ecc", "memory-pressure"})
+  for (const std::string kind : {"kill", "xid", "ecc", "memory-pressure", "idle"})
     EXPECT_EQ(refused(kind + ":rank=1,step=1,ms=2"), "'ms': the kind " + kind + " has no such key");
 }
 
@@ -124,6 +124,7 @@ TEST(InjectionJson, HasWhatWasAskedForAndNullForTheRest) {
                         {"count", 1},
                         {"stride", 1},
                         {"layer", 2},
+                        {"peer", nullptr},
                         {"ms", nullptr}}));
 }
 

@@ -41,6 +41,32 @@ TEST(ParseSize, KnowsEverySuffix) {
   EXPECT_EQ(size("5TiB"), 5ull << 40);
 }
 
+TEST(ParseBitRate, KnowsBitsAndBytes) {
+  const auto rate = [](std::string_view text) {
+    const auto parsed = parse_bit_rate(text);
+    EXPECT_TRUE(parsed.ok()) << text << ": " << parsed.status().what();
+    return parsed.ok() ? parsed.value() : -1;
+  };
+  EXPECT_EQ(rate("0"), 0);
+  EXPECT_EQ(rate("7b/s"), 7);
+  EXPECT_EQ(rate("3Kb/s"), 3e3);
+  EXPECT_EQ(rate("100Mb/s"), 1e8);
+  EXPECT_EQ(rate("20Gb/s"), 20e9);
+  EXPECT_EQ(rate("1.6Tb/s"), 1.6e12);
+  EXPECT_EQ(rate("2.5GB/s"), 20e9);
+  EXPECT_EQ(rate("5MB/s"), 40e6);
+  for (const char* text : {"", "20", "20Gb", "20GB", "-1Gb/s", "Gb/s", "nan", "20 Gb/s", "20gb/s", "20GiB/s"})
+    expect_refused(parse_bit_rate(text).status(), text);
+}
+
+TEST(FormatBitRate, ThreeDigits) {
+  EXPECT_EQ(format_bit_rate(0), "0 b/s");
+  EXPECT_EQ(format_bit_rate(100e6), "100 Mb/s");
+  EXPECT_EQ(format_bit_rate(25e9), "25 Gb/s");
+  EXPECT_EQ(format_bit_rate(3.1449e12), "3.14 Tb/s");
+  EXPECT_EQ(format_bit_rate(999.6e6), "1 Gb/s");
+}
+
 TEST(ParseSize, TakesFractions) {
   EXPECT_EQ(size("1.5GB"), 1'500'000'000u);
   EXPECT_EQ(size("0.5KiB"), 512u);

@@ -28,9 +28,11 @@
 ///   time.hw_thermal time.power_brake time.hw_thermal_2025 time.power_brake_2025
 ///   links N: how many there are; nvlink.up, nvlink.crc, .replay, .recovery, .recovery_events,
 ///   .recovery_failed, .old_crc, .old_replay, .old_recovery of all links; nvlink.3.crc of one
-///   field.ID: a field value of 32 bits; events 1: there are Xid events; xid N: one of them
-///   fail.KEY CODE: the call fails so; all CODE: every call to the device does (15: it is lost)
-///   stall SECONDS: every call to the device takes so long; init CODE: nvmlInit fails
+///   nvlink.version, .remote_type of all links, or of one; nvlink.remote_bus: of the PCI id there,
+///   00000000:XX:00.0 p2p_nvlink N: the status of NVLink between that GPU and a second one, PCI
+///   00000000:2a:00.0, if there is one field.ID: a field value of 32 bits; events 1: there are Xid events;
+///   xid N: one of them fail.KEY CODE: the call fails so; all CODE: every call to the device does (15: it is
+///   lost) stall SECONDS: every call to the device takes so long; init CODE: nvmlInit fails
 /// nvmlDeviceGetFanSpeed is left out: a driver may lack any function.
 using egt::nvml::Code;
 
@@ -39,7 +41,7 @@ namespace {
 using egt::nvml::invalid_argument;
 using egt::nvml::not_supported;
 constexpr Code not_found = 6;
-int gpu, events;
+int gpu, other_gpu, events;
 
 struct Line {
   double at = 0;
@@ -197,6 +199,10 @@ Code nvmlSystemGetDriverVersion(char* text, unsigned length) {
   return egt::nvml::success;
 }
 Code nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** device) {
+  if (std::strcmp(id, "00000000:2a:00.0") == 0 && script().value("p2p_nvlink")) {
+    *device = &other_gpu;
+    return egt::nvml::success;
+  }
   return look_up(id, "00000000:18:00.0", device);
 }
 Code nvmlDeviceGetHandleByUUID(const char* id, void** device) {
@@ -277,6 +283,20 @@ Code nvmlDeviceGetNvLinkState(void* device, unsigned link, unsigned* out) {
 Code nvmlDeviceGetNvLinkErrorCounter(void* device, unsigned link, unsigned counter, unsigned long long* out) {
   const char* keys[] = {"old_replay", "old_recovery", "old_crc"};
   return counter < 3 ? answer_link(device, out, link, keys[counter]) : invalid_argument;
+}
+Code nvmlDeviceGetNvLinkVersion(void* device, unsigned link, unsigned* out) {
+  return answer_link(device, out, link, "version");
+}
+Code nvmlDeviceGetNvLinkRemoteDeviceType(void* device, unsigned link, unsigned* out) {
+  return answer_link(device, out, link, "remote_type");
+}
+Code nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned link, egt::nvml::PciInfo* out) {
+  *out = {};
+  return answer_link(device, &out->bus, link, "remote_bus");
+}
+Code nvmlDeviceGetP2PStatus(void* device, void* other, unsigned index, unsigned* out) {
+  if (other != &other_gpu || index != egt::nvml::p2p_nvlink) return invalid_argument;
+  return answer(device, out, "p2p_nvlink");
 }
 Code nvmlEventSetCreate(void** set) {
   *set = &events;

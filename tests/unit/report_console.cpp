@@ -74,8 +74,7 @@ TEST_F(ConsoleTest, TheReportIsTheSeedsInTheirOrder) {
             "\n"
             "Verdict: pass (exit code 0)\n"
             "  all planned work was done and verified on 2 ranks\n"
-            "  Verified: 2 TFLOP of products, 6 replica checks, 0 collective elements, 10.0 GB of memory, "
-            "0 B of files\n"
+            "  Verified: 2 TFLOP of products, 6 replica checks, 10.0 GB of memory\n"
             "  0 faults in 31 s\n"
             "Files: r1/result.json, r1/journal.rank*.jsonl\n");
   EXPECT_EQ(messages_.str(), "");

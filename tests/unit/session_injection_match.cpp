@@ -1,5 +1,7 @@
 #include "egt/session/injection_match.hpp"
 
+#include <functional>
+
 #include <gmock/gmock.h>
 
 #include "record_fixtures.hpp"
@@ -23,8 +25,8 @@ Json fault_of_kind(const std::string& kind, int rank = 1) {
 
 TEST(Fits, AFaultOfADetectorThatClaimsTheKind) {
   const std::vector<std::string> faults = {
-      "replica",    "replay",    "gemm",           "extreme",   "collective", "memory",        "file-bit",
-      "file-stale", "file-torn", "file-misplaced", "file-lost", "nonfinite",  "file-truncated"};
+      "replica",    "replay",    "gemm",           "extreme",   "collective", "memory",         "file-bit",
+      "file-stale", "file-torn", "file-misplaced", "file-lost", "nonfinite",  "file-truncated", "link"};
   const std::vector<std::pair<std::string, std::vector<std::string>>> claims = {
       {"weight", {"replica", "nonfinite"}},
       {"optimizer", {"replica", "nonfinite"}},
@@ -32,7 +34,7 @@ TEST(Fits, AFaultOfADetectorThatClaimsTheKind) {
       {"activation", {"replay", "nonfinite"}},
       {"gemm", {"replay", "gemm", "nonfinite"}},
       {"extreme", {"extreme"}},
-      {"collective", {"collective"}},
+      {"collective", {"collective", "link"}},
       {"memory", {"memory"}},
       {"file-bit", {"file-bit"}},
       {"file-stale", {"file-stale"}},
@@ -44,6 +46,13 @@ TEST(Fits, AFaultOfADetectorThatClaimsTheKind) {
       const bool wanted = std::find(right.begin(), right.end(), one) != right.end();
       EXPECT_EQ(fits(asked(kind), fault_of_kind(one)), wanted) << kind << " and a fault " << one;
     }
+}
+
+TEST(Fits, AnyFaultTellsOfAnIdleDevice) {
+  for (const char* kind : {"replay", "replica", "gemm", "evaluation", "memory", "nonfinite"}) {
+    EXPECT_TRUE(fits(asked("idle"), fault_of_kind(kind))) << kind;
+    EXPECT_FALSE(fits(asked("idle"), fault_of_kind(kind, 0))) << kind;
+  }
 }
 
 TEST(Fits, OnTheRightRank) {
@@ -125,6 +134,44 @@ TEST(InjectionOutcomes, OneThatDidNotStrikeIsNotFoundWhateverElseWas) {
   EXPECT_TRUE(outcome["struck_step"].is_null() && outcome["where"].is_null() && outcome["mask"].is_null());
   EXPECT_THAT(missed_injections(Json::array({outcome})),
               ElementsAre("injected fault never struck: memory on rank 1, step 20: the run was too short"));
+}
+
+TEST(InjectionOutcomes, ASlowPairIsFoundByTheFindingThatNamesBothItsRanks) {
+  const auto is_found = [](const std::string& text) {
+    auto records = good_run(4);
+    ask_for(records, {"slow:rank=1,step=0,peer=3"});
+    records.push_back(injection("slow:rank=1,step=0,peer=3"));
+    records.push_back(finding(-1, "link", "a pair"));
+    records.back().body["text"] = text;
+    return injection_outcomes(records)[0]["found"].get<bool>();
+  };
+  EXPECT_TRUE(is_found("rank 1 <-> rank 3 (NVLink 4 x18): 180 GB/s"));
+  EXPECT_FALSE(is_found("rank 1 <-> rank 2 (NVLink 4 x18): 180 GB/s"));
+  EXPECT_FALSE(is_found("rank 13 <-> rank 31 (NVLink 4 x18): 180 GB/s"));
+  EXPECT_FALSE(is_found("all links of rank 3"));
+}
+
+TEST(InjectionOutcomes, AnIdleDeviceIsFoundByWhateverGoesWrongOnItsRank) {
+  const auto is_found = [](const std::function<void(std::vector<Record>&, int)>& tell, int rank) {
+    auto records = good_run(2);
+    ask_for(records, {"idle:rank=1,step=5"});
+    records.push_back(injection("idle:rank=1,step=5"));
+    tell(records, rank);
+    return injection_outcomes(records)[0]["found"].get<bool>();
+  };
+  const std::vector<std::function<void(std::vector<Record>&, int)>> traces = {
+      [](auto& records, int rank) { records.push_back(fault(rank)); },
+      [](auto& records, int rank) { records.push_back(loss(rank)); },
+      [](auto& records, int rank) { records.push_back(restart(rank)); },
+      [](auto& records, int rank) { records.push_back(finding(rank)); },
+      [](auto& records, int rank) {
+        find(records, RecordKind::end, rank).body["parts"][0]["success"] = false;
+      }};
+  for (const auto& tell : traces) {
+    EXPECT_TRUE(is_found(tell, 1));
+    EXPECT_FALSE(is_found(tell, 0));
+  }
+  EXPECT_FALSE(is_found([](auto&, int) {}, 1));
 }
 
 TEST(InjectionOutcomes, EachRecordAnswersOnceInTheOrderAskedFor) {

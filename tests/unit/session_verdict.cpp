@@ -308,6 +308,18 @@ Records losing(int rank, Loss::How how) {
   return records;
 }
 
+/// Of four ranks on two nodes those of each node called the other's lost, or only those of the first did.
+Records cut_apart(bool told_by_both) {
+  Records records = {start(0, 4), start(1, 4), start(2, 4), start(3, 4)};
+  for (int teller = 0; teller < 4; ++teller)
+    for (const int other : teller < 2 ? std::vector{2, 3} : std::vector{0, 1}) {
+      if (teller >= 2 && !told_by_both) continue;
+      records.push_back(loss(other, Loss::How::silent, teller, 1020 + teller));
+      records.back().body["hostname"] = other < 2 ? "node1" : "node2";
+    }
+  return records;
+}
+
 Record fault_of_kind(const std::string& kind, int rank) {
   Record record = fault(rank);
   record.body.update({{"kind", kind}, {"where", ""}});
@@ -328,8 +340,11 @@ Record failed_loss(int rank, const std::string& text) {
 constexpr const char* all_done_2 = "all planned work was done and verified on 2 ranks";
 constexpr const char* stuck_1 = "rank 1 on node1 is stuck: no progress for 4.1 s, in train: sums, step 20";
 constexpr const char* silent_1 =
-    "rank 1 on node1 does not answer for 4.1 s: its process is stopped or its host is gone, in train: sums, "
-    "step 20";
+    "rank 1 on node1 does not answer for 4.1 s: its process is stopped, or its host or the network to it is "
+    "gone, in train: sums, step 20";
+constexpr const char* silent_of_node2 =
+    "does not answer for 4.1 s: its process is stopped, or its host or the network to it is gone, in train: "
+    "sums, step 20";
 constexpr const char* vanished_1 =
     "rank 1 on node1 vanished: its process ended without a word, in train: sums, step 20";
 constexpr const char* slow_1 = "rank 1 on node1: step time 5.2 % above the median of its peers";
@@ -341,6 +356,36 @@ std::vector<Fixture> losses_and_restarts() {
       {"stuck", losing(1, stuck), "incomplete", 4, {stuck_1}},
       {"silent", losing(1, silent), "incomplete", 4, {silent_1}},
       {"vanished", losing(1, vanished), "incomplete", 4, {vanished_1}},
+      {"cut apart",
+       cut_apart(true),
+       "incomplete",
+       4,
+       {"ranks 0, 1 on node1 and ranks 2, 3 on node2 did not hear each other for 4.1 s: the network between "
+        "them"}},
+      {"cut apart, and one is stuck besides",
+       with(cut_apart(true), {loss(4, stuck)}),
+       "incomplete",
+       4,
+       {"ranks 0, 1 on node1 and ranks 2, 3 on node2 did not hear each other for 4.1 s: the network between "
+        "them",
+        "rank 4 on node1 is stuck: no progress for 4.1 s, in train: sums, step 20"}},
+      {"a silent node",
+       cut_apart(false),
+       "incomplete",
+       4,
+       {std::string("rank 2 on node2 ") + silent_of_node2,
+        std::string("rank 3 on node2 ") + silent_of_node2}},
+      {"two that call each other silent, and a third that calls both so",
+       with(good_run(3), {loss(1, silent, 0), loss(0, silent, 1), loss(2, silent, 1), loss(1, silent, 2)}),
+       "incomplete",
+       4,
+       {"ranks 0, 2 on node1 and rank 1 on node1 did not hear each other for 4.1 s: the network between "
+        "them"}},
+      {"silent, and told so by itself when it woke up",
+       with(ending(good_run(2), 1, "peer lost"), {loss(1, silent, 1)}),
+       "incomplete",
+       4,
+       {silent_1}},
       {"failed",
        with(good_run(2), {failed_loss(1, "no space is left")}),
        "incomplete",

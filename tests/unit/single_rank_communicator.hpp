@@ -1,7 +1,11 @@
 #pragma once
 
+#include <memory>
+#include <span>
+
 #include "egt/device/device.hpp"
 #include "egt/ranks/communicator.hpp"
+#include "egt/ranks/messages.hpp"
 
 namespace egt {
 
@@ -20,7 +24,19 @@ class SingleRankCommunicator : public Communicator {
   Status all_gather(const void* send, void* recv, std::size_t bytes, Stream& stream) override {
     return device_.copy(recv, send, bytes, stream);
   }
+  Status exchange(std::span<const Message> sends, std::span<const Message> receives,
+                  Stream& stream) override {
+    EGT_TRY_ASSIGN(const auto own, own_messages(sends, receives, rank(), size()));
+    for (const OwnMessage& message : own)
+      EGT_TRY(device_.copy(message.to, message.from, message.bytes, stream));
+    return {};
+  }
+  Result<std::unique_ptr<Communicator>> split(int group) override {
+    if (group < 0) return std::unique_ptr<Communicator>();
+    return std::unique_ptr<Communicator>(new SingleRankCommunicator(device_));
+  }
   Status check() override { return {}; }
+  void interrupt() override {}
   void abort() override {}
 
  private:

@@ -9,13 +9,15 @@
 #include "egt/core/injection.hpp"
 #include "egt/core/record.hpp"
 #include "egt/core/status.hpp"
+#include "egt/report/comparison.hpp"
 #include "egt/report/console_style.hpp"
 #include "egt/report/log_level.hpp"
 #include "egt/session/options.hpp"
 #include "egt/session/resume.hpp"
 #include "egt/workload/options.hpp"
+#include "egt/workload/scaling_options.hpp"
 
-/// What the user asks for on the command line and in a config file. One table in options.cpp names every
+/// What the user asks for on the command line and in a config file. One table in option_table.cpp names every
 /// option; what is not in it is unknown.
 namespace egt {
 
@@ -24,7 +26,8 @@ enum class Backend { automatic, cuda, host };
 struct CommonOptions {
   Backend backend = Backend::automatic;
   std::vector<int> devices;  ///< by local rank; empty: local rank = device
-  std::string output;        ///< the run directory; empty: a new one under extreme_gpu_trainer_runs
+  std::string output;  ///< the run directory, empty: a new one under extreme_gpu_trainer_runs; of compare the
+                       ///< JSON file, empty: none
   std::uint64_t seed = 1;
   double metrics_sample_rate = 1.0;  ///< seconds between samples
   ProgressStyle progress = ProgressStyle::automatic;
@@ -42,20 +45,33 @@ struct BurnOptions {
   CollectiveOptions collective;
   MemoryOptions memory;
   FileOptions file;
+  bool fail_fast = false;  ///< the first fault ends the run
+  std::string resume;      ///< the directory of a run that was cut, to go on with; empty: none
+};
+
+/// Of every command that runs on devices.
+struct RunOptions {
   GuardOptions guard;
   WatchOptions watch;
-  bool fail_fast = false;             ///< the first fault ends the run
-  std::string resume;                 ///< the directory of a run that was cut, to go on with; empty: none
   std::vector<Injection> injections;  ///< faults on purpose, of all ranks
 };
 
+struct CompareOptions {
+  std::vector<std::string> files;  ///< result files or directories of runs; of "compare" never empty
+  ComparisonOptions comparison;
+};
+
 struct Options {
-  std::string command = "burn";  ///< "burn", "selftest", "report" or "devices"
+  std::string command = "burn";  ///< one of command_rows in src/command/option_table.hpp
   std::string directory;         ///< of "report" only, and then never empty: the run directory
   std::optional<std::string>
       message;  ///< --help, --version: print this, which ends without a newline, and exit 0
   CommonOptions common;
-  BurnOptions burn;                          ///< of selftest too: what it loads the devices with
+  RunOptions run;
+  BurnOptions burn;  ///< of verify and selftest too: what they load the devices with
+  LinksOptions links;
+  BenchOptions bench;  ///< its mlp is trained as `burn` says
+  CompareOptions compare;
   ResumePoint resumed;                       ///< `part` 0: a new run. Not from the command line
   std::vector<std::string> arguments;        ///< as the user typed them, without the program's name
   std::map<std::string, std::string> given;  ///< long name without dashes to value; config file included

@@ -39,7 +39,7 @@ struct StartBody {
 };
 Json to_json(const StartBody& body);
 
-/// {"name", "description", "success", "failure", "figures", "work"}
+/// {"name", "description", "success", "failure", "of_all_ranks", "figures", "work"}
 Json part_to_json(const PartReport& part);
 /// The fields of `verified_work`.
 Json work_to_json(const VerifiedWork& work);

@@ -13,7 +13,7 @@ namespace egt {
 /// - its kind is that of a detector which claims to find the injection's kind: replica for weight and
 ///   optimizer; replay for gradient and activation; replay or gemm for gemm; for all of these also nonfinite,
 ///   since what is flipped may make the loss infinite first; for extreme, collective, memory, xid, ecc and
-///   the kinds of files their own name;
+///   the kinds of files their own name; any for idle;
 /// - its rank is the injection's; a fault of no known rank has to name it, in `suspects` or as "rank 1" in
 ///   `where`.
 bool fits(const Json& injection, const Json& fault);
@@ -27,7 +27,7 @@ bool fits(const Json& injection, const Json& fault);
 /// and on the injection's rank: hang, stop and kill by a loss or a restart (kill also by the end record that
 /// the rank did not leave), slow by a finding "outlier", temperature by a finding of that name or a guard
 /// that lowered the load, memory-pressure by a guard that made the fill smaller, diskfull by a file part that
-/// failed.
+/// failed, idle by any fault, loss, restart or finding, or a part that failed.
 Json injection_outcomes(const std::vector<Record>& records);
 
 /// One line on each outcome that was not found.

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "egt/core/progress_board.hpp"
 #include "egt/session/record_route.hpp"
@@ -8,12 +10,14 @@
 
 namespace egt {
 
-/// Faults on purpose of this rank's process, struck by its main thread: `hang` (it does nothing for `ms`, or
-/// for good), `stop` (the process is stopped, and continued after `ms`, or never) and `kill`.
+/// Faults on purpose of this rank's process, struck by its main thread: `idle` (its device gets no more
+/// work), `hang` (it does nothing for `ms`, or for good), `stop` (the process is stopped, and continued after
+/// `ms`, or never) and `kill`.
 class StallInjection {
  public:
-  /// All outlive it.
-  StallInjection(Injector& injector, RecordRoute& route) : injector_(injector), route_(route) {}
+  /// All outlive it. `make_idle`: what makes the device idle; called where one is asked for.
+  StallInjection(Injector& injector, RecordRoute& route, std::function<void()> make_idle)
+      : injector_(injector), route_(route), make_idle_(std::move(make_idle)) {}
 
   /// What is due before `step` is enqueued; its record is on disk first. May not return.
   void strike(std::int64_t step);
@@ -23,6 +27,7 @@ class StallInjection {
 
   Injector& injector_;
   RecordRoute& route_;
+  const std::function<void()> make_idle_;
 };
 
 }  // namespace egt

@@ -21,6 +21,9 @@ struct Verdict {
 /// step was made. Without verified work it is never pass. Of a run of several parts the last one tells how it
 /// ended; faults, findings, losses and errors count of all.
 ///
+/// Of a run of `verify`, every operation must have been verified on every device (else incomplete), and every
+/// device have been used (else degraded, and the first reason): see report/readiness.hpp.
+///
 /// With faults on purpose the first reason says so, and one that nobody found makes it incomplete. So a run
 /// with one that changes data is never pass; one with others (a transient stall) may be.
 Verdict judge(const std::vector<Record>& records);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "egt/core/progress_board.hpp"
@@ -29,6 +30,8 @@ class AnswerExchange {
   Status enqueue(std::size_t count);
   /// Waits for it: one list a rank. `step`: for the board.
   Result<std::vector<Answers>> collect(double timeout_seconds, std::int64_t step = -1);
+  /// Exchanges `text` and waits: ranks that brought the same text get the same number, of each rank.
+  Result<std::vector<int>> groups_of(const std::string& text, double timeout_seconds);
 
  private:
   Status wait(const Event& event, double timeout_seconds);

@@ -46,4 +46,8 @@ struct Dissent {
 std::vector<Dissent> vote(const std::vector<Answers>& ranks, const std::vector<int>& group,
                           const std::vector<Answers>& past);
 
+/// Makes of what was not doubted the past, where there was none. `past`: one list a rank, or empty.
+void remember(std::vector<Answers>& past, const std::vector<Answers>& answers,
+              const std::vector<Dissent>& dissents);
+
 }  // namespace egt

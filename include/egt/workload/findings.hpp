@@ -5,13 +5,14 @@
 
 #include "egt/core/pattern.hpp"
 #include "egt/core/record.hpp"
+#include "egt/workload/digest_vote.hpp"
 #include "egt/workload/workload.hpp"
 
-/// What the workloads that check patterns say in common: whose pattern it is, and what was found.
+/// What workloads that check say in common: whose pattern it is, and what was found.
 namespace egt {
 
 /// What a pattern is for: no two purposes share one.
-enum class PatternPurpose : std::uint64_t { memory = 1, file = 2 };
+enum class PatternPurpose : std::uint64_t { memory = 1, file = 2, cleanup = 3 };
 
 /// The seed of one pattern: another for every rank, place (block, chunk) and generation (how often it was
 /// rewritten), so that stale and misplaced data show.
@@ -30,6 +31,9 @@ Mismatches::Sample lowest_sample(const Mismatches& found);
 
 /// Puts the words and the count of a mismatch into a fault; `sample` is the one shown.
 void describe_mismatch(Fault& fault, const Mismatches& found, const Mismatches::Sample& sample);
+
+/// Puts the digests of a rank that answered wrongly into a fault.
+void describe_digests(Fault& fault, const Dissent& dissent);
 
 /// amount / per, or null where `per` was not measured.
 Json ratio_or_null(double amount, double per);

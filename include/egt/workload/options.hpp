@@ -50,4 +50,18 @@ struct FileOptions {
   std::optional<std::uint64_t> budget = 100'000'000'000;  ///< bytes written a rank and run; none: unlimited
 };
 
+struct LinksOptions {
+  std::uint64_t size = 1'000'000'000;  ///< bytes of the largest transfer
+  int repeats = 10;                    ///< of every measurement
+  double warn_below = 20e9;            ///< bits a second of a pair, one way; 0: nothing is too slow by itself
+};
+
+/// What `verify` does beside the main job: operations of known answers that training alone lacks.
+struct ReadinessOptions {
+  std::int64_t every = 20;  ///< steps between rounds, at least 3
+  std::int64_t samples = 1024, inputs = 2048, hidden = 2048, outputs = 512;  ///< of the encoding network
+  std::int64_t updated = 1 << 16;  ///< parameters of the optimizers' known answers
+  double cleanup_share = 0.01;     ///< of the device's memory, taken and given back each round
+};
+
 }  // namespace egt

@@ -19,9 +19,12 @@ class SlowInjection {
   static constexpr double default_percent = 5;
 
   /// The environment outlives the object. The trainer goes first: its streams use the object's memory to
-  /// their end.
-  SlowInjection(Environment& environment, MlpTrainer& trainer)
-      : environment_(environment), trainer_(trainer) {}
+  /// their end. `in_force`: one that struck and was told before, and holds on here.
+  SlowInjection(Environment& environment, MlpTrainer& trainer, std::optional<Injection> in_force = {})
+      : environment_(environment), trainer_(trainer), in_force_(in_force) {}
+
+  /// What it adds, of the work itself, where `ms` is not given.
+  static double percent_of(const Injection& injection);
 
   /// Takes what is due just before training step `step` is enqueued.
   Status before_step(std::int64_t step);
@@ -39,12 +42,12 @@ class SlowInjection {
   Status prepare();
   Status work(std::int64_t step, Stream& compute);
   double target_ms() const;
-  double percent() const;
   Mark& mark_of(std::int64_t step) { return marks_[static_cast<std::size_t>(step) % marks_.size()]; }
 
   Environment& environment_;
   MlpTrainer& trainer_;
-  std::optional<Injection> injection_;  ///< that is in force
+  const std::optional<Injection> in_force_;  ///< from the first step on that can be measured
+  std::optional<Injection> injection_;       ///< that is carried out
   Buffer words_, digest_;
   std::array<Mark, MlpTrainer::depth + 2> marks_;  ///< a step in line each
   std::optional<double> pass_ms_;                  ///< of a pass without the work added, of late

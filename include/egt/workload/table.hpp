@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "egt/model/mlp_trainer.hpp"
@@ -17,6 +18,7 @@ struct BurnParts {
   CollectiveOptions collective;
   MemoryOptions memory;
   FileOptions file;
+  std::optional<ReadinessOptions> readiness;  ///< none: the main job alone
   GoldenBook golden;
 };
 

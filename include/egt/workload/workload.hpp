@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "egt/core/record_queue.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
+#include "egt/device/sensor.hpp"
 #include "egt/ranks/communicator.hpp"
 #include "egt/ranks/control.hpp"
 #include "egt/workload/injector.hpp"
@@ -31,6 +33,8 @@ struct Environment {
   LoadControl& load;     ///< how hard it may work
   /// The last deadline of a wait for peers: long after the watchdog has judged them.
   double peer_timeout_seconds = 60;
+  /// The newest sample of this rank's sensor; all empty where nothing watches the device. Any thread.
+  std::function<SensorReading()> reading = [] { return SensorReading(); };
 };
 
 /// Work whose result was checked bit for bit; names are those of `verified_work` in the result.
@@ -41,15 +45,18 @@ struct VerifiedWork {
   std::uint64_t collective_elements_checked = 0;
   std::uint64_t bytes_patrolled = 0;
   std::uint64_t bytes_file_verified = 0;
+  std::uint64_t bytes_exchanged_verified = 0;  ///< that came from another device or from the host
+  std::uint64_t outputs_verified = 0;          ///< of an operation, held against a known answer
 };
 
 /// One entry of `results[]`: what a part did on this rank so far.
 struct PartReport {
-  std::string name;         ///< "train", "memory", ..
-  std::string description;  ///< one line for people
-  bool success = true;      ///< it did what was planned, and found no fault
-  std::string failure;      ///< why not, one line; a fault is told by its own record
-  Json figures;             ///< an object; names carry their unit, null: not measured
+  std::string name;           ///< "train", "memory", ..
+  std::string description;    ///< one line for people
+  bool success = true;        ///< it did what was planned, and found no fault
+  std::string failure;        ///< why not, one line; a fault is told by its own record
+  bool of_all_ranks = false;  ///< it tells of the whole run; then `rank` is null in the result
+  Json figures;               ///< an object; names carry their unit, null: not measured
   VerifiedWork work;
 };
 

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "egt/workload/bench_job.hpp"
+#include "egt/workload/scaling_statistics.hpp"
+
+namespace egt {
+
+/// What a rank tells of its device when a trial is over.
+struct DeviceFigures {
+  std::optional<double> memory_bytes;
+  std::optional<double> gpu_utilization_percent;
+  std::optional<double> power_w;
+};
+
+/// What came of a measurement: the same on all ranks, apart from what this one found.
+struct Measured {
+  bool interrupted = false;            ///< somebody was told to stop: nothing was measured
+  ScalingTimes step;                   ///< of the slowest device
+  std::vector<int> failed;             ///< ranks that found something wrong
+  JobReport own;                       ///< of this rank
+  std::vector<double> busy_ms;         ///< by rank, an iteration of the last burst
+  std::vector<double> copy_ms;         ///< by rank; NaN: not measured
+  std::vector<DeviceFigures> devices;  ///< by rank
+};
+
+/// How the ranks of a trial keep in step: by figures that each rank brings and all get. One trial; all ranks
+/// make it, those that take no part without a job.
+class BenchTrialMaker {
+ public:
+  /// All ranks' figures, [rank * own.size() + i]; `phase`: a literal.
+  using Share = std::function<Result<std::vector<double>>(std::span<const double> own, const char* phase)>;
+
+  struct Surroundings {
+    Share share;
+    std::function<bool()> stopping;          ///< was this rank told to stop?
+    std::function<DeviceFigures()> figures;  ///< of this rank's device, now
+    double trial_seconds = 1;
+  };
+
+  BenchTrialMaker(const Surroundings& surroundings, std::int64_t multiple)
+      : surroundings_(surroundings), multiple_(multiple) {}
+
+  /// Warms up, measures, checks. `job`: null where this rank takes no part.
+  Result<Measured> make(BenchJob* job);
+
+ private:
+  Status warm_up(BenchJob* job);
+  Status measure(BenchJob* job);
+  Status conclude(BenchJob* job);
+  /// The figures, and with them whether to stop; of all ranks, [rank][i].
+  Result<std::vector<std::vector<double>>> meet(const std::vector<double>& own, const char* phase);
+
+  const Surroundings& surroundings_;
+  const std::int64_t multiple_;
+  double step_ms_ = 0;  ///< at the end of the warm-up
+  Measured measured_;
+};
+
+}  // namespace egt

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+/// What `bench` measures: how work scales from one device to all.
+namespace egt {
+
+enum class BenchWorkload { mlp, multimodal, voxelize };
+constexpr std::string_view to_string(BenchWorkload workload) {
+  constexpr std::string_view names[] = {"mlp", "multimodal", "voxelize"};
+  return names[static_cast<int>(workload)];
+}
+
+enum class BenchMode {
+  single,      ///< each device alone, one after the other
+  p2p,         ///< data moved by copies into the peers' memory
+  collective,  ///< data moved by the communicator: NCCL or MPI
+  hetero,      ///< one load for all devices, shared by what each can do alone
+};
+constexpr std::string_view to_string(BenchMode mode) {
+  constexpr std::string_view names[] = {"single", "p2p", "collective", "hetero"};
+  return names[static_cast<int>(mode)];
+}
+
+/// Where the streams that `multimodal` fuses come into being.
+enum class StreamOrigin {
+  own,    ///< on the device that fuses them; the first device's clock gives all the timeline
+  first,  ///< on the first device, as the timeline
+};
+constexpr std::string_view to_string(StreamOrigin origin) {
+  constexpr std::string_view names[] = {"own", "first"};
+  return names[static_cast<int>(origin)];
+}
+
+/// Defaults are those of a GPU; `command/options` puts the host backend's.
+struct BenchOptions {
+  std::vector<BenchWorkload> workloads = {BenchWorkload::mlp, BenchWorkload::multimodal,
+                                          BenchWorkload::voxelize};
+  /// `single` is always measured: the others are held against it.
+  std::vector<BenchMode> modes = {BenchMode::single, BenchMode::p2p, BenchMode::collective,
+                                  BenchMode::hetero};
+  std::vector<std::int64_t> points = {10'000, 100'000, 1'000'000, 10'000'000};  ///< of a device's cloud
+  std::int32_t grid = 256;                                                      ///< voxels along each axis
+  std::vector<std::int64_t> batches = {1, 8, 32, 128, 256};                     ///< of multimodal, a device
+  StreamOrigin streams = StreamOrigin::own;
+  double trial_seconds = 1;  ///< that a trial is measured, after its warm-up
+};
+
+}  // namespace egt

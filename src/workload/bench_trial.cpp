@@ -1,0 +1,105 @@
+#include "egt/workload/bench_trial.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "egt/workload/scaling_plan.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+std::optional<double> told(double figure) {
+  return std::isnan(figure) ? std::nullopt : std::optional(figure);
+}
+
+/// The largest of all ranks' i-th figure.
+double largest(const std::vector<std::vector<double>>& ranks, std::size_t i) {
+  double most = 0;
+  for (const std::vector<double>& figures : ranks) most = std::max(most, figures[i]);
+  return most;
+}
+
+}  // namespace
+
+Result<std::vector<std::vector<double>>> BenchTrialMaker::meet(const std::vector<double>& own,
+                                                               const char* phase) {
+  std::vector<double> figures = own;
+  figures.push_back(surroundings_.stopping() ? 1 : 0);
+  EGT_TRY_ASSIGN(const auto all, surroundings_.share(figures, phase));
+  std::vector<std::vector<double>> ranks;
+  for (auto at = all.begin(); at != all.end(); at += static_cast<std::ptrdiff_t>(figures.size())) {
+    ranks.emplace_back(at, at + static_cast<std::ptrdiff_t>(figures.size()));
+    if (ranks.back().back() > 0) measured_.interrupted = true;
+  }
+  return ranks;
+}
+
+Result<Measured> BenchTrialMaker::make(BenchJob* job) {
+  measured_ = {};
+  EGT_TRY(warm_up(job));
+  if (!measured_.interrupted) EGT_TRY(measure(job));
+  if (!measured_.interrupted) EGT_TRY(conclude(job));
+  return std::move(measured_);
+}
+
+Status BenchTrialMaker::warm_up(BenchJob* job) {
+  WarmUp warm_up(surroundings_.trial_seconds, multiple_);
+  while (!warm_up.is_over() && !measured_.interrupted) {
+    double own = 0;
+    if (job != nullptr) {
+      EGT_TRY_ASSIGN(const auto ms, job->burst(1, warm_up.iterations()));
+      own = ms.front() / static_cast<double>(warm_up.iterations());
+    }
+    EGT_TRY_ASSIGN(const auto ranks, meet({own}, "bench: warms up"));
+    warm_up.add(largest(ranks, 0));
+  }
+  step_ms_ = warm_up.step_ms();
+  return {};
+}
+
+Status BenchTrialMaker::measure(BenchJob* job) {
+  const LoopPlan plan = plan_loop(step_ms_, surroundings_.trial_seconds, multiple_);
+  std::vector<double> steps;
+  while (static_cast<int>(steps.size()) < plan.chunks && !measured_.interrupted) {
+    const int chunks = std::min(plan.per_burst, plan.chunks - static_cast<int>(steps.size()));
+    std::vector<double> own(static_cast<std::size_t>(chunks), 0.0);
+    if (job != nullptr) {
+      EGT_TRY_ASSIGN(own, job->burst(chunks, plan.per_chunk));
+    }
+    EGT_TRY_ASSIGN(const auto ranks, meet(own, "bench: measures"));
+    for (std::size_t chunk = 0; chunk < own.size(); ++chunk)
+      steps.push_back(largest(ranks, chunk) / static_cast<double>(plan.per_chunk));
+  }
+  measured_.step = step_times(std::move(steps));
+  return {};
+}
+
+/// Figures of the device are read at once, while they still tell of the load.
+Status BenchTrialMaker::conclude(BenchJob* job) {
+  DeviceFigures device;
+  if (job != nullptr) {
+    device = surroundings_.figures();
+    EGT_TRY_ASSIGN(measured_.own, job->check());
+  }
+  const std::vector<double> own = {
+      measured_.own.failure.empty() ? 0.0 : 1.0,     measured_.own.busy_ms,
+      measured_.own.copy_ms.value_or(none),          device.memory_bytes.value_or(none),
+      device.gpu_utilization_percent.value_or(none), device.power_w.value_or(none)};
+  EGT_TRY_ASSIGN(const auto ranks, meet(own, "bench: checks the results"));
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::vector<double>& figures = ranks[rank];
+    if (figures[0] > 0) measured_.failed.push_back(static_cast<int>(rank));
+    measured_.busy_ms.push_back(figures[1]);
+    measured_.copy_ms.push_back(figures[2]);
+    measured_.devices.push_back({.memory_bytes = told(figures[3]),
+                                 .gpu_utilization_percent = told(figures[4]),
+                                 .power_w = told(figures[5])});
+  }
+  measured_.interrupted = false;  // all is measured: the next step tells of the stop
+  return {};
+}
+
+}  // namespace egt

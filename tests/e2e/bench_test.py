@@ -1,0 +1,194 @@
+"""How work scales from one device to all, on the host backend."""
+from program import *
+from program import MPIRUN, PROGRAM
+
+TINY = {"points": "2000,4000", "grid": "16", "batches": "1", "batch": "32", "layers": "32,64,16", "trial-time": "0.05s"}
+FIGURES = ("step_ms", "spread_percent", "ms_per_batch", "items_per_second", "speedup", "efficiency", "memory_bytes")
+
+
+def tiny(**other):
+    """Options as a user gives them: each once."""
+    options = {**TINY, **{name.replace("_", "-"): value for name, value in other.items()}}
+    return [text for name, value in options.items() for text in (f"--{name}", value)]
+
+
+class Bench(ProgramTest):
+    def bench(self, *arguments, ranks=None, code=0, **more):
+        done = self.run_program("bench", "--output", "run", *arguments, ranks=ranks, **more)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done, self.result()
+
+    def entries(self, result, **wanted):
+        entries = [e for e in result["results"] if "workload" in e]
+        return [e for e in entries if all(e[key] == value for key, value in wanted.items())]
+
+    def check_entries(self, result, ranks):
+        """Every test in every mode on every number of devices, with its figures."""
+        counts = sorted({n for n in (2, 4, 8) if n < ranks} | {ranks}) if ranks > 1 else []
+        expected = [("single", [rank]) for rank in range(ranks)]
+        expected += [(mode, list(range(n))) for mode in ("p2p", "collective") for n in counts]
+        expected += [("hetero", list(range(ranks)))] if ranks > 1 else []
+        names = ["mlp batch 32", "multimodal batch 1", "voxelize 2000 points", "voxelize 4000 points"]
+        self.assertEqual([(e["test_name"], e["mode"], e["ranks"]) for e in self.entries(result)],
+                         [(name, mode, who) for name in names for mode, who in expected])
+        for entry in self.entries(result):
+            with self.subTest(entry=(entry["test_name"], entry["mode"], entry["ranks"])):
+                self.check_entry(entry)
+
+    def check_entry(self, entry):
+        self.assertEqual((entry["test_type"], entry["rank"], entry["success"], entry["failure"]), ("bench", None, True, None))
+        for name in FIGURES:
+            self.assertIsNotNone(entry[name], name)
+        step, devices = entry["step_ms"], entry["devices"]
+        self.assertTrue(0 < step["min"] <= step["p50"] <= step["p95"] <= step["max"], step)
+        self.assertEqual(devices, len(entry["ranks"]))
+        self.assertAlmostEqual(entry["ms_per_batch"], step["p50"] / devices)
+        self.assertEqual(sum(entry["shares"]), entry["size"] * devices)
+        self.assertAlmostEqual(entry["items_per_second"] * step["p50"] / 1e3, entry["size"] * devices, places=3)
+        self.assertAlmostEqual(entry["efficiency"], entry["speedup"] / devices)
+        moves = entry["mode"] in ("p2p", "collective")
+        self.assertEqual(entry["exposed_communication_ms"] is not None, moves)
+        self.assertEqual(entry["tflops"] is not None, entry["workload"] == "mlp")
+        streams_alone = entry["mode"] == "single" and entry["workload"] != "mlp"
+        for name in ("gb_per_second", "ratio_copy_bandwidth"):
+            self.assertEqual(entry[name] is not None, streams_alone, name)
+        self.assertEqual(entry["even_items_per_second"] is not None, entry["mode"] == "hetero")
+
+    def check_speedups(self, result):
+        for entry in self.entries(result):
+            alone = [e["items_per_second"] for e in self.entries(result, test_name=entry["test_name"], mode="single")
+                     if e["ranks"][0] in entry["ranks"]]
+            if entry["mode"] != "single":
+                self.assertAlmostEqual(entry["speedup"], entry["items_per_second"] / (sum(alone) / len(alone)))
+
+    def test_four_ranks_in_every_mode(self):
+        done, result = self.bench(*tiny(), ranks=4, timeout=300)
+        self.check_entries(result, 4)
+        self.check_speedups(result)
+        checks = [e for e in result["results"] if e["test_name"] == "bench checks"]
+        self.assertEqual([e["rank"] for e in checks], [0, 1, 2, 3])
+        for entry in checks:
+            for name in ("outputs_verified", "replays", "replica_checks"):
+                self.assertGreater(entry[name], 0, name)
+        work = result["verified_work"]
+        self.assertEqual(work["outputs_verified"], sum(e["outputs_verified"] for e in checks))
+        self.assertEqual((result["verdict"], result["faults"]), ("pass", []))
+        self.check_console(done, result)
+        self.check_report(done)
+
+    def check_console(self, done, result):
+        for entry in self.entries(result):
+            who = f"rank {entry['ranks'][0]} alone" if entry["mode"] == "single" else f"{entry['devices']} devices, {entry['mode']}"
+            self.assertEqual(done.stderr.count(f"{entry['test_name']}: {who}: "), 1, done.stderr)
+        for row in ("1x ", "2x ", "4x "):
+            self.assertIn(f"\n| {row}", done.stdout)
+        for piece in ("| Configuration ", " Multimodal (ms) | Voxelize (ms) | MLP (ms) | Speedup ", "(p2p)", "(collective)", "(hetero)",
+                      "\nmlp\n", "\nmultimodal\n", "\nvoxelize\n", "rank 3 alone"):
+            self.assertIn(piece, done.stdout)
+
+    def check_report(self, done):
+        """From the journals alone comes the same."""
+        before = self.result()
+        again = self.run_program("report", "run")
+        self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
+        self.assertEqual(self.result(), before)
+        table = done.stdout[done.stdout.index("Scaling\n"):done.stdout.index("Verdict:")]
+        self.assertIn(table, again.stdout)
+
+    def test_one_rank_says_that_it_is_alone(self):
+        for ranks in (None, 1):
+            self.setUp()
+            done, result = self.bench(*tiny(), ranks=ranks)
+            self.check_entries(result, 1)
+            self.assertIn("bench: one rank, so single only", done.stderr)
+
+    def test_three_ranks(self):
+        _, result = self.bench(*tiny(), ranks=3, timeout=300)
+        self.check_entries(result, 3)
+
+    def test_streams_may_come_from_the_first_device(self):
+        _, result = self.bench(*tiny(workload="multimodal", streams="first", batches="3"), ranks=3)
+        moved = [e["moved_bytes"] for e in self.entries(result) if e["mode"] != "single"]
+        self.assertGreater(min(moved), 1_000_000)
+
+    def test_a_slow_device_gets_half_of_the_share(self):
+        done, result = self.bench(*tiny(workload="mlp,voxelize", mode="hetero", points="20000", batch="240", layers="64,128,128,64", trial_time="0.4s"), "--inject", "slow:rank=1,step=0,count=100", ranks=3, code=5, timeout=300)
+        for entry in self.entries(result, mode="hetero"):
+            shares = entry["shares"]
+            self.assertEqual(sum(shares), 3 * entry["size"])
+            self.assertAlmostEqual(shares[1] / ((shares[0] + shares[2]) / 2), 0.5, delta=0.15, msg=entry["test_name"])
+        outliers = [(f["kind"], f["rank"]) for f in result["findings"]]
+        self.assertEqual(outliers, [("outlier", 1)], done.stdout + done.stderr)
+
+    def test_hosts_apart_have_no_peer_copies(self):
+        arguments = [PROGRAM, "bench", *tiny(workload="mlp,voxelize", points="2000", mode="p2p,collective"), "--output", "run"]
+        command = MPIRUN + ["-np", "2", "env", "NCCL_HOSTID=left", *arguments, ":", "-np", "1", "env", "NCCL_HOSTID=right", *arguments]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=200, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for entry in self.entries(self.result(), mode="p2p"):
+            possible = entry["devices"] == 2
+            self.assertEqual(entry["not_possible"], None if possible else "ranks 0 and 2 are on different hosts")
+            self.assertEqual(entry["step_ms"] is not None, possible)
+            self.assertTrue(entry["success"])
+        self.assertTrue(all(e["step_ms"] for e in self.entries(self.result(), mode="collective")))
+        self.assertIn("3 devices, p2p: not possible: ranks 0 and 2 are on different hosts", done.stderr)
+
+    def test_what_does_not_fit_fails_and_the_rest_goes_on(self):
+        done, result = self.bench(*tiny(workload="voxelize", points="1000000000,2000"), ranks=2, code=4)
+        large = self.entries(result, size=1_000_000_000)
+        self.assertEqual({e["success"] for e in large}, {False})
+        self.assertIn("rank 0: ", large[0]["failure"])
+        self.assertTrue(all(e["step_ms"] and e["success"] for e in self.entries(result, size=2000)))
+        self.assertEqual(result["verdict"], "incomplete")
+        self.assertIn("voxelize 1000000000 points: rank 0 alone: failed: ", done.stderr)
+
+    def test_ranks_that_lose_touch_lose_that_trial_only(self):
+        _, result = self.bench(*tiny(workload="voxelize", points="2000"), "--collective-timeout", "2s", "--inject",
+                               "hang:rank=1,step=3,ms=3500", ranks=2, code=4)
+        entries = self.entries(result)
+        self.assertEqual([e["success"] for e in entries], [True, True, True, False, True])
+        self.assertEqual(entries[3]["failure"], "the ranks lost touch in it")
+        self.assertEqual(len(result["restarts"]), 1)
+
+    def test_a_signal_ends_a_long_trial(self):
+        process = self.start_program("bench", *tiny(trial_time="60s"), "--output", "run", ranks=2)
+        self.wait_for(lambda: (self.folder / "run/journal.rank1.jsonl").exists())
+        time.sleep(1.5)
+        started = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=20)
+        self.assertLess(time.monotonic() - started, 5)
+        self.assertIn(process.returncode, (1, 6))
+        result = self.result()
+        self.assertEqual((result["verdict"], result["exit_code"]), ("interrupted", 6))
+        self.assertEqual(self.entries(result), [])
+
+    def test_bad_options(self):
+        cases = {
+            ("--workload", "mlp,none"): "mlp, multimodal and voxelize",
+            ("--workload", "mlp,mlp"): "each once",
+            ("--mode", "ddp"): "single, p2p, collective and hetero",
+            ("--mode", "p2p"): "start 2 ranks",
+            ("--points", "0"): "1 to 1000000000",
+            ("--points", "10,10"): "each once",
+            ("--batches", "8,x"): "whole numbers",
+            ("--grid", "1025"): "1 to 1024",
+            ("--streams", "none"): "own or first",
+            ("--trial-time", "0"): "0.01s to 1h",
+            ("--ceilings",): "unknown option",
+            ("--steps", "3"): "has no such option",
+            ("--inject", "weight:rank=0,step=1"): "bench has no place for it",
+            ("--inject", "slow:rank=0,step=1,ms=3"): "use count",
+        }
+        for arguments, words in cases.items():
+            with self.subTest(arguments=arguments):
+                done = self.run_program("bench", *arguments)
+                self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+                lines = self.program_lines(done)
+                self.assertEqual(len(lines), 1, done.stderr)
+                self.assertIn(words, lines[0])
+        self.assertEqual(self.files(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,153 @@
+"""The program on two hosts, with two ranks each: it tells them apart, and names the host that is lost."""
+from hosts import *
+
+SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "8MB", "--collective-timeout", "3s"]
+LONG = [*SMALL_NETWORK, "--duration", "120s", "--io-size", "1MB", "--io-dir", ".", "--max-restarts", "0", "--output", "run"]
+
+
+class Hosts(HostsTest):
+    def check_pass(self, done, directory="run"):
+        told = done.stdout + done.stderr
+        self.assertEqual(done.returncode, 0, told)
+        result = self.result(directory)
+        self.assertEqual((result["verdict"], result["exit_code"], result["faults"]), ("pass", 0, []), told)
+        self.assertEqual((result["system_info"]["hostname"], result["system_info"]["hostnames"]), ("hosta", ["hosta", "hostb"]))
+        self.assertEqual([(rank["rank"], rank["hostname"], rank["local_rank"], rank["device"]["index"]) for rank in result["ranks"]],
+                         [(0, "hosta", 0, 0), (1, "hosta", 1, 1), (2, "hostb", 0, 0), (3, "hostb", 1, 1)])
+        # These hosts are one machine: each has all of it, of which a rank has half.
+        for rank in result["ranks"]:
+            self.assertLess(abs(rank["device"]["memory_total_bytes"] * 2 / result["system_info"]["memory_total_bytes"] - 1), 0.05)
+            self.assertEqual(rank["numa_node"], result["ranks"][0]["numa_node"])
+        self.assertEqual(len({self.part(result, "train", rank)["weight_digest"] for rank in range(4)}), 1)
+        self.assertGreater(result["verified_work"]["collective_elements_checked"], 0)
+        self.assertIn(" on hosta\n", done.stdout)
+        self.assertIn(" on hostb\n", done.stdout)
+        return result
+
+    def test_two_hosts(self):
+        done = self.run_on_hosts(["--steps", "30", "--memory", "32MB", "--no-io", "--output", "run"])
+        self.check_pass(done)
+
+    def test_hosts_without_a_common_disk(self):
+        self.make_hosts(own_disks=True)
+        begun = time.monotonic()
+        done = self.run_on_hosts([*SMALL_NETWORK, "--steps", "30", "--io-size", "4MB", "--io-repeats", "2", "--output", "run"])
+        self.assertLess(time.monotonic() - begun, 12, "interfaces that lead nowhere must not hold up the start:\n" + done.stderr)
+        result = self.check_pass(done)
+        for rank in range(4):
+            self.assertGreaterEqual(self.part(result, "io", rank)["passes"], 1)
+        self.assertEqual(self.files(), ["disk_of_hostb/run/journal.rank2.jsonl", "disk_of_hostb/run/journal.rank3.jsonl",
+                                        "run/journal.rank0.jsonl", "run/journal.rank1.jsonl", "run/result.json"])
+
+    def test_a_slow_link(self):
+        self.hosts.shape("hostb", "100mbit")
+        done = self.run_on_hosts([*SMALL_NETWORK, "--steps", "60", "--io-size", "4MB", "--io-repeats", "2", "--output", "run"])
+        self.check_pass(done)
+
+    def lose(self, strike):
+        """Runs until `strike` did its work; the result once all processes are gone."""
+        process = self.start_on_hosts(LONG)
+        self.wait_for(lambda: self.ranks_at_work() == 4, 30)
+        struck = time.monotonic()
+        strike()
+        self.wait_for(lambda: not any(self.hosts.ranks(name) for name in self.HOSTS), 25)
+        self.seconds = time.monotonic() - struck
+        output, messages = process.communicate(timeout=20)
+        self.told = output + messages
+        self.wait_for(lambda: not self.hosts.all_processes(), 20)
+        return process.returncode
+
+    def check_no_test_files(self):
+        self.assertEqual([name for name in self.files() if name.endswith(".tmp")], [], self.told)
+
+    def ranks_at_work(self):
+        return sum('"epoch"' in journal.read_text() for journal in self.folder.rglob("journal.rank*.jsonl"))
+
+    def check_incomplete(self, *reasons):
+        result = self.result()
+        self.assertEqual((result["verdict"], result["exit_code"]), ("incomplete", 4), self.told)
+        self.assertEqual(len(result["reasons"]), len(reasons), result["reasons"])
+        for reason, start in zip(result["reasons"], reasons):
+            self.assertTrue(reason.startswith(start), result["reasons"])
+        return result
+
+    def test_a_rank_of_the_other_host_is_killed(self):
+        code = self.lose(lambda: os.kill(self.hosts.ranks("hostb")[2], signal.SIGKILL))
+        self.assertIn(code, (4, 137), self.told)
+        if not (self.folder / "run/result.json").exists():  # mpirun was faster than the survivors
+            self.assertEqual(self.run_program("report", "run").returncode, 4)
+        self.check_incomplete("rank 2 on hostb vanished: ")
+
+    def test_a_rank_of_the_other_host_is_stopped(self):
+        code = self.lose(lambda: os.kill(self.hosts.ranks("hostb")[3], signal.SIGSTOP))
+        self.assertEqual(code, 4, self.told)
+        self.check_incomplete("rank 3 on hostb does not answer ")
+        self.assertIn("rank 3 on hostb does not answer ", self.told)
+
+    def test_the_link_is_cut(self):
+        code = self.lose(lambda: self.hosts.cut("hostb"))
+        self.assertEqual(code, 4, self.told)
+        self.assertLess(self.seconds, 10, self.told)
+        self.check_no_test_files()
+        # The hosts have one disk, so that whoever judges last knows both sides.
+        result = self.check_incomplete("ranks 0, 1 on hosta and ranks 2, 3 on hostb did not hear each other for ")
+        self.assertEqual(sorted((loss["rank"], loss["hostname"], loss["how"]) for loss in result["losses"]),
+                         [(rank, "hosta" if rank < 2 else "hostb", "silent") for rank in range(4)])
+
+    def test_the_link_is_cut_between_hosts_without_a_common_disk(self):
+        self.make_hosts(own_disks=True)
+        code = self.lose(lambda: self.hosts.cut("hostb"))
+        self.assertEqual(code, 4, self.told)
+        self.check_incomplete("rank 2 on hostb does not answer ", "rank 3 on hostb does not answer ")
+        self.check_no_test_files()
+
+    def test_links_tells_memory_from_network(self):
+        done = self.run_on_hosts(["links", "--size", "256KB", "--repeats", "2", "--warn-below", "0", "--output", "run"])
+        self.assertIn(done.returncode, (0, 5), done.stdout + done.stderr)  # the pairs of a busy machine are not all alike
+        kinds = {(pair["from"], pair["to"]): pair["link"]["kind"] for pair in self.pairs()}
+        self.assertEqual({pair: kinds[pair] != "network" for pair in kinds},
+                         {(0, 1): True, (0, 2): False, (0, 3): False, (1, 2): False, (1, 3): False, (2, 3): True}, kinds)
+        self.assertIn("Found 4 devices on 2 hosts\n", done.stdout)
+
+    def pairs(self):
+        return [result for result in self.result()["results"] if result.get("measurement") == "pair" and result["measured"]]
+
+    def test_links_names_the_slow_host(self):
+        self.make_hosts(names=("hosta", "hostb", "hostc"))
+        self.hosts.shape("hostc", "100mbit")
+        done = self.run_on_hosts(["links", "--size", "1MB", "--repeats", "2", "--warn-below", "300Mb/s", "--output", "run"],
+                                 ranks_per_host=1)
+        told = done.stdout + done.stderr
+        self.assertEqual(done.returncode, 5, told)
+        reasons = self.result()["reasons"]
+        self.assertTrue(any("hostc" in reason and "rank 0 <-> rank 2, rank 1 <-> rank 2" in reason for reason in reasons), reasons)
+        for pair in self.pairs():
+            for way in pair["one_way"].values():
+                slow = way["gbit_per_second"] < 0.2
+                self.assertEqual(slow, "hostc" in pair["hostnames"], told)
+
+    def test_verify(self):
+        done = self.run_on_hosts(["verify", "--duration", "5s", "--output", "run"])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for device in ("CPU 0 on hosta", "CPU 1 on hosta", "CPU 0 on hostb", "CPU 1 on hostb"):
+            self.assertRegex(done.stdout, rf"{device}: .* ACTIVE\n")
+        self.assertIn("All 4 CPUs are actively being used!", done.stdout)
+
+    def test_bench(self):
+        small = ["--layers", "64,64,16", "--batch", "32", "--points", "10000", "--grid", "32", "--batches", "8", "--trial-time", "0.1s"]
+        done = self.run_on_hosts(["bench", *small, "--output", "run"])
+        self.assertIn(done.returncode, (0, 5), done.stdout + done.stderr)  # nor are its cores
+        outcomes = {(result["workload"], result["mode"], tuple(result["ranks"])): result for result in self.result()["results"]
+                    if result.get("mode")}
+        for workload in ("mlp", "multimodal", "voxelize"):
+            for rank in range(4):
+                self.assertGreater(outcomes[workload, "single", (rank,)]["items_per_second"], 0)
+            for mode in ("collective", "hetero"):
+                self.assertGreater(outcomes[workload, mode, (0, 1, 2, 3)]["items_per_second"], 0, mode)
+            # Who has a part of another host's memory mapped is on that host.
+            self.assertIn("(4, p2p): not possible: ranks 0 and 2 are on different hosts", done.stdout)
+            self.assertIsNone(outcomes[workload, "p2p", (0, 1, 2, 3)]["items_per_second"])
+
+
+if __name__ == "__main__":
+    unittest.main()
