@@ -6,13 +6,19 @@
 #   selftest  every fault that a detector claims to find, put in on every GPU in turn
 #   stall  on 2 GPUs or more: a rank stopped, killed, hung, a stuck kernel; and a stall that passes
 #   burn   the main job with its defaults for 60 s on all GPUs (EGT_BURN_SECONDS: another time)
+#   robotics  voxelization and sensor fusion beside a copy of as many bytes, on one GPU
+#   links  all pairs beside bare peer copies, all-reduce beside nccl-tests' (EGT_NCCL_TESTS: where its programs
+#          are), and two ranks that NCCL takes for two hosts
+#   bench  how training, voxelization and sensor fusion scale
+#   verify the 30-second check
 # Every part runs and prints its table whatever became of the others; exit code 1 if any failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 folder=$PWD/build-gpu
 targets=(extreme_gpu_trainer)
-((${EGT_PROGRAM_ONLY-0})) || targets+=(egt_bench_train_step egt_contract_cuda egt_gpu_trainer egt_gpu_collectives)
+((${EGT_PROGRAM_ONLY-0})) || targets+=(egt_bench_train_step egt_contract_cuda egt_bench_peer_copy egt_bench_robotics
+  egt_contract_cuda egt_gpu_trainer egt_gpu_collectives egt_gpu_peers)
 modes=tf32,bf16
 batches=1024,8192
 steps=20  # a block, on both sides
@@ -169,16 +175,80 @@ burn() {
   return "$failed"
 }
 
+robotics() {
+  CUDA_VISIBLE_DEVICES=0 timeout --foreground 120 "$folder/egt_bench_robotics"
+}
+
+# links_table RESULT PEERS NCCL: our figures beside the bare ones of the same run.
+links_table() {
+  python3 - "$@" <<'PYTHON'
+import json, re, sys
+
+result = json.load(open(sys.argv[1], encoding="utf-8"))
+print(f"verdict {result['verdict']} (exit code {result['exit_code']})")
+bare = {}
+for line in open(sys.argv[2], encoding="utf-8"):
+    if line.startswith("PEER "):
+        field = dict(re.findall(r"(\w+)=(\S+)", line))
+        bare[int(field["from"]), int(field["to"]), int(field["ways"])] = float(field["gb_per_second"])
+worst = None
+print("{:<8} {:<14} {:>9} {:>9} {:>7}".format("pair", "what", "ours", "bare", "ratio"))
+for pair in (p for p in result["results"] if p.get("method") == "peer copies" and p["success"]):
+    a, b = pair["from"], pair["to"]
+    ways = [(f"{a} -> {b}", pair["one_way"]["forward"], bare.get((a, b, 1))),
+            (f"{b} -> {a}", pair["one_way"]["backward"], bare.get((b, a, 1))),
+            (f"{a} <> {b}", pair["both_ways"], bare.get((a, b, 2)))]
+    for name, ours, other in ways:
+        rate = ours["gb_per_second"]
+        ratio = rate / other if other else None
+        worst = min(worst or 9, ratio or 9)
+        print("{:<8} {:<14} {:>9.1f} {:>9} {:>7}".format(name, "peer copy", rate, f"{other:.1f}" if other else "-", f"{ratio:.3f}" if ratio else "-"))
+print(f"lowest ratio of a pair: {worst and round(worst, 4)}")
+nccl = [line.split() for line in open(sys.argv[3], encoding="utf-8") if re.match(r"\s+\d+\s+\d+\s+float", line)]
+ours = {e["size_bytes"]: e for e in result["results"] if e["test_name"] == "all-reduce"}
+for columns in nccl:
+    size, in_place = int(columns[0]), float(columns[11])
+    if size in ours:
+        rate = ours[size]["bus_gb_per_second"]
+        print(f"all-reduce of {size} bytes, bus bandwidth: ours {rate:.1f}, nccl-tests {in_place:.1f} GB/s, ratio {rate / in_place:.4f}")
+PYTHON
+}
+
+links() {
+  ((gpu_count > 1)) || { say "links: one GPU has no pairs" && return 0; }
+  local output failed=0 nccl=$folder/nccl.txt
+  output=$folder/links-$(date -u +%Y%m%dT%H%M%SZ)
+  "$folder/egt_bench_peer_copy" >"$folder/peers.txt" || failed=1
+  launch "$gpu_count" "$folder/extreme_gpu_trainer" links --size 1GB --output "$output" || failed=1
+  : >"$nccl"
+  if [[ -n ${EGT_NCCL_TESTS-} ]]; then
+    "$EGT_NCCL_TESTS/all_reduce_perf" -b 1000000000 -e 1000000000 -g "$gpu_count" -n 20 -c 0 | tee "$nccl"
+  else
+    say "links: EGT_NCCL_TESTS is not set; all-reduce is not compared"
+  fi
+  links_table "$output/result.json" "$folder/peers.txt" "$nccl" || failed=1
+  # Each rank a host of its own for NCCL: the way over the network.
+  launch 2 bash -c 'NCCL_HOSTID=host$OMPI_COMM_WORLD_RANK exec "$@"' bash "$folder/extreme_gpu_trainer" links --size 64MB \
+    --output "$output-network" || (($? == 5)) || failed=1
+  return "$failed"
+}
+
+bench() {
+  launch "$gpu_count" "$folder/extreme_gpu_trainer" bench --output "$folder/bench-$(date -u +%Y%m%dT%H%M%SZ)"
+}
+
+verify() {
+  launch "$gpu_count" "$folder/extreme_gpu_trainer" verify --output "$folder/verify-$(date -u +%Y%m%dT%H%M%SZ)"
+}
+
 parts=("$@")
-(($#)) || parts=(build tests step selftest stall burn)
+all_parts=(build tests step selftest stall burn robotics links bench verify)
+(($#)) || parts=("${all_parts[@]}")
 for part in "${parts[@]}"; do
-  case $part in
-    build | tests | step | selftest | stall | burn) ;;
-    *)
-      say "unknown part $part; allowed: build, tests, step, selftest, stall, burn"
-      exit 2
-      ;;
-  esac
+  [[ " ${all_parts[*]} " == *" $part "* ]] || {
+    say "unknown part $part; allowed: ${all_parts[*]}"
+    exit 2
+  }
 done
 
 nvidia-smi --query-gpu=index,name,driver_version,memory.total,power.limit --format=csv || {
