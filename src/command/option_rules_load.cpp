@@ -112,7 +112,7 @@ std::vector<OptionRule> training_rules() {
        "neurons of each layer, input first (4096,8192,6144,4096,2048,1024,512; host: "
        "256,512,384,256,128,64,32)",
        "2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512", parse_layers},
-      {"batch", of_training, "N", "samples a rank and step (1024; host: 128)",
+      {"batch", of_training, "N", "samples a rank and step (1024; bench: 8192; host: 128)",
        "a whole number of 1 to 1048576",
        [](Text text, Options& o) {
          return parse_integer(text, std::int64_t{1}, most_samples, o.burn.train.batch);
@@ -120,7 +120,9 @@ std::vector<OptionRule> training_rules() {
       {"global-batch", of_burn, "N", "samples of all ranks a step, instead of --batch (none)",
        "a whole number of 1 to 1073741824", parse_global_batch},
       {"precision", of_training, "NAME",
-       "cycle, fp64, fp32, tf32, fp16, bf16 or fp8 (cycle: all that the device has, in turn)",
+       "cycle, fp64, fp32, tf32, fp16, bf16 or fp8 (cycle: all that the device has, in turn; bench: tf32, "
+       "host: "
+       "fp32)",
        "cycle, fp64, fp32, tf32, fp16, bf16 or fp8", parse_precision_name},
       {"optimizer", of_training, "sgd|adam", "how the weights are updated (sgd)", "sgd or adam",
        parse_optimizer},
@@ -129,7 +131,8 @@ std::vector<OptionRule> training_rules() {
       {"gradient-dtype", of_training, "fp32|bf16", "type of the gradients that ranks sum (fp32)",
        "fp32 or bf16", parse_gradient_type},
       {"extreme-iterations", of_training, "N",
-       "turns of transcendental functions an activation (200; host: 2)", "a whole number of 0 to 1000000",
+       "turns of transcendental functions an activation (200; host: 2; bench: 0)",
+       "a whole number of 0 to 1000000",
        [](Text text, Options& o) {
          return parse_integer(text, 0, 1'000'000, o.burn.train.extreme_iterations);
        }},

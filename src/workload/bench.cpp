@@ -371,8 +371,13 @@ DeviceFigures BenchSuite::figures() const {
   return figures;
 }
 
+/// This rank may have kept it already while others did not come so far: it is lost for all.
 void BenchSuite::lose_trial(std::int64_t number) {
-  if (number < 0 || static_cast<std::size_t>(number) < entries_.size()) return;
+  if (number < 0) return;
+  entries_.resize(std::min(entries_.size(), static_cast<std::size_t>(number)));
+  singles_ = {};
+  for (const BenchEntry& entry : entries_)
+    if (entry.success()) singles_.add(entry);
   BenchEntry entry;
   entry.trial = plan_[static_cast<std::size_t>(number)];
   entry.shares = even_shares(entry.trial);

@@ -47,6 +47,8 @@ std::string BenchGroups::why_no_slots(std::size_t bytes) const {
 
 void BenchGroups::give_up() {
   if (channel_.gate) channel_.gate->give_up();
+  for (const auto& [count, peers] : peers_)
+    if (peers) peers->abort();
 }
 
 Result<std::unique_ptr<BenchGroups>> BenchGroups::open(Environment& environment, Control& control,

@@ -1,6 +1,7 @@
 #include "egt/workload/figure_exchange.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "egt/core/wait.hpp"
 
@@ -45,7 +46,11 @@ Result<std::vector<double>> FigureExchange::all(std::span<const double> own, std
 }
 
 Status FigureExchange::recover(double seconds) {
-  return device_.forget_failure(*stream_, seconds);
+  EGT_TRY(device_.forget_failure(*stream_, seconds));
+  const std::size_t bytes = memory_.bytes();
+  given_up_.push_back(std::move(memory_));
+  EGT_TRY_ASSIGN(memory_, device_.allocate(bytes));
+  return {};
 }
 
 }  // namespace egt

@@ -144,11 +144,30 @@ class Bench(ProgramTest):
 
     def test_ranks_that_lose_touch_lose_that_trial_only(self):
         _, result = self.bench(*tiny(workload="voxelize", points="2000"), "--collective-timeout", "2s", "--inject",
-                               "hang:rank=1,step=3,ms=3500", ranks=2, code=4)
+                               "hang:rank=1,step=3,ms=6000", ranks=2, code=4)
         entries = self.entries(result)
         self.assertEqual([e["success"] for e in entries], [True, True, True, False, True])
         self.assertEqual(entries[3]["failure"], "the ranks lost touch in it")
         self.assertEqual(len(result["restarts"]), 1)
+
+    def test_a_rank_that_stops_amid_peer_copies_costs_one_trial(self):
+        process = self.start_program("bench", *tiny(workload="mlp,voxelize", mode="p2p", points="2000", trial_time="1.5s"),
+                                     "--collective-timeout", "2s", "--output", "run", ranks=2)
+        while "rank 1 alone" not in process.stderr.readline():
+            self.assertIsNone(process.poll())
+        time.sleep(0.6)
+        rank = int(subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()[-1])
+        os.kill(rank, signal.SIGSTOP)
+        time.sleep(3)
+        os.kill(rank, signal.SIGCONT)
+        output, messages = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 4, output + messages)
+        entries = self.entries(self.result())
+        self.assertEqual([(e["workload"], e["mode"], e["success"]) for e in entries],
+                         [("mlp", "single", True), ("mlp", "single", True), ("mlp", "p2p", False), ("voxelize", "single", True),
+                          ("voxelize", "single", True), ("voxelize", "p2p", True)])
+        self.assertEqual(entries[2]["failure"], "the ranks lost touch in it")
+        self.assertEqual(self.result()["faults"], [])
 
     def test_a_signal_ends_a_long_trial(self):
         process = self.start_program("bench", *tiny(trial_time="60s"), "--output", "run", ranks=2)

@@ -3,6 +3,8 @@ from hosts import *
 
 SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "8MB", "--collective-timeout", "3s"]
 LONG = [*SMALL_NETWORK, "--duration", "120s", "--io-size", "1MB", "--io-dir", ".", "--max-restarts", "0", "--output", "run"]
+# The program's, or mpirun's own where it misses the daemon on the other host before the ranks have ended.
+CODES_AFTER_A_CUT = (1, 4)
 
 
 class Hosts(HostsTest):
@@ -86,7 +88,7 @@ class Hosts(HostsTest):
 
     def test_the_link_is_cut(self):
         code = self.lose(lambda: self.hosts.cut("hostb"))
-        self.assertEqual(code, 4, self.told)
+        self.assertIn(code, CODES_AFTER_A_CUT, self.told)
         self.assertLess(self.seconds, 10, self.told)
         self.check_no_test_files()
         # The hosts have one disk, so that whoever judges last knows both sides.
@@ -97,7 +99,7 @@ class Hosts(HostsTest):
     def test_the_link_is_cut_between_hosts_without_a_common_disk(self):
         self.make_hosts(own_disks=True)
         code = self.lose(lambda: self.hosts.cut("hostb"))
-        self.assertEqual(code, 4, self.told)
+        self.assertIn(code, CODES_AFTER_A_CUT, self.told)
         self.check_incomplete("rank 2 on hostb does not answer ", "rank 3 on hostb does not answer ")
         self.check_no_test_files()
 

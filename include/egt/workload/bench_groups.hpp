@@ -45,7 +45,8 @@ class BenchGroups {
   std::string why_no_sums(int count) const;
   /// .. and for batches that need so much.
   std::string why_no_slots(std::size_t bytes) const;
-  /// Ends waits for peers in the channel.
+  /// After the environment's communicator was given up: ends waits for flags of peers, which know nothing of
+  /// that.
   void give_up();
 
  private:

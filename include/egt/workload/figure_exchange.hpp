@@ -40,8 +40,9 @@ class FigureExchange {
   Communicator& communicator_;
   ProgressBoard::Line& line_;
   const double timeout_seconds_;
-  Buffer memory_;  ///< own, then all ranks'
-  Buffer pinned_;  ///< likewise
+  Buffer memory_;                 ///< own, then all ranks'
+  Buffer pinned_;                 ///< likewise
+  std::vector<Buffer> given_up_;  ///< a library may still write to them
   std::unique_ptr<Event> done_;
   std::size_t most_ = 0;
   std::unique_ptr<Stream> stream_;  ///< last: it waits for its work before the buffers go
