@@ -32,7 +32,7 @@ class MlpJob final : public BenchJob {
   Status prepare();
 
   Result<Answers> answers() override;
-  Result<std::vector<double>> burst(int chunks, std::int64_t per_chunk) override;
+  Result<BurstTimes> burst(int chunks, std::int64_t per_chunk) override;
   Result<JobReport> check() override;
   Status give_up(double seconds) override;
 
@@ -138,10 +138,9 @@ Status MlpJob::look_at(const StepResult& result) {
 }
 
 /// The first step's time would hold what the host did before it.
-Result<std::vector<double>> MlpJob::burst(int chunks, std::int64_t per_chunk) {
+Result<BurstTimes> MlpJob::burst(int chunks, std::int64_t per_chunk) {
   const std::int64_t first = next_ + 1, end = first + chunks * per_chunk;
-  std::vector<double> ms(static_cast<std::size_t>(chunks), 0.0);
-  double busy = 0;
+  BurstTimes times{.chunk_ms = std::vector<double>(static_cast<std::size_t>(chunks), 0.0)};
   while (retired_ < end) {
     if (next_ < end) EGT_TRY(enqueue());
     if (next_ < end && next_ - retired_ < MlpTrainer::depth) continue;
@@ -149,11 +148,10 @@ Result<std::vector<double>> MlpJob::burst(int chunks, std::int64_t per_chunk) {
     EGT_TRY_ASSIGN(const StepResult result, retire());
     if (step < first) continue;
     if (!result.step_ms) return Status(StatusCode::internal, "the trainer tells no time of a step");
-    ms[static_cast<std::size_t>((step - first) / per_chunk)] += *result.step_ms;
-    busy += result.compute_ms.value_or(0);
+    times.chunk_ms[static_cast<std::size_t>((step - first) / per_chunk)] += *result.step_ms;
+    times.busy_ms += result.compute_ms.value_or(0);
   }
-  report_.busy_ms = busy / static_cast<double>(chunks * per_chunk);
-  return ms;
+  return times;
 }
 
 Result<JobReport> MlpJob::check() {

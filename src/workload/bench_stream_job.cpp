@@ -54,7 +54,7 @@ class StreamJob final : public BenchJob {
 
   Result<Answers> answers() override;
   std::int64_t multiple() const override { return shape_.per_delivery; }
-  Result<std::vector<double>> burst(int chunks, std::int64_t per_chunk) override;
+  Result<BurstTimes> burst(int chunks, std::int64_t per_chunk) override;
   Result<JobReport> check() override;
   Status give_up(double seconds) override;
 
@@ -135,7 +135,7 @@ Result<Answers> StreamJob::digests_of_outputs() {
 }
 
 /// The first delivery is not timed: it fills the slots.
-Result<std::vector<double>> StreamJob::burst(int chunks, std::int64_t per_chunk) {
+Result<BurstTimes> StreamJob::burst(int chunks, std::int64_t per_chunk) {
   const std::int64_t iterations = multiple() + chunks * per_chunk;
   per_chunk_ = per_chunk;
   while (chunk_ends_.size() < static_cast<std::size_t>(chunks) + 1) {
@@ -148,15 +148,14 @@ Result<std::vector<double>> StreamJob::burst(int chunks, std::int64_t per_chunk)
     EGT_TRY(device_.record(*moved_, *feed_->stream()));
     EGT_TRY(wait(*moved_, "the last batches' arrival"));
   }
-  std::vector<double> ms;
+  BurstTimes times;
   for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) {
-    EGT_TRY_ASSIGN(ms.emplace_back(), device_.elapsed_ms(*chunk_ends_[c], *chunk_ends_[c + 1]));
+    EGT_TRY_ASSIGN(times.chunk_ms.emplace_back(), device_.elapsed_ms(*chunk_ends_[c], *chunk_ends_[c + 1]));
   }
-  EGT_TRY_ASSIGN(const double busy,
+  EGT_TRY_ASSIGN(times.busy_ms,
                  device_.busy_ms(*chunk_ends_[0], *chunk_ends_[static_cast<std::size_t>(chunks)]));
-  report_.busy_ms = busy / static_cast<double>(chunks * per_chunk);
   EGT_TRY(check_last_output());
-  return ms;
+  return times;
 }
 
 /// The next delivery is put in line ahead of the work on this one.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "egt/workload/scaling_plan.hpp"
 
@@ -50,8 +51,8 @@ Status BenchTrialMaker::warm_up(BenchJob* job) {
   while (!warm_up.is_over() && !measured_.interrupted) {
     double own = 0;
     if (job != nullptr) {
-      EGT_TRY_ASSIGN(const auto ms, job->burst(1, warm_up.iterations()));
-      own = ms.front() / static_cast<double>(warm_up.iterations());
+      EGT_TRY_ASSIGN(const BurstTimes times, job->burst(1, warm_up.iterations()));
+      own = times.chunk_ms.front() / static_cast<double>(warm_up.iterations());
     }
     EGT_TRY_ASSIGN(const auto ranks, meet({own}, "bench: warms up"));
     warm_up.add(largest(ranks, 0));
@@ -67,7 +68,10 @@ Status BenchTrialMaker::measure(BenchJob* job) {
     const int chunks = std::min(plan.per_burst, plan.chunks - static_cast<int>(steps.size()));
     std::vector<double> own(static_cast<std::size_t>(chunks), 0.0);
     if (job != nullptr) {
-      EGT_TRY_ASSIGN(own, job->burst(chunks, plan.per_chunk));
+      EGT_TRY_ASSIGN(BurstTimes times, job->burst(chunks, plan.per_chunk));
+      own = std::move(times.chunk_ms);
+      const double busy_ms = times.busy_ms / static_cast<double>(chunks * plan.per_chunk);
+      busy_ms_ = std::min(busy_ms_.value_or(busy_ms), busy_ms);
     }
     EGT_TRY_ASSIGN(const auto ranks, meet(own, "bench: measures"));
     for (std::size_t chunk = 0; chunk < own.size(); ++chunk)
@@ -85,7 +89,7 @@ Status BenchTrialMaker::conclude(BenchJob* job) {
     EGT_TRY_ASSIGN(measured_.own, job->check());
   }
   const std::vector<double> own = {
-      measured_.own.failure.empty() ? 0.0 : 1.0,     measured_.own.busy_ms,
+      measured_.own.failure.empty() ? 0.0 : 1.0,     busy_ms_.value_or(none),
       measured_.own.copy_ms.value_or(none),          device.memory_bytes.value_or(none),
       device.gpu_utilization_percent.value_or(none), device.power_w.value_or(none)};
   EGT_TRY_ASSIGN(const auto ranks, meet(own, "bench: checks the results"));

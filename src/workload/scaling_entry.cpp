@@ -1,7 +1,6 @@
 #include "egt/workload/scaling_entry.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <map>
 #include <numeric>
@@ -109,20 +108,21 @@ std::optional<double> SingleSpeeds::least_step_ms(const BenchTrial& trial) const
   return steps.empty() ? std::nullopt : std::optional(*std::min_element(steps.begin(), steps.end()));
 }
 
-std::optional<double> SingleSpeeds::slowness(int rank, const std::vector<int>& models) const {
+std::optional<double> SingleSpeeds::slowness(int rank, const std::vector<int>& models,
+                                             int fewest_tests) const {
+  const auto model_of = [&](int one) { return models[static_cast<std::size_t>(one)]; };
   std::map<std::string, std::vector<double>> others;
   for (const Single& one : all_)
-    if (one.rank != rank &&
-        models[static_cast<std::size_t>(one.rank)] == models[static_cast<std::size_t>(rank)])
-      others[one.test].push_back(one.own_ms);
-  double logarithms = 0;
+    if (one.rank != rank && model_of(one.rank) == model_of(rank)) others[one.test].push_back(one.own_ms);
+  std::optional<double> least;
   int tests = 0;
   for (const Single& one : all_) {
     if (one.rank != rank || !others.contains(one.test)) continue;
-    logarithms += std::log(one.own_ms / median(others.at(one.test)));
+    const double times = one.own_ms / median(others.at(one.test));
+    least = std::min(least.value_or(times), times);
     ++tests;
   }
-  return tests > 0 ? std::optional(std::exp(logarithms / tests)) : std::nullopt;
+  return tests >= fewest_tests ? least : std::nullopt;
 }
 
 void complete(BenchEntry& entry, const SingleSpeeds& singles) {

@@ -63,7 +63,7 @@ class Inject(ProgramTest):
         self.assertEqual({(f["kind"], f["rank"]) for f in result["faults"]}, {("memory", 0), ("replica", 2), ("file-bit", 1)})
 
     def test_fail_fast_ends_the_run_at_the_first_fault(self):
-        done, result = self.inject("weight:rank=1,step=20", options=["--duration", "90s", "--memory", "0", "--no-io", "--fail-fast"])
+        done, result = self.inject("weight:rank=1,step=20", options=["--duration", "90s", "--check-every", "10", "--memory", "0", "--no-io", "--fail-fast"])
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertLess(result["test_summary"]["actual_duration_seconds"], 60)
         self.assertEqual(len(result["faults"]), 1)

@@ -89,9 +89,19 @@ TEST(SingleSpeedsTest, ASlowDeviceIsSeenAmongItsLike) {
       singles.add(one);
     }
   const std::vector<int> alike(4, 0);
-  EXPECT_THAT(singles.slowness(2, alike), Optional(DoubleNear(2, 1e-9)));
-  EXPECT_THAT(singles.slowness(0, alike), Optional(DoubleNear(1, 1e-9)));
-  EXPECT_EQ(singles.slowness(2, {0, 0, 1, 0}), std::nullopt) << "of another model";
+  EXPECT_THAT(singles.slowness(2, alike, 2), Optional(DoubleNear(2, 1e-9)));
+  EXPECT_THAT(singles.slowness(0, alike, 2), Optional(DoubleNear(1, 1e-9)));
+  EXPECT_EQ(singles.slowness(2, alike, 3), std::nullopt) << "there are two tests";
+  EXPECT_EQ(singles.slowness(2, {0, 0, 1, 0}, 1), std::nullopt) << "of another model";
+  BenchEntry fast = entry(BenchMode::single, {2}, 1.2);
+  fast.trial.name = "c";
+  singles.add(fast);
+  for (const int rank : {0, 1}) {
+    BenchEntry other = entry(BenchMode::single, {rank}, 1);
+    other.trial.name = "c";
+    singles.add(other);
+  }
+  EXPECT_THAT(singles.slowness(2, alike, 2), Optional(DoubleNear(1.2, 1e-9))) << "it must be slow in all";
 }
 
 }  // namespace

@@ -64,8 +64,9 @@ TEST(BenchJob, MeasuresAndVerifiesBothOperations) {
     EXPECT_NE(answers.value()[0], answers.value()[outputs]) << "batches differ";
     const auto ms = job.value()->burst(3, 4);
     ASSERT_TRUE(ms.ok()) << ms.status().what();
-    ASSERT_THAT(ms.value(), SizeIs(3));
-    for (const double chunk : ms.value()) EXPECT_GT(chunk, 0);
+    ASSERT_THAT(ms.value().chunk_ms, SizeIs(3));
+    for (const double chunk : ms.value().chunk_ms) EXPECT_GT(chunk, 0);
+    EXPECT_GT(ms.value().busy_ms, 0);
     const auto report = job.value()->check();
     ASSERT_TRUE(report.ok()) << report.status().what();
     EXPECT_EQ(report.value().failure, "");
@@ -131,8 +132,8 @@ TEST(BenchJob, TrainsAndLearns) {
   ASSERT_THAT(job.value()->answers().value(), SizeIs(1));
   const auto ms = job.value()->burst(4, 10);
   ASSERT_TRUE(ms.ok()) << ms.status().what();
-  ASSERT_THAT(ms.value(), SizeIs(4));
-  for (const double chunk : ms.value()) EXPECT_GT(chunk, 0);
+  ASSERT_THAT(ms.value().chunk_ms, SizeIs(4));
+  for (const double chunk : ms.value().chunk_ms) EXPECT_GT(chunk, 0);
   const auto report = job.value()->check();
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report.value().failure, "");

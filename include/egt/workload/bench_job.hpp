@@ -21,9 +21,13 @@ namespace egt {
 struct JobReport {
   std::string failure;  ///< what is wrong, in one line; a fault was told by its own record. Empty: nothing
   VerifiedWork work;    ///< checked since the report before
-  /// An iteration, without what the device waited for and what others took of it (see Device::busy_ms).
-  double busy_ms = 0;
   std::optional<double> copy_ms;  ///< for a copy that reads and writes as many bytes as an iteration must
+};
+
+/// How long a burst took.
+struct BurstTimes {
+  std::vector<double> chunk_ms;  ///< each chunk, as the device's events tell
+  double busy_ms = 0;  ///< all of them, without waits and what others took of a host (Device::busy_ms)
 };
 
 /// What one device does in a trial. One thread, which is the same on all ranks; those of a trial make the
@@ -35,9 +39,9 @@ class BenchJob {
   virtual Result<Answers> answers() = 0;
   /// Iterations are made in multiples of this; the same on all devices.
   virtual std::int64_t multiple() const { return 1; }
-  /// Makes `chunks` chunks of `per_chunk` iterations, behind some to begin with, and waits for them:
-  /// milliseconds of each chunk, as the device's events tell.
-  virtual Result<std::vector<double>> burst(int chunks, std::int64_t per_chunk) = 0;
+  /// Makes `chunks` chunks of `per_chunk` iterations, behind some to begin with that are not timed, and waits
+  /// for them.
+  virtual Result<BurstTimes> burst(int chunks, std::int64_t per_chunk) = 0;
   /// After the last burst: holds the results against what they must be.
   virtual Result<JobReport> check() = 0;
   /// The communicator was given up: waits until nothing of the job is in line, at most `seconds`. The job is

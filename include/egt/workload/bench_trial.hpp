@@ -25,7 +25,7 @@ struct Measured {
   ScalingTimes step;                   ///< of the slowest device
   std::vector<int> failed;             ///< ranks that found something wrong
   JobReport own;                       ///< of this rank
-  std::vector<double> busy_ms;         ///< by rank, an iteration of the last burst
+  std::vector<double> busy_ms;         ///< by rank, an iteration in the fastest burst; NaN: no part
   std::vector<double> copy_ms;         ///< by rank; NaN: not measured
   std::vector<DeviceFigures> devices;  ///< by rank
 };
@@ -59,7 +59,8 @@ class BenchTrialMaker {
 
   const Surroundings& surroundings_;
   const std::int64_t multiple_;
-  double step_ms_ = 0;  ///< at the end of the warm-up
+  double step_ms_ = 0;             ///< at the end of the warm-up
+  std::optional<double> busy_ms_;  ///< of this device, an iteration of its fastest burst
   Measured measured_;
 };
 

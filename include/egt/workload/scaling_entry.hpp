@@ -53,9 +53,9 @@ class SingleSpeeds {
   /// Of the fastest of them.
   std::optional<double> least_step_ms(const BenchTrial& trial) const;
 
-  /// How many times as long as the other ranks of its model (their median) a rank took, in the geometric mean
-  /// over all tests; empty: there is nobody to compare with. `models`: by rank.
-  std::optional<double> slowness(int rank, const std::vector<int>& models) const;
+  /// How many times as long as the other ranks of its model (their median) a rank took at least, in every
+  /// test; `models`: by rank. Empty: there are not `fewest_tests` in which it can be compared.
+  std::optional<double> slowness(int rank, const std::vector<int>& models, int fewest_tests) const;
 
  private:
   struct Single {
