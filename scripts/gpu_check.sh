@@ -195,8 +195,8 @@ worst = None
 print("{:<8} {:<14} {:>9} {:>9} {:>7}".format("pair", "what", "ours", "bare", "ratio"))
 for pair in (p for p in result["results"] if p.get("method") == "peer copies" and p["success"]):
     a, b = pair["from"], pair["to"]
-    ways = [(f"{a} -> {b}", pair["one_way"]["forward"], bare.get((a, b, 1))),
-            (f"{b} -> {a}", pair["one_way"]["backward"], bare.get((b, a, 1))),
+    ways = [(f"{a} -> {b}", pair["one_way"][f"{a}->{b}"], bare.get((a, b, 1))),
+            (f"{b} -> {a}", pair["one_way"][f"{b}->{a}"], bare.get((b, a, 1))),
             (f"{a} <> {b}", pair["both_ways"], bare.get((a, b, 2)))]
     for name, ours, other in ways:
         rate = ours["gb_per_second"]
