@@ -26,6 +26,7 @@ struct Slow {
   std::string limit_text;
 
   Pair pair() const { return std::minmax(figure->from, figure->to); }
+  double share() const { return figure->median / limit; }
 };
 
 struct Limit {
@@ -83,9 +84,8 @@ std::string pair_text(const Pair& pair, const char* arrow = "<->") {
 
 /// Some slow directions that are told together; never none.
 Finding finding_of(std::string where, const std::vector<const Slow*>& slow) {
-  const Slow& worst = **std::min_element(slow.begin(), slow.end(), [](const Slow* a, const Slow* b) {
-    return a->figure->median / a->limit < b->figure->median / b->limit;
-  });
+  const Slow& worst = **std::min_element(
+      slow.begin(), slow.end(), [](const Slow* a, const Slow* b) { return a->share() < b->share(); });
   Finding finding;
   finding.kind = "link";
   finding.where = std::move(where);
@@ -187,6 +187,15 @@ class Teller {
 };
 
 }  // namespace
+
+std::vector<LinkFigure> slow_links(const std::vector<LinkFigure>& figures, double warn_below) {
+  std::vector<Slow> slow = slow_directions(figures, warn_below);
+  std::stable_sort(slow.begin(), slow.end(),
+                   [](const Slow& a, const Slow& b) { return a.share() < b.share(); });
+  std::vector<LinkFigure> links;
+  for (const Slow& one : slow) links.push_back(*one.figure);
+  return links;
+}
 
 std::vector<Finding> judge_links(const std::vector<LinkFigure>& figures, const std::vector<LinkEnd>& ends,
                                  double warn_below) {

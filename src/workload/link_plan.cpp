@@ -8,6 +8,7 @@ namespace egt {
 namespace {
 
 constexpr std::size_t least_ranks_for_rounds = 4;  ///< with fewer a round is one pair, which was measured
+constexpr std::size_t most_again = 8;              ///< places: a node where more is slow is slow anyhow
 constexpr int fewest_repeats = 3;                  ///< below them a median says little
 
 /// The pairs of round `round` of a tournament of all: the last player stays, the others move round ("circle
@@ -73,6 +74,8 @@ std::vector<LinkTrial> plan_link_trials(const std::vector<std::string>& host_ids
         if (method == LinkMethod::exchange ||
             host_ids[static_cast<std::size_t>(a)] == host_ids[static_cast<std::size_t>(b)])
           trials.push_back({.kind = LinkTrial::Kind::pair, .pairs = {{a, b}}, .method = method});
+  const std::size_t again = std::min(most_again, 2 * trials.size());
+  for (std::size_t i = 0; i < again; ++i) trials.push_back({.kind = LinkTrial::Kind::again});
   if (host_ids.size() >= least_ranks_for_rounds)
     for (int round = 0; round < ranks - 1 + ranks % 2; ++round)
       trials.push_back({.kind = LinkTrial::Kind::round, .pairs = tournament_round(ranks, round)});

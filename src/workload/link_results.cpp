@@ -36,6 +36,7 @@ void put_pair_figures(const PairResult& result, const LinkType& type, Json& figu
   const std::string to_b = arrow(result.a, result.b), to_a = arrow(result.b, result.a);
   figures.update({{"size_bytes", forth.largest},
                   {"repeats", forth.repeats},
+                  {"looks", result.looks},
                   {"one_way",
                    {{to_b, bandwidth_json(largest, forth.one_way_largest)},
                     {to_a, bandwidth_json(largest, back.one_way_largest)}}},
@@ -56,7 +57,7 @@ void put_pair_figures(const PairResult& result, const LinkType& type, Json& figu
 /// All that an entry names where nothing was measured.
 Json empty_pair_figures() {
   Json figures = Json::object();
-  for (const char* name : {"size_bytes", "repeats", "one_way", "both_ways", "one_way_gb_per_second",
+  for (const char* name : {"size_bytes", "repeats", "looks", "one_way", "both_ways", "one_way_gb_per_second",
                            "both_ways_gb_per_second", "latency_us", "sizes", "bandwidths", "ratio_line_rate"})
     figures[name] = nullptr;
   return figures;

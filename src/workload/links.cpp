@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "egt/workload/findings.hpp"
+#include "egt/workload/link_looks.hpp"
 
 namespace egt {
 namespace {
@@ -58,12 +58,11 @@ LinksWorkload::LinksWorkload(Environment& environment, const LinksOptions& optio
   }
 }
 
-RoundResult& LinksWorkload::round_of(std::int64_t trial) {
-  return rounds_[static_cast<std::size_t>(trial) - pairs_.size()];
-}
-
-CollectiveResult& LinksWorkload::collective_of(std::int64_t trial) {
-  return collectives_[static_cast<std::size_t>(trial) + collectives_.size() - trials_.size()];
+std::size_t LinksWorkload::place_of(std::int64_t trial) const {
+  const auto end = trials_.begin() + trial;
+  const LinkTrial::Kind kind = end->kind;
+  return static_cast<std::size_t>(
+      std::count_if(trials_.begin(), end, [&](const LinkTrial& one) { return one.kind == kind; }));
 }
 
 Status LinksWorkload::prepare_trials() {
@@ -78,6 +77,12 @@ std::string LinksWorkload::phase_of(std::int64_t trial) const {
     case LinkTrial::Kind::pair:
       return fmt::format("links: {} <-> {}, {}", one.pairs[0].first, one.pairs[0].second,
                          method_name(one.method, is_gpu()));
+    case LinkTrial::Kind::again: {
+      const auto pair = pair_to_measure_again();
+      if (!pair) return "links: no pair looks slow";
+      return fmt::format("links: {} <-> {}, {}, again", pairs_[*pair].a, pairs_[*pair].b,
+                         method_name(pairs_[*pair].method, is_gpu()));
+    }
     case LinkTrial::Kind::round:
       return "links: pairs at once";
     case LinkTrial::Kind::host:
@@ -91,10 +96,13 @@ std::string LinksWorkload::phase_of(std::int64_t trial) const {
 Status LinksWorkload::make_trial(std::int64_t trial) {
   bench_.begin(phase_of(trial), trial);
   const LinkTrial::Kind kind = trial_at(trial).kind;
-  if (kind != LinkTrial::Kind::pair) judge_pairs();
+  if (kind != LinkTrial::Kind::pair && kind != LinkTrial::Kind::again) judge_pairs();
   switch (kind) {
     case LinkTrial::Kind::pair:
-      EGT_TRY(make_pair(trial));
+      EGT_TRY(make_pair(trial, pair_of(trial)));
+      break;
+    case LinkTrial::Kind::again:
+      EGT_TRY(make_again(trial));
       break;
     case LinkTrial::Kind::round:
       EGT_TRY(make_round(trial));
@@ -111,35 +119,31 @@ Status LinksWorkload::make_trial(std::int64_t trial) {
 }
 
 /// A failure of this rank alone fails the pair: its peer waits until all begin anew.
-Status LinksWorkload::make_pair(std::int64_t trial) {
-  const int peer = trial_at(trial).partner_of(rank());
-  if (peer < 0) return share_pair(trial, {}, false);
+Status LinksWorkload::make_pair(std::int64_t trial, PairResult& result) {
+  if (rank() != result.a && rank() != result.b) return share_pair(result, {}, false);
+  const int peer = rank() == result.a ? result.b : result.a;
   EGT_TRY(hang_on_purpose(trial, peer));
-  PairTrial pair(bench_, transfers_, injections_,
-                 {.trial = trial,
-                  .peer = peer,
-                  .method = trial_at(trial).method,
-                  .options = options_,
-                  .limits = limits_});
+  PairTrial pair(
+      bench_, transfers_, injections_,
+      {.trial = trial, .peer = peer, .method = result.method, .options = options_, .limits = limits_});
   auto made = pair.make();
   if (made.status().code() == StatusCode::stopped) {
     transfers_.close();
-    return share_pair(trial, {}, false);
+    return share_pair(result, {}, false);
   }
   if (!made.ok()) {
     EGT_TRY(environment().communicator.check());
     if (made.status().code() == StatusCode::timeout) return made.status();
-    pair_of(trial).why = fmt::format("rank {} with rank {}: {}", rank(), peer, made.status().what());
-    environment().records.warning(fmt::format("{}: {}", phase_of(trial), pair_of(trial).why));
-    return share_pair(trial, {}, false);
+    result.why = fmt::format("rank {} with rank {}: {}", rank(), peer, made.status().what());
+    environment().records.warning(fmt::format("{}: {}", phase_of(trial), result.why));
+    return share_pair(result, {}, false);
   }
-  pair_of(trial).why = made.value().impossible;
+  result.why = made.value().impossible;
   for (const WrongData& wrong : made.value().wrong) tell_wrong_pair(wrong, trial);
-  return share_pair(trial, made.value(), true);
+  return share_pair(result, made.value(), true);
 }
 
-Status LinksWorkload::share_pair(std::int64_t trial, const PairOutcome& own, bool was_made) {
-  PairResult& result = pair_of(trial);
+Status LinksWorkload::share_pair(PairResult& result, const PairOutcome& own, bool was_made) {
   std::vector<double> figures(side_figures);
   if (was_made) {
     figures[state_figure] = own.impossible.empty() ? measured_side : impossible_side;
@@ -169,6 +173,31 @@ Status LinksWorkload::share_pair(std::int64_t trial, const PairOutcome& own, boo
           fmt::format("rank {} or rank {} could not make it, as its warning tells", result.a, result.b);
   }
   return {};
+}
+
+std::optional<std::size_t> LinksWorkload::pair_to_measure_again() const {
+  return egt::pair_to_measure_again(pairs_, ends_, options_.warn_below / 8);
+}
+
+Status LinksWorkload::make_again(std::int64_t trial) {
+  const auto which = pair_to_measure_again();
+  if (!which) return {};
+  PairResult& pair = pairs_[*which];
+  again_ = {.trial = trial, .pair = *which, .before = pair};
+  PairResult look;
+  look.a = pair.a;
+  look.b = pair.b;
+  look.method = pair.method;
+  EGT_TRY(make_pair(trial, look));
+  ++pair.looks;
+  keep_better(pair, look);
+  return {};
+}
+
+/// What some ranks know already of a look that others lost is nobody's; that pair gets no other.
+void LinksWorkload::forget_again(std::int64_t trial) {
+  if (again_.trial == trial) pairs_[again_.pair] = again_.before;
+  if (const auto which = pair_to_measure_again()) pairs_[*which].looks = most_looks;
 }
 
 /// Takes no part in the trial, where that is asked for.
@@ -280,6 +309,9 @@ void LinksWorkload::lose_trial(std::int64_t trial) {
         pair.why = fmt::format("rank {} and rank {} did not come through it: {}", pair.a, pair.b, why);
       break;
     }
+    case LinkTrial::Kind::again:
+      forget_again(trial);
+      break;
     case LinkTrial::Kind::round:
       round_of(trial).lost = why;
       break;
@@ -358,30 +390,10 @@ void LinksWorkload::tell_wrong_collective(const CollectiveResult& result, const 
   environment().records.emit(fault);
 }
 
-/// Once, when all pairs had their trials. Each direction counts by the method that carried more.
+/// Once, when all pairs had their trials.
 void LinksWorkload::judge_pairs() {
   if (std::exchange(pairs_are_judged_, true) || rank() != 0) return;
-  std::map<std::pair<int, int>, LinkFigure> better;
-  for (const PairResult& pair : pairs_) {
-    if (pair.state != PairResult::State::done) continue;
-    const LinkType type =
-        classify(ends_[static_cast<std::size_t>(pair.a)], ends_[static_cast<std::size_t>(pair.b)]);
-    for (const bool from_a : {true, false}) {
-      const PairSide& side = pair.side_of(from_a);
-      if (!side.one_way_largest.is_measured()) continue;
-      const auto bytes = static_cast<double>(side.largest);
-      LinkFigure figure{.from = from_a ? pair.a : pair.b,
-                        .to = from_a ? pair.b : pair.a,
-                        .type = type,
-                        .median = bytes / side.one_way_largest.median,
-                        .best = bytes / side.one_way_largest.least};
-      LinkFigure& kept = better[{figure.from, figure.to}];
-      if (figure.median > kept.median) kept = std::move(figure);
-    }
-  }
-  std::vector<LinkFigure> figures;
-  for (auto& [direction, figure] : better) figures.push_back(std::move(figure));
-  for (const Finding& finding : judge_links(figures, ends_, options_.warn_below / 8))
+  for (const Finding& finding : judge_links(directions_of(pairs_, ends_), ends_, options_.warn_below / 8))
     environment().records.emit(finding, trial());
 }
 

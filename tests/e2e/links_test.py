@@ -68,6 +68,8 @@ class Links(ProgramTest):
         self.assertEqual(finding["where"], "rank 1 <-> rank 3")
         self.assertLess(finding["actual"], finding["expected"])
         self.assertIn("Warning: rank 1 <-> rank 3", done.stdout)
+        looks = [self.pairs(result, method)[1, 3]["looks"] for method in ("MPI", "peer copies")]
+        self.assertIn(3, looks, "before it is called slow it is measured again")
         self.assertEqual([i["found"] for i in result["injections"]], [True])
 
     def test_all_links_of_a_slow_rank(self):
@@ -89,8 +91,8 @@ class Links(ProgramTest):
         self.assertEqual([(f["rank"], f["blame"]) for f in result["faults"]], [(1, "ambiguous"), (1, "majority")])
 
     def test_flipped_data_of_a_collective(self):
-        # After all pairs, rounds and hosts: 4 ranks have 12 + 3 + 4 trials before.
-        result, _ = self.links(4, "--inject", "collective:rank=2,step=19,bit=5", code=FAULT)
+        # After all pairs, second looks, rounds and hosts: 4 ranks have 12 + 8 + 3 + 4 trials before.
+        result, _ = self.links(4, "--inject", "collective:rank=2,step=27,bit=5", code=FAULT)
         self.assertEqual([(f["kind"], f["rank"], f["blame"]) for f in result["faults"]], [("collective", 2, "certain")])
         self.assertIn("all-reduce", result["faults"][0]["where"])
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,7 +26,11 @@ struct LinkFigure {
   LinkType type;
   double median = 0;
   double best = 0;
+  std::size_t source = 0;  ///< the caller's own: which measurement it is from
 };
+
+/// Those that are slow, the one furthest below its limit first.
+std::vector<LinkFigure> slow_links(const std::vector<LinkFigure>& figures, double warn_below);
 
 /// One finding a slow link, of kind "link". Where all pairs between two hosts are slow, or all pairs of a
 /// rank, or all there are (of two and more), one finding names that. `ends`: of all ranks, by rank.

@@ -28,11 +28,12 @@ double bus_factor(LinkCollective collective, int ranks);
 
 /// One step of the run.
 struct LinkTrial {
-  enum class Kind { pair, round, host, collective };
+  enum class Kind { pair, again, round, host, collective };
   using Pair = std::pair<int, int>;  ///< the lower rank first
 
   Kind kind = Kind::pair;
-  std::vector<Pair> pairs = {};  ///< that move data at the same time, each rank in one at most
+  std::vector<Pair> pairs =
+      {};  ///< that move data at the same time, each rank in one at most; of `again`: none
   LinkMethod method = LinkMethod::exchange;
   int rank = -1;  ///< of a host trial: whose device
   LinkCollective collective = LinkCollective::all_reduce;
@@ -41,7 +42,8 @@ struct LinkTrial {
   int partner_of(int rank) const;
 };
 
-/// All pairs by exchange; pairs of one host by copies; from 4 ranks on rounds of disjoint pairs; every
+/// All pairs by exchange; pairs of one host by copies; places for pairs that look slow to be measured again
+/// (see link_looks.hpp); from 4 ranks on rounds of disjoint pairs; every
 /// device and its host; with 2 ranks and more the collectives. `host_ids`: of all ranks.
 std::vector<LinkTrial> plan_link_trials(const std::vector<std::string>& host_ids);
 

@@ -42,13 +42,19 @@ class LinksWorkload : public TrialWorkload {
  private:
   const LinkTrial& trial_at(std::int64_t trial) const { return trials_[static_cast<std::size_t>(trial)]; }
   PairResult& pair_of(std::int64_t trial) { return pairs_[static_cast<std::size_t>(trial)]; }
-  RoundResult& round_of(std::int64_t trial);
-  CollectiveResult& collective_of(std::int64_t trial);
+  RoundResult& round_of(std::int64_t trial) { return rounds_[place_of(trial)]; }
+  CollectiveResult& collective_of(std::int64_t trial) { return collectives_[place_of(trial)]; }
+  /// Among the trials of its kind.
+  std::size_t place_of(std::int64_t trial) const;
   bool is_gpu() const { return ends_[static_cast<std::size_t>(rank())].is_gpu; }
   const LinkEnd& own_end() const { return ends_[static_cast<std::size_t>(rank())]; }
 
-  Status make_pair(std::int64_t trial);
-  Status share_pair(std::int64_t trial, const PairOutcome& own, bool was_made);
+  /// By `result`'s ranks and method, into it.
+  Status make_pair(std::int64_t trial, PairResult& result);
+  Status share_pair(PairResult& result, const PairOutcome& own, bool was_made);
+  Status make_again(std::int64_t trial);
+  void forget_again(std::int64_t trial);
+  std::optional<std::size_t> pair_to_measure_again() const;
   Status make_round(std::int64_t trial);
   Status share_round(std::int64_t trial, const LinkTiming& own);
   Status make_host(std::int64_t trial);
@@ -73,6 +79,13 @@ class LinksWorkload : public TrialWorkload {
   LinkTransfers transfers_;
 
   std::vector<PairResult> pairs_;  ///< as the trials begin
+  /// The pair that was measured again last, as it was before: all ranks must know the same of it.
+  struct Again {
+    std::int64_t trial = -1;
+    std::size_t pair = 0;
+    PairResult before;
+  };
+  Again again_;
   std::vector<RoundResult> rounds_;
   HostResult host_;
   std::vector<CollectiveResult> collectives_;
