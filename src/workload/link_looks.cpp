@@ -53,13 +53,19 @@ std::optional<std::size_t> pair_to_measure_again(const std::vector<PairResult>& 
                                                  const std::vector<LinkEnd>& ends, double warn_below) {
   std::optional<std::size_t> chosen;
   for (const LinkFigure& slow : slow_links(directions_of(pairs, ends), warn_below)) {
-    const int looks = pairs[slow.source].looks;
-    if (looks < most_looks && (!chosen || looks < pairs[*chosen].looks)) chosen = slow.source;
+    const PairResult& pair = pairs[slow.source];
+    if (pair.is_settled || pair.looks >= most_looks) continue;
+    if (!chosen || pair.looks < pairs[*chosen].looks) chosen = slow.source;
   }
   return chosen;
 }
 
-void keep_better(PairResult& kept, const PairResult& look) {
+void add_look(PairResult& kept, const PairResult& look) {
+  if (look.state != PairResult::State::done) {
+    kept.is_settled = true;
+    return;
+  }
+  ++kept.looks;
   if (slower_rate(look) <= slower_rate(kept)) return;
   kept.side_a = look.side_a;
   kept.side_b = look.side_b;

@@ -95,27 +95,19 @@ std::string LinksWorkload::phase_of(std::int64_t trial) const {
 
 Status LinksWorkload::make_trial(std::int64_t trial) {
   bench_.begin(phase_of(trial), trial);
-  const LinkTrial::Kind kind = trial_at(trial).kind;
-  if (kind != LinkTrial::Kind::pair && kind != LinkTrial::Kind::again) judge_pairs();
-  switch (kind) {
-    case LinkTrial::Kind::pair:
-      EGT_TRY(make_pair(trial, pair_of(trial)));
-      break;
-    case LinkTrial::Kind::again:
-      EGT_TRY(make_again(trial));
-      break;
-    case LinkTrial::Kind::round:
-      EGT_TRY(make_round(trial));
-      break;
-    case LinkTrial::Kind::host:
-      EGT_TRY(make_host(trial));
-      break;
-    case LinkTrial::Kind::collective:
-      EGT_TRY(make_collective(trial));
-      break;
-  }
+  EGT_TRY(make_by_kind(trial));
   ++made_trials_;
   return {};
+}
+
+Status LinksWorkload::make_by_kind(std::int64_t trial) {
+  const LinkTrial::Kind kind = trial_at(trial).kind;
+  if (kind == LinkTrial::Kind::pair) return make_pair(trial, pair_of(trial));
+  if (kind == LinkTrial::Kind::again) return make_again(trial);
+  judge_pairs();
+  if (kind == LinkTrial::Kind::round) return make_round(trial);
+  if (kind == LinkTrial::Kind::host) return make_host(trial);
+  return make_collective(trial);
 }
 
 /// A failure of this rank alone fails the pair: its peer waits until all begin anew.
@@ -189,15 +181,14 @@ Status LinksWorkload::make_again(std::int64_t trial) {
   look.b = pair.b;
   look.method = pair.method;
   EGT_TRY(make_pair(trial, look));
-  ++pair.looks;
-  keep_better(pair, look);
+  add_look(pair, look);
   return {};
 }
 
-/// What some ranks know already of a look that others lost is nobody's; that pair gets no other.
+/// What some ranks know already of a look that others lost is nobody's.
 void LinksWorkload::forget_again(std::int64_t trial) {
   if (again_.trial == trial) pairs_[again_.pair] = again_.before;
-  if (const auto which = pair_to_measure_again()) pairs_[*which].looks = most_looks;
+  if (const auto which = pair_to_measure_again()) pairs_[*which].is_settled = true;
 }
 
 /// Takes no part in the trial, where that is asked for.

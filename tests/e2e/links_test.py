@@ -72,6 +72,15 @@ class Links(ProgramTest):
         self.assertIn(3, looks, "before it is called slow it is measured again")
         self.assertEqual([i["found"] for i in result["injections"]], [True])
 
+    def test_a_second_look_that_hangs_leaves_the_first(self):
+        # After all pairs: 4 ranks have 12 trials before.
+        result, _ = self.links(4, "--inject", "slow:rank=3,peer=1,step=0", "--inject", "hang:rank=1,peer=3,step=12",
+                               "--collective-timeout", "2s", code=DEGRADED)
+        self.assertEqual([r["rank"] for r in result["restarts"]], [1])
+        self.assertEqual([f["where"] for f in result["findings"]], ["rank 1 <-> rank 3"])
+        looks = [self.pairs(result, method)[1, 3]["looks"] for method in ("MPI", "peer copies")]
+        self.assertEqual(looks, [1, 1], "a look that was lost does not count")
+
     def test_all_links_of_a_slow_rank(self):
         result, _ = self.links(4, "--inject", "slow:rank=2,step=0", code=DEGRADED)
         self.assertEqual([(f["where"], f["rank"]) for f in result["findings"]], [("all links of rank 2", 2)])

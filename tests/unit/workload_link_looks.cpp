@@ -84,18 +84,30 @@ TEST(PairToMeasureAgain, TheSlowestAsOftenAsTheOthers) {
   EXPECT_EQ(pairs[7].looks, most_looks);
 }
 
-TEST(KeepBetter, OneThatWasSlowOnceIsNotSlow) {
+TEST(AddLook, OneThatWasSlowOnceIsNotSlow) {
   const auto ends = h200_node(4);
   auto pairs = all_pairs();
   for (const std::size_t i : {4u, 10u}) pairs[i] = pair_of(1, 3, 393, 150, pairs[i].method);
   EXPECT_THAT(judge_links(directions_of(pairs, ends), ends, 0), SizeIs(1));
+  add_look(pairs[4], pair_of(1, 3, 140, 393));
+  EXPECT_THAT(judge_links(directions_of(pairs, ends), ends, 0), SizeIs(1)) << "not better";
+  add_look(pairs[4], pair_of(1, 3, 391, 390));
+  EXPECT_THAT(judge_links(directions_of(pairs, ends), ends, 0), IsEmpty());
+  EXPECT_EQ(pairs[4].looks, 3);
+}
+
+TEST(AddLook, OneThatDidNotComeThroughChangesNoFigureAndIsTheLast) {
+  const auto ends = h200_node(4);
+  auto pairs = all_pairs();
+  for (const std::size_t i : {4u, 10u}) pairs[i] = pair_of(1, 3, 150, 150, pairs[i].method);
+  const auto which = pair_to_measure_again(pairs, ends, 0);
+  ASSERT_TRUE(which);
   PairResult lost = pair_of(1, 3, 393, 393);
   lost.state = PairResult::State::lost;
-  keep_better(pairs[4], lost);
-  keep_better(pairs[4], pair_of(1, 3, 140, 393));
-  EXPECT_THAT(judge_links(directions_of(pairs, ends), ends, 0), SizeIs(1)) << "not better";
-  keep_better(pairs[4], pair_of(1, 3, 391, 390));
-  EXPECT_THAT(judge_links(directions_of(pairs, ends), ends, 0), IsEmpty());
+  add_look(pairs[*which], lost);
+  EXPECT_EQ(pairs[*which].looks, 1);
+  EXPECT_NE(pair_to_measure_again(pairs, ends, 0), which);
+  EXPECT_THAT(judge_links(directions_of(pairs, ends), ends, 0), SizeIs(1));
 }
 
 }  // namespace

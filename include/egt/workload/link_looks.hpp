@@ -23,6 +23,7 @@ std::optional<std::size_t> pair_to_measure_again(const std::vector<PairResult>& 
                                                  const std::vector<LinkEnd>& ends, double warn_below);
 
 /// Takes the figures of `look`, another measurement of the same pair, where its slower direction is faster.
-void keep_better(PairResult& kept, const PairResult& look);
+/// One that did not come through settles the pair.
+void add_look(PairResult& kept, const PairResult& look);
 
 }  // namespace egt

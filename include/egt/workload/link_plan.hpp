@@ -32,8 +32,7 @@ struct LinkTrial {
   using Pair = std::pair<int, int>;  ///< the lower rank first
 
   Kind kind = Kind::pair;
-  std::vector<Pair> pairs =
-      {};  ///< that move data at the same time, each rank in one at most; of `again`: none
+  std::vector<Pair> pairs = {};  ///< at the same time, each rank in one at most; `again` names none
   LinkMethod method = LinkMethod::exchange;
   int rank = -1;  ///< of a host trial: whose device
   LinkCollective collective = LinkCollective::all_reduce;
@@ -43,8 +42,8 @@ struct LinkTrial {
 };
 
 /// All pairs by exchange; pairs of one host by copies; places for pairs that look slow to be measured again
-/// (see link_looks.hpp); from 4 ranks on rounds of disjoint pairs; every
-/// device and its host; with 2 ranks and more the collectives. `host_ids`: of all ranks.
+/// (link_looks.hpp); from 4 ranks on rounds of disjoint pairs; every device and its host; with 2 ranks and
+/// more the collectives. `host_ids`: of all ranks.
 std::vector<LinkTrial> plan_link_trials(const std::vector<std::string>& host_ids);
 
 /// 8 B, 64 B, .. times 8, as far as they are below `largest`, and `largest` itself (above 0): bytes.

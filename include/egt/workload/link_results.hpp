@@ -23,7 +23,8 @@ struct PairResult {
   LinkMethod method = LinkMethod::exchange;
   PairSide side_a, side_b;  ///< where it is done
   std::string why;          ///< where it is impossible (known to the pair only) or lost
-  int looks = 1;            ///< measurements, of which this is the best
+  int looks = 1;            ///< measurements that came through, of which this is the best
+  bool is_settled = false;  ///< another one did not come through: there is no further
 
   /// From a to b, or back: of the side that timed it.
   const PairSide& side_of(bool from_a) const {

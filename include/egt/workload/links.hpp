@@ -49,6 +49,7 @@ class LinksWorkload : public TrialWorkload {
   bool is_gpu() const { return ends_[static_cast<std::size_t>(rank())].is_gpu; }
   const LinkEnd& own_end() const { return ends_[static_cast<std::size_t>(rank())]; }
 
+  Status make_by_kind(std::int64_t trial);
   /// By `result`'s ranks and method, into it.
   Status make_pair(std::int64_t trial, PairResult& result);
   Status share_pair(PairResult& result, const PairOutcome& own, bool was_made);
