@@ -1,28 +1,19 @@
 // Run by mpirun, one rank a GPU of one host: NCCL's collectives, and the trainer on top of them.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
-
-#include <fmt/format.h>
 
 #include "egt/core/clock.hpp"
 #include "egt/core/half.hpp"
 #include "egt/core/pattern.hpp"
-#include "egt/device/cuda/cuda_device.hpp"
 #include "egt/model/mlp_trainer.hpp"
-#include "egt/ranks/agreement.hpp"
-#include "egt/ranks/mpi_control.hpp"
-#include "egt/ranks/nccl_communicator.hpp"
 #include "exchange_contract.hpp"
-#include "mpi_test.hpp"
+#include "on_cuda.hpp"
 #include "tests/state_digests.hpp"
 #include "tests/unit/single_rank_communicator.hpp"
 
 namespace egt::test {
 namespace {
-
-constexpr double control_timeout_s = 60, nccl_timeout_s = 30, stream_timeout_s = 60;
 
 /// None, one, odd, odd beyond a power of two, several MB.
 constexpr std::size_t counts[] = {0, 1, 3, 1001, 262147, 1500001};
@@ -30,32 +21,6 @@ constexpr std::size_t counts[] = {0, 1, 3, 1001, 262147, 1500001};
 /// Whole numbers of -15 to 15: sums of few ranks are exact in any order, also in bfloat16.
 float whole_number(int rank, std::size_t i) {
   return static_cast<float>(mix64(static_cast<std::uint64_t>(rank) * 1000003 + i + 1) % 31) - 15.0f;
-}
-
-/// Random sign, fraction and size (2^-20 to 2^20): sums of three or more depend on their order.
-float random_float(int rank, std::size_t i) {
-  const std::uint64_t h = mix64(static_cast<std::uint64_t>(rank) * 1000003 + i + 1);
-  return std::ldexp(static_cast<float>(h >> 40) / 16777216.0f - 0.5f, static_cast<int>(h % 41) - 20);
-}
-
-std::string too_few_gpus(const RankPlace& place) {
-  if (cuda_device_count() >= place.local_size) return {};
-  return fmt::format("too few GPUs for these ranks: {} has {} GPUs for {} ranks", place.hostname,
-                     cuda_device_count(), place.local_size);
-}
-
-/// A new communicator of all ranks.
-Result<std::unique_ptr<Communicator>> open_nccl(Control& control) {
-  std::string id;
-  Status made;
-  if (control.place().rank == 0) {
-    auto unique_id = make_nccl_unique_id();
-    made = unique_id.status();
-    if (made.ok()) id = unique_id.value();
-  }
-  EGT_TRY(agree(control, made));
-  EGT_TRY_ASSIGN(id, control.broadcast(id));
-  return open_nccl_communicator(id, control.place(), nccl_timeout_s);
 }
 
 INSTANTIATE_TEST_SUITE_P(Nccl, ExchangeContract,
@@ -67,32 +32,22 @@ INSTANTIATE_TEST_SUITE_P(Nccl, ExchangeContract,
                              .open = open_nccl}),
                          name_of);
 
-class OnCuda : public testing::Test {
+class ConnectedOnCuda : public OnCuda {
  protected:
+  ConnectedOnCuda() : OnCuda(StreamPriority::high) {}
+
   void SetUp() override {
-    const RankPlace& place = mpi_session().place();
-    if (const std::string reason = too_few_gpus(place); !reason.empty()) GTEST_SKIP() << reason;
-    auto opened_control = open_mpi_control(mpi_session(), control_timeout_s);
-    ASSERT_OK(opened_control.status());
-    control = std::move(opened_control.value());
-    auto opened = open_cuda_device(place.local_rank);
-    ASSERT_OK(agree(*control, opened.status()));
-    device = std::move(opened.value());
-    auto made = device->create_stream(StreamPriority::high);
-    ASSERT_OK(agree(*control, made.status()));
-    stream = std::move(made.value());
+    OnCuda::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
     communicator = connect();
     ASSERT_TRUE(communicator);
-    rank = communicator->rank();
-    size = communicator->size();
   }
 
   /// A new communicator of all ranks, or nothing on every rank, after a failure was told.
   std::unique_ptr<Communicator> connect() {
     auto opened = open_nccl(*control);
-    const Status agreed = agree(*control, opened.status());
-    EXPECT_TRUE(agreed.ok()) << agreed.what();
-    return agreed.ok() ? std::move(opened.value()) : nullptr;
+    EXPECT_TRUE(opened.ok()) << opened.status().what();
+    return opened.ok() ? std::move(opened.value()) : nullptr;
   }
 
   /// Ends what a missing peer would never end: streams wait for their work when they are destroyed.
@@ -100,52 +55,10 @@ class OnCuda : public testing::Test {
     if (HasFailure() && communicator) communicator->abort();
   }
 
-  Status finish() { return device->synchronize(*stream, stream_timeout_s); }
-
-  template <typename T>
-  Buffer upload(const std::vector<T>& values) {
-    const std::size_t bytes = values.size() * sizeof(T);
-    Buffer buffer = std::move(device->allocate(bytes).value());
-    Buffer pinned = std::move(device->allocate_pinned(bytes).value());
-    if (bytes > 0) {
-      std::memcpy(pinned.data(), values.data(), bytes);
-      EXPECT_TRUE(device->copy(buffer.data(), pinned.data(), bytes, *stream).ok());
-    }
-    EXPECT_TRUE(finish().ok());
-    return buffer;
-  }
-
-  /// After the work in the stream.
-  template <typename T>
-  std::vector<T> download(const void* from, std::size_t count) {
-    Buffer pinned = std::move(device->allocate_pinned(count * sizeof(T)).value());
-    if (count > 0) {
-      EXPECT_TRUE(device->copy(pinned.data(), from, count * sizeof(T), *stream).ok());
-    }
-    const Status finished = finish();
-    EXPECT_TRUE(finished.ok()) << finished.what();
-    return {pinned.as<T>(), pinned.as<T>() + count};
-  }
-
-  /// Do all ranks hold the same bytes? The answer is rank 0's; true elsewhere.
-  template <typename T>
-  bool equal_on_all_ranks(const std::vector<T>& values) {
-    const auto all =
-        control->gather(std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)));
-    if (!all.ok()) return false;
-    return std::all_of(all.value().begin(), all.value().end(),
-                       [&](const std::string& one) { return one == all.value().front(); });
-  }
-
-  // In this order: a communicator ends before its streams, they before their device.
-  std::unique_ptr<Control> control;
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Stream> stream;
   std::unique_ptr<Communicator> communicator;
-  int rank = 0, size = 1;
 };
 
-class Collectives : public OnCuda {};
+class Collectives : public ConnectedOnCuda {};
 
 TEST_F(Collectives, AllReduceOfFloatsGivesTheKnownSums) {
   for (const std::size_t count : counts) {
@@ -306,7 +219,7 @@ struct Way {
   double tolerance;  ///< of each loss: sums over ranks are made in another order, or rounded to bfloat16
 };
 
-class DataParallelOnCuda : public OnCuda, public testing::WithParamInterface<Way> {
+class DataParallelOnCuda : public ConnectedOnCuda, public testing::WithParamInterface<Way> {
  protected:
   static constexpr std::int64_t batch_each = 7, steps = 20;
 

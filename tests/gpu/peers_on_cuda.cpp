@@ -1,11 +1,8 @@
 // Run by mpirun, one rank a GPU of one host: memory that they share, and the all-reduce made of peer copies.
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -13,96 +10,37 @@
 
 #include "egt/core/clock.hpp"
 #include "egt/core/half.hpp"
-#include "egt/core/pattern.hpp"
-#include "egt/device/cuda/cuda_device.hpp"
-#include "egt/ranks/agreement.hpp"
-#include "egt/ranks/mpi_control.hpp"
-#include "egt/ranks/nccl_communicator.hpp"
 #include "egt/ranks/peer_communicator.hpp"
 #include "egt/ranks/peer_memory.hpp"
-#include "mpi_test.hpp"
+#include "on_cuda.hpp"
 
 namespace egt::test {
 namespace {
 
-constexpr double control_timeout_s = 60, peer_timeout_s = 30, stream_timeout_s = 60;
+constexpr double peer_timeout_s = 30;
 /// Fewer than ranks, odd, a chunk of the tests' and one more, many chunks.
 constexpr std::size_t counts[] = {0, 1, 3, 1001, 262'144, 262'145, 3'000'001};
 constexpr PeerOptions small_chunks{.chunk_bytes = 1 << 20, .slots = 2, .timeout_seconds = peer_timeout_s};
 
-float random_float(int rank, std::size_t i) {
-  const std::uint64_t h = mix64(static_cast<std::uint64_t>(rank) * 1000003 + i + 1);
-  return std::ldexp(static_cast<float>(h >> 40) / 16777216.0f - 0.5f, static_cast<int>(h % 41) - 20);
-}
-
-class PeersOnCuda : public testing::Test {
+class PeersOnCuda : public OnCuda {
  protected:
+  PeersOnCuda() : OnCuda(StreamPriority::normal) {}
+
   void SetUp() override {
     const RankPlace& place = mpi_session().place();
-    if (cuda_device_count() < place.local_size || place.local_size != place.size)
-      GTEST_SKIP() << "too few GPUs for these ranks: " << place.hostname << " has " << cuda_device_count()
-                   << " GPUs for " << place.size << " ranks";
-    rank = place.rank;
-    size = place.size;
+    if (place.local_size != place.size)
+      GTEST_SKIP() << "too few GPUs for these ranks on one host: they are on several";
+    OnCuda::SetUp();
     ranks.resize(static_cast<std::size_t>(size));
     std::iota(ranks.begin(), ranks.end(), 0);
-    auto opened_control = open_mpi_control(mpi_session(), control_timeout_s);
-    ASSERT_OK(opened_control.status());
-    control = std::move(opened_control.value());
-    auto opened = open_cuda_device(place.local_rank);
-    ASSERT_OK(agree(*control, opened.status()));
-    device = std::move(opened.value());
-    auto made = device->create_stream(StreamPriority::normal);
-    ASSERT_OK(agree(*control, made.status()));
-    stream = std::move(made.value());
   }
 
-  Result<std::unique_ptr<Communicator>> open_nccl() {
-    Result<std::string> id = rank == 0 ? make_nccl_unique_id() : std::string();
-    EGT_TRY(agree(*control, id.status()));
-    EGT_TRY_ASSIGN(const std::string same, control->broadcast(id.value()));
-    auto opened = open_nccl_communicator(same, mpi_session().place(), peer_timeout_s);
-    EGT_TRY(agree(*control, opened.status()));
-    return opened;
-  }
   Result<std::unique_ptr<Communicator>> open(const PeerOptions& options = small_chunks) {
-    EGT_TRY_ASSIGN(std::unique_ptr<Communicator> inner, open_nccl());
+    EGT_TRY_ASSIGN(std::unique_ptr<Communicator> inner, open_nccl(*control));
     return open_peer_communicator(*device, *control, std::move(inner), ranks, options);
   }
 
-  Status finish() { return device->synchronize(*stream, stream_timeout_s); }
   bool is_last() const { return rank == size - 1; }
-
-  template <typename T>
-  Buffer upload(const std::vector<T>& values) {
-    const std::size_t bytes = values.size() * sizeof(T);
-    Buffer buffer = std::move(device->allocate(bytes).value());
-    Buffer pinned = std::move(device->allocate_pinned(bytes).value());
-    if (bytes > 0) {
-      std::memcpy(pinned.data(), values.data(), bytes);
-      EXPECT_TRUE(device->copy(buffer.data(), pinned.data(), bytes, *stream).ok());
-    }
-    EXPECT_TRUE(finish().ok());
-    return buffer;
-  }
-  template <typename T>
-  std::vector<T> download(const void* from, std::size_t count) {
-    Buffer pinned = std::move(device->allocate_pinned(count * sizeof(T)).value());
-    if (count > 0) {
-      EXPECT_TRUE(device->copy(pinned.data(), from, count * sizeof(T), *stream).ok());
-    }
-    const Status finished = finish();
-    EXPECT_TRUE(finished.ok()) << finished.what();
-    return {pinned.as<T>(), pinned.as<T>() + count};
-  }
-
-  template <typename T>
-  bool equal_on_all_ranks(const std::vector<T>& values) {
-    const auto all =
-        control->gather(std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)));
-    return all.ok() && std::all_of(all.value().begin(), all.value().end(),
-                                   [&](const std::string& one) { return one == all.value().front(); });
-  }
 
   /// Milliseconds of one call in the stream, over `times` of them; all ranks begin together.
   template <typename Call>
@@ -120,12 +58,7 @@ class PeersOnCuda : public testing::Test {
     return all / times;
   }
 
-  // In this order: what uses a device ends before it.
-  std::unique_ptr<Control> control;
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Stream> stream;
   std::vector<int> ranks;
-  int rank = 0, size = 1;
 };
 
 TEST_F(PeersOnCuda, EveryRankWritesIntoTheMemoryOfEveryOther) {
@@ -280,7 +213,7 @@ TEST_F(PeersOnCuda, CopiesAndSumsAreFast) {
 }
 
 TEST_F(PeersOnCuda, AllReduceBesideNccls) {
-  auto nccl = open_nccl();
+  auto nccl = open_nccl(*control);
   ASSERT_OK(nccl.status());
   auto peers = open({});
   ASSERT_OK(peers.status());

@@ -2,9 +2,7 @@
 #include "egt/workload/collective.hpp"
 
 #include "corrupting_communicator.hpp"
-#include "egt/device/host/host_device.hpp"
-#include "egt/ranks/mpi_communicator.hpp"
-#include "mpi_test.hpp"
+#include "ranks_on_host.hpp"
 
 namespace egt::test {
 namespace {
@@ -13,7 +11,6 @@ using Hit = CorruptingCommunicator::Hit;
 using Hits = std::vector<Hit>;
 using Collective = CorruptingCommunicator::Collective;
 
-constexpr double timeout_s = 30;
 constexpr std::uint64_t elements = 20011;
 constexpr std::int64_t every = 2, lag = 2, steps = 8, rounds = steps / every;
 /// Less than a slice of the data, more than the reports that are gathered too (of up to 5 ranks).
@@ -42,19 +39,8 @@ Injection injection_of(int rank, std::int64_t step, int layer) {
   return injection;
 }
 
-class Collectives : public ::testing::Test {
+class Collectives : public RanksOnHost {
  protected:
-  void SetUp() override {
-    auto opened = open_host_device({});
-    ASSERT_TRUE(opened.ok());
-    device = std::move(opened.value());
-    auto real_opened = open_mpi_communicator(mpi_session(), timeout_s);
-    ASSERT_TRUE(real_opened.ok());
-    real = std::move(real_opened.value());
-  }
-
-  int size() const { return mpi_session().place().size; }
-  int rank() const { return mpi_session().place().rank; }
   std::uint64_t slice() const { return elements / static_cast<std::uint64_t>(size()) / 64 * 64; }
 
   Status drive(Workload& workload, std::int64_t number_of_steps) {
@@ -106,8 +92,6 @@ class Collectives : public ::testing::Test {
     }
   }
 
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Communicator> real;
   PartReport part;
   std::vector<Json> faults, struck;
 };

@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "corrupting_communicator.hpp"
-#include "egt/device/host/host_device.hpp"
-#include "egt/ranks/mpi_communicator.hpp"
-#include "mpi_test.hpp"
+#include "ranks_on_host.hpp"
 
 namespace egt::test {
 namespace {
@@ -16,7 +14,6 @@ namespace {
 using Hit = CorruptingCommunicator::Hit;
 using Collective = CorruptingCommunicator::Collective;
 
-constexpr double timeout_s = 30;
 constexpr std::uint64_t size_bytes = 100'000;
 constexpr std::size_t large = 50'000;  ///< bytes of a message: only transfers of the largest size
 
@@ -53,20 +50,8 @@ class WrongBlockCommunicator final : public CorruptingCommunicator {
   bool struck_ = false;
 };
 
-class LinksOfRanks : public ::testing::Test {
+class LinksOfRanks : public RanksOnHost {
  protected:
-  void SetUp() override {
-    auto opened = open_host_device({});
-    ASSERT_TRUE(opened.ok());
-    device = std::move(opened.value());
-    auto real_opened = open_mpi_communicator(mpi_session(), timeout_s);
-    ASSERT_TRUE(real_opened.ok());
-    real = std::move(real_opened.value());
-  }
-
-  int size() const { return mpi_session().place().size; }
-  int rank() const { return mpi_session().place().rank; }
-
   std::vector<LinkEnd> ends() const {
     std::vector<LinkEnd> all(static_cast<std::size_t>(size()));
     for (int r = 0; r < size(); ++r) {
@@ -107,8 +92,6 @@ class LinksOfRanks : public ::testing::Test {
 
   int stop_after = std::numeric_limits<int>::max();  ///< times that the rank is asked whether it stops
 
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Communicator> real;
   std::vector<PartReport> parts;
   std::vector<Json> faults;
 
