@@ -38,7 +38,7 @@ std::string loss_text(const Json& loss) {
 
 std::string restart_text(const Json& restart) {
   const std::string phase = text_at(restart, "phase");
-  return fmt::format("{} held all ranks up for {:.1f} s{}: restart {}, training goes on at step {}",
+  return fmt::format("{} held all ranks up for {:.1f} s{}: restart {}, the run goes on at step {}",
                      who(restart), value_at<double>(restart, "seconds").value_or(0),
                      phase.empty() ? "" : fmt::format(" in {}", phase),
                      value_at<int>(restart, "number").value_or(1),

@@ -1,10 +1,19 @@
 #include "mlp_buffers.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace egt::mlp {
 
 namespace {
+
+// Sequences of random numbers: a step's is its number.
+constexpr std::uint64_t weight_sequences = std::uint64_t{1} << 63;
+
+/// Variance 2 / inputs.
+float initial_scale(const LinearLayer& layer, bool last) {
+  return (last ? output_gain : 1.0f) * std::sqrt(6.0f / static_cast<float>(layer.inputs));
+}
 
 constexpr std::size_t word_bytes = 4;  // a tensor's last word is whole, so that it can be digested
 
@@ -54,6 +63,23 @@ Result<ParameterSet> ParameterSet::allocate(Device& device, const std::vector<Pr
   EGT_TRY_ASSIGN(set.weights, device.allocate(count * sizeof(float)));
   EGT_TRY_ASSIGN(set.copy_, device.allocate(count * copy_width(precisions)));
   return set;
+}
+
+Status ParameterSet::initialize(Device& device, const ParameterLayout& layout, std::uint64_t seed,
+                                Stream& stream) const {
+  EGT_TRY(device.set_zero(weights.data(), weights.bytes(), stream));
+  for (std::size_t l = 0; l < layout.layers().size(); ++l) {
+    const LinearLayer& layer = layout.layers()[l];
+    const VectorView layer_weights{weights.as<float>() + layer.weights, ElementType::f32,
+                                   layer.inputs * layer.outputs};
+    EGT_TRY(device.randomize(layer_weights,
+                             {.seed = seed,
+                              .sequence = weight_sequences + l,
+                              .first = 0,
+                              .scale = initial_scale(layer, l + 1 == layout.layers().size())},
+                             stream));
+  }
+  return {};
 }
 
 MatrixView ParameterSet::compute_weights(const LinearLayer& layer, Precision precision) const {

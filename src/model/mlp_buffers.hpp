@@ -5,18 +5,26 @@
 #include <memory>
 #include <vector>
 
-#include "egt/model/mlp_trainer.hpp"
+#include "egt/core/status.hpp"
+#include "egt/core/types.hpp"
+#include "egt/device/device.hpp"
+#include "egt/model/mlp_config.hpp"
+#include "egt/model/parameter_layout.hpp"
 
 /// Private to the trainer: the memory that it works in.
 namespace egt::mlp {
 
 using EventHandle = std::unique_ptr<Event>;
 
+constexpr float output_gain = 0.1f;  ///< the last layer starts small: see default_learning_rate
+
 /// fp32 master weights of a whole network, and their copy in the type that products read.
 class ParameterSet {
  public:
   static Result<ParameterSet> allocate(Device& device, const std::vector<Precision>& precisions,
                                        std::int64_t parameters);
+  /// He's initialization (2015), uniform; biases of 0. The copy is not made.
+  Status initialize(Device& device, const ParameterLayout& layout, std::uint64_t seed, Stream& stream) const;
 
   /// W of a layer in the type that products read: the master weights, or their copy.
   MatrixView compute_weights(const LinearLayer& layer, Precision precision) const;

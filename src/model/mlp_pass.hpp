@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "egt/model/mlp_trainer.hpp"
+#include "egt/model/mlp_config.hpp"
+#include "egt/model/parameter_layout.hpp"
 #include "egt/model/pass_tensor.hpp"
 #include "mlp_buffers.hpp"
 

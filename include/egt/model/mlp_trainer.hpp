@@ -8,36 +8,13 @@
 #include <vector>
 
 #include "egt/core/status.hpp"
-#include "egt/core/types.hpp"
 #include "egt/device/device.hpp"
+#include "egt/model/mlp_config.hpp"
 #include "egt/model/parameter_layout.hpp"
 #include "egt/model/pass_tensor.hpp"
 #include "egt/ranks/communicator.hpp"
 
 namespace egt {
-
-enum class Optimizer { sgd, adam };
-
-/// Which samples of each global batch are this rank's: [first, first + local).
-struct BatchShare {
-  std::int64_t global = 0;
-  std::int64_t first = 0;
-  std::int64_t local = 0;
-};
-
-struct MlpConfig {
-  std::vector<std::int64_t> neurons;  ///< input first
-  BatchShare batch;
-  std::vector<Precision>
-      precisions;  ///< all that `set_precision` may be given; buffers are made for the widest
-  Optimizer optimizer = Optimizer::sgd;
-  double learning_rate = 0;
-  float momentum = 0.9f;                         ///< of SGD; 0: no velocity is kept
-  ElementType gradient_type = ElementType::f32;  ///< of the sums over ranks
-  int extreme_iterations = 0;
-  std::uint64_t seed = 0;
-  bool keeps_states = false;  ///< memory for `keep_state` is taken
-};
 
 /// What a rank tells its peers along with a step; each figure is summed over ranks. Small whole numbers stay
 /// exact.
@@ -46,14 +23,6 @@ struct StepNote {
   float check_ms = 0;  ///< what the last check cost this rank; 0: nothing new
   float step_ms = 0;   ///< beside it: a step without a check
 };
-
-/// A stable learning rate for this network, its initialization and loss (see mlp_trainer.cpp for the
-/// estimate).
-double default_learning_rate(const std::vector<std::int64_t>& neurons, Optimizer optimizer);
-
-/// Floating-point operations of the matrix products of one step and sample: forward, weight gradients, and
-/// input gradients of all layers but the first.
-double flops_per_sample(const std::vector<std::int64_t>& neurons);
 
 /// What one step gave, known when it is over.
 struct StepResult {

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "egt/core/types.hpp"
+
+/// What is trained, and how.
+namespace egt {
+
+enum class Optimizer { sgd, adam };
+
+/// Which samples of each global batch are this rank's: [first, first + local).
+struct BatchShare {
+  std::int64_t global = 0;
+  std::int64_t first = 0;
+  std::int64_t local = 0;
+};
+
+struct MlpConfig {
+  std::vector<std::int64_t> neurons;  ///< input first
+  BatchShare batch;
+  std::vector<Precision>
+      precisions;  ///< all that `set_precision` may be given; buffers are made for the widest
+  Optimizer optimizer = Optimizer::sgd;
+  double learning_rate = 0;
+  float momentum = 0.9f;                         ///< of SGD; 0: no velocity is kept
+  ElementType gradient_type = ElementType::f32;  ///< of the sums over ranks
+  int extreme_iterations = 0;
+  std::uint64_t seed = 0;
+  bool keeps_states = false;  ///< memory for `keep_state` is taken
+};
+
+/// A stable learning rate for this network, its initialization and loss (see mlp_config.cpp for the
+/// estimate).
+double default_learning_rate(const std::vector<std::int64_t>& neurons, Optimizer optimizer);
+
+/// Floating-point operations of the matrix products of one step and sample: forward, weight gradients, and
+/// input gradients of all layers but the first.
+double flops_per_sample(const std::vector<std::int64_t>& neurons);
+
+}  // namespace egt

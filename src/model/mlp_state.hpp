@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "egt/core/flip.hpp"
+#include "egt/core/status.hpp"
+#include "egt/device/device.hpp"
+#include "egt/model/mlp_config.hpp"
+#include "egt/model/parameter_layout.hpp"
+#include "egt/model/pass_tensor.hpp"
+#include "mlp_buffers.hpp"
+
+/// Private to the trainer: what training keeps from step to step.
+namespace egt::mlp {
+
+/// The weights, the optimizer's moments, and two copies of all these. Whatever is put in line here takes them
+/// as they are at that place of its stream.
+class TrainedState {
+ public:
+  /// `device`, `config` and `layout` must outlive it.
+  TrainedState(Device& device, const MlpConfig& config, const ParameterLayout& layout)
+      : device_(device), config_(config), layout_(layout) {}
+
+  Status allocate();
+  /// As training begins: random weights, moments of 0.
+  Status initialize(Stream& stream);
+
+  /// From here on updates are those of the next step.
+  void begin_step() { ++updates_; }
+  /// The optimizer's step of one bucket, whose summed gradient is `gradient`, of the loss times the
+  /// precision's loss_scale.
+  Status update(const GradientBucket& bucket, VectorView gradient, Precision precision, Stream& stream);
+
+  std::vector<StateTensor> tensors() const;
+  WordsView words(const StateTensor& tensor) const;
+  WordsView kept_words(int slot, const StateTensor& tensor) const;
+  Status keep(int slot, Stream& stream);
+  Status restore(int slot, Stream& stream);
+
+  ParameterSet parameters;
+
+ private:
+  std::vector<const Buffer*> buffers() const;
+  Status copy(const std::vector<Buffer>& kept, bool back, Stream& stream);
+  WordsView layer_words(const Buffer& flat, int layer) const;
+
+  Device& device_;
+  const MlpConfig& config_;
+  const ParameterLayout& layout_;
+  std::int64_t updates_ = 0;             // begun, for Adam's correction
+  Buffer first_moment_, second_moment_;  // fp32, flat, where the optimizer has them
+  std::array<std::vector<Buffer>, 2> kept_;
+  std::array<std::int64_t, 2> kept_updates_{};
+};
+
+}  // namespace egt::mlp
