@@ -202,9 +202,7 @@ Status StreamJob::check_last_output() {
     fault.where =
         fmt::format("{} of batch {}{}", operation_->output_name(static_cast<int>(output)), next_ - 1,
                     input_right ? "" : ", whose input was wrong when it came from rank 0");
-    fault.expected = "0x" + to_string(expected);
-    fault.actual = "0x" + to_string(actual);
-    fault.xor_mask = "0x" + to_string(Digest{expected.a ^ actual.a, expected.b ^ actual.b});
+    show_difference(fault, expected, actual);
     if (!input_right) {
       fault.blame = Blame::ambiguous;
       fault.suspects = {0, environment_.place.rank};

@@ -368,9 +368,7 @@ void CollectiveWorkload::tell(const Slot& slot, const CollectiveFinding& finding
   fault.device_uuid = std::string(blamed.device_uuid, strnlen(blamed.device_uuid, sizeof blamed.device_uuid));
   fault.where = finding.where;
   fault.offset = finding.sample.index * sizeof(float);
-  fault.expected = hex(finding.sample.expected);
-  fault.actual = hex(finding.sample.actual);
-  fault.xor_mask = hex(finding.sample.expected ^ finding.sample.actual);
+  show_difference(fault, finding.sample.expected, finding.sample.actual);
   fault.count = finding.count;
   fault.blame = finding.blame;
   fault.suspects = finding.suspects;

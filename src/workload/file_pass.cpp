@@ -371,11 +371,7 @@ void FilePass::tell(File& file, Reading reading) {
     fault.where = fmt::format("{}, pass {}: {}", file.path, pass_,
                               describe(incident, {.generation = file.generation, .file = file.index}));
     fault.offset = first.offset + (of_words ? first.first_word * sizeof(std::uint32_t) : 0);
-    if (first.kind != FileFault::truncated) {
-      fault.expected = hex(first.expected);
-      fault.actual = hex(first.actual);
-      fault.xor_mask = hex(first.expected ^ first.actual);
-    }
+    if (first.kind != FileFault::truncated) show_difference(fault, first.expected, first.actual);
     fault.count = of_words ? incident.words : incident.blocks;
     environment_.records.emit(fault);
   }

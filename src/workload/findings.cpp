@@ -33,24 +33,26 @@ std::string hex(std::uint32_t word) {
   return fmt::format("0x{:08x}", word);
 }
 
+std::string hex(const Digest& digest) {
+  return fmt::format("0x{}", to_string(digest));
+}
+
 Mismatches::Sample lowest_sample(const Mismatches& found) {
   const auto taken = std::min<std::uint64_t>(found.samples, Mismatches::max_samples);
   return *std::min_element(found.sample, found.sample + std::max<std::uint64_t>(taken, 1),
                            [](const auto& a, const auto& b) { return a.index < b.index; });
 }
 
-void describe_mismatch(Fault& fault, const Mismatches& found, const Mismatches::Sample& sample) {
-  fault.expected = hex(sample.expected);
-  fault.actual = hex(sample.actual);
-  fault.xor_mask = hex(sample.expected ^ sample.actual);
-  fault.count = found.count;
+void show_difference(Fault& fault, std::uint32_t expected, std::uint32_t actual) {
+  fault.expected = hex(expected);
+  fault.actual = hex(actual);
+  fault.xor_mask = hex(expected ^ actual);
 }
 
-void describe_digests(Fault& fault, const Dissent& dissent) {
-  const Digest difference{dissent.expected.a ^ dissent.actual.a, dissent.expected.b ^ dissent.actual.b};
-  fault.expected = "0x" + to_string(dissent.expected);
-  fault.actual = "0x" + to_string(dissent.actual);
-  fault.xor_mask = "0x" + to_string(difference);
+void show_difference(Fault& fault, const Digest& expected, const Digest& actual) {
+  fault.expected = hex(expected);
+  fault.actual = hex(actual);
+  fault.xor_mask = hex(Digest{expected.a ^ actual.a, expected.b ^ actual.b});
 }
 
 Json ratio_or_null(double amount, double per) {

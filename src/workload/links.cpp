@@ -342,9 +342,7 @@ void LinksWorkload::tell_wrong_pair(const WrongData& wrong, std::int64_t trial) 
   fault.where =
       fmt::format("what rank {} received from rank {}, a transfer of {} B", rank(), wrong.from, wrong.bytes);
   fault.offset = wrong.offset;
-  fault.expected = hex(wrong.expected);
-  fault.actual = hex(wrong.actual);
-  fault.xor_mask = hex(wrong.expected ^ wrong.actual);
+  show_difference(fault, wrong.expected, wrong.actual);
   fault.count = wrong.words;
   environment().records.emit(fault);
 }
@@ -355,9 +353,7 @@ void LinksWorkload::tell_wrong_host(const WrongData& wrong, std::int64_t trial) 
   fault.where =
       fmt::format("what went between rank {}'s device and its host, a copy of {} B", rank(), wrong.bytes);
   fault.offset = wrong.offset;
-  fault.expected = hex(wrong.expected);
-  fault.actual = hex(wrong.actual);
-  fault.xor_mask = hex(wrong.expected ^ wrong.actual);
+  show_difference(fault, wrong.expected, wrong.actual);
   fault.count = wrong.words;
   environment().records.emit(fault);
 }
@@ -372,9 +368,7 @@ void LinksWorkload::tell_wrong_collective(const CollectiveResult& result, const 
   fault.device_uuid.clear();
   fault.where = fmt::format("{}, {} B", finding.where, result.outcome.wrong_size);
   fault.offset = finding.sample.index * sizeof(std::uint32_t);
-  fault.expected = hex(finding.sample.expected);
-  fault.actual = hex(finding.sample.actual);
-  fault.xor_mask = hex(finding.sample.expected ^ finding.sample.actual);
+  show_difference(fault, finding.sample.expected, finding.sample.actual);
   fault.count = finding.count;
   fault.blame = finding.blame;
   fault.suspects = finding.suspects;

@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::uint64_t fewest_turn_words = 4096;
 
-std::string hex(const Digest& digest) {
-  return fmt::format("0x{}", to_string(digest));
-}
-
 }  // namespace
 
 Status MemoryPatrol::use(std::size_t block, const std::stop_token& stop) {
@@ -144,9 +140,7 @@ void MemoryPatrol::tell_disagreement(std::string kind, std::uint64_t offset, con
   Fault fault = fault_of(environment_, std::move(kind), "repetition", "memory", step_);
   fault.where = std::move(where);
   fault.offset = offset;
-  fault.expected = hex(evidence.first);
-  fault.actual = hex(evidence.second);
-  fault.xor_mask = hex(Digest{evidence.first.a ^ evidence.second.a, evidence.first.b ^ evidence.second.b});
+  show_difference(fault, evidence.first, evidence.second);
   environment_.records.emit(fault);
   const std::lock_guard lock(mutex_);
   ++figures_.disagreements;

@@ -300,7 +300,8 @@ Status MemoryPatrol::tell_mismatch(const Check& check, const Mismatches& found,
                   check.rewritten ? describe_rewritten(probe, content) : describe_second_read(probe, sample),
                   describe_cell(probe));
   fault.offset = blocks_[check.block].offset + sample.index * sizeof(std::uint32_t);
-  describe_mismatch(fault, found, sample);
+  show_difference(fault, sample.expected, sample.actual);
+  fault.count = found.count;
   environment_.records.emit(fault);
   return {};
 }

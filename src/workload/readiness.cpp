@@ -130,7 +130,7 @@ void ReadinessWorkload::judge(std::size_t question, const std::vector<Answers>& 
     if (teller_.found(fault_kinds[question], dissent.rank)) continue;  // of the other optimizer
     Fault fault = fault_of(environment_, fault_kinds[question], "readiness digest", name(), *under_way_);
     fault.where = operations[question];
-    describe_digests(fault, dissent);
+    show_difference(fault, dissent.expected, dissent.actual);
     teller_.tell(std::move(fault), dissent);
   }
   const auto wrong = host_finding(question);
@@ -168,7 +168,8 @@ void ReadinessWorkload::tell_wrong_words(const CleanupOutcome& outcome, std::int
   fault.where =
       fmt::format("{} that were taken to be given back", format_bytes(static_cast<double>(outcome.bytes)));
   fault.offset = sample.index * sizeof(std::uint32_t);
-  describe_mismatch(fault, outcome.found, sample);
+  show_difference(fault, sample.expected, sample.actual);
+  fault.count = outcome.found.count;
   Dissent own;
   own.rank = environment_.place.rank;
   teller_.tell(std::move(fault), own);

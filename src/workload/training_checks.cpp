@@ -247,7 +247,7 @@ bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
     Fault fault = fault_of(environment_, "replay", "replay digest", "train", under_way_->step);
     fault.where = fmt::format("{}, {} replay{}", to_string(tensors_[dissent.question]),
                               to_string(under_way_->precision), more_tensors(dissent.count));
-    describe_digests(fault, dissent);
+    show_difference(fault, dissent.expected, dissent.actual);
     teller_.tell(std::move(fault), dissent);
   }
   const bool doubted = std::any_of(dissents.begin(), dissents.end(), [&](const Dissent& dissent) {
@@ -287,7 +287,7 @@ void TrainingChecks::judge_golden(const Answers& own) {
   Fault fault = fault_of(environment_, "replay", "golden digest", "train", under_way_->step);
   fault.where = fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent.question]),
                             to_string(under_way_->precision), more_tensors(dissent.count));
-  describe_digests(fault, dissent);
+  show_difference(fault, dissent.expected, dissent.actual);
   teller_.tell(std::move(fault), dissent);
 }
 
@@ -300,7 +300,7 @@ bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
     Fault fault = fault_of(environment_, "extreme", "known-answer chain", "extreme", under_way_->step);
     fault.where = fmt::format("{}, {} values, {} turns", ChainCheck::name(dissent.question), chains_->words(),
                               options_.extreme_iterations);
-    describe_digests(fault, dissent);
+    show_difference(fault, dissent.expected, dissent.actual);
     teller_.tell(std::move(fault), dissent);
   }
   return !dissents.empty();
@@ -383,7 +383,7 @@ void TrainingChecks::tell_state_faults(const std::vector<Dissent>& dissents,
   for (const Dissent& dissent : dissents) {
     Fault fault = fault_of(environment_, "replica", "state digest", "train", under_way_->step);
     fault.where = to_string(states_[dissent.question]) + more_tensors(dissent.count);
-    describe_digests(fault, dissent);
+    show_difference(fault, dissent.expected, dissent.actual);
     const bool located = states_[dissent.question] == difference.tensor && dissent.rank >= 0 &&
                          static_cast<std::size_t>(right) < difference.by_rank.size();
     if (located) {
@@ -392,9 +392,7 @@ void TrainingChecks::tell_state_faults(const std::vector<Dissent>& dissents,
       fault.where = fmt::format("{}, element {}{}", to_string(states_[dissent.question]), difference.word,
                                 more_tensors(dissent.count));
       fault.offset = difference.word * sizeof(float);
-      fault.expected = hex(expected);
-      fault.actual = hex(actual);
-      fault.xor_mask = hex(expected ^ actual);
+      show_difference(fault, expected, actual);
       fault.count = difference.count;
     }
     teller_.tell(std::move(fault), dissent);

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
+#include "egt/core/digest.hpp"
 #include "egt/core/pattern.hpp"
 #include "egt/core/record.hpp"
-#include "egt/workload/digest_vote.hpp"
 #include "egt/workload/workload.hpp"
 
 /// What workloads that check say in common: whose pattern it is, and what was found.
@@ -25,15 +25,14 @@ Fault fault_of(const Environment& environment, std::string kind, std::string det
 
 /// As "0x0123abcd".
 std::string hex(std::uint32_t word);
+std::string hex(const Digest& digest);
 
 /// The sample with the lowest index; `found.count` is above 0.
 Mismatches::Sample lowest_sample(const Mismatches& found);
 
-/// Puts the words and the count of a mismatch into a fault; `sample` is the one shown.
-void describe_mismatch(Fault& fault, const Mismatches& found, const Mismatches::Sample& sample);
-
-/// Puts the digests of a rank that answered wrongly into a fault.
-void describe_digests(Fault& fault, const Dissent& dissent);
+/// Puts what should have been, what was, and in which bits they differ into a fault: words, or digests.
+void show_difference(Fault& fault, std::uint32_t expected, std::uint32_t actual);
+void show_difference(Fault& fault, const Digest& expected, const Digest& actual);
 
 /// amount / per, or null where `per` was not measured.
 Json ratio_or_null(double amount, double per);
