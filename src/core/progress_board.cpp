@@ -21,6 +21,13 @@ void ProgressBoard::Line::wait_for_peers(std::string phase) {
   activity_.waits_for_peers = true;
 }
 
+void ProgressBoard::Line::go_on(std::string phase) {
+  const std::lock_guard lock(mutex_);
+  activity_.phase = std::move(phase);
+  activity_.waits_for_peers = false;
+  since_ = Clock::now();
+}
+
 Activity ProgressBoard::Line::read() const {
   const std::lock_guard lock(mutex_);
   Activity activity = activity_;

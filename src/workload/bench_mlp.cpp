@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/wait.hpp"
 #include "egt/workload/bench_job.hpp"
 #include "egt/workload/figure_exchange.hpp"
 #include "egt/workload/findings.hpp"
@@ -27,7 +28,8 @@ class MlpJob final : public BenchJob {
         communicator_(communicator),
         config_(config),
         slow_(slow),
-        teller_(teller) {}
+        teller_(teller),
+        line_(environment.board.line("main")) {}
 
   Status prepare();
 
@@ -38,6 +40,7 @@ class MlpJob final : public BenchJob {
 
  private:
   Status enqueue();
+  Status wait_for_pass();
   Result<StepResult> retire();
   Status look_at(const StepResult& result);
   Result<Answers> replay();
@@ -51,6 +54,7 @@ class MlpJob final : public BenchJob {
   const MlpJobConfig config_;
   const std::optional<Injection> slow_;
   IncidentTeller& teller_;
+  ProgressBoard::Line& line_;
   std::int64_t next_ = 0, retired_ = 0;
   Answers known_;  ///< of the replay: a digest a tensor
   std::vector<double> first_losses_;
@@ -114,7 +118,18 @@ Status MlpJob::enqueue() {
   return trainer_->enqueue_step(next_++, {}, false);
 }
 
+/// Until this device's own pass is made nobody else can be waited for: so a stuck device is told from its
+/// peers.
+Status MlpJob::wait_for_pass() {
+  line_.go_on("bench: pass");
+  EGT_TRY(wait_until([&] { return trainer_->is_computed(retired_); },
+                     {.seconds = environment_.peer_timeout_seconds, .what = "a pass of training"}));
+  if (communicator_.size() > 1) line_.wait_for_peers("bench: sums");
+  return {};
+}
+
 Result<StepResult> MlpJob::retire() {
+  EGT_TRY(wait_for_pass());
   EGT_TRY_ASSIGN(const StepResult result, trainer_->retire_step(retired_, environment_.peer_timeout_seconds));
   EGT_TRY(slowness_->learn(retired_, result));
   EGT_TRY(look_at(result));
@@ -171,8 +186,7 @@ Status MlpJob::check_replay() {
   const auto tensor = static_cast<std::size_t>(differ.first - again.begin());
   Fault fault = fault_of(environment_, "replay", "replay digest", "bench", next_);
   fault.where = fmt::format("{}, {} replay", to_string(tensors[tensor]), to_string(config_.precision));
-  fault.expected = "0x" + to_string(*differ.second);
-  fault.actual = "0x" + to_string(*differ.first);
+  show_difference(fault, *differ.second, *differ.first);
   environment_.records.emit(fault);
   report_.failure = fmt::format("rank {}: a known-answer pass gave other bits in {}", environment_.place.rank,
                                 to_string(tensors[tensor]));
@@ -192,8 +206,7 @@ Status MlpJob::check_replicas() {
   for (const Dissent& dissent : dissents) {
     Fault fault = fault_of(environment_, "replica", "state digest", "bench", next_);
     fault.where = to_string(states[dissent.question]);
-    fault.expected = "0x" + to_string(dissent.expected);
-    fault.actual = "0x" + to_string(dissent.actual);
+    show_difference(fault, dissent.expected, dissent.actual);
     if (report_.failure.empty())
       report_.failure = fmt::format("{} differs between ranks after {} steps", fault.where, next_);
     teller_.tell(std::move(fault), dissent);

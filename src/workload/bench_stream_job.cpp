@@ -47,6 +47,7 @@ class StreamJob final : public BenchJob {
         device_(environment.device),
         shape_(shape),
         slow_(slow),
+        line_(environment.board.line("main")),
         operation_(std::move(operation)),
         feed_(std::move(feed)) {}
 
@@ -62,6 +63,8 @@ class StreamJob final : public BenchJob {
   std::size_t outputs() const { return static_cast<std::size_t>(operation_->outputs()); }
   Status make(std::int64_t iterations, std::int64_t per_chunk);
   Status work(std::int64_t iteration);
+  /// Batches that come from a peer cannot be told from work that is stuck.
+  void tell_progress();
   Status wait(const Event& event, const char* what);
   Result<Answers> digests_of_outputs();
   Status check_last_output();
@@ -74,7 +77,8 @@ class StreamJob final : public BenchJob {
   Device& device_;
   const FeedShape shape_;
   const double slow_;  ///< percent of work added
-  double owed_ = 0;    ///< of the added work, in operations
+  ProgressBoard::Line& line_;
+  double owed_ = 0;  ///< of the added work, in operations
   std::int64_t next_ = 0, per_chunk_ = 1;
   Answers known_;  ///< a generation's outputs, one generation behind the other
   JobReport report_;
@@ -98,6 +102,11 @@ Status StreamJob::prepare() {
   EGT_TRY(leash_.prepare(device_));
   EGT_TRY_ASSIGN(compute_, device_.create_stream(StreamPriority::normal));
   return {};
+}
+
+void StreamJob::tell_progress() {
+  line_.go_on("bench: batches");
+  if (feed_->stream() != nullptr) line_.wait_for_peers("bench: batches");
 }
 
 Status StreamJob::wait(const Event& event, const char* what) {
@@ -143,6 +152,7 @@ Result<BurstTimes> StreamJob::burst(int chunks, std::int64_t per_chunk) {
     chunk_ends_.push_back(std::move(event));
   }
   EGT_TRY(make(iterations, per_chunk));
+  tell_progress();
   EGT_TRY(wait(*chunk_ends_[static_cast<std::size_t>(chunks)], "the batches of a measurement"));
   if (feed_->stream() != nullptr) {
     EGT_TRY(device_.record(*moved_, *feed_->stream()));
@@ -167,6 +177,7 @@ Status StreamJob::make(std::int64_t iterations, std::int64_t per_chunk) {
   for (; next_ < end; ++next_) {
     const std::int64_t delivery = next_ / per_delivery, made = next_ - first;
     if (Event* const mark = leash_.due(next_)) {
+      tell_progress();
       EGT_TRY(wait(*mark, "the device"));
       EGT_TRY(device_.record(*mark, *compute_));
     }

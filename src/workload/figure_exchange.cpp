@@ -41,6 +41,7 @@ Result<std::vector<double>> FigureExchange::all(std::span<const double> own, std
   line_.begin(phase, step);
   line_.wait_for_peers(phase);
   EGT_TRY(wait_with_peers(device_, communicator_, *done_, timeout_seconds_, phase));
+  line_.go_on(phase);
   const double* const gathered = host + most_;
   return std::vector<double>(gathered, gathered + own.size() * ranks());
 }

@@ -27,7 +27,7 @@ void WarmUp::add(double step_ms) {
   spent_ms_ += static_cast<double>(made) * step_ms;
   over_ = rounds_ >= fewest_rounds && ((full && agrees) || spent_ms_ >= most_seconds * 1e3);
   step_ms_ = step_ms;
-  iterations_ = wanted;
+  iterations_ = std::min(wanted, growth * made);
 }
 
 }  // namespace egt

@@ -151,14 +151,14 @@ class Bench(ProgramTest):
         self.assertEqual(len(result["restarts"]), 1)
 
     def test_a_rank_that_stops_amid_peer_copies_costs_one_trial(self):
-        process = self.start_program("bench", *tiny(workload="mlp,voxelize", mode="p2p", points="2000", trial_time="1.5s"),
-                                     "--collective-timeout", "2s", "--output", "run", ranks=2)
+        process = self.start_program("bench", *tiny(workload="mlp,voxelize", mode="p2p", points="2000", trial_time="2s"),
+                                     "--collective-timeout", "4s", "--output", "run", ranks=2)
         while "rank 1 alone" not in process.stderr.readline():
             self.assertIsNone(process.poll())
-        time.sleep(0.6)
+        time.sleep(0.8)
         rank = int(subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()[-1])
         os.kill(rank, signal.SIGSTOP)
-        time.sleep(3)
+        time.sleep(5)
         os.kill(rank, signal.SIGCONT)
         output, messages = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 4, output + messages)
@@ -174,10 +174,10 @@ class Bench(ProgramTest):
         self.wait_for(lambda: (self.folder / "run/journal.rank1.jsonl").exists())
         time.sleep(1.5)
         started = time.monotonic()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGUSR1)  # mpirun hands it on, and ends nobody itself a second later
         process.wait(timeout=20)
         self.assertLess(time.monotonic() - started, 5)
-        self.assertIn(process.returncode, (1, 6))
+        self.assertEqual(process.returncode, 6)
         result = self.result()
         self.assertEqual((result["verdict"], result["exit_code"]), ("interrupted", 6))
         self.assertEqual(self.entries(result), [])

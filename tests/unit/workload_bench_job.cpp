@@ -1,7 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <chrono>
+#include <thread>
+#include <vector>
+
 #include "egt/workload/bench_job.hpp"
+#include "egt/workload/figure_exchange.hpp"
 #include "workload_fixture.hpp"
 
 namespace egt::test {
@@ -86,6 +92,37 @@ TEST(BenchJob, BatchesOfADeliveryAreAllUsed) {
   EXPECT_EQ(job.value()->check().value().failure, "");
 }
 
+// Whoever is blamed for a hang is one that waits for nobody: the board must tell who does.
+
+TEST(BenchJob, AloneItWaitsForNobodyAndItsClockStartsAgain) {
+  World world;
+  ProgressBoard::Line& line = world.board.line("main");
+  line.begin("a trial", 7);
+  line.wait_for_peers("a trial");
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  auto job = make_job(world, BenchWorkload::voxelize, 10);
+  ASSERT_TRUE(job.ok());
+  ASSERT_TRUE(job.value()->answers().ok());
+  ASSERT_TRUE(job.value()->burst(1, 64).ok());
+  const Activity activity = line.read();
+  EXPECT_EQ(activity.phase, "bench: batches");
+  EXPECT_EQ(activity.step, 7);
+  EXPECT_FALSE(activity.waits_for_peers);
+  EXPECT_LT(activity.seconds, 0.3);
+}
+
+TEST(BenchJob, BehindAnExchangeOfFiguresNobodyIsWaitedFor) {
+  World world;
+  ProgressBoard::Line& line = world.board.line("main");
+  FigureExchange exchange(*world.device, world.communicator, line, 10);
+  ASSERT_TRUE(exchange.prepare(1).ok());
+  const std::array own = {1.5};
+  EXPECT_EQ(exchange.all(own, 3, "figures").value(), std::vector{1.5});
+  EXPECT_EQ(line.read().phase, "figures");
+  EXPECT_EQ(line.read().step, 3);
+  EXPECT_FALSE(line.read().waits_for_peers);
+}
+
 TEST(BenchJob, AWrongOutputIsAFaultOfThisRank) {
   auto device = std::make_unique<WrongDevice>(BenchOperation::generations + 2);
   World world(std::move(device));
@@ -134,6 +171,8 @@ TEST(BenchJob, TrainsAndLearns) {
   ASSERT_TRUE(ms.ok()) << ms.status().what();
   ASSERT_THAT(ms.value().chunk_ms, SizeIs(4));
   for (const double chunk : ms.value().chunk_ms) EXPECT_GT(chunk, 0);
+  EXPECT_EQ(world.board.line("main").read().phase, "bench: pass");
+  EXPECT_FALSE(world.board.line("main").read().waits_for_peers);
   const auto report = job.value()->check();
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report.value().failure, "");

@@ -142,7 +142,7 @@ TEST(WarmUp, EndsWhenTwoFullRoundsAgree) {
   EXPECT_EQ(warm_up.iterations(), 1);
   warm_up.add(2);  // the first is slow
   EXPECT_FALSE(warm_up.is_over());
-  EXPECT_EQ(warm_up.iterations(), 25);
+  EXPECT_EQ(warm_up.iterations(), 8);
   warm_up.add(1);
   EXPECT_FALSE(warm_up.is_over());
   EXPECT_EQ(warm_up.iterations(), 50);
@@ -151,6 +151,15 @@ TEST(WarmUp, EndsWhenTwoFullRoundsAgree) {
   warm_up.add(1.11);
   EXPECT_TRUE(warm_up.is_over());
   EXPECT_THAT(warm_up.step_ms(), DoubleEq(1.11));
+}
+
+TEST(WarmUp, DoesNotTrustALuckyIteration) {
+  WarmUp warm_up(1, 2);
+  EXPECT_EQ(warm_up.iterations(), 2);
+  warm_up.add(0.001);
+  EXPECT_EQ(warm_up.iterations(), 16) << "not the 50,000 of a chunk";
+  warm_up.add(1);
+  EXPECT_EQ(warm_up.iterations(), 50);
 }
 
 TEST(WarmUp, TakesNotForEver) {

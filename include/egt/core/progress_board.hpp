@@ -32,6 +32,8 @@ class ProgressBoard {
     void begin(std::string phase, std::int64_t step = -1, double patience_seconds = 0);
     /// From here on it waits for others: the clock goes on.
     void wait_for_peers(std::string phase);
+    /// It goes on by itself, at the same step: the clock starts again.
+    void go_on(std::string phase);
     /// It has nothing to do.
     void rest() { begin({}); }
     Activity read() const;

@@ -24,6 +24,9 @@ class WarmUp {
  public:
   static constexpr double agreement = 0.02, most_seconds = 0.3;
   static constexpr int fewest_rounds = 2;
+  /// A round is at most so many times as long as the one before: a few iterations may have been lucky, on a
+  /// host that does much else.
+  static constexpr std::int64_t growth = 8;
 
   /// Iterations are in multiples of `multiple`.
   WarmUp(double trial_seconds, std::int64_t multiple) : trial_seconds_(trial_seconds), multiple_(multiple) {}
