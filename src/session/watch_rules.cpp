@@ -252,16 +252,18 @@ std::vector<Loss> stuck_main_threads(const WatchTable& table, const WatchOptions
   return losses;
 }
 
-/// May somebody be silent or lost of whom it is not said yet? Then others wait for that one.
-bool judgement_is_open(const WatchTable& table, const WatchOptions& options, double now) {
-  for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank) {
-    const RankView& view = table.ranks[index(rank)];
-    if (is_excused(view, now)) return true;
-    if (takes_part(view) && news_age(table, rank, now) > watch::quiet_seconds &&
+/// Somebody has said nothing for a while, and it is not said yet that this one is silent.
+bool may_be_silent(const WatchTable& table, const WatchOptions& options, double now) {
+  for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank)
+    if (takes_part(table.ranks[index(rank)]) && news_age(table, rank, now) > watch::quiet_seconds &&
         !is_silent(table, options, rank, now))
       return true;
-  }
   return false;
+}
+
+bool any_excused(const WatchTable& table, double now) {
+  return std::any_of(table.ranks.begin(), table.ranks.end(),
+                     [&](const RankView& view) { return is_excused(view, now); });
 }
 
 /// Who holds up the main threads: the silent ranks, and the stuck ones that wait for nobody.
@@ -269,7 +271,8 @@ std::vector<Loss> obstacles(const WatchTable& table, const WatchOptions& options
   std::vector<Loss> losses;
   for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank)
     if (is_silent(table, options, rank, now)) losses.push_back(silent_rank(table, rank, now));
-  if (losses.empty() && judgement_is_open(table, options, now)) return {};
+  // Those that a cut network takes away do not fall silent in the same instant, and belong together.
+  if (may_be_silent(table, options, now) || (losses.empty() && any_excused(table, now))) return {};
   const bool any_silent = !losses.empty();
   for (Loss& loss : stuck_main_threads(table, options, now)) {
     const RankView& view = table.ranks[index(loss.rank)];

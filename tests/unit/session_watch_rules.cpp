@@ -203,6 +203,18 @@ TEST_F(WatchRules, NoJudgementOverOthersWhileOneMayBeSilent) {
   EXPECT_EQ(decision().losses.front().how, Loss::How::silent);
 }
 
+TEST_F(WatchRules, ThoseWhoFallSilentOneAfterTheOtherAreNamedTogether) {
+  const double last_word = now;
+  now += 3.1;
+  rank(0).heard_at = now;
+  rank(1).heard_at = last_word;
+  rank(2).heard_at = last_word + 0.2;
+  EXPECT_EQ(decision().act, Act::none) << "rank 2 has said nothing for a while either";
+  now += 0.2;
+  rank(0).heard_at = now;
+  EXPECT_THAT(lost(), ElementsAre(1, 2));
+}
+
 TEST_F(WatchRules, LongPatienceIsKept) {
   set(1, working(20, 50, 60));
   EXPECT_EQ(decision().act, Act::none);
