@@ -148,7 +148,8 @@ Result<std::unique_ptr<Communicator>> Run::connect() {
 Status Run::choose_options(const BackendChoice& choice) {
   if (choice.backend == Backend::host) {
     apply_host_defaults(options_);
-    records_.notice(fmt::format("host backend: {}", choice.why));
+    if (control_.place().local_rank == 0)  // its host's other ranks have the same reason
+      records_.notice(fmt::format("host backend: {}", choice.why));
   }
   return purpose_.refine(options_, choice.backend, control_.place());
 }
