@@ -19,8 +19,8 @@ using mlp::ParameterSet;
 using mlp::StepTail;
 using mlp::Workspace;
 
-constexpr std::uint64_t replay_sequence = std::uint64_t{1}
-                                          << 62;  // of random numbers: a step's is its number
+// Of random numbers: a step's is its number.
+constexpr std::uint64_t replay_sequence = std::uint64_t{1} << 62;
 constexpr double initialization_timeout_s = 60.0;
 
 /// Alone, gradients need not travel: every layer's weight gradient is one product, and one update takes them
