@@ -1,19 +1,16 @@
 #include <cmath>
 #include <cstring>
 
-#include "egt/device/host/host_device.hpp"
 #include "egt/model/mlp_trainer.hpp"
 #include "egt/ranks/agreement.hpp"
-#include "egt/ranks/mpi_communicator.hpp"
 #include "egt/ranks/mpi_control.hpp"
-#include "mpi_test.hpp"
+#include "ranks_on_host.hpp"
 #include "tests/state_digests.hpp"
 #include "tests/unit/single_rank_communicator.hpp"
 
 namespace egt::test {
 namespace {
 
-constexpr double timeout_s = 30;
 constexpr std::int64_t batch_each = 12;
 constexpr std::int64_t steps = 20;
 
@@ -22,17 +19,9 @@ struct Trained {
   std::vector<float> weights;
 };
 
-class DataParallel : public ::testing::TestWithParam<std::pair<ElementType, Optimizer>> {
+class DataParallel : public RanksOnHost,
+                     public ::testing::WithParamInterface<std::pair<ElementType, Optimizer>> {
  protected:
-  void SetUp() override {
-    auto opened = open_host_device({});
-    ASSERT_TRUE(opened.ok());
-    device = std::move(opened.value());
-    auto communicator_opened = open_mpi_communicator(mpi_session(), timeout_s);
-    ASSERT_TRUE(communicator_opened.ok());
-    communicator = std::move(communicator_opened.value());
-  }
-
   MlpConfig config(BatchShare batch) const {
     MlpConfig c;
     c.neurons = {24, 40, 33, 7};
@@ -88,13 +77,10 @@ class DataParallel : public ::testing::TestWithParam<std::pair<ElementType, Opti
   }
 
   void expect_equal_replicas(MlpTrainer& trainer) {
-    const auto ranks = test::state_digests(*device, *communicator, trainer);
+    const auto ranks = test::state_digests(*device, *real, trainer);
     ASSERT_EQ(ranks.size(), static_cast<std::size_t>(mpi_session().place().size));
     for (const auto& rank : ranks) EXPECT_EQ(rank, ranks.front());
   }
-
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Communicator> communicator;
 };
 
 TEST_P(DataParallel, ManyRanksWithAShareEachLearnWhatOneRankWithTheWholeBatchLearns) {
@@ -102,7 +88,7 @@ TEST_P(DataParallel, ManyRanksWithAShareEachLearnWhatOneRankWithTheWholeBatchLea
   const std::int64_t global = batch_each * place.size + 1;  // uneven: the last rank takes one more
   const bool last = place.rank + 1 == place.size;
   const Trained shared = train(
-      *communicator,
+      *real,
       config({.global = global, .first = batch_each * place.rank, .local = batch_each + (last ? 1 : 0)}));
   SingleRankCommunicator alone(*device);  // in the world, whatever the number of ranks
   const Trained whole = train(alone, config({.global = global, .first = 0, .local = global}));
