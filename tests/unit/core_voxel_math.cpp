@@ -77,21 +77,44 @@ TEST(VoxelScratch, PartsLieApartAndHoldTheWorstCase) {
     const VoxelScratch scratch(reinterpret_cast<void*>(base), points, tiles);
     const auto address = [](const auto* part) { return reinterpret_cast<std::uintptr_t>(part); };
     EXPECT_EQ(address(scratch.header), base);
-    EXPECT_GE(address(scratch.counts), base + sizeof(VoxelScratchHeader));
+    EXPECT_GE(address(scratch.region_counts), base + sizeof(VoxelScratchHeader));
+    EXPECT_GE(base + scratch.zeroed_bytes,
+              address(scratch.region_counts) + scratch.regions.count * count_stride * 4);
+    EXPECT_EQ(address(scratch.counts), base + scratch.zeroed_bytes);
     EXPECT_GE(address(scratch.sums), address(scratch.counts) + tiles * count_stride * 4);
     // Tiles with one point more than fits a slice: most of them, and two slices each.
     const std::uint64_t full = points / (points_per_slice + 1);
-    EXPECT_GE(base + scratch.zeroed_bytes, address(scratch.sums) + full * sizeof(VoxelSums));
-    EXPECT_GE(address(scratch.begins), base + scratch.zeroed_bytes);
-    EXPECT_GE(address(scratch.slices), address(scratch.begins) + tiles * 4);
+    EXPECT_GE(address(scratch.counts) + scratch.sort_zeroed_bytes,
+              address(scratch.sums) + full * sizeof(VoxelSums));
+    EXPECT_GE(address(scratch.slices), address(scratch.counts) + scratch.sort_zeroed_bytes);
     EXPECT_GE(scratch.most_slices, 2 * full);
     EXPECT_GE(address(scratch.ranks), address(scratch.slices) + scratch.most_slices * sizeof(VoxelSlice));
-    EXPECT_GE(address(scratch.points), address(scratch.ranks) + points * 4);
-    EXPECT_GE(address(scratch.bins), address(scratch.points) + points * sizeof(TilePoint));
-    EXPECT_GE(base + scratch.bytes, address(scratch.bins) + tiles * scratch.bin_points * sizeof(TilePoint));
-    EXPECT_GE(scratch.bin_points, std::min<std::uint64_t>(most_bin_points, points / tiles));
+    EXPECT_GE(address(scratch.ranges), address(scratch.ranks) + points * 4);
+    EXPECT_GE(address(scratch.points), address(scratch.ranges) + tiles * sizeof(TileRange));
+    const std::uint64_t in_bins = std::uint64_t{scratch.regions.count} * scratch.regions.room;
+    EXPECT_GE(base + scratch.bytes, address(scratch.points) + std::max(points, in_bins) * sizeof(TilePoint));
     EXPECT_EQ(scratch.bytes, VoxelScratch(nullptr, points, tiles).bytes);
   }
+}
+
+TEST(VoxelRegions, HaveRoomForTheirShareAndALabelForEachTile) {
+  for (const std::uint64_t tiles : {1ull, 2ull, 129ull, 32768ull, 131072ull, 524288ull})
+    for (const std::uint64_t points : {0ull, 1ull, 10'000ull, 1'000'000ull, 10'000'000ull}) {
+      const VoxelRegions regions(points, tiles);
+      if (regions.count == 0) continue;
+      EXPECT_LE(regions.count, most_regions);
+      EXPECT_LE(regions.room, most_region_points);
+      const std::uint64_t of_region = std::min<std::uint64_t>(tiles, 1ull << regions.shift);
+      EXPECT_GE(std::uint64_t{regions.room} * tiles, points * of_region) << tiles << " " << points;
+      const auto last = static_cast<std::uint32_t>(tiles - 1);
+      EXPECT_EQ(regions.region(last), regions.count - 1);
+      EXPECT_EQ(regions.region(last) << regions.shift | regions.label(last), last);
+      EXPECT_LT(regions.label(last), 1u << TilePoint::label_bits);
+    }
+  EXPECT_EQ(VoxelRegions(1'000'000, 32768).count, 512u) << "1953 points in 64 tiles";
+  EXPECT_EQ(VoxelRegions(10'000'000, 32768).count, 4096u);
+  EXPECT_EQ(VoxelRegions(20'000'000, 32768).count, 0u) << "no 4096 regions have room for them";
+  EXPECT_EQ(VoxelRegions(4000, 1).count, 0u) << "more than a bin holds";
 }
 
 TEST(Voxelization, NeedsWhatItReadsAndWritesOnce) {

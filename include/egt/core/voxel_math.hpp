@@ -46,17 +46,24 @@ namespace math {
 
 /// Voxels are handled in tiles, long in x so that a row of a tile fills whole sectors of memory.
 constexpr std::uint32_t tile_x = 32, tile_y = 4, tile_z = 4;
+constexpr std::uint32_t tile_voxel_bits = 9;
 constexpr std::uint32_t tile_voxels = tile_x * tile_y * tile_z;
+static_assert(tile_voxels == 1u << tile_voxel_bits);
 
 constexpr std::uint32_t voxel_fraction_bits = 16;
 constexpr std::uint32_t voxel_fraction_mask = (1u << voxel_fraction_bits) - 1;
 
-/// A point in its tile: the voxel (x fastest) and where in it, in units of 2^-16 voxels.
+/// A point in its tile: the voxel (x fastest) and where in it, in units of 2^-16 voxels. While points are
+/// sorted, the bits above the voxel's number tell the tile among those that are sorted together.
 struct alignas(8) TilePoint {
-  std::uint32_t xy;       ///< x | y << 16
-  std::uint32_t z_voxel;  ///< z | voxel << 16
+  static constexpr std::uint32_t label_shift = voxel_fraction_bits + tile_voxel_bits, label_bits = 7;
+  static_assert(label_shift + label_bits == 32);
 
-  EGT_HD std::uint32_t voxel() const { return z_voxel >> voxel_fraction_bits; }
+  std::uint32_t xy;       ///< x | y << 16
+  std::uint32_t z_voxel;  ///< z | voxel << 16 | label << 25
+
+  EGT_HD std::uint32_t label() const { return z_voxel >> label_shift; }
+  EGT_HD std::uint32_t voxel() const { return z_voxel >> voxel_fraction_bits & (tile_voxels - 1); }
   EGT_HD std::uint32_t x() const { return xy & voxel_fraction_mask; }
   EGT_HD std::uint32_t y() const { return xy >> voxel_fraction_bits; }
   EGT_HD std::uint32_t z() const { return z_voxel & voxel_fraction_mask; }

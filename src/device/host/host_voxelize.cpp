@@ -80,7 +80,7 @@ class Voxelizer {
   void place_tiles() {
     std::uint32_t begin = 0;
     for (std::uint32_t tile = 0; tile < tiles_; ++tile) {
-      scratch_.begins[tile] = begin;
+      scratch_.ranges[tile] = {begin, scratch_.count(tile)};
       begin += scratch_.count(tile);
     }
   }
@@ -90,15 +90,15 @@ class Voxelizer {
       if (place(i) != PointPlace::in) continue;
       std::uint32_t tile;
       const TilePoint point = locate(i, tile);
-      scratch_.points[scratch_.begins[tile] + scratch_.ranks[i]] = point;
+      scratch_.points[scratch_.ranges[tile].begin + scratch_.ranks[i]] = point;
     }
   }
 
   void sum_tiles(std::int64_t begin, std::int64_t end) {
     const auto sums = std::make_unique<Sums>();
     for (auto tile = static_cast<std::uint32_t>(begin); tile < static_cast<std::uint32_t>(end); ++tile) {
-      const std::uint32_t count = scratch_.count(tile);
-      const TilePoint* const points = scratch_.points + scratch_.begins[tile];
+      const auto [first, count] = scratch_.ranges[tile];
+      const TilePoint* const points = scratch_.points + first;
       if (count > 0) std::memset(sums.get(), 0, sizeof(Sums));
       for (std::uint32_t i = 0; i < count; ++i) {
         const std::uint32_t voxel = points[i].voxel();
