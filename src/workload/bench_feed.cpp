@@ -76,19 +76,33 @@ class MovingFeed : public BatchFeed {
   }
   bool is_moved() const override { return !is_source(); }
   Stream* stream() override { return move_.get(); }
+  /// Nothing of the movement is put in `compute`, where it would take time from the work.
+  Status ready(std::int64_t delivery, Stream& compute) override {
+    return is_source() ? Status() : device_.wait(compute, *arrived_[index(delivery)]);
+  }
+  Status release(std::int64_t delivery, Stream& compute) override {
+    return is_source() ? Status() : device_.record(*released_[index(delivery)], compute);
+  }
 
  protected:
   virtual const std::byte* slot(std::int64_t delivery) const = 0;
 
-  Status prepare_source(const MakeInput& make) {
+  Status prepare_ends(const MakeInput& make) {
     EGT_TRY_ASSIGN(move_, device_.create_stream(StreamPriority::high));
-    return is_source() ? ring_.prepare(device_, shape_, make) : Status();
+    if (is_source()) return ring_.prepare(device_, shape_, make);
+    for (auto* events : {&arrived_, &released_})
+      for (auto& event : *events) {
+        EGT_TRY_ASSIGN(event, device_.create_event());
+      }
+    return {};
   }
   bool is_source() const { return shape_.index == 0; }
+  static std::size_t index(std::int64_t delivery) { return static_cast<std::size_t>(delivery % slots); }
 
   Device& device_;
   const FeedShape shape_;
   Ring ring_;
+  std::array<std::unique_ptr<Event>, slots> arrived_, released_;  ///< a receiver's
   std::unique_ptr<Stream> move_;  ///< goes before the memory of the ring; derived ones see to theirs
 };
 
@@ -99,13 +113,9 @@ class ExchangeFeed final : public MovingFeed {
   ~ExchangeFeed() override { move_.reset(); }
 
   Status prepare(const MakeInput& make) {
-    EGT_TRY(prepare_source(make));
+    EGT_TRY(prepare_ends(make));
     if (is_source()) return {};
     EGT_TRY_ASSIGN(slots_, device_.allocate(slots * slot_bytes(shape_)));
-    for (int s = 0; s < slots; ++s) {
-      EGT_TRY_ASSIGN(arrived_[index(s)], device_.create_event());
-      EGT_TRY_ASSIGN(released_[index(s)], device_.create_event());
-    }
     return {};
   }
 
@@ -121,15 +131,8 @@ class ExchangeFeed final : public MovingFeed {
     EGT_TRY(communicator_.exchange({}, receives, *move_));
     return device_.record(*arrived_[index(delivery)], *move_);
   }
-  Status ready(std::int64_t delivery, Stream& compute) override {
-    return is_source() ? Status() : device_.wait(compute, *arrived_[index(delivery)]);
-  }
-  Status release(std::int64_t delivery, Stream& compute) override {
-    return is_source() ? Status() : device_.record(*released_[index(delivery)], compute);
-  }
 
  private:
-  static std::size_t index(std::int64_t delivery) { return static_cast<std::size_t>(delivery % slots); }
   std::byte* slot_data(std::int64_t delivery) const {
     return slots_.as<std::byte>() + index(delivery) * slot_bytes(shape_);
   }
@@ -137,7 +140,6 @@ class ExchangeFeed final : public MovingFeed {
 
   Communicator& communicator_;
   Buffer slots_;
-  std::array<std::unique_ptr<Event>, slots> arrived_, released_;
 };
 
 /// Flags: of a receiver, how many deliveries came; of the first device, how many each receiver has released.
@@ -150,11 +152,11 @@ class PeerFeed final : public MovingFeed {
   Status prepare(const MakeInput& make) {
     if (slots * slot_bytes(shape_) > channel_.memory->bytes())
       return {StatusCode::internal, "a delivery is larger than the peers' slots"};
-    return prepare_source(make);
+    return prepare_ends(make);
   }
 
   Status deliver(std::int64_t delivery) override {
-    if (!is_source()) return count(shape_.index);
+    if (!is_source()) return receive(delivery);
     std::vector<Flag> free, filled;
     for (int to = 1; to < shape_.devices; ++to) {
       const std::uint32_t number = number_of(delivery, to);
@@ -169,21 +171,21 @@ class PeerFeed final : public MovingFeed {
     }
     return device_.signal(filled, channel_.gate, *move_);
   }
-  Status ready(std::int64_t delivery, Stream& compute) override {
-    if (is_source()) return {};
-    const std::array filled = {
-        Flag{channel_.memory->flag(shape_.index, 0), number_of(delivery, shape_.index) + 1}};
-    return device_.await(filled, channel_.timeout_seconds, channel_.gate, compute);
-  }
-  Status release(std::int64_t delivery, Stream& compute) override {
-    if (is_source()) return {};
-    const std::array free = {Flag{channel_.memory->flag(0, static_cast<std::size_t>(shape_.index)),
-                                  number_of(delivery, shape_.index) + 1}};
-    return device_.signal(free, channel_.gate, compute);
-  }
   void give_up() override { channel_.gate->give_up(); }
 
  private:
+  /// First the delivery before in the same slot is told to be used up; of another feed it surely is.
+  Status receive(std::int64_t delivery) {
+    const std::uint32_t number = number_of(delivery, shape_.index);
+    const std::array free = {
+        Flag{channel_.memory->flag(0, static_cast<std::size_t>(shape_.index)), number + 1 - slots}};
+    const std::array filled = {Flag{channel_.memory->flag(shape_.index, 0), number + 1}};
+    EGT_TRY(device_.wait(*move_, *released_[index(delivery)]));
+    EGT_TRY(device_.signal(free, channel_.gate, *move_));
+    EGT_TRY(device_.await(filled, channel_.timeout_seconds, channel_.gate, *move_));
+    EGT_TRY(device_.record(*arrived_[index(delivery)], *move_));
+    return count(shape_.index);
+  }
   /// A delivery among all that the member ever had.
   std::uint32_t number_of(std::int64_t delivery, int member) const {
     return begun_[static_cast<std::size_t>(member)] + static_cast<std::uint32_t>(delivery);

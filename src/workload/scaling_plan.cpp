@@ -9,7 +9,7 @@
 namespace egt {
 namespace {
 
-constexpr double delivery_period_ms = 0.05;
+constexpr double delivery_period_ms = 0.2;
 
 std::vector<int> first_ranks(int count) {
   std::vector<int> ranks(static_cast<std::size_t>(count));
