@@ -115,8 +115,8 @@ TEST(BenchLoop, IsDividedIntoChunksOfTheTrialsTime) {
 
 TEST(BenchLoop, SmallBatchesAreMovedTogether) {
   EXPECT_EQ(batches_per_delivery(10, 1000), 1);
-  EXPECT_EQ(batches_per_delivery(0.05, 1000), 1);
-  EXPECT_EQ(batches_per_delivery(0.02, 1000), 4);
+  EXPECT_EQ(batches_per_delivery(0.2, 1000), 1);
+  EXPECT_EQ(batches_per_delivery(0.05, 1000), 4);
   EXPECT_EQ(batches_per_delivery(0.001, 1000), most_batches_per_delivery);
   EXPECT_EQ(batches_per_delivery(0.001, 3 << 20), 2) << "some megabytes";
   EXPECT_EQ(batches_per_delivery(0.001, std::size_t{1} << 30), 1);
