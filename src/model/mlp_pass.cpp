@@ -38,9 +38,10 @@ std::vector<PassTensor> Pass::tensors(const ParameterLayout& layout) {
   all.push_back({TensorKind::output_gradient, layers - 1});
   for (int l = layers; l-- > 0;) {
     if (l > 0) all.push_back({TensorKind::input_product, l});
-    all.push_back({TensorKind::weight_gradient, l});
+    if (l != late_layer) all.push_back({TensorKind::weight_gradient, l});
     if (l > 0) all.push_back({TensorKind::input_gradient, l});
   }
+  if (layers > late_layer) all.push_back({TensorKind::weight_gradient, late_layer});
   return all;
 }
 
@@ -97,13 +98,12 @@ Status Pass::backward(const Call& call) {
                                 stream_));
   EGT_TRY(made(call, {TensorKind::output_gradient, static_cast<int>(layers) - 1}, gradient.data,
                static_cast<std::size_t>(gradient.count()) * size_of(gradient.type)));
-  std::size_t bucket = 0, piece = 0;
+  std::size_t bucket = 0;
+  MatrixView late_gradient;
   for (std::size_t l = layers; l-- > 0;) {
     const LinearLayer& layer = layout_.layers()[l];
     const int number = static_cast<int>(l);
     const MatrixView input = call.activation(l);
-    // The input's gradient first: it is the last to read this layer's weights, which a bucket's update then
-    // changes.
     MatrixView input_gradient;
     if (l > 0) {
       input_gradient = call.activation_gradient(l);
@@ -116,15 +116,10 @@ Status Pass::backward(const Call& call) {
                    static_cast<std::size_t>(input_gradient.count()) * size_of(input_gradient.type)));
       EGT_TRY(call.companion.after_product(product, {TensorKind::input_product, number}));
     }
-    while (bucket < layout_.buckets().size()) {
-      const auto& pieces = layout_.buckets()[bucket].pieces;
-      if (pieces[piece].layer != number) break;
-      EGT_TRY(weight_gradient(call, pieces[piece], gradient, input));
-      if (++piece < pieces.size()) continue;
-      EGT_TRY(call.companion.bucket_made(bucket));
-      ++bucket;
-      piece = 0;
-    }
+    if (number == late_layer)
+      late_gradient = gradient;
+    else
+      EGT_TRY(weight_gradients(call, number, gradient, bucket));
     if (l == 0) break;
     const LinearLayer& below = layout_.layers()[l - 1];
     EGT_TRY(device_.activation_gradient(input_gradient, input,
@@ -132,6 +127,18 @@ Status Pass::backward(const Call& call) {
     EGT_TRY(made(call, {TensorKind::input_gradient, number}, input_gradient.data,
                  static_cast<std::size_t>(input_gradient.count()) * size_of(input_gradient.type)));
     gradient = input_gradient;
+  }
+  return layers > late_layer ? weight_gradients(call, late_layer, late_gradient, bucket) : Status();
+}
+
+Status Pass::weight_gradients(const Call& call, int layer, MatrixView output_gradient, std::size_t& bucket) {
+  const MatrixView input = call.activation(static_cast<std::size_t>(layer));
+  for (; bucket < layout_.buckets().size(); ++bucket) {
+    const std::vector<GradientPiece>& pieces = layout_.buckets()[bucket].pieces;
+    for (const GradientPiece& piece : pieces)
+      if (piece.layer == layer) EGT_TRY(weight_gradient(call, piece, output_gradient, input));
+    if (pieces.back().layer != layer) break;  // the rest of it is another layer's
+    EGT_TRY(call.companion.bucket_made(bucket));
   }
   return {};
 }

@@ -54,6 +54,8 @@ class Pass {
   struct Call;  // one pass while it is enqueued
   Status forward(const Call& call);
   Status backward(const Call& call);
+  /// Of a layer, from `bucket` on, the next that is to be filled.
+  Status weight_gradients(const Call& call, int layer, MatrixView output_gradient, std::size_t& bucket);
   Status weight_gradient(const Call& call, const GradientPiece& piece, MatrixView output_gradient,
                          MatrixView input);
   Status made(const Call& call, const PassTensor& tensor, void* data, std::size_t bytes);

@@ -27,8 +27,8 @@ class TrainedState {
   /// As training begins: random weights, moments of 0.
   Status initialize(Stream& stream);
 
-  /// From here on updates are those of the next step.
-  void begin_step() { ++updates_; }
+  /// One more step's gradients are made: from here on updates are its.
+  void step_made() { ++updates_; }
   /// The optimizer's step of one bucket, whose summed gradient is `gradient`, of the loss times the
   /// precision's loss_scale.
   Status update(const GradientBucket& bucket, VectorView gradient, Precision precision, Stream& stream);
@@ -49,7 +49,7 @@ class TrainedState {
   Device& device_;
   const MlpConfig& config_;
   const ParameterLayout& layout_;
-  std::int64_t updates_ = 0;             // begun, for Adam's correction
+  std::int64_t updates_ = 0;             // of each element, for Adam's correction
   Buffer first_moment_, second_moment_;  // fp32, flat, where the optimizer has them
   std::array<std::vector<Buffer>, 2> kept_;
   std::array<std::int64_t, 2> kept_updates_{};

@@ -44,18 +44,20 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Status make_streams_and_events();
   Status initialize();
   Status close_step(const StepNote& note);
-  /// What is put in the communication stream from here on comes behind what is in `from`.
-  Status show_to_communication(Stream& from);
+  /// Where the bucket's sum has been awaited, or is known to have come.
+  Status update(std::size_t bucket);
+  /// Puts the updates that are still due in line, behind their sums.
+  Status settle();
+  /// What is put in the communication stream from here on comes behind what is in the compute stream.
+  Status show_to_communication();
+  /// Of the step's pass, without its wait for peers.
+  Result<double> compute_ms(const StepTail& tail);
 
   // Along a training step's pass
   Status before_layer(std::size_t layer) override;
   Status before_activation(std::size_t layer) override;
   Status made(const PassTensor& tensor, WordsView words) override;
   Status bucket_made(std::size_t bucket) override;
-
-  /// Where gradients are summed over ranks and weights are updated. Alone there is nothing to hide behind
-  /// backward: an update beside a product only takes multiprocessors from it.
-  Stream& sums() { return communicator.size() > 1 ? *communication : *compute; }
 
   Device& device;
   Communicator& communicator;
@@ -66,6 +68,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   float last_compute_ms = 0;       // not told to the peers yet; 0: none
   std::int64_t enqueued_step = 0;  // that is being put in line
   StepTail* enqueued = nullptr;    // of it
+  std::vector<bool> due;           // a bucket each: it is made, and not used up yet
   ExtraWork extra_work;
   bool measuring = false;
 
@@ -75,7 +78,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Workspace workspace;
   Buffer replay_loss;
   mlp::StepTails tails;
-  std::vector<EventHandle> ready, updated;                    // a bucket each
+  std::vector<EventHandle> ready, summed;                     // a bucket each
   std::vector<EventHandle> sum_begin, sum_end;                // a bucket each, of the measured step
   std::vector<EventHandle> activation_begin, activation_end;  // a hidden layer each, of the measured step
   EventHandle shown;
@@ -121,11 +124,12 @@ Status MlpTrainer::Impl::make_streams_and_events() {
     }
     return {};
   };
-  for (auto* events : {&ready, &updated, &sum_begin, &sum_end})
+  for (auto* events : {&ready, &summed, &sum_begin, &sum_end})
     EGT_TRY(make(*events, layout.buckets().size()));
   for (auto* events : {&activation_begin, &activation_end})
     EGT_TRY(make(*events, layout.layers().size() - 1));
   EGT_TRY_ASSIGN(shown, device.create_event());
+  due.assign(layout.buckets().size(), false);
   pass = std::make_unique<mlp::Pass>(device, config, layout, workspace, *compute);
   return {};
 }
@@ -138,19 +142,15 @@ Status MlpTrainer::Impl::initialize() {
 
 Status MlpTrainer::set_precision(Precision precision) {
   Impl& m = *impl_;
+  EGT_TRY(m.settle());
   m.precision = precision;
   const VectorView copy = m.trained.parameters.compute_copy(precision);
-  if (copy.data == nullptr) return {};
-  // The last bucket's update is the last thing that wrote weights or their copy.
-  EGT_TRY(m.device.wait(*m.compute, *m.updated.back()));
-  EGT_TRY(m.device.cast(copy, weights(), *m.compute));
-  return {};
+  return copy.data == nullptr ? Status() : m.device.cast(copy, weights(), *m.compute);
 }
 
 Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool measure) {
   Impl& m = *impl_;
   m.measuring = measure;
-  m.trained.begin_step();
   m.enqueued = &m.tails.of(step);
   m.enqueued_step = step;
   EGT_TRY(m.pass->enqueue({.precision = m.precision,
@@ -160,17 +160,42 @@ Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool me
                            .rows = m.config.batch.local,
                            .loss = m.enqueued->loss()},
                           m));
+  m.trained.step_made();
   return m.close_step(note);
 }
 
-/// The first layer's bucket is the last to be summed: once its update is over so are all, and from there on
-/// the pass waits for nobody.
+/// A bucket that has parts of several layers is used up before the first of them.
 Status MlpTrainer::Impl::before_layer(std::size_t layer) {
-  EGT_TRY(device.wait(*compute,
-                      *updated[static_cast<std::size_t>(layout.last_bucket_of(static_cast<int>(layer)))]));
+  const auto is_its = [&](std::size_t b) {
+    return due[b] && layout.buckets()[b].pieces.back().layer == static_cast<int>(layer);
+  };
+  std::vector<std::size_t> its;
+  for (std::size_t b = 0; b < due.size(); ++b)
+    if (is_its(b)) its.push_back(b);
+  // Sums come in the order of the buckets: those of all others have come with the second layer's.
+  const bool waits = layer < 2;
+  if (layer == 1) EGT_TRY(device.record(*enqueued->wait_begin, *compute));
+  if (waits && !its.empty()) EGT_TRY(device.wait(*compute, *summed[its.back()]));
+  if (layer == 1) EGT_TRY(device.record(*enqueued->wait_end, *compute));
+  if (layer == 0) EGT_TRY(device.record(*enqueued->compute_begin, *compute));
+  for (const std::size_t bucket : its) EGT_TRY(update(bucket));
   if (layer > 0) return {};
-  EGT_TRY(device.record(*enqueued->compute_begin, *compute));
   return extra_work ? extra_work(enqueued_step, *compute) : Status();
+}
+
+Status MlpTrainer::Impl::update(std::size_t index) {
+  const GradientBucket& bucket = layout.buckets()[index];
+  due[index] = false;
+  return trained.update(bucket, workspace.gradient_range(bucket.offset, bucket.count), precision, *compute);
+}
+
+Status MlpTrainer::Impl::settle() {
+  for (std::size_t b = 0; b < due.size(); ++b) {
+    if (!due[b]) continue;
+    EGT_TRY(device.wait(*compute, *summed[b]));
+    EGT_TRY(update(b));
+  }
+  return {};
 }
 
 Status MlpTrainer::Impl::before_activation(std::size_t layer) {
@@ -187,21 +212,27 @@ Status MlpTrainer::Impl::bucket_made(std::size_t index) {
   // Before `ready`, so that a step which is over has it reached.
   if (index + 1 == layout.buckets().size()) EGT_TRY(device.record(*enqueued->compute_end, *compute));
   EGT_TRY(device.record(*ready[index], *compute));
-  EGT_TRY(device.wait(sums(), *ready[index]));
-  if (measuring) EGT_TRY(device.record(*sum_begin[index], sums()));
+  EGT_TRY(device.wait(*communication, *ready[index]));
+  if (measuring) EGT_TRY(device.record(*sum_begin[index], *communication));
   const VectorView gradient = workspace.gradient_range(bucket.offset, bucket.count);
   EGT_TRY(communicator.all_reduce(gradient.data, static_cast<std::size_t>(gradient.count), gradient.type,
-                                  sums()));
-  if (measuring) EGT_TRY(device.record(*sum_end[index], sums()));
-  EGT_TRY(trained.update(bucket, gradient, precision, sums()));
-  return device.record(*updated[index], sums());
+                                  *communication));
+  if (measuring) EGT_TRY(device.record(*sum_end[index], *communication));
+  EGT_TRY(device.record(*summed[index], *communication));
+  due[index] = true;
+  return {};
 }
 
 Status MlpTrainer::Impl::close_step(const StepNote& note) {
-  // The last update comes after the loss; the next step's products need not wait for what is told of this
-  // one.
-  EGT_TRY(device.wait(*communication, *updated.back()));
+  // The last sum comes after the loss; the next step's products need not wait for what is told of this one.
   return enqueued->close(device, communicator, note, std::exchange(last_compute_ms, 0.0f), *communication);
+}
+
+Result<double> MlpTrainer::Impl::compute_ms(const StepTail& tail) {
+  if (layout.layers().size() < 2) return device.busy_ms(*tail.compute_begin, *tail.compute_end);
+  EGT_TRY_ASSIGN(const double before, device.busy_ms(*tail.compute_begin, *tail.wait_begin));
+  EGT_TRY_ASSIGN(const double behind, device.busy_ms(*tail.wait_end, *tail.compute_end));
+  return before + behind;
 }
 
 Result<StepResult> MlpTrainer::retire_step(std::int64_t step, double timeout_seconds) {
@@ -221,7 +252,7 @@ Result<StepResult> MlpTrainer::retire_step(std::int64_t step, double timeout_sec
     EGT_TRY_ASSIGN(result.step_ms, m.device.elapsed_ms(*m.tails.of(step - 1).done, *tail.done));
   }
   m.last_retired = step;
-  EGT_TRY_ASSIGN(result.compute_ms, m.device.busy_ms(*tail.compute_begin, *tail.compute_end));
+  EGT_TRY_ASSIGN(result.compute_ms, m.compute_ms(tail));
   m.last_compute_ms = static_cast<float>(*result.compute_ms);
   return result;
 }
@@ -231,12 +262,17 @@ Result<bool> MlpTrainer::is_computed(std::int64_t step) const {
   return impl_->device.done(*impl_->tails.of(step).compute_end);
 }
 
+Status MlpTrainer::settle() {
+  return impl_->settle();
+}
+
 Status MlpTrainer::give_up_steps(double timeout_seconds) {
   Impl& m = *impl_;
   EGT_TRY(m.device.forget_failure(*m.communication, timeout_seconds));
   EGT_TRY(m.device.forget_failure(*m.compute, timeout_seconds));
   m.last_retired.reset();
   m.last_compute_ms = 0;
+  m.due.assign(m.due.size(), false);
   return {};
 }
 
@@ -289,8 +325,8 @@ std::vector<PassTensor> MlpTrainer::replay_tensors() const {
 Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, const ProductAudit& audit) {
   Impl& m = *impl_;
   const std::int64_t rows = std::min(m.config.batch.local, m.config.batch.global / m.communicator.size());
-  // The gradients of the last step are still being summed and used up, in the same memory.
-  EGT_TRY(m.device.wait(*m.compute, *m.updated.back()));
+  // It makes its gradients in the same memory.
+  EGT_TRY(m.settle());
   if (const VectorView copy = m.known.compute_copy(precision); copy.data != nullptr)
     EGT_TRY(m.device.cast(copy, m.known.master(), *m.compute));
   ReplayCompanion companion(m.device, *m.compute, answers, audit);
@@ -301,15 +337,15 @@ Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, const Pr
                            .rows = rows,
                            .loss = m.replay_loss.as<float>()},
                           companion));
-  return m.show_to_communication(*m.compute);
+  return m.show_to_communication();
 }
 
 void MlpTrainer::set_tampering(std::vector<Tampering> tampering) {
   impl_->pass->set_tampering(std::move(tampering));
 }
 
-Status MlpTrainer::Impl::show_to_communication(Stream& from) {
-  EGT_TRY(device.record(*shown, from));
+Status MlpTrainer::Impl::show_to_communication() {
+  EGT_TRY(device.record(*shown, *compute));
   return device.wait(*communication, *shown);
 }
 
@@ -327,27 +363,29 @@ WordsView MlpTrainer::kept_state(int slot, const StateTensor& tensor) {
 
 Status MlpTrainer::enqueue_state_digests(Digest* answers) {
   Impl& m = *impl_;
+  EGT_TRY(m.settle());
   for (const StateTensor& tensor : state_tensors())
-    EGT_TRY(m.device.digest(state(tensor), answers++, m.sums()));
-  return m.show_to_communication(m.sums());
+    EGT_TRY(m.device.digest(state(tensor), answers++, *m.compute));
+  return m.show_to_communication();
 }
 
 Status MlpTrainer::tamper_state(const StateTensor& tensor, const Flip& flip) {
-  return impl_->device.flip(state(tensor), flip, impl_->sums());
+  EGT_TRY(impl_->settle());
+  return impl_->device.flip(state(tensor), flip, *impl_->compute);
 }
 
 Status MlpTrainer::keep_state(int slot) {
   Impl& m = *impl_;
-  EGT_TRY(m.trained.keep(slot, m.sums()));
-  return m.show_to_communication(m.sums());
+  EGT_TRY(m.settle());
+  EGT_TRY(m.trained.keep(slot, *m.compute));
+  return m.show_to_communication();
 }
 
 Status MlpTrainer::restore_state(int slot) {
   Impl& m = *impl_;
   m.last_retired.reset();
-  EGT_TRY(m.trained.restore(slot, m.sums()));
-  for (const EventHandle& event : m.updated) EGT_TRY(m.device.record(*event, m.sums()));
-  return {};
+  m.due.assign(m.due.size(), false);
+  return m.trained.restore(slot, *m.compute);
 }
 
 const ParameterLayout& MlpTrainer::layout() const {

@@ -1,6 +1,7 @@
 #include "egt/model/parameter_layout.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace egt {
 
@@ -27,29 +28,29 @@ ParameterLayout::ParameterLayout(const std::vector<std::int64_t>& neurons, std::
   plan_buckets(bucket_elements);
 }
 
+/// Layer by layer in the order of their gradients. What follows in that order does not always lie below:
+/// there a bucket closes.
 void ParameterLayout::plan_buckets(std::int64_t bucket_elements) {
-  last_bucket_.assign(layers_.size(), 0);
-  std::int64_t end = size();
+  std::vector<int> order;
+  for (int layer = static_cast<int>(layers_.size()); layer-- > 0;)
+    if (layer != late_layer) order.push_back(layer);
+  if (static_cast<int>(layers_.size()) > late_layer) order.push_back(late_layer);
+
   GradientBucket bucket;
-  const auto close_at = [&](std::int64_t begin) {
-    bucket.offset = begin;
-    bucket.count = end - begin;
-    buckets_.push_back(std::move(bucket));
-    bucket = {};
-    end = begin;
-  };
-  for (int index = static_cast<int>(layers_.size()) - 1; index >= 0; --index) {
-    const LinearLayer& layer = layers_[static_cast<std::size_t>(index)];
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const LinearLayer& layer = layers_[static_cast<std::size_t>(order[i])];
+    const bool goes_on = i + 1 < order.size() && order[i + 1] == order[i] - 1;
     const std::int64_t pieces = 1 + (layer.inputs * layer.outputs - 1) / bucket_elements;
     const std::int64_t rows = round_up((layer.outputs + pieces - 1) / pieces);
+    std::int64_t end = bucket.pieces.empty() ? layer.end : bucket.offset + bucket.count;
     for (std::int64_t first = (layer.outputs - 1) / rows * rows; first >= 0; first -= rows) {
-      bucket.pieces.push_back({index, first, std::min(rows, layer.outputs - first)});
-      const std::int64_t begin = layer.weights + first * layer.inputs;
-      if (end - begin >= bucket_elements / 2 || begin == 0) close_at(begin);
+      bucket.pieces.push_back({order[i], first, std::min(rows, layer.outputs - first)});
+      bucket.offset = layer.weights + first * layer.inputs;
+      bucket.count = end - bucket.offset;
+      if (bucket.count < bucket_elements / 2 && (first > 0 || goes_on)) continue;
+      end = bucket.offset;
+      buckets_.push_back(std::exchange(bucket, {}));
     }
-    // What is not closed yet goes out with the next bucket.
-    last_bucket_[static_cast<std::size_t>(index)] =
-        static_cast<int>(buckets_.size()) - (end == layer.weights ? 1 : 0);
   }
 }
 

@@ -27,7 +27,8 @@ class StepTail {
   StepResult read(int ranks, double outputs) const;
 
   EventHandle done;
-  EventHandle compute_begin, compute_end;  ///< of the pass, without waits for peers
+  /// Of the pass: the wait for the sums of its second layer is not its own work.
+  EventHandle compute_begin, wait_begin, wait_end, compute_end;
 
  private:
   friend class StepTails;

@@ -52,6 +52,8 @@ class DataParallel : public RanksOnHost,
       own_ms.push_back(*result.value().compute_ms);
       expect_times_of_all(ranks, result.value().all_compute_ms, own_ms);
     }
+    EXPECT_TRUE(trainer.settle().ok());
+    EXPECT_TRUE(device->synchronize(trainer.compute_stream(), timeout_s).ok());
     trained.weights = read(trainer.weights());
     if (ranks.size() > 1) expect_equal_replicas(trainer);
     return trained;

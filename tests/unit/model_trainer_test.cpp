@@ -250,8 +250,9 @@ std::vector<Tampering> element_lost(const PassTensor& tensor, ElementType type, 
 /// Is `later`, in the order of making, made from `earlier`, directly or not?
 bool is_made_from(const PassTensor& later, const PassTensor& earlier) {
   if (earlier.kind == TensorKind::weight_gradient) return false;  // no other tensor of the pass
-  const bool beside = earlier.kind == TensorKind::input_product && later.layer == earlier.layer &&
-                      later.kind == TensorKind::weight_gradient;
+  const bool of_inputs =
+      earlier.kind == TensorKind::input_product || earlier.kind == TensorKind::input_gradient;
+  const bool beside = of_inputs && later.layer == earlier.layer && later.kind == TensorKind::weight_gradient;
   return !beside;
 }
 

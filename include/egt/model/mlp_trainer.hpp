@@ -43,8 +43,9 @@ struct StepTimes {
 };
 
 /// Trains the seeds' multilayer perceptron, data parallel: fp32 master weights, forward and backward in the
-/// precision of the moment; the sum of a gradient bucket over ranks and its update run on the communication
-/// stream while backward goes on. One thread. All ranks call in the same order.
+/// precision of the moment. The sum of a gradient bucket over ranks runs on the communication stream while
+/// backward goes on; its update on the compute stream, before the next step first reads these weights. One
+/// thread. All ranks call in the same order.
 ///
 /// Step s may be enqueued while steps s-1 .. s-depth are still under way; `retire(s)` waits for one.
 class MlpTrainer {
@@ -63,6 +64,9 @@ class MlpTrainer {
   Result<StepResult> retire_step(std::int64_t step, double timeout_seconds);
   /// Has this rank's own pass of the step been made? What is missing then comes from its peers.
   Result<bool> is_computed(std::int64_t step) const;
+  /// Puts the updates of the last enqueued step in line at once, on the compute stream; otherwise they come
+  /// with the next step. All that reads or changes the state below does so by itself.
+  Status settle();
   /// After the communicator was given up: waits, at most `timeout_seconds`, until nothing of the steps
   /// enqueued is in line any more, and forgets them and that they failed. `restore_state` must follow.
   Status give_up_steps(double timeout_seconds);
@@ -105,7 +109,8 @@ class MlpTrainer {
   Stream& communication_stream();
   /// The stream of the passes.
   Stream& compute_stream();
-  /// fp32 master weights and the gradient of the last step, flat, in device memory: for tests and checks.
+  /// fp32 master weights, as of the last settled step, and the gradient of the last step, flat, in device
+  /// memory: for tests and checks.
   VectorView weights();
   VectorView gradient();
 

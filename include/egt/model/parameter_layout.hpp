@@ -29,9 +29,13 @@ struct GradientBucket {
   std::vector<GradientPiece> pieces;
 };
 
+/// The layer whose weight gradient comes last in a pass, behind the first layer's: its sum over ranks can
+/// then hide behind the next step's first product, which the first layer's could not.
+constexpr int late_layer = 1;
+
 /// Where every parameter of the network lies in flat buffers (weights, gradients, optimizer state), and in
-/// which buckets backward hands the gradients over: last layer first, high rows before low ones, so each
-/// bucket is a contiguous range that ends where the one before began.
+/// which buckets backward hands the gradients over: last layer first, but for the late layer, and high rows
+/// before low ones. Each bucket is a contiguous range; one of several layers ends with its lowest.
 class ParameterLayout {
  public:
   /// `neurons`: input first, at least two entries, each at least 1. A bucket closes at `bucket_elements`; a
@@ -41,8 +45,6 @@ class ParameterLayout {
   const std::vector<LinearLayer>& layers() const { return layers_; }
   /// In the order in which backward fills them.
   const std::vector<GradientBucket>& buckets() const { return buckets_; }
-  /// The last bucket, in that order, that holds a part of the layer: when it is updated, the whole layer is.
-  int last_bucket_of(int layer) const { return last_bucket_[static_cast<std::size_t>(layer)]; }
   /// Elements of a flat buffer, padding counted.
   std::int64_t size() const { return layers_.back().end; }
   /// Weights and biases.
@@ -53,7 +55,6 @@ class ParameterLayout {
 
   std::vector<LinearLayer> layers_;
   std::vector<GradientBucket> buckets_;
-  std::vector<int> last_bucket_;
   std::int64_t parameter_count_ = 0;
 };
 
