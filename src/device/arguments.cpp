@@ -123,6 +123,11 @@ Status check_fusion_shape(const Operation& operation, const FusionShape& shape) 
 
 }  // namespace
 
+Status check_times(const Event& from, const Event& to) {
+  const bool told = from.use() == EventUse::timing && to.use() == EventUse::timing;
+  return Operation("elapsed_ms").check(told, "an event that was made for order tells no time");
+}
+
 Status check_copy(const void* to, const void* from, std::size_t bytes) {
   constexpr Operation operation("copy");
   EGT_TRY(operation.check_memory(to, bytes, "to"));

@@ -117,18 +117,19 @@ Status MlpTrainer::Impl::allocate() {
 Status MlpTrainer::Impl::make_streams_and_events() {
   EGT_TRY_ASSIGN(compute, device.create_stream(StreamPriority::normal));
   EGT_TRY_ASSIGN(communication, device.create_stream(StreamPriority::high));
-  const auto make = [&](std::vector<EventHandle>& events, std::size_t count) -> Status {
+  const auto make = [&](std::vector<EventHandle>& events, std::size_t count, EventUse use) -> Status {
     for (std::size_t i = 0; i < count; ++i) {
-      EGT_TRY_ASSIGN(EventHandle event, device.create_event());
+      EGT_TRY_ASSIGN(EventHandle event, device.create_event(use));
       events.push_back(std::move(event));
     }
     return {};
   };
-  for (auto* events : {&ready, &summed, &sum_begin, &sum_end})
-    EGT_TRY(make(*events, layout.buckets().size()));
+  const std::size_t buckets = layout.buckets().size();
+  for (auto* events : {&ready, &summed}) EGT_TRY(make(*events, buckets, EventUse::order));
+  for (auto* events : {&sum_begin, &sum_end}) EGT_TRY(make(*events, buckets, EventUse::timing));
   for (auto* events : {&activation_begin, &activation_end})
-    EGT_TRY(make(*events, layout.layers().size() - 1));
-  EGT_TRY_ASSIGN(shown, device.create_event());
+    EGT_TRY(make(*events, layout.layers().size() - 1, EventUse::timing));
+  EGT_TRY_ASSIGN(shown, device.create_event(EventUse::order));
   due.assign(layout.buckets().size(), false);
   pass = std::make_unique<mlp::Pass>(device, config, layout, workspace, *compute);
   return {};

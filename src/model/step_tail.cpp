@@ -34,7 +34,7 @@ Status StepTails::allocate(Device& device, int ranks) {
     tail.told_ = tail.result_ + stride;
     for (EventHandle* event :
          {&tail.done, &tail.compute_begin, &tail.wait_begin, &tail.wait_end, &tail.compute_end}) {
-      EGT_TRY_ASSIGN(*event, device.create_event());
+      EGT_TRY_ASSIGN(*event, device.create_event(EventUse::timing));
     }
   }
   return {};

@@ -25,8 +25,8 @@ Status AnswerExchange::prepare(std::size_t most) {
   most_ = most;
   EGT_TRY_ASSIGN(memory_, device_.allocate(most * (ranks() + 1) * sizeof(Digest)));
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(most * ranks() * sizeof(Digest)));
-  EGT_TRY_ASSIGN(own_done_, device_.create_event());
-  EGT_TRY_ASSIGN(done_, device_.create_event());
+  EGT_TRY_ASSIGN(own_done_, device_.create_event(EventUse::order));
+  EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
   return {};
 }
 

@@ -92,7 +92,7 @@ class MovingFeed : public BatchFeed {
     if (is_source()) return ring_.prepare(device_, shape_, make);
     for (auto* events : {&arrived_, &released_})
       for (auto& event : *events) {
-        EGT_TRY_ASSIGN(event, device_.create_event());
+        EGT_TRY_ASSIGN(event, device_.create_event(EventUse::order));
       }
     return {};
   }

@@ -84,7 +84,7 @@ Status MlpJob::prepare() {
   const std::size_t bytes = trainer_->replay_tensors().size() * sizeof(Digest);
   EGT_TRY_ASSIGN(digests_, device_.allocate(bytes));
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(bytes));
-  EGT_TRY_ASSIGN(done_, device_.create_event());
+  EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
   if (communicator_.size() < 2) return {};
   replicas_.emplace(device_, communicator_, trainer_->communication_stream(),
                     environment_.board.line("main"));

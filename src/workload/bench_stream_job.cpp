@@ -24,7 +24,7 @@ class Leash {
 
   Status prepare(Device& device) {
     for (auto& mark : marks_) {
-      EGT_TRY_ASSIGN(mark, device.create_event());
+      EGT_TRY_ASSIGN(mark, device.create_event(EventUse::order));
     }
     return {};
   }
@@ -97,8 +97,8 @@ Status StreamJob::prepare() {
   const std::size_t bytes = outputs() * sizeof(Digest);
   EGT_TRY_ASSIGN(digests_, device_.allocate(bytes));
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(bytes));
-  EGT_TRY_ASSIGN(done_, device_.create_event());
-  EGT_TRY_ASSIGN(moved_, device_.create_event());
+  EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
+  EGT_TRY_ASSIGN(moved_, device_.create_event(EventUse::order));
   EGT_TRY(leash_.prepare(device_));
   EGT_TRY_ASSIGN(compute_, device_.create_stream(StreamPriority::normal));
   return {};
@@ -148,7 +148,7 @@ Result<BurstTimes> StreamJob::burst(int chunks, std::int64_t per_chunk) {
   const std::int64_t iterations = multiple() + chunks * per_chunk;
   per_chunk_ = per_chunk;
   while (chunk_ends_.size() < static_cast<std::size_t>(chunks) + 1) {
-    EGT_TRY_ASSIGN(auto event, device_.create_event());
+    EGT_TRY_ASSIGN(auto event, device_.create_event(EventUse::timing));
     chunk_ends_.push_back(std::move(event));
   }
   EGT_TRY(make(iterations, per_chunk));

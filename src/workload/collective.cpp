@@ -100,10 +100,10 @@ Status CollectiveWorkload::prepare() {
   EGT_TRY_ASSIGN(introduction_, device.allocate_pinned(sizeof(Introduction)));
   for (Slot& slot : slots_) {
     EGT_TRY_ASSIGN(slot.gathered, device.allocate_pinned(told_bytes() * ranks()));
-    EGT_TRY_ASSIGN(slot.done, device.create_event());
+    EGT_TRY_ASSIGN(slot.done, device.create_event(EventUse::order));
     for (auto* events : {&slot.begin, &slot.end})
       for (auto& event : *events) {
-        EGT_TRY_ASSIGN(event, device.create_event());
+        EGT_TRY_ASSIGN(event, device.create_event(EventUse::timing));
       }
   }
   return introduce();

@@ -22,7 +22,7 @@ Status FigureExchange::prepare(std::size_t most) {
   const std::size_t bytes = most * (ranks() + 1) * sizeof(double);
   EGT_TRY_ASSIGN(memory_, device_.allocate(bytes));
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(bytes));
-  EGT_TRY_ASSIGN(done_, device_.create_event());
+  EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
   EGT_TRY_ASSIGN(stream_, device_.create_stream(StreamPriority::normal));
   return {};
 }

@@ -228,7 +228,7 @@ Status GemmAudit::allocate() {
   slots_.resize(config_.slots);
   for (Slot& slot : slots_) {
     EGT_TRY_ASSIGN(slot.pinned, device_.allocate_pinned(bytes));
-    EGT_TRY_ASSIGN(slot.done, device_.create_event());
+    EGT_TRY_ASSIGN(slot.done, device_.create_event(EventUse::order));
   }
   return {};
 }

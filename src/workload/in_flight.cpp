@@ -12,8 +12,8 @@ Result<std::unique_ptr<InFlight>> InFlight::create(Device& device, StreamPriorit
   EGT_TRY_ASSIGN(made->on_device_, device.allocate(slots * sizeof(Evidence)));
   EGT_TRY_ASSIGN(made->pinned_, device.allocate_pinned(slots * sizeof(Evidence)));
   for (Slot& slot : made->slots_) {
-    EGT_TRY_ASSIGN(slot.begin, device.create_event());
-    EGT_TRY_ASSIGN(slot.end, device.create_event());
+    EGT_TRY_ASSIGN(slot.begin, device.create_event(EventUse::timing));
+    EGT_TRY_ASSIGN(slot.end, device.create_event(EventUse::timing));
   }
   EGT_TRY_ASSIGN(made->stream_, device.create_stream(priority));
   return made;

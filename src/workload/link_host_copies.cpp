@@ -24,8 +24,9 @@ LinkHostCopies::LinkHostCopies(LinkWorkbench& bench, std::int64_t trial, const L
       bytes_(std::min(options.size, most_bytes) / sizeof(std::uint32_t) * sizeof(std::uint32_t)) {}
 
 Result<HostCopyOutcome> LinkHostCopies::make() {
-  for (auto* event : {&prepared_, &other_begin_, &other_end_}) {
-    EGT_TRY_ASSIGN(*event, bench_.device().create_event());
+  EGT_TRY_ASSIGN(prepared_, bench_.device().create_event(EventUse::order));
+  for (auto* event : {&other_begin_, &other_end_}) {
+    EGT_TRY_ASSIGN(*event, bench_.device().create_event(EventUse::timing));
   }
   outcome_.bytes = bytes_;
   outcome_.repeats = repeats_;

@@ -38,9 +38,10 @@ Status LinkWorkbench::prepare(std::size_t most_reports) {
   EGT_TRY_ASSIGN(stops_, device.allocate_pinned(stop_words * sizeof(float)));
   EGT_TRY_ASSIGN(stream_, device.create_stream(StreamPriority::normal));
   EGT_TRY_ASSIGN(other_stream_, device.create_stream(StreamPriority::normal));
-  for (auto* event : {&begin_, &end_, &done_}) {
-    EGT_TRY_ASSIGN(*event, device.create_event());
+  for (auto* event : {&begin_, &end_}) {
+    EGT_TRY_ASSIGN(*event, device.create_event(EventUse::timing));
   }
+  EGT_TRY_ASSIGN(done_, device.create_event(EventUse::order));
   return calibrate_hold();
 }
 

@@ -45,7 +45,7 @@ ReadinessWorkload::ReadinessWorkload(Environment& environment, const ReadinessOp
 Status ReadinessWorkload::prepare() {
   Device& device = environment_.device;
   EGT_TRY_ASSIGN(stream_, device.create_stream(StreamPriority::normal));
-  EGT_TRY_ASSIGN(done_, device.create_event());
+  EGT_TRY_ASSIGN(done_, device.create_event(EventUse::order));
   EGT_TRY(encoding_.prepare(*stream_));
   EGT_TRY(optimizer_.prepare());
   EGT_TRY(cleanup_.prepare());

@@ -39,8 +39,8 @@ Status SlowInjection::prepare() {
   EGT_TRY_ASSIGN(words_, environment_.device.allocate(scratch_words * sizeof(std::uint32_t)));
   EGT_TRY_ASSIGN(digest_, environment_.device.allocate(sizeof(Digest)));
   for (Mark& mark : marks_) {
-    EGT_TRY_ASSIGN(mark.begin, environment_.device.create_event());
-    EGT_TRY_ASSIGN(mark.end, environment_.device.create_event());
+    EGT_TRY_ASSIGN(mark.begin, environment_.device.create_event(EventUse::timing));
+    EGT_TRY_ASSIGN(mark.end, environment_.device.create_event(EventUse::timing));
   }
   return {};
 }

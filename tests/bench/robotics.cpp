@@ -30,8 +30,8 @@ class Bench {
   static Result<Bench> make(Device& device) {
     Bench bench(device);
     EGT_TRY_ASSIGN(bench.stream_, device.create_stream(StreamPriority::normal));
-    EGT_TRY_ASSIGN(bench.start_, device.create_event());
-    EGT_TRY_ASSIGN(bench.end_, device.create_event());
+    EGT_TRY_ASSIGN(bench.start_, device.create_event(EventUse::timing));
+    EGT_TRY_ASSIGN(bench.end_, device.create_event(EventUse::timing));
     return bench;
   }
 

@@ -39,8 +39,8 @@ std::unique_ptr<Stream> DeviceContract::new_stream(StreamPriority priority) {
   return stream.ok() ? std::move(stream.value()) : nullptr;
 }
 
-std::unique_ptr<Event> DeviceContract::new_event() {
-  Result<std::unique_ptr<Event>> event = device().create_event();
+std::unique_ptr<Event> DeviceContract::new_event(EventUse use) {
+  Result<std::unique_ptr<Event>> event = device().create_event(use);
   EXPECT_TRUE(event.ok()) << event.status().what();
   return event.ok() ? std::move(event.value()) : nullptr;
 }

@@ -58,7 +58,7 @@ class DeviceContract : public testing::TestWithParam<DeviceUnderTest> {
 
   Buffer allocate(std::size_t bytes);
   std::unique_ptr<Stream> new_stream(StreamPriority priority = StreamPriority::normal);
-  std::unique_ptr<Event> new_event();
+  std::unique_ptr<Event> new_event(EventUse use = EventUse::timing);
   /// Waits for the stream's work and expects that it succeeded.
   void finish(Stream& stream);
   void finish() { finish(*stream_); }

@@ -41,7 +41,7 @@ struct HostStreams : testing::Test {
   std::unique_ptr<Device> device = open(with_cores(2));
   std::unique_ptr<Stream> first = take(device->create_stream(StreamPriority::normal));
   std::unique_ptr<Stream> second = take(device->create_stream(StreamPriority::normal));
-  std::unique_ptr<Event> event = take(device->create_event());
+  std::unique_ptr<Event> event = take(device->create_event(EventUse::timing));
 };
 
 Status failure() {
@@ -100,7 +100,8 @@ TEST_F(HostStreams, AnErrorAfterAnEventIsNotTheEvents) {
 }
 
 TEST_F(HostStreams, WaitingIsNoBusyTimeAndTwoStreamsHaveNoneInCommon) {
-  const auto begin = take(device->create_event()), elsewhere = take(device->create_event());
+  const auto begin = take(device->create_event(EventUse::timing)),
+             elsewhere = take(device->create_event(EventUse::timing));
   ASSERT_TRUE(device->record(*begin, *first).ok());
   as_host_stream(*first).enqueue([] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -55,6 +55,25 @@ TEST_P(DeviceContract, ElapsedTimeIsThatOfTheWorkBetween) {
   EXPECT_LE(all.value(), wall_ms * 1.05 + 1);
 }
 
+TEST_P(DeviceContract, AnEventForOrderPutsInOrderAndTellsNoTime) {
+  const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest));
+  EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));
+  const std::unique_ptr<Event> order = new_event(EventUse::order), timing = new_event();
+  EXPECT_OK(device().record(*timing, stream()));
+  enqueue_slow_work(words, digest, stream());
+  EXPECT_OK(device().record(*order, stream()));
+  const std::unique_ptr<Stream> other = new_stream(StreamPriority::normal);
+  EXPECT_OK(device().wait(*other, *order));
+  finish(*other);
+  const Result<bool> done = device().done(*order);
+  EXPECT_TRUE(done.ok() && done.value());
+  for (const auto& [from, to] : {std::pair{&timing, &order}, {&order, &timing}}) {
+    EXPECT_EQ(device().elapsed_ms(**from, **to).status().code(), StatusCode::invalid_argument);
+    EXPECT_EQ(device().busy_ms(**from, **to).status().code(), StatusCode::invalid_argument);
+  }
+  finish();
+}
+
 TEST_P(DeviceContract, AStreamThatIsGivenUpComesToRestAndTakesWorkAgain) {
   const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest));
   EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));

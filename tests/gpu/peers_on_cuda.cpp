@@ -45,8 +45,8 @@ class PeersOnCuda : public OnCuda {
   /// Milliseconds of one call in the stream, over `times` of them; all ranks begin together.
   template <typename Call>
   Result<double> time_ms(int times, Call&& call) {
-    EGT_TRY_ASSIGN(const std::unique_ptr<Event> from, device->create_event());
-    EGT_TRY_ASSIGN(const std::unique_ptr<Event> to, device->create_event());
+    EGT_TRY_ASSIGN(const std::unique_ptr<Event> from, device->create_event(EventUse::timing));
+    EGT_TRY_ASSIGN(const std::unique_ptr<Event> to, device->create_event(EventUse::timing));
     EGT_TRY(call());
     EGT_TRY(finish());
     EGT_TRY(control->barrier());

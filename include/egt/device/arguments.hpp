@@ -11,6 +11,8 @@
 /// invalid_argument names the operation and what is wrong. What only one adapter cannot do is its own to say.
 namespace egt {
 
+/// For elapsed_ms and busy_ms.
+Status check_times(const Event& from, const Event& to);
 Status check_copy(const void* to, const void* from, std::size_t bytes);
 Status check_set_zero(const void* data, std::size_t bytes);
 /// That a device supports the precision is not looked at.

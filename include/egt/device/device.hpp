@@ -107,18 +107,18 @@ class Device {
   /// Page-locked host memory, 4096-byte aligned, that copies at full speed; the host may read and write it.
   virtual Result<Buffer> allocate_pinned(std::size_t bytes) = 0;
   virtual Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority) = 0;
-  virtual Result<std::unique_ptr<Event>> create_event() = 0;
+  virtual Result<std::unique_ptr<Event>> create_event(EventUse use) = 0;
 
   virtual Status record(Event& event, Stream& stream) = 0;
   /// Work put in `stream` after this starts only when `event`, as last recorded, is reached.
   virtual Status wait(Stream& stream, const Event& event) = 0;
   /// Has it been reached? An event never recorded is. Relays a failure of the work before it.
   virtual Result<bool> done(const Event& event) = 0;
-  /// Milliseconds between two reached events.
+  /// Milliseconds between two reached events, both made for timing.
   virtual Result<double> elapsed_ms(const Event& from, const Event& to) = 0;
-  /// Milliseconds that the device worked for the stream between two reached events of it. On a GPU, which has
-  /// no other master, the same as elapsed_ms; on the host the CPU time of the stream's thread: what it
-  /// waited, and what other processes took of its cores, is left out.
+  /// Milliseconds that the device worked for the stream between two reached events of it, both made for
+  /// timing. On a GPU, which has no other master, the same as elapsed_ms; on the host the CPU time of the
+  /// stream's thread: what it waited, and what other processes took of its cores, is left out.
   virtual Result<double> busy_ms(const Event& from, const Event& to) = 0;
   /// Waits for all work of `stream`, at most `timeout_seconds`.
   virtual Status synchronize(Stream& stream, double timeout_seconds) = 0;

@@ -46,10 +46,20 @@ class Stream {
   virtual ~Stream() = default;
 };
 
+/// What an event is for. To take the time costs a GPU's stream about a microsecond a recording: between
+/// short kernels too much for an event that only puts streams in order, or tells the host that work is done.
+enum class EventUse { order, timing };
+
 /// A mark in a stream. Made by Device::create_event. May be recorded again once its last use is over.
 class Event {
  public:
+  explicit Event(EventUse use) : use_(use) {}
   virtual ~Event() = default;
+
+  EventUse use() const { return use_; }
+
+ private:
+  const EventUse use_;
 };
 
 }  // namespace egt

@@ -42,7 +42,7 @@ class CudaDevice : public Device {
   Result<Buffer> allocate(std::size_t bytes) override;
   Result<Buffer> allocate_pinned(std::size_t bytes) override;
   Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority) override;
-  Result<std::unique_ptr<Event>> create_event() override;
+  Result<std::unique_ptr<Event>> create_event(EventUse use) override;
 
   Status record(Event& event, Stream& stream) override;
   Status wait(Stream& stream, const Event& event) override;
@@ -169,8 +169,8 @@ Result<std::unique_ptr<Stream>> CudaDevice::create_stream(StreamPriority priorit
   return stream;
 }
 
-Result<std::unique_ptr<Event>> CudaDevice::create_event() {
-  EGT_TRY_ASSIGN(std::unique_ptr<Event> event, CudaEvent::create(index_));
+Result<std::unique_ptr<Event>> CudaDevice::create_event(EventUse use) {
+  EGT_TRY_ASSIGN(std::unique_ptr<Event> event, CudaEvent::create(index_, use));
   return event;
 }
 
@@ -199,6 +199,7 @@ Result<bool> CudaDevice::done(const Event& event) {
 }
 
 Result<double> CudaDevice::elapsed_ms(const Event& from, const Event& to) {
+  EGT_TRY(check_times(from, to));
   EGT_TRY(select_cuda_device(index_));
   float milliseconds = 0;
   EGT_TRY(cuda_status(cudaEventElapsedTime(&milliseconds, as_cuda(from).native(), as_cuda(to).native()),

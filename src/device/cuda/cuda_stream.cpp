@@ -95,11 +95,12 @@ Result<bool> CudaStream::finished() {
   return keep(status);
 }
 
-Result<std::unique_ptr<CudaEvent>> CudaEvent::create(int device) {
+Result<std::unique_ptr<CudaEvent>> CudaEvent::create(int device, EventUse use) {
   EGT_TRY(select_cuda_device(device));
   cudaEvent_t event = nullptr;
-  EGT_TRY(cuda_status(cudaEventCreate(&event), "make an event"));
-  return std::unique_ptr<CudaEvent>(new CudaEvent(device, event));
+  const unsigned flags = use == EventUse::timing ? cudaEventDefault : cudaEventDisableTiming;
+  EGT_TRY(cuda_status(cudaEventCreateWithFlags(&event, flags), "make an event"));
+  return std::unique_ptr<CudaEvent>(new CudaEvent(device, use, event));
 }
 
 CudaEvent::~CudaEvent() {

@@ -94,10 +94,9 @@ class CudaStream : public Stream {
   PassedGates gates_;
 };
 
-/// A CUDA event that takes the time.
 class CudaEvent : public Event {
  public:
-  static Result<std::unique_ptr<CudaEvent>> create(int device);
+  static Result<std::unique_ptr<CudaEvent>> create(int device, EventUse use);
   ~CudaEvent() override;
 
   cudaEvent_t native() const { return event_.get(); }
@@ -107,7 +106,7 @@ class CudaEvent : public Event {
   PassedGates gates() const;
 
  private:
-  CudaEvent(int device, cudaEvent_t event) : device_(device), event_(event) {}
+  CudaEvent(int device, EventUse use, cudaEvent_t event) : Event(use), device_(device), event_(event) {}
 
   const int device_;
   CudaEventHandle event_;

@@ -39,8 +39,8 @@ class HostDevice final : public Device {
   Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority) override {
     return std::unique_ptr<Stream>(std::make_unique<HostStream>(priority, info_.multiprocessors));
   }
-  Result<std::unique_ptr<Event>> create_event() override {
-    return std::unique_ptr<Event>(std::make_unique<HostEvent>());
+  Result<std::unique_ptr<Event>> create_event(EventUse use) override {
+    return std::unique_ptr<Event>(std::make_unique<HostEvent>(use));
   }
   Status record(Event& event, Stream& stream) override {
     as_host_event(event).record(as_host_stream(stream));
@@ -210,12 +210,14 @@ Result<Buffer> HostDevice::allocate_aligned(std::size_t bytes, std::size_t align
 }
 
 Result<double> HostDevice::elapsed_ms(const Event& from, const Event& to) {
+  EGT_TRY(check_times(from, to));
   EGT_TRY_ASSIGN(const Clock::time_point start, as_host_event(from).reached_at());
   EGT_TRY_ASSIGN(const Clock::time_point end, as_host_event(to).reached_at());
   return std::chrono::duration<double, std::milli>(end - start).count();
 }
 
 Result<double> HostDevice::busy_ms(const Event& from, const Event& to) {
+  EGT_TRY(check_times(from, to));
   EGT_TRY_ASSIGN(const double start, as_host_event(from).cpu_ms());
   EGT_TRY_ASSIGN(const double end, as_host_event(to).cpu_ms());
   if (&from != &to && !as_host_event(from).same_stream(as_host_event(to)))

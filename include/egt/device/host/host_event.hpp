@@ -16,6 +16,7 @@ namespace egt {
 /// the wait was put in line. Safe from any thread.
 class HostEvent final : public Event {
  public:
+  using Event::Event;
   void record(HostStream& stream);
   /// What the recording stream failed with before the event is also this stream's failure.
   void make_wait(HostStream& stream) const;
