@@ -26,8 +26,7 @@ constexpr double initialization_timeout_s = 60.0;
 /// Alone, gradients need not travel: every layer's weight gradient is one product, and one update takes them
 /// all.
 std::int64_t bucket_elements(const Communicator& communicator) {
-  constexpr std::int64_t shared = 16 << 20;
-  return communicator.size() > 1 ? shared : std::numeric_limits<std::int64_t>::max();
+  return communicator.size() > 1 ? usual_bucket_elements : std::numeric_limits<std::int64_t>::max();
 }
 
 }  // namespace
