@@ -83,6 +83,7 @@ Status BenchRun::refine(Options& options, Backend backend, const RankPlace& plac
   own.put("precision", options.burn.precision, std::string(precision), precision);
   own.put("extreme-iterations", options.burn.train.extreme_iterations, 0, "0");
   if (backend != Backend::host) own.put("batch", options.burn.train.batch, std::int64_t{8192}, "8192");
+  own.put("metrics-sample-rate", options.common.metrics_sample_rate, 0.1, "0.1");
   told_ = own.told();
   if (place.size == 1 && options.given.contains("mode") &&
       options.bench.modes != std::vector{BenchMode::single})

@@ -62,7 +62,8 @@ Row row_of(const Json& entry) {
           cell(figure(entry, "exposed_communication_ms"), "{:.3g}"),
           memory ? format_bytes(*memory) : none,
           cell(figure(entry, "gpu_utilization_percent"), "{:.0f} %"),
-          cell(figure(entry, "power_w"), "{:.0f} W")};
+          cell(figure(entry, "power_w"), "{:.0f} W"),
+          cell(figure(entry, "sm_clock_mhz"), "{:.0f} MHz")};
 }
 
 /// What a row has no room for.
@@ -90,7 +91,7 @@ std::string notes_of(const Json& entry) {
 std::string table_of(const std::string& workload, const Entries& entries) {
   const std::string items = text_at(*entries.front(), "items");
   std::vector<Row> rows = {{"Test", "Devices", "Step ms", "p95", "Spread", items + "/s", "Speedup",
-                            "Efficiency", "Exposed ms", "Memory", "Util", "Power"}};
+                            "Efficiency", "Exposed ms", "Memory", "Util", "Power", "Clock"}};
   std::string notes;
   for (const Json* entry : entries) {
     rows.push_back(row_of(*entry));

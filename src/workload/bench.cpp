@@ -61,12 +61,12 @@ std::string text_of(const std::vector<int>& ranks) {
 
 /// The largest, or nothing where one is missing.
 std::optional<double> largest(const std::vector<std::optional<double>>& values) {
-  std::optional<double> most;
-  for (const auto& value : values) {
-    if (!value) return std::nullopt;
-    most = std::max(most.value_or(*value), *value);
-  }
-  return most;
+  const bool all = std::all_of(values.begin(), values.end(), [](const auto& one) { return one.has_value(); });
+  return all ? *std::max_element(values.begin(), values.end()) : std::nullopt;
+}
+
+std::optional<double> least(const std::vector<std::optional<double>>& values) {
+  return *std::min_element(values.begin(), values.end());  // nothing is less than any
 }
 
 std::optional<double> sum(const std::vector<std::optional<double>>& values) {
@@ -87,7 +87,8 @@ BenchSuite::BenchSuite(Environment& environment, Control& control, const BenchPa
       surroundings_{
           .share = [this](std::span<const double> own, const char* phase) { return share(own, phase); },
           .stopping = parts.stopping,
-          .figures = [this] { return figures(); },
+          .reading = environment.reading,
+          .memory_bytes = [this] { return used_memory_bytes(); },
           .trial_seconds = parts.bench.trial_seconds},
       plan_(plan_trials(parts.bench, parts.train.batch, parts.train.precisions, ranks())),
       answers_(parts.models),
@@ -320,17 +321,19 @@ void BenchSuite::take(BenchEntry& entry, const Measured& measured) {
   entry.step = measured.step;
   const double busy_ms = measured.busy_ms[static_cast<std::size_t>(entry.trial.ranks.front())];
   entry.own_ms = is_host() && busy_ms > 0 ? busy_ms : entry.step->p50;
-  std::vector<std::optional<double>> memory, utilization, power;
+  std::vector<std::optional<double>> memory, utilization, power, clocks;
   for (const int r : entry.trial.ranks) {
     const DeviceFigures& device = measured.devices[static_cast<std::size_t>(r)];
     memory.push_back(device.memory_bytes);
     utilization.push_back(device.gpu_utilization_percent);
     power.push_back(device.power_w);
+    clocks.push_back(device.sm_clock_mhz);
   }
   const auto devices = static_cast<double>(entry.trial.devices());
   entry.memory_bytes = largest(memory);
   if (const auto all = sum(utilization)) entry.gpu_utilization_percent = *all / devices;
   entry.power_w = sum(power);
+  entry.sm_clock_mhz = least(clocks);
   add_rates(entry, measured);
 }
 
@@ -363,14 +366,10 @@ void BenchSuite::keep(BenchEntry entry) {
   entries_.push_back(std::move(entry));
 }
 
-DeviceFigures BenchSuite::figures() const {
-  DeviceFigures figures;
-  if (const auto memory = environment().device.memory(); memory.ok())
-    figures.memory_bytes = static_cast<double>(memory.value().total_bytes - memory.value().free_bytes);
-  const SensorReading reading = environment().reading();
-  figures.gpu_utilization_percent = reading.gpu_utilization_percent;
-  figures.power_w = reading.power_w;
-  return figures;
+std::optional<double> BenchSuite::used_memory_bytes() const {
+  const auto memory = environment().device.memory();
+  if (!memory.ok()) return std::nullopt;
+  return static_cast<double>(memory.value().total_bytes - memory.value().free_bytes);
 }
 
 /// This rank may have kept it already while others did not come so far: it is lost for all.

@@ -16,6 +16,10 @@ std::optional<double> told(double figure) {
   return std::isnan(figure) ? std::nullopt : std::optional(figure);
 }
 
+double or_none(const std::optional<double>& figure) {
+  return figure.value_or(none);
+}
+
 /// The largest of all ranks' i-th figure.
 double largest(const std::vector<std::vector<double>>& ranks, std::size_t i) {
   double most = 0;
@@ -24,6 +28,29 @@ double largest(const std::vector<std::vector<double>>& ranks, std::size_t i) {
 }
 
 }  // namespace
+
+void DeviceMeans::Mean::add(const std::optional<double>& figure) {
+  if (!figure) return;
+  sum += *figure;
+  ++count;
+}
+
+std::optional<double> DeviceMeans::Mean::value() const {
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+
+void DeviceMeans::add(const SensorReading& reading) {
+  utilization_.add(reading.gpu_utilization_percent);
+  power_.add(reading.power_w);
+  clock_.add(reading.sm_clock_mhz);
+}
+
+DeviceFigures DeviceMeans::figures() const {
+  return {.memory_bytes = {},
+          .gpu_utilization_percent = utilization_.value(),
+          .power_w = power_.value(),
+          .sm_clock_mhz = clock_.value()};
+}
 
 Result<std::vector<std::vector<double>>> BenchTrialMaker::meet(const std::vector<double>& own,
                                                                const char* phase) {
@@ -69,6 +96,7 @@ Status BenchTrialMaker::measure(BenchJob* job) {
     std::vector<double> own(static_cast<std::size_t>(chunks), 0.0);
     if (job != nullptr) {
       EGT_TRY_ASSIGN(BurstTimes times, job->burst(chunks, plan.per_chunk));
+      device_.add(surroundings_.reading());
       own = std::move(times.chunk_ms);
       const double busy_ms = times.busy_ms / static_cast<double>(chunks * plan.per_chunk);
       busy_ms_ = std::min(busy_ms_.value_or(busy_ms), busy_ms);
@@ -81,17 +109,20 @@ Status BenchTrialMaker::measure(BenchJob* job) {
   return {};
 }
 
-/// Figures of the device are read at once, while they still tell of the load.
 Status BenchTrialMaker::conclude(BenchJob* job) {
   DeviceFigures device;
   if (job != nullptr) {
-    device = surroundings_.figures();
+    device = device_.figures();
+    device.memory_bytes = surroundings_.memory_bytes();
     EGT_TRY_ASSIGN(measured_.own, job->check());
   }
-  const std::vector<double> own = {
-      measured_.own.failure.empty() ? 0.0 : 1.0,     busy_ms_.value_or(none),
-      measured_.own.copy_ms.value_or(none),          device.memory_bytes.value_or(none),
-      device.gpu_utilization_percent.value_or(none), device.power_w.value_or(none)};
+  const std::vector<double> own = {measured_.own.failure.empty() ? 0.0 : 1.0,
+                                   or_none(busy_ms_),
+                                   or_none(measured_.own.copy_ms),
+                                   or_none(device.memory_bytes),
+                                   or_none(device.gpu_utilization_percent),
+                                   or_none(device.power_w),
+                                   or_none(device.sm_clock_mhz)};
   EGT_TRY_ASSIGN(const auto ranks, meet(own, "bench: checks the results"));
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::vector<double>& figures = ranks[rank];
@@ -100,7 +131,8 @@ Status BenchTrialMaker::conclude(BenchJob* job) {
     measured_.copy_ms.push_back(figures[2]);
     measured_.devices.push_back({.memory_bytes = told(figures[3]),
                                  .gpu_utilization_percent = told(figures[4]),
-                                 .power_w = told(figures[5])});
+                                 .power_w = told(figures[5]),
+                                 .sm_clock_mhz = told(figures[6])});
   }
   measured_.interrupted = false;  // all is measured: the next step tells of the stop
   return {};

@@ -169,6 +169,7 @@ PartReport report_of(const BenchEntry& entry) {
       {"memory_bytes", or_null(entry.memory_bytes)},
       {"gpu_utilization_percent", or_null(entry.gpu_utilization_percent)},
       {"power_w", or_null(entry.power_w)},
+      {"sm_clock_mhz", or_null(entry.sm_clock_mhz)},
       {"tflops", or_null(entry.tflops)},
       {"gb_per_second", or_null(entry.gb_per_second)},
       {"ratio_copy_bandwidth", or_null(entry.ratio_copy_bandwidth)},

@@ -30,6 +30,8 @@ Json one(const std::string& workload, std::int64_t size, const std::string& mode
           {"items_per_second", static_cast<double>(size) * devices / step * 1e3},
           {"speedup", nullptr},
           {"memory_bytes", 2e9},
+          {"power_w", 700 * devices},
+          {"sm_clock_mhz", 1755},
           {"success", true},
           {"failure", nullptr}};
 }
@@ -71,7 +73,7 @@ TEST(BenchText, HasAllThatWasMeasured) {
   const std::string text = bench_text(result());
   for (const char* piece :
        {"\nmlp\n", "\nmultimodal\n", "\nvoxelize\n", "| voxelize 10000 points   |  rank 1 alone |",
-        "| multimodal batch 8  | 2, collective |", "1.2 %", "2.00 GB"})
+        "| multimodal batch 8  | 2, collective |", "1.2 %", "2.00 GB", "1400 W | 1755 MHz |"})
     EXPECT_THAT(text, HasSubstr(piece));
   EXPECT_EQ(summary_text(result()), text);
 }

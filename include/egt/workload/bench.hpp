@@ -74,7 +74,7 @@ class BenchSuite final : public TrialWorkload {
   void take(BenchEntry& entry, const Measured& measured);
   void add_rates(BenchEntry& entry, const Measured& measured) const;
   void keep(BenchEntry entry);
-  DeviceFigures figures() const;
+  std::optional<double> used_memory_bytes() const;
   /// Where other processes use the device's cores too.
   bool is_host() const { return environment().device.info().backend == "host"; }
 

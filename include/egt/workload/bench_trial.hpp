@@ -7,16 +7,36 @@
 #include <string>
 #include <vector>
 
+#include "egt/device/sensor.hpp"
 #include "egt/workload/bench_job.hpp"
 #include "egt/workload/scaling_statistics.hpp"
 
 namespace egt {
 
-/// What a rank tells of its device when a trial is over.
+/// What a rank tells of its device: the memory in use when a trial is over, of the rest the mean of what its
+/// sensor said while it was measured. Empty: it says nothing.
 struct DeviceFigures {
   std::optional<double> memory_bytes;
   std::optional<double> gpu_utilization_percent;
   std::optional<double> power_w;
+  std::optional<double> sm_clock_mhz;
+};
+
+class DeviceMeans {
+ public:
+  void add(const SensorReading& reading);
+  /// Without the memory.
+  DeviceFigures figures() const;
+
+ private:
+  struct Mean {
+    double sum = 0;
+    int count = 0;
+
+    void add(const std::optional<double>& figure);
+    std::optional<double> value() const;
+  };
+  Mean utilization_, power_, clock_;
 };
 
 /// What came of a measurement: the same on all ranks, apart from what this one found.
@@ -39,8 +59,10 @@ class BenchTrialMaker {
 
   struct Surroundings {
     Share share;
-    std::function<bool()> stopping;          ///< was this rank told to stop?
-    std::function<DeviceFigures()> figures;  ///< of this rank's device, now
+    std::function<bool()> stopping;  ///< was this rank told to stop?
+    // Of this rank's device, now
+    std::function<SensorReading()> reading;
+    std::function<std::optional<double>()> memory_bytes;
     double trial_seconds = 1;
   };
 
@@ -61,6 +83,7 @@ class BenchTrialMaker {
   const std::int64_t multiple_;
   double step_ms_ = 0;             ///< at the end of the warm-up
   std::optional<double> busy_ms_;  ///< of this device, an iteration of its fastest burst
+  DeviceMeans device_;
   Measured measured_;
 };
 

@@ -23,6 +23,7 @@ struct BenchEntry {
   std::optional<double> exposed_communication_ms;
   std::optional<double> memory_bytes;  ///< of the device that uses most
   std::optional<double> gpu_utilization_percent, power_w;
+  std::optional<double> sm_clock_mhz;   ///< of the device with the lowest
   std::optional<double> tflops;         ///< of all devices
   std::optional<double> gb_per_second;  ///< bytes that must be read and written, of one device alone
   std::optional<double> ratio_copy_bandwidth;
