@@ -210,4 +210,7 @@ inline void remove(std::vector<Record>& records, RecordKind kind, int rank) {
   std::erase_if(records, [&](const Record& record) { return record.kind == kind && record.rank == rank; });
 }
 
+inline constexpr const char* says_nothing =
+    "faults were injected with --inject: this verdict says nothing about the hardware";
+
 }  // namespace egt::fixtures
