@@ -417,6 +417,16 @@ TEST_P(TrainerState, TakenBackGivesTheSameStepsAgain) {
   EXPECT_EQ(state(*trainer), late) << "each slot has its own";
 }
 
+TEST_P(TrainerState, UpdatesThatAreStillDueAreDroppedWhenStateIsTakenBack) {
+  auto trainer = make_trainer();
+  steps(*trainer, 0, 3);
+  const std::vector<Digest> early = state(*trainer);
+  ASSERT_TRUE(trainer->keep_state(0).ok());
+  steps(*trainer, 3, 5);  // the last one's updates would come with the next
+  ASSERT_TRUE(trainer->restore_state(0).ok());
+  EXPECT_EQ(state(*trainer), early);
+}
+
 TEST_P(TrainerState, AChangeOfOneTensorShowsInItsDigestOnlyAndNotInWhatIsKept) {
   auto trainer = make_trainer();
   steps(*trainer, 0, 3);
