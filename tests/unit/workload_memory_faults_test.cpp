@@ -225,52 +225,47 @@ class SlippingDevice : public ForwardingDevice {
   int products_ = 0, turns_ = 0;
 };
 
+/// What the workload finds on that device in a sweep.
+std::vector<Json> faults_of_a_sweep(std::unique_ptr<Device> device) {
+  World world(std::move(device));
+  MemoryWorkload memory(world.environment, fill_of(4 << 20));
+  EXPECT_TRUE(memory.prepare().ok());
+  EXPECT_TRUE(memory.start().ok());
+  EXPECT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 1; }));
+  EXPECT_TRUE(memory.finish(false).ok());
+  std::vector<Json> faults = world.faults();
+  EXPECT_EQ(memory.report().success, faults.empty());
+  return faults;
+}
+
 TEST(MemoryWorkload, AProductThatDiffersWhenRepeatedIsAFault) {
   auto device = std::make_unique<SlippingDevice>(small_host_device());
   device->slip_gemm = true;
-  World world(std::move(device));
-  MemoryWorkload memory(world.environment, fill_of(4 << 20));
-  ASSERT_TRUE(memory.prepare().ok());
-  ASSERT_TRUE(memory.start().ok());
-  ASSERT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 1; }));
-  ASSERT_TRUE(memory.finish(false).ok());
-  const std::vector<Json> faults = world.faults();
+  const std::vector<Json> faults = faults_of_a_sweep(std::move(device));
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_EQ(faults[0]["kind"], "gemm");
   EXPECT_EQ(faults[0]["detector"], "repetition");
   EXPECT_NE(faults[0]["expected"], faults[0]["actual"]);
-  EXPECT_FALSE(memory.report().success);
 }
 
 TEST(MemoryWorkload, SinesThatDifferWhenRepeatedAreAFault) {
   auto device = std::make_unique<SlippingDevice>(small_host_device());
   device->slip_turn = true;
-  World world(std::move(device));
-  MemoryWorkload memory(world.environment, fill_of(4 << 20));
-  ASSERT_TRUE(memory.prepare().ok());
-  ASSERT_TRUE(memory.start().ok());
-  ASSERT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 1; }));
-  ASSERT_TRUE(memory.finish(false).ok());
-  const std::vector<Json> faults = world.faults();
+  const std::vector<Json> faults = faults_of_a_sweep(std::move(device));
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_EQ(faults[0]["kind"], "extreme");
 }
 
 /// Does no product at all: its result is whatever lay there.
-class IdleDevice : public ForwardingDevice {
+class ProductlessDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
   Status gemm(const Gemm&, Stream&) override { return {}; }
 };
 
 TEST(MemoryWorkload, ProductsThatAreNotMadeAreAFault) {
-  World world(std::make_unique<IdleDevice>(small_host_device()));
-  MemoryWorkload memory(world.environment, fill_of(2 << 20));
-  ASSERT_TRUE(memory.prepare().ok());
-  ASSERT_TRUE(memory.start().ok());
-  ASSERT_TRUE(eventually([&] { return figure(memory, "visits") >= 1; }));
-  ASSERT_TRUE(memory.finish(true).ok());
-  const std::vector<Json> faults = world.faults();
+  const std::vector<Json> faults =
+      faults_of_a_sweep(std::make_unique<ProductlessDevice>(small_host_device()));
   ASSERT_FALSE(faults.empty());
   EXPECT_EQ(faults[0]["kind"], "gemm");
 }
