@@ -82,6 +82,7 @@ void Run::open_environment() {
   environment_.emplace(Environment{
       *platform_.device, *platform_.communicator, records_, control_.place(), options_.common.seed,
       *injector_, describe_device_model(platform_.device->info(), limits_), board_, load_, peer_timeout()});
+  environment_->publish = [this] { return route_ ? route_->pump() : Status(); };
   environment_->reading = [this] { return telemetry_ ? telemetry_->latest() : SensorReading(); };
   workloads_ = purpose_.make_workloads(*environment_);
 }

@@ -59,7 +59,9 @@ Json to_json(const Fault& fault) {
           {"xor", fault.xor_mask},
           {"count", fault.count},
           {"blame", to_string(fault.blame)},
-          {"suspects", fault.suspects}};
+          {"suspects", fault.suspects},
+          {"incident", fault.incident.empty() ? Json() : Json(fault.incident)},
+          {"provisional", fault.provisional}};
 }
 
 Json to_json(const Finding& finding) {

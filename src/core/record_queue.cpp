@@ -26,7 +26,7 @@ void RecordQueue::emit(const Fault& fault) {
 }
 
 bool RecordQueue::holds_back(const Fault& fault) {
-  if (limit_ == FaultLimit::none) return false;
+  if (limit_ == FaultLimit::none || fault.provisional) return false;
   Incidents& incidents = incidents_[{fault.kind, fault.detector, fault.rank}];
   const bool full = incidents.places.size() >= most_places;
   if (!full && incidents.places.emplace(fault.where, fault.offset).second) return false;

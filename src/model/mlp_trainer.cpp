@@ -1,6 +1,7 @@
 #include "egt/model/mlp_trainer.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -30,6 +31,13 @@ std::int64_t bucket_elements(const Communicator& communicator) {
 }
 
 }  // namespace
+
+std::vector<int> StepResult::not_finite() const {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < own_losses.size(); ++rank)
+    if (!std::isfinite(own_losses[rank])) ranks.push_back(static_cast<int>(rank));
+  return ranks;
+}
 
 struct MlpTrainer::Impl : mlp::PassCompanion {
   Impl(Device& d, Communicator& c, const MlpConfig& m)
@@ -257,9 +265,13 @@ Result<StepResult> MlpTrainer::retire_step(std::int64_t step, double timeout_sec
   return result;
 }
 
-Result<bool> MlpTrainer::is_computed(std::int64_t step) const {
-  EGT_TRY(impl_->communicator.check());
-  return impl_->device.done(*impl_->tails.of(step).compute_end);
+Status MlpTrainer::wait_for_pass(std::int64_t step, double timeout_seconds) const {
+  return wait_until(
+      [&]() -> Result<bool> {
+        EGT_TRY(impl_->communicator.check());
+        return impl_->device.done(*impl_->tails.of(step).compute_end);
+      },
+      {.seconds = timeout_seconds, .what = "a pass of training"});
 }
 
 Status MlpTrainer::settle() {

@@ -1,7 +1,6 @@
 #include "step_tail.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 
 namespace egt::mlp {
@@ -61,9 +60,7 @@ StepResult StepTail::read(int ranks, double outputs) const {
   result.loss = static_cast<double>(result_[0]) / outputs;
   const float* const told = result_ + notes_at;
   result.notes = {.vote = told[0], .check_ms = told[1], .step_ms = told[2]};
-  for (int rank = 0; rank < ranks; ++rank)
-    if (!std::isfinite(result_[own_losses_at + static_cast<std::size_t>(rank)]))
-      result.not_finite.push_back(rank);
+  result.own_losses.assign(result_ + own_losses_at, result_ + own_losses_at + ranks);
   const float* const times = result_ + own_times_at(ranks);
   result.all_compute_ms.assign(times, times + ranks);
   return result;

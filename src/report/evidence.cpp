@@ -75,6 +75,25 @@ std::vector<const Record*> records_of(const std::vector<Record>& records, Record
   return found;
 }
 
+std::vector<const Record*> faults_of(const std::vector<Record>& records) {
+  const auto incident = [](const Record& record) { return text_at(record.body, "incident"); };
+  const auto provisional = [](const Record& record) {
+    return value_at<bool>(record.body, "provisional").value_or(false);
+  };
+  std::vector<const Record*> all = records_of(records, RecordKind::fault);
+  std::set<std::string> settled;
+  for (const Record* record : all)
+    if (!provisional(*record)) settled.insert(incident(*record));
+  std::set<std::pair<std::string, int>> told;
+  std::erase_if(all, [&](const Record* record) {
+    const std::string name = incident(*record);
+    if (name.empty()) return false;
+    if (provisional(*record) && settled.contains(name)) return true;
+    return !told.emplace(name, rank_in(*record)).second;
+  });
+  return all;
+}
+
 std::vector<const Record*> losses_of(const std::vector<Record>& records) {
   return distinct(records_of(records, RecordKind::loss), rank_in);
 }

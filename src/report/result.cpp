@@ -294,7 +294,7 @@ Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
                  {"system_info", system_info(span_of(records, parts), ranks)},
                  {"results", results(ranks)},
                  {"verified_work", work_to_json(verified_work(parts))},
-                 {"faults", entries_of(records_of(records, RecordKind::fault), ranks)},
+                 {"faults", entries_of(faults_of(records), ranks)},
                  {"fault_repeats", fault_repeats(parts)},
                  {"losses", entries_of(losses_of(records), ranks)},
                  {"findings", entries_of(findings_of(records), ranks)},

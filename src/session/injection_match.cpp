@@ -50,8 +50,8 @@ struct Sighting {
 
 std::vector<Sighting> sightings(const std::vector<Record>& records) {
   std::vector<Sighting> all;
+  for (const Record* fault : faults_of(records)) all.push_back({&fault->body, fault->time});
   for (const Record& record : records) {
-    if (record.kind == RecordKind::fault) all.push_back({&record.body, record.time});
     for (const Json& repeat : member(record.body, "fault_repeats"))
       all.push_back({&repeat, value_at<double>(repeat, "last_time").value_or(record.time)});
   }

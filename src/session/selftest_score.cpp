@@ -10,6 +10,7 @@
 
 #include "egt/core/json_access.hpp"
 #include "egt/model/mlp_trainer.hpp"
+#include "egt/report/evidence.hpp"
 #include "egt/session/injection_match.hpp"
 
 namespace egt {
@@ -61,9 +62,11 @@ bool is_of_one_rank(const Record& record) {
 /// of all ranks, whose clocks may differ and whose records arrive in any order; but all count the same steps,
 /// and what struck in a step was found later in that step.
 std::vector<const Record*> in_order(const std::vector<Record>& records) {
+  const std::vector<const Record*> faults = faults_of(records);
+  const std::set<const Record*> holding(faults.begin(), faults.end());
   std::vector<const Record*> local, common;
   for (const Record& record : records)
-    if (record.kind == RecordKind::injection || record.kind == RecordKind::fault)
+    if (record.kind == RecordKind::injection || holding.contains(&record))
       (is_of_one_rank(record) ? local : common).push_back(&record);
   std::stable_sort(common.begin(), common.end(), [](const Record* a, const Record* b) {
     const auto place = [](const Record& record) {

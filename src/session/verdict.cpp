@@ -39,7 +39,7 @@ struct Evidence {
 };
 
 Evidence sort_evidence(const std::vector<Record>& records) {
-  Evidence evidence{.faults = records_of(records, RecordKind::fault),
+  Evidence evidence{.faults = faults_of(records),
                     .losses = losses_of(records),
                     .findings = findings_of(records),
                     .restarts = restarts_of(records),

@@ -21,32 +21,55 @@ std::string incident(const std::string& kind, const Dissent& dissent) {
 
 }  // namespace
 
+Fault IncidentTeller::addressed(Fault fault, const Dissent& dissent) const {
+  fault.blame = dissent.blame;
+  if (dissent.rank == environment_.place.rank) return fault;
+  fault.rank = dissent.rank;
+  fault.hostname.clear();
+  fault.device_uuid.clear();
+  if (dissent.rank < 0) {
+    fault.suspects = dissent.suspects;
+    fault.where += fmt::format(", unlike on ranks {}", fmt::join(dissent.suspects, ", "));
+  }
+  return fault;
+}
+
 void IncidentTeller::tell(Fault fault, const Dissent& dissent) {
   const int own = environment_.place.rank;
   const auto& suspects = dissent.suspects;
-  if (dissent.rank == own || std::find(suspects.begin(), suspects.end(), own) != suspects.end())
-    own_doubted_ = true;
+  if (dissent.rank == own) own_found_ = true;
+  if (std::find(suspects.begin(), suspects.end(), own) != suspects.end()) own_suspected_ = true;
   const std::string name = incident(fault.kind, dissent);
   current_.insert(name);
-  if (last_.contains(name) || own != std::max(dissent.rank, 0)) return;
-  fault.blame = dissent.blame;
-  if (dissent.rank < 0) {
-    fault.rank = -1;
-    fault.hostname.clear();
-    fault.device_uuid.clear();
-    fault.suspects = suspects;
-    fault.where += fmt::format(", unlike on ranks {}", fmt::join(suspects, ", "));
-  }
-  environment_.records.emit(fault);
+  told_.insert(name);
+  Fault told = addressed(std::move(fault), dissent);
+  if (own == std::max(dissent.rank, 0))
+    environment_.records.emit(told);
+  else if (!told.incident.empty())
+    of_others_.push_back(std::move(told));
+}
+
+void IncidentTeller::tell_provisionally(Fault fault, const Dissent& dissent) {
+  if (!told_.insert(incident(fault.kind, dissent)).second) return;
+  Fault told = addressed(std::move(fault), dissent);
+  told.provisional = true;
+  if (environment_.place.rank == std::max(dissent.rank, 0))
+    environment_.records.emit(told);
+  else
+    of_others_.push_back(std::move(told));
 }
 
 bool IncidentTeller::found(const std::string& kind, int rank) const {
   return current_.contains(incident(kind, rank));
 }
 
-bool IncidentTeller::end_check() {
-  last_ = std::exchange(current_, {});
-  return std::exchange(own_doubted_, false);
+void IncidentTeller::end_check() {
+  current_.clear();
+  own_found_ = own_suspected_ = false;
+}
+
+void IncidentTeller::tell_for_others() {
+  for (const Fault& fault : std::exchange(of_others_, {})) environment_.records.emit(fault);
 }
 
 }  // namespace egt

@@ -104,7 +104,8 @@ Status ReadinessWorkload::collect_round() {
   EGT_TRY_ASSIGN(const auto answers, exchange_->collect(environment_.peer_timeout_seconds, step));
   for (std::size_t question = 0; question < questions; ++question) judge(question, answers);
   EGT_TRY(clean_up(step));
-  if (teller_.end_check()) ++wrong_;
+  if (teller_.own_found() || teller_.own_suspected()) ++wrong_;
+  teller_.end_check();
   under_way_.reset();
   ++rounds_;
   return {};

@@ -1,8 +1,12 @@
 #include "egt/workload/state_repair.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <deque>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "egt/core/half.hpp"
@@ -11,7 +15,11 @@ namespace egt {
 
 namespace {
 
-constexpr std::uint64_t pieces = 64;  // that a range is cut into to find the first that differs
+constexpr std::uint64_t pieces = 64;  // that a range is cut into to find those that differ
+/// Steps behind a flipped word in which the sums of gradients cannot have pulled the copies past the right
+/// value: with momentum 0.9 and a rate of at most a twentieth of the stable one a disturbance swings back to
+/// -0.6 of itself in six steps.
+constexpr std::int64_t trusted_steps = 5;
 
 bool all_alike(const std::vector<Answers>& ranks, std::size_t question) {
   return std::all_of(ranks.begin(), ranks.end(),
@@ -22,13 +30,17 @@ bool all_alike(const std::vector<Answers>& ranks, std::size_t question) {
 constexpr std::uint64_t words_per_digest = sizeof(Digest) / sizeof(std::uint32_t);
 
 std::uint32_t word_of(const Answers& rank, std::uint64_t index) {
-  return reinterpret_cast<const std::uint32_t*>(rank.data())[index];
+  std::uint32_t word = 0;
+  const auto* const bytes = reinterpret_cast<const char*>(rank.data());
+  std::memcpy(&word, bytes + index * sizeof word, sizeof word);
+  return word;
 }
 
 }  // namespace
 
-StateRepair::StateRepair(Device& device, MlpTrainer& trainer, AnswerExchange& exchange, RepeatStep repeat)
-    : device_(device), trainer_(trainer), exchange_(exchange), repeat_(std::move(repeat)) {}
+StateRepair::StateRepair(Device& device, MlpTrainer& trainer, AnswerExchange& exchange,
+                         ProgressBoard::Line& line, RepeatStep repeat)
+    : device_(device), trainer_(trainer), exchange_(exchange), line_(line), repeat_(std::move(repeat)) {}
 
 Status StateRepair::begin() {
   return trainer_.keep_state(proven_slot_);
@@ -55,53 +67,73 @@ Result<std::vector<Answers>> StateRepair::exchange(const std::function<Status(Di
                                                    std::size_t count, double timeout_seconds) {
   EGT_TRY(write(exchange_.own()));
   EGT_TRY(exchange_.enqueue(count));
-  return exchange_.collect(timeout_seconds);
+  return exchange_.collect(timeout_seconds, candidate_step_);
 }
 
-Result<StateDifference> StateRepair::locate(const StateTensor& tensor, double timeout_seconds) {
-  const WordsView whole = trainer_.kept_state(1 - proven_slot_, tensor);
-  Stream& stream = trainer_.communication_stream();
-  std::uint64_t first = 0, count = whole.count;
-  while (count > StateDifference::block_words) {
-    const std::uint64_t each = (count + pieces - 1) / pieces;
-    EGT_TRY_ASSIGN(
-        const auto ranks,
-        exchange(
-            [&](Digest* digests) -> Status {
-              for (std::uint64_t i = 0; i < pieces; ++i) {
-                const std::uint64_t begin = std::min(count, i * each), end = std::min(count, begin + each);
-                EGT_TRY(device_.digest({whole.data + first + begin, end - begin}, digests + i, stream));
-              }
-              return Status();
-            },
-            pieces, timeout_seconds));
-    std::uint64_t piece = 0;
-    while (piece < pieces && all_alike(ranks, piece)) ++piece;
-    if (piece == pieces) return StateDifference{};
-    first += piece * each;
-    count = std::min(each, count - piece * each);
-  }
-  const std::size_t digests = (count + words_per_digest - 1) / words_per_digest;
-  EGT_TRY_ASSIGN(const auto ranks, exchange(
-                                       [&](Digest* to) {
-                                         return device_.copy(to, whole.data + first,
-                                                             count * sizeof(std::uint32_t), stream);
-                                       },
-                                       digests, timeout_seconds));
-  StateDifference found;
-  found.tensor = tensor;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const bool alike = std::all_of(ranks.begin(), ranks.end(), [&](const Answers& rank) {
-      return word_of(rank, i) == word_of(ranks[0], i);
-    });
-    if (alike || found.count++ > 0) continue;
-    found.word = first + i;
-    for (const Answers& rank : ranks) found.by_rank.push_back(word_of(rank, i));
+Result<std::vector<Answers>> StateRepair::exchange_words(const WordsView& words, double timeout_seconds) {
+  return exchange(
+      [&](Digest* to) {
+        return device_.copy(to, words.data, words.count * sizeof(std::uint32_t),
+                            trainer_.communication_stream());
+      },
+      (words.count + words_per_digest - 1) / words_per_digest, timeout_seconds);
+}
+
+Result<std::vector<Answers>> StateRepair::candidates(double timeout_seconds) {
+  const std::vector<StateTensor> tensors = trainer_.state_tensors();
+  return exchange(
+      [&](Digest* to) -> Status {
+        for (const StateTensor& tensor : tensors)
+          EGT_TRY(device_.digest(trainer_.kept_state(1 - proven_slot_, tensor), to++,
+                                 trainer_.communication_stream()));
+        return Status();
+      },
+      tensors.size(), timeout_seconds);
+}
+
+Result<StateDifference> StateRepair::locate(std::size_t question, double timeout_seconds) {
+  struct Range {
+    std::uint64_t first, count;
+  };
+  const WordsView whole = trainer_.kept_state(1 - proven_slot_, trainer_.state_tensors()[question]);
+  StateDifference found{.question = question, .words = {}};
+  std::deque<Range> open = {{0, whole.count}};
+  for (std::size_t blocks = 0; !open.empty() && blocks < StateDifference::most_blocks;) {
+    const Range range = open.front();
+    open.pop_front();
+    if (range.count <= StateDifference::block_words) {
+      EGT_TRY_ASSIGN(const auto ranks,
+                     exchange_words({whole.data + range.first, range.count}, timeout_seconds));
+      for (std::uint64_t i = 0; i < range.count; ++i) {
+        DifferentWord word{.index = range.first + i, .by_rank = {}};
+        for (const Answers& rank : ranks) word.by_rank.push_back(word_of(rank, i));
+        if (std::count(word.by_rank.begin(), word.by_rank.end(), word.by_rank[0]) !=
+            static_cast<std::ptrdiff_t>(ranks.size()))
+          found.words.push_back(std::move(word));
+      }
+      ++blocks;
+      continue;
+    }
+    const std::uint64_t each = (range.count + pieces - 1) / pieces;
+    const auto piece = [&](std::uint64_t i) -> Range {
+      const std::uint64_t begin = std::min(range.count, i * each), end = std::min(range.count, begin + each);
+      return {range.first + begin, end - begin};
+    };
+    EGT_TRY_ASSIGN(const auto ranks,
+                   exchange(
+                       [&](Digest* digests) -> Status {
+                         for (std::uint64_t i = 0; i < pieces; ++i)
+                           EGT_TRY(device_.digest({whole.data + piece(i).first, piece(i).count}, digests + i,
+                                                  trainer_.communication_stream()));
+                         return Status();
+                       },
+                       pieces, timeout_seconds));
+    for (std::uint64_t i = pieces; i-- > 0;)
+      if (!all_alike(ranks, i)) open.push_front(piece(i));
   }
   return found;
 }
 
-/// Waits for the steps that are under way; they are retired once more when they were repeated.
 Status StateRepair::drain(std::int64_t last, double timeout_seconds) {
   const std::int64_t oldest = std::max<std::int64_t>(0, last - MlpTrainer::depth + 1);
   for (std::int64_t step = oldest; step <= last; ++step)
@@ -109,28 +141,49 @@ Status StateRepair::drain(std::int64_t last, double timeout_seconds) {
   return {};
 }
 
-Result<std::optional<std::uint32_t>> StateRepair::repeat(const StateTensor& tensor, std::uint64_t word,
-                                                         std::int64_t last, double timeout_seconds) {
-  EGT_TRY(drain(last, timeout_seconds));
+Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences,
+                                       const std::optional<std::int64_t>& loss_step, double timeout_seconds) {
   EGT_TRY(trainer_.restore_state(proven_slot_));
-  for (std::int64_t step = proven_step_ + 1; step <= candidate_step_; ++step) {
+  const std::vector<StateTensor> tensors = trainer_.state_tensors();
+  const auto states = [&] {
+    return exchange([&](Digest* to) { return trainer_.enqueue_state_digests(to); }, tensors.size(),
+                    timeout_seconds);
+  };
+  const auto alike = [&](const std::vector<Answers>& ranks) {
+    return std::all_of(ranks.begin(), ranks.end(), [&](const Answers& rank) { return rank == ranks[0]; });
+  };
+  Repetition made{.alike = false, .states = {}, .first_step = proven_step_ + 1, .own_losses = {}};
+  for (std::int64_t step = made.first_step; step <= candidate_step_; ++step) {
+    if (step == loss_step && step > made.first_step) {
+      EGT_TRY_ASSIGN(const auto before, states());
+      made.alike_before_loss = alike(before);
+    }
+    line_.begin("repair: pass", step);
     EGT_TRY(repeat_(step));
-    EGT_TRY(trainer_.retire_step(step, timeout_seconds).status());
+    EGT_TRY(trainer_.wait_for_pass(step, timeout_seconds));
+    line_.wait_for_peers("repair: sums");
+    EGT_TRY_ASSIGN(const StepResult result, trainer_.retire_step(step, timeout_seconds));
+    made.own_losses.push_back(result.own_losses);
   }
-  const WordsView words = trainer_.state(tensor);
-  const std::size_t states = trainer_.state_tensors().size();
-  EGT_TRY_ASSIGN(const auto ranks, exchange(
-                                       [&](Digest* to) -> Status {
-                                         EGT_TRY(trainer_.enqueue_state_digests(to));
-                                         return device_.copy(to + states, words.data + word,
-                                                             sizeof(std::uint32_t),
-                                                             trainer_.communication_stream());
-                                       },
-                                       states + 1, timeout_seconds));
+  EGT_TRY_ASSIGN(const auto ranks, states());
+  made.states = ranks[0];
+  made.alike = alike(ranks);
+  for (StateDifference& difference : differences) {
+    const WordsView words = trainer_.state(tensors[difference.question]);
+    for (auto word = difference.words.begin(); word != difference.words.end();) {
+      const std::uint64_t first = word->index,
+                          count = std::min(StateDifference::block_words, words.count - first);
+      EGT_TRY_ASSIGN(const auto block, exchange_words({words.data + first, count}, timeout_seconds));
+      for (; word != difference.words.end() && word->index < first + count; ++word)
+        word->repeated = word_of(block[0], word->index - first);
+    }
+  }
+  return made;
+}
+
+Status StateRepair::go_on_to(std::int64_t last) {
   for (std::int64_t step = candidate_step_ + 1; step <= last; ++step) EGT_TRY(repeat_(step));
-  for (std::size_t q = 0; q < states; ++q)
-    if (!all_alike(ranks, q)) return std::optional<std::uint32_t>();
-  return std::optional(word_of(ranks[0], states * words_per_digest));
+  return {};
 }
 
 std::vector<int> furthest_from(std::uint32_t repeated, const std::vector<std::uint32_t>& by_rank) {
@@ -146,6 +199,102 @@ std::vector<int> furthest_from(std::uint32_t repeated, const std::vector<std::ui
   for (std::size_t rank = 0; rank < distances.size(); ++rank)
     if (nearest < never && distances[rank] > clearly * nearest) found.push_back(static_cast<int>(rank));
   return found;
+}
+
+Deviation first_deviation(const std::map<std::int64_t, std::vector<float>>& own_losses,
+                          const Repetition& repetition) {
+  Deviation found;
+  for (std::size_t i = 0; i < repetition.own_losses.size() && found.ranks.empty(); ++i) {
+    found.step = repetition.first_step + static_cast<std::int64_t>(i);
+    const auto before = own_losses.find(found.step);
+    if (before == own_losses.end()) continue;
+    for (std::size_t rank = 0; rank < before->second.size(); ++rank)
+      if (std::bit_cast<std::uint32_t>(before->second[rank]) !=
+          std::bit_cast<std::uint32_t>(repetition.own_losses[i][rank]))
+        found.ranks.insert(static_cast<int>(rank));
+  }
+  if (found.ranks.empty()) found.step = -1;
+  return found;
+}
+
+namespace {
+
+/// Who is wrong in one tensor, and who may be.
+struct Decision {
+  std::set<int> wrong, suspects;
+};
+
+/// The ranks that the words of a tensor speak against.
+std::set<int> contradicted(const StateDifference& difference) {
+  std::set<int> ranks;
+  for (const DifferentWord& word : difference.words)
+    for (const int rank : furthest_from(word.repeated, word.by_rank)) ranks.insert(rank);
+  return ranks;
+}
+
+Decision decide(std::size_t question, const std::vector<Answers>& states,
+                const std::vector<StateDifference>& differences, const Repetition& repetition,
+                const Deviation& deviation, std::int64_t candidate_step) {
+  Decision made;
+  for (std::size_t rank = 0; rank < states.size(); ++rank)
+    if (states[rank][question] != repetition.states[question]) made.wrong.insert(static_cast<int>(rank));
+  if (made.wrong.size() < states.size()) return made;
+  made.wrong.clear();
+  std::set<int> of_all;
+  for (const StateDifference& difference : differences) {
+    const std::set<int> ranks = contradicted(difference);
+    of_all.insert(ranks.begin(), ranks.end());
+    if (difference.question == question) made.wrong = ranks;
+  }
+  const bool recent = deviation.ranks.empty() || candidate_step - deviation.step < trusted_steps;
+  if (recent) return made;
+  if (deviation.ranks.size() != 1) return {};
+  const int first = *deviation.ranks.begin();
+  const bool others = !made.wrong.empty() && made.wrong != std::set<int>{first};
+  if (!others || !of_all.contains(first)) return {.wrong = {first}, .suspects = {}};
+  made.suspects = std::exchange(made.wrong, {});
+  made.suspects.insert(first);
+  return made;
+}
+
+}  // namespace
+
+std::vector<Dissent> decide_by_repetition(const Dissent& undecided, const std::vector<Answers>& states,
+                                          const std::vector<StateDifference>& differences,
+                                          const Repetition& repetition, const Deviation& deviation,
+                                          std::int64_t candidate_step) {
+  std::map<int, Dissent> by_rank;
+  std::optional<Dissent> left;
+  for (std::size_t question = undecided.question; question < states[0].size(); ++question) {
+    const auto& asked = undecided.suspects;
+    const auto answer = [&](int rank) { return states[static_cast<std::size_t>(rank)][question]; };
+    if (std::all_of(asked.begin(), asked.end(), [&](int rank) { return answer(rank) == answer(asked[0]); }))
+      continue;
+    const Decision decision = decide(question, states, differences, repetition, deviation, candidate_step);
+    for (const int rank : decision.wrong) {
+      auto [at, is_new] = by_rank.try_emplace(rank, Dissent{.question = question,
+                                                            .rank = rank,
+                                                            .suspects = {},
+                                                            .blame = Blame::majority,
+                                                            .expected = repetition.states[question],
+                                                            .actual = answer(rank),
+                                                            .count = 1});
+      if (!is_new) ++at->second.count;
+    }
+    if (!decision.wrong.empty()) continue;
+    if (left) {
+      ++left->count;
+      continue;
+    }
+    left = undecided;
+    left->question = question;
+    left->count = 1;
+    if (!decision.suspects.empty()) left->suspects.assign(decision.suspects.begin(), decision.suspects.end());
+  }
+  std::vector<Dissent> decided;
+  for (auto& [rank, dissent] : by_rank) decided.push_back(std::move(dissent));
+  if (left) decided.push_back(std::move(*left));
+  return decided;
 }
 
 }  // namespace egt

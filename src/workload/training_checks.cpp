@@ -14,6 +14,7 @@ namespace {
 
 constexpr int enough_peers = 3;              // of one model: then a majority tells who is wrong
 constexpr std::size_t audited_products = 4;  // a check
+constexpr std::size_t located_tensors = 8;   // of those that differ
 constexpr std::int64_t before_the_first = -1;
 
 std::vector<Answers> part(const std::vector<Answers>& ranks, std::size_t first, std::size_t count) {
@@ -24,18 +25,13 @@ std::vector<Answers> part(const std::vector<Answers>& ranks, std::size_t first, 
   return parts;
 }
 
-/// Where two disagree, the repetition has the third voice.
-std::vector<Dissent> decided_by(std::uint32_t repeated, const StateDifference& difference,
-                                const std::vector<Dissent>& undecided) {
-  std::vector<Dissent> decided;
-  for (const int rank : furthest_from(repeated, difference.by_rank)) {
-    Dissent dissent = undecided.front();
-    dissent.rank = rank;
-    dissent.suspects.clear();
-    dissent.blame = Blame::majority;
-    decided.push_back(dissent);
-  }
-  return decided.empty() ? undecided : decided;
+/// The questions on which not all ranks gave the same answer.
+std::vector<std::size_t> unlike(const std::vector<Answers>& ranks) {
+  std::vector<std::size_t> questions;
+  for (std::size_t q = 0; q < ranks[0].size(); ++q)
+    if (std::any_of(ranks.begin(), ranks.end(), [&](const Answers& rank) { return rank[q] != ranks[0][q]; }))
+      questions.push_back(q);
+  return questions;
 }
 
 std::string more_tensors(std::uint64_t count) {
@@ -45,8 +41,7 @@ std::string more_tensors(std::uint64_t count) {
 }  // namespace
 
 TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& options, const BatchShare& batch,
-                               MlpTrainer& trainer, GoldenBook& golden, bool judges_losses,
-                               StateRepair::RepeatStep repeat)
+                               MlpTrainer& trainer, GoldenBook& golden, StateRepair::RepeatStep repeat)
     : environment_(environment),
       options_(options),
       batch_(batch),
@@ -54,8 +49,7 @@ TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& opt
       golden_(golden),
       exchange_(environment.device, environment.communicator, trainer.communication_stream(),
                 environment.board.line("main")),
-      repair_(environment.device, trainer, exchange_, std::move(repeat)),
-      judges_losses_(judges_losses),
+      repair_(environment.device, trainer, exchange_, environment.board.line("main"), std::move(repeat)),
       teller_(environment),
       injections_(environment, options, batch, trainer),
       schedule_(options.check_every, options.check_budget),
@@ -120,7 +114,7 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
   EGT_TRY(trainer_.enqueue_state_digests(chains + sections_.chains));
   EGT_TRY(exchange_.enqueue(sections_.all()));
   EGT_TRY(repair_.keep_candidate(step));
-  under_way_ = {.step = step, .precision = precision};
+  under_way_ = {.step = step, .precision = precision, .number = checks_};
   check_now_ = false;
   ++checks_;
   injections_.end_passes();
@@ -172,59 +166,105 @@ Status TrainingChecks::finish(std::int64_t last) {
 
 // After a restart
 
-/// The newest state that any rank proved: it saw all ranks' digests, so it is kept on every one. Checks go on
-/// behind those that any rank began.
-Result<std::int64_t> TrainingChecks::agree_on_state() {
-  EGT_TRY_ASSIGN(const Buffer pinned, environment_.device.allocate_pinned(sizeof(Digest)));
-  *pinned.as<Digest>() = {.a = static_cast<std::uint64_t>(repair_.proven_step() - before_the_first),
-                          .b = checks_};
-  EGT_TRY(environment_.device.copy(exchange_.own(), pinned.data(), sizeof(Digest),
+/// The newest state that any rank proved: it saw all ranks' digests, so it is kept on every one. Likewise the
+/// candidate of a check that some rank saw fail. Checks go on behind those that any rank began.
+Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
+  constexpr std::size_t told = 2;
+  const auto from_zero = [](std::int64_t step) {
+    return static_cast<std::uint64_t>(step - before_the_first);
+  };
+  EGT_TRY_ASSIGN(const Buffer pinned, environment_.device.allocate_pinned(told * sizeof(Digest)));
+  pinned.as<Digest>()[0] = {.a = from_zero(repair_.proven_step()), .b = checks_};
+  pinned.as<Digest>()[1] = {.a = from_zero(repair_.candidate_step()),
+                            .b = unrepaired_ ? unrepaired_->number + 1 : 0};
+  EGT_TRY(environment_.device.copy(exchange_.own(), pinned.data(), told * sizeof(Digest),
                                    trainer_.communication_stream()));
-  EGT_TRY(exchange_.enqueue(1));
+  EGT_TRY(exchange_.enqueue(told));
   EGT_TRY_ASSIGN(const auto ranks, exchange_.collect(environment_.peer_timeout_seconds));
-  std::uint64_t newest = 0;
+  std::uint64_t newest = 0, number = 0;
   for (const Answers& rank : ranks) {
     newest = std::max(newest, rank[0].a);
     checks_ = std::max(checks_, rank[0].b);
+    number = std::max(number, rank[1].b);
   }
-  return static_cast<std::int64_t>(newest) + before_the_first;
+  Agreement agreed{.proven_step = static_cast<std::int64_t>(newest) + before_the_first};
+  const bool kept = std::all_of(ranks.begin(), ranks.end(), [&](const Answers& rank) {
+    return rank[0].a == newest && rank[1].a == ranks[0][1].a && rank[1].a > newest;
+  });
+  if (number > 0 && kept)
+    agreed.unrepaired = {.step = static_cast<std::int64_t>(ranks[0][1].a) + before_the_first,
+                         .number = number - 1};
+  return agreed;
 }
 
 Result<std::int64_t> TrainingChecks::resume() {
+  teller_.tell_for_others();
+  teller_.end_check();
   under_way_.reset();
-  nonfinite_.reset();
-  loss_is_finite_ = true;
   check_now_ = false;
   costs_.give_up();
   schedule_ = CheckSchedule(options_.check_every, options_.check_budget);
   audit_->give_up();
-  EGT_TRY_ASSIGN(const std::int64_t agreed, agree_on_state());
-  EGT_TRY(repair_.go_back_to(agreed));
-  EGT_TRY(enqueue_check(agreed));
-  EGT_TRY(collect(agreed));
-  return agreed + 1;
+  EGT_TRY_ASSIGN(const Agreement agreed, agree_on_state());
+  if (agreed.unrepaired) EGT_TRY(finish_repair(*agreed.unrepaired));
+  unrepaired_.reset();
+  EGT_TRY(repair_.go_back_to(agreed.proven_step));
+  loss_is_finite_ = true;
+  own_losses_.clear();
+  EGT_TRY(enqueue_check(agreed.proven_step));
+  EGT_TRY(collect(agreed.proven_step));
+  return agreed.proven_step + 1;
 }
 
-void TrainingChecks::close() {
-  if (!nonfinite_) return;
-  tell_nonfinite();
-  ++figures_.wrong_checks;
-  if (teller_.end_check()) ++figures_.own_wrong_checks;
+/// Some rank saw the states differ, or a loss that was not finite, and the repair broke off. All ranks still
+/// have what they were to repair.
+Status TrainingChecks::finish_repair(const Check& check) {
+  under_way_ = unrepaired_ = check;
+  EGT_TRY_ASSIGN(const auto state, repair_.candidates(environment_.peer_timeout_seconds));
+  std::vector<Dissent> dissents =
+      vote(state, std::vector<int>(state.size(), 0), std::vector<Answers>(state.size()));
+  std::vector<StateDifference> differences;
+  EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
+  judge_loss(repetition, !dissents.empty());
+  tell_state_faults(state, dissents, differences);
+  count_check(!dissents.empty());
+  under_way_.reset();
+  return {};
+}
+
+void TrainingChecks::close(bool complete) {
+  if (!complete) teller_.tell_for_others();
+  if (nonfinite_) figures_.unexamined_loss_step = nonfinite_->step;
 }
 
 Status TrainingChecks::collect(std::int64_t last) {
   EGT_TRY_ASSIGN(const auto answers, exchange_.collect(environment_.peer_timeout_seconds, under_way_->step));
+  teller_.confirm_last_check();
   const auto state = part(answers, sections_.replay + sections_.chains, sections_.state);
   const bool pass_wrong = judge_replay(part(answers, 0, sections_.replay));
   const bool chains_wrong = chains_ && judge_chains(part(answers, sections_.replay, sections_.chains));
   EGT_TRY(judge_audit());
   note_weight_digest(state[static_cast<std::size_t>(environment_.place.rank)]);
   EGT_TRY_ASSIGN(const bool state_wrong, judge_state(state, pass_wrong, chains_wrong, last));
-  const bool own_wrong = teller_.end_check();
-  if (own_wrong) ++figures_.own_wrong_checks;
-  if (pass_wrong || chains_wrong || state_wrong || own_wrong) ++figures_.wrong_checks;
+  count_check(pass_wrong || chains_wrong || state_wrong);
   under_way_.reset();
   return {};
+}
+
+void TrainingChecks::count_check(bool wrong) {
+  if (teller_.own_found())
+    ++figures_.own_wrong_checks;
+  else if (teller_.own_suspected())
+    ++figures_.undecided_checks;
+  if (wrong || teller_.own_found()) ++figures_.wrong_checks;
+  teller_.end_check();
+}
+
+/// A fault that this check found, as if this rank were wrong.
+Fault TrainingChecks::fault(const char* kind, const char* detector, const char* phase) const {
+  Fault fault = fault_of(environment_, kind, detector, phase, under_way_->step);
+  fault.incident = fmt::format("{} in check {}", kind, under_way_->number);
+  return fault;
 }
 
 /// Is there anything to hold this rank's answers against?
@@ -244,11 +284,11 @@ bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
   const std::vector<Dissent> dissents = vote(answers, groups_, past);
   remember(past, answers, dissents);
   for (const Dissent& dissent : dissents) {
-    Fault fault = fault_of(environment_, "replay", "replay digest", "train", under_way_->step);
-    fault.where = fmt::format("{}, {} replay{}", to_string(tensors_[dissent.question]),
-                              to_string(under_way_->precision), more_tensors(dissent.count));
-    show_difference(fault, dissent.expected, dissent.actual);
-    teller_.tell(std::move(fault), dissent);
+    Fault told = fault("replay", "replay digest", "train");
+    told.where = fmt::format("{}, {} replay{}", to_string(tensors_[dissent.question]),
+                             to_string(under_way_->precision), more_tensors(dissent.count));
+    show_difference(told, dissent.expected, dissent.actual);
+    teller_.tell(std::move(told), dissent);
   }
   const bool doubted = std::any_of(dissents.begin(), dissents.end(), [&](const Dissent& dissent) {
     return dissent.rank == environment_.place.rank || dissent.rank < 0;
@@ -284,11 +324,11 @@ void TrainingChecks::judge_golden(const Answers& own) {
   }
   figures_.digests_compared += own.size();
   if (dissent.count == 0) return;
-  Fault fault = fault_of(environment_, "replay", "golden digest", "train", under_way_->step);
-  fault.where = fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent.question]),
-                            to_string(under_way_->precision), more_tensors(dissent.count));
-  show_difference(fault, dissent.expected, dissent.actual);
-  teller_.tell(std::move(fault), dissent);
+  Fault told = fault("replay", "golden digest", "train");
+  told.where = fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent.question]),
+                           to_string(under_way_->precision), more_tensors(dissent.count));
+  show_difference(told, dissent.expected, dissent.actual);
+  teller_.tell(std::move(told), dissent);
 }
 
 bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
@@ -297,11 +337,11 @@ bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
   const std::vector<Dissent> dissents = vote(answers, groups_, chains_past_);
   remember(chains_past_, answers, dissents);
   for (const Dissent& dissent : dissents) {
-    Fault fault = fault_of(environment_, "extreme", "known-answer chain", "extreme", under_way_->step);
-    fault.where = fmt::format("{}, {} values, {} turns", ChainCheck::name(dissent.question), chains_->words(),
-                              options_.extreme_iterations);
-    show_difference(fault, dissent.expected, dissent.actual);
-    teller_.tell(std::move(fault), dissent);
+    Fault told = fault("extreme", "known-answer chain", "extreme");
+    told.where = fmt::format("{}, {} values, {} turns", ChainCheck::name(dissent.question), chains_->words(),
+                             options_.extreme_iterations);
+    show_difference(told, dissent.expected, dissent.actual);
+    teller_.tell(std::move(told), dissent);
   }
   return !dissents.empty();
 }
@@ -315,12 +355,12 @@ Status TrainingChecks::judge_audit() {
   own.rank = environment_.place.rank;
   if (report.findings.empty() || teller_.found("replay", own.rank)) return {};
   const GemmFinding& finding = report.findings.front();
-  Fault fault = fault_of(environment_, "gemm", finding.check, "train", under_way_->step);
-  fault.where = finding.text();
-  fault.expected = fmt::format("{}", finding.expected);
-  fault.actual = fmt::format("{}", finding.actual);
-  fault.count = finding.rows_wrong;
-  teller_.tell(std::move(fault), own);
+  Fault told = fault("gemm", finding.check, "train");
+  told.where = finding.text();
+  told.expected = fmt::format("{}", finding.expected);
+  told.actual = fmt::format("{}", finding.actual);
+  told.count = finding.rows_wrong;
+  teller_.tell(std::move(told), own);
   return {};
 }
 
@@ -334,78 +374,122 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool
     figures_.digests_compared += state[0].size();
     dissents = vote(state, std::vector<int>(state.size(), 0), std::vector<Answers>(state.size()));
   }
-  const bool lost = judges_losses_ && !loss_is_finite_;
-  if (nonfinite_ && !pass_wrong && !chains_wrong && dissents.empty()) tell_nonfinite();
-  nonfinite_.reset();
   if (dissents.empty()) state_stays_wrong_ = false;
+  const bool explained = pass_wrong || chains_wrong || !dissents.empty();
   // What stays wrong would send training back again and again: once is enough.
   const bool goes_back =
-      (!dissents.empty() && !state_stays_wrong_) || (pass_wrong && !pass_was_wrong_) || (lost && !was_lost_);
+      (!dissents.empty() && !state_stays_wrong_) || (pass_wrong && !pass_was_wrong_) || nonfinite_;
   pass_was_wrong_ = pass_wrong;
-  was_lost_ = lost;
-  const bool wrong = lost || !dissents.empty();
-  if (!pass_wrong && !wrong) repair_.prove_candidate();
-  if (goes_back)
-    EGT_TRY(repair(std::move(dissents), last));
-  else
-    tell_state_faults(dissents, {});
-  return wrong;
+  if (!pass_wrong && dissents.empty() && !nonfinite_) {
+    repair_.prove_candidate();
+    own_losses_.erase(own_losses_.begin(), own_losses_.upper_bound(repair_.proven_step()));
+  }
+  std::vector<StateDifference> differences;
+  const std::uint64_t found_before = figures_.nonfinite_losses;
+  if (goes_back) {
+    unrepaired_ = under_way_;
+    EGT_TRY(repair_.drain(last, environment_.peer_timeout_seconds));
+    EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
+    judge_loss(repetition, explained);
+    EGT_TRY(repair_.go_on_to(last));
+    figures_.repeated_steps += static_cast<std::uint64_t>(last - under_way_->step);
+    unrepaired_.reset();
+  }
+  tell_state_faults(state, dissents, differences);
+  return !dissents.empty() || figures_.nonfinite_losses > found_before;
 }
 
-Status TrainingChecks::repair(std::vector<Dissent> dissents, std::int64_t last) {
-  StateTensor tensor;
-  StateDifference difference;
-  if (!dissents.empty()) {
-    const auto first = std::min_element(dissents.begin(), dissents.end(),
-                                        [](const auto& a, const auto& b) { return a.question < b.question; });
-    tensor = states_[first->question];
-    EGT_TRY_ASSIGN(difference, repair_.locate(tensor, environment_.peer_timeout_seconds));
+/// From the proven state to the candidate's. Whoever is wrong is told before anything else is done, and
+/// `dissents` is decided by what the repetition gave.
+Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
+                                          std::vector<StateDifference>& differences) {
+  for (const Dissent& dissent : dissents)
+    teller_.tell_provisionally(state_fault(state, dissent, differences), dissent);
+  EGT_TRY(environment_.publish());
+  const double timeout = environment_.peer_timeout_seconds;
+  std::vector<std::size_t> questions = unlike(state);
+  if (questions.size() > located_tensors) questions.resize(located_tensors);
+  for (const std::size_t question : questions) {
+    EGT_TRY_ASSIGN(StateDifference difference, repair_.locate(question, timeout));
+    differences.push_back(std::move(difference));
   }
-  const std::int64_t from = repair_.proven_step();
-  EGT_TRY_ASSIGN(const auto repeated,
-                 repair_.repeat(tensor, difference.word, last, environment_.peer_timeout_seconds));
+  const auto loss_step = nonfinite_ ? std::optional(nonfinite_->step) : std::nullopt;
+  EGT_TRY_ASSIGN(Repetition repetition, repair_.repeat(differences, loss_step, timeout));
   costs_.disturb();
-  figures_.repeated_steps += static_cast<std::uint64_t>(last - from);
-  state_stays_wrong_ = !repeated;
-  if (dissents.empty()) return {};
-  const bool undecided = dissents.front().rank < 0;
-  if (undecided && repeated) dissents = decided_by(*repeated, difference, dissents);
-  tell_state_faults(dissents, difference);
-  return {};
+  figures_.repeated_steps += repetition.own_losses.size();
+  state_stays_wrong_ = !dissents.empty() && !repetition.alike;
+  if (dissents.empty() || dissents.back().rank >= 0 || !repetition.alike) return repetition;
+  const Dissent undecided = dissents.back();
+  dissents.pop_back();
+  for (Dissent& decided : decide_by_repetition(undecided, state, differences, repetition,
+                                               first_deviation(own_losses_, repetition), under_way_->step))
+    if (std::none_of(dissents.begin(), dissents.end(),
+                     [&](const Dissent& known) { return decided.rank >= 0 && known.rank == decided.rank; }))
+      dissents.push_back(std::move(decided));
+  return repetition;
 }
 
-void TrainingChecks::tell_state_faults(const std::vector<Dissent>& dissents,
-                                       const StateDifference& difference) {
-  std::set<int> wrong;
-  for (const Dissent& dissent : dissents) wrong.insert(dissent.rank);
-  int right = 0;
-  while (wrong.contains(right)) ++right;
-  for (const Dissent& dissent : dissents) {
-    Fault fault = fault_of(environment_, "replica", "state digest", "train", under_way_->step);
-    fault.where = to_string(states_[dissent.question]) + more_tensors(dissent.count);
-    show_difference(fault, dissent.expected, dissent.actual);
-    const bool located = states_[dissent.question] == difference.tensor && dissent.rank >= 0 &&
-                         static_cast<std::size_t>(right) < difference.by_rank.size();
-    if (located) {
-      const std::uint32_t expected = difference.by_rank[static_cast<std::size_t>(right)],
-                          actual = difference.by_rank[static_cast<std::size_t>(dissent.rank)];
-      fault.where = fmt::format("{}, element {}{}", to_string(states_[dissent.question]), difference.word,
-                                more_tensors(dissent.count));
-      fault.offset = difference.word * sizeof(float);
-      show_difference(fault, expected, actual);
-      fault.count = difference.count;
-    }
-    teller_.tell(std::move(fault), dissent);
-  }
+Fault TrainingChecks::state_fault(const std::vector<Answers>& state, const Dissent& dissent,
+                                  const std::vector<StateDifference>& differences) const {
+  Fault told = fault("replica", "state digest", "train");
+  told.where = to_string(states_[dissent.question]) + more_tensors(dissent.count);
+  show_difference(told, dissent.expected, dissent.actual);
+  const auto located = std::find_if(differences.begin(), differences.end(),
+                                    [&](const auto& one) { return one.question == dissent.question; });
+  if (dissent.rank < 0 || located == differences.end()) return told;
+  // The rank holds there what most ranks do not, or where that tells nothing, what is further from the
+  // repetition's.
+  const auto own = static_cast<std::size_t>(dissent.rank);
+  const auto is_its = [&](const DifferentWord& word) {
+    const auto alike = std::count(word.by_rank.begin(), word.by_rank.end(), word.by_rank[own]);
+    const auto furthest = furthest_from(word.repeated, word.by_rank);
+    return 2 * static_cast<std::size_t>(alike) < word.by_rank.size() || furthest.empty() ||
+           std::count(furthest.begin(), furthest.end(), dissent.rank) > 0;
+  };
+  const auto first = std::find_if(located->words.begin(), located->words.end(), is_its);
+  if (first == located->words.end()) return told;
+  std::size_t right = 0;
+  while (right < state.size() && (right == own || first->by_rank[right] == first->by_rank[own])) ++right;
+  told.where = fmt::format("{}, element {}{}", to_string(states_[dissent.question]), first->index,
+                           more_tensors(dissent.count));
+  told.offset = first->index * sizeof(float);
+  show_difference(told, right < state.size() ? first->by_rank[right] : first->repeated, first->by_rank[own]);
+  told.count = static_cast<std::uint64_t>(std::count_if(first, located->words.end(), is_its));
+  return told;
+}
+
+void TrainingChecks::tell_state_faults(const std::vector<Answers>& state,
+                                       const std::vector<Dissent>& dissents,
+                                       const std::vector<StateDifference>& differences) {
+  for (const Dissent& dissent : dissents) teller_.tell(state_fault(state, dissent, differences), dissent);
 }
 
 // Losses
 
 void TrainingChecks::note_loss(std::int64_t step, const StepResult& result) {
+  own_losses_[step] = result.own_losses;
   const bool was_finite = std::exchange(loss_is_finite_, std::isfinite(result.loss));
-  if (loss_is_finite_ || !was_finite || !judges_losses_) return;
-  nonfinite_ = {.step = step, .ranks = result.not_finite};
+  // Made again after a restart:
+  if (nonfinite_ && step == nonfinite_->step && loss_is_finite_) tell_nonfinite();
+  if (loss_is_finite_ || !was_finite || figures_.diverged_step) return;
+  nonfinite_ = {.step = step, .ranks = result.not_finite()};
   check_now_ = true;
+}
+
+/// The same steps from the same state: where the loss is finite now, a device or a transfer was wrong before;
+/// where it is not, but comes from states that are not the same on all ranks, it is so still.
+void TrainingChecks::judge_loss(const Repetition& repetition, bool explained) {
+  const auto finite = [](const std::vector<float>& losses) {
+    return std::all_of(losses.begin(), losses.end(), [](float loss) { return std::isfinite(loss); });
+  };
+  if (!repetition.own_losses.empty()) loss_is_finite_ = finite(repetition.own_losses.back());
+  if (!nonfinite_) return;
+  const std::int64_t index = nonfinite_->step - repetition.first_step;
+  const bool again = index >= 0 && index < static_cast<std::int64_t>(repetition.own_losses.size()) &&
+                     !finite(repetition.own_losses[static_cast<std::size_t>(index)]);
+  if (!explained && (!again || !repetition.alike_before_loss)) return tell_nonfinite();
+  if (again && !explained) figures_.diverged_step = nonfinite_->step;
+  nonfinite_.reset();
 }
 
 void TrainingChecks::tell_nonfinite() {
@@ -416,11 +500,13 @@ void TrainingChecks::tell_nonfinite() {
   if (size > 1 && dissent.suspects.empty())
     dissent.suspects.push_back(0);  // finite parts, and a sum that is not
   dissent.blame = dissent.rank >= 0 ? Blame::certain : Blame::ambiguous;
-  Fault fault = fault_of(environment_, "nonfinite", "loss", "train", nonfinite_->step);
-  fault.where = "the loss";
-  fault.expected = "finite";
-  fault.actual = "NaN or infinity";
-  teller_.tell(std::move(fault), dissent);
+  Fault told = fault_of(environment_, "nonfinite", "loss", "train", nonfinite_->step);
+  told.incident = fmt::format("nonfinite loss {} of step {}", figures_.nonfinite_losses++, nonfinite_->step);
+  told.where = "the loss";
+  told.expected = "finite";
+  told.actual = "NaN or infinity";
+  teller_.tell(std::move(told), dissent);
+  nonfinite_.reset();
 }
 
 // What was done

@@ -149,7 +149,7 @@ Status measure(Device& device, Communicator& communicator, Control& control, con
                      {.neurons = arguments.layers,
                       .batch = {.global = global, .first = batch * communicator.rank(), .local = batch},
                       .precisions = {precision},
-                      .learning_rate = default_learning_rate(arguments.layers, Optimizer::sgd),
+                      .learning_rate = default_learning_rate(arguments.layers, Optimizer::sgd, global),
                       .momentum = arguments.momentum,
                       .gradient_type = arguments.gradient == "bf16" ? ElementType::bf16 : ElementType::f32,
                       .extreme_iterations = 0,

@@ -230,7 +230,7 @@ class DataParallelOnCuda : public ConnectedOnCuda, public testing::WithParamInte
     c.precisions = {GetParam().precision};
     c.optimizer = GetParam().optimizer;
     c.gradient_type = GetParam().gradient_type;
-    c.learning_rate = default_learning_rate(c.neurons, c.optimizer);
+    c.learning_rate = default_learning_rate(c.neurons, c.optimizer, c.batch.global);
     c.extreme_iterations = 3;
     c.seed = 11;
     return c;

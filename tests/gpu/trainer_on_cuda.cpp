@@ -74,7 +74,7 @@ MlpConfig odd_network(const Way& way) {
   config.batch = {.global = 7, .first = 0, .local = 7};
   config.precisions = {way.precision};
   config.optimizer = way.optimizer;
-  config.learning_rate = default_learning_rate(config.neurons, config.optimizer);
+  config.learning_rate = default_learning_rate(config.neurons, config.optimizer, config.batch.global);
   config.extreme_iterations = way.extreme_iterations;
   config.seed = 7;
   return config;

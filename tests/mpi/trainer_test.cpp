@@ -29,7 +29,7 @@ class DataParallel : public RanksOnHost,
     c.precisions = {Precision::fp32};
     c.optimizer = GetParam().second;
     c.gradient_type = GetParam().first;
-    c.learning_rate = default_learning_rate(c.neurons, c.optimizer);
+    c.learning_rate = default_learning_rate(c.neurons, c.optimizer, c.batch.global);
     c.seed = 11;
     return c;
   }

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,8 @@
 #include "egt/device/host/host_device.hpp"
 #include "egt/ranks/mpi_communicator.hpp"
 #include "egt/ranks/mpi_control.hpp"
+#include "egt/ranks/restartable_communicator.hpp"
+#include "egt/report/evidence.hpp"
 #include "egt/workload/train.hpp"
 #include "mpi_test.hpp"
 
@@ -22,7 +26,7 @@ namespace egt::test {
 /// A short training of a small network, the same on every rank but for what a test lets go wrong. Checks come
 /// behind steps 3, 7 and 11; the last step, 12, is followed by the one of `finish`.
 struct Job {
-  static constexpr std::int64_t steps = 13, check_every = 4;
+  std::int64_t steps = 13, check_every = 4;
 
   std::vector<Precision> precisions = {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,
                                        Precision::bf16};
@@ -31,18 +35,23 @@ struct Job {
   std::vector<std::int64_t> layers = {16, 96, 24, 8};  // the second's weights are more than a block of words
   std::vector<std::string> injections = {};            ///< as `--inject` takes them
   std::vector<CorruptingCommunicator::Hit> hits = {};
-  int broken_rank = -1;                                   ///< whose every product is wrong
-  std::int64_t broken_from = -1;                          ///< before this step; -1: from the first answer on
-  std::int64_t broken_until = steps + MlpTrainer::depth;  ///< before this one it is whole again
+  int broken_rank = -1;              ///< whose every product is wrong
+  std::int64_t broken_from = -1;     ///< before this step; -1: from the first answer on
+  std::int64_t broken_until = 1000;  ///< before this one it is whole again
   Flip broken_words = {};
   std::function<std::string(int rank)> model = [](int) { return "test device"; };
   std::string golden_path = {};  ///< is only a name here
   std::optional<Golden> golden = {};
+  /// So long after a repair began the communicator is given up, and training goes on with a new one; by rank.
+  std::function<std::chrono::microseconds(int rank)> restart_in_repair = {};
 };
 
 /// What all ranks told, the same on every rank, and what this rank reports.
 struct Outcome {
   std::vector<Json> faults, injections;
+  std::vector<Json> superseded;  ///< provisional faults of which a later record says more
+  std::uint64_t repeats = 0;     ///< faults that were counted, not told again
+  int restarts = 0;
   std::vector<std::string> notices;
   PartReport part;
   Golden golden;  ///< that the job found
@@ -59,11 +68,10 @@ struct Outcome {
 
 class TrainingJobs : public ::testing::Test {
  protected:
+  static constexpr double timeout_s = 30;
+
   void SetUp() override {
-    constexpr double timeout_s = 30;
-    auto communicator = open_mpi_communicator(mpi_session(), timeout_s);
-    ASSERT_TRUE(communicator.ok()) << communicator.status().what();
-    real_ = std::move(communicator.value());
+    reopen();
     auto control = open_mpi_control(mpi_session(), timeout_s);
     ASSERT_TRUE(control.ok()) << control.status().what();
     control_ = std::move(control.value());
@@ -72,24 +80,58 @@ class TrainingJobs : public ::testing::Test {
   static int size() { return mpi_session().place().size; }
   static int rank() { return mpi_session().place().rank; }
 
+  /// Of what one rank tells, with nothing under way.
+  struct Surroundings {
+    std::unique_ptr<Device> device;
+    RecordQueue records;
+    Injector injector;
+    ProgressBoard board;
+    LoadControl load;
+    Environment environment;
+
+    explicit Surroundings(Communicator& communicator)
+        : device(std::move(open_host_device({}).value())),
+          records(rank()),
+          injector({}, mpi_session().place(), records),
+          environment{*device,       communicator, records, mpi_session().place(), 5, injector,
+                      "test device", board,        load} {}
+  };
+  Surroundings surroundings() { return Surroundings(*real_); }
+
   Outcome run(const Job& job) {
     auto opened = open_host_device({});
     EXPECT_TRUE(opened.ok()) << opened.status().what();
     CorruptingDevice device(std::move(opened.value()), job.broken_words);
     device.set_broken(is_broken(job, -1));
-    CorruptingCommunicator communicator(*real_, job.hits);
+    RestartableCommunicator restartable(std::move(real_));
+    CorruptingCommunicator communicator(restartable, job.hits);
     RecordQueue records(rank());
     Injector injector(parsed(job.injections), mpi_session().place(), records);
     ProgressBoard board;
     LoadControl load;
     Environment environment{
         device, communicator, records, mpi_session().place(), 5, injector, job.model(rank()), board, load};
+    std::jthread interrupter;
+    if (job.restart_in_repair)
+      environment.publish = [&, began = false]() mutable -> Status {
+        if (!std::exchange(began, true))
+          interrupter = std::jthread([&restartable, delay = job.restart_in_repair(rank())] {
+            std::this_thread::sleep_for(delay);
+            restartable.interrupt();
+          });
+        return {};
+      };
     GoldenBook golden{job.golden, {}};
-    TrainWorkload workload(environment, options_of(job), share_batch(8 * size(), rank(), size()), golden);
-    run_steps(workload, device, job);
-    Outcome outcome = gathered(records);
-    outcome.part = workload.report();
-    outcome.golden = from_root(golden.found);
+    Outcome outcome;
+    {
+      TrainWorkload workload(environment, options_of(job), share_batch(8 * size(), rank(), size()), golden);
+      run_steps(workload, device, restartable, job, outcome);
+      interrupter = {};
+      gather(records, outcome);
+      outcome.part = workload.report();
+      outcome.golden = from_root(golden.found);
+    }
+    reopen();
     return outcome;
   }
 
@@ -111,7 +153,7 @@ class TrainingJobs : public ::testing::Test {
     options.optimizer = job.optimizer;
     options.learning_rate = job.learning_rate;
     options.extreme_iterations = 1;
-    options.check_every = Job::check_every;
+    options.check_every = job.check_every;
     options.epoch_steps = 3;
     options.golden = job.golden_path;
     return options;
@@ -121,21 +163,46 @@ class TrainingJobs : public ::testing::Test {
     return rank() == job.broken_rank && step >= job.broken_from && step < job.broken_until;
   }
 
-  static void run_steps(Workload& workload, CorruptingDevice& device, const Job& job) {
-    ASSERT_OK(workload.prepare());
-    ASSERT_OK(workload.start());
-    for (std::int64_t step = 0; step < Job::steps + MlpTrainer::depth; ++step) {
-      StepOutcome outcome;
-      device.set_broken(is_broken(job, step));
-      if (step < Job::steps) ASSERT_OK(workload.enqueue({.index = step}));
-      if (step >= MlpTrainer::depth) ASSERT_OK(workload.retire(step - MlpTrainer::depth, outcome));
-    }
-    ASSERT_OK(workload.finish(false));
+  void reopen() {
+    auto communicator = open_mpi_communicator(mpi_session(), timeout_s);
+    ASSERT_TRUE(communicator.ok()) << communicator.status().what();
+    real_ = std::move(communicator.value());
   }
 
-  Outcome gathered(RecordQueue& records) {
+  static Status make_steps(Workload& workload, CorruptingDevice& device, const Job& job, std::int64_t first) {
+    for (std::int64_t step = first; step < job.steps + MlpTrainer::depth; ++step) {
+      StepOutcome outcome;
+      device.set_broken(is_broken(job, step));
+      if (step < job.steps) EGT_TRY(workload.enqueue({.index = step}));
+      if (step >= first + MlpTrainer::depth) EGT_TRY(workload.retire(step - MlpTrainer::depth, outcome));
+    }
+    return workload.finish(false);
+  }
+
+  void run_steps(Workload& workload, CorruptingDevice& device, RestartableCommunicator& communicator,
+                 const Job& job, Outcome& outcome) {
+    ASSERT_OK(workload.prepare());
+    ASSERT_OK(workload.start());
+    std::int64_t next = 0;
+    Status made = make_steps(workload, device, job, next);
+    for (; made.code() == StatusCode::aborted && outcome.restarts < 3; ++outcome.restarts) {
+      communicator.interrupt();
+      communicator.abort();
+      ASSERT_OK(workload.give_up_steps(timeout_s));
+      reopen();
+      communicator.replace(std::move(real_));
+      Resumption resumption{.number = 1, .next_step = next};
+      ASSERT_OK(workload.resume(resumption));
+      next = resumption.next_step;
+      made = make_steps(workload, device, job, next);
+    }
+    ASSERT_OK(made);
+  }
+
+  void gather(RecordQueue& records, Outcome& outcome) {
     Json own = Json::array();
     for (const Record& record : records.drain()) own.push_back(to_json(record));
+    const Json repeats = records.repeats();
     const auto texts = control_->gather(own.dump());
     EXPECT_TRUE(texts.ok()) << texts.status().what();
     Json together = Json::array();
@@ -143,19 +210,30 @@ class TrainingJobs : public ::testing::Test {
       for (const Json& record : Json::parse(text)) together.push_back(record);
     const auto all = control_->broadcast(together.dump());
     EXPECT_TRUE(all.ok()) << all.status().what();
-    Outcome outcome;
-    for (const Json& json : Json::parse(all.value())) {
-      Record record;
-      EXPECT_TRUE(from_json(json, record));
+    std::vector<Record> together_records;
+    for (const Json& json : Json::parse(all.value()))
+      EXPECT_TRUE(from_json(json, together_records.emplace_back()));
+    const std::vector<const Record*> holding = faults_of(together_records);
+    for (const Record* fault : holding) outcome.faults.push_back(fault->body);
+    for (const Record& record : together_records) {
       if (record.kind == RecordKind::fault) {
         const Json& blamed = record.body.at("rank");
-        EXPECT_EQ(record.rank, blamed.is_null() ? 0 : blamed.get<int>()) << record.body.dump();
-        outcome.faults.push_back(record.body);
+        const bool own_word = record.rank == (blamed.is_null() ? 0 : blamed.get<int>());
+        EXPECT_TRUE(own_word || outcome.restarts > 0) << record.body.dump();
+        if (std::find(holding.begin(), holding.end(), &record) == holding.end())
+          outcome.superseded.push_back(record.body);
       }
       if (record.kind == RecordKind::injection) outcome.injections.push_back(record.body);
       if (record.kind == RecordKind::notice) outcome.notices.push_back(record.body.at("text"));
     }
-    return outcome;
+    const auto counted = control_->gather(repeats.dump());
+    EXPECT_TRUE(counted.ok()) << counted.status().what();
+    std::uint64_t sum = 0;
+    for (const std::string& text : counted.value())
+      for (const Json& repeat : Json::parse(text)) sum += repeat.at("count").get<std::uint64_t>();
+    const auto summed = control_->broadcast(std::to_string(sum));
+    EXPECT_TRUE(summed.ok()) << summed.status().what();
+    outcome.repeats = std::stoull(summed.value());
   }
 
   Golden from_root(const Golden& own) {

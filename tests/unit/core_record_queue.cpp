@@ -110,6 +110,17 @@ TEST(RecordQueue, SixteenPlacesOfOneKindDetectorAndRankAreTold) {
   EXPECT_EQ(queue.repeats()[0]["count"], 1000 - 16);
 }
 
+TEST(RecordQueue, WhatIsToldProvisionallyAndThenInFullIsTwoRecords) {
+  RecordQueue queue(0);
+  Fault fault = fault_at("weights of layer 2", 0);
+  for (const bool provisional : {true, false}) {
+    fault.provisional = provisional;
+    queue.emit(fault);
+  }
+  EXPECT_EQ(queue.drain().size(), 2u);
+  EXPECT_EQ(queue.repeats(), Json::array());
+}
+
 TEST(RecordQueue, FaultsOfNobodyKnownAreCountedForNull) {
   RecordQueue queue(0);
   for (int i = 0; i < 2; ++i) queue.emit(fault_at("weights", 0, -1));

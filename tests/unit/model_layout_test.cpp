@@ -91,9 +91,17 @@ TEST(Flops, OfTheSeedsNetwork) {
 }
 
 TEST(LearningRate, FallsWithTheWidthAndIsPositive) {
-  EXPECT_GT(default_learning_rate({8, 8}, Optimizer::sgd),
-            default_learning_rate(seed_layers, Optimizer::sgd));
-  EXPECT_GT(default_learning_rate(seed_layers, Optimizer::adam), 0);
+  EXPECT_GT(default_learning_rate({8, 8}, Optimizer::sgd, 1024),
+            default_learning_rate(seed_layers, Optimizer::sgd, 1024));
+  EXPECT_GT(default_learning_rate(seed_layers, Optimizer::adam, 1024), 0);
+}
+
+TEST(LearningRate, FallsWithTheDepthAndWithSmallBatches) {
+  const std::vector<std::int64_t> deep(20, 64);
+  EXPECT_LT(default_learning_rate(deep, Optimizer::sgd, 64),
+            default_learning_rate({64, 64, 64}, Optimizer::sgd, 64) / 2);
+  EXPECT_LT(default_learning_rate(deep, Optimizer::sgd, 1),
+            default_learning_rate(deep, Optimizer::sgd, 64) / 5);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <random>
 
 #include "egt/core/wait.hpp"
 #include "egt/device/host/host_device.hpp"
@@ -152,7 +153,7 @@ TEST_P(TrainerLearns, TheLossFallsToLessThanHalf) {
   config.precisions = GetParam().precisions;
   config.optimizer = GetParam().optimizer;
   config.extreme_iterations = GetParam().extreme_iterations;
-  config.learning_rate = default_learning_rate(config.neurons, config.optimizer);
+  config.learning_rate = default_learning_rate(config.neurons, config.optimizer, config.batch.global);
   auto trainer = make(config);
   double first = 0, last = 0;
   for (std::int64_t i = 0; i < 150; ++i) {
@@ -167,6 +168,40 @@ TEST_P(TrainerLearns, TheLossFallsToLessThanHalf) {
   }
   EXPECT_GT(first, 1.0);
   EXPECT_LT(last, first / 2);
+}
+
+/// Of `--layers`, `--batch` and `--optimizer`, as anybody may choose them.
+MlpConfig any_network(std::mt19937& random) {
+  const auto up_to = [&](std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(1, most)(random);
+  };
+  constexpr Precision precisions[] = {Precision::fp32, Precision::fp16, Precision::bf16};
+  MlpConfig config;
+  const std::int64_t widest = std::int64_t{4} << up_to(5), alike = up_to(2);
+  for (std::int64_t layers = 1 + (up_to(3) == 1 ? up_to(63) : up_to(8)); layers >= 0; --layers)
+    config.neurons.push_back(alike == 1 ? widest : up_to(widest));
+  const std::int64_t batch = up_to(3) == 1 ? 1 : std::int64_t{1} << up_to(6);
+  config.batch = {.global = batch, .first = 0, .local = batch};
+  config.precisions = {precisions[up_to(3) - 1]};
+  config.optimizer = up_to(4) == 1 ? Optimizer::adam : Optimizer::sgd;
+  config.seed = static_cast<std::uint64_t>(up_to(100000));
+  return config;
+}
+
+TEST_F(Trainer, AtTheDefaultRateNoNetworkDiverges) {
+  std::mt19937 random(7);
+  for (int network = 0; network < 100; ++network) {
+    MlpConfig config = any_network(random);
+    config.learning_rate = default_learning_rate(config.neurons, config.optimizer, config.batch.global);
+    auto trainer = make(config);
+    double worst = 0;
+    for (std::int64_t i = 0; i < 200; ++i) {
+      const double loss = step(*trainer, i).loss;
+      ASSERT_TRUE(std::isfinite(loss)) << "network " << network << ", step " << i;
+      if (i >= 150) worst = std::max(worst, loss);
+    }
+    EXPECT_LT(worst, 10) << "network " << network << ", rate " << config.learning_rate;
+  }
 }
 
 const std::vector<Precision> all = {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,

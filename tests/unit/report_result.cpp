@@ -121,6 +121,37 @@ TEST(Result, FaultsAreInOrderOfTimeAndKnowTheirDevice) {
   EXPECT_TRUE(faults[1]["time"].is_string());
 }
 
+/// As `by` told it.
+Record of_incident(int rank, const std::string& incident, bool provisional, int by, double time) {
+  Record record = fault(rank);
+  record.body["incident"] = incident;
+  record.body["provisional"] = provisional;
+  record.body["rank"] = rank < 0 ? Json() : Json(rank);
+  record.rank = by;
+  record.time = time;
+  return record;
+}
+
+TEST(Result, OfOneIncidentTheLastWordHoldsWhicheverRankTellsIt) {
+  auto records = good_run(2);
+  records.push_back(of_incident(-1, "replica in check 5", true, 0, 1010));
+  records.push_back(of_incident(1, "replica in check 5", false, 1, 1009));  // of a host whose clock is behind
+  records.push_back(of_incident(1, "replica in check 5", false, 0, 1011));  // for rank 1
+  records.push_back(of_incident(-1, "replica in check 6", true, 0, 1012));  // the run broke off
+  const Json faults = result_of(records)["faults"];
+  ASSERT_EQ(faults.size(), 2u) << faults;
+  EXPECT_EQ(faults[0]["rank"], 1);
+  EXPECT_EQ(faults[0]["incident"], "replica in check 5");
+  EXPECT_TRUE(faults[1]["rank"].is_null());
+  EXPECT_EQ(judge(records).exit_code, 1);
+}
+
+TEST(Result, AProvisionalFaultAloneConvicts) {
+  auto records = good_run(2);
+  records.push_back(of_incident(-1, "replica in check 5", true, 0, 1010));
+  EXPECT_EQ(judge(records).exit_code, 1);
+}
+
 TEST(Result, ACleanRunHasNoInjectionsAndNoRepeats) {
   const Json result = result_of(good_run(2));
   EXPECT_EQ(result["injected"], false);

@@ -20,7 +20,7 @@ MlpConfig network() {
   config.batch = {.global = 64, .first = 0, .local = 64};
   config.precisions = {Precision::fp32};
   config.extreme_iterations = 20;
-  config.learning_rate = default_learning_rate(config.neurons, config.optimizer);
+  config.learning_rate = default_learning_rate(config.neurons, config.optimizer, config.batch.global);
   config.seed = 5;
   return config;
 }

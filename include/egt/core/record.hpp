@@ -55,6 +55,10 @@ struct Fault {
   std::uint64_t count = 1;  ///< how many elements differ
   Blame blame = Blame::certain;
   std::vector<int> suspects;  ///< the ranks that an ambiguous blame names; else empty
+  /// Which event the record tells of, the same text on every rank; empty: the record stands alone. Of several
+  /// records of one incident only those hold that are not provisional, one a rank.
+  std::string incident;
+  bool provisional = false;  ///< told as soon as it was seen; a later record of the incident says more
 };
 
 /// The hardware did right, but not well: what makes a run `degraded`.

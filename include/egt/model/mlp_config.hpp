@@ -31,9 +31,10 @@ struct MlpConfig {
   bool keeps_states = false;  ///< memory for `keep_state` is taken
 };
 
-/// A stable learning rate for this network, its initialization and loss (see mlp_config.cpp for the
-/// estimate).
-double default_learning_rate(const std::vector<std::int64_t>& neurons, Optimizer optimizer);
+/// A learning rate at which this network, with its initialization and loss, does not diverge (see
+/// mlp_config.cpp for the estimate). `global_batch`: samples a step, of all ranks; above 0.
+double default_learning_rate(const std::vector<std::int64_t>& neurons, Optimizer optimizer,
+                             std::int64_t global_batch);
 
 /// Floating-point operations of the matrix products of one step and sample: forward, weight gradients, and
 /// input gradients of all layers but the first.

@@ -26,13 +26,17 @@ struct StepNote {
 
 /// What one step gave, known when it is over.
 struct StepResult {
-  double loss = 0;                ///< mean over the global batch of the squared error of an output
-  StepNote notes;                 ///< the sums of all ranks' notes, the same on every rank
-  std::vector<int> not_finite;    ///< ranks whose own share of the loss is not finite; the same on every rank
+  double loss = 0;  ///< mean over the global batch of the squared error of an output
+  StepNote notes;   ///< the sums of all ranks' notes, the same on every rank
+  /// Of each rank, its sum of squared errors over its own samples; the same bits on every rank.
+  std::vector<float> own_losses;
   std::optional<double> step_ms;  ///< from the end of the step before to the end of this one, on the device
   std::optional<double> compute_ms;  ///< how long the device worked for this rank's pass, without its peers
   /// The same of every rank, of one earlier step, the same on every rank; 0: not known.
   std::vector<double> all_compute_ms;
+
+  /// The ranks whose own share of the loss is not finite.
+  std::vector<int> not_finite() const;
 };
 
 /// Times of one step that was asked to be measured (it adds marks to the streams, a few microseconds).
@@ -62,8 +66,8 @@ class MlpTrainer {
   Status enqueue_step(std::int64_t step, const StepNote& note, bool measure);
   /// Waits until the step is over; steps are retired in order.
   Result<StepResult> retire_step(std::int64_t step, double timeout_seconds);
-  /// Has this rank's own pass of the step been made? What is missing then comes from its peers.
-  Result<bool> is_computed(std::int64_t step) const;
+  /// Waits until this rank's own pass of the step is made: what is missing then comes from its peers.
+  Status wait_for_pass(std::int64_t step, double timeout_seconds) const;
   /// Puts the updates of the last enqueued step in line at once, on the compute stream; otherwise they come
   /// with the next step. All that reads or changes the state below does so by itself.
   Status settle();

@@ -33,6 +33,9 @@ std::vector<ByRank> parts_of(const std::vector<Record>& records);
 /// Those of that kind, by time and then by the rank that emitted them.
 std::vector<const Record*> records_of(const std::vector<Record>& records, RecordKind kind);
 
+/// The faults that hold: of one incident none that is provisional where another is not, and one a rank; those
+/// of no incident are all there.
+std::vector<const Record*> faults_of(const std::vector<Record>& records);
 /// One record a lost rank, the first that tells of it: every survivor tells of all that were lost.
 std::vector<const Record*> losses_of(const std::vector<Record>& records);
 /// One a finding: the first of its kind, rank and `where`.

@@ -49,6 +49,7 @@ class TrainWorkload : public Workload {
   Status look_at_times();
   void close_epoch(std::int64_t step);
   void add_compute_times(const StepResult& result);
+  std::string failure_of(const CheckFigures& checks) const;
   PartReport extreme_report() const;
 
   Environment& environment_;
@@ -62,8 +63,6 @@ class TrainWorkload : public Workload {
 
   std::int64_t retired_ = 0;
   std::optional<double> loss_first_, loss_last_;
-  bool loss_was_finite_ = true;
-  bool rate_is_ours_ = true;  // not given with --learning-rate
   Histogram step_ms_;
   double device_ms_ = 0;
   double epoch_ms_ = 0;
@@ -72,7 +71,8 @@ class TrainWorkload : public Workload {
   std::vector<double> all_compute_ms_;  ///< of every rank, over the steps that are known of all
   std::int64_t all_compute_steps_ = 0;
   std::int64_t epoch_timed_steps_ = 0, epoch_steps_ = 0;
-  std::optional<double> all_reduce_gb_per_s_, activation_ms_;
+  std::optional<double> epoch_all_reduce_gb_per_s_;  ///< at the last look
+  Histogram all_reduce_gb_per_s_, activation_ms_;    ///< one look an epoch
   std::vector<StopVote> votes_;  ///< of the steps that may have to be repeated, by step modulo their number
   std::int64_t last_ = -1;       ///< enqueued
 };

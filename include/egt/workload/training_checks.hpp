@@ -38,11 +38,18 @@ struct CheckFigures {
   std::uint64_t digests_compared = 0;
   std::uint64_t products_audited = 0;
   std::uint64_t wrong_checks = 0;      ///< checks that found something, on whatever rank
-  std::uint64_t own_wrong_checks = 0;  ///< those that doubted this rank
+  std::uint64_t own_wrong_checks = 0;  ///< those that found this rank wrong
+  std::uint64_t undecided_checks = 0;  ///< those that found this rank or another wrong, not known which
+  std::uint64_t nonfinite_losses = 0;  ///< that were finite when their steps were repeated
   std::uint64_t repeated_steps = 0;
   std::optional<double> fraction;  ///< of the steps' time that checks took
   std::int64_t period_steps = 0;   ///< from one check to the next, as planned now
   std::string golden;              ///< "checked", "not known", or empty: none was wanted
+  /// Of the first loss that was not finite: it came out the same when the steps were repeated, with nothing
+  /// else wrong, so training diverges. None: not so.
+  std::optional<std::int64_t> diverged_step;
+  /// Of a loss that was not finite, in a run that ended before its steps were repeated.
+  std::optional<std::int64_t> unexamined_loss_step;
 };
 
 /// The checks of training, all at one time behind a step: the same known-answer pass and the same
@@ -50,14 +57,16 @@ struct CheckFigures {
 /// golden file; the training state (weights, moments) held against all ranks; products audited where there
 /// are less than three ranks of a model.
 ///
-/// A check that finds something takes training back to the last proven state, and repeats the steps: that
-/// decides who is wrong where there is no majority, and leaves all ranks alike again.
+/// A check that finds something tells it, takes training back to the last proven state, and repeats the
+/// steps: that decides who is wrong where there is no majority, tells a loss that a device made infinite from
+/// training that diverges, and leaves all ranks alike again. A repair that a restart breaks off is made after
+/// it.
 ///
 /// Main thread only; all ranks make the same calls in the same order.
 class TrainingChecks {
  public:
   TrainingChecks(Environment& environment, const TrainOptions& options, const BatchShare& batch,
-                 MlpTrainer& trainer, GoldenBook& golden, bool judges_losses, StateRepair::RepeatStep repeat);
+                 MlpTrainer& trainer, GoldenBook& golden, StateRepair::RepeatStep repeat);
 
   /// Takes memory.
   Status prepare();
@@ -78,8 +87,8 @@ class TrainingChecks {
   Result<std::int64_t> resume();
   /// One more check at the end; `last`: the last step, retired.
   Status finish(std::int64_t last);
-  /// What was left to be told when no more checks come.
-  void close();
+  /// What was left to be told when no more checks come. `complete`: `finish` was, on all ranks.
+  void close(bool complete);
 
   CheckFigures figures() const;
   /// Of all weights, as the last check saw them; empty: not yet.
@@ -95,6 +104,7 @@ class TrainingChecks {
   struct Check {
     std::int64_t step = -1;
     Precision precision = Precision::fp32;
+    std::uint64_t number = 0;  ///< of all checks, the same on every rank
   };
   struct Nonfinite {
     std::int64_t step = -1;
@@ -110,15 +120,28 @@ class TrainingChecks {
   bool has_comparison(const std::vector<Answers>& past) const;
   Result<bool> judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong,
                            std::int64_t last);
-  Status repair(std::vector<Dissent> dissents, std::int64_t last);
-  void tell_state_faults(const std::vector<Dissent>& dissents, const StateDifference& difference);
+  Result<Repetition> repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
+                            std::vector<StateDifference>& differences);
+  Fault state_fault(const std::vector<Answers>& state, const Dissent& dissent,
+                    const std::vector<StateDifference>& differences) const;
+  void tell_state_faults(const std::vector<Answers>& state, const std::vector<Dissent>& dissents,
+                         const std::vector<StateDifference>& differences);
+  void judge_loss(const Repetition& repetition, bool explained);
+  Fault fault(const char* kind, const char* detector, const char* phase) const;
+  void count_check(bool wrong);
   void note_weight_digest(const Answers& own);
   void note_loss(std::int64_t step, const StepResult& result);
   void tell_nonfinite();
 
   MlpTrainer::ProductAudit audit_of_this_check();
   Status take_groups();
-  Result<std::int64_t> agree_on_state();
+  /// What the ranks of a restart know together.
+  struct Agreement {
+    std::int64_t proven_step = -1;         ///< the newest that any rank proved
+    std::optional<Check> unrepaired = {};  ///< the check whose repair was broken off on some rank
+  };
+  Result<Agreement> agree_on_state();
+  Status finish_repair(const Check& check);
   std::string golden_work() const;
   int layers() const { return static_cast<int>(trainer_.layout().layers().size()); }
 
@@ -131,8 +154,6 @@ class TrainingChecks {
   StateRepair repair_;
   std::unique_ptr<ChainCheck> chains_;  ///< none: no extreme compute is wanted
   std::unique_ptr<GemmAudit> audit_;
-  /// Not at a rate of the user's: training may diverge then, which is no evidence.
-  const bool judges_losses_;
   IncidentTeller teller_;
   TrainingInjections injections_;
   CheckSchedule schedule_;
@@ -147,11 +168,13 @@ class TrainingChecks {
   std::vector<Answers> chains_past_;
   std::optional<Check> under_way_;
   std::uint64_t checks_ = 0;
-  bool pass_was_wrong_ = false, was_lost_ = false;  ///< at the last check
-  bool state_stays_wrong_ = false;                  ///< going back did not leave the ranks alike
-  bool check_now_ = false;                          ///< a loss was not finite: no waiting for the schedule
+  bool pass_was_wrong_ = false;      ///< at the last check
+  bool state_stays_wrong_ = false;   ///< going back did not leave the ranks alike
+  bool check_now_ = false;           ///< a loss was not finite: no waiting for the schedule
+  std::optional<Check> unrepaired_;  ///< whose repair is not through yet
   std::optional<Nonfinite> nonfinite_;
   bool loss_is_finite_ = true;
+  std::map<std::int64_t, std::vector<float>> own_losses_;  ///< of each rank, by step since the proven one
   CheckFigures figures_;
   std::string weight_digest_;
 };

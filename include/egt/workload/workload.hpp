@@ -35,6 +35,8 @@ struct Environment {
   double peer_timeout_seconds = 60;
   /// The newest sample of this rank's sensor; all empty where nothing watches the device. Any thread.
   std::function<SensorReading()> reading = [] { return SensorReading(); };
+  /// Takes the records emitted so far to the journal, before what may take long or break off. Main thread.
+  std::function<Status()> publish = [] { return Status(); };
 };
 
 /// Work whose result was checked bit for bit; names are those of `verified_work` in the result.
