@@ -20,6 +20,8 @@ constexpr std::uint64_t pieces = 64;  // that a range is cut into to find those 
 /// value: with momentum 0.9 and a rate of at most a twentieth of the stable one a disturbance swings back to
 /// -0.6 of itself in six steps.
 constexpr std::int64_t trusted_steps = 5;
+/// Of a loss: what rounding alone may have changed when gradients were a little different.
+constexpr float rounding = 16 * std::numeric_limits<float>::epsilon();
 
 bool all_alike(const std::vector<Answers>& ranks, std::size_t question) {
   return std::all_of(ranks.begin(), ranks.end(),
@@ -208,10 +210,13 @@ Deviation first_deviation(const std::map<std::int64_t, std::vector<float>>& own_
     found.step = repetition.first_step + static_cast<std::int64_t>(i);
     const auto before = own_losses.find(found.step);
     if (before == own_losses.end()) continue;
-    for (std::size_t rank = 0; rank < before->second.size(); ++rank)
-      if (std::bit_cast<std::uint32_t>(before->second[rank]) !=
-          std::bit_cast<std::uint32_t>(repetition.own_losses[i][rank]))
-        found.ranks.insert(static_cast<int>(rank));
+    for (std::size_t rank = 0; rank < before->second.size(); ++rank) {
+      const float first = before->second[rank], again = repetition.own_losses[i][rank];
+      if (std::bit_cast<std::uint32_t>(first) == std::bit_cast<std::uint32_t>(again)) continue;
+      found.ranks.insert(static_cast<int>(rank));
+      const bool small = std::abs(first - again) <= rounding * std::abs(again);  // false where one is NaN
+      found.clear = found.clear || !small;
+    }
   }
   if (found.ranks.empty()) found.step = -1;
   return found;
@@ -248,7 +253,7 @@ Decision decide(std::size_t question, const std::vector<Answers>& states,
   }
   const bool recent = deviation.ranks.empty() || candidate_step - deviation.step < trusted_steps;
   if (recent) return made;
-  if (deviation.ranks.size() != 1) return {};
+  if (deviation.ranks.size() != 1 || !deviation.clear) return {};
   const int first = *deviation.ranks.begin();
   const bool others = !made.wrong.empty() && made.wrong != std::set<int>{first};
   if (!others || !of_all.contains(first)) return {.wrong = {first}, .suspects = {}};

@@ -35,7 +35,7 @@ void StepCosts::add(std::int64_t step, std::optional<double> ms) {
   const bool measured = !disturbed_ && affected_steps_ == affected && !plain_.empty();
   const double plain = plain_.empty() ? 0 : median(plain_);
   const double cost = affected_ms_ - static_cast<double>(affected) * plain;
-  if (measured) checks_ms_ += cost;
+  if (measured) checks_ms_ = checks_ms_.value_or(0) + cost;
   note_.check_ms = measured ? static_cast<float>(cost) : unknown;
   note_.step_ms = measured ? static_cast<float>(plain) : unknown;
   checks_.pop_front();
@@ -57,8 +57,8 @@ StepNote StepCosts::take_note() {
 }
 
 std::optional<double> StepCosts::fraction() const {
-  if (all_ms_ <= 0) return std::nullopt;
-  return std::clamp(checks_ms_ / all_ms_, 0.0, 1.0);
+  if (all_ms_ <= 0 || !checks_ms_) return std::nullopt;
+  return std::clamp(*checks_ms_ / all_ms_, 0.0, 1.0);
 }
 
 }  // namespace egt

@@ -98,8 +98,8 @@ Decided decided(const std::vector<Answers>& states, const std::vector<StateDiffe
 }
 
 TEST(DecideByRepetition, WhoHasTheRepetitionsDigestIsRight) {
-  const Decided found =
-      decided({right, answers({5, 1})}, {word_of(0, 9.0f, 1.0f)}, {.step = 3, .ranks = {0}}, 90);
+  const Decided found = decided({right, answers({5, 1})}, {word_of(0, 9.0f, 1.0f)},
+                                {.step = 3, .ranks = {0}, .clear = true}, 90);
   EXPECT_THAT(found.ranks, ElementsAre(1)) << "whatever words and losses say";
 }
 
@@ -110,31 +110,37 @@ TEST(DecideByRepetition, TwoRanksThatAreWrongInTwoTensorsAreBothNamed) {
 }
 
 TEST(DecideByRepetition, TheWordsDecideWhereThePeersStateHasMovedALittle) {
-  const Decided found =
-      decided({answers({5, 1}), answers({6, 1})}, {word_of(0, 1.01f, 3.0f)}, {.step = 7, .ranks = {1}}, 9);
+  const Decided found = decided({answers({5, 1}), answers({6, 1})}, {word_of(0, 1.01f, 3.0f)},
+                                {.step = 7, .ranks = {1}, .clear = true}, 9);
   EXPECT_THAT(found.ranks, ElementsAre(1));
 }
 
 TEST(DecideByRepetition, LongAfterwardsTheFirstLossThatDeviatedDecides) {
   const std::vector<Answers> states = {answers({5, 1}), answers({6, 1})};
-  const Deviation first{.step = 10, .ranks = {0}};
+  const Deviation first{.step = 10, .ranks = {0}, .clear = true};
   EXPECT_THAT(decided(states, {word_of(0, 1.4f, 0.6f)}, first, 90).ranks, ElementsAre(0)) << "words: a tie";
   EXPECT_THAT(decided(states, {word_of(0, 1.01f, 3.0f)}, first, 90).ranks, ElementsAre(0))
       << "the copies were pulled past the right value";
   EXPECT_THAT(decided(states, {word_of(0, 1.01f, 3.0f)}, first, 12).ranks, ElementsAre(1)) << "not so soon";
 }
 
+TEST(DecideByRepetition, LongAfterwardsALossThatDeviatedByRoundingOnlyDecidesNothing) {
+  const std::vector<Answers> states = {answers({5, 1}), answers({6, 1})};
+  EXPECT_THAT(decided(states, {word_of(0, 1.01f, 3.0f)}, {.step = 10, .ranks = {0}}, 90).ranks,
+              ElementsAre(-1));
+}
+
 TEST(DecideByRepetition, LongAfterwardsWhatSpeaksAgainstBothLeavesBothSuspected) {
   const std::vector<Answers> states = {answers({5, 7}), answers({6, 8})};
   const std::vector<StateDifference> words = {word_of(0, 3.0f, 1.01f), word_of(1, 1.01f, 3.0f)};
-  const Decided found = decided(states, words, {.step = 10, .ranks = {0}}, 90);
+  const Decided found = decided(states, words, {.step = 10, .ranks = {0}, .clear = true}, 90);
   EXPECT_THAT(found.ranks, ElementsAre(0, -1));
   EXPECT_THAT(found.questions, ElementsAre(0, 1));
 }
 
 TEST(DecideByRepetition, NobodyIsBlamedWhereLossesOfBothDeviatedFirstLongAgo) {
   const Decided found = decided({answers({5, 1}), answers({6, 1})}, {word_of(0, 1.01f, 3.0f)},
-                                {.step = 10, .ranks = {0, 1}}, 90);
+                                {.step = 10, .ranks = {0, 1}, .clear = true}, 90);
   EXPECT_THAT(found.ranks, ElementsAre(-1));
 }
 
@@ -145,6 +151,12 @@ TEST(FirstDeviation, IsTheFirstStepThatCameOutOtherwiseAndItsRanks) {
   const Deviation found = first_deviation(before, again);
   EXPECT_EQ(found.step, 5);
   EXPECT_THAT(found.ranks, ElementsAre(1));
+  EXPECT_TRUE(found.clear);
+  again.own_losses = {{1, 2, 3}, {1, ulps_above(2, 3), 3}};
+  EXPECT_THAT(first_deviation(before, again).ranks, ElementsAre(1));
+  EXPECT_FALSE(first_deviation(before, again).clear);
+  again.own_losses = {{1, 2, 3}, {1, nan, 3}};
+  EXPECT_TRUE(first_deviation(before, again).clear);
   again.own_losses = {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}};
   EXPECT_THAT(first_deviation(before, again).ranks, IsEmpty());
   again.own_losses = {{nan, 2, 3}};

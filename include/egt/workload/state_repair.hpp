@@ -101,6 +101,9 @@ std::vector<int> furthest_from(std::uint32_t repeated, const std::vector<std::ui
 struct Deviation {
   std::int64_t step = -1;
   std::set<int> ranks;  ///< none: no step's did
+  /// By more than rounding: a word that is wrong by so little that its own rank's loss stays the same may
+  /// reach another rank's loss first, by the sums of gradients.
+  bool clear = false;
 };
 
 /// `own_losses`: what each rank's losses were at first, by step.
@@ -115,7 +118,7 @@ Deviation first_deviation(const std::map<std::int64_t, std::vector<float>>& own_
 /// 1. If some rank's digest is the repetition's, the ranks with another are wrong.
 /// 2. A wrong weight changes the loss of its own rank in the next step, and that of others only after a sum
 /// of
-///    gradients: if one rank's loss was the first to deviate, that rank is wrong.
+///    gradients: if one rank's loss was the first to deviate, and did so clearly, that rank is wrong.
 /// 3. The ranks whose words are clearly furthest from the repetition's are wrong. Gradients' sums pull all
 ///    ranks' copies together, past the right value, as time passes: this holds for a few steps only, or where
 ///    no loss deviated, and comes before rule 2 there. Later it only tells of a second fault: where the words

@@ -34,7 +34,8 @@ class StepCosts {
   std::deque<double> plain_;  ///< the last steps that no check delayed
   double affected_ms_ = 0;
   int affected_steps_ = 0;
-  double all_ms_ = 0, checks_ms_ = 0;
+  double all_ms_ = 0;
+  std::optional<double> checks_ms_;  ///< none: no check was measured yet
   StepNote note_;
 };
 
