@@ -141,6 +141,15 @@ class Burn(ProgramTest):
         for rank in (0, 1):
             self.assertLessEqual(self.part(self.result(), "io", rank)["bytes_written"], 12_000_000)
 
+    def test_short_epochs_are_told_once_a_second(self):
+        done = self.run_program("--duration", "4s", "--layers", "16,8", "--batch", "8", "--memory", "0", "--no-io", "--output", "run")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        records = [json.loads(line) for line in (self.folder / "run/journal.rank0.jsonl").read_text().splitlines()]
+        epochs = [record for record in records if record["kind"] == "epoch"]
+        self.assertIn(len(epochs), range(2, 6))
+        steps = [record["body"]["steps"] for record in epochs]
+        self.assertEqual(sum(steps), epochs[-1]["step"] + 1, "every step is in one of them")
+
     def test_log_file_and_its_level(self):
         small = ("--steps", "40", "--layers", "33,64,17", "--batch", "8", "--memory", "64MB", "--no-io")
         for level in ("info", "warning"):
