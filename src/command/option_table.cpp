@@ -130,9 +130,8 @@ std::string help_text(std::string_view command) {
   if (knows(known, of_injections)) text += injection_help();
   text += "COMMAND --help tells of another command's options.\n";
   text +=
-      "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024), and need their unit; a "
-      "time of a\n"
-      "number alone is in seconds.\n"
+      "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024), and need their unit.\n"
+      "A time without one is in seconds.\n"
       "Exit codes: 0 pass, 1 fault, 2 wrong usage, 3 the environment cannot, 4 incomplete, 5 degraded,\n"
       "6 interrupted.";
   return text;
