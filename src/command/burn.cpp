@@ -18,9 +18,6 @@ namespace {
 /// The main job: as long as it was asked for, judged by all that was found.
 class BurnPurpose : public MainJob {
  public:
-  /// `earlier`: on rank 0 the evidence of the run's parts before this one.
-  explicit BurnPurpose(std::vector<Record> earlier = {}) : earlier_(std::move(earlier)) {}
-
   Status refine(Options& options, Backend, const RankPlace& place) override {
     if (options.resumed.part > 0) {
       EGT_TRY(check_same_options(options.burn.resume, options.resumed.options, effective_options(options)));
@@ -29,9 +26,11 @@ class BurnPurpose : public MainJob {
           "goes on after {} and {} steps; training begins anew from the seed, since weights are not kept",
           format_duration(options.resumed.seconds), options.resumed.steps);
       is_root_ = place.rank == 0;
+      part_ = options.resumed.part;
     }
     return check_injections(options.run.injections, place.size);
   }
+  Status claim(const std::string& directory) override;
   void begin(RecordQueue& records) override {
     if (is_root_) records.notice(told_);
   }
@@ -47,7 +46,8 @@ class BurnPurpose : public MainJob {
     return all;
   }
 
-  const std::vector<Record> earlier_;
+  std::vector<Record> earlier_;  ///< on rank 0 the evidence of the run's parts before this one
+  int part_ = 0;
   std::string told_;
   bool is_root_ = false;
 };
@@ -60,17 +60,26 @@ Result<std::vector<Record>> read_evidence(const std::string& directory) {
                                                           directory, journals.problems[0]));
 }
 
-/// The same on all ranks; `earlier`: on rank 0.
-Result<ResumePoint> find_resume_point(const std::string& directory, Control& control,
-                                      std::vector<Record>& earlier) {
+/// Once more, now that nobody else can go on with the run.
+Status BurnPurpose::claim(const std::string& directory) {
+  if (!is_root_) return {};
+  EGT_TRY_ASSIGN(earlier_, read_evidence(directory));
+  EGT_TRY_ASSIGN(const ResumePoint point, resume_point_of(directory, earlier_));
+  if (point.part == part_) return {};
+  return {StatusCode::unavailable,
+          fmt::format("--resume {}: another one went on with this run meanwhile; start this one again",
+                      directory)};
+}
+
+/// The same on all ranks.
+Result<ResumePoint> find_resume_point(const std::string& directory, Control& control) {
   Status read;
   std::string text;
   if (control.place().rank == 0) {
     auto evidence = read_evidence(directory);
     read = evidence.status();
     if (evidence.ok()) {
-      earlier = std::move(evidence.value());
-      const auto point = resume_point_of(directory, earlier);
+      const auto point = resume_point_of(directory, evidence.value());
       read = point.status();
       if (point.ok()) text = one_line(to_json(point.value()));
     }
@@ -82,8 +91,7 @@ Result<ResumePoint> find_resume_point(const std::string& directory, Control& con
 
 Result<int> resume_burn(const Options& asked, MpiSession& mpi, Control& control, Clock::time_point started) {
   const std::string& directory = asked.burn.resume;
-  std::vector<Record> earlier;
-  EGT_TRY_ASSIGN(ResumePoint point, find_resume_point(directory, control, earlier));
+  EGT_TRY_ASSIGN(ResumePoint point, find_resume_point(directory, control));
   EGT_TRY(check_resume(directory, point, control.place().size, program_version()));
   if (point.is_complete) {
     if (control.place().rank == 0)
@@ -94,7 +102,7 @@ Result<int> resume_burn(const Options& asked, MpiSession& mpi, Control& control,
   Result<Options> options = resumed_options(asked, point.arguments);
   EGT_TRY(agree(control, options.status()));
   options.value().resumed = std::move(point);
-  BurnPurpose purpose(std::move(earlier));
+  BurnPurpose purpose;
   Run run(options.value(), purpose, mpi, control, started);
   EGT_TRY(run.prepare());
   return run.run();

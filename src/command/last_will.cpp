@@ -43,8 +43,8 @@ bool has_said(const Peer& peer, const std::string& word) {
 /// A child that outlives this process, and kills those that do not answer. mpirun does so by itself.
 void kill_later(const std::vector<int>& processes) {
   if (processes.empty() || _Fork() != 0) return;
-  for (int file = 0; file < 3; ++file) ::close(file);
-  std::vector<int> handles;  // of processes, not of numbers that may be given anew
+  ::syscall(SYS_close_range, 0u, ~0u, 0u);  // pipes that others read to their end, and the journals' locks
+  std::vector<int> handles;                 // of processes, not of numbers that may be given anew
   for (const int process : processes)
     handles.push_back(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
   const timespec reprieve{.tv_sec = reprieve_s, .tv_nsec = 0};

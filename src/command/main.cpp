@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "egt/command/commands.hpp"
 #include "egt/command/exit_code.hpp"
@@ -40,6 +42,8 @@ int run(int argc, char** argv, Clock::time_point started) {
     return 0;
   }
   if (options.ok() && (options.value().command == "report" || options.value().command == "compare")) {
+    const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    if (rank && std::string_view(rank) != "0") return 0;  // under mpirun rank 0 does it for all
     const auto command = options.value().command == "report" ? run_report : run_compare;  // nor do these
     const Result<int> code = command(options.value());
     return code.ok() ? code.value() : fail(code.status(), 0);

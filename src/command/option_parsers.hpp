@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "egt/core/units.hpp"
 
 /// How the values of options are read: each gives false, or nothing, for a text that is not allowed, and
@@ -68,9 +70,40 @@ inline bool parse_text(std::string_view text, std::string& value) {
   return true;
 }
 
-/// Every flag is given bare, or in a config file as true.
+constexpr const char* flag_allowed = "it without a value, or true or false in a config file";
+
+/// Every flag is given bare, or in a config file as true; false there is as if it were not given.
 inline bool parse_flag(std::string_view text) {
   return text == "true";
+}
+
+/// Of an option that takes a unit: what is wrong with the one in `text`, where that can be told.
+/// `if_missing`: what a number without unit may be meant as, with "{0}" for the number; nullptr: it needs
+/// none.
+inline std::string explain_unit(std::string_view text, const char* allowed, std::string_view units,
+                                const char* if_missing) {
+  const auto unit = unit_in(text);
+  if (unit && unit->empty() && if_missing)
+    return fmt::format("a unit is missing ({}): use {}", fmt::format(fmt::runtime(if_missing), text),
+                       allowed);
+  const std::string known = fmt::format(" {} ", units), own = fmt::format(" {} ", unit.value_or(""));
+  if (unit && !unit->empty() && known.find(own) == std::string::npos)
+    return fmt::format("{} is no unit: use {}", *unit, allowed);
+  return fmt::format("use {}", allowed);
+}
+
+constexpr std::string_view size_units = "B KB MB GB TB KiB MiB GiB TiB";
+
+inline std::string explain_size(std::string_view text, const char* allowed) {
+  return explain_unit(text, allowed, size_units, "{0}GB or {0}GiB?");
+}
+
+inline std::string explain_share_or_size(std::string_view text, const char* allowed) {
+  return explain_unit(text, allowed, fmt::format("% {}", size_units), "{0}% or {0}GB?");
+}
+
+inline std::string explain_duration(std::string_view text, const char* allowed) {
+  return explain_unit(text, allowed, "s m h d", nullptr);
 }
 
 /// A share in [low, 100 %].

@@ -11,6 +11,7 @@ using Text = std::string_view;
 
 constexpr std::int64_t most_neurons = 1 << 20, most_samples = 1 << 20, most_global_samples = 1 << 30;
 constexpr std::size_t most_layers = 64;
+constexpr std::int64_t least_check_period = 3;
 constexpr std::uint64_t least_io_size = 4096, most_io_size = 1ull << 50;
 
 bool parse_run_duration(std::string_view text, Options& options) {
@@ -88,6 +89,15 @@ bool parse_io_budget(std::string_view text, Options& options) {
   return true;
 }
 
+/// Steps are under way behind the one that is begun, so fewer are none to check.
+bool parse_check_every(std::string_view text, Options& options) {
+  std::int64_t steps = 0;
+  if (!parse_integer(text, std::int64_t{0}, std::int64_t{1'000'000'000}, steps)) return false;
+  if (steps > 0 && steps < least_check_period) return false;
+  options.burn.train.check_every = steps;
+  return true;
+}
+
 bool parse_check_budget(std::string_view text, Options& options) {
   const auto share = parse_percent(text);
   if (!share.ok() || share.value() <= 0) return false;
@@ -105,7 +115,8 @@ std::vector<OptionRule> training_rules() {
   return {
       {"duration", of_burn | of_verify, "TIME",
        "how long, in s, m, h or d (5m); of verify 20s, on the host 10s",
-       "a time above 0 and up to 3650d, such as 90s, 5m, 2h or 3d", parse_run_duration},
+       "a time above 0 and up to 3650d, such as 90s, 5m, 2h or 3d", parse_run_duration, true, false,
+       explain_duration},
       {"steps", of_burn, "N", "stop after N training steps instead (none)",
        "a whole number of 1 to 1000000000000", parse_steps},
       {"layers", of_training, "N,N,..",
@@ -138,7 +149,7 @@ std::vector<OptionRule> training_rules() {
        }},
       {"memory", of_load, "SHARE|SIZE",
        "how much of the device's memory to fill and verify (90%; host: 256MB; 0: none)",
-       "a share of 0 to 100 %, or a size such as 72GB", parse_memory},
+       "a share of 0 to 100 %, or a size such as 72GB", parse_memory, true, false, explain_share_or_size},
       {"buffer-iterations", of_burn, "N",
        "turns of sine and exponential over the filled memory (300; host: 3)",
        "a whole number of 1 to 1000000",
@@ -154,7 +165,7 @@ std::vector<OptionRule> file_rules() {
        "the path of a directory",
        [](Text text, Options& o) { return parse_text(text, o.burn.file.directory); }},
       {"io-size", of_load, "SIZE", "bytes of that file (10GB, host: 64MB, at most 5 % of the free space)",
-       "a size of 4KiB to 1024TiB, such as 10GB", parse_io_size},
+       "a size of 4KiB to 1024TiB, such as 10GB", parse_io_size, true, false, explain_size},
       {"io-repeats", of_burn, "N", "times that it is written and read back a cycle (50; host: 2)",
        "a whole number of 1 to 1000000",
        [](Text text, Options& o) { return parse_integer(text, 1, 1'000'000, o.burn.file.repeats); }},
@@ -164,8 +175,8 @@ std::vector<OptionRule> file_rules() {
          return parse_integer(text, std::int64_t{1}, std::int64_t{1'000'000'000}, o.burn.file.every);
        }},
       {"io-budget", of_burn, "SIZE", "bytes written at most, a rank and run, or unlimited (100GB)",
-       "a size of 4KiB or more, such as 100GB, or unlimited", parse_io_budget},
-      {"no-io", of_load, nullptr, "no test files", "it without a value, or true in a config file",
+       "a size of 4KiB or more, such as 100GB, or unlimited", parse_io_budget, true, false, explain_size},
+      {"no-io", of_load, nullptr, "no test files", flag_allowed,
        [](Text text, Options& o) {
          o.burn.file.enabled = false;
          return parse_flag(text);
@@ -178,10 +189,7 @@ std::vector<OptionRule> check_rules() {
       {"check-budget", of_burn, "SHARE", "of the time that checks may take; how often they come follows (1%)",
        "a share above 0 and up to 100 %, such as 1%", parse_check_budget},
       {"check-every", of_burn, "N", "steps between checks, at least 3, whatever they take (0: by budget)",
-       "a whole number of 0 to 1000000000",
-       [](Text text, Options& o) {
-         return parse_integer(text, std::int64_t{0}, std::int64_t{1'000'000'000}, o.burn.train.check_every);
-       }},
+       "0, or a whole number of 3 to 1000000000", parse_check_every},
       {"golden", of_burn, "FILE",
        "known answers of this stack: checked, or written where there are none (none)", "the path of a file",
        [](Text text, Options& o) { return parse_text(text, o.burn.train.golden); }},
@@ -192,7 +200,7 @@ std::vector<OptionRule> check_rules() {
        .allowed = "KIND:rank=R,step=S",
        .parse = parse_inject,
        .repeatable = true,
-       .explain = [](Text text) { return parse_injection(text).status().what(); }},
+       .explain = [](Text text, const char*) { return parse_injection(text).status().what(); }},
   };
 }
 

@@ -33,7 +33,7 @@ bool parse_warn_below(Text text, Options& options) {
 std::vector<OptionRule> link_rules() {
   return {
       {"size", of_links, "SIZE", "bytes of the largest transfer (1GB; host: 16MB)",
-       "a size of 1KB to 1TB, such as 1GB", parse_link_size},
+       "a size of 1KB to 1TB, such as 1GB", parse_link_size, true, false, explain_size},
       {"repeats", of_links, "N", "times that everything is measured; medians are told (10)",
        "a whole number of 1 to 1000",
        [](Text text, Options& o) { return parse_integer(text, 1, 1000, o.links.repeats); }},
@@ -122,7 +122,7 @@ std::vector<OptionRule> bench_rules() {
        "all on the first device (own)",
        "own or first", parse_streams},
       {"trial-time", of_bench, "TIME", "how long each configuration is measured, after its warm-up (1s)",
-       "a time of 0.01s to 1h, such as 1s", parse_trial_time},
+       "a time of 0.01s to 1h, such as 1s", parse_trial_time, true, false, explain_duration},
   };
 }
 

@@ -43,13 +43,12 @@ std::vector<OptionRule> safety_rules() {
       {"corrected-limit", of_burn, "N", "new corrected ECC errors of a GPU; more are degraded (any number)",
        "a whole number of 0 to 1000000000000", parse_corrected_limit},
       {"collective-timeout", of_runs, "TIME", "how long a rank may make no progress, in s, m or h (30s)",
-       "a time of 1s to 1h, such as 30s or 2m", parse_collective_timeout},
+       "a time of 1s to 1h, such as 30s or 2m", parse_collective_timeout, true, false, explain_duration},
       {"max-restarts", of_runs, "N",
        "times that ranks which lost touch begin anew before they give up (1; links: 16)",
        "a whole number of 0 to 1000",
        [](Text text, Options& o) { return parse_integer(text, 0, 1000, o.run.watch.max_restarts); }},
-      {"fail-fast", of_burn, nullptr, "the first fault ends the run",
-       "it without a value, or true in a config file",
+      {"fail-fast", of_burn, nullptr, "the first fault ends the run", flag_allowed,
        [](Text text, Options& o) {
          o.burn.fail_fast = true;
          return parse_flag(text);

@@ -75,6 +75,30 @@ std::string command_list() {
   return text;
 }
 
+/// By the letters that are to be put in, left out, changed or swapped with the next.
+std::string nearest(std::string_view text, const std::vector<std::string>& names) {
+  std::string best;
+  std::size_t least = std::min<std::size_t>(2, text.size() / 2) + 1;
+  for (const std::string& name : names) {
+    std::vector<std::vector<std::size_t>> changes(text.size() + 1, std::vector<std::size_t>(name.size() + 1));
+    for (std::size_t i = 0; i <= text.size(); ++i)
+      for (std::size_t j = 0; j <= name.size(); ++j) {
+        if (i == 0 || j == 0) {
+          changes[i][j] = i + j;
+          continue;
+        }
+        changes[i][j] = std::min({changes[i - 1][j] + 1, changes[i][j - 1] + 1,
+                                  changes[i - 1][j - 1] + (text[i - 1] != name[j - 1])});
+        if (i > 1 && j > 1 && text[i - 1] == name[j - 2] && text[i - 2] == name[j - 1])
+          changes[i][j] = std::min(changes[i][j], changes[i - 2][j - 2] + 1);
+      }
+    if (changes[text.size()][name.size()] >= least) continue;
+    least = changes[text.size()][name.size()];
+    best = name;
+  }
+  return best;
+}
+
 bool knows(std::string_view command, Commands commands) {
   const CommandRow* row = find_command(command);
   return row && (row->bit & commands) != 0;
@@ -104,8 +128,10 @@ std::string help_text(std::string_view command) {
   text += help_lines(known, known, false);
   text += help_lines("every command", known, true);
   if (knows(known, of_injections)) text += injection_help();
+  text += "COMMAND --help tells of another command's options.\n";
   text +=
-      "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024).\n"
+      "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024), and need their unit.\n"
+      "A time without one is in seconds.\n"
       "Exit codes: 0 pass, 1 fault, 2 wrong usage, 3 the environment cannot, 4 incomplete, 5 degraded,\n"
       "6 interrupted.";
   return text;

@@ -28,6 +28,8 @@ struct CommandRow {
 };
 /// Every command that there is, in the order of the help.
 const std::vector<CommandRow>& command_rows();
+/// The one of `names` that `text` is a slip of the keyboard away from; empty: none is that near.
+std::string nearest(std::string_view text, const std::vector<std::string>& names);
 /// "burn, verify, .."
 std::string command_list();
 /// False for a command that there is not.
@@ -42,8 +44,9 @@ struct OptionRule {
   bool (*parse)(std::string_view text, Options& options);  ///< false: not allowed
   bool in_config = true;
   bool repeatable = false;
-  /// Where set: says what is wrong with a text that is not allowed, instead of `allowed`.
-  std::string (*explain)(std::string_view text) = nullptr;
+  /// Where set: says what is wrong with a text that is not allowed, and what to do; else that is "use
+  /// `allowed`".
+  std::string (*explain)(std::string_view text, const char* allowed) = nullptr;
 
   bool is_flag() const { return value == nullptr; }
 };

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -15,10 +18,12 @@ namespace egt {
 namespace {
 
 constexpr double default_duration_seconds = 300.0;
+constexpr std::size_t largest_config = 1u << 20;  // bytes
 
-/// What was given for one option, and where: every place that gave it, in order.
+/// What was given for one option, and where.
 struct Given {
-  std::vector<std::string> values;
+  std::vector<std::string> values;  ///< every place's that gave it, in order
+  std::string where = {};           ///< "--config FILE: ", or nothing: the command line
 };
 using GivenByName = std::map<std::string, Given>;
 
@@ -32,10 +37,20 @@ const OptionRule* find_rule(std::string_view name) {
   return found == rules.end() ? nullptr : &*found;
 }
 
+/// "did you mean X? ", or nothing.
+std::string suggestion(const std::string& text, const std::vector<std::string>& names) {
+  const std::string name = nearest(text, names);
+  return name.empty() ? "" : fmt::format("did you mean {}? ", name);
+}
+
 /// An argument that CLI11 left over, as a message.
 Status unexpected(const std::string& argument) {
-  if (argument.starts_with("-"))
-    return wrong(fmt::format("{}: unknown option; --help lists what is known", printable(argument)));
+  if (argument.starts_with("-")) {
+    std::vector<std::string> names;
+    for (const OptionRule& rule : option_rules()) names.push_back("--" + rule.name);
+    return wrong(fmt::format("{}: unknown option; {}--help lists what is known", printable(argument),
+                             suggestion(argument.substr(0, argument.find('=')), names)));
+  }
   return wrong(fmt::format("'{}': unexpected argument; --help shows how to call", printable(argument)));
 }
 
@@ -47,7 +62,10 @@ Status split_command_line(const std::vector<std::string>& arguments, GivenByName
   app.set_help_flag();
   app.allow_extras();
   for (const OptionRule& rule : option_rules()) {
-    const std::string name = fmt::format("--{}{}", rule.name, rule.name == "help" ? ",-h" : "");
+    const std::string name = fmt::format("--{}{}", rule.name,
+                                         rule.name == "help"      ? ",-h"
+                                         : rule.name == "version" ? ",-V"
+                                                                  : "");
     auto* option = rule.is_flag() ? app.add_flag(name) : app.add_option(name);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
@@ -81,8 +99,12 @@ Status take_command(const std::vector<std::string>& rest, Options& options) {
   if (const auto option = std::find_if(rest.begin(), rest.end(), is_option); option != rest.end())
     return unexpected(*option);
   if (rest.empty()) return {};
-  if (!knows(rest[0], of_all))
-    return wrong(fmt::format("'{}': unknown command; use one of {}", printable(rest[0]), command_list()));
+  if (!knows(rest[0], of_all)) {
+    std::vector<std::string> names;
+    for (const CommandRow& row : command_rows()) names.emplace_back(row.name);
+    return wrong(fmt::format("'{}': unknown command; {}use one of {}", printable(rest[0]),
+                             suggestion(rest[0], names), command_list()));
+  }
   options.command = rest[0];
   if (options.command == "compare") return take_files({rest.begin() + 1, rest.end()}, options);
   const std::size_t most = options.command == "report" ? 2 : 1;
@@ -94,28 +116,69 @@ Status take_command(const std::vector<std::string>& rest, Options& options) {
   return {};
 }
 
+/// Of a file, or of a pipe (as the shell makes one for `<(..)`): without the mark that some editors begin a
+/// file with.
+Result<std::string> config_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(largest_config + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file && !file.eof())
+    return wrong(fmt::format("--config {}: cannot be read; name a readable TOML file", printable(path)));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > largest_config || text.find('\0') != std::string::npos)
+    return wrong(fmt::format("--config {}: is no TOML file", printable(path)));
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  if (text.starts_with(byte_order_mark)) text.erase(0, byte_order_mark.size());
+  return text;
+}
+
+/// CLI11 puts the values of a key that comes twice together as if they were a list.
+Status check_keys(const std::string& text, const std::string& where) {
+  std::istringstream lines(text);
+  std::set<std::string> seen;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t begin = std::min(line.find_first_not_of(" \t"), line.size());
+    const std::size_t end = line.find_first_of(" \t=#\"", begin);
+    if (end == std::string::npos || line.find_first_not_of(" \t", end) != line.find('=', end)) continue;
+    const std::string name = line.substr(begin, end - begin);
+    const OptionRule* rule = find_rule(name);
+    if (rule && !rule->repeatable && !seen.insert(name).second)
+      return wrong(fmt::format("{}--{}: given twice; give it once", where, name));
+  }
+  return {};
+}
+
 /// Adds a TOML file's values where the command line has none: the command line is stronger.
 Status read_config(const std::string& path, GivenByName& given) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
     return wrong(fmt::format("--config {}: is a directory; name a TOML file", printable(path)));
+  const std::string where = fmt::format("--config {}: ", printable(path));
+  EGT_TRY_ASSIGN(const std::string text, config_text(path));
+  EGT_TRY(check_keys(text, where));
+  std::istringstream stream(text);
   std::vector<CLI::ConfigItem> items;
   try {
-    items = CLI::ConfigTOML().from_file(path);
+    items = CLI::ConfigTOML().from_config(stream);
   } catch (const CLI::Error&) {
-    return wrong(fmt::format("--config {}: cannot be read; name a readable TOML file", printable(path)));
+    return wrong(where + "is no TOML; write options by their long names, as in: duration = \"24h\"");
   }
   GivenByName found;
   for (const CLI::ConfigItem& item : items) {
-    const OptionRule* rule = item.parents.empty() ? find_rule(item.name) : nullptr;
+    if (!item.parents.empty())
+      return wrong(fmt::format("{}section [{}]: write the long names of options without sections", where,
+                               printable(item.parents.front())));
+    const OptionRule* rule = find_rule(item.name);
     if (!rule || !rule->in_config)
-      return wrong(fmt::format("--config {}: unknown key {}; use the long names of options, without sections",
-                               printable(path), printable(item.fullname())));
-    std::vector<std::string>& values = found[item.name].values;
+      return wrong(fmt::format("{}unknown key {}; use the long names of options, without sections", where,
+                               printable(item.name)));
+    if (rule->is_flag() && item.inputs == std::vector<std::string>{"false"}) continue;
+    Given& given_here = found[item.name];
+    given_here.where = where;
     if (rule->repeatable)
-      values.insert(values.end(), item.inputs.begin(), item.inputs.end());
+      given_here.values.insert(given_here.values.end(), item.inputs.begin(), item.inputs.end());
     else
-      values.push_back(CLI::detail::join(item.inputs, ","));
+      given_here.values.push_back(CLI::detail::join(item.inputs, ","));
   }
   for (auto& [name, values] : found) given.try_emplace(name, std::move(values));
   return {};
@@ -124,13 +187,15 @@ Status read_config(const std::string& path, GivenByName& given) {
 /// Puts one option's text into `options`.
 Status apply(const OptionRule& rule, const Given& given, Options& options) {
   if (given.values.size() > 1 && !rule.repeatable)
-    return wrong(fmt::format("--{}: given twice; give it once", rule.name));
+    return wrong(fmt::format("{}--{}: given twice; give it once", given.where, rule.name));
   if (!knows(options.command, rule.commands))
-    return wrong(fmt::format("--{}: the command {} has no such option", rule.name, options.command));
+    return wrong(
+        fmt::format("{}--{}: the command {} has no such option", given.where, rule.name, options.command));
   for (const std::string& value : given.values) {
     if (rule.parse(value, options)) continue;
-    const std::string why = rule.explain ? rule.explain(value) : fmt::format("use {}", rule.allowed);
-    return wrong(fmt::format("--{} {}: {}", rule.name, printable(value), printable(why)));
+    const std::string why =
+        rule.explain ? rule.explain(value, rule.allowed) : fmt::format("use {}", rule.allowed);
+    return wrong(fmt::format("{}--{} {}: {}", given.where, rule.name, printable(value), printable(why)));
   }
   options.given[rule.name] = fmt::format("{}", fmt::join(given.values, " "));
   return {};
@@ -144,9 +209,8 @@ Status wrong_injection(const Injection& injection, std::string_view why) {
 Status check_target(const Injection& injection, const BurnOptions& burn) {
   using enum InjectionKind;
   const InjectionKind kind = injection.kind;
-  const SizeOrShare& fill = burn.memory.fill;
   const auto layers = static_cast<int>(burn.train.layers.size()) - 1;
-  if (kind == memory && (fill.is_share ? fill.share <= 0 : fill.bytes == 0))
+  if (kind == memory && burn.memory.fill.is_zero())
     return wrong_injection(injection, "with --memory 0 there is no memory to hit; fill some");
   const bool of_files = (kind >= file_bit && kind <= file_lost) || kind == diskfull;
   if (of_files && !burn.file.enabled)
@@ -161,6 +225,8 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
         injection, fmt::format("of a collective, use layer 1 to {}: what is received of the "
                                "all-reduce, broadcast, reduce-scatter or all-gather, or what is put in",
                                collective_kinds + 1));
+  if (injection.peer)
+    return wrong_injection(injection, "pairs of ranks are measured by links alone; leave peer out");
   if (injection.layer && kind != collective && *injection.layer > layers)
     return wrong_injection(injection, fmt::format("the network has {} layers; use 1 to {}", layers, layers));
   if (burn.steps && injection.step >= *burn.steps)
@@ -179,6 +245,14 @@ Status check_together(Options& options) {
     return wrong("--check-budget and --check-every exclude each other: give one of them");
   if (given("resume") && given("output"))
     return wrong("--resume and --output exclude each other: the run goes on in its own directory");
+  const double timeout_ms = 1000 * options.run.watch.collective_timeout_seconds;
+  for (const Injection& injection : options.run.injections)
+    if ((injection.kind == InjectionKind::hang || injection.kind == InjectionKind::stop) && injection.ms &&
+        *injection.ms < timeout_ms)
+      return wrong_injection(
+          injection,
+          fmt::format("shorter than --collective-timeout, so nothing tells of it; use ms={:.0f} or more",
+                      timeout_ms));
   if (knows(options.command, of_load))
     for (const Injection& injection : options.run.injections) EGT_TRY(check_target(injection, options.burn));
   std::vector<int> sorted = options.common.devices;
@@ -305,11 +379,13 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::stri
   GivenByName given;
   std::vector<std::string> rest;
   EGT_TRY(split_command_line(options.arguments, given, rest));
-  if (given.contains("help")) {
+  const bool asks_help = !rest.empty() && rest[0] == "help";  // as a command: "help burn"
+  if (asks_help) rest.erase(rest.begin());
+  if (asks_help || given.contains("help")) {
     options.message = help_text(rest.empty() ? "" : rest[0]);
     return options;
   }
-  if (given.contains("version")) {
+  if (given.contains("version") || (!rest.empty() && rest[0] == "version")) {
     options.message = fmt::format("extreme_gpu_trainer {}", version);
     return options;
   }

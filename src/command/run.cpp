@@ -1,6 +1,7 @@
 #include "run.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -69,8 +70,9 @@ Status Run::prepare() {
   EGT_TRY(open_directory());
   open_environment();
   Status ready = agree(control_, open_log());
-  if (ready.ok()) ready = take_memory();
   if (ready.ok()) ready = agree(control_, open_journal());
+  if (ready.ok()) ready = agree(control_, purpose_.claim(directory_.path()));
+  if (ready.ok()) ready = take_memory();
   if (!ready.ok()) leave_nothing_behind();
   return ready.ok() ? introduce() : ready;
 }
@@ -211,6 +213,7 @@ Status Run::open_journal() {
                                is_resumed() ? Journal::Mode::resume : Journal::Mode::create);
   EGT_TRY(journal.status());
   journal_ = std::move(journal.value());
+  if (!journal_->unlocked().empty()) records_.warning(journal_->unlocked());
   return {};
 }
 
@@ -232,6 +235,7 @@ StartBody Run::start_body() const {
   body.options = effective_options(options_);
   body.host_defaults = options_.host_defaults;
   body.part = options_.resumed.part;
+  body.process = ::getpid();
   purpose_.describe(body);
   return body;
 }

@@ -57,6 +57,9 @@ class RunPurpose {
   /// On rank 0, after a run that passed: writes what later runs need of it.
   virtual Status keep_answers() { return {}; }
 
+  /// This process alone writes the journals of `directory` from now on. An error refuses the run.
+  virtual Status claim(const std::string& /*directory*/) { return {}; }
+
   /// The run takes shape; `records` outlives the purpose's use and takes notices from the main thread.
   virtual void begin(RecordQueue&) {}
   /// Are faults without end counted instead of told?

@@ -17,8 +17,7 @@ struct Unit {
   std::uint64_t factor;
 };
 
-constexpr Unit size_units[] = {{"", 1},
-                               {"B", 1},
+constexpr Unit size_units[] = {{"B", 1},
                                {"KB", 1'000},
                                {"MB", 1'000'000},
                                {"GB", 1'000'000'000},
@@ -34,7 +33,7 @@ constexpr Unit rate_units[] = {
 constexpr double longest_duration = 3650.0 * 86400;
 
 constexpr const char* size_allowed =
-    "a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB is allowed, as 72GB, and less than 16 EiB";
+    "0, or a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB is allowed, as 72GB, and less than 16 EiB";
 constexpr const char* duration_allowed =
     "a number above 0 with s, m, h or d is allowed, as 5m, and at most 3650d";
 constexpr const char* rate_allowed =
@@ -94,7 +93,9 @@ std::optional<std::uint64_t> bytes_of(const Quantity& quantity, std::uint64_t fa
 }  // namespace
 
 Result<std::uint64_t> parse_size(std::string_view text) {
-  if (const auto quantity = parse_quantity(text))
+  const auto quantity = parse_quantity(text);
+  if (quantity && quantity->suffix.empty() && quantity->value == 0) return std::uint64_t{0};
+  if (quantity)
     if (const auto factor = factor_of(quantity->suffix, size_units))
       if (const auto bytes = bytes_of(*quantity, *factor)) return *bytes;
   return not_allowed(text, size_allowed);
@@ -123,6 +124,11 @@ Result<double> parse_percent(std::string_view text) {
   const auto quantity = parse_quantity(text);
   if (quantity && quantity->suffix == "%" && quantity->value <= 100) return quantity->value / 100;
   return not_allowed(text, percent_allowed);
+}
+
+std::optional<std::string_view> unit_in(std::string_view text) {
+  const auto quantity = parse_quantity(text);
+  return quantity ? std::optional(quantity->suffix) : std::nullopt;
 }
 
 std::uint64_t SizeOrShare::of(std::uint64_t total) const {

@@ -57,6 +57,7 @@ Json to_json(const StartBody& body) {
           {"global_batch", body.global_batch},
           {"precisions", precisions},
           {"part", body.part},
+          {"process", body.process},
           {"program_version", program_version()},
           {"journal_schema", journal_schema},
           {"injected", !member(body.options, "inject").empty()}};

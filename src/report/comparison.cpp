@@ -135,6 +135,33 @@ void find_regressions(Comparison& comparison) {
   }
 }
 
+/// How bad a run was, by its verdict. Who interrupted a run found nothing wrong with it; of a verdict that is
+/// not there nothing is known.
+int weight_of(const ComparedFile& file) {
+  const std::string verdict = text_at(file.result, "verdict");
+  if (verdict == "pass" || verdict == "interrupted") return 0;
+  return verdict == "degraded" ? 1 : verdict == "fault" ? 3 : 2;
+}
+
+/// Against the first file; a file alone, against a pass.
+void find_worse_verdicts(Comparison& comparison) {
+  std::vector<std::size_t> used;
+  for (std::size_t i = 0; i < comparison.files.size(); ++i)
+    if (comparison.files[i].problem.empty()) used.push_back(i);
+  const int baseline = used.size() > 1 ? weight_of(comparison.files[used.front()]) : 0;
+  for (const std::size_t file : used)
+    if (weight_of(comparison.files[file]) > baseline) comparison.worse_verdicts.push_back(file);
+}
+
+std::string verdict_reason(const ComparedFile& file) {
+  const std::string verdict = text_at(file.result, "verdict");
+  const Json& reasons = member(file.result, "reasons");
+  const bool told = reasons.is_array() && !reasons.empty() && reasons[0].is_string();
+  return fmt::format("{}: its verdict is {}{}, worse than the baseline's", file.label,
+                     verdict.empty() ? "not there" : verdict,
+                     told ? fmt::format(" ({})", reasons[0].get<std::string>()) : "");
+}
+
 std::string regression_reason(const Comparison& comparison, const Regression& regression) {
   const ComparedTest& test = comparison.tests[regression.test];
   const ComparedFigure& value = test.values[regression.value];
@@ -154,9 +181,18 @@ bool any_in_common(const std::vector<ComparedTest>& tests) {
   });
 }
 
+/// Is any figure told as a multiple of another's?
+bool any_compared(const std::vector<ComparedTest>& tests) {
+  return std::any_of(tests.begin(), tests.end(), [](const ComparedTest& test) {
+    return std::any_of(test.values.begin() + 1, test.values.end(),
+                       [](const ComparedFigure& value) { return value.speedup.has_value(); });
+  });
+}
+
 /// Some test ran in two files alike, and none of these has a figure in both.
 bool nothing_measured(const Comparison& comparison) {
-  if (comparison.judged > 0 || !comparison.regressions.empty()) return false;
+  if (comparison.judged > 0 || !comparison.regressions.empty() || !comparison.worse_verdicts.empty())
+    return false;
   for (const ComparedTest& test : comparison.tests)
     for (const ComparedFigure& value : test.values)
       if (value.reference) return true;
@@ -183,6 +219,8 @@ void conclude(Comparison& comparison) {
   if (nothing_measured(comparison))
     comparison.reasons.push_back("no figure was measured in two files; compare results of complete runs");
   if (!comparison.reasons.empty()) comparison.exit_code = 2;
+  for (const std::size_t file : comparison.worse_verdicts)
+    comparison.reasons.push_back(verdict_reason(comparison.files[file]));
   const std::size_t told = std::min(comparison.regressions.size(), most_told);
   for (std::size_t i = 0; i < told; ++i)
     comparison.reasons.push_back(regression_reason(comparison, comparison.regressions[i]));
@@ -190,9 +228,17 @@ void conclude(Comparison& comparison) {
     comparison.reasons.push_back(fmt::format("and {} more", comparison.regressions.size() - told));
   for (std::string& reason : comparison.reasons) reason = printable(reason);
   if (comparison.exit_code != 0) return;
-  comparison.exit_code = comparison.regressions.empty() ? 0 : 5;
-  comparison.verdict = comparison.regressions.empty() ? "pass" : "degraded";
-  if (comparison.reasons.empty()) comparison.reasons.push_back(pass_reason(comparison, used));
+  if (!comparison.reasons.empty()) {
+    comparison.exit_code = 5;
+    comparison.verdict = "degraded";
+    return;
+  }
+  const bool is_any = comparison.judged > 0 || any_compared(comparison.tests);
+  comparison.exit_code = is_any ? 0 : 4;
+  comparison.verdict = is_any ? "pass" : "incomplete";
+  comparison.reasons.push_back(
+      is_any ? pass_reason(comparison, used)
+             : "nothing was compared: name results of the same tests, of two runs or more");
 }
 
 }  // namespace
@@ -274,6 +320,7 @@ Result<Comparison> compare_results(std::vector<ComparedFile> files, ComparisonOp
   comparison.tests = aligned(comparison.files);
   for (ComparedTest& test : comparison.tests) compare_with_others(test);
   find_regressions(comparison);
+  find_worse_verdicts(comparison);
   comparison.scaling = scaling_of(comparison.tests);
   comparison.costs = costs_of(comparison);
   comparison.notes = notes_of(comparison);

@@ -120,6 +120,8 @@ Json cost_json(const Comparison& comparison) {
 Json comparison_json(const Comparison& comparison) {
   Json files = Json::array();
   for (const ComparedFile& file : comparison.files) files.push_back(file_json(file));
+  Json worse = Json::array();
+  for (const std::size_t file : comparison.worse_verdicts) worse.push_back(comparison.files[file].label);
   return {{"schema", schema},
           {"command", "compare"},
           {"tolerance", comparison.options.tolerance},
@@ -129,6 +131,7 @@ Json comparison_json(const Comparison& comparison) {
           {"tests", tests_json(comparison)},
           {"cost", cost_json(comparison)},
           {"regressions", regressions_json(comparison)},
+          {"worse_verdicts", std::move(worse)},
           {"judged", comparison.judged},
           {"verdict", comparison.verdict.empty() ? Json() : Json(comparison.verdict)},
           {"exit_code", comparison.exit_code},

@@ -101,20 +101,24 @@ void note_missing(const Comparison& comparison, const std::vector<std::size_t>& 
   }
 }
 
+void add_once(std::vector<std::string>& texts, std::string text) {
+  if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(std::move(text));
+}
+
 /// What keeps single figures from being compared, or from being trusted.
 void note_tests(const Comparison& comparison, Notes& notes) {
   std::vector<std::string> without, zero;
   std::map<std::size_t, std::vector<std::string>> failed, missing;
   for (const ComparedTest& test : comparison.tests) {
     if (test.figure.empty())
-      without.push_back(test.test);
+      add_once(without, test.test);
     else if (test.baseline().value == 0.0)
-      zero.push_back(test.test);
+      add_once(zero, test.test);
     for (const ComparedFigure& value : test.values) {
       const TestFigure& one = value.measured;
       const std::string name = fmt::format("{}, {}", test.test, to_text(one.configuration));
       if (!one.success)
-        failed[value.file].push_back(one.failure.empty() ? name : fmt::format("{} ({})", name, one.failure));
+        add_once(failed[value.file], one.failure.empty() ? name : fmt::format("{} ({})", name, one.failure));
       if (!test.figure.empty() && !one.value)
         missing[value.file].push_back(fmt::format("{} {}", name, test.figure));
     }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,7 +28,9 @@ namespace {
 
 constexpr std::chrono::milliseconds sync_period{500};
 constexpr std::chrono::seconds last_sync_patience{2};
-constexpr int deleted = -1;  ///< beside the errnos
+constexpr std::chrono::milliseconds lock_period{100};
+constexpr int most_told_lines = 3;  ///< of those of a file that are no records
+constexpr int deleted = -1;         ///< beside the errnos
 constexpr std::size_t scan_bytes = 1 << 16;
 
 bool must_be_on_disk(const Record& record) {
@@ -64,6 +67,34 @@ std::int64_t end_of_lines(int file, std::int64_t length) {
     end = begin;
   }
   return 0;
+}
+
+/// Who writes the journal, as its newest start record says.
+std::string writer_of(const std::string& path) {
+  std::string who;
+  static_cast<void>(for_each_line(path, [&](const JournalLine& line) {
+    if (line.is_record && line.record.kind == RecordKind::start)
+      who = fmt::format(" (process {} on {})", value_at<int>(line.record.body, "process").value_or(0),
+                        text_at(member(line.record.body, "identity"), "hostname"));
+    return Status();
+  }));
+  return who;
+}
+
+Status is_written(const std::string& path) {
+  return {StatusCode::unavailable,
+          fmt::format("{}: a run that is still going writes it{}; wait for its end, or stop it first", path,
+                      writer_of(path))};
+}
+
+/// For as long as the file is open, here or in a child. unavailable: another process has it; `unlocked` tells
+/// where the file system has no locks.
+Status lock(int file, const std::string& path, std::string& unlocked) {
+  if (::flock(file, LOCK_EX | LOCK_NB) == 0) return {};
+  if (errno == EWOULDBLOCK) return is_written(path);
+  unlocked = fmt::format("{}: cannot be locked: {}; do not resume or report this run while it goes on", path,
+                         std::strerror(errno));
+  return {};
 }
 
 /// A line that a crash tore would run into the next one.
@@ -140,8 +171,12 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int
         fmt::format("{}: exists already; two runs in one directory: give each its own --output", path));
   if (descriptor < 0) return failed_at(path, "cannot be created", errno);
   auto file = std::make_shared<const File>(descriptor);
+  std::string unlocked;
+  EGT_TRY(lock(descriptor, path, unlocked));
   EGT_TRY(cut_torn_line(descriptor, path));
-  return std::unique_ptr<Journal>(new Journal(directory, rank, limits, std::move(file)));
+  auto journal = std::unique_ptr<Journal>(new Journal(directory, rank, limits, std::move(file)));
+  journal->unlocked_ = std::move(unlocked);
+  return journal;
 }
 
 Journal::Journal(std::string directory, int rank, const JournalLimits& limits,
@@ -204,6 +239,7 @@ void Journal::rotate() {
     static_cast<void>(std::rename(next->c_str(), path_.c_str()));
     return;
   }
+  static_cast<void>(::flock(descriptor, LOCK_EX | LOCK_NB));
   shared_->closed = std::exchange(file_, std::make_shared<const File>(descriptor));
   shared_->file = file_;
   shared_->wake.notify_all();
@@ -296,19 +332,38 @@ void keep(Record&& record, JournalContent content, std::vector<Record>& records)
 
 /// Evidence is read as far as it can be read.
 void read_part(const JournalPart& part, JournalContent content, Journals& journals) {
-  int number = 0;
+  int number = 0, wrong = 0;
   const Status read = for_each_line(part.path, [&](JournalLine& line) -> Status {
     ++number;
     if (line.is_record)
       keep(std::move(line.record), content, journals.records);
-    else if (line.has_newline)
+    else if (line.has_newline && ++wrong <= most_told_lines)
       journals.problems.push_back(fmt::format("{}: line {} is no record", part.path, number));
     return {};
   });
+  if (wrong > most_told_lines)
+    journals.problems.push_back(
+        fmt::format("{}: {} more lines are no records", part.path, wrong - most_told_lines));
   if (!read.ok()) journals.problems.push_back(read.what());
 }
 
 }  // namespace
+
+Status await_writers(const std::string& directory, double patience_seconds) {
+  EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_seconds);
+  for (const JournalPart& part : parts) {
+    const int file = part.is_open ? ::open(part.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+    if (file < 0) continue;  // reading it will tell
+    const auto is_busy = [&] { return ::flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; };
+    bool busy = is_busy();
+    for (; busy && std::chrono::steady_clock::now() < deadline; busy = is_busy())
+      std::this_thread::sleep_for(lock_period);
+    ::close(file);
+    if (busy) return is_written(part.path);
+  }
+  return {};
+}
 
 Result<Journals> read_journals(const std::string& directory, JournalContent content) {
   EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));

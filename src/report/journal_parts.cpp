@@ -27,7 +27,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view prefix = "journal.rank", suffix = ".jsonl";
 constexpr int most_doublings = 40;  ///< of the distance between records: more than any run is long
-constexpr std::size_t write_bytes = 1 << 20;
+constexpr std::size_t write_bytes = 1 << 20, read_bytes = 1 << 18;
+constexpr std::size_t longest_line = 16 << 20;  ///< what is longer is no record, and cut
 
 /// None: it is no journal.
 std::optional<JournalPart> parse_name(std::string_view name) {
@@ -207,20 +208,50 @@ Result<std::vector<JournalPart>> find_journal_parts(const std::string& directory
   return parts;
 }
 
+namespace {
+
+/// Hands one line to `take`; an empty one is none.
+Status take_line(JournalLine& line, const std::function<Status(JournalLine&)>& take) {
+  if (line.text.empty()) return {};
+  line.record = {};
+  line.is_record = false;
+  if (line.text.size() < longest_line) {
+    const Json json = Json::parse(line.text, nullptr, false);
+    line.is_record = !json.is_discarded() && from_json(json, line.record);
+  }
+  const Status taken = take(line);
+  line.text.clear();
+  return taken;
+}
+
+}  // namespace
+
 Status for_each_line(const std::string& path, const std::function<Status(JournalLine&)>& take) {
+  std::error_code error;
+  // A pipe could be waited for without an end, and a device has none.
+  if (const auto kind = fs::status(path, error).type(); kind != fs::file_type::regular)
+    return {StatusCode::unavailable,
+            fmt::format("{}: {}", path,
+                        kind == fs::file_type::not_found ? "cannot be read" : "is no regular file")};
   std::ifstream file(path, std::ios::binary);
   if (!file) return {StatusCode::unavailable, fmt::format("{}: cannot be read", path)};
   JournalLine line;
-  while (std::getline(file, line.text)) {
-    if (line.text.empty()) continue;
-    line.has_newline = !file.eof();
-    line.record = {};
-    const Json json = Json::parse(line.text, nullptr, false);
-    line.is_record = !json.is_discarded() && from_json(json, line.record);
-    EGT_TRY(take(line));
+  std::string chunk(read_bytes, '\0');
+  while (file) {
+    file.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+    const std::string_view got(chunk.data(), static_cast<std::size_t>(file.gcount()));
+    for (std::size_t begin = 0; begin < got.size();) {
+      const std::size_t end = std::min(got.find('\n', begin), got.size());
+      line.text += got.substr(begin, std::min(end - begin, longest_line - line.text.size()));
+      begin = end + 1;
+      if (end == got.size()) break;
+      line.has_newline = true;
+      EGT_TRY(take_line(line, take));
+    }
   }
   if (file.bad()) return {StatusCode::io_error, fmt::format("{}: cannot be read to its end", path)};
-  return {};
+  line.has_newline = false;
+  return take_line(line, take);
 }
 
 Status thin_history(const std::string& directory, int rank, std::int64_t bytes) {

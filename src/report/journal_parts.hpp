@@ -29,13 +29,14 @@ Result<std::vector<JournalPart>> find_journal_parts(const std::string& directory
 
 /// One line of a journal.
 struct JournalLine {
-  std::string text;         ///< without its newline
+  std::string text;         ///< without its newline; `take` may change it
   bool is_record = false;   ///< else `record` is empty
   bool has_newline = true;  ///< else it is the file's last
   Record record;
 };
 
-/// Hands every line of the file that is not empty to `take`. unavailable, io_error.
+/// Hands every line of the file that is not empty to `take`; of one that is far too long its beginning.
+/// unavailable: it cannot be opened, or is no regular file; io_error.
 Status for_each_line(const std::string& path, const std::function<Status(JournalLine&)>& take);
 
 /// Where the parts that a rank has closed are together larger than `bytes`: makes one file of them that is

@@ -189,7 +189,8 @@ std::string LogFile::text_of(const Record& record) const {
 std::string LogFile::start_text(const Json& body) const {
   std::string text = fmt::format("started: {}", text_at(body, "command"));
   for (const Json& argument : member(body, "arguments"))
-    if (argument.is_string()) text += fmt::format(" {}", argument.get<std::string>());
+    if (argument.is_string() && argument != member(body, "command"))
+      text += fmt::format(" {}", argument.get<std::string>());
   return fmt::format("{}; {}", text, device_text(body, true));
 }
 

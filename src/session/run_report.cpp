@@ -17,6 +17,8 @@
 namespace egt {
 namespace {
 
+constexpr double writers_patience_s = 10;  // ranks whose mpirun has ended write their last words for so long
+
 /// Null where no rank left one.
 const Json& first_start(const std::vector<Record>& records) {
   static const Json none;
@@ -82,6 +84,7 @@ Result<RunReport> judge_directory(const std::string& directory) {
 }
 
 Result<RunReport> report_directory(const std::string& directory) {
+  EGT_TRY(await_writers(directory, writers_patience_s));
   EGT_TRY_ASSIGN(RunReport report, judge_directory(directory));
   const std::string path = directory + "/result.json", text = result_text(report.result);
   if (file_text(path) != text) EGT_TRY(write_atomically(path, text));

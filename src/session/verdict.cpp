@@ -174,8 +174,11 @@ std::vector<std::string> unfinished_parts(const Evidence& evidence) {
   for (const auto& [number, rank] : evidence.ending()) {
     if (!rank.end || is_consequence(evidence, number, *rank.end)) continue;
     for (const Json& part : member(rank.end->body, "parts")) {
-      if (value_at<bool>(part, "success").value_or(false)) continue;
-      const std::string failure = text_at(part, "failure");
+      const bool is_idle = value_at<bool>(member(part, "figures"), "planned").value_or(false) &&
+                           !any(work_from_json(member(part, "work")));
+      const bool success = value_at<bool>(part, "success").value_or(false);
+      if (success && !is_idle) continue;
+      const std::string failure = success ? "nothing was verified" : text_at(part, "failure");
       reasons.push_back(fmt::format("rank {}, {}: {}", number, text_at(part, "name"),
                                     failure.empty() ? "did not do what was planned" : failure));
     }
@@ -207,11 +210,25 @@ std::vector<std::string> finding_reasons(const Evidence& evidence) {
   return reasons;
 }
 
+/// Did every trial of `bench` find too little memory?
+bool lacked_memory(const Json& body) {
+  bool lacked = false;
+  for (const Json& part : member(body, "parts")) {
+    if (any(work_from_json(member(part, "work")))) return false;
+    lacked = lacked || value_at<int>(member(part, "figures"), "trials_without_memory").value_or(0) > 0;
+  }
+  return lacked;
+}
+
 /// Exit code 2 or 3 where a rank could not begin for a reason outside the program; nothing otherwise.
 std::optional<int> environment_code(const Evidence& evidence) {
   std::optional<int> code;
   for (const ByRank& part : evidence.parts)
     for (const auto& [number, rank] : part) {
+      if (lacked_memory(rank.last_body())) {
+        code = 3;
+        continue;
+      }
       if (value_at<std::int64_t>(rank.last_body(), "steps").value_or(0) > 0) return std::nullopt;
       const std::string error = text_at(member(rank.last_body(), "error"), "code");
       for (const StatusCode status : {StatusCode::unavailable, StatusCode::unsupported,

@@ -229,13 +229,16 @@ Status BenchSuite::open_job(const BenchTrial& trial, const Shares& shares, std::
   figures.push_back(static_cast<double>(status.code()));
   EGT_TRY_ASSIGN(const auto all, share(figures, "bench: takes memory"));
   std::vector<Answers> by_rank;
+  bool lacks_memory = false;
   for (int r = 0; r < ranks(); ++r) {
     const double* const of_rank = all.data() + static_cast<std::size_t>(r) * figures.size();
     const auto code = static_cast<StatusCode>(static_cast<int>(of_rank[figures.size() - 1]));
+    lacks_memory = lacks_memory || code == StatusCode::out_of_memory;
     if (code != StatusCode::ok)
       failure = fmt::format("rank {}: {}", r, r == rank() ? status.what() : to_string(code));
     by_rank.push_back(trial.has(r) ? from_figures(of_rank, count) : Answers());
   }
+  trials_without_memory_ += lacks_memory;
   if (failure.empty()) judge_answers(trial, shares, by_rank, failure);
   return {};
 }
@@ -426,7 +429,8 @@ PartReport BenchSuite::report() const {
   report.description = "what this rank verified of its results";
   report.figures = {{"outputs_verified", work_.outputs_verified},
                     {"replays", work_.replays},
-                    {"replica_checks", work_.replica_checks}};
+                    {"replica_checks", work_.replica_checks},
+                    {"trials_without_memory", trials_without_memory_}};
   report.work = work_;
   return report;
 }

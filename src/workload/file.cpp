@@ -328,6 +328,10 @@ void FileWorkload::remove_files() {
 std::string FileWorkload::failure(const FileFigures& figures) const {
   if (figures.mismatches)
     return fmt::format("{} words of the files were read back wrong", figures.mismatches);
+  return undone(figures);
+}
+
+std::string FileWorkload::undone(const FileFigures& figures) const {
   if (!disk_failure_.empty()) return disk_failure_;
   if (const Status status = thread_.failure(); !status.ok()) return status.what();
   if (finished_ && !hurried_ && figures.passes == 0)
@@ -346,6 +350,7 @@ PartReport FileWorkload::report() const {
   const std::lock_guard lock(mutex_);
   report.failure = failure(figures);
   report.success = report.failure.empty();
+  const std::string left = undone(figures);
   report.figures.update(
       {{"cycles", cycles_},
        {"passes", figures.passes},
@@ -357,6 +362,7 @@ PartReport FileWorkload::report() const {
        {"read_gb_per_s", ratio_or_null(static_cast<double>(figures.bytes_read) * 1e-9, figures.read_seconds)},
        {"direct_io", figures.direct_io},
        {"mismatches", figures.mismatches},
+       {"undone", left.empty() ? Json(nullptr) : Json(left)},
        {"wrong_blocks", by_kind(figures.wrong_blocks)}});
   report.work.bytes_file_verified = figures.bytes_right;
   return report;

@@ -35,18 +35,18 @@ Json passes_by_name(const PatrolFigures& figures) {
 Status MemoryWorkload::prepare() {
   Device& device = environment_.device;
   EGT_TRY_ASSIGN(filled_, device.memory());
-  if (options_.fill.of(filled_.total_bytes) == 0) return {};
+  if (options_.fill.is_zero()) return {};
   EGT_TRY_ASSIGN(auto in_flight, InFlight::create(device, StreamPriority::low, "the memory patrol"));
   EGT_TRY_ASSIGN(filled_, device.memory());
   const SizeOrShare fill = fill_within(options_.fill, filled_.total_bytes, options_.limit);
   tell_smaller_fill(fill);
   EGT_TRY_ASSIGN(plan_, plan_memory(filled_, fill));
-  if (plan_.block_bytes.empty()) {
-    environment_.records.warning(
-        fmt::format("memory: the {} asked for with --memory are in use already ({}): no memory is patrolled",
-                    size_text(plan_.wanted_bytes), size_text(plan_.used_bytes)));
-    return {};
-  }
+  if (plan_.block_bytes.empty())
+    return {
+        StatusCode::out_of_memory,
+        fmt::format("memory: {} are wanted in use and {} are used already, so none would be tested; ask for "
+                    "more with --memory, or for none (--memory 0)",
+                    size_text(plan_.wanted_bytes), size_text(plan_.used_bytes))};
   EGT_TRY_ASSIGN(Buffer product, device.allocate(plan_.product_bytes()));
   EGT_TRY_ASSIGN(std::vector<MemoryBlock> blocks, allocate_blocks(plan_));
   patrol_ =
@@ -120,6 +120,10 @@ std::string MemoryWorkload::failure(const PatrolFigures& figures) const {
   if (figures.mismatches) return fmt::format("{} words of memory were wrong", figures.mismatches);
   if (figures.disagreements)
     return fmt::format("{} operations gave other bits when they were repeated", figures.disagreements);
+  return undone(figures);
+}
+
+std::string MemoryWorkload::undone(const PatrolFigures& figures) const {
   if (const Status status = thread_.failure(); !status.ok()) return status.what();
   if (finished_ && !hurried_ && least_verifications(figures) == 0)
     return "not all of the memory was verified";
@@ -143,6 +147,7 @@ PartReport MemoryWorkload::report() const {
   const PatrolFigures figures = patrol_->figures();
   report.failure = failure(figures);
   report.success = report.failure.empty();
+  const std::string left = undone(figures);
   report.figures.update(
       {{"filled_bytes", plan_.fill_bytes() - figures.freed_bytes},
        {"freed_bytes", figures.freed_bytes},
@@ -163,7 +168,8 @@ PartReport MemoryWorkload::report() const {
        {"sine_exponential_turns", figures.turns},
        {"sine_exponential_turns_per_second", ratio_or_null(figures.turns, figures.turns_ms * 1e-3)},
        {"mismatches", figures.mismatches},
-       {"disagreements", figures.disagreements}});
+       {"disagreements", figures.disagreements},
+       {"undone", left.empty() ? Json(nullptr) : Json(left)}});
   report.work.gemm_flops = figures.gemm_flops;
   report.work.bytes_patrolled = figures.bytes_right;
   return report;

@@ -9,6 +9,7 @@ namespace egt {
 
 namespace {
 
+constexpr double epoch_period_s = 1;  // shorter epochs are told together
 /// Above the sum of all ranks' `finished` votes, which are 1 each.
 constexpr float interrupted_weight = 65536.0f;
 
@@ -155,7 +156,8 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
   loss_last_ = result.loss;
   if (step % options_.epoch_steps == options_.epoch_steps / 2) EGT_TRY(look_at_times());
   EGT_TRY(checks_->retire(step, last_, result));
-  if (ends_epoch(step)) close_epoch(step);
+  if (ends_epoch(step) && (step < options_.epoch_steps || seconds_since(epoch_told_) >= epoch_period_s))
+    close_epoch(step);
   return {};
 }
 
@@ -185,6 +187,7 @@ void TrainWorkload::close_epoch(std::int64_t step) {
   const double timed = static_cast<double>(epoch_timed_steps_);
   const double samples = static_cast<double>(batch_.global) * timed;
   const bool measured = epoch_ms_ > 0;
+  const bool in_turn = epoch_steps_ > options_.epoch_steps && options_.precisions.size() > 1;
   environment_.records.emit(
       RecordKind::epoch, step,
       {{"epoch", step / options_.epoch_steps},
@@ -194,7 +197,8 @@ void TrainWorkload::close_epoch(std::int64_t step) {
        {"tflops", measured ? Json(step_flops() * timed / epoch_ms_ / 1e9) : Json(nullptr)},
        {"loss", *loss_last_},
        {"all_reduce_gb_per_s", or_null(epoch_all_reduce_gb_per_s_)},
-       {"precision", to_string(precision_of(step))}});
+       {"precision", in_turn ? "cycle" : to_string(precision_of(step))}});
+  epoch_told_ = Clock::now();
   epoch_ms_ = 0;
   epoch_steps_ = epoch_timed_steps_ = 0;
 }

@@ -304,7 +304,7 @@ void TrainingChecks::judge_golden(const Answers& own) {
                                                            std::string(to_string(under_way_->precision)));
   if (!known) {
     if (figures_.golden.empty())
-      environment_.records.notice(fmt::format(
+      environment_.records.warning(fmt::format(
           "--golden {}: rank {}'s device, software or work is not in it, so nothing was compared with it",
           options_.golden, environment_.place.rank));
     if (figures_.golden.empty()) figures_.golden = "not known";

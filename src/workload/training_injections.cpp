@@ -1,5 +1,6 @@
 #include "egt/workload/training_injections.hpp"
 
+#include <bit>
 #include <limits>
 #include <utility>
 
@@ -13,6 +14,12 @@ namespace {
 
 constexpr InjectionKind pass_kinds[] = {InjectionKind::gradient, InjectionKind::activation,
                                         InjectionKind::gemm};
+
+/// A moment is summed up with each step's gradient: what is flipped in its last digits is soon rounded away.
+std::uint32_t lasting_bit(std::uint32_t chosen) {
+  constexpr int lowest = 19, count = 4;  // of the mantissa
+  return 1u << (lowest + std::countr_zero(chosen) % count);
+}
 
 }  // namespace
 
@@ -85,8 +92,9 @@ Status TrainingInjections::strike_states(std::int64_t step) {
     while (const auto injection = environment_.injector.take(kind, step)) {
       const StateTensor tensor = state_tensor_of(*injection);
       const LinearLayer& linear = trainer_.layout().layers()[static_cast<std::size_t>(tensor.layer)];
-      const Flip flip = choose_flip(*injection, static_cast<std::uint64_t>(linear.inputs * linear.outputs),
-                                    environment_.seed);
+      Flip flip = choose_flip(*injection, static_cast<std::uint64_t>(linear.inputs * linear.outputs),
+                              environment_.seed);
+      if (kind == InjectionKind::optimizer && !injection->mask) flip.mask = lasting_bit(flip.mask);
       EGT_TRY(trainer_.tamper_state(tensor, flip));
       environment_.injector.tell(*injection, step, flip, to_string(tensor));
     }

@@ -96,7 +96,7 @@ class Burn(ProgramTest):
             for optimizer in ("sgd", "adam"):
                 name = f"{precision}_{optimizer}"
                 done = self.run_program("--steps", "12", "--layers", "33,64,17", "--batch", "8", "--precision", precision, "--optimizer",
-                                        optimizer, "--gradient-dtype", "bf16", "--memory", "1MB", "--no-io", "--output", name, ranks=2)
+                                        optimizer, "--gradient-dtype", "bf16", "--memory", "64MB", "--no-io", "--output", name, ranks=2)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 train = self.part(self.result(name), "train")
                 self.assertEqual(train["precisions"], [precision])
@@ -114,7 +114,7 @@ class Burn(ProgramTest):
         self.assertGreater(self.result()["verified_work"]["replays"], 0)
 
     def test_config_file(self):
-        (self.folder / "burn.toml").write_text('steps = 3\nlayers = "8,16,4"\nmemory = "1MB"\nno-io = true\noutput = "run"\n')
+        (self.folder / "burn.toml").write_text('steps = 3\nlayers = "8,16,4"\nmemory = "64MB"\nno-io = true\noutput = "run"\n')
         done = self.run_program("--config", "burn.toml", ranks=2)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(self.part(self.result(), "train")["steps"], 3)
@@ -136,13 +136,22 @@ class Burn(ProgramTest):
 
     def test_the_write_budget_is_kept(self):
         done = self.run_program("--steps", "40", "--io-every", "1", "--io-size", "4MB", "--io-repeats", "2", "--io-budget", "12MB",
-                                "--memory", "4MB", "--output", "run", ranks=2)
+                                "--memory", "64MB", "--output", "run", ranks=2)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for rank in (0, 1):
             self.assertLessEqual(self.part(self.result(), "io", rank)["bytes_written"], 12_000_000)
 
+    def test_short_epochs_are_told_once_a_second(self):
+        done = self.run_program("--duration", "4s", "--layers", "16,8", "--batch", "8", "--memory", "0", "--no-io", "--output", "run")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        records = [json.loads(line) for line in (self.folder / "run/journal.rank0.jsonl").read_text().splitlines()]
+        epochs = [record for record in records if record["kind"] == "epoch"]
+        self.assertIn(len(epochs), range(2, 6))
+        steps = [record["body"]["steps"] for record in epochs]
+        self.assertEqual(sum(steps), epochs[-1]["step"] + 1, "every step is in one of them")
+
     def test_log_file_and_its_level(self):
-        small = ("--steps", "40", "--layers", "33,64,17", "--batch", "8", "--memory", "1MB", "--no-io")
+        small = ("--steps", "40", "--layers", "33,64,17", "--batch", "8", "--memory", "64MB", "--no-io")
         for level in ("info", "warning"):
             done = self.run_program(*small, "--log-file", f"{level}.log", "--log-level", level, "--output", level, ranks=2)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -155,7 +164,7 @@ class Burn(ProgramTest):
         self.assertEqual([line for line in (self.folder / "warning.log").read_text().splitlines() if "Z warning rank " not in line], [])
 
     def test_a_full_disk_of_the_log_is_told_once_and_the_run_goes_on(self):
-        done = self.run_program("--steps", "40", "--layers", "33,64,17", "--memory", "1MB", "--no-io", "--log-file", "/dev/full", "--output",
+        done = self.run_program("--steps", "40", "--layers", "33,64,17", "--memory", "64MB", "--no-io", "--log-file", "/dev/full", "--output",
                                 "run", ranks=2)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stderr.count("Warning: --log-file /dev/full: lines are lost: "), 1, done.stderr)

@@ -3,7 +3,7 @@ import copy
 
 from program import *
 
-PASS, WRONG_USAGE, ENVIRONMENT, DEGRADED = 0, 2, 3, 5
+PASS, FAULT, WRONG_USAGE, ENVIRONMENT, INCOMPLETE, DEGRADED = 0, 1, 2, 3, 4, 5
 SMALL_RUN = ["--layers", "32,48,16", "--batch", "16", "--memory", "8MB", "--no-io", "--progress", "none"]
 
 
@@ -70,6 +70,7 @@ class Seed(Compare):
         self.seed_files()
         done = self.compare(PASS, "multi.json")
         self.assertIn("one file alone: nothing to judge for regressions", done.stdout)
+        self.assertIn("Verdict: incomplete (exit code 4)", self.compare(INCOMPLETE, "single.json").stdout)
 
 
 class Regressions(Compare):
@@ -122,6 +123,15 @@ class RealRuns(Compare):
         text = self.compare(DEGRADED, "two", "same.json", "slow.json").stdout
         self.assertIn("samples_per_second is 6.0 % worse in slow than in two", text)
         self.assertEqual(text.count("% worse"), 1, text)
+
+
+    def test_with_a_fault_is_a_regression(self):
+        for name, more, code in (("clean", [], PASS), ("faulty", ["--inject", "ecc:rank=1,step=20"], FAULT)):
+            done = self.run_program(*SMALL_RUN, "--steps", "40", "--output", name, *more, ranks=2)
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        text = self.compare(DEGRADED, "clean", "faulty", "--tolerance", "90%").stdout
+        self.assertIn("Verdict: degraded (exit code 5)\n  faulty: its verdict is fault (", text)
+        self.compare(PASS, "faulty", "clean", "--tolerance", "90%")
 
 
 class BadFiles(Compare):

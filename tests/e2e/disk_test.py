@@ -4,7 +4,7 @@ import shutil
 from program import *
 
 TEST_FILES = "extreme_gpu_trainer.rank*.tmp"
-QUIET = ["--layers", "33,64,17", "--batch", "8", "--memory", "1MB"]
+QUIET = ["--layers", "33,64,17", "--batch", "8", "--memory", "64MB"]
 RESTING = QUIET + ["--io-size", "8MB", "--io-repeats", "1"]
 
 

@@ -68,6 +68,12 @@ class Inject(ProgramTest):
         self.assertLess(result["test_summary"]["actual_duration_seconds"], 60)
         self.assertEqual(len(result["faults"]), 1)
 
+    def test_a_moment_before_the_first_step_keeps_what_is_flipped(self):
+        small = ["--layers", "32,32,16", "--batch", "16", "--memory", "0", "--no-io", "--check-every", "5", "--steps", "40"]
+        done, result = self.inject("optimizer:rank=1,step=0", options=small)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual([fault["rank"] for fault in result["faults"]], [1])
+
     def test_one_that_never_strikes_is_incomplete(self):
         done, result = self.inject("memory:rank=1,step=1000000000", options=["--duration", "2s", "--memory", "8MB", "--no-io"])
         self.assertEqual(done.returncode, 4, done.stdout + done.stderr)

@@ -9,6 +9,12 @@ CASES = [
     (["--layers", "5,x"], WRONG_USAGE, "--layers"),
     (["--layers", "5"], WRONG_USAGE, "--layers"),
     (["--memory", "300%"], WRONG_USAGE, "--memory"),
+    (["--memory", "90"], WRONG_USAGE, "--memory 90: a unit is missing (90% or 90GB?)"),
+    (["--io-size", "100000"], WRONG_USAGE, "--io-size 100000: a unit is missing"),
+    (["--check-every", "1"], WRONG_USAGE, "--check-every"),
+    (["brun"], WRONG_USAGE, "did you mean burn?"),
+    (["--inject", "slow:rank=0,step=1,peer=9"], WRONG_USAGE, "leave peer out"),
+    (["--inject", "hang:rank=0,step=1,ms=500"], WRONG_USAGE, "shorter than --collective-timeout"),
     (["--batch", "0"], WRONG_USAGE, "--batch"),
     (["--batch", "-4"], WRONG_USAGE, "--batch"),
     (["--duration", "nan"], WRONG_USAGE, "--duration"),
@@ -43,6 +49,7 @@ CASES = [
     (["--backend", "cuda"], ENVIRONMENT, "cuda"),
     (["--precision", "fp8"], ENVIRONMENT, "fp8"),
     (["--memory", "900TB"], ENVIRONMENT, "memory"),
+    (["--memory", "5KB"], ENVIRONMENT, "so none would be tested"),
     (["--output", "/proc/nowhere"], ENVIRONMENT, "/proc/nowhere"),
 ]
 TWO_RANKS = [
@@ -72,6 +79,14 @@ class Refusal(ProgramTest):
             if not ranks:
                 self.assertEqual(done.stderr.strip(), lines[0], "one line and nothing else")
             self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_a_config_file_is_named(self):
+        for text, named in (("memory = 90\n", "--config c.toml: --memory 90: a unit is missing"), ("batch = 4\nbatch = 5\n", "--config c.toml: --batch: given twice")):
+            (self.folder / "c.toml").write_text(text)
+            done = self.run_program("--config", "c.toml", "--steps", "3", ranks=2)
+            self.assertEqual(done.returncode, WRONG_USAGE, done.stderr)
+            self.assertEqual([named in line for line in self.program_lines(done)], [True], done.stderr)
+        self.assertEqual(self.files(), ["c.toml"])
 
     def test_an_output_that_is_a_file(self):
         (self.folder / "taken").write_text("mine")

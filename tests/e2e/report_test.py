@@ -138,6 +138,37 @@ class Directories(Report):
         self.check_one_line(self.report("", WRONG_USAGE), "report DIR")
         self.assertEqual(self.files(), ["file"])
 
+    def test_of_a_run_that_still_goes_is_refused(self):
+        process = self.start_program(*SMALL_NETWORK, "--duration", "10m", "--output", "run", ranks=2)
+        self.wait_for(lambda: all('"progress"' in journal.read_text() for journal in self.journals()) and len(self.journals()) == 2)
+        before = {journal: journal.stat().st_ino for journal in self.journals()}
+        ranks = self.processes()
+        done = self.report("run", ENVIRONMENT)
+        self.check_one_line(done, "a run that is still going writes it (process ")
+        self.assertTrue(any(f"process {rank} on" in done.stderr for rank in ranks), done.stderr)
+        for number in (2, 2):
+            self.check_one_line(self.resume(code=ENVIRONMENT, ranks=number), "a run that is still going writes it (process ")
+        self.assertEqual({journal: journal.stat().st_ino for journal in self.journals()}, before)
+        self.assertFalse((self.folder / "run/result.json").exists())
+        self.cut(process)
+        self.report("run", INCOMPLETE)
+
+    def test_of_foreign_files_ends(self):
+        done = self.run_program(*SMALL_NETWORK, "--steps", "10", "--output", "run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with (self.folder / "run/journal.rank0.jsonl").open("a") as journal:
+            journal.write("foreign\n" * 2_500_000)
+        os.mkfifo(self.folder / "run/journal.rank1.jsonl")
+        process = self.start_program("report", "run")
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, INCOMPLETE, process.stdout.read() + process.stderr.read())
+        self.assertLess(used.ru_maxrss, 300_000, "KB")
+        self.assertLess((self.folder / "run/result.json").stat().st_size, 100_000)
+        reasons = " ".join(self.result()["reasons"])
+        self.assertIn("2499997 more lines are no records", reasons)
+        self.assertIn("journal.rank1.jsonl: is no regular file", reasons)
+
     def test_that_cannot_be_written(self):
         self.start_and_cut("--duration", "10m", "--output", "run", ranks=1, seconds=1)
         (self.folder / "run/result.json").mkdir()
@@ -190,6 +221,13 @@ class Resume(Report):
         self.resume()
         self.assertEqual(self.result()["ranks"][0]["steps"], 4000)
         self.check_parts(self.result(), "signal", {"steps"})
+
+    def test_twice_at_once_goes_on_once(self):
+        self.start_and_cut("--duration", "8s", "--output", "run", seconds=3)
+        both = [self.start_program("--resume", "run", ranks=2) for _ in range(2)]
+        codes = [process.wait(timeout=60) for process in both]
+        self.assertEqual(sorted(codes), [0, ENVIRONMENT], [process.stderr.read() for process in both])
+        self.assertEqual(len(self.result()["parts_of_run"]), 2)
 
     def test_faults_of_the_first_part_stay(self):
         process = self.start_program(*SMALL_NETWORK, "--duration", "15s", "--output", "run", "--inject", "memory:rank=1,step=1", ranks=2)

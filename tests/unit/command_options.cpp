@@ -187,12 +187,26 @@ TEST(Options, StepsAloneReplacesTheDuration) {
 TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
   EXPECT_EQ(refused({"--memory", "300%"}),
             "--memory 300%: use a share of 0 to 100 %, or a size such as 72GB");
+  EXPECT_EQ(
+      refused({"--memory", "90"}),
+      "--memory 90: a unit is missing (90% or 90GB?): use a share of 0 to 100 %, or a size such as 72GB");
+  EXPECT_EQ(refused({"--io-size", "10"}),
+            "--io-size 10: a unit is missing (10GB or 10GiB?): use a size of 4KiB to 1024TiB, such as 10GB");
+  for (const char* option : {"--io-budget", "--io-size", "--memory"})
+    EXPECT_NE(refused({option, "8000000000"}).find("a unit is missing"), std::string::npos) << option;
+  EXPECT_NE(refused({"links", "--size", "1000000"}).find("a unit is missing"), std::string::npos);
+  EXPECT_EQ(refused({"--collective-timeout", "1500ms"}),
+            "--collective-timeout 1500ms: ms is no unit: use a time of 1s to 1h, such as 30s or 2m");
+  EXPECT_NE(refused({"--memory", "12XB"}).find("XB is no unit: use a share"), std::string::npos);
   EXPECT_EQ(refused({"--layers", "5,x"}),
             "--layers 5,x: use 2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512");
   EXPECT_EQ(refused({"--frobnicate", "5"}), "--frobnicate: unknown option; --help lists what is known");
   EXPECT_EQ(
       refused({"train"}),
       "'train': unknown command; use one of burn, verify, links, bench, selftest, compare, report, devices");
+  EXPECT_EQ(refused({"brun"}).find("'brun': unknown command; did you mean burn? use one of burn"), 0u);
+  EXPECT_EQ(refused({"--duratoin=5s"}),
+            "--duratoin=5s: unknown option; did you mean --duration? --help lists what is known");
   EXPECT_EQ(refused({"burn", "twice"}), "'twice': unexpected argument; --help shows how to call");
   EXPECT_EQ(refused({"--seed", "1", "--seed", "1"}), "--seed: given twice; give it once");
   EXPECT_EQ(refused({"--steps"}), "--steps: a value is missing");
@@ -258,11 +272,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"--gradient-dtype", {"fp16", "f32", ""}},
         Refusal{"--extreme-iterations", {"-1", "1000001", "", huge}},
         Refusal{"--buffer-iterations", {"0", "-1", "1000001", ""}},
-        Refusal{"--memory", {"101%", "-1%", "-1", "nan%", "", "%", "12XB", huge}},
-        Refusal{"--io-size", {"0", "1", "-5MB", "5 parsecs", "", huge}},
+        Refusal{"--memory", {"90", "0.9", "101%", "-1%", "-1", "nan%", "", "%", "12XB", huge}},
+        Refusal{"--io-size", {"0", "1", "5000", "-5MB", "5 parsecs", "", huge}},
         Refusal{"--io-repeats", {"0", "-1", "", huge}}, Refusal{"--io-every", {"0", "-1", "", huge}},
-        Refusal{"--io-budget", {"0", "-1GB", "Unlimited", ""}},
-        Refusal{"--check-every", {"-1", "1.5", "", huge}},
+        Refusal{"--io-budget", {"0", "100", "-1GB", "Unlimited", ""}},
+        Refusal{"--check-every", {"1", "2", "-1", "1.5", "", huge}},
         Refusal{"--check-budget", {"0%", "0", "-1%", "101%", "nan%", "1", "", "%", huge}},
         Refusal{"--temperature-limit", {"29", "111", "-1", "nan", "inf", "", "85C", huge}},
         Refusal{"--memory-limit", {"9%", "101%", "0.95", "nan%", "", "%", "64GB"}},
@@ -327,6 +341,45 @@ TEST(Options, AConfigFilesErrorsAreNamed) {
   EXPECT_NE(refused({"--config", twice.path()}).find("--steps: given twice"), std::string::npos);
   const ConfigFile nested("config = \"other\"\n");
   EXPECT_NE(refused({"--config", nested.path()}).find("unknown key config"), std::string::npos);
+}
+
+TEST(Options, AConfigFilesErrorsNameTheFile) {
+  const ConfigFile value("memory = 90\n");
+  EXPECT_EQ(refused({"--config", value.path()}), "--config " + value.path() +
+                                                     ": --memory 90: a unit is missing (90% or 90GB?): use a "
+                                                     "share of 0 to 100 %, or a size such as 72GB");
+  const ConfigFile twice("batch = 4\nbatch = 5\n");
+  const std::string told = "--config " + twice.path() + ": --batch: given twice; give it once";
+  EXPECT_EQ(refused({"--config", twice.path()}), told);
+  EXPECT_EQ(refused({"--config", twice.path(), "--batch", "6"}), told) << "also where it has no effect";
+  const ConfigFile section("[burn]\nsteps = 5\n");
+  EXPECT_NE(refused({"--config", section.path()}).find("section [burn]: write"), std::string::npos);
+  EXPECT_NE(refused({"--config", "/dev/zero"}).find("/dev/zero: is no TOML file"), std::string::npos);
+  EXPECT_EQ(resumed_options(good({"--resume", "o"}), {"burn", "--memory", "90"})
+                .status()
+                .what()
+                .find("--memory 90:"),
+            0u);
+}
+
+TEST(Options, AConfigFileMayBeginWithAByteOrderMark) {
+  const ConfigFile file("\xEF\xBB\xBFsteps = 5\n");
+  EXPECT_EQ(good({"--config", file.path()}).burn.steps, 5);
+}
+
+TEST(Options, AFlagInAConfigFileMayBeFalse) {
+  const ConfigFile file("no-io = false\nfail-fast = false\n");
+  const Options options = good({"--config", file.path()});
+  EXPECT_TRUE(options.burn.file.enabled);
+  EXPECT_FALSE(options.burn.fail_fast);
+  EXPECT_FALSE(good({"--config", file.path(), "--no-io"}).burn.file.enabled);
+}
+
+TEST(Options, HelpAndVersionAreCommandsToo) {
+  EXPECT_EQ(*good({"version"}).message, *good({"--version"}).message);
+  EXPECT_EQ(*good({"-V"}).message, *good({"--version"}).message);
+  EXPECT_EQ(*good({"help"}).message, *good({"--help"}).message);
+  EXPECT_EQ(*good({"help", "links"}).message, *good({"links", "--help"}).message);
 }
 
 TEST(Options, HelpAndVersionWinOverErrors) {
@@ -428,6 +481,9 @@ TEST(Options, AnInjectionThatWouldHitNothingIsRefused) {
   names(refused({"--inject", "collective:rank=0,step=1,layer=6"}), "1 to 5");
   good({"--inject", "collective:rank=0,step=1,layer=5", "--layers", "8,4"});
   names(refused({"--inject", "gemm:rank=0,step=30", "--steps", "30"}), "--steps");
+  names(refused({"--inject", "slow:rank=0,step=1,peer=9"}), "leave peer out");
+  names(refused({"--inject", "stop:rank=0,step=1,ms=900"}), "use ms=30000 or more");
+  names(refused({"links", "--inject", "hang:rank=0,step=1,ms=900", "--collective-timeout", "2s"}), "ms=2000");
   good({"--inject", "gemm:rank=0,step=29,layer=2", "--layers", "8,4,2", "--steps", "30", "--no-io",
         "--memory", "0", "--extreme-iterations", "0"});
 }
@@ -469,7 +525,7 @@ TEST(Options, LinksHasOptionsOfItsOwn) {
         << option;
     EXPECT_NE(refused({"burn", option, value}).find("no such option"), std::string::npos) << option;
   }
-  for (const char* size : {"999", "1.1TB", "x"})
+  for (const char* size : {"999B", "1.1TB", "x"})
     EXPECT_EQ(refused({"links", "--size", size}),
               std::string("--size ") + size + ": use a size of 1KB to 1TB, such as 1GB");
   for (const char* repeats : {"0", "1001"}) EXPECT_NE(refused({"links", "--repeats", repeats}), "");

@@ -29,7 +29,8 @@ void expect_refused(const Status& status, std::string_view text) {
 
 TEST(ParseSize, KnowsEverySuffix) {
   EXPECT_EQ(size("0"), 0u);
-  EXPECT_EQ(size("512"), 512u);
+  EXPECT_EQ(size("0.0"), 0u);
+  EXPECT_EQ(size("512B"), 512u);
   EXPECT_EQ(size("7B"), 7u);
   EXPECT_EQ(size("2KB"), 2'000u);
   EXPECT_EQ(size("3MB"), 3'000'000u);
@@ -71,18 +72,18 @@ TEST(ParseSize, TakesFractions) {
   EXPECT_EQ(size("1.5GB"), 1'500'000'000u);
   EXPECT_EQ(size("0.5KiB"), 512u);
   EXPECT_EQ(size(".25KB"), 250u);
-  EXPECT_EQ(size("8."), 8u);
+  EXPECT_EQ(size("8.B"), 8u);
 }
 
 TEST(ParseSize, IsExactUpToTheLargestSize) {
-  EXPECT_EQ(size("18446744073709551615"), std::numeric_limits<std::uint64_t>::max());
-  EXPECT_EQ(size("9007199254740993"), 9007199254740993u);  // 2^53 + 1: a double could not
+  EXPECT_EQ(size("18446744073709551615B"), std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(size("9007199254740993B"), 9007199254740993u);  // 2^53 + 1: a double could not
   EXPECT_EQ(size("16777215TiB"), 16777215ull << 40);
 }
 
 TEST(ParseSize, RefusesWhatDoesNotFit) {
-  for (const char* text : {"18446744073709551616", "16777216TiB", "20000000TB", "1e30",
-                           "99999999999999999999GB", "16777216.0TiB", "0.5", "1.5B"})
+  for (const char* text : {"18446744073709551616B", "16777216TiB", "20000000TB", "1e30",
+                           "99999999999999999999GB", "16777216.0TiB", "0.5B", "1.5B"})
     expect_refused(parse_size(text).status(), text);
   const std::string endless(400, '9');
   expect_refused(parse_size(endless).status(), endless);
@@ -90,11 +91,25 @@ TEST(ParseSize, RefusesWhatDoesNotFit) {
 
 TEST(ParseSize, RefusesBadText) {
   for (const char* text :
-       {"",    " ",    "GB",    "-1",        "-1GB",         "+1GB",     "1 GB", "1gb", "1kb",
-        "1Gb", "1GBx", "x1GB",  "0x10",      "1,5GB",        "1..5GB",   ".",    ".GB", "inf",
-        "nan", "90%",  "1GB\n", "1\xC3\xA9", "\xE2\x82\xAC", "\xFF\xFE", "1e3"})
+       {"90",  "0.5", "00001", "",      " ",         "GB",           "-1",       "-1GB",   "+1GB", "1 GB",
+        "1gb", "1kb", "1Gb",   "1GBx",  "x1GB",      "0x10",         "1,5GB",    "1..5GB", ".",    ".GB",
+        "inf", "nan", "90%",   "1GB\n", "1\xC3\xA9", "\xE2\x82\xAC", "\xFF\xFE", "1e3"})
     expect_refused(parse_size(text).status(), text);
   expect_refused(parse_size(std::string_view("1\0GB", 4)).status(), "1<NUL>GB");
+}
+
+TEST(UnitIn, IsWhatStandsBehindTheNumber) {
+  EXPECT_EQ(unit_in("100ms"), "ms");
+  EXPECT_EQ(unit_in("90"), "");
+  EXPECT_EQ(unit_in("1.5 GB"), " GB");
+  for (const char* text : {"", "GB", "-1", "1..5GB", "nan"}) EXPECT_EQ(unit_in(text), std::nullopt) << text;
+}
+
+TEST(SizeOrShare, IsZeroOnlyWhereNothingIsAskedFor) {
+  for (const char* text : {"0", "0%", "0GB"})
+    EXPECT_TRUE(parse_size_or_share(text).value().is_zero()) << text;
+  for (const char* text : {"1B", "0.0000001%"})
+    EXPECT_FALSE(parse_size_or_share(text).value().is_zero()) << text;
 }
 
 TEST(ParseDuration, KnowsEverySuffix) {

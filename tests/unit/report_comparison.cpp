@@ -354,6 +354,44 @@ TEST(Comparison, TheSpreadIsShownAndCountsNot) {
   EXPECT_THAT(line_with(comparison_text(comparison), "  new: 1x"), HasSubstr("-6.0 % | 40.0 % |"));
 }
 
+TEST(Comparison, AWorseVerdictIsARegressionAndToldFirst) {
+  const std::vector<std::string> verdicts = {"pass", "degraded", "incomplete", "fault"};
+  for (std::size_t before = 0; before < verdicts.size(); ++before)
+    for (std::size_t now = 0; now < verdicts.size(); ++now) {
+      auto files = pair_of(1);
+      files[0].result["verdict"] = verdicts[before];
+      files[1].result["verdict"] = verdicts[now];
+      EXPECT_EQ(compare(files).exit_code, now > before ? 5 : 0) << verdicts[before] << ", " << verdicts[now];
+    }
+  auto files = pair_of(0.9);
+  files[1].result.update({{"verdict", "fault"}, {"reasons", {"rank 1: memory fault"}}});
+  const Comparison comparison = compare(files);
+  EXPECT_THAT(comparison.reasons,
+              ElementsAre("new: its verdict is fault (rank 1: memory fault), worse than the baseline's",
+                          HasSubstr("10.0 % worse")));
+  EXPECT_EQ(comparison.verdict, "degraded");
+  EXPECT_EQ(comparison_json(comparison)["worse_verdicts"], Json({"new"}));
+  files[1].result["verdict"] = "interrupted";
+  EXPECT_THAT(compare(files).worse_verdicts, IsEmpty()) << "nothing was wrong";
+}
+
+TEST(Comparison, AVerdictCountsWhereNoFigureCan) {
+  auto files = pair_of(1);
+  files[1].result["ranks"].push_back({{"rank", 1}, {"device", {{"name", h100}}}});
+  files[1].result["results"][0].update({{"devices", 2}, {"ranks", {0, 1}}, {"mode", "p2p"}});
+  EXPECT_EQ(compare(files).exit_code, 0);
+  files[1].result["verdict"] = "incomplete";
+  EXPECT_EQ(compare(files).exit_code, 5);
+  EXPECT_EQ(compare({files[1]}).exit_code, 5) << "also of a file alone";
+}
+
+TEST(Comparison, NothingComparedIsNoPass) {
+  const Comparison comparison = compare({pair_of(1)[0]});
+  EXPECT_EQ(comparison.exit_code, 4);
+  EXPECT_EQ(comparison.verdict, "incomplete");
+  EXPECT_THAT(comparison.reasons, ElementsAre(HasSubstr("nothing was compared")));
+}
+
 TEST(Comparison, FilesWithoutATestInCommonAreWrongUsage) {
   const Comparison comparison =
       compare({file_of("a", result_of({h100}, {part("train", 0, {{"tflops", 1.0}})})),

@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -264,6 +266,72 @@ TEST_F(ReportJournal, ADeletedFileIsTold) {
   ASSERT_TRUE(eventually([&] { return !(status = journal->flush()).ok(); }));
   EXPECT_THAT(status.what(), HasSubstr("journal.rank3.jsonl: somebody deleted it"));
   EXPECT_TRUE(journal->write(record_of(RecordKind::end, 1)).ok()) << "and is no reason to stop";
+}
+
+TEST_F(ReportJournal, OneProcessAloneWritesIt) {
+  auto journal = open(Journal::Mode::create, {.part = 1'000, .history = 100'000});
+  Record start = record_of(RecordKind::start, 1);
+  start.body = {{"process", 77}, {"identity", {{"hostname", "node7"}}}};
+  ASSERT_TRUE(journal->write(start).ok());
+  const auto is_refused = [&] {
+    const auto second = Journal::open(folder_, 3, Journal::Mode::resume);
+    EXPECT_EQ(second.status().code(), StatusCode::unavailable);
+    EXPECT_EQ(await_writers(folder_, 0).code(), StatusCode::unavailable);
+    return second.status().what();
+  };
+  EXPECT_THAT(is_refused(),
+              HasSubstr("journal.rank3.jsonl: a run that is still going writes it (process 77 on node7)"));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(journal->write(record_of(RecordKind::fault, i)).ok());
+  EXPECT_GT(files(), 1u) << "a new file is locked as well";
+  is_refused();
+  EXPECT_TRUE(journal->unlocked().empty());
+  std::thread ends([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    journal.reset();
+  });
+  EXPECT_TRUE(await_writers(folder_, 20).ok()) << "of a run that ends meanwhile";
+  ends.join();
+  EXPECT_TRUE(open(Journal::Mode::resume));
+}
+
+TEST_F(ReportJournal, ALockEndsWithItsProcess) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto journal = Journal::open(folder_, 3);
+    static_cast<void>(::write(ready[1], "x", 1));
+    ::pause();
+    ::_exit(0);
+  }
+  char one;
+  ASSERT_EQ(::read(ready[0], &one, 1), 1);
+  EXPECT_EQ(await_writers(folder_, 0).code(), StatusCode::unavailable);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(await_writers(folder_, 0).ok());
+  for (const int end : ready) ::close(end);
+}
+
+TEST_F(ReportJournal, ForeignLinesAreCountedAndNotKept) {
+  {
+    std::ofstream file(path());
+    for (int i = 0; i < 10'000; ++i) file << "foreign\n";
+    file << std::string(40 << 20, 'x') << '\n' << one_line(to_json(record_of(RecordKind::end, 1))) << '\n';
+  }
+  const Journals journals = read();
+  EXPECT_EQ(journals.records.size(), 1u) << "what comes behind them is read";
+  ASSERT_EQ(journals.problems.size(), 4u);
+  EXPECT_THAT(journals.problems[0], HasSubstr("line 1 is no record"));
+  EXPECT_THAT(journals.problems[3], HasSubstr("9998 more lines are no records"));
+}
+
+TEST_F(ReportJournal, OnlyRegularFilesAreRead) {
+  ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
+  fs::create_symlink("/dev/zero", folder_ / journal_name(4));
+  EXPECT_THAT(read().problems, ElementsAre(HasSubstr("rank3.jsonl: is no regular file"),
+                                           HasSubstr("rank4.jsonl: is no regular file")));
+  EXPECT_TRUE(await_writers(folder_, 0).ok());
 }
 
 TEST_F(ReportJournal, WhereItCannotBeRotatedItGrowsOn) {

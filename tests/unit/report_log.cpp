@@ -85,8 +85,10 @@ TEST_F(LogFileTest, ARecordIsOneLineWithTimeLevelAndRank) {
 TEST_F(LogFileTest, ARunIsToldFromStartToEnd) {
   {
     const auto log = open(LogLevel::debug);
+    Record typed = fixtures::start(0, 2);
+    typed.body["arguments"] = {"burn", "--duration", "60s"};
     for (const Record& record :
-         {fixtures::start(0, 2), fixtures::start(1, 2), epoch(), fixtures::injection("memory:rank=1,step=19"),
+         {typed, fixtures::start(1, 2), epoch(), fixtures::injection("memory:rank=1,step=19"),
           fixtures::fault(1), fixtures::progress(1), fixtures::end(0, "signal")})
       ASSERT_TRUE(log->write(record).ok());
   }

@@ -51,6 +51,23 @@ TEST(SelftestVerdict, PartsThatSawTheInjectedFaultsAreNoFailure) {
   EXPECT_EQ(judged(records_of(plan), run).exit_code, 0);
 }
 
+TEST(SelftestVerdict, APartThatFailedForAReasonOfItsOwnIsToldOf) {
+  std::vector<Record> run = ended();
+  Json& memory_part = fixtures::find(run, RecordKind::end, 1).body["parts"][1];
+  memory_part["success"] = false;
+  memory_part["failure"] = "3 words of memory were wrong";
+  memory_part["figures"]["undone"] = "not all of the memory was verified";
+  EXPECT_EQ(judged(records_of(plan), run).exit_code, 4);
+  memory_part["figures"]["undone"] = nullptr;
+  EXPECT_EQ(judged(records_of(plan), run).exit_code, 0);
+  std::vector<Record> events = records_of(plan);
+  std::erase_if(events, [&](const Record& record) {
+    return record.kind == RecordKind::injection && record.body["kind"] == "memory" &&
+           record.body["rank"] == 1;
+  });
+  EXPECT_EQ(judged(events, run).exit_code, 4) << "nothing was put into this rank's memory";
+}
+
 TEST(SelftestVerdict, AMissIsAFaultAndNamesTheKind) {
   int number = 0;
   const Verdict verdict =

@@ -105,8 +105,38 @@ INSTANTIATE_TEST_SUITE_P(Verdict, EnvironmentErrors,
                          testing::Values(StatusCode::unavailable, StatusCode::unsupported,
                                          StatusCode::out_of_memory, StatusCode::no_space));
 
+TEST(Verdict, ABenchWithoutMemoryHasExitCode3) {
+  auto records = good_run(1);
+  PartReport part;
+  part.name = "bench checks";
+  part.figures = {{"trials_without_memory", 2}};
+  Json& parts = find(records, RecordKind::end, 0).body["parts"];
+  const Json worked = parts;
+  parts = Json::array({part_to_json(part)});
+  expect(judge(records), "incomplete", 3);
+  part.figures["trials_without_memory"] = 0;
+  parts = Json::array({part_to_json(part)});
+  expect(judge(records), "incomplete", 4);
+  part.figures["trials_without_memory"] = 2;
+  parts = worked;
+  parts.push_back(part_to_json(part));
+  parts.back()["success"] = false;
+  expect(judge(records), "incomplete", 4);
+}
+
 TEST(Verdict, ATimeoutBeforeTheFirstStepIsIncomplete) {
   expect(judge({start(0, 1), failed_end(0, StatusCode::timeout, 0)}), "incomplete", 4);
+}
+
+TEST(Verdict, APlannedPartThatVerifiedNothingIsIncomplete) {
+  auto records = good_run(2);
+  PartReport part = memory_part();
+  part.work = {};
+  part.figures["planned"] = true;
+  find(records, RecordKind::end, 1).body["parts"].push_back(part_to_json(part));
+  const Verdict verdict = judge(records);
+  expect(verdict, "incomplete", 4);
+  EXPECT_THAT(verdict.reasons, ElementsAre("rank 1, memory: nothing was verified"));
 }
 
 TEST(Verdict, ASignalInterrupts) {

@@ -333,6 +333,20 @@ TEST(MemoryWorkload, FillsNothingWhereNothingIsAskedFor) {
   EXPECT_TRUE(memory.blocks().empty());
 }
 
+TEST(MemoryWorkload, RefusesAFillThatLeavesNothingToTest) {
+  World world;
+  const auto buffer = world.device->allocate(8 << 20);
+  ASSERT_TRUE(buffer.ok());
+  for (const MemoryOptions& options :
+       {fill_of(4 << 20), fill_of(1),
+        MemoryOptions{.fill = {.share = 1e-15, .bytes = 0, .is_share = true}}}) {
+    const Status refused = MemoryWorkload(world.environment, options).prepare();
+    EXPECT_EQ(refused.code(), StatusCode::out_of_memory);
+    EXPECT_THAT(refused.what(),
+                HasSubstr("8.39 MB are used already, so none would be tested; ask for more with --memory"));
+  }
+}
+
 TEST(MemoryWorkload, RefusesMoreThanTheDeviceHas) {
   World world;
   MemoryWorkload memory(world.environment, fill_of(2 * test_memory_bytes));

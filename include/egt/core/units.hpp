@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -9,8 +10,9 @@
 /// Sizes, durations and shares as people type and read them.
 namespace egt {
 
-/// "72GB" (10^9), "10GiB" (2^30), "512" (bytes); B KB MB GB TB KiB MiB GiB TiB, a fraction is allowed
-/// ("1.5GB"). Result in bytes. The error says what is allowed, not the option's name.
+/// "72GB" (10^9), "10GiB" (2^30), "512B"; B KB MB GB TB KiB MiB GiB TiB, a fraction is allowed ("1.5GB"). The
+/// unit must be there, but for "0": 90 may be meant as 90 % or as 90 GB. Result in bytes. The error says what
+/// is allowed, not the option's name.
 Result<std::uint64_t> parse_size(std::string_view text);
 
 /// "90s", "5m", "1.5h", "3d", a plain number is seconds. Result in seconds, above 0.
@@ -23,6 +25,9 @@ Result<double> parse_bit_rate(std::string_view text);
 /// "90%" to 0.9; 0 to 100 %.
 Result<double> parse_percent(std::string_view text);
 
+/// What stands behind the number that `text` begins with: "ms" of "100ms"; nothing: it begins with none.
+std::optional<std::string_view> unit_in(std::string_view text);
+
 /// A share of a total ("90%") or a size ("72GB", "0").
 struct SizeOrShare {
   double share = 0;         ///< used when is_share, 0 to 1
@@ -30,6 +35,8 @@ struct SizeOrShare {
   bool is_share = false;
 
   std::uint64_t of(std::uint64_t total) const;
+  /// None of any total.
+  bool is_zero() const { return is_share ? share <= 0 : bytes == 0; }
 };
 Result<SizeOrShare> parse_size_or_share(std::string_view text);
 

@@ -35,7 +35,8 @@ struct StartBody {
   std::vector<std::int64_t> layers;        ///< neurons, input first
   std::int64_t global_batch = 0;
   std::vector<Precision> precisions;
-  int part = 0;  ///< of the run: how many came before it was resumed
+  int part = 0;     ///< of the run: how many came before it was resumed
+  int process = 0;  ///< its number on its host
 };
 Json to_json(const StartBody& body);
 

@@ -103,10 +103,11 @@ struct Comparison {
   Scaling scaling;
   std::vector<Cost> costs;
   std::vector<Regression> regressions;
-  std::size_t judged = 0;          ///< figures that had a reference to get worse than
-  std::vector<std::string> notes;  ///< what to know when reading the figures
-  std::string verdict;             ///< "pass", "degraded"; empty with exit code 2
-  int exit_code = 0;               ///< 0, 5 (a regression), or 2 (not all that was named could be compared)
+  std::vector<std::size_t> worse_verdicts;  ///< files whose verdict is worse than the baseline's
+  std::size_t judged = 0;                   ///< figures that had a reference to get worse than
+  std::vector<std::string> notes;           ///< what to know when reading the figures
+  std::string verdict;                      ///< "pass", "degraded", "incomplete"; empty with exit code 2
+  int exit_code = 0;  ///< 0, 5 (a regression), 4 (nothing was compared), 2 (not all that was named could be)
   std::vector<std::string> reasons;
 };
 

@@ -31,6 +31,8 @@ struct JournalLimits {
 /// the run's beginning to its end. All other records stay for good. At no moment is a record in no file, or a
 /// part half written: a crash leaves the parts before or after the thinning, or both, which the reader tells.
 ///
+/// It is locked as long as the process lives, however that ends, so that no other one writes to it as well.
+///
 /// Used by one thread. Its destructor waits for the disk some seconds at most.
 class Journal : public Sink {
  public:
@@ -38,12 +40,15 @@ class Journal : public Sink {
     create,  ///< a new file; an error where it exists already, so that two runs do not mix
     resume,  ///< goes on behind what is there, less a last line that a crash tore; or begins, where none is
   };
+  /// unavailable: it cannot be made, or another process writes it, of which the text tells.
   static Result<std::unique_ptr<Journal>> open(const std::string& directory, int rank,
                                                Mode mode = Mode::create, const JournalLimits& limits = {});
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
   ~Journal() override;
 
+  /// Why the file system did not lock the file, and what not to do; empty: it did.
+  const std::string& unlocked() const { return unlocked_; }
   /// One write(2) of a whole line. On a full disk: no_space, and the file still ends with a whole line.
   Status write(const Record& record) override;
   /// Never waits: tells whether the records so far could be brought to the disk, and whether the file still
@@ -65,11 +70,16 @@ class Journal : public Sink {
   const JournalLimits limits_;
   const std::string path_;
   std::shared_ptr<const File> file_;
+  std::string unlocked_;
   std::int64_t length_;     ///< of the file, bytes
   std::int64_t rotate_at_;  ///< bytes
   const std::shared_ptr<Shared> shared_;
   std::thread keeper_;  ///< owns a share of `shared_`: a disk that hangs may outlive the journal
 };
+
+/// Waits until no process writes the journals of `directory` any more: those of a run whose mpirun has ended
+/// may take some seconds to end too. unavailable after `patience_seconds`: which rank's does.
+Status await_writers(const std::string& directory, double patience_seconds);
 
 /// The last words of somebody else than the journal's owner, a watchdog say, and from any thread: one line
 /// more at the end of the journal of `record.rank`, brought to the disk. Takes `seconds` at most, then
@@ -83,8 +93,8 @@ Result<std::vector<Record>> read_journal(const std::string& path);
 struct Journals {
   std::vector<Record> records;  ///< by rank, in the order of their writing
   std::vector<int> ranks;       ///< that left a journal, in order
-  std::vector<std::string>
-      problems;  ///< lines that are no records and files that cannot be read: one line each
+  /// Lines that are no records and files that cannot be read; of each file the first few, and how many more.
+  std::vector<std::string> problems;
 };
 
 /// Which records of a journal are wanted.

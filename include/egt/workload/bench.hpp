@@ -87,6 +87,7 @@ class BenchSuite final : public TrialWorkload {
   BenchAnswers answers_;
   IncidentTeller teller_;
   VerifiedWork work_;              ///< of this rank
+  int trials_without_memory_ = 0;  ///< on some rank
   std::optional<Injection> slow_;  ///< this device, from some trial on
   std::unique_ptr<BenchGroups> groups_;
   std::unique_ptr<BenchJob> job_;  ///< of the trial that is being made

@@ -60,6 +60,8 @@ class FileWorkload : public Workload {
   void remove_leftovers();
   std::string with_free_space(const Status& status);
   std::string failure(const FileFigures& figures) const;
+  /// What was planned and not done, whatever was found; empty: nothing.
+  std::string undone(const FileFigures& figures) const;
 
   Environment& environment_;
   const FileOptions options_;

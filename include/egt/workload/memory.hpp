@@ -24,7 +24,8 @@ class MemoryWorkload : public Workload {
       : environment_(environment), options_(options) {}
 
   std::string name() const override { return "memory"; }
-  /// out_of_memory: the share cannot be taken; the text says what is wanted, used and free.
+  /// out_of_memory: the share cannot be taken, or others use all of it already; the text says what is wanted,
+  /// used and free.
   Status prepare() override;
   Status start() override;
   Status enqueue(const Step& step) override;
@@ -41,6 +42,8 @@ class MemoryWorkload : public Workload {
   void tell_smaller_fill(const SizeOrShare& fill) const;
   Result<std::vector<MemoryBlock>> allocate_blocks(const MemoryPlan& plan) const;
   std::string failure(const PatrolFigures& figures) const;
+  /// What was planned and not done, whatever was found; empty: nothing.
+  std::string undone(const PatrolFigures& figures) const;
 
   Environment& environment_;
   const MemoryOptions options_;

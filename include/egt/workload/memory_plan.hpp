@@ -12,7 +12,7 @@ namespace egt {
 /// Every block and every operand starts on such a boundary, as the device's allocations do.
 constexpr std::uint64_t memory_quantum_bytes = 512;
 
-/// How the memory that is still wanted is taken. Nothing is to be filled where `block_bytes` is empty.
+/// How the memory that is still wanted is taken. `block_bytes` is empty where that much is in use already.
 struct MemoryPlan {
   std::uint64_t wanted_bytes = 0;          ///< what the whole program is to use
   std::uint64_t used_bytes = 0;            ///< what it uses already

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "egt/core/clock.hpp"
 #include "egt/core/histogram.hpp"
 #include "egt/model/mlp_trainer.hpp"
 #include "egt/workload/options.hpp"
@@ -66,6 +67,7 @@ class TrainWorkload : public Workload {
   Histogram step_ms_;
   double device_ms_ = 0;
   double epoch_ms_ = 0;
+  Clock::time_point epoch_told_;
   double compute_ms_ = 0;               ///< of this rank's passes, without waits for its peers
   std::int64_t timed_passes_ = 0;       ///< of these
   std::vector<double> all_compute_ms_;  ///< of every rank, over the steps that are known of all
