@@ -252,7 +252,7 @@ Decision decide(std::size_t question, const std::vector<Answers>& states,
     if (difference.question == question) made.wrong = ranks;
   }
   const bool recent = deviation.ranks.empty() || candidate_step - deviation.step < trusted_steps;
-  if (recent) return made;
+  if (recent && !made.wrong.empty()) return made;
   if (deviation.ranks.size() != 1 || !deviation.clear) return {};
   const int first = *deviation.ranks.begin();
   const bool others = !made.wrong.empty() && made.wrong != std::set<int>{first};

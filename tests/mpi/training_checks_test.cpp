@@ -188,6 +188,14 @@ TEST_F(TrainingChecksOnRanks, AStateFaultIsToldBeforeTheRepairAndOnceMoreWithIts
   EXPECT_TRUE(where(first).starts_with("weights of layer 2")) << where(first);
 }
 
+TEST_F(TrainingChecksOnRanks, ARepairTellsItsProgressSoThatNoWatchdogBreaksItOff) {
+  if (size() < 2) GTEST_SKIP() << "needs a peer";
+  const Outcome outcome =
+      run({.steps = 205, .check_every = 200, .injections = {"weight:rank=1,step=30,layer=2,bit=20"}});
+  EXPECT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
+  EXPECT_GT(outcome.repaired_steps.size(), 5u) << "of 200";
+}
+
 TEST_F(TrainingChecksOnRanks, AStateFaultOutlivesARestartAtAnyMomentOfItsRepair) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
   const std::string clean = run({.steps = 65, .check_every = 60}).weight_digest();
@@ -287,7 +295,7 @@ TEST_F(TrainingChecksOnRanks, AFaultInEveryCheckIsCountedInEveryCheck) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
   std::vector<std::string> injections;
   for (int step = 0; step < 40; ++step)
-    injections.push_back(fmt::format("weight:rank=1,step={},bit=12,layer=1", step));
+    injections.push_back(fmt::format("weight:rank=1,step={},bit=20,layer=1", step));
   const Outcome outcome = run({.steps = 40, .injections = injections});
   EXPECT_EQ(outcome.figure("wrong_checks"), 10);
   EXPECT_EQ(outcome.faults.size() + outcome.repeats, 10u) << all_of(outcome.faults);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -52,6 +53,7 @@ struct Outcome {
   std::vector<Json> superseded;  ///< provisional faults of which a later record says more
   std::uint64_t repeats = 0;     ///< faults that were counted, not told again
   int restarts = 0;
+  std::set<std::int64_t> repaired_steps;  ///< of those that this rank's board told while it was looked at
   std::vector<std::string> notices;
   PartReport part;
   Golden golden;  ///< that the job found
@@ -111,6 +113,14 @@ class TrainingJobs : public ::testing::Test {
     LoadControl load;
     Environment environment{
         device, communicator, records, mpi_session().place(), 5, injector, job.model(rank()), board, load};
+    Outcome outcome;
+    std::jthread watcher([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        const Activity now = board.line("main").read();
+        if (now.phase.starts_with("repair: ")) outcome.repaired_steps.insert(now.step);
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+      }
+    });
     std::jthread interrupter;
     if (job.restart_in_repair)
       environment.publish = [&, began = false]() mutable -> Status {
@@ -122,11 +132,11 @@ class TrainingJobs : public ::testing::Test {
         return {};
       };
     GoldenBook golden{job.golden, {}};
-    Outcome outcome;
     {
       TrainWorkload workload(environment, options_of(job), share_batch(8 * size(), rank(), size()), golden);
       run_steps(workload, device, restartable, job, outcome);
       interrupter = {};
+      watcher = {};
       gather(records, outcome);
       outcome.part = workload.report();
       outcome.golden = from_root(golden.found);

@@ -115,6 +115,12 @@ TEST(DecideByRepetition, TheWordsDecideWhereThePeersStateHasMovedALittle) {
   EXPECT_THAT(found.ranks, ElementsAre(1));
 }
 
+TEST(DecideByRepetition, SoonAfterwardsTheFirstLossDecidesWhereTheWordsDoNot) {
+  const Decided found = decided({answers({5, 1}), answers({6, 1})}, {word_of(0, 1.4f, 0.6f)},
+                                {.step = 8, .ranks = {1}, .clear = true}, 9);
+  EXPECT_THAT(found.ranks, ElementsAre(1));
+}
+
 TEST(DecideByRepetition, LongAfterwardsTheFirstLossThatDeviatedDecides) {
   const std::vector<Answers> states = {answers({5, 1}), answers({6, 1})};
   const Deviation first{.step = 10, .ranks = {0}, .clear = true};

@@ -121,9 +121,9 @@ Deviation first_deviation(const std::map<std::int64_t, std::vector<float>>& own_
 ///    gradients: if one rank's loss was the first to deviate, and did so clearly, that rank is wrong.
 /// 3. The ranks whose words are clearly furthest from the repetition's are wrong. Gradients' sums pull all
 ///    ranks' copies together, past the right value, as time passes: this holds for a few steps only, or where
-///    no loss deviated, and comes before rule 2 there. Later it only tells of a second fault: where the words
-///    of one tensor speak against the rank of rule 2, and those of another against another rank, both are
-///    suspects in the latter.
+///    no loss deviated, and comes before rule 2 there, if it is clear. Later it only tells of a second fault:
+///    where the words of one tensor speak against the rank of rule 2, and those of another against another
+///    rank, both are suspects in the latter.
 std::vector<Dissent> decide_by_repetition(const Dissent& undecided, const std::vector<Answers>& states,
                                           const std::vector<StateDifference>& differences,
                                           const Repetition& repetition, const Deviation& deviation,
