@@ -29,6 +29,7 @@ constexpr std::chrono::milliseconds sync_period{500};
 constexpr std::chrono::seconds last_sync_patience{2};
 constexpr int deleted = -1;  ///< beside the errnos
 constexpr std::size_t scan_bytes = 1 << 16;
+constexpr std::size_t first_records_bytes = 1 << 14;
 
 bool must_be_on_disk(const Record& record) {
   if (record.kind == RecordKind::fault || record.kind == RecordKind::loss ||
@@ -72,6 +73,17 @@ Status cut_torn_line(int file, const std::string& path) {
   const std::int64_t whole = end_of_lines(file, length);
   if (whole == length || ::ftruncate(file, whole) == 0) return {};
   return failed_at(path, "its torn last line cannot be cut off", errno);
+}
+
+/// Will the disk take a run's first records? A file system that reserves nothing tells it with the first
+/// byte.
+Status try_space(int file, const std::string& path) {
+  const std::int64_t length = length_of(file);
+  int error =
+      write_all(file, std::string(first_records_bytes, '\0'));  // without a newline: torn, and so no line
+  if (error == 0 && ::fdatasync(file) != 0) error = errno;
+  if (::ftruncate(file, length) != 0 && error == 0) error = errno;
+  return error == 0 ? Status() : failed_at(path, "cannot be written", error);
 }
 
 }  // namespace
@@ -141,6 +153,10 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int
   if (descriptor < 0) return failed_at(path, "cannot be created", errno);
   auto file = std::make_shared<const File>(descriptor);
   EGT_TRY(cut_torn_line(descriptor, path));
+  if (Status taken = try_space(descriptor, path); !taken.ok()) {
+    if (mode == Mode::create) ::unlink(path.c_str());
+    return taken;
+  }
   return std::unique_ptr<Journal>(new Journal(directory, rank, limits, std::move(file)));
 }
 
