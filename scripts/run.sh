@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Builds and runs the program, one rank a GPU: run.sh [COMMAND] [options], all handed to the program.
 # Without a GPU: on the host backend with up to 2 ranks. EGT_RANKS=N overrides the number of ranks.
-# Ends with the program's exit code; Ctrl-C and SIGTERM stop the run cleanly (exit code 6). A run that could
-# not write its result is judged from its journals (the command `report`), whose exit code it then is.
+# Ends with the program's exit code; Ctrl-C and SIGTERM stop the run cleanly (exit code 6), one more Ctrl-C after
+# 5 s ends it at once. A run that could not write its result is judged from its journals (the command `report`),
+# whose exit code it then is.
 set -euo pipefail
+trap 'echo "run.sh: stopped before the run began" >&2; exit 6' INT TERM HUP USR1 USR2
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 program=$root/build/extreme_gpu_trainer
@@ -45,7 +47,7 @@ rank_count() {
   gpus=0
   [[ $(option_value --backend "$@") == host ]] || gpus=$(gpu_count)
   if ((gpus > 0)); then echo "$gpus" && return; fi
-  cores=$(nproc)
+  cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
   echo $((cores < 2 ? cores : 2))
 }
 
@@ -62,16 +64,44 @@ fi
 launch=(mpirun --quiet -np "$ranks" --bind-to none --oversubscribe)
 ((EUID != 0)) || launch+=(--allow-run-as-root)
 
-# mpirun ends its job after one second on SIGINT and SIGTERM, but hands SIGUSR1 on to the ranks, which take it
-# as a request to stop. So it runs in a session of its own, out of reach of the terminal's Ctrl-C.
-stops=0
+# On SIGINT and SIGTERM mpirun leaves the ranks one second and ends with 1; other signals it hands on or not, as
+# its version has it. So it runs in a session of its own, out of reach of the terminal's Ctrl-C, and who is asked
+# to stop is each rank, again and again until mpirun has ended.
+mpirun=
+asked=
+ask_period=0.5
+patience=5 # seconds that a stop is given before one more Ctrl-C has mpirun end at once
+
+# The ranks that take SIGUSR1 (signal 10) already: before its first line it would kill the program.
+listening_ranks() {
+  local process stat session key mask
+  for process in /proc/[0-9]*; do
+    [[ $process/exe -ef $program ]] || continue
+    read -r stat 2>/dev/null <"$process/stat" || continue
+    read -r _ _ _ session _ <<<"${stat##*)}"
+    [[ $session == "$mpirun" ]] || continue
+    while read -r key mask; do
+      [[ $key != SigCgt: ]] || ((!(0x$mask >> 9 & 1))) || echo "${process#/proc/}"
+    done 2>/dev/null <"$process/status" || true
+  done
+}
+
+ask_ranks() {
+  local rank
+  trap '' INT TERM HUP USR1 USR2
+  while kill -0 "$mpirun" 2>/dev/null; do
+    for rank in $(listening_ranks); do kill -USR1 "$rank" 2>/dev/null || true; done
+    sleep "$ask_period"
+  done
+}
+
 # shellcheck disable=SC2317  # called by the trap
 relay_stop() {
   interrupted=1
-  stops=$((stops + 1))
-  if ((stops == 1)); then
-    kill -USR1 "$mpirun" 2>/dev/null || true
-  else
+  if [[ -z $asked ]]; then
+    asked=$SECONDS
+    if [[ -n $mpirun ]]; then ask_ranks </dev/null &>/dev/null & fi
+  elif [[ -n $mpirun ]] && ((SECONDS - asked >= patience)); then
     kill -TERM "$mpirun" 2>/dev/null || true
   fi
 }
@@ -98,9 +128,10 @@ run_directory() {
 }
 newest_before=$(newest_default)
 
+trap relay_stop INT TERM HUP USR1 USR2
 setsid "${launch[@]}" "$program" "$@" <&0 &
 mpirun=$!
-trap relay_stop INT TERM HUP
+if [[ -n $asked ]]; then ask_ranks </dev/null &>/dev/null & fi
 
 # A trap ends `wait` early; the status of mpirun itself is asked for until it is there.
 interrupted=1
@@ -109,13 +140,22 @@ while ((interrupted)); do
   code=0
   wait "$mpirun" || code=$?
 done
-if ((code > 6)); then
+if ((code > 6)) && [[ -z $asked ]]; then
   echo "run.sh: mpirun ended with code $code, none of the program's: a rank was lost or could not be started." \
     "To hear what mpirun says of it, run: ${launch[*]/--quiet/} $program $*" >&2
 fi
-# What was refused (2, 3) left no run of its own.
+
+# The exit code in the result of a run, or nothing where it has none.
+result_code() { sed -n 's/^  "exit_code": \([0-9]*\),\{0,1\}$/\1/p' "$1/result.json" 2>/dev/null || true; }
+
+# What was refused (2, 3) left no run of its own; mpirun itself, told to end by SIGTERM, ends with 1.
 directory=$(run_directory "$@")
-if [[ -n $directory ]] && ((code != 2 && code != 3)) && { ((code > 6)) || [[ ! -e $directory/result.json ]]; }; then
+if [[ -n $directory ]] && ((code != 2 && code != 3)) && [[ $(result_code "$directory") != "$code" ]]; then
+  # Where mpirun was killed its ranks end by themselves, and then only are their files given up.
+  for ((i = 0; i < 50; ++i)); do
+    [[ -n $(listening_ranks) ]] || break
+    sleep 0.1
+  done
   echo "run.sh: judging what the journals in $directory hold" >&2
   code=0
   "$program" report "$directory" || code=$?

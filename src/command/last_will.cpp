@@ -84,6 +84,7 @@ void LastWill::execute(const std::vector<Loss>& losses, Lifeline& lifeline) {
   }
   clean_up(lifeline, clean_up_s);
   end_silent(losses, watchdog);
+  remove_leftover_files(estate_.io_directory, estate_.place.hostname);  // of those that were killed
   std::fflush(nullptr);
   std::_Exit(code);
 }

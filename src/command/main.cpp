@@ -12,6 +12,7 @@
 #include "egt/ranks/mpi_control.hpp"
 #include "egt/ranks/mpi_session.hpp"
 #include "egt/report/version.hpp"
+#include "egt/session/stop_signal.hpp"
 
 namespace {
 
@@ -37,15 +38,18 @@ Result<int> run_command(const Options& options, MpiSession& mpi, Control& contro
 
 int run(int argc, char** argv, Clock::time_point started) {
   Result<Options> options = parse_options(argc, argv, program_version());
-  if (options.ok() && options.value().message) {  // needs no ranks
+  const std::string command = options.ok() ? options.value().command : "";
+  const bool has_message = options.ok() && options.value().message;
+  if (has_message || command == "report" || command == "compare" || command == "devices")
+    StopSignal::give_back();
+  if (has_message) {  // needs no ranks
     fmt::print("{}\n", *options.value().message);
     return 0;
   }
-  if (options.ok() && (options.value().command == "report" || options.value().command == "compare")) {
+  if (command == "report" || command == "compare") {
     const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
     if (rank && std::string_view(rank) != "0") return 0;  // under mpirun rank 0 does it for all
-    const auto command = options.value().command == "report" ? run_report : run_compare;  // nor do these
-    const Result<int> code = command(options.value());
+    const Result<int> code = (command == "report" ? run_report : run_compare)(options.value());
     return code.ok() ? code.value() : fail(code.status(), 0);
   }
   Result<std::unique_ptr<MpiSession>> mpi = MpiSession::open(argc, argv);
@@ -58,6 +62,13 @@ int run(int argc, char** argv, Clock::time_point started) {
   const Result<int> code = run_command(options.value(), *mpi.value(), *control.value(), started);
   return code.ok() ? code.value() : fail(code.status(), rank);
 }
+
+/// A stop that comes while libraries are still being started must not kill a rank either: the loader calls
+/// this before it calls theirs, once all of them are loaded.
+void take_signals(int, char**, char**) {
+  StopSignal::take();
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_all)(int, char**, char**) = take_signals;
 
 }  // namespace
 

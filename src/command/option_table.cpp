@@ -133,7 +133,7 @@ std::string help_text(std::string_view command) {
       "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024), and need their unit.\n"
       "A time without one is in seconds.\n"
       "Exit codes: 0 pass, 1 fault, 2 wrong usage, 3 the environment cannot, 4 incomplete, 5 degraded,\n"
-      "6 interrupted.";
+      "6 interrupted. To stop a run cleanly: touch DIR/stop in its run directory, or SIGUSR2 to mpirun.";
   return text;
 }
 

@@ -65,16 +65,28 @@ class Shown : public Sink {
 }  // namespace
 
 Status Run::prepare() {
+  EGT_TRY(check_stop());
   EGT_TRY(open_platform());
   EGT_TRY(purpose_.choose(options_, platform_, control_));
+  EGT_TRY(check_stop());
   EGT_TRY(open_directory());
   open_environment();
   Status ready = agree(control_, open_log());
   if (ready.ok()) ready = agree(control_, open_journal());
   if (ready.ok()) ready = agree(control_, purpose_.claim(directory_.path()));
-  if (ready.ok()) ready = take_memory();
+  if (ready.ok()) ready = take_memory_or_stop();
+  if (ready.ok()) ready = introduce();
   if (!ready.ok()) leave_nothing_behind();
-  return ready.ok() ? introduce() : ready;
+  return ready;
+}
+
+/// `stopped` where any rank was told to stop. Collective: a signal may have reached some of them only.
+Status Run::check_stop() {
+  const int number = StopSignal::received();
+  return agree(control_,
+               number == 0 ? Status()
+                           : Status(StatusCode::stopped,
+                                    fmt::format("stopped by {} before the run began", signal_name(number))));
 }
 
 void Run::open_environment() {
@@ -91,6 +103,12 @@ void Run::open_environment() {
 
 /// The run did not begin: whatever was made for it goes, on every rank.
 void Run::leave_nothing_behind() {
+  lifeline_.reset();  // what writes to the journal, or tells of it, ends first
+  last_will_.reset();
+  stalls_.reset();
+  telemetry_.reset();
+  route_.reset();
+  stop_file_.reset();
   if (journal_ && !is_resumed()) {
     journal_.reset();
     std::remove(directory_.file(journal_name(control_.place().rank)).c_str());
@@ -171,7 +189,7 @@ Result<MemoryInfo> Run::device_memory() {
 
 Status Run::agree_on_options() {
   EGT_TRY(agree_on_text(control_, program_version(), "the program's versions"));
-  return agree_on_text(control_, effective_options(options_).dump(), "the options");
+  return agree_on_text(control_, one_line(effective_options(options_)), "the options");
 }
 
 Status Run::open_directory() {
@@ -191,7 +209,18 @@ Status Run::open_directory() {
   }
   const Status agreed = agree(control_, made);
   if (!agreed.ok()) directory_.discard();
+  if (agreed.ok() && (is_root() || control_.place().local_rank == 0))
+    stop_file_ = std::make_unique<StopFile>(directory_.path(), is_resumed());
   return agreed;
+}
+
+/// A run that is to stop takes nothing any more.
+Status Run::take_memory_or_stop() {
+  Status going_on = check_stop();
+  if (going_on.ok()) EGT_TRY(take_memory());
+  if (going_on.ok()) going_on = check_stop();
+  stopped_early_ = going_on.code() == StatusCode::stopped;
+  return stopped_early_ ? Status() : going_on;
 }
 
 /// The first one is served first, and made smaller where it finds too little; the others take what is left.
@@ -243,13 +272,16 @@ StartBody Run::start_body() const {
 /// Rank 0's console opens with all ranks' devices and what they filled; from then on records flow.
 Status Run::introduce() {
   const Json start = to_json(start_body());
-  EGT_TRY_ASSIGN(const MemoryInfo memory, device_memory());
+  auto filled = device_memory();
+  EGT_TRY(agree(control_, filled.status()));
+  const MemoryInfo& memory = filled.value();
   const Json card = {
       {"start", start}, {"used", memory.total_bytes - memory.free_bytes}, {"total", memory.total_bytes}};
   EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
   if (is_root()) open_console(cards);
   open_route();
   records_.emit(RecordKind::start, -1, start);
+  EGT_TRY(route_->pump());  // a run that is killed before its first step has left who it was
   open_telemetry();
   return open_lifeline();
 }
@@ -327,14 +359,16 @@ void Run::open_console(const std::vector<std::string>& cards) {
 
 Result<int> Run::run() {
   lifeline_->start();
+  Session::Workloads none;
   Session session({.records = records_,
                    .route = *route_,
                    .telemetry = *telemetry_,
                    .board = board_,
                    .load = load_,
                    .reunion = *lifeline_},
-                  workloads_);
+                  stopped_early_ ? none : workloads_);
   SessionPlan plan = purpose_.plan(options_);
+  plan.is_interrupted = stopped_early_;
   plan.before_step = [this](std::int64_t step) { stalls_->strike(step); };
   const Status failure = session.run(plan);
   lifeline_->end_work();

@@ -97,7 +97,8 @@ class Run {
         process_started_(started),
         records_(control.place().rank, record_capacity, purpose.fault_limit()) {}
 
-  /// All that can be refused; a failure leaves nothing behind.
+  /// All that can be refused; a failure leaves nothing behind. `stopped`: somebody wants it to end, and it
+  /// had no directory yet; with one it is a run, which then does nothing but end.
   Status prepare();
   /// To the exit code, the same on every rank.
   Result<int> run();
@@ -112,6 +113,8 @@ class Run {
   std::unique_ptr<Device> with_injections(std::unique_ptr<Device> device);
   Status choose_options(const BackendChoice& choice);
   void leave_nothing_behind();
+  Status check_stop();
+  Status take_memory_or_stop();
   Status agree_on_options();
   Result<MemoryInfo> device_memory();
   Status open_directory();
@@ -137,7 +140,6 @@ class Run {
   MpiSession& mpi_;
   Control& control_;
   const Clock::time_point process_started_;
-  StopSignal stop_signal_;
   RecordQueue records_;
   ProgressBoard board_;
   LoadControl load_;
@@ -150,6 +152,8 @@ class Run {
   std::optional<Environment> environment_;
   Session::Workloads workloads_;
   RunDirectory directory_;
+  std::unique_ptr<StopFile> stop_file_;  // on one rank of each host
+  bool stopped_early_ = false;           // before anything was started; the same on all ranks
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<Console> console_;  // on rank 0, as the log
   std::unique_ptr<LogFile> log_;      // null: none is wanted

@@ -73,7 +73,7 @@ Result<Directory> share_directory(Control& control, int port) {
                     {"pid", ::getpid()},
                     {"port", port},
                     {"addresses", own_addresses()}};
-  EGT_TRY_ASSIGN(const auto texts, control.gather(own.dump()));
+  EGT_TRY_ASSIGN(const auto texts, control.gather(own.dump(-1, ' ', false, Json::error_handler_t::replace)));
   Json all = {{"token", texts.empty() ? "" : new_token()}, {"ranks", Json::array()}};
   for (const std::string& text : texts) all["ranks"].push_back(Json::parse(text, nullptr, false));
   EGT_TRY_ASSIGN(const std::string shared, control.broadcast(all.dump()));

@@ -32,6 +32,7 @@ constexpr std::chrono::milliseconds lock_period{100};
 constexpr int most_told_lines = 3;  ///< of those of a file that are no records
 constexpr int deleted = -1;         ///< beside the errnos
 constexpr std::size_t scan_bytes = 1 << 16;
+constexpr std::size_t first_records_bytes = 1 << 14;
 
 bool must_be_on_disk(const Record& record) {
   if (record.kind == RecordKind::fault || record.kind == RecordKind::loss ||
@@ -105,6 +106,17 @@ Status cut_torn_line(int file, const std::string& path) {
   return failed_at(path, "its torn last line cannot be cut off", errno);
 }
 
+/// Will the disk take a run's first records? A file system that reserves nothing tells it with the first
+/// byte.
+Status try_space(int file, const std::string& path) {
+  const std::int64_t length = length_of(file);
+  int error =
+      write_all(file, std::string(first_records_bytes, '\0'));  // without a newline: torn, and so no line
+  if (error == 0 && ::fdatasync(file) != 0) error = errno;
+  if (::ftruncate(file, length) != 0 && error == 0) error = errno;
+  return error == 0 ? Status() : failed_at(path, "cannot be written", error);
+}
+
 }  // namespace
 
 std::string journal_name(int rank) {
@@ -174,6 +186,10 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int
   std::string unlocked;
   EGT_TRY(lock(descriptor, path, unlocked));
   EGT_TRY(cut_torn_line(descriptor, path));
+  if (Status taken = try_space(descriptor, path); !taken.ok()) {
+    if (mode == Mode::create) ::unlink(path.c_str());
+    return taken;
+  }
   auto journal = std::unique_ptr<Journal>(new Journal(directory, rank, limits, std::move(file)));
   journal->unlocked_ = std::move(unlocked);
   return journal;

@@ -1,6 +1,7 @@
 #include "egt/session/record_route.hpp"
 
 #include "egt/core/wait.hpp"
+#include "egt/report/bodies.hpp"
 
 namespace egt {
 namespace {
@@ -24,7 +25,7 @@ Status RecordRoute::pump() {
     if (root)
       deliver(record);
     else if (record.kind != RecordKind::epoch)  // all ranks' epochs are alike: rank 0 shows its own
-      EGT_TRY(control_.send_to_root(to_json(record).dump()));
+      EGT_TRY(control_.send_to_root(one_line(to_json(record))));
   }
   note_journal(journal_.flush());
   while (root) {

@@ -33,9 +33,13 @@ Status Session::run(const SessionPlan& plan) {
   const auto keep_first = [&](const Status& status) {
     if (failure.ok()) failure = status;
   };
-  line_.begin("start", 0, start_patience_s);
-  for (auto& workload : workloads_) keep_first(workload->start());
-  if (failure.ok()) keep_first(run_steps(plan));
+  if (plan.is_interrupted) {
+    decision_ = StopVote::interrupted;
+  } else {
+    line_.begin("start", 0, start_patience_s);
+    for (auto& workload : workloads_) keep_first(workload->start());
+    if (failure.ok()) keep_first(run_steps(plan));
+  }
   // A rank that failed leaves its peers behind: nothing that needs them may be begun any more.
   const bool hurry = !failure.ok() || decision_ == StopVote::interrupted;
   if (hurry) stop_background();

@@ -1,40 +1,72 @@
 #include "egt/session/stop_signal.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
-#include <initializer_list>
+#include <ctime>
+#include <mutex>
+#include <thread>
 
 namespace egt {
 
 namespace {
 
-std::atomic<int> first_signal{0};  // a handler can reach nothing else
+using namespace std::chrono_literals;
+
+constexpr const char* stop_file_name = "stop";
+constexpr auto look_period = 200ms;
+constexpr auto leave_patience = 1s;
+constexpr std::time_t clock_tolerance_s = 1;  ///< between the start of the process and a file's time
+
+constinit std::atomic<int> first_signal{0};  // a handler can reach nothing else
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void remember(int number) {
-  int none = 0;
-  first_signal.compare_exchange_strong(none, number);
+  StopSignal::ask(number);
 }
 
-void handle(int number, void (*handler)(int)) {
-  struct sigaction action {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  sigaction(number, &action, nullptr);
-}
-
-constexpr int stops[] = {SIGINT, SIGTERM, SIGUSR1};
+struct Handled {
+  int number;
+  bool stops;               ///< else it is ignored
+  struct sigaction before;  ///< what became of it
+};
+// `take` comes before the program's constructors: none may come for these.
+constinit Handled handled[] = {{SIGINT, true, {}},  {SIGTERM, true, {}}, {SIGHUP, true, {}},
+                               {SIGUSR1, true, {}}, {SIGUSR2, true, {}}, {SIGPIPE, false, {}},
+                               {SIGXFSZ, false, {}}};
+constinit std::time_t taken_at = 0;  ///< when `take` was called, system time
 
 }  // namespace
 
-StopSignal::StopSignal() {
-  first_signal = 0;
-  for (const int number : stops) handle(number, remember);
-  for (const int number : {SIGPIPE, SIGXFSZ}) handle(number, SIG_IGN);  // the write then fails, and says why
+void StopSignal::take() {
+  taken_at = std::time(nullptr);
+  sigset_t all;
+  sigemptyset(&all);
+  for (Handled& one : handled) {
+    struct sigaction action {};
+    action.sa_handler = one.stops ? remember : SIG_IGN;
+    action.sa_flags = SA_RESTART;
+    sigaction(one.number, &action, &one.before);
+    // As nohup asks for a run that outlives its terminal.
+    if (one.number == SIGHUP && one.before.sa_handler == SIG_IGN) sigaction(SIGHUP, &one.before, nullptr);
+    sigaddset(&all, one.number);
+  }
+  pthread_sigmask(SIG_UNBLOCK, &all, nullptr);  // whoever blocked them meant itself; the mask is inherited
 }
 
-StopSignal::~StopSignal() {
-  for (const int number : stops) handle(number, SIG_DFL);
+void StopSignal::give_back() {
+  for (const Handled& one : handled) sigaction(one.number, &one.before, nullptr);
+  if (const int number = received(); number > 0) std::raise(number);
+}
+
+void StopSignal::ask(int number) {
+  int none = 0;
+  first_signal.compare_exchange_strong(none, number);
 }
 
 int StopSignal::received() {
@@ -47,11 +79,66 @@ const char* signal_name(int number) {
       return "SIGINT";
     case SIGTERM:
       return "SIGTERM";
+    case SIGHUP:
+      return "SIGHUP";
     case SIGUSR1:
       return "SIGUSR1";
+    case SIGUSR2:
+      return "SIGUSR2";
+    case StopSignal::stop_file:
+      return "the file stop";
     default:
       return "a signal";
   }
+}
+
+struct StopFile::Watch {
+  std::string directory;
+  bool is_resumed = false;
+  std::mutex mutex;
+  std::condition_variable wake;
+  bool leaving = false, left = false;
+
+  void look() const;
+  void run();
+};
+
+/// Opening the folder makes a network file system ask its server anew for what is in it.
+void StopFile::Watch::look() const {
+  const int folder = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return;
+  struct stat found {};
+  if (::fstatat(folder, stop_file_name, &found, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (!is_resumed || found.st_mtime + clock_tolerance_s >= taken_at) StopSignal::ask(StopSignal::stop_file);
+    ::unlinkat(folder, stop_file_name, 0);
+  }
+  ::close(folder);
+}
+
+void StopFile::Watch::run() {
+  std::unique_lock lock(mutex);
+  for (bool last = false; !last;) {
+    last = leaving;
+    lock.unlock();
+    look();  // once more at the end: what came in the last moment is not left behind
+    lock.lock();
+    wake.wait_for(lock, look_period, [&] { return leaving; });
+  }
+  left = true;
+  wake.notify_all();
+}
+
+StopFile::StopFile(const std::string& directory, bool is_resumed) : watch_(std::make_shared<Watch>()) {
+  watch_->directory = directory;
+  watch_->is_resumed = is_resumed;
+  std::thread([watch = watch_] { watch->run(); }).detach();
+}
+
+StopFile::~StopFile() {
+  std::unique_lock lock(watch_->mutex);
+  watch_->leaving = true;
+  watch_->wake.notify_all();
+  watch_->wake.wait_for(lock, leave_patience, [&] { return watch_->left; });
 }
 
 }  // namespace egt

@@ -174,7 +174,7 @@ class Bench(ProgramTest):
         self.wait_for(lambda: (self.folder / "run/journal.rank1.jsonl").exists())
         time.sleep(1.5)
         started = time.monotonic()
-        process.send_signal(signal.SIGUSR1)  # mpirun hands it on, and ends nobody itself a second later
+        process.send_signal(signal.SIGUSR2)  # mpirun hands it on, and ends nobody itself a second later
         process.wait(timeout=20)
         self.assertLess(time.monotonic() - started, 5)
         self.assertEqual(process.returncode, 6)

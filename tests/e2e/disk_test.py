@@ -103,6 +103,18 @@ class Disk(ProgramTest):
         self.assertEqual(messages.count("journal.rank1.jsonl: somebody deleted it"), 1, messages)
         self.assertIn("run/result.json: cannot be written: No such file or directory", output)
 
+    def test_an_output_directory_that_is_full_is_refused(self):
+        disk = self.mount("full", "size=64k")
+        (disk / "ballast").write_bytes(bytes(65536 - 8192))
+        for ranks in (None, 2):
+            with self.subTest(ranks=ranks):
+                done = self.run_program("--duration", "30s", *QUIET, "--no-io", "--output", "full/run", ranks=ranks, timeout=20)
+                self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+                lines = self.program_lines(done)
+                self.assertEqual(len(lines), 1, done.stderr)
+                self.assertRegex(lines[0], r"journal\.rank\d\.jsonl: cannot be written: No space left on device")
+                self.assertEqual(os.listdir(disk), ["ballast"])
+
     def test_an_output_directory_that_fills_up(self):
         self.mount("run", "size=64k")
         done = self.run_program("--duration", "6s", *QUIET, "--no-io", "--output", "run", ranks=2)
@@ -113,6 +125,38 @@ class Disk(ProgramTest):
             for line in (self.folder / f"run/journal.rank{rank}.jsonl").read_text().splitlines():
                 json.loads(line)
         self.assertIn("cannot be written: No space left on device", done.stderr)
+
+    def kill(self, whom):
+        """SIGKILL to some of a run's processes while its files rest; all have ended then."""
+        process = self.start_program("--duration", "60s", *RESTING, "--io-every", "1", "--output", "run", ranks=2)
+        self.wait_for(lambda: len(self.left_files()) == 4)
+        time.sleep(1.5)
+        ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
+        for pid in whom(process.pid, sorted(map(int, ranks))):
+            os.kill(pid, signal.SIGKILL)
+        process.communicate(timeout=30)
+        self.wait_for(lambda: not self.processes(), 20)
+
+    def test_the_files_of_a_killed_rank_are_removed_by_its_neighbours(self):
+        for victim in range(2):
+            with self.subTest(rank=victim):
+                self.setUp()
+                self.kill(lambda mpirun, ranks: [ranks[victim]])
+                self.assertEqual(self.result()["verdict"], "incomplete")
+                self.assertEqual(self.left_files(), [])
+
+    def test_the_files_of_a_killed_run_are_removed_by_report(self):
+        self.kill(lambda mpirun, ranks: [mpirun, *ranks])
+        self.assertEqual(len(self.left_files()), 4)
+        report = self.run_program("report", "run")
+        self.assertEqual(report.returncode, 4, report.stdout + report.stderr)
+        self.assertIn("4 test files of ranks that were killed removed from .", report.stderr)
+        self.assertEqual(self.left_files(), [])
+
+    def test_the_files_of_a_run_whose_mpirun_was_killed(self):
+        self.kill(lambda mpirun, ranks: [mpirun])
+        self.run_program("report", "run")
+        self.assertEqual(self.left_files(), [])
 
     def test_what_a_killed_run_left_goes_with_the_next_one(self):
         process = self.start_program("--duration", "60s", *RESTING, "--io-every", "1", "--output", "killed", ranks=2)

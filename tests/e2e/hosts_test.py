@@ -46,6 +46,24 @@ class Hosts(HostsTest):
         done = self.run_on_hosts([*SMALL_NETWORK, "--steps", "60", "--io-size", "4MB", "--io-repeats", "2", "--output", "run"])
         self.check_pass(done)
 
+    def test_a_stop_file_on_any_host(self):
+        """Rank 0's host, then the other one, whose disk is its own."""
+        for disk in ("run", "disk_of_hostb/run"):
+            with self.subTest(disk=disk):
+                self.setUp()
+                self.make_hosts(own_disks=True)
+                process = self.start_on_hosts(LONG)
+                self.wait_for(lambda: self.ranks_at_work() == 4, 30)
+                (self.folder / disk / "stop").touch()
+                asked = time.monotonic()
+                output, messages = process.communicate(timeout=20)
+                self.assertLess(time.monotonic() - asked, 5)
+                self.assertEqual(process.returncode, 6, output + messages)
+                result = self.result()
+                self.assertEqual(result["verdict"], "interrupted")
+                self.assertTrue(result["reasons"][0].startswith("stopped by the file stop"), result["reasons"])
+                self.assertEqual([name for name in self.files() if name.endswith(("stop", ".tmp"))], [])
+
     def lose(self, strike):
         """Runs until `strike` did its work; the result once all processes are gone."""
         process = self.start_on_hosts(LONG)

@@ -149,7 +149,7 @@ class Links(ProgramTest):
         self.assertEqual([e["test_name"] for e in result["results"] if not e["success"]], [])
 
     def test_a_signal_ends_it_within_a_trial(self):
-        self.assertEqual(self.interrupt(signal.SIGUSR1, 3), INTERRUPTED)
+        self.assertEqual(self.interrupt(signal.SIGUSR2, 3), INTERRUPTED)
         self.check_interrupted(self.result())
 
     def test_a_signal_to_mpirun_itself(self):

@@ -1,4 +1,6 @@
 """Bad input: the right exit code, one line, from rank 0 only, and nothing written."""
+import shutil
+
 from program import *
 
 WRONG_USAGE, ENVIRONMENT = 2, 3
@@ -104,6 +106,30 @@ class Refusal(ProgramTest):
         self.assertEqual(second.returncode, WRONG_USAGE, second.stderr)
         self.assertEqual(len(self.program_lines(second)), 1)
         self.assertEqual({name: (self.folder / name).read_bytes() for name in self.files()}, before)
+
+    def test_ranks_without_enough_descriptors_leave_nothing(self):
+        for descriptors in (18, 17, 20, 22, 24, 28):  # MPI needs most of them: with one of these numbers the heartbeat gets too few
+            words = ["sh", "-c", f'ulimit -n {descriptors}; exec "$0" "$@"', os.environ["EGT_PROGRAM"], "--steps", "5", "--memory", "0", "--no-io", "--output", "run"]
+            done = subprocess.run([*os.environ["EGT_MPIRUN"].split(), "-np", "2", *words],
+                                  cwd=self.folder, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+            if "no heartbeats between the ranks: " in done.stderr:
+                self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
+                self.assertEqual(len(self.program_lines(done)), 1, done.stderr)
+                self.assertEqual(list(self.folder.iterdir()), [])
+                return
+            shutil.rmtree(self.folder / "run", ignore_errors=True)
+        self.skipTest(f"the number that is too small for the heartbeat alone is another one here: {done.stderr}")
+
+    def test_names_that_are_not_utf8_are_taken(self):
+        (self.folder / os.fsdecode(b"io\xff")).mkdir()
+        for ranks in (None, 2):
+            words = [word for option in ("output", "log-file", "golden") for word in (f"--{option}", os.fsdecode(f"{option}{ranks}".encode() + b"\xff"))]
+            words += [*SMALL[:4], "--io-size", "1MB", "--io-dir", os.fsdecode(b"io\xff")]
+            with self.subTest(ranks=ranks):
+                done = subprocess.run(self.command(words, ranks), cwd=self.folder, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                result = json.loads((self.folder / os.fsdecode(f"output{ranks}".encode() + b"\xff") / "result.json").read_text())
+                self.assertEqual((result["verdict"], result["options"]["io-dir"]), ("pass", "io\ufffd"))
 
     def test_ranks_that_disagree_on_options(self):
         command = os.environ["EGT_MPIRUN"].split()

@@ -92,7 +92,8 @@ class Cut(Report):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual({name.split("/")[0] for name in self.files()}, {"run", "next"})
 
-    def test_run_script_reports_by_itself(self):
+    def make_script(self):
+        """run.sh with the program that is there: nothing is installed or built."""
         scripts = self.folder / "root/scripts"
         scripts.mkdir(parents=True)
         shutil.copy(SCRIPTS / "run.sh", scripts)
@@ -101,9 +102,19 @@ class Cut(Report):
             (scripts / name).chmod(0o755)
         (self.folder / "root/build").mkdir()
         (self.folder / "root/build/extreme_gpu_trainer").symlink_to(os.environ["EGT_PROGRAM"])
+        return scripts / "run.sh"
+
+    def test_run_script_counts_cores_whatever_openmp_may_use(self):
+        done = subprocess.run([self.make_script(), "--backend", "host", "--steps", "3", "--memory", "0", "--no-io", "--output", "run"], cwd=self.folder,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(len(self.journals()), min(2, len(os.sched_getaffinity(0))))
+
+    def test_run_script_reports_by_itself(self):
+        run_script = self.make_script()
         for output in ([], ["--output", "named"]):
             with self.subTest(output=output):
-                script = subprocess.Popen([scripts / "run.sh", "--duration", "10m", "--backend", "host", *SMALL_NETWORK, *output], cwd=self.folder,
+                script = subprocess.Popen([run_script, "--duration", "10m", "--backend", "host", *SMALL_NETWORK, *output], cwd=self.folder,
                                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                           env={**os.environ, "EGT_RANKS": "2"})
                 self.addCleanup(script.kill)
@@ -117,6 +128,7 @@ class Cut(Report):
                 self.assertEqual(script.returncode, INCOMPLETE, told + messages)
                 self.assertIn("Verdict: incomplete", told)
                 self.assertEqual(len(list(self.folder.glob(f"{journals}/result.json"))), 1)
+                self.assertEqual(list(self.folder.glob("*.tmp")), [])
 
 
 class Directories(Report):
@@ -214,11 +226,14 @@ class Resume(Report):
     def test_a_run_that_was_interrupted(self):
         process = self.start_program(*SMALL_NETWORK, "--steps", "4000", "--output", "run", ranks=2)
         self.wait_for(lambda: any('"progress"' in journal.read_text() for journal in self.journals()))
-        process.send_signal(signal.SIGUSR1)
+        process.send_signal(signal.SIGUSR2)
         self.assertEqual(process.wait(timeout=20), INTERRUPTED)
         steps = self.result()["ranks"][0]["steps"]
         self.assertLess(steps, 4000)
+        (self.folder / "run/stop").touch()  # too late for that run, and not meant for the next
+        time.sleep(2.5)
         self.resume()
+        self.assertFalse((self.folder / "run/stop").exists())
         self.assertEqual(self.result()["ranks"][0]["steps"], 4000)
         self.check_parts(self.result(), "signal", {"steps"})
 

@@ -91,6 +91,12 @@ TEST_F(ReportFiles, AFullDiskIsNoSpaceAndLeavesWholeLines) {
   EXPECT_EQ(read_journal(folder_ / journal_name(0)).value().size(), 2u);
 }
 
+TEST_F(ReportFiles, ADiskThatIsFullFromTheStartTakesNoJournal) {
+  const FullDisk disk(1000);
+  EXPECT_EQ(Journal::open(folder_, 0).status().code(), StatusCode::no_space);
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
 TEST_F(ReportFiles, ReaderLeavesOutATornLastLineOnly) {
   const std::string line = one_line(to_json(fixtures::end(0)));
   const fs::path path = folder_ / "j";

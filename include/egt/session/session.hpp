@@ -20,7 +20,8 @@ struct SessionPlan {
   std::optional<std::int64_t> steps;
   /// Asked before each step (the argument); true on any rank: all there was to do is done.
   std::function<bool(std::int64_t)> is_done;
-  bool fail_fast = false;  ///< a fault on any rank ends it too
+  bool fail_fast = false;       ///< a fault on any rank ends it too
+  bool is_interrupted = false;  ///< all ranks know already: nothing is started, and the run ends as stopped
   /// Called before each step is enqueued (the argument): stalls on purpose strike there.
   std::function<void(std::int64_t)> before_step;
 };

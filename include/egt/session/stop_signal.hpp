@@ -1,21 +1,47 @@
 #pragma once
 
+#include <memory>
+#include <string>
+
 namespace egt {
 
-/// Takes SIGINT, SIGTERM and SIGUSR1 (which mpirun forwards) as the wish to stop cleanly, for as long as it
-/// lives; ignores SIGPIPE and SIGXFSZ. One at a time in a process: signal handlers are the process's.
+/// The wish that this process stops cleanly, of which the first one counts: SIGINT, SIGTERM, SIGUSR1 or
+/// SIGUSR2 (which of them an mpirun hands on depends on its version), SIGHUP unless it was ignored, or a stop
+/// file. Handlers are the process's, so all is static.
 class StopSignal {
  public:
-  StopSignal();
-  ~StopSignal();
-  StopSignal(const StopSignal&) = delete;
-  StopSignal& operator=(const StopSignal&) = delete;
+  /// `received` where a stop file asked: no signal has this number.
+  static constexpr int stop_file = -1;
 
-  /// The number of the first signal received, 0: none yet. Safe from any thread.
+  /// Before all else in the process: from here on these signals are remembered and end nothing, also those
+  /// that whoever started the process had blocked. SIGPIPE and SIGXFSZ are ignored: the write then fails, and
+  /// says why.
+  static void take();
+  /// For what needs no clean stop: signals end the process again, one that has come meanwhile at once.
+  static void give_back();
+  /// A wish that came by another way than a signal. Any thread.
+  static void ask(int number);
+  /// The number of the first signal received, or stop_file; 0: none yet. Any thread.
   static int received();
 };
 
-/// "SIGTERM".
+/// "SIGTERM", "the file stop": what stopped a run, as its records tell.
 const char* signal_name(int number);
+
+/// Takes the file `stop` in a run's folder as the wish to stop, for as long as it lives: the way that needs
+/// no signal. A thread of its own looks about five times a second, and removes the file when it took it. In
+/// the folder of a run that goes on, one that is older than this process was meant for the run before, and is
+/// removed only. A disk that hangs holds nobody: the thread is then left behind.
+class StopFile {
+ public:
+  StopFile(const std::string& directory, bool is_resumed);
+  ~StopFile();
+  StopFile(const StopFile&) = delete;
+  StopFile& operator=(const StopFile&) = delete;
+
+ private:
+  struct Watch;
+  std::shared_ptr<Watch> watch_;  ///< shared with the thread
+};
 
 }  // namespace egt
