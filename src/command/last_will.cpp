@@ -132,18 +132,14 @@ int LastWill::write_result(Watchdog& watchdog) const {
 }
 
 void LastWill::say(Watchdog& watchdog, RunReport report, bool has_result) const {
-  std::unique_ptr<QueuedConsole> own;
-  if (!estate_.console)
-    if (auto opened = QueuedConsole::open(estate_.style); opened.ok()) own = std::move(opened.value());
-  QueuedConsole* console = estate_.console ? estate_.console : own.get();
-  if (!console) return;  // no thread is left for it; result.json says the same
-  console->show([report = std::move(report), has_result, directory = estate_.directory](Console& shown) {
-    if (!report.summary.empty()) shown.on_summary(report.summary);
-    shown.on_verdict(report.verdict, report.result, directory, has_result);
-  });
-  console->sink().close();
-  watchdog.wait_until([&] { return console->sink().ended(); }, say_s);
-  static_cast<void>(own.release());  // it may be blocked for ever, and this process ends soon
+  QueuedSink& sink = estate_.console.sink();
+  estate_.console.show(
+      [report = std::move(report), has_result, directory = estate_.directory](Console& shown) {
+        if (!report.summary.empty()) shown.on_summary(report.summary);
+        shown.on_verdict(report.verdict, report.result, directory, has_result);
+      });
+  sink.close();
+  watchdog.wait_until([&] { return sink.ended(); }, say_s);
 }
 
 int LastWill::await_result(Watchdog& watchdog) const {

@@ -19,16 +19,14 @@ namespace egt {
 /// ends, whatever its other threads hang in. On the watchdog's thread.
 class LastWill {
  public:
-  /// All references outlive it; `console`: null on ranks that have none. The main thread may use all of it
-  /// meanwhile.
+  /// All references outlive it. The main thread may use all of it meanwhile.
   struct Estate {
     const RankPlace& place;
     RecordQueue& records;
     const RecordRoute& route;
     std::string directory;     ///< of the run
     std::string io_directory;  ///< of test files
-    QueuedConsole* console = nullptr;
-    ConsoleStyle style;  ///< for a rank that has none, and writes the result in place of rank 0
+    QueuedConsole& console;
   };
   explicit LastWill(Estate estate) : estate_(std::move(estate)) {}
 

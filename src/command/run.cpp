@@ -95,6 +95,7 @@ void Run::leave_nothing_behind() {
     journal_.reset();
     std::remove(directory_.file(journal_name(control_.place().rank)).c_str());
   }
+  workloads_.clear();        // with their test files
   (void)control_.barrier();  // the folder goes last, when all ranks' files are gone
   if (log_) log_->discard();
   directory_.discard();
@@ -248,7 +249,7 @@ Status Run::introduce() {
                      {"used", memory.value().total_bytes - memory.value().free_bytes},
                      {"total", memory.value().total_bytes}};
   EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
-  EGT_TRY(agree(control_, is_root() ? open_console() : Status()));
+  EGT_TRY(agree(control_, open_console()));
   open_route();
   records_.emit(RecordKind::start, -1, start);
   EGT_TRY(agree(control_, open_telemetry()));
@@ -281,14 +282,12 @@ Status Run::open_telemetry() {
 
 Status Run::open_lifeline() {
   const RankPlace& place = control_.place();
-  ConsoleStyle style = detect_console_style(options_.common.progress);
   last_will_ = std::make_unique<LastWill>(LastWill::Estate{.place = place,
                                                            .records = records_,
                                                            .route = *route_,
                                                            .directory = directory_.path(),
                                                            .io_directory = purpose_.io_directory(),
-                                                           .console = console_.get(),
-                                                           .style = style});
+                                                           .console = *console_});
   stalls_ = std::make_unique<StallInjection>(*injector_, *route_, [this] { idle_device_->make_idle(); });
   EGT_TRY_ASSIGN(lifeline_, Lifeline::open({.control = control_,
                                             .communicator = *platform_.communicator,
@@ -306,7 +305,7 @@ Status Run::open_lifeline() {
 
 void Run::open_route() {
   std::vector<Sink*> sinks;
-  if (console_) sinks.push_back((shown_ = std::make_unique<Shown>(console_->sink(), purpose_)).get());
+  if (is_root()) sinks.push_back((shown_ = std::make_unique<Shown>(console_->sink(), purpose_)).get());
   if (log_sink_) sinks.push_back(log_sink_.get());
   if (is_root() && purpose_.compares_peers())
     sinks.push_back((yardstick_ = std::make_unique<Yardstick>(records_)).get());
@@ -316,6 +315,7 @@ void Run::open_route() {
   route_ = std::make_unique<RecordRoute>(control_, records_, own, std::move(sinks));
 }
 
+/// On every rank: any of them may have to tell how the run ended.
 Status Run::open_console() {
   ConsoleStyle style = detect_console_style(options_.common.progress);
   style.messages = options_.common.log_level;

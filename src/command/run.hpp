@@ -150,8 +150,8 @@ class Run {
   Session::Workloads workloads_;
   RunDirectory directory_;
   std::unique_ptr<Journal> journal_;
-  std::unique_ptr<QueuedConsole> console_;  // on rank 0, as the log
-  std::shared_ptr<LogFile> log_;            // null: none is wanted
+  std::unique_ptr<QueuedConsole> console_;
+  std::shared_ptr<LogFile> log_;  // on rank 0; null: none is wanted
   std::unique_ptr<QueuedSink> log_sink_;
   std::unique_ptr<Sink> own_records_, shown_, yardstick_;
   std::unique_ptr<RecordRoute> route_;
