@@ -9,9 +9,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
 #include <set>
 
+#include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/report/journal.hpp"
 #include "egt/report/result.hpp"
@@ -24,11 +24,11 @@ namespace {
 
 // mpirun leaves a second between the death of a rank and the end of all.
 constexpr double main_thread_s = 0.4, journals_s = 0.3;
-constexpr double sync_s = 0.1;    // for one line; the disk may take it later
+constexpr double sync_s = 0.1;    // for the journal; the disk may take it later
+constexpr double say_s = 0.5;     // for the console, whose terminal may be stopped
 constexpr double clean_up_s = 3;  // for the main thread to remove its files
 constexpr double result_s = 5;
 constexpr int reprieve_s = 3;  // before a process that does not answer is killed
-constexpr int incomplete_exit_code = 4;
 constexpr const char* journal_word = "journal written";
 
 std::string exit_word(int code) {
@@ -67,7 +67,7 @@ void LastWill::execute(const std::vector<Loss>& losses, Lifeline& lifeline) {
   write_journal();
   watchdog.tell_all(journal_word);
   if (is_lost) clean_up(lifeline, 0);  // who is not lost soon ends, and mpirun then ends this one
-  int code = incomplete_exit_code;
+  int code = exit_code::incomplete;
   if (watchdog.is_deputy()) {
     watchdog.wait_until(
         [&] {
@@ -77,7 +77,7 @@ void LastWill::execute(const std::vector<Loss>& losses, Lifeline& lifeline) {
           });
         },
         journals_s);
-    code = write_result();
+    code = write_result(watchdog);
     watchdog.tell_all(exit_word(code));
   } else {
     code = await_result(watchdog);
@@ -89,11 +89,10 @@ void LastWill::execute(const std::vector<Loss>& losses, Lifeline& lifeline) {
   std::_Exit(code);
 }
 
-void LastWill::write_journal() const {
-  for (const Record& record : estate_.records.drain()) {
-    const StatusCode code = append_record(estate_.directory, record, sync_s).code();
-    if (code != StatusCode::ok && code != StatusCode::timeout) return;  // late on the disk is better than not
-  }
+/// What a disk does not take now it may take the next time.
+void LastWill::write_journal() {
+  for (Record& record : estate_.records.drain()) unwritten_.push_back(std::move(record));
+  static_cast<void>(append_records(estate_.directory, unwritten_, sync_s));
 }
 
 /// The main thread removes what this process made, unless it is the one that hangs.
@@ -115,6 +114,7 @@ RunReport LastWill::report() const {
   }
   for (const Record& record : estate_.route.kept())
     if (!read.contains(record.rank)) records.push_back(record);
+  records.insert(records.end(), unwritten_.begin(), unwritten_.end());
   return report_of(records, problems);
 }
 
@@ -123,22 +123,31 @@ Status LastWill::store(const RunReport& known) const {
 }
 
 /// The result once more, with what came in since, and the last words.
-int LastWill::write_result() const {
-  auto [verdict, result, summary] = report();
-  if (const Status written = store({verdict, result, summary}); !written.ok())
-    verdict.reasons.push_back(written.what());
-  Console own(estate_.style, std::cout, std::cerr, [] { return 0.0; });
-  Console& console = estate_.console ? *estate_.console : own;
-  if (!summary.empty()) console.on_summary(summary);
-  console.on_verdict(verdict, result, estate_.directory);
-  return verdict.exit_code;
+int LastWill::write_result(Watchdog& watchdog) const {
+  RunReport last = report();
+  const Status written = store(last);
+  if (!written.ok()) last.verdict.reasons.push_back(written.what());
+  const int code = last.verdict.exit_code;
+  say(watchdog, std::move(last), written.ok());
+  return code;
+}
+
+void LastWill::say(Watchdog& watchdog, RunReport report, bool has_result) const {
+  QueuedSink& sink = estate_.console.sink();
+  estate_.console.show(
+      [report = std::move(report), has_result, directory = estate_.directory](Console& shown) {
+        if (!report.summary.empty()) shown.on_summary(report.summary);
+        shown.on_verdict(report.verdict, report.result, directory, has_result);
+      });
+  sink.close();
+  watchdog.wait_until([&] { return sink.ended(); }, say_s);
 }
 
 int LastWill::await_result(Watchdog& watchdog) const {
-  int code = incomplete_exit_code;
+  int code = exit_code::incomplete;
   watchdog.wait_until(
       [&] {
-        for (const int known : {1, 3, 4, 5, 6})
+        for (const int known : exit_code::all)
           if (watchdog.heard(exit_word(known))) {
             code = known;
             return true;

@@ -7,7 +7,7 @@
 #include "egt/core/record.hpp"
 #include "egt/core/record_queue.hpp"
 #include "egt/ranks/control.hpp"
-#include "egt/report/console.hpp"
+#include "egt/report/queued_sink.hpp"
 #include "egt/session/lifeline.hpp"
 #include "egt/session/record_route.hpp"
 #include "egt/session/run_report.hpp"
@@ -19,15 +19,14 @@ namespace egt {
 /// ends, whatever its other threads hang in. On the watchdog's thread.
 class LastWill {
  public:
-  /// All references outlive it; `console`: null on ranks that have none.
+  /// All references outlive it. The main thread may use all of it meanwhile.
   struct Estate {
     const RankPlace& place;
     RecordQueue& records;
     const RecordRoute& route;
     std::string directory;     ///< of the run
     std::string io_directory;  ///< of test files
-    Console* console = nullptr;
-    ConsoleStyle style;  ///< for a rank that has none, and writes the result in place of rank 0
+    QueuedConsole& console;
   };
   explicit LastWill(Estate estate) : estate_(std::move(estate)) {}
 
@@ -35,15 +34,17 @@ class LastWill {
   [[noreturn]] void execute(const std::vector<Loss>& losses, Lifeline& lifeline);
 
  private:
-  void write_journal() const;
+  void write_journal();
   void clean_up(Lifeline& lifeline, double patience_seconds) const;
   RunReport report() const;
   Status store(const RunReport& known) const;
-  int write_result() const;
+  int write_result(Watchdog& watchdog) const;
+  void say(Watchdog& watchdog, RunReport report, bool has_result) const;
   int await_result(Watchdog& watchdog) const;
   void end_silent(const std::vector<Loss>& losses, Watchdog& watchdog) const;
 
   Estate estate_;
+  std::vector<Record> unwritten_;  ///< that the journal does not have yet
 };
 
 }  // namespace egt

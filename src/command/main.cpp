@@ -1,13 +1,17 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <new>
 #include <string_view>
 
 #include "egt/command/commands.hpp"
-#include "egt/command/exit_code.hpp"
 #include "egt/command/options.hpp"
 #include "egt/core/clock.hpp"
+#include "egt/core/exit_code.hpp"
+#include "egt/core/file_io.hpp"
 #include "egt/ranks/agreement.hpp"
 #include "egt/ranks/mpi_control.hpp"
 #include "egt/ranks/mpi_session.hpp"
@@ -34,6 +38,21 @@ Result<int> run_command(const Options& options, MpiSession& mpi, Control& contro
   if (options.command == "bench") return run_bench(options, mpi, control, started);
   if (options.command == "selftest") return run_selftest(options, mpi, control, started);
   return run_burn(options, mpi, control, started);
+}
+
+/// Memory that runs out is no defect of the program: one line and the contract's code, from whatever thread.
+[[noreturn]] void end_without_memory() {
+  try {
+    if (std::current_exception()) throw;
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(write_all(STDERR_FILENO,
+                                "extreme_gpu_trainer: the host has no memory left for this process; give it "
+                                "more, or look at ulimit -v and the control group's limit\n"));
+    std::_Exit(exit_code::no_environment);
+  } catch (...) {
+    __gnu_cxx::__verbose_terminate_handler();
+  }
+  std::abort();
 }
 
 int run(int argc, char** argv, Clock::time_point started) {
@@ -73,5 +92,6 @@ void take_signals(int, char**, char**) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::set_terminate(end_without_memory);
   return run(argc, argv, egt::Clock::now());
 }

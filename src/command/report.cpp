@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdio>
-#include <iostream>
 
 #include "egt/command/commands.hpp"
 #include "egt/core/json_access.hpp"
@@ -28,9 +27,9 @@ void remove_test_files(const Json& result) {
 
 Result<int> run_report(const Options& options) {
   EGT_TRY_ASSIGN(const RunReport report, report_directory(options.directory));
-  Console console(detect_console_style(options.common.progress), std::cout, std::cerr, [] { return 0.0; });
-  if (!report.summary.empty()) console.on_summary(report.summary);
-  console.on_verdict(report.verdict, report.result, options.directory);
+  const auto console = open_console(detect_console_style(options.common.progress));
+  if (!report.summary.empty()) console->on_summary(report.summary);
+  console->on_verdict(report.verdict, report.result, options.directory);
   remove_test_files(report.result);
   return report.verdict.exit_code;
 }

@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <iostream>
 
 #include "choices.hpp"
+#include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
+#include "egt/core/wait.hpp"
 #include "egt/ranks/agreement.hpp"
 #include "egt/report/console_style.hpp"
 #include "egt/report/version.hpp"
@@ -20,12 +21,13 @@ namespace {
 constexpr double last_words_timeout_s = 180.0;  // above all that a rank's workloads may take to finish
 constexpr double hurried_last_words_timeout_s = 5.0;
 constexpr double last_words_reserve_s = 120;  // for the result, and for rank 0's code to come
-constexpr int incomplete_exit_code = 4;
+constexpr double console_timeout_s = 30;      // for a terminal or a pipe to take what is in line
+constexpr double hurried_console_timeout_s = 0.5;
 
 /// Without its result a run has no evidence: it cannot pass.
 void lose_result(Verdict& verdict, const Status& why) {
-  if (verdict.exit_code == 0 || verdict.exit_code == 6)
-    verdict = {.name = "incomplete", .exit_code = 4, .reasons = {}};
+  if (verdict.exit_code == exit_code::pass || verdict.exit_code == exit_code::interrupted)
+    verdict = {.name = "incomplete", .exit_code = exit_code::incomplete, .reasons = {}};
   verdict.reasons.push_back(why.what());
 }
 
@@ -113,6 +115,7 @@ void Run::leave_nothing_behind() {
     journal_.reset();
     std::remove(directory_.file(journal_name(control_.place().rank)).c_str());
   }
+  workloads_.clear();        // with their test files
   (void)control_.barrier();  // the folder goes last, when all ranks' files are gone
   if (log_) log_->discard();
   directory_.discard();
@@ -249,6 +252,7 @@ Status Run::open_journal() {
 Status Run::open_log() {
   if (!is_root() || options_.common.log_file.empty()) return {};
   EGT_TRY_ASSIGN(log_, LogFile::open(options_.common.log_file, options_.common.log_level));
+  EGT_TRY_ASSIGN(log_sink_, QueuedSink::open("the log file", log_));
   return {};
 }
 
@@ -272,21 +276,22 @@ StartBody Run::start_body() const {
 /// Rank 0's console opens with all ranks' devices and what they filled; from then on records flow.
 Status Run::introduce() {
   const Json start = to_json(start_body());
-  auto filled = device_memory();
-  EGT_TRY(agree(control_, filled.status()));
-  const MemoryInfo& memory = filled.value();
-  const Json card = {
-      {"start", start}, {"used", memory.total_bytes - memory.free_bytes}, {"total", memory.total_bytes}};
+  const auto memory = device_memory();
+  EGT_TRY(agree(control_, memory.status()));
+  const Json card = {{"start", start},
+                     {"used", memory.value().total_bytes - memory.value().free_bytes},
+                     {"total", memory.value().total_bytes}};
   EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
-  if (is_root()) open_console(cards);
+  EGT_TRY(agree(control_, open_console()));
   open_route();
   records_.emit(RecordKind::start, -1, start);
-  EGT_TRY(route_->pump());  // a run that is killed before its first step has left who it was
-  open_telemetry();
-  return open_lifeline();
+  EGT_TRY(agree(control_, open_telemetry()));
+  EGT_TRY(agree(control_, open_lifeline()));
+  if (is_root()) show_devices(cards);
+  return route_->pump();  // a run that is killed before its first step has left who it was
 }
 
-void Run::open_telemetry() {
+Status Run::open_telemetry() {
   const auto& sensor = platform_.sensor;
   std::shared_ptr<Sensor> shown = sensor;
   if (!options_.run.injections.empty())
@@ -305,18 +310,17 @@ void Run::open_telemetry() {
                                            .board = board_,
                                            .planned_seconds = purpose_.plan(options_).duration_seconds,
                                            .detector = backend_ == Backend::host ? "EDAC" : "NVML"});
+  return telemetry_->started();
 }
 
 Status Run::open_lifeline() {
   const RankPlace& place = control_.place();
-  ConsoleStyle style = detect_console_style(options_.common.progress);
   last_will_ = std::make_unique<LastWill>(LastWill::Estate{.place = place,
                                                            .records = records_,
                                                            .route = *route_,
                                                            .directory = directory_.path(),
                                                            .io_directory = purpose_.io_directory(),
-                                                           .console = console_.get(),
-                                                           .style = style});
+                                                           .console = *console_});
   stalls_ = std::make_unique<StallInjection>(*injector_, *route_, [this] { idle_device_->make_idle(); });
   EGT_TRY_ASSIGN(lifeline_, Lifeline::open({.control = control_,
                                             .communicator = *platform_.communicator,
@@ -329,13 +333,13 @@ Status Run::open_lifeline() {
                                                 [this](const std::vector<Loss>& losses) {
                                                   last_will_->execute(losses, *lifeline_);
                                                 }}));
-  return {};
+  return lifeline_->start();
 }
 
 void Run::open_route() {
   std::vector<Sink*> sinks;
-  if (console_) sinks.push_back((shown_ = std::make_unique<Shown>(*console_, purpose_)).get());
-  if (log_) sinks.push_back(log_.get());
+  if (is_root()) sinks.push_back((shown_ = std::make_unique<Shown>(console_->sink(), purpose_)).get());
+  if (log_sink_) sinks.push_back(log_sink_.get());
   if (is_root() && purpose_.compares_peers())
     sinks.push_back((yardstick_ = std::make_unique<Yardstick>(records_)).get());
   if (is_root() && purpose_.all_records()) sinks.push_back(purpose_.all_records());
@@ -344,21 +348,26 @@ void Run::open_route() {
   route_ = std::make_unique<RecordRoute>(control_, records_, own, std::move(sinks));
 }
 
-void Run::open_console(const std::vector<std::string>& cards) {
+/// On every rank: any of them may have to tell how the run ended.
+Status Run::open_console() {
   ConsoleStyle style = detect_console_style(options_.common.progress);
   style.messages = options_.common.log_level;
-  console_ = std::make_unique<Console>(style, std::cout, std::cerr,
-                                       [start = Clock::now()] { return seconds_since(start); });
+  EGT_TRY_ASSIGN(console_, QueuedConsole::open(style));
+  return {};
+}
+
+void Run::show_devices(const std::vector<std::string>& cards) {
   std::vector<Json> starts, filled;
   for (const std::string& card : cards) filled.push_back(Json::parse(card));
   for (const Json& card : filled) starts.push_back(card.at("start"));
-  console_->on_start(starts);
-  for (std::size_t rank = 0; rank < filled.size(); ++rank)
-    console_->on_memory_filled(static_cast<int>(rank), filled[rank].at("used"), filled[rank].at("total"));
+  console_->show([starts, filled](Console& console) {
+    console.on_start(starts);
+    for (std::size_t rank = 0; rank < filled.size(); ++rank)
+      console.on_memory_filled(static_cast<int>(rank), filled[rank].at("used"), filled[rank].at("total"));
+  });
 }
 
 Result<int> Run::run() {
-  lifeline_->start();
   Session::Workloads none;
   Session session({.records = records_,
                    .route = *route_,
@@ -383,8 +392,8 @@ Result<int> Run::share_verdict(const Status& failure) {
   const double patience = hurry ? hurried_last_words_timeout_s : last_words_timeout_s;
   board_.line("main").begin("last words", -1, patience + last_words_reserve_s);
   const Status told = route_->pump_to_the_end(patience);
-  if (lifeline_->was_given_up()) leave(incomplete_exit_code);  // others have told the end of this run
-  const int code = is_root() ? conclude() : incomplete_exit_code;
+  if (lifeline_->was_given_up()) leave(exit_code::incomplete);  // others have told the end of this run
+  const int code = is_root() ? conclude() : exit_code::incomplete;
   if (!failure.ok() || !told.ok()) leave(code);
   EGT_TRY_ASSIGN(const std::string shared, control_.broadcast(std::to_string(code)));
   lifeline_->leave();
@@ -395,14 +404,34 @@ Result<int> Run::share_verdict(const Status& failure) {
 int Run::conclude() {
   const std::vector<Record> records = route_->kept();
   Verdict verdict = purpose_.judge(records);
-  if (verdict.exit_code == 0)
+  if (verdict.exit_code == exit_code::pass)
     if (const Status kept = purpose_.keep_answers(); !kept.ok()) lose_result(verdict, kept);
-  if (const Status written = write_result(purpose_.result(records, verdict)); !written.ok())
+  Json result = purpose_.result(records, verdict);
+  const Status written = write_result(result);
+  if (!written.ok()) {
     lose_result(verdict, written);
-  const Json result = purpose_.result(records, verdict);
-  if (const std::string summary = purpose_.summary(result); !summary.empty()) console_->on_summary(summary);
-  console_->on_verdict(verdict, result, directory_.path());
+    set_verdict(result, verdict);
+  }
+  say_last_words(verdict, std::move(result), written.ok());
   return verdict.exit_code;
+}
+
+/// Waits until all is said, a while: somebody may read the output page by page, and nobody a stopped
+/// terminal.
+void Run::say_last_words(const Verdict& verdict, Json result, bool has_result) {
+  std::string summary = purpose_.summary(result);
+  console_->show([=, result = std::move(result), directory = directory_.path()](Console& console) {
+    if (!summary.empty()) console.on_summary(summary);
+    console.on_verdict(verdict, result, directory, has_result);
+  });
+  console_->sink().close();
+  if (log_sink_) log_sink_->close();
+  const auto started = Clock::now();
+  const auto said = [&]() -> Result<bool> {
+    const bool hurry = StopSignal::received() != 0 && seconds_since(started) > hurried_console_timeout_s;
+    return hurry || (console_->sink().ended() && (!log_sink_ || log_sink_->ended()));
+  };
+  static_cast<void>(wait_until(said, {.seconds = console_timeout_s, .what = "the console"}));
 }
 
 Status Run::write_result(const Json& result) const {

@@ -12,9 +12,9 @@
 #include "egt/ranks/control.hpp"
 #include "egt/ranks/mpi_session.hpp"
 #include "egt/report/bodies.hpp"
-#include "egt/report/console.hpp"
 #include "egt/report/journal.hpp"
 #include "egt/report/log.hpp"
+#include "egt/report/queued_sink.hpp"
 #include "egt/report/result.hpp"
 #include "egt/report/run_directory.hpp"
 #include "egt/report/summary.hpp"
@@ -123,14 +123,16 @@ class Run {
   Status open_journal();
   Status open_log();
   Status introduce();
-  void open_console(const std::vector<std::string>& cards);
+  Status open_console();
+  void show_devices(const std::vector<std::string>& cards);
   void open_route();
   Result<std::unique_ptr<Communicator>> connect();
   double peer_timeout() const;
   Status open_lifeline();
-  void open_telemetry();
+  Status open_telemetry();
   Result<int> share_verdict(const Status& failure);
   int conclude();
+  void say_last_words(const Verdict& verdict, Json result, bool has_result);
   Status write_result(const Json& result) const;
   [[noreturn]] void leave(int code);
   StartBody start_body() const;
@@ -155,8 +157,9 @@ class Run {
   std::unique_ptr<StopFile> stop_file_;  // on one rank of each host
   bool stopped_early_ = false;           // before anything was started; the same on all ranks
   std::unique_ptr<Journal> journal_;
-  std::unique_ptr<Console> console_;  // on rank 0, as the log
-  std::unique_ptr<LogFile> log_;      // null: none is wanted
+  std::unique_ptr<QueuedConsole> console_;
+  std::shared_ptr<LogFile> log_;  // on rank 0; null: none is wanted
+  std::unique_ptr<QueuedSink> log_sink_;
   std::unique_ptr<Sink> own_records_, shown_, yardstick_;
   std::unique_ptr<RecordRoute> route_;
   std::unique_ptr<Telemetry> telemetry_;

@@ -102,8 +102,7 @@ class SelftestPurpose : public MainJob {
   /// As concluded, but for a verdict that came to be worse since.
   Json result(const std::vector<Record>&, const Verdict& verdict) override {
     Json result = outcome_.result;
-    result.update(
-        {{"verdict", verdict.name}, {"exit_code", verdict.exit_code}, {"reasons", verdict.reasons}});
+    set_verdict(result, verdict);
     return result;
   }
   std::string summary(const Json&) override { return outcome_.table; }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,10 +16,22 @@ StatusCode code_of_errno(int error, StatusCode otherwise) {
   return error == ENOSPC || error == EDQUOT || error == EFBIG ? StatusCode::no_space : otherwise;
 }
 
+namespace {
+
+/// A pipe or a terminal that was set not to block by somebody who shares it.
+void wait_for(int file) {
+  pollfd room{.fd = file, .events = POLLOUT, .revents = 0};
+  static_cast<void>(::poll(&room, 1, -1));
+  errno = EAGAIN;
+}
+
+}  // namespace
+
 int write_all(int file, const std::string& text) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t wrote = ::write(file, text.data() + done, text.size() - done);
-    if (wrote < 0 && errno != EINTR) return errno;
+    if (wrote < 0 && errno == EAGAIN) wait_for(file);
+    if (wrote < 0 && errno != EINTR && errno != EAGAIN) return errno;
     if (wrote > 0) done += static_cast<std::size_t>(wrote);
   }
   return 0;

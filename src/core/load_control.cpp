@@ -1,24 +1,27 @@
 #include "egt/core/load_control.hpp"
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
+#include <thread>
+
+#include "egt/core/clock.hpp"
 
 namespace egt {
 namespace {
 
-constexpr double longest_rest_s = 5;
+constexpr double look_seconds = 0.02;
 
 }  // namespace
 
-void LoadControl::rest(double worked_seconds, const std::stop_token& stop) const {
+double LoadControl::rest_after(double worked_seconds) const {
   const double share = duty_;
-  const double seconds = std::min(worked_seconds * (1 - share) / share, longest_rest_s);
-  if (seconds <= 0) return;
-  std::mutex mutex;
-  std::condition_variable_any nobody;
-  std::unique_lock lock(mutex);
-  nobody.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
+  return std::min(worked_seconds * (1 - share) / share, longest_rest_seconds);
+}
+
+void LoadControl::rest(double worked_seconds, const std::function<bool()>& is_over) const {
+  const double seconds = rest_after(worked_seconds);
+  const Clock::time_point start = Clock::now();
+  for (double left = seconds; left > 0 && !is_over(); left = seconds - seconds_since(start))
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(left, look_seconds)));
 }
 
 }  // namespace egt

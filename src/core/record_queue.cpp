@@ -6,14 +6,6 @@
 #include "egt/core/clock.hpp"
 
 namespace egt {
-namespace {
-
-bool may_be_dropped(RecordKind kind) {
-  return kind == RecordKind::notice || kind == RecordKind::progress;
-}
-
-}  // namespace
-
 void RecordQueue::emit(RecordKind kind, std::int64_t step, Json body) {
   const std::lock_guard lock(mutex_);
   put(kind, step, std::move(body));

@@ -7,10 +7,10 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "egt/core/thread.hpp"
 #include "egt/core/wait.hpp"
 #include "egt/device/cuda/cuda_native.hpp"
 #include "egt/ranks/messages.hpp"
@@ -136,15 +136,16 @@ void abort_links(const std::vector<std::shared_ptr<Link>>& links, double timeout
     if (!native) continue;
     ++*under_way;
     // An abort can hang itself, so it gets a thread of its own that is left behind if it does. The thread
-    // owns all that it touches.
-    std::thread([native, unfinished = std::exchange(link->unfinished, nullptr), device = link->device, link,
-                 under_way] {
+    // owns all that it touches. Where there is none, the communicator is left to the process's end.
+    auto thread = start_thread("NCCL's abort", [native, unfinished = std::exchange(link->unfinished, nullptr),
+                                                device = link->device, link, under_way] {
       if (select_cuda_device(device).ok()) {
         static_cast<void>(ncclCommAbort(native));  // ends a split that is under way, too
         if (unfinished && unfinished->native) static_cast<void>(ncclCommAbort(unfinished->native));
       }
       --*under_way;
-    }).detach();
+    });
+    thread.ok() ? thread.value().detach() : static_cast<void>(--*under_way);
   }
   static_cast<void>(wait_until([under_way] { return Result<bool>(under_way->load() == 0); },
                                {.seconds = timeout_seconds, .what = "NCCL's abort"}));

@@ -1,11 +1,16 @@
 #include "egt/report/console.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <ostream>
+#include <sstream>
 
 #include <fmt/format.h>
 
 #include "console_text.hpp"
+#include "egt/core/clock.hpp"
+#include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/record_text.hpp"
 
@@ -81,8 +86,9 @@ void Console::on_summary(const std::string& lines) {
   print(results_, fmt::format("\n{}", lines));
 }
 
-void Console::on_verdict(const Verdict& verdict, const Json& result, const std::string& directory) {
-  print(results_, fmt::format("\n{}", verdict_text(style_, verdict, result, directory)));
+void Console::on_verdict(const Verdict& verdict, const Json& result, const std::string& directory,
+                         bool has_result) {
+  print(results_, fmt::format("\n{}", verdict_text(style_, verdict, result, directory, has_result)));
   due_ = false;
 }
 
@@ -92,15 +98,15 @@ void Console::show_fault(const Record& record) {
   due_ = true;
   if (level_of(record) < style_.messages || ++fault_count_ > most_faults_shown) return;
   const std::string text = fault_text(record, start_of(rank), several_hosts(starts_));
-  print(messages_, coloured(style_, Colour::red, text));
+  print(messages_, coloured(style_.messages_colour, Colour::red, text));
   if (fault_count_ == most_faults_shown)
-    print(messages_,
-          coloured(style_, Colour::red, "More faults are counted, and told in the journals only."));
+    print(messages_, coloured(style_.messages_colour, Colour::red,
+                              "More faults are counted, and told in the journals only."));
 }
 
 void Console::show_injection(const Record& record) {
   if (level_of(record) < style_.messages || ++injection_count_ > most_faults_shown) return;
-  print(messages_, coloured(style_, Colour::yellow, injection_text(record)));
+  print(messages_, coloured(style_.messages_colour, Colour::yellow, injection_text(record)));
 }
 
 void Console::show_notice(const Record& record) {
@@ -108,19 +114,21 @@ void Console::show_notice(const Record& record) {
   const bool warning = level == LogLevel::warning;
   if (level < style_.messages || (style_.progress == ProgressStyle::none && !warning)) return;
   const std::string text = text_at(record.body, "text");
-  print(messages_, warning ? coloured(style_, Colour::yellow, fmt::format("Warning: {}", text)) : text);
+  print(messages_,
+        warning ? coloured(style_.messages_colour, Colour::yellow, fmt::format("Warning: {}", text)) : text);
 }
 
 void Console::show_event(const Record& record, const std::string& text) {
   const LogLevel level = level_of(record);
   if (level < style_.messages) return;
-  print(messages_, coloured(style_, level == LogLevel::error ? Colour::red : Colour::yellow, text));
+  print(messages_,
+        coloured(style_.messages_colour, level == LogLevel::error ? Colour::red : Colour::yellow, text));
 }
 
 void Console::show_epoch(const Json& body) {
   last_epoch_ = epoch_text(body, starts_.size());
   due_ = true;
-  if (style_.progress == ProgressStyle::lines) print(results_, last_epoch_);
+  if (style_.progress == ProgressStyle::lines) print(messages_, last_epoch_);
 }
 
 void Console::note_progress(const Record& record) {
@@ -134,9 +142,10 @@ void Console::print(std::ostream& stream, const std::string& text) {
   stream << text << std::endl;
 }
 
+/// From the first column, wherever the cursor is: a terminal echoes what is typed, Ctrl-C as "^C".
 void Console::erase_bar() {
   if (bar_lines_ == 0) return;
-  results_ << fmt::format("\x1b[{}A\x1b[J", bar_lines_) << std::flush;
+  messages_ << fmt::format("\r\x1b[{}A\x1b[J", bar_lines_) << std::flush;
   bar_lines_ = 0;
   due_ = true;
 }
@@ -153,8 +162,8 @@ void Console::draw_bar() {
     const Json start = start_of(rank);
     lines.push_back(row_text(device_label(start, name_host), start, body, faults_[rank]));
   }
-  for (const std::string& line : lines) results_ << clipped(line, style_.width - 1) << '\n';
-  results_ << std::flush;
+  for (const std::string& line : lines) messages_ << clipped(line, style_.width - 1) << '\n';
+  messages_ << std::flush;
   bar_lines_ = lines.size();
   drawn_ = seconds_();
   due_ = false;
@@ -167,8 +176,45 @@ Json Console::start_of(int rank) const {
 }
 
 Status Console::state() const {
-  if (results_.good()) return {};
-  return {StatusCode::io_error, "standard output cannot be written"};
+  if (!results_.good()) return {StatusCode::io_error, "standard output cannot be written"};
+  if (!messages_.good()) return {StatusCode::io_error, "standard error cannot be written"};
+  return {};
+}
+
+namespace {
+
+/// Writes what it was given at each flush, and waits for a descriptor that does not.
+class DescriptorBuffer : public std::stringbuf {
+ public:
+  explicit DescriptorBuffer(int file) : std::stringbuf(std::ios::out), file_(file) {}
+
+ protected:
+  int sync() override {
+    const std::string text = str();
+    str({});
+    return write_all(file_, text) == 0 ? 0 : -1;
+  }
+
+ private:
+  const int file_;
+};
+
+/// The console and its streams.
+struct StandardConsole {
+  explicit StandardConsole(const ConsoleStyle& style)
+      : console(style, results, style.one_terminal ? results : messages,
+                [start = Clock::now()] { return seconds_since(start); }) {}
+
+  DescriptorBuffer output{STDOUT_FILENO}, error{STDERR_FILENO};
+  std::ostream results{&output}, messages{&error};
+  Console console;
+};
+
+}  // namespace
+
+std::shared_ptr<Console> open_console(const ConsoleStyle& style) {
+  const auto standard = std::make_shared<StandardConsole>(style);
+  return {standard, &standard->console};
 }
 
 }  // namespace egt

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,9 +52,16 @@ bool under_launcher() {
   return !environment("OMPI_COMM_WORLD_SIZE").empty() || !environment("PMI_RANK").empty();
 }
 
-std::optional<std::string> own_terminal() {
-  if (under_launcher()) return launcher_terminal("/proc", ::getpid());
-  return ::isatty(STDOUT_FILENO) ? std::optional<std::string>("/proc/self/fd/1") : std::nullopt;
+/// That people see what goes to `file` on.
+std::optional<std::string> terminal_of(int file) {
+  if (under_launcher()) return launcher_terminal("/proc", ::getpid(), file);
+  return ::isatty(file) ? std::optional("/proc/self/fd/" + std::to_string(file)) : std::nullopt;
+}
+
+bool is_same_terminal(const std::string& one, const std::string& other) {
+  struct stat a {
+  }, b{};
+  return ::stat(one.c_str(), &a) == 0 && ::stat(other.c_str(), &b) == 0 && a.st_rdev == b.st_rdev;
 }
 
 int width_of(const std::string& terminal) {
@@ -79,23 +87,27 @@ bool locale_is_utf8() {
 
 }  // namespace
 
-std::optional<std::string> launcher_terminal(const std::string& proc, int pid) {
+std::optional<std::string> launcher_terminal(const std::string& proc, int pid, int file) {
   for (int i = 0; i < most_ancestors && pid > 1; ++i, pid = parent_of(proc, pid))
     if (is_launcher(process_name(proc, pid)))
-      return terminal_behind(proc + "/" + std::to_string(pid) + "/fd/1");
+      return terminal_behind(proc + "/" + std::to_string(pid) + "/fd/" + std::to_string(file));
   return std::nullopt;
 }
 
 ConsoleStyle detect_console_style(ProgressStyle wanted) {
-  const std::optional<std::string> terminal = own_terminal();
-  const bool can_draw = terminal && environment("TERM") != "dumb";
+  const std::optional<std::string> results = terminal_of(STDOUT_FILENO),
+                                   messages = terminal_of(STDERR_FILENO);
+  const bool can_draw = environment("TERM") != "dumb",
+             has_colour = can_draw && environment("NO_COLOR").empty();
   ConsoleStyle style;
   style.progress = wanted;
   if (wanted == ProgressStyle::automatic)
-    style.progress = can_draw ? ProgressStyle::bar : ProgressStyle::lines;
-  style.colour = can_draw && environment("NO_COLOR").empty();
+    style.progress = messages && can_draw ? ProgressStyle::bar : ProgressStyle::lines;
+  style.results_colour = results && has_colour;
+  style.messages_colour = messages && has_colour;
+  style.one_terminal = results && messages && is_same_terminal(*results, *messages);
   style.utf8 = locale_is_utf8();
-  if (terminal) style.width = width_of(*terminal);
+  if (messages) style.width = width_of(*messages);
   return style;
 }
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/record_text.hpp"
 #include "egt/core/units.hpp"
@@ -126,9 +127,9 @@ std::string hexadecimal_text(const Json& fault) {
 
 }  // namespace
 
-std::string coloured(const ConsoleStyle& style, Colour colour, const std::string& text) {
+std::string coloured(bool has_colours, Colour colour, const std::string& text) {
   constexpr int codes[] = {31, 32, 33};
-  return style.colour ? fmt::format("\x1b[{}m{}\x1b[0m", codes[static_cast<int>(colour)], text) : text;
+  return has_colours ? fmt::format("\x1b[{}m{}\x1b[0m", codes[static_cast<int>(colour)], text) : text;
 }
 
 std::string banner_text(const ConsoleStyle& style) {
@@ -229,18 +230,19 @@ std::string injection_text(const Record& record) {
 }
 
 std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
-                         const std::string& directory) {
-  const Colour colour = verdict.exit_code == 0   ? Colour::green
-                        : verdict.exit_code == 1 ? Colour::red
-                                                 : Colour::yellow;
-  std::string text =
-      coloured(style, colour, fmt::format("Verdict: {} (exit code {})", verdict.name, verdict.exit_code));
+                         const std::string& directory, bool has_result) {
+  const Colour colour = verdict.exit_code == exit_code::pass    ? Colour::green
+                        : verdict.exit_code == exit_code::fault ? Colour::red
+                                                                : Colour::yellow;
+  std::string text = coloured(style.results_colour, colour,
+                              fmt::format("Verdict: {} (exit code {})", verdict.name, verdict.exit_code));
   for (const std::string& reason : verdict.reasons) text += fmt::format("\n  {}", reason);
   text += fmt::format("{}\n{}{}", restarts_text(result), work_text(result), checks_text(result));
   const Json& summary = member(result, "test_summary");
   if (const auto seconds = value_at<double>(summary, "actual_duration_seconds"))
     text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));
-  return text + fmt::format("\nFiles: {0}/result.json, {0}/journal.rank*.jsonl", directory);
+  return text + fmt::format("\nFiles: {}{}/journal.rank*.jsonl",
+                            has_result ? directory + "/result.json, " : "", directory);
 }
 
 std::string progress_text(const Json& progress) {

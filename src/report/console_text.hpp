@@ -14,8 +14,8 @@ namespace egt {
 
 enum class Colour { red, green, yellow };
 
-/// `text` in that colour, where the style has colours.
-std::string coloured(const ConsoleStyle& style, Colour colour, const std::string& text);
+/// `text` in that colour, where there are colours.
+std::string coloured(bool has_colours, Colour colour, const std::string& text);
 
 std::string banner_text(const ConsoleStyle& style);
 /// "GPU 0"; with more than one host "GPU 0 on node7".
@@ -35,8 +35,9 @@ std::string epoch_text(const Json& epoch, std::size_t ranks);
 std::string fault_text(const Record& record, const Json& start, bool name_host);
 /// "Injected on rank 1, step 20: weight, layer 3, bits 0x00000080 (weights of layer 3)"
 std::string injection_text(const Record& record);
+/// With where the files are; `has_result`: is result.json one of them?
 std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
-                         const std::string& directory);
+                         const std::string& directory, bool has_result);
 
 /// "step 120, 30 s elapsed, 5.00 GB verified, 402 TFLOP/s, 61 C, 600 W"; what was not measured is left out.
 std::string progress_text(const Json& progress);

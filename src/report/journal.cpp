@@ -20,6 +20,7 @@
 
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/thread.hpp"
 #include "egt/report/bodies.hpp"
 #include "journal_parts.hpp"
 
@@ -190,8 +191,11 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int
     if (mode == Mode::create) ::unlink(path.c_str());
     return taken;
   }
-  auto journal = std::unique_ptr<Journal>(new Journal(directory, rank, limits, std::move(file)));
+  std::unique_ptr<Journal> journal(new Journal(directory, rank, limits, std::move(file)));
   journal->unlocked_ = std::move(unlocked);
+  const Status started = journal->start();
+  if (!started.ok() && mode == Mode::create) ::unlink(path.c_str());
+  EGT_TRY(started);
   return journal;
 }
 
@@ -206,12 +210,18 @@ Journal::Journal(std::string directory, int rank, const JournalLimits& limits,
       rotate_at_(limits.part),
       shared_(std::make_shared<Shared>()) {
   shared_->file = file_;
-  keeper_ = std::thread([shared = shared_, directory = directory_, rank, history = limits_.history] {
-    shared->keep(directory, rank, history);
-  });
+}
+
+Status Journal::start() {
+  EGT_TRY_ASSIGN(keeper_, start_thread("the journal", [shared = shared_, directory = directory_, rank = rank_,
+                                                       history = limits_.history] {
+                   shared->keep(directory, rank, history);
+                 }));
+  return {};
 }
 
 Journal::~Journal() {
+  if (!keeper_.joinable()) return;
   std::unique_lock lock(shared_->mutex);
   shared_->stopping = true;
   shared_->wake.notify_all();
@@ -295,28 +305,53 @@ bool ends_with_newline(int file) {
   return length <= 0 || ::pread(file, &last, 1, length - 1) != 1 || last == '\n';
 }
 
-Status append_line(const std::string& path, const std::string& line) {
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (file < 0) return failed_at(path, "cannot be opened", errno);
-  // Never cut: what looks torn may be the owner's line on its way. An empty line is none for the reader.
-  const std::string text = ends_with_newline(file) ? line : "\n" + line;
+/// What became of lines that are appended.
+struct Appended {
   Status status;
-  if (const int error = write_all(file, text)) status = failed_at(path, "cannot be written", error);
-  if (status.ok() && ::fdatasync(file) != 0) status = failed_at(path, "cannot be brought to disk", errno);
+  std::size_t lines = 0;  ///< that are whole in the file
+};
+
+Appended append_lines(const std::string& path, const std::vector<std::string>& lines) {
+  Appended done;
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (file < 0) return {failed_at(path, "cannot be opened", errno)};
+  // Never cut: what looks torn may be the owner's line on its way. An empty line is none for the reader.
+  const bool torn = !ends_with_newline(file);
+  for (const std::string& line : lines) {
+    const int error = write_all(file, torn && done.lines == 0 ? "\n" + line : line);
+    if (error != 0) done.status = failed_at(path, "cannot be written", error);
+    if (error != 0) break;
+    ++done.lines;
+  }
+  if (::fdatasync(file) != 0 && done.status.ok())
+    done.status = failed_at(path, "cannot be brought to disk", errno);
   ::close(file);
-  return status;
+  return done;
 }
 
 }  // namespace
 
-Status append_record(const std::string& directory, const Record& record, double seconds) {
-  const std::string path = directory + "/" + journal_name(record.rank);
-  std::packaged_task<Status()> task([path, line = line_of(record)] { return append_line(path, line); });
-  std::future<Status> done = task.get_future();
-  std::thread(std::move(task)).detach();  // a disk may hold it for ever
-  if (done.wait_for(std::chrono::duration<double>(seconds)) == std::future_status::ready) return done.get();
-  return {StatusCode::timeout,
-          fmt::format("{}: the disk did not take the last words within {:g} s", path, seconds)};
+Status append_records(const std::string& directory, std::vector<Record>& records, double seconds) {
+  if (records.empty()) return {};
+  const std::string path = directory + "/" + journal_name(records.front().rank);
+  std::vector<std::string> lines;
+  for (const Record& record : records) lines.push_back(line_of(record));
+  auto task = std::make_shared<std::packaged_task<Appended()>>(
+      [path, lines = std::move(lines)] { return append_lines(path, lines); });
+  std::future<Appended> done = task->get_future();
+  auto thread = start_thread("the last words", [task] { (*task)(); });
+  if (thread.ok())
+    thread.value().detach();  // a disk may hold it for ever
+  else
+    (*task)();
+  if (done.wait_for(std::chrono::duration<double>(seconds)) != std::future_status::ready) {
+    records.clear();
+    return {StatusCode::timeout,
+            fmt::format("{}: the disk did not take the last words within {:g} s", path, seconds)};
+  }
+  const Appended appended = done.get();
+  records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(appended.lines));
+  return appended.status;
 }
 
 Result<std::vector<Record>> read_journal(const std::string& path) {

@@ -312,6 +312,10 @@ Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
   return result;
 }
 
+void set_verdict(Json& result, const Verdict& verdict) {
+  result.update({{"verdict", verdict.name}, {"exit_code", verdict.exit_code}, {"reasons", verdict.reasons}});
+}
+
 std::string result_text(const Json& result) {
   return result.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

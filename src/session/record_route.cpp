@@ -1,10 +1,14 @@
 #include "egt/session/record_route.hpp"
 
+#include <algorithm>
+
 #include "egt/core/wait.hpp"
 #include "egt/report/bodies.hpp"
 
 namespace egt {
 namespace {
+
+constexpr double send_patience_s = 3;  // for a send that fails to succeed again
 
 bool lasts(RecordKind kind) {
   return kind == RecordKind::start || kind == RecordKind::fault || kind == RecordKind::finding ||
@@ -19,26 +23,47 @@ RecordRoute::RecordRoute(Control& control, RecordQueue& queue, Sink& journal, st
 }
 
 Status RecordRoute::pump() {
+  EGT_TRY(move());
+  return unreadable_;
+}
+
+Status RecordRoute::move() {
   const bool root = control_.place().rank == 0;
-  for (const Record& record : queue_.drain()) {
-    note_journal(journal_.write(record));
-    if (root)
-      deliver(record);
-    else if (record.kind != RecordKind::epoch)  // all ranks' epochs are alike: rank 0 shows its own
-      EGT_TRY(control_.send_to_root(one_line(to_json(record))));
-  }
+  const std::vector<Record> records = queue_.drain();
+  for (const Record& record : records) note_journal(journal_.write(record));
   note_journal(journal_.flush());
-  while (root) {
+  for (const Record& record : records) root ? deliver(record) : keep_for_root(record);
+  const Status moved = root ? receive() : send();
+  for (Listener& listener : listeners_) note(listener, listener.sink->flush());
+  return moved;
+}
+
+void RecordRoute::keep_for_root(const Record& record) {
+  if (record.kind == RecordKind::epoch) return;  // all ranks' epochs are alike: rank 0 shows its own
+  unsent_.push_back({one_line(to_json(record)), may_be_dropped(record.kind)});
+  if (unsent_.size() <= most_unsent) return;
+  const auto oldest = std::find_if(unsent_.begin(), unsent_.end(),
+                                   [](const Unsent& unsent) { return unsent.may_be_dropped; });
+  if (oldest != unsent_.end()) unsent_.erase(oldest);
+}
+
+Status RecordRoute::send() {
+  for (; !unsent_.empty(); unsent_.pop_front()) EGT_TRY(control_.send_to_root(unsent_.front().text));
+  return {};
+}
+
+/// A record that cannot be read may have been a fault; those behind it are as good as ever.
+Status RecordRoute::receive() {
+  for (;;) {
     EGT_TRY_ASSIGN(const auto text, control_.receive());
-    if (!text) break;
+    if (!text) return {};
     Record record;
     const Json json = Json::parse(*text, nullptr, false);
-    if (json.is_discarded() || !from_json(json, record))
-      return Status(StatusCode::internal, "a rank sent a record that cannot be read");
-    deliver(record);
+    if (!json.is_discarded() && from_json(json, record))
+      deliver(record);
+    else
+      unreadable_ = Status(StatusCode::internal, "a rank sent a record that cannot be read");
   }
-  for (Listener& listener : listeners_) note(listener, listener.sink->flush());
-  return {};
 }
 
 /// Told once; but what comes after it is written where that is possible again: a disk may have been full for
@@ -67,15 +92,18 @@ void RecordRoute::note(Listener& listener, const Status& status) {
 }
 
 Status RecordRoute::pump_to_the_end(double seconds) {
-  EGT_TRY(pump());
-  if (control_.place().rank != 0) return {};
-  EGT_TRY(wait_until(
+  const bool root = control_.place().rank == 0;
+  const Status waited = wait_until(
       [&]() -> Result<bool> {
-        EGT_TRY(pump());
+        const Status moved = move();
+        if (!root) return unsent_.empty();  // a send that failed may succeed
+        EGT_TRY(moved);
         return ends_.size() == static_cast<std::size_t>(control_.place().size);
       },
-      {.seconds = seconds, .stop = {}, .what = "the last words of all ranks"}));
-  return pump();  // a sink may have failed at the very last record
+      {.seconds = root ? seconds : std::min(seconds, send_patience_s),
+       .what = root ? "the last words of all ranks" : "the sending of the last words to rank 0"});
+  EGT_TRY(pump());  // a sink may have failed at the very last record
+  return waited;
 }
 
 std::vector<Record> RecordRoute::kept() const {

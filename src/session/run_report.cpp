@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/report/bodies.hpp"
@@ -30,10 +31,10 @@ const Json& first_start(const std::vector<Record>& records) {
 /// Evidence that cannot be read might have said anything.
 void lower(Verdict& verdict, const std::vector<std::string>& problems) {
   if (problems.empty()) return;
-  if (verdict.exit_code == 0) verdict.reasons.clear();
+  if (verdict.exit_code == exit_code::pass) verdict.reasons.clear();
   if (verdict.name == "pass" || verdict.name == "degraded" || verdict.name == "interrupted") {
     verdict.name = "incomplete";
-    verdict.exit_code = 4;
+    verdict.exit_code = exit_code::incomplete;
   }
   verdict.reasons.insert(verdict.reasons.end(), problems.begin(), problems.end());
 }
@@ -71,9 +72,7 @@ RunReport report_of(const std::vector<Record>& records, const std::vector<std::s
     report.summary = summary_text(report.result);
   }
   lower(report.verdict, problems);
-  report.result.update({{"verdict", report.verdict.name},
-                        {"exit_code", report.verdict.exit_code},
-                        {"reasons", report.verdict.reasons}});
+  set_verdict(report.result, report.verdict);
   return report;
 }
 

@@ -75,13 +75,21 @@ Status Session::make_steps(const SessionPlan& plan) {
     if (next_step_ >= first + MlpTrainer::depth) EGT_TRY(retire(next_step_ - MlpTrainer::depth));
     report_progress();
     EGT_TRY(route_.pump());
-    load_.rest(seconds_since(begun));
+    rest(seconds_since(begun));
     // Every rank learns the votes of a step when it retires it, at the same distance from what it has
     // enqueued.
     last = decision_ != StopVote::none || (plan.steps && next_step_ + 1 >= *plan.steps);
   }
   while (retired_ < next_step_) EGT_TRY(retire(retired_));
   return {};
+}
+
+/// Others may wait for this rank meanwhile: that it rests is told, so that nobody takes it for stuck. Who
+/// asks for a stop is answered at once: mpirun leaves a second.
+void Session::rest(double worked_seconds) {
+  if (load_.rest_after(worked_seconds) <= 0) return;
+  line_.begin("rest: the duty is lowered", next_step_, 2 * LoadControl::longest_rest_seconds);
+  load_.rest(worked_seconds, [] { return StopSignal::received() != 0; });
 }
 
 /// The communicator is given up: what hangs on it is to end.

@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/thread.hpp"
 #include "egt/device/host_sensor.hpp"
 #include "egt/session/ledger.hpp"
 
@@ -180,6 +181,7 @@ struct Telemetry::State {
   HostLoadSampler host;
   Clock::time_point last_sample = Clock::now();
   double counted = 0;  ///< when the counters were looked at, by `clock`
+  Status started;
   std::thread thread;  ///< used by `stop` alone
 
   mutable std::mutex mutex;  ///< of all that follows
@@ -296,7 +298,16 @@ Telemetry::Telemetry(std::shared_ptr<Sensor> sensor, double sample_seconds, Cloc
   }
   state_->enter(state_->read_counters());
   state_->counted = state_->clock();
-  state_->thread = std::thread([state = state_] { state->run(); });
+  auto thread = start_thread("the telemetry", [state = state_] { state->run(); });
+  state_->started = thread.status();
+  if (thread.ok())
+    state_->thread = std::move(thread.value());
+  else
+    state_->ended = true;
+}
+
+Status Telemetry::started() const {
+  return state_->started;
 }
 
 Telemetry::~Telemetry() {
@@ -312,6 +323,7 @@ void Telemetry::stop(double patience_seconds) {
   state_->abandoned = !ended;
   state_->close_post();
   lock.unlock();
+  if (!state_->thread.joinable()) return;
   if (ended)
     state_->thread.join();
   else

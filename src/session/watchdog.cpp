@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "egt/core/clock.hpp"
+#include "egt/core/thread.hpp"
 
 namespace egt {
 namespace {
@@ -51,10 +52,11 @@ Watchdog::~Watchdog() {
 
 // ---- What other threads ask and tell.
 
-void Watchdog::start() {
+Status Watchdog::start() {
   turned_at_ = table_.watched_from = clock_();
   for (RankView& view : table_.ranks) view.heard_at = turned_at_;
-  thread_ = std::jthread([this] { run(); });
+  EGT_TRY_ASSIGN(thread_, start_thread<std::jthread>("the watchdog", [this] { run(); }));
+  return {};
 }
 
 void Watchdog::change(const std::function<void(WatchNews&)>& change) {

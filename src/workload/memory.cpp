@@ -88,8 +88,8 @@ Result<std::vector<MemoryBlock>> MemoryWorkload::allocate_blocks(const MemoryPla
 }
 
 Status MemoryWorkload::start() {
-  if (patrol_) thread_.start([this](std::stop_token stop) { return patrol_->run(stop); });
-  return {};
+  if (!patrol_) return {};
+  return thread_.start([this](std::stop_token stop) { return patrol_->run(stop); });
 }
 
 Status MemoryWorkload::enqueue(const Step& step) {

@@ -94,7 +94,7 @@ Status MemoryPatrol::rest(const std::stop_token& stop) {
   // The operation is in line: the caller must note what it writes, and is stopped at its next one.
   if (drained.code() == StatusCode::stopped) return {};
   EGT_TRY(drained);
-  environment_.load.rest(std::exchange(worked_ms_, 0) * 1e-3, stop);
+  environment_.load.rest(std::exchange(worked_ms_, 0) * 1e-3, [&] { return stop.stop_requested(); });
   return {};
 }
 

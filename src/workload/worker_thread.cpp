@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/thread.hpp"
+
 namespace egt {
 namespace {
 
@@ -19,8 +21,10 @@ Status guarded(const WorkerThread::Work& work, const std::stop_token& stop, cons
 
 }  // namespace
 
-void WorkerThread::start(Work work) {
-  thread_ = std::jthread([this, work = std::move(work)](std::stop_token stop) { run(work, stop); });
+Status WorkerThread::start(Work work) {
+  EGT_TRY_ASSIGN(thread_, start_thread<std::jthread>(name_, [this, work = std::move(work)](
+                                                                std::stop_token stop) { run(work, stop); }));
+  return {};
 }
 
 void WorkerThread::run(const Work& work, const std::stop_token& stop) {

@@ -79,4 +79,4 @@ class ProgramTest(unittest.TestCase):
         return [line for line in completed.stderr.splitlines() if line.startswith(PREFIX)]
 
 
-__all__ = ["PREFIX", "SMALL", "ProgramTest", "json", "os", "signal", "subprocess", "time", "unittest"]
+__all__ = ["PREFIX", "SMALL", "Path", "ProgramTest", "json", "os", "signal", "subprocess", "time", "unittest"]

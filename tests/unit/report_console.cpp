@@ -69,15 +69,22 @@ TEST_F(ConsoleTest, TheReportIsTheSeedsInTheirOrder) {
             "  Architecture: 4096 → 8192 → 512\n"
             "\n"
             "GPU 0 Memory: 129394/143771 MB (90.0%)\n"
-            "EXTREME EPOCH 0 completed in 4247 ms: 48220 samples/s, 402 TFLOP/s a rank, loss 0.125, "
-            "all-reduce 231 GB/s, bf16\n"
             "\n"
             "Verdict: pass (exit code 0)\n"
             "  all planned work was done and verified on 2 ranks\n"
             "  Verified: 2 TFLOP of products, 6 replica checks, 10.0 GB of memory\n"
             "  0 faults in 31 s\n"
             "Files: r1/result.json, r1/journal.rank*.jsonl\n");
-  EXPECT_EQ(messages_.str(), "");
+  EXPECT_EQ(messages_.str(),
+            "EXTREME EPOCH 0 completed in 4247 ms: 48220 samples/s, 402 TFLOP/s a rank, loss 0.125, "
+            "all-reduce 231 GB/s, bf16\n")
+      << "progress";
+}
+
+TEST_F(ConsoleTest, AResultThatCouldNotBeWrittenIsNotAmongTheFiles) {
+  Console one = console({});
+  one.on_verdict({"incomplete", 4, {"no space"}}, Json::object(), "r1", false);
+  EXPECT_THAT(results_.str(), testing::EndsWith("\nFiles: r1/journal.rank*.jsonl\n"));
 }
 
 TEST_F(ConsoleTest, WhatWasNotMeasuredIsLeftOut) {
@@ -87,7 +94,7 @@ TEST_F(ConsoleTest, WhatWasNotMeasuredIsLeftOut) {
   for (const char* key : {"ms", "tflops", "samples_per_second", "all_reduce_gb_per_s"})
     record.body[key] = nullptr;
   (void)one.write(record);
-  EXPECT_THAT(results_.str(), HasSubstr("EXTREME EPOCH 0 completed: loss 0.125, bf16\n"));
+  EXPECT_THAT(messages_.str(), HasSubstr("EXTREME EPOCH 0 completed: loss 0.125, bf16\n"));
 }
 
 TEST_F(ConsoleTest, HostDefaultsAreTold) {
@@ -120,11 +127,19 @@ TEST_F(ConsoleTest, AFaultIsAMessageWithRankDeviceAndStep) {
   EXPECT_EQ(results_.str(), before);
 }
 
-TEST_F(ConsoleTest, FaultsAreRedWhereThereAreColours) {
-  Console one = console({.colour = true});
-  (void)one.write(fixtures::fault(-1));
+TEST_F(ConsoleTest, EachStreamHasColoursOfItsOwn) {
+  Console messages = console({.messages_colour = true});
+  (void)messages.write(fixtures::fault(-1));
+  messages.on_verdict({"pass", 0, {"why"}}, Json::object(), "d");
   EXPECT_THAT(messages_.str(), testing::StartsWith("\x1b[31mFAULT on a rank that is not known"));
   EXPECT_THAT(messages_.str(), testing::EndsWith("\x1b[0m\n"));
+  EXPECT_THAT(results_.str(), Not(HasSubstr("\x1b")));
+  messages_.str("");
+  Console results = console({.results_colour = true});
+  (void)results.write(fixtures::fault(-1));
+  results.on_verdict({"pass", 0, {"why"}}, Json::object(), "d");
+  EXPECT_THAT(messages_.str(), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(results_.str(), HasSubstr("\x1b[32mVerdict: pass (exit code 0)\x1b[0m\n"));
 }
 
 TEST_F(ConsoleTest, AnInjectionIsAMessage) {
@@ -202,12 +217,12 @@ TEST_F(ConsoleTest, LinesAreFreeOfEscapes) {
 TEST_F(ConsoleTest, TheBarHasTimesAndARowADevice) {
   Console one = console({.progress = ProgressStyle::bar, .width = 200});
   one.on_start(starts(2));
-  results_.str("");
+  messages_.str("");
   (void)one.write(fixtures::progress(0));
   (void)one.write(fixtures::progress(1));
   (void)one.write(fixtures::fault(1));
   (void)one.flush();
-  const std::string text = results_.str();
+  const std::string text = messages_.str();
   EXPECT_THAT(text, HasSubstr("]  51 %  30 s elapsed, 30 s left, step 100\n"));
   EXPECT_THAT(text, testing::ContainsRegex("GPU 0 .* 600 W .* 402 .*5.00 GB .* 0\n"));
   EXPECT_THAT(text, testing::ContainsRegex("GPU 1 .* 1\n"));
@@ -221,12 +236,12 @@ TEST_F(ConsoleTest, TheBarIsRedrawnInPlaceAtMostFourTimesASecond) {
     (void)one.write(fixtures::progress(0));
     (void)one.flush();
   }
-  const std::string text = results_.str();
+  const std::string text = messages_.str();
   std::size_t bars = 0;
   for (std::size_t at = text.find(" elapsed"); at != std::string::npos; at = text.find(" elapsed", at + 1))
     ++bars;
   EXPECT_EQ(bars, 4u);
-  EXPECT_THAT(text, HasSubstr("\x1b[3A\x1b[J"));  // three lines: bar, header, one device
+  EXPECT_THAT(text, HasSubstr("\r\x1b[3A\x1b[J"));  // three lines: bar, header, one device
 }
 
 TEST_F(ConsoleTest, MessagesAreWrittenAboveTheBar) {
@@ -234,11 +249,14 @@ TEST_F(ConsoleTest, MessagesAreWrittenAboveTheBar) {
   one.on_start(starts(1));
   (void)one.write(fixtures::progress(0));
   (void)one.flush();
-  results_.str("");
+  messages_.str("");
   (void)one.write(fixtures::fault(0));
-  EXPECT_EQ(results_.str(), "\x1b[3A\x1b[J");
+  EXPECT_THAT(messages_.str(), testing::StartsWith("\r\x1b[3A\x1b[JFAULT"))
+      << "from the first column: a terminal echoes Ctrl-C";
+  messages_.str("");
   one.on_verdict({"pass", 0, {"why"}}, Json::object(), "d");
   (void)one.flush();
+  EXPECT_EQ(messages_.str(), "") << "the bar is gone for good";
   EXPECT_THAT(results_.str(), testing::EndsWith("Files: d/result.json, d/journal.rank*.jsonl\n"));
 }
 
@@ -246,17 +264,20 @@ TEST_F(ConsoleTest, NoLineOfTheBarIsWiderThanTheTerminal) {
   Console one = console({.progress = ProgressStyle::bar, .width = 40});
   one.on_start(starts(1));
   (void)one.write(epoch(0));
-  results_.str("");
+  messages_.str("");
   (void)one.write(fixtures::progress(0));
   (void)one.flush();
-  std::istringstream lines(results_.str());
+  std::istringstream lines(messages_.str());
   for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 40u) << line;
 }
 
 TEST_F(ConsoleTest, AClosedOutputIsTold) {
   Console one = console({});
   results_.setstate(std::ios::badbit);
-  EXPECT_EQ(one.write(epoch(0)).code(), StatusCode::io_error);
+  EXPECT_THAT(one.write(epoch(0)).what(), HasSubstr("standard output"));
+  results_.clear();
+  messages_.setstate(std::ios::badbit);
+  EXPECT_THAT(one.write(epoch(0)).what(), HasSubstr("standard error"));
 }
 
 /// A made-up /proc with chains of processes.
@@ -268,12 +289,13 @@ class LauncherTerminal : public testing::Test {
   }
   ~LauncherTerminal() override { fs::remove_all(proc_); }
 
-  void process(int pid, int parent, const char* name, const char* output) {
+  void process(int pid, int parent, const char* name, const char* output, const char* error = "pipe:[2]") {
     const fs::path folder = proc_ / std::to_string(pid);
     fs::create_directories(folder / "fd");
     std::ofstream(folder / "comm") << name << '\n';
     std::ofstream(folder / "status") << "Name:\t" << name << "\nPPid:\t" << parent << "\n";
     fs::create_symlink(output, folder / "fd/1");
+    fs::create_symlink(error, folder / "fd/2");
   }
 
   fs::path proc_;
@@ -283,21 +305,28 @@ TEST_F(LauncherTerminal, IsTheOneOfMpirun) {
   process(10, 1, "mpirun", "/dev/pts/4");
   process(11, 10, "bash", "pipe:[1]");
   process(12, 11, "extreme_gpu_tra", "/dev/pts/9");
-  EXPECT_EQ(launcher_terminal(proc_, 12), "/dev/pts/4");
+  EXPECT_EQ(launcher_terminal(proc_, 12, 1), "/dev/pts/4");
 }
 
 TEST_F(LauncherTerminal, IsNoneWhereMpirunWritesToAFileThoughItsRanksHaveATerminal) {
   process(10, 1, "mpirun", "/tmp/out.txt");
   process(11, 10, "bash", "/dev/pts/9");
   process(12, 11, "extreme_gpu_tra", "/dev/pts/9");
-  EXPECT_FALSE(launcher_terminal(proc_, 12));
+  EXPECT_FALSE(launcher_terminal(proc_, 12, 1));
+}
+
+TEST_F(LauncherTerminal, IsLookedForByStream) {
+  process(10, 1, "mpirun", "/tmp/out.txt", "/dev/pts/4");
+  process(12, 10, "extreme_gpu_tra", "/dev/pts/9", "/dev/pts/9");
+  EXPECT_FALSE(launcher_terminal(proc_, 12, 1));
+  EXPECT_EQ(launcher_terminal(proc_, 12, 2), "/dev/pts/4");
 }
 
 TEST_F(LauncherTerminal, IsNoneWithoutALauncher) {
   process(11, 1, "bash", "/dev/pts/9");
   process(12, 11, "extreme_gpu_tra", "/dev/pts/9");
-  EXPECT_FALSE(launcher_terminal(proc_, 12));
-  EXPECT_FALSE(launcher_terminal(proc_, 99));
+  EXPECT_FALSE(launcher_terminal(proc_, 12, 1));
+  EXPECT_FALSE(launcher_terminal(proc_, 99, 1));
 }
 
 TEST(ConsoleStyle, AsksTheEnvironment) {
@@ -307,7 +336,8 @@ TEST(ConsoleStyle, AsksTheEnvironment) {
   setenv("NO_COLOR", "1", 1);
   const ConsoleStyle style = detect_console_style(ProgressStyle::bar);
   EXPECT_TRUE(style.utf8);
-  EXPECT_FALSE(style.colour);
+  EXPECT_FALSE(style.results_colour);
+  EXPECT_FALSE(style.messages_colour);
   EXPECT_EQ(style.progress, ProgressStyle::bar);
   unsetenv("LC_ALL");
   unsetenv("NO_COLOR");

@@ -207,20 +207,36 @@ TEST_F(ReportJournal, ResumedPartsAreNumberedOn) {
   EXPECT_EQ(read().records.size(), 4u);
 }
 
+Status append(const fs::path& folder, const Record& record, double seconds = 2.0) {
+  std::vector<Record> one = {record};
+  return append_records(folder, one, seconds);
+}
+
 TEST_F(ReportJournal, AnotherThreadAppendsItsLastWords) {
   const auto journal = open();
   ASSERT_TRUE(journal->write(record_of(RecordKind::start, 1)).ok());
-  ASSERT_TRUE(append_record(folder_, record_of(RecordKind::loss, 2)).ok());
+  ASSERT_TRUE(append(folder_, record_of(RecordKind::loss, 2)).ok());
   ASSERT_TRUE(journal->write(record_of(RecordKind::end, 3)).ok());
   std::vector<double> times;
   for (const Record& record : read().records) times.push_back(record.time);
   EXPECT_THAT(times, ElementsAre(1, 2, 3));
-  EXPECT_FALSE(append_record(folder_ / "none", record_of(RecordKind::loss, 2)).ok());
+  EXPECT_FALSE(append(folder_ / "none", record_of(RecordKind::loss, 2)).ok());
+}
+
+TEST_F(ReportJournal, LastWordsThatCannotBeWrittenAreKept) {
+  std::vector<Record> words = {record_of(RecordKind::fault, 1), record_of(RecordKind::loss, 2)};
+  fs::create_directory(path());  // in the journal's place
+  EXPECT_FALSE(append_records(folder_, words).ok());
+  EXPECT_EQ(words.size(), 2u);
+  fs::remove(path());
+  EXPECT_TRUE(append_records(folder_, words).ok());
+  EXPECT_TRUE(words.empty());
+  EXPECT_EQ(read().records.size(), 2u);
 }
 
 TEST_F(ReportJournal, LastWordsBehindATornLineAreALineOfTheirOwn) {
   std::ofstream(path()) << "{\"torn";
-  ASSERT_TRUE(append_record(folder_, record_of(RecordKind::loss, 2)).ok());
+  ASSERT_TRUE(append(folder_, record_of(RecordKind::loss, 2)).ok());
   EXPECT_EQ(read().records.size(), 1u);
   EXPECT_EQ(read().problems.size(), 1u);
 }
@@ -230,8 +246,7 @@ TEST_F(ReportJournal, ManyWritersTearNoLine) {
   std::vector<std::thread> others;
   for (int i = 0; i < 4; ++i)
     others.emplace_back([&] {
-      for (int n = 0; n < 20; ++n)
-        EXPECT_TRUE(append_record(folder_, record_of(RecordKind::loss, n), 20).ok());
+      for (int n = 0; n < 20; ++n) EXPECT_TRUE(append(folder_, record_of(RecordKind::loss, n), 20).ok());
     });
   for (int n = 0; n < 200; ++n) ASSERT_TRUE(journal->write(record_of(RecordKind::progress, n)).ok());
   for (std::thread& other : others) other.join();
@@ -248,7 +263,7 @@ TEST_F(ReportJournal, ADiskThatHangsCostsNoMoreThanItsTime) {
   Record large = record_of(RecordKind::loss, 1);
   large.body["text"] = std::string(1 << 20, 'x');  // more than the pipe takes
   const auto start = std::chrono::steady_clock::now();
-  const Status status = append_record(folder_ / "stuck", large, 0.2);
+  const Status status = append(folder_ / "stuck", large, 0.2);
   EXPECT_EQ(status.code(), StatusCode::timeout) << status.what();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
   std::string drain(1 << 16, '\0');  // so that the thread ends before the test does

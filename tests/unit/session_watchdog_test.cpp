@@ -110,7 +110,7 @@ class Rank {
     std::vector<WatchedRank> who;
     for (int rank = 0; rank < ranks; ++rank) who.push_back({"here", "uuid" + std::to_string(rank)});
     watchdog = std::make_unique<Watchdog>(*heartbeat, board, who, options_, std::move(hooks));
-    watchdog->start();
+    EXPECT_TRUE(watchdog->start().ok());
     return {};
   }
 

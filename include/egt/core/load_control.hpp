@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <stop_token>
+#include <functional>
 
 namespace egt {
 
@@ -14,8 +14,12 @@ class LoadControl {
   /// The share of the time that may be spent working, least_duty to 1.
   double duty() const { return duty_; }
   void set_duty(double duty) { duty_ = std::clamp(duty, least_duty, 1.0); }
-  /// After `worked_seconds` of work: sleeps until the duty is kept, at most some seconds; a stop ends it.
-  void rest(double worked_seconds, const std::stop_token& stop = {}) const;
+  static constexpr double longest_rest_seconds = 5;
+  /// How long to rest after `worked_seconds` of work for the duty to be kept, seconds; 0: not at all.
+  double rest_after(double worked_seconds) const;
+  /// Sleeps so long; ends within 20 ms where `is_over` (asked often, on this thread) says that there is
+  /// nothing to rest for any more.
+  void rest(double worked_seconds, const std::function<bool()>& is_over) const;
 
   /// The share of its planned memory that the fill may hold, 0 to 1.
   double memory_share() const { return memory_share_; }

@@ -19,8 +19,13 @@ namespace egt {
 /// Does a queue hold back what would be a flood of faults?
 enum class FaultLimit { flood, none };
 
+/// Is it for people, or told anew by the next of its kind? What is evidence never is.
+inline bool may_be_dropped(RecordKind kind) {
+  return kind == RecordKind::notice || kind == RecordKind::progress || kind == RecordKind::epoch;
+}
+
 /// Where producers put records and the main thread takes them; safe from any thread. Bounded: when full, a
-/// notice or progress record is dropped and counted, but a fault, start or end record never is.
+/// notice, progress or epoch record is dropped and counted, but a fault, start or end record never is.
 ///
 /// One cause may give faults without end. So with FaultLimit::flood, of faults of one kind, detector and rank
 /// the first at a place (`where`, `offset`) is a record, at most `most_places` of them; the others are

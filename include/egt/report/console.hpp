@@ -4,6 +4,7 @@
 #include <functional>
 #include <iosfwd>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,8 +15,8 @@
 
 namespace egt {
 
-/// What people see of a run, on rank 0 only: results go to one stream, messages (faults, notices) to another.
-/// Used from the main thread only.
+/// What people see of a run, on rank 0 only: results go to one stream, messages (faults, notices) and
+/// progress to another, which may be the same. Used by one thread at a time; a stream may block it for ever.
 class Console : public Sink {
  public:
   /// `seconds`: a clock that only grows. The streams outlive the console.
@@ -32,8 +33,10 @@ class Console : public Sink {
   Status flush() override;
   /// Lines that a command tells before the verdict.
   void on_summary(const std::string& lines);
-  /// The last word. `result`: that of build_result; `directory`: where the files are.
-  void on_verdict(const Verdict& verdict, const Json& result, const std::string& directory);
+  /// The last word. `result`: that of build_result; `directory`: where the files are, with result.json if
+  /// `has_result`.
+  void on_verdict(const Verdict& verdict, const Json& result, const std::string& directory,
+                  bool has_result = true);
 
  private:
   void show_fault(const Record& record);
@@ -62,5 +65,9 @@ class Console : public Sink {
   std::optional<double> drawn_;
   bool due_ = false;  // something is new since it was drawn
 };
+
+/// On this process's standard output and error, past the buffers of the C and C++ libraries: a terminal that
+/// blocks holds nobody but the thread that writes.
+std::shared_ptr<Console> open_console(const ConsoleStyle& style);
 
 }  // namespace egt

@@ -61,6 +61,7 @@ class Journal : public Sink {
   struct Shared;
 
   Journal(std::string directory, int rank, const JournalLimits& limits, std::shared_ptr<const File> file);
+  Status start();
   Status failed(const char* what, int error) const;
   Status sync();
   void rotate();
@@ -82,10 +83,11 @@ class Journal : public Sink {
 /// may take some seconds to end too. unavailable after `patience_seconds`: which rank's does.
 Status await_writers(const std::string& directory, double patience_seconds);
 
-/// The last words of somebody else than the journal's owner, a watchdog say, and from any thread: one line
-/// more at the end of the journal of `record.rank`, brought to the disk. Takes `seconds` at most, then
-/// `timeout`: whether the line arrives is not known.
-Status append_record(const std::string& directory, const Record& record, double seconds = 2.0);
+/// The last words of somebody else than the journal's owner, a watchdog say, and from any thread: lines more
+/// at the end of the journal of the rank of `records` (all of one), brought to the disk. Takes `seconds` at
+/// most, then `timeout`: whether the lines arrive is not known. On any other error `records` keeps those that
+/// are not in the file; else it is empty then.
+Status append_records(const std::string& directory, std::vector<Record>& records, double seconds = 2.0);
 
 /// All records of one file. A last line that a crash tore is left out; any other bad line is an error.
 Result<std::vector<Record>> read_journal(const std::string& path);

@@ -18,7 +18,7 @@ namespace egt {
 /// The records of a run as plain lines in a file, for people and for programs that watch logs:
 /// "2026-01-31T23:59:59.123Z warning rank 3: no telemetry". A line that has to be seen at once (warnings,
 /// errors, a rank's end) is in the file when `write` returns, the others at most a second later, as long as
-/// `flush` is called. Used from the main thread only.
+/// `flush` is called. Used by one thread at a time.
 class LogFile : public Sink {
  public:
   /// Appends to `path`, or makes the file; the folder must be there. Takes records of `level` and graver.

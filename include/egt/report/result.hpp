@@ -14,6 +14,9 @@ namespace egt {
 /// steps, times, verified work, faults, losses, findings and restarts those of all.
 Json build_result(const std::vector<Record>& records, const Verdict& verdict);
 
+/// Puts another verdict into it, with its exit code and reasons.
+void set_verdict(Json& result, const Verdict& verdict);
+
 /// As the file holds it: indented, valid UTF-8, ends with a newline.
 std::string result_text(const Json& result);
 

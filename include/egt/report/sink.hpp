@@ -5,7 +5,7 @@
 
 namespace egt {
 
-/// Where records end: a journal, the console. Used from the main thread only.
+/// Where records end: a journal, the console. Used by one thread at a time.
 class Sink {
  public:
   virtual ~Sink() = default;

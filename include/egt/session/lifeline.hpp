@@ -40,7 +40,7 @@ class Lifeline : public Reunion {
 
   /// Collective: opens the heartbeat. Nobody is judged before `start`.
   static Result<std::unique_ptr<Lifeline>> open(Setup setup);
-  void start() { watchdog_->start(); }
+  Status start() { return watchdog_->start(); }
 
   std::optional<int> meet(const Status& failure, const std::function<Status()>& drain) override;
   void resumed(int number, std::int64_t given_up_step, std::int64_t next_step) override;

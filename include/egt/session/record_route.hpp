@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
@@ -21,11 +23,16 @@ class RecordRoute {
   /// the route.
   RecordRoute(Control& control, RecordQueue& queue, Sink& journal, std::vector<Sink*> sinks);
 
-  /// Takes what is in line and, on rank 0, what others sent; never waits. A journal that cannot be written is
-  /// told once and kept in `journal_failure`; any other sink that fails is told once. The run goes on.
+  /// How many records that rank 0 does not have yet are kept; beyond them progress and notices are dropped.
+  static constexpr std::size_t most_unsent = 4096;
+
+  /// Takes what is in line and, on rank 0, what others sent; never waits. Everything is in the journal before
+  /// anything is sent. A journal that cannot be written is told once and kept in `journal_failure`; any other
+  /// sink that fails is told once. The run goes on. An error: a record could not be sent, which is kept with
+  /// all behind it for the next call, or one that came cannot be read; all others were delivered.
   Status pump();
   /// On rank 0: pumps until every rank's end record is here, at most `seconds`. On the others: until all they
-  /// sent is on its way.
+  /// have is on its way, a few seconds. What came late or could not be read in between is an error.
   Status pump_to_the_end(double seconds);
   const Status& journal_failure() const { return journal_failure_; }
 
@@ -35,6 +42,10 @@ class RecordRoute {
 
  private:
   void note_journal(const Status& status);
+  Status move();
+  void keep_for_root(const Record& record);
+  Status send();
+  Status receive();
   void deliver(const Record& record);  // on rank 0
   struct Listener {
     Sink* sink;
@@ -47,7 +58,13 @@ class RecordRoute {
   Sink& journal_;
   std::vector<Listener> listeners_;
   Status journal_failure_;
-  mutable std::mutex mutex_;  ///< of what is kept
+  Status unreadable_;  ///< a record that came, once there was one
+  struct Unsent {
+    std::string text;
+    bool may_be_dropped;
+  };
+  std::deque<Unsent> unsent_;  ///< on ranks other than 0, oldest first
+  mutable std::mutex mutex_;   ///< of what is kept
   std::vector<Record> lasting_;
   std::map<int, Record> progress_, ends_;
 };

@@ -64,6 +64,7 @@ class Session {
  private:
   Status run_steps(const SessionPlan& plan);
   Status make_steps(const SessionPlan& plan);
+  void rest(double worked_seconds);
   Status drain();
   Status resume(int number);
   Status retire(std::int64_t step);

@@ -37,6 +37,8 @@ class Telemetry {
   Telemetry(std::shared_ptr<Sensor> sensor, double sample_seconds, Clock::time_point process_started,
             std::optional<Guarding> guarding = {});
   ~Telemetry();
+  /// unavailable: there is no thread for it, and nothing is sampled.
+  Status started() const;
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
 

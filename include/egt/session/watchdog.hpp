@@ -43,8 +43,8 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
   /// The thread begins; from here on peers that say nothing are judged. All ranks start at about the same
-  /// time: right after the heartbeat was opened.
-  void start();
+  /// time: right after the heartbeat was opened. unavailable: there is no thread for it.
+  Status start();
 
   /// This rank cannot go on. Any thread. All ranks give up soon; does not wait for that.
   void fail(const Status& why);

@@ -21,8 +21,8 @@ class WorkerThread {
   /// `name` is for messages: "the memory patrol".
   explicit WorkerThread(std::string name) : name_(std::move(name)) {}
 
-  /// Once. `work` returns soon after a stop is asked for.
-  void start(Work work);
+  /// Once. `work` returns soon after a stop is asked for. unavailable: there is no thread for it.
+  Status start(Work work);
   bool started() const { return thread_.joinable(); }
   /// Has it returned by itself within `seconds`? True where it was never started.
   bool ended_within(double seconds);

@@ -1,11 +1,14 @@
 #include "egt/device/host/host_device.hpp"
 
 #include <cblas.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -37,7 +40,8 @@ class HostDevice final : public Device {
   Result<Buffer> allocate_pinned(std::size_t bytes) override { return allocate_aligned(bytes, 4096); }
 
   Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority) override {
-    return std::unique_ptr<Stream>(std::make_unique<HostStream>(priority, info_.multiprocessors));
+    EGT_TRY_ASSIGN(auto stream, HostStream::create(priority, info_.multiprocessors));
+    return std::unique_ptr<Stream>(std::move(stream));
   }
   Result<std::unique_ptr<Event>> create_event(EventUse use) override {
     return std::unique_ptr<Event>(std::make_unique<HostEvent>(use));
@@ -240,6 +244,31 @@ Status HostDevice::forget_failure(Stream& stream, double timeout_seconds) {
   return {};
 }
 
+/// OpenBLAS maps a buffer for each thread that computes when it first needs one, and tries for ever where the
+/// process's address space is limited and has no room. So there must be room, and a first product takes it
+/// now.
+Status prepare_products(int threads) {
+  constexpr std::size_t buffer_bytes = std::size_t{128} << 20;  // x86-64's; other machines' are smaller
+  constexpr int callers = 3;                                    // streams that multiply at the same time
+  constexpr int size = 256;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
+  const std::size_t bytes = (static_cast<std::size_t>(threads) + callers) * buffer_bytes;
+  void* room = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED)
+    return {
+        StatusCode::out_of_memory,
+        fmt::format("the matrix products of {} threads need {} MiB of address space, and ulimit -v {} leaves "
+                    "less: raise it",
+                    threads, bytes >> 20, limit.rlim_cur / 1024)};
+  ::munmap(room, bytes);
+  const std::vector<float> ones(std::size_t{size} * size, 1);
+  std::vector<float> product(ones.size());
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, size, size, size, 1, ones.data(), size, ones.data(),
+              size, 0, product.data(), size);
+  return {};
+}
+
 Status check_config(const HostDeviceConfig& config) {
   if (config.local_size < 1 || config.local_rank < 0 || config.local_rank >= config.local_size)
     return Status(StatusCode::invalid_argument,
@@ -263,6 +292,7 @@ Result<std::unique_ptr<Device>> open_host_device(const HostDeviceConfig& config)
   info.numa_node = share.numa_node;
   info.libraries = fmt::format("{} {}", openblas_get_config(), openblas_get_corename());
   openblas_set_num_threads(info.multiprocessors);
+  EGT_TRY(prepare_products(info.multiprocessors));
   return std::unique_ptr<Device>(std::make_unique<HostDevice>(std::move(info)));
 }
 

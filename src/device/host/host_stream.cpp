@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/thread.hpp"
 #include "egt/device/host/host_topology.hpp"
 
 namespace egt {
@@ -16,8 +17,11 @@ void HostStream::Free::operator()(std::byte* data) const {
   std::free(data);
 }
 
-HostStream::HostStream(StreamPriority priority, int cores) : cores_(cores) {
-  thread_ = std::thread([this, priority] { serve(priority); });
+Result<std::unique_ptr<HostStream>> HostStream::create(StreamPriority priority, int cores) {
+  std::unique_ptr<HostStream> stream(new HostStream(cores));
+  EGT_TRY_ASSIGN(stream->thread_, start_thread("a stream of the host device",
+                                               [one = stream.get(), priority] { one->serve(priority); }));
+  return stream;
 }
 
 HostStream::~HostStream() {
@@ -26,7 +30,7 @@ HostStream::~HostStream() {
     ending_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void HostStream::enqueue(Task task) {
@@ -91,6 +95,7 @@ void HostStream::serve(StreamPriority priority) {
     const Status so_far = status_;
     lock.unlock();
     Status after = task(so_far);
+    if (after.ok() && workers_) after = workers_->status();
     task = nullptr;  // what it captured is released before the stream counts as idle
     lock.lock();
     running_ = false;

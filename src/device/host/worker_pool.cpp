@@ -1,9 +1,15 @@
 #include "egt/device/host/worker_pool.hpp"
 
+#include "egt/core/thread.hpp"
+
 namespace egt {
 
 WorkerPool::WorkerPool(int threads) {
-  for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { serve(); });
+  for (int i = 1; i < threads && status_.ok(); ++i) {
+    auto thread = start_thread("the host device's share of the cores", [this] { serve(); });
+    status_ = thread.status();
+    if (thread.ok()) threads_.push_back(std::move(thread.value()));
+  }
 }
 
 WorkerPool::~WorkerPool() {

@@ -23,8 +23,9 @@ class HostStream final : public Stream {
   /// Gets the stream's status so far and returns the one it has afterwards.
   using StatusTask = std::function<Status(const Status&)>;
 
-  /// `cores`: threads that a task may use by `workers`. A low-priority stream runs at nice 19.
-  HostStream(StreamPriority priority, int cores);
+  /// `cores`: threads that a task may use by `workers`. A low-priority stream runs at nice 19. unavailable:
+  /// there is no thread for it.
+  static Result<std::unique_ptr<HostStream>> create(StreamPriority priority, int cores);
   /// Waits for all work in line.
   ~HostStream() override;
   HostStream(const HostStream&) = delete;
@@ -44,10 +45,12 @@ class HostStream final : public Stream {
 
   /// For tasks only, on the stream's own thread: memory that is the task's until it ends, 64-byte aligned.
   Result<std::byte*> scratch(std::size_t bytes);
-  /// For tasks only: the threads that share a task's work, started when first asked for.
+  /// For tasks only: the threads that share a task's work, started when first asked for. Where there are
+  /// fewer to be had, the task is done by those, and fails.
   WorkerPool& workers();
 
  private:
+  explicit HostStream(int cores) : cores_(cores) {}
   void serve(StreamPriority priority);
 
   const int cores_;

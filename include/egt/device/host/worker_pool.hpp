@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "egt/core/status.hpp"
+
 namespace egt {
 
 /// A few threads that share the chunks of one piece of work. The caller fixes the chunks, so what is computed
@@ -17,6 +19,8 @@ class WorkerPool {
   /// `threads` counts the caller of `run`, so 1 starts none. New threads inherit the caller's nice value.
   explicit WorkerPool(int threads);
   ~WorkerPool();
+  /// unavailable: there were fewer threads to be had; those share the work.
+  const Status& status() const { return status_; }
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
@@ -35,6 +39,7 @@ class WorkerPool {
   std::uint64_t round_ = 0;  ///< counts calls of run, so that a thread serves each once
   std::size_t busy_ = 0;     ///< threads that have not yet finished the round
   bool ending_ = false;
+  Status status_;
   std::vector<std::thread> threads_;
 };
 

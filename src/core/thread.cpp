@@ -1,0 +1,63 @@
+#include "egt/core/thread.hpp"
+
+#include <sys/resource.h>
+
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace egt {
+namespace {
+
+std::string first_line(const std::string& path) {
+  std::string line;
+  std::getline(std::ifstream(path), line);
+  return line;
+}
+
+/// The process's control groups that bound its threads, its own and those above it: "pids.max 24 (24 in
+/// use)".
+std::vector<std::string> group_limits() {
+  std::vector<std::string> limits;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const bool is_v2 = line.starts_with("0::");
+    const std::size_t v1 = line.find(":pids:");
+    if (!is_v2 && v1 == std::string::npos) continue;
+    const std::string root = is_v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/pids";
+    std::string group = line.substr(is_v2 ? 3 : v1 + 6);
+    for (;; group.resize(group.rfind('/'))) {
+      const std::string most = first_line(root + group + "/pids.max");
+      if (!most.empty() && most != "max")
+        limits.push_back(fmt::format("pids.max {} ({} in use) of the control group {}", most,
+                                     first_line(root + group + "/pids.current"),
+                                     group.empty() ? "/" : group));
+      if (group.rfind('/') == std::string::npos) break;
+    }
+  }
+  return limits;
+}
+
+void add_limit(std::vector<std::string>& limits, const char* option, decltype(RLIMIT_AS) which, rlim_t unit) {
+  rlimit limit{};
+  if (::getrlimit(which, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    limits.push_back(fmt::format("ulimit -{} {}", option, limit.rlim_cur / unit));
+}
+
+}  // namespace
+
+Status no_thread(const std::string& what, const std::system_error& error) {
+  std::vector<std::string> limits = group_limits();
+  add_limit(limits, "u", RLIMIT_NPROC, 1);
+  add_limit(limits, "v", RLIMIT_AS, 1024);
+  if (limits.empty()) limits.push_back("kernel.threads-max " + first_line("/proc/sys/kernel/threads-max"));
+  return {StatusCode::unavailable,
+          fmt::format("no thread for {}: {}; raise the limit that is reached: {}", what,
+                      error.code().message(), fmt::join(limits, ", ")),
+          error.code().value()};
+}
+
+}  // namespace egt

@@ -1,0 +1,44 @@
+"""No thread to be had, as under a limit on processes: exit 3 with the reason, whichever thread it is, and no hang.
+One that is wanted only after some steps (of a stream's share of the cores) leaves an incomplete run: 4."""
+from program import *
+
+PASS, ENVIRONMENT, INCOMPLETE = 0, 3, 4
+TINY = ["--layers", "16,8", "--batch", "8", "--memory", "8MB", "--io-size", "1MB", "--io-repeats", "1", "--steps", "20", "--log-file", "log",
+        "--output", "run"]
+MOST = 40  # threads that a rank may start, far more than it does
+
+
+class Threads(ProgramTest):
+    def run_with(self, threads, ranks=None):
+        return self.run_program(*TINY, ranks=ranks, timeout=60,
+                                environment={"LD_PRELOAD": os.environ["EGT_FEW_THREADS"], "EGT_THREADS": str(threads)})
+
+    def steps(self):
+        """That any rank came to."""
+        records = [json.loads(line) for path in self.folder.glob("run/journal.rank*") for line in path.read_text().splitlines()]
+        return max((record["body"]["steps"] for record in records if record["kind"] == "end"), default=0)
+
+    def check_each(self, ranks):
+        for threads in range(MOST):
+            with self.subTest(threads=threads, ranks=ranks):
+                self.setUp()
+                done = self.run_with(threads, ranks)
+                if done.returncode == PASS:
+                    self.assertGreater(threads, 4, "the limit was in nobody's way")
+                    return
+                told = done.stdout + done.stderr
+                self.assertEqual(done.returncode, INCOMPLETE if self.steps() > 0 else ENVIRONMENT, told)
+                self.assertRegex(told, "no thread for .*: Resource temporarily unavailable; raise the limit that is reached: ")
+                left = {"run", "log"} if "Verdict" in told else set()
+                self.assertEqual({path.name for path in self.folder.iterdir()}, left, told)
+        self.fail("it never got all the threads that it wants")
+
+    def test_alone(self):
+        self.check_each(None)
+
+    def test_two_ranks(self):
+        self.check_each(2)
+
+
+if __name__ == "__main__":
+    unittest.main()
