@@ -273,6 +273,21 @@ class ProductlessDevice : public ForwardingDevice {
   Status gemm(const Gemm&, Stream&) override { return {}; }
 };
 
+/// Makes no turn of sine and exponential.
+class TurnlessDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Status sine_exponential(WordsView, int, Digest*, Stream&) override { return {}; }
+};
+
+TEST(MemoryWorkload, TurnsThatAreNotMadeAreAFaultWithoutValues) {
+  const std::vector<Json> faults = faults_of_a_sweep(std::make_unique<TurnlessDevice>(small_host_device()));
+  ASSERT_FALSE(faults.empty());
+  EXPECT_EQ(faults[0]["kind"], "extreme");
+  EXPECT_THAT(faults[0]["where"].get<std::string>(), ::testing::EndsWith(": nothing was computed"));
+  for (const char* value : {"expected", "actual", "xor"}) EXPECT_EQ(faults[0][value], "") << value;
+}
+
 TEST(MemoryWorkload, ProductsThatAreNotMadeAreAFault) {
   const std::vector<Json> faults =
       faults_of_a_sweep(std::make_unique<ProductlessDevice>(small_host_device()));
