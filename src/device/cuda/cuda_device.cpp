@@ -467,9 +467,9 @@ DeviceInfo info_of(int index, const cudaDeviceProp& properties) {
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_cuda_device(int index) {
-  if (const std::string reason = cuda_unavailable_reason(); !reason.empty())
-    return Status(StatusCode::unavailable, reason);
-  if (const int count = cuda_device_count(); index < 0 || index >= count)
+  EGT_TRY_ASSIGN(const int count, cuda_device_count());
+  if (count == 0) return Status(StatusCode::unavailable, cuda_unavailable_reason());
+  if (index < 0 || index >= count)
     return Status(StatusCode::unavailable, fmt::format("there is no GPU {}: CUDA sees {}", index, count));
   EGT_TRY(select_cuda_device(index));
   cudaDeviceProp properties{};
