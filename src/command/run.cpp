@@ -239,8 +239,7 @@ StartBody Run::start_body() const {
 Status Run::introduce() {
   const Json start = to_json(start_body());
   EGT_TRY_ASSIGN(const MemoryInfo memory, device_memory());
-  const Json card = {
-      {"start", start}, {"used", memory.total_bytes - memory.free_bytes}, {"total", memory.total_bytes}};
+  const Json card = {{"start", start}, {"used", memory.used_bytes()}, {"total", memory.total_bytes}};
   EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
   if (is_root()) open_console(cards);
   open_route();

@@ -16,7 +16,7 @@ void HostStream::Free::operator()(std::byte* data) const {
   std::free(data);
 }
 
-HostStream::HostStream(StreamPriority priority, int cores) : cores_(cores) {
+HostStream::HostStream(StreamPriority priority, int cores, StreamUse use) : Stream(use), cores_(cores) {
   thread_ = std::thread([this, priority] { serve(priority); });
 }
 

@@ -24,7 +24,7 @@ class HostStream final : public Stream {
   using StatusTask = std::function<Status(const Status&)>;
 
   /// `cores`: threads that a task may use by `workers`. A low-priority stream runs at nice 19.
-  HostStream(StreamPriority priority, int cores);
+  HostStream(StreamPriority priority, int cores, StreamUse use = StreamUse::all);
   /// Waits for all work in line.
   ~HostStream() override;
   HostStream(const HostStream&) = delete;
