@@ -6,6 +6,8 @@
 #include <limits>
 #include <thread>
 
+#include "egt/core/load_control.hpp"
+
 namespace egt {
 namespace {
 
@@ -70,6 +72,20 @@ TEST(WaitUntil, RelaysTheErrorOfThePoll) {
   EXPECT_EQ(status.code(), StatusCode::aborted);
   EXPECT_EQ(status.native(), 42);
   EXPECT_EQ(status.what(), "the peer is lost");
+}
+
+TEST(LoadControl, AStopEndsTheRest) {
+  LoadControl load;
+  load.set_duty(LoadControl::least_duty);
+  std::stop_source source;
+  const Clock::time_point start = Clock::now();
+  std::jthread stops([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    source.request_stop();
+  });
+  for (int rest = 0; rest < 3; ++rest) load.rest(100, source.get_token());
+  EXPECT_GE(seconds_since(start), 0.05);
+  EXPECT_LT(seconds_since(start), 4) << "15 without";
 }
 
 TEST(WaitUntil, LeavesTheCoreToOthers) {
