@@ -12,8 +12,8 @@ namespace egt::test {
 /// Digests of the trainer's state as all ranks have it, [rank][tensor]; empty where that fails.
 inline std::vector<Answers> state_digests(Device& device, Communicator& communicator, MlpTrainer& trainer) {
   constexpr double timeout_s = 60;
-  ProgressBoard::Line line("test");
-  AnswerExchange exchange(device, communicator, trainer.communication_stream(), line);
+  ProgressBoard board;
+  AnswerExchange exchange(device, communicator, trainer.communication_stream(), board.line("test"));
   const std::size_t count = trainer.state_tensors().size();
   Status status = exchange.prepare(count);
   if (status.ok()) status = trainer.enqueue_state_digests(exchange.own());

@@ -49,11 +49,16 @@ std::string describe(Device& device) {
   return text + "\n";
 }
 
-std::string describe_node(const std::string& hostname) {
+/// `usable`: the failure of the first device that is not.
+std::string describe_node(const std::string& hostname, Status& usable) {
   std::string note, text = hostname + ":\n";
-  for (const auto& device : open_all_devices(note))
+  for (const auto& device : open_all_devices(note)) {
     text +=
         device.ok() ? describe(*device.value()) : fmt::format("  not usable: {}\n", device.status().what());
+    if (usable.ok() && !device.ok())
+      usable = Status(StatusCode::unavailable,
+                      fmt::format("a device of {} is not usable: {}", hostname, device.status().what()));
+  }
   if (!note.empty()) text += fmt::format("  no GPU: {}\n", note);
   return text;
 }
@@ -62,10 +67,11 @@ std::string describe_node(const std::string& hostname) {
 
 Result<int> run_devices(const Options&, MpiSession&, Control& control) {
   const RankPlace& place = control.place();
+  Status usable;
   EGT_TRY_ASSIGN(const auto nodes,
-                 control.gather(place.local_rank == 0 ? describe_node(place.hostname) : std::string()));
+                 control.gather(place.local_rank == 0 ? describe_node(place.hostname, usable) : ""));
   for (const std::string& node : nodes) fmt::print("{}", node);
-  EGT_TRY(control.barrier());
+  EGT_TRY(agree(control, usable));
   return 0;
 }
 

@@ -22,7 +22,7 @@ namespace egt {
 namespace {
 
 #if EGT_WITH_CUDA
-int gpu_count() {
+Result<int> gpu_count() {
   return cuda_device_count();
 }
 std::string why_no_gpu() {
@@ -52,7 +52,7 @@ void describe_cuda(Json& system) {
   system["cublas_version"] = cublas_version();
 }
 #else
-int gpu_count() {
+Result<int> gpu_count() {
   return 0;
 }
 std::string why_no_gpu() {
@@ -97,7 +97,12 @@ Json text_or_null(const std::string& text) {
 
 Result<BackendChoice> choose_backend(const CommonOptions& options) {
   if (options.backend == Backend::host) return BackendChoice{Backend::host, "asked for"};
-  if (gpu_count() > 0) return BackendChoice{Backend::cuda, "a CUDA device answers"};
+  const Result<int> gpus = gpu_count();
+  // On the host alone a run would pass, and say nothing of the GPU that does not work.
+  if (!gpus.ok())
+    return Status(gpus.status().code(),
+                  fmt::format("GPUs cannot be used: {}; --backend host works without", gpus.status().what()));
+  if (gpus.value() > 0) return BackendChoice{Backend::cuda, "a CUDA device answers"};
   if (options.backend == Backend::cuda)
     return Status(StatusCode::unavailable,
                   fmt::format("--backend cuda: {}; --backend host works without a GPU", why_no_gpu()));
@@ -113,10 +118,11 @@ Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions
   if (backend == Backend::host)
     return open_host_device(
         {.local_rank = index, .local_size = place.local_size, .cores = {}, .memory_total_bytes = {}});
-  if (index >= gpu_count())
+  EGT_TRY_ASSIGN(const int gpus, gpu_count());
+  if (index >= gpus)
     return Status(StatusCode::unavailable,
                   fmt::format("device {} does not exist: {} has {} GPUs for {} ranks", index, place.hostname,
-                              gpu_count(), place.local_size));
+                              gpus, place.local_size));
   return open_gpu(index);
 }
 
@@ -137,8 +143,10 @@ std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note,
 
 std::vector<Result<std::unique_ptr<Device>>> open_all_devices(std::string& cuda_note) {
   std::vector<Result<std::unique_ptr<Device>>> devices;
-  if (gpu_count() == 0) cuda_note = why_no_gpu();
-  for (int index = 0; index < gpu_count(); ++index) devices.push_back(open_gpu(index));
+  const Result<int> gpus = gpu_count();
+  if (!gpus.ok()) devices.emplace_back(gpus.status());
+  if (gpus.ok() && gpus.value() == 0) cuda_note = why_no_gpu();
+  for (int index = 0; gpus.ok() && index < gpus.value(); ++index) devices.push_back(open_gpu(index));
   devices.push_back(open_host_device({}));
   return devices;
 }

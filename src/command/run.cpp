@@ -212,9 +212,10 @@ Status Run::open_directory() {
   }
   const Status agreed = agree(control_, made);
   if (!agreed.ok()) directory_.discard();
-  if (agreed.ok() && (is_root() || control_.place().local_rank == 0))
-    stop_file_ = std::make_unique<StopFile>(directory_.path(), is_resumed());
-  return agreed;
+  EGT_TRY(agreed);
+  const Status watched = agree(control_, open_stop_file());
+  if (!watched.ok()) directory_.discard();
+  return watched;
 }
 
 /// A run that is to stop takes nothing any more.
@@ -224,6 +225,13 @@ Status Run::take_memory_or_stop() {
   if (going_on.ok()) going_on = check_stop();
   stopped_early_ = going_on.code() == StatusCode::stopped;
   return stopped_early_ ? Status() : going_on;
+}
+
+/// On one rank of each host.
+Status Run::open_stop_file() {
+  if (!is_root() && control_.place().local_rank != 0) return {};
+  EGT_TRY_ASSIGN(stop_file_, StopFile::open(directory_.path(), is_resumed()));
+  return {};
 }
 
 /// The first one is served first, and made smaller where it finds too little; the others take what is left.
@@ -279,7 +287,7 @@ Status Run::introduce() {
   const auto memory = device_memory();
   EGT_TRY(agree(control_, memory.status()));
   const Json card = {{"start", start},
-                     {"used", memory.value().total_bytes - memory.value().free_bytes},
+                     {"used", memory.value().used_bytes()},
                      {"total", memory.value().total_bytes}};
   EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
   EGT_TRY(agree(control_, open_console()));

@@ -118,6 +118,7 @@ class Run {
   Status agree_on_options();
   Result<MemoryInfo> device_memory();
   Status open_directory();
+  Status open_stop_file();
   void open_environment();
   Status take_memory();
   Status open_journal();

@@ -12,7 +12,7 @@ void ProgressBoard::Line::begin(std::string phase, std::int64_t step, double pat
   activity_.step = step;
   activity_.waits_for_peers = false;
   activity_.patience_seconds = patience_seconds;
-  since_ = Clock::now();
+  since_ = clock_();
 }
 
 void ProgressBoard::Line::wait_for_peers(std::string phase) {
@@ -25,14 +25,14 @@ void ProgressBoard::Line::go_on(std::string phase) {
   const std::lock_guard lock(mutex_);
   activity_.phase = std::move(phase);
   activity_.waits_for_peers = false;
-  since_ = Clock::now();
+  since_ = clock_();
 }
 
 Activity ProgressBoard::Line::read() const {
   const std::lock_guard lock(mutex_);
   Activity activity = activity_;
   activity.line = name_;
-  activity.seconds = seconds_since(since_);
+  activity.seconds = clock_() - since_;
   return activity;
 }
 
@@ -41,7 +41,7 @@ ProgressBoard::Line& ProgressBoard::line(const std::string& name) {
   const auto known = std::find(names_.begin(), names_.end(), name);
   if (known != names_.end()) return *std::next(lines_.begin(), known - names_.begin());
   names_.push_back(name);
-  return lines_.emplace_back(name);
+  return lines_.emplace_back(name, clock_);
 }
 
 std::vector<Activity> ProgressBoard::read() const {

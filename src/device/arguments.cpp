@@ -128,6 +128,10 @@ Status check_times(const Event& from, const Event& to) {
   return Operation("elapsed_ms").check(told, "an event that was made for order tells no time");
 }
 
+Status check_takes_products(const Stream& stream) {
+  return Operation("a stream").check(stream.use() == StreamUse::all, "it was made for no products");
+}
+
 Status check_copy(const void* to, const void* from, std::size_t bytes) {
   constexpr Operation operation("copy");
   EGT_TRY(operation.check_memory(to, bytes, "to"));

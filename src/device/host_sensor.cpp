@@ -242,8 +242,9 @@ class HostSensor final : public Sensor {
 
 std::optional<double> HostSensor::power(std::optional<double> joules) {
   const Clock::time_point now = Clock::now();
-  const double seconds = std::chrono::duration<double>(now - std::exchange(time_before_, now)).count();
-  if (!joules || seconds <= 0) return std::nullopt;
+  const double seconds = std::chrono::duration<double>(now - time_before_).count();
+  if (!joules || seconds <= 0) return std::nullopt;  // the next reading is the mean since the last one
+  time_before_ = now;
   return (*joules - std::exchange(joules_before_, *joules)) / seconds;
 }
 

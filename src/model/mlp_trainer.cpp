@@ -123,7 +123,7 @@ Status MlpTrainer::Impl::allocate() {
 
 Status MlpTrainer::Impl::make_streams_and_events() {
   EGT_TRY_ASSIGN(compute, device.create_stream(StreamPriority::normal));
-  EGT_TRY_ASSIGN(communication, device.create_stream(StreamPriority::high));
+  EGT_TRY_ASSIGN(communication, device.create_stream(StreamPriority::high, StreamUse::without_products));
   const auto make = [&](std::vector<EventHandle>& events, std::size_t count, EventUse use) -> Status {
     for (std::size_t i = 0; i < count; ++i) {
       EGT_TRY_ASSIGN(EventHandle event, device.create_event(use));

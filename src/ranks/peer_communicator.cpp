@@ -143,7 +143,7 @@ Status PeerCommunicator::prepare() {
   EGT_TRY_ASSIGN(gate_, FlagGate::make(device_));
   EGT_TRY_ASSIGN(begun_, device_.create_event(EventUse::order));
   for (std::size_t step = 0; step < steps; ++step) {
-    EGT_TRY_ASSIGN(streams_[step], device_.create_stream(StreamPriority::high));
+    EGT_TRY_ASSIGN(streams_[step], device_.create_stream(StreamPriority::high, StreamUse::without_products));
     EGT_TRY_ASSIGN(ended_[step], device_.create_event(EventUse::order));
   }
   return {};

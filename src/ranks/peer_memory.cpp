@@ -27,7 +27,8 @@ std::uint32_t& left_word(const SharedPages& page) {
 }
 
 Status clear(Device& device, void* data, std::size_t bytes) {
-  EGT_TRY_ASSIGN(const std::unique_ptr<Stream> stream, device.create_stream(StreamPriority::normal));
+  EGT_TRY_ASSIGN(const std::unique_ptr<Stream> stream,
+                 device.create_stream(StreamPriority::normal, StreamUse::without_products));
   EGT_TRY(device.set_zero(data, bytes, *stream));
   return device.synchronize(*stream, clear_seconds);
 }

@@ -33,6 +33,7 @@ struct DirectionFigures {
   std::string method;                        ///< of the one-way figure
   std::optional<double> latency;             ///< microseconds; of a message, where one was measured
   bool is_message = false;
+  bool scatters = false;  ///< the latency: another measurement may tell otherwise
 };
 
 /// All that the entries of pairs tell.
@@ -46,6 +47,10 @@ struct Pairs {
 std::string number(std::optional<double> value) {
   if (!value) return none;
   return *value >= 100 ? fmt::format("{:.0f}", *value) : fmt::format("{:.3g}", *value);
+}
+
+std::string latency_text(const DirectionFigures& figures) {
+  return number(figures.latency) + (figures.scatters ? " scatters" : "");
 }
 
 std::string rate_text(double gigabytes) {
@@ -86,6 +91,7 @@ void add_direction(const Json& entry, const Direction& direction, Pairs& pairs) 
   if (latency && (!figures.latency || (is_message && !figures.is_message))) {
     figures.latency = latency;
     figures.is_message = is_message;
+    figures.scatters = value_at<bool>(entry, "latency_scatters").value_or(false);
   }
 }
 
@@ -126,7 +132,7 @@ std::string pair_list(const Json& result, const Pairs& pairs) {
     rows.push_back({fmt::format("{} - {}", pair.first, pair.second), text_at(type, "text"),
                     number(forth.one_way), number(back.one_way), number(forth.both_ways),
                     told ? fmt::format("{:.0f} %", ratio->second.get<double>() * 100) : none,
-                    number(forth.latency), forth.method.empty() ? "failed" : forth.method});
+                    latency_text(forth), forth.method.empty() ? "failed" : forth.method});
   }
   return "\nPairs, by the better method\n" + table_text(std::move(rows));
 }
@@ -165,17 +171,20 @@ std::string type_legend(const Pairs& pairs) {
 std::string matrices(const Json& result, const Pairs& pairs) {
   if (pairs.types.empty()) return "";
   const int size = size_of(result);
-  const auto figure = [&](std::optional<double> DirectionFigures::*which) {
-    return [&pairs, which](Direction direction) -> std::string {
+  const auto figure = [&](auto text) {
+    return [&pairs, text](Direction direction) -> std::string {
       if (pairs.failed.contains(direction)) return "failed";
       const auto found = pairs.figures.find(direction);
-      return found == pairs.figures.end() ? none : number(found->second.*which);
+      return found == pairs.figures.end() ? none : text(found->second);
     };
   };
+  const auto rate = [&](std::optional<double> DirectionFigures::*which) {
+    return figure([which](const DirectionFigures& figures) { return number(figures.*which); });
+  };
   return matrix("One way, from the row's rank to the column's, GB/s", size,
-                figure(&DirectionFigures::one_way)) +
-         matrix("Both ways at once, together, GB/s", size, figure(&DirectionFigures::both_ways)) +
-         matrix("Latency of a message, microseconds", size, figure(&DirectionFigures::latency)) +
+                rate(&DirectionFigures::one_way)) +
+         matrix("Both ways at once, together, GB/s", size, rate(&DirectionFigures::both_ways)) +
+         matrix("Latency of a message, microseconds", size, figure(latency_text)) +
          matrix("Links", size,
                 [&](Direction direction) {
                   const auto type = pairs.types.find(std::minmax(direction.first, direction.second));

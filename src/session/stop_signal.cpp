@@ -12,6 +12,8 @@
 #include <mutex>
 #include <thread>
 
+#include "egt/core/thread.hpp"
+
 namespace egt {
 
 namespace {
@@ -128,10 +130,13 @@ void StopFile::Watch::run() {
   wake.notify_all();
 }
 
-StopFile::StopFile(const std::string& directory, bool is_resumed) : watch_(std::make_shared<Watch>()) {
-  watch_->directory = directory;
-  watch_->is_resumed = is_resumed;
-  std::thread([watch = watch_] { watch->run(); }).detach();
+Result<std::unique_ptr<StopFile>> StopFile::open(const std::string& directory, bool is_resumed) {
+  const auto watch = std::make_shared<Watch>();
+  watch->directory = directory;
+  watch->is_resumed = is_resumed;
+  EGT_TRY_ASSIGN(std::thread thread, start_thread("the stop file", [watch] { watch->run(); }));
+  thread.detach();
+  return std::unique_ptr<StopFile>(new StopFile(watch));
 }
 
 StopFile::~StopFile() {

@@ -17,10 +17,6 @@ constexpr double last_will_s = 0.3;     ///< for the network to take what must n
 constexpr double pump_s = 0.02;
 constexpr std::chrono::seconds drain_deadline{1};
 
-double steady_seconds() {
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
 double period_of(std::size_t ranks) {
   return std::clamp(period_s * static_cast<double>(ranks) / ranks_at_period, period_s, longest_period_s);
 }
@@ -37,7 +33,7 @@ Watchdog::Watchdog(Heartbeat& heartbeat, const ProgressBoard& board, std::vector
       board_(board),
       options_(options),
       hooks_(std::move(hooks)),
-      clock_(clock ? std::move(clock) : steady_seconds),
+      clock_(std::move(clock)),
       texts_(ranks.size()) {
   table_.self = heartbeat.rank();
   for (WatchedRank& who : ranks) {

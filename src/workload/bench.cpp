@@ -372,7 +372,7 @@ void BenchSuite::keep(BenchEntry entry) {
 std::optional<double> BenchSuite::used_memory_bytes() const {
   const auto memory = environment().device.memory();
   if (!memory.ok()) return std::nullopt;
-  return static_cast<double>(memory.value().total_bytes - memory.value().free_bytes);
+  return static_cast<double>(memory.value().used_bytes());
 }
 
 /// This rank may have kept it already while others did not come so far: it is lost for all.

@@ -24,7 +24,8 @@ class Ring {
     shape_ = shape;
     const auto entries = static_cast<std::size_t>(shape.per_delivery) + generations - 1;
     EGT_TRY_ASSIGN(memory_, device.allocate(entries * shape.stride));
-    EGT_TRY_ASSIGN(const auto stream, device.create_stream(StreamPriority::normal));
+    EGT_TRY_ASSIGN(const auto stream,
+                   device.create_stream(StreamPriority::normal, StreamUse::without_products));
     for (std::size_t i = 0; i < entries; ++i)
       EGT_TRY(i < generations ? make(static_cast<int>(i), entry(i), *stream)
                               : device.copy(entry(i), entry(i - generations), shape.stride, *stream));
@@ -88,7 +89,7 @@ class MovingFeed : public BatchFeed {
   virtual const std::byte* slot(std::int64_t delivery) const = 0;
 
   Status prepare_ends(const MakeInput& make) {
-    EGT_TRY_ASSIGN(move_, device_.create_stream(StreamPriority::high));
+    EGT_TRY_ASSIGN(move_, device_.create_stream(StreamPriority::high, StreamUse::without_products));
     if (is_source()) return ring_.prepare(device_, shape_, make);
     for (auto* events : {&arrived_, &released_})
       for (auto& event : *events) {

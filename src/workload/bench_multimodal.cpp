@@ -112,7 +112,8 @@ Status Multimodal::prepare() {
                  device_.allocate_pinned(static_cast<std::size_t>(most_.batch * longest) * sizeof(double)));
   if (origin_ != StreamOrigin::own) return {};
   EGT_TRY_ASSIGN(streams_, device_.allocate(generations * layout_.bytes));
-  EGT_TRY_ASSIGN(const auto stream, device_.create_stream(StreamPriority::normal));
+  EGT_TRY_ASSIGN(const auto stream,
+                 device_.create_stream(StreamPriority::normal, StreamUse::without_products));
   for (int g = 0; g < generations; ++g)
     EGT_TRY(make_streams(g, streams_.as<std::byte>() + static_cast<std::size_t>(g) * layout_.bytes, *stream));
   return device_.synchronize(*stream, ready_seconds);

@@ -100,7 +100,7 @@ Status StreamJob::prepare() {
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
   EGT_TRY_ASSIGN(moved_, device_.create_event(EventUse::order));
   EGT_TRY(leash_.prepare(device_));
-  EGT_TRY_ASSIGN(compute_, device_.create_stream(StreamPriority::normal));
+  EGT_TRY_ASSIGN(compute_, device_.create_stream(StreamPriority::normal, StreamUse::without_products));
   return {};
 }
 

@@ -61,7 +61,8 @@ Status Voxelize::prepare() {
   call_.features = features_.as<VoxelFeatures>();
   call_.counts = counts_.as<VoxelCounts>();
   call_.scratch = scratch_.data();
-  EGT_TRY_ASSIGN(const auto stream, device_.create_stream(StreamPriority::normal));
+  EGT_TRY_ASSIGN(const auto stream,
+                 device_.create_stream(StreamPriority::normal, StreamUse::without_products));
   EGT_TRY(device_.set_zero(occupancy_.data(), occupancy_.bytes(), *stream));
   return device_.synchronize(*stream, ready_seconds);
 }

@@ -22,7 +22,7 @@ std::uint64_t ChainCheck::words() const {
 
 Status ChainCheck::prepare() {
   EGT_TRY_ASSIGN(values_, device_.allocate(words() * sizeof(float)));
-  EGT_TRY_ASSIGN(own_stream_, device_.create_stream(StreamPriority::normal));
+  EGT_TRY_ASSIGN(own_stream_, device_.create_stream(StreamPriority::normal, StreamUse::without_products));
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
   return {};
 }

@@ -23,7 +23,7 @@ Status FigureExchange::prepare(std::size_t most) {
   EGT_TRY_ASSIGN(memory_, device_.allocate(bytes));
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(bytes));
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
-  EGT_TRY_ASSIGN(stream_, device_.create_stream(StreamPriority::normal));
+  EGT_TRY_ASSIGN(stream_, device_.create_stream(StreamPriority::normal, StreamUse::without_products));
   return {};
 }
 

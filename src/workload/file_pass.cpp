@@ -75,7 +75,8 @@ Status FilePass::prepare() {
     const std::lock_guard lock(mutex_);
     figures_.direct_io = direct_;
   }
-  EGT_TRY_ASSIGN(in_flight_, InFlight::create(device, StreamPriority::normal, "the file part"));
+  EGT_TRY_ASSIGN(in_flight_, InFlight::create(device, StreamPriority::normal, StreamUse::without_products,
+                                              "the file part"));
   const std::size_t chunk_bytes = std::min(files_.front().bytes, chunk_bytes_);
   for (Buffer& buffer : device_chunks_) {
     EGT_TRY_ASSIGN(buffer, device.allocate(chunk_bytes));

@@ -50,6 +50,7 @@ void show_difference(Fault& fault, std::uint32_t expected, std::uint32_t actual)
 }
 
 void show_difference(Fault& fault, const Digest& expected, const Digest& actual) {
+  if (expected == actual) return;
   fault.expected = hex(expected);
   fault.actual = hex(actual);
   fault.xor_mask = hex(Digest{expected.a ^ actual.a, expected.b ^ actual.b});

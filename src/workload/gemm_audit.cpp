@@ -248,7 +248,8 @@ Status GemmAudit::upload_vectors() {
     values[factor_count() + i] = magnitude;
   }
   values[2 * factor_count()] = 1;
-  EGT_TRY_ASSIGN(const auto stream, device_.create_stream(StreamPriority::normal));
+  EGT_TRY_ASSIGN(const auto stream,
+                 device_.create_stream(StreamPriority::normal, StreamUse::without_products));
   EGT_TRY(device_.copy(vectors_.data(), values, vectors_.bytes(), *stream));
   return device_.synchronize(*stream, create_seconds);
 }

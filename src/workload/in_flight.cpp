@@ -6,7 +6,7 @@
 
 namespace egt {
 
-Result<std::unique_ptr<InFlight>> InFlight::create(Device& device, StreamPriority priority,
+Result<std::unique_ptr<InFlight>> InFlight::create(Device& device, StreamPriority priority, StreamUse use,
                                                    std::string name) {
   std::unique_ptr<InFlight> made(new InFlight(device, std::move(name)));
   EGT_TRY_ASSIGN(made->on_device_, device.allocate(slots * sizeof(Evidence)));
@@ -15,7 +15,7 @@ Result<std::unique_ptr<InFlight>> InFlight::create(Device& device, StreamPriorit
     EGT_TRY_ASSIGN(slot.begin, device.create_event(EventUse::timing));
     EGT_TRY_ASSIGN(slot.end, device.create_event(EventUse::timing));
   }
-  EGT_TRY_ASSIGN(made->stream_, device.create_stream(priority));
+  EGT_TRY_ASSIGN(made->stream_, device.create_stream(priority, use));
   return made;
 }
 

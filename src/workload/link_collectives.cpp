@@ -142,7 +142,7 @@ Result<double> LinkCollectiveTrial::measure(const Row& row, int repeats) {
   EGT_TRY(bench_.reset_reports(ranks() + 1));
   for (int repeat = 0; repeat < repeats; ++repeat) {
     EGT_TRY(fill(row, repeat));
-    EGT_TRY(bench_.hold(row.count + 1));
+    EGT_TRY(bench_.hold(std::min((row.count + 1) * LinkWorkbench::call_ms, LinkWorkbench::longest_hold_ms)));
     EGT_TRY(bench_.align_with_all());
     EGT_TRY(bench_.start_clock());
     for (int slot = 0; slot < row.count; ++slot) EGT_TRY(run(row, slot));

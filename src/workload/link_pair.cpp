@@ -9,15 +9,22 @@ namespace {
 
 constexpr std::uint64_t probe_bytes = 1'000'000, least_bytes = 8;
 constexpr int least_in_probe = 8, probe_repeats = 2;  // the first one connects the two
-constexpr std::size_t single_figures = 9;
+constexpr std::size_t single_figures = 11;
 
 }  // namespace
 
 std::vector<double> PairSide::to_figures() const {
-  std::vector<double> figures = {
-      static_cast<double>(largest), static_cast<double>(repeats), latency,
-      one_way_largest.median,       one_way_largest.least,        one_way_largest.most,
-      both_largest.median,          both_largest.least,           both_largest.most};
+  std::vector<double> figures = {static_cast<double>(largest),
+                                 static_cast<double>(repeats),
+                                 latency.median,
+                                 latency.low,
+                                 latency.high,
+                                 one_way_largest.median,
+                                 one_way_largest.least,
+                                 one_way_largest.most,
+                                 both_largest.median,
+                                 both_largest.least,
+                                 both_largest.most};
   figures.insert(figures.end(), one_way.begin(), one_way.end());
   figures.insert(figures.end(), both_ways.begin(), both_ways.end());
   return figures;
@@ -28,9 +35,9 @@ PairSide PairSide::from_figures(std::span<const double> figures) {
   side.largest = static_cast<std::uint64_t>(figures[0]);
   if (side.largest == 0) return side;
   side.repeats = static_cast<int>(figures[1]);
-  side.latency = figures[2];
-  side.one_way_largest = {figures[3], figures[4], figures[5]};
-  side.both_largest = {figures[6], figures[7], figures[8]};
+  side.latency = {figures[2], figures[3], figures[4]};
+  side.one_way_largest = {figures[5], figures[6], figures[7]};
+  side.both_largest = {figures[8], figures[9], figures[10]};
   const std::size_t sizes = link_sizes(side.largest).size();
   const auto rest = figures.subspan(single_figures, 2 * sizes);
   side.one_way.assign(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(sizes));
@@ -52,7 +59,7 @@ Status PairTrial::measure_pair() {
   EGT_TRY_ASSIGN(probe_, probe());
   const PairPlan plan = plan_pair(setup_.options, setup_.limits, probe_);
   EGT_TRY(measure_rows(plan));
-  return measure_latency(plan);
+  return measure_latency();
 }
 
 PairMeasurement PairTrial::measurement(const TransferRow& row, int repeats) {
@@ -80,7 +87,7 @@ Result<PairProbe> PairTrial::probe() {
     m.sends = m.receives = true;
     m.changes = false;
     EGT_TRY_ASSIGN(const MeasuredRow measured, keep(m));
-    own[i] = *std::min_element(measured.seconds.begin(), measured.seconds.end());
+    own[i] = timing_of(seconds_of(measured.repeats)).least;
   }
   EGT_TRY(bench_.swap(setup_.peer, own.data(), theirs.data(), sizeof own));
   for (std::size_t i = 0; i < own.size(); ++i) own[i] = std::max(own[i], theirs[i]);
@@ -95,7 +102,7 @@ Result<LinkTiming> PairTrial::measure(const TransferRow& row, int repeats, bool 
   m.receives = receives;
   m.extra_bytes = injections_.extra_bytes(setup_.trial, setup_.peer, row, probe_.bytes_per_second);
   EGT_TRY_ASSIGN(MeasuredRow measured, keep(m));
-  return timing_of(std::move(measured.seconds));
+  return timing_of(seconds_of(measured.repeats));
 }
 
 Status PairTrial::measure_rows(const PairPlan& plan) {
@@ -116,16 +123,29 @@ Status PairTrial::measure_rows(const PairPlan& plan) {
   return {};
 }
 
-Status PairTrial::measure_latency(const PairPlan& plan) {
-  if (setup_.method == LinkMethod::copy) {
-    outcome_.side.latency = outcome_.side.one_way.front();
-    return {};
-  }
-  PairMeasurement m = measurement(plan.rows.front(), plan.repeats);
-  m.sends = m.receives = m.in_turns = true;
+Status PairTrial::measure_latency() {
+  const bool copies = setup_.method == LinkMethod::copy;
+  const auto room = static_cast<int>(std::min<std::uint64_t>(bench_.bytes() / least_bytes, latency_copies));
+  PairMeasurement m = measurement(
+      {.bytes = least_bytes, .count = std::min(room, copies ? latency_copies : latency_round_trips)},
+      latency_blocks);
+  m.must_lead = true;
+  m.in_turns = !copies;
+  m.sends = m.in_turns || is_lower_;
+  m.receives = m.in_turns || !is_lower_;
   m.starts = is_lower_;
   EGT_TRY_ASSIGN(MeasuredRow measured, keep(m));
-  outcome_.side.latency = timing_of(std::move(measured.seconds)).median;
+  if (m.in_turns) EGT_TRY(take_peers_lead(measured.repeats));
+  if (is_lower_) outcome_.side.latency = latency_of(measured.repeats);
+  return {};
+}
+
+/// A round trip waits for what the peer's host has not put in line yet.
+Status PairTrial::take_peers_lead(std::vector<LinkRepeat>& blocks) {
+  std::vector<std::uint8_t> own, theirs(blocks.size());
+  for (const LinkRepeat& block : blocks) own.push_back(block.led);
+  EGT_TRY(bench_.swap(setup_.peer, own.data(), theirs.data(), own.size()));
+  for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i].led = blocks[i].led && theirs[i] != 0;
   return {};
 }
 

@@ -43,7 +43,6 @@ void put_pair_figures(const PairResult& result, const LinkType& type, Json& figu
                   {"both_ways", bandwidth_json(2 * largest, result.both_ways())},
                   {"one_way_gb_per_second", rate_json(largest, slower)},
                   {"both_ways_gb_per_second", rate_json(2 * largest, result.both_ways().median)},
-                  {"latency_us", result.side_a.latency * micro},
                   {"sizes", sizes},
                   {"bandwidths",
                    {{to_b, rates_json(sizes, forth.one_way, 1)},
@@ -52,14 +51,16 @@ void put_pair_figures(const PairResult& result, const LinkType& type, Json& figu
                   {"ratio_line_rate", type.line_rate_bytes_per_second && slower > 0
                                           ? Json(largest / slower / *type.line_rate_bytes_per_second)
                                           : Json()}});
+  figures.update(latency_json(result.side_a.latency));
 }
 
 /// All that an entry names where nothing was measured.
 Json empty_pair_figures() {
   Json figures = Json::object();
   for (const char* name : {"size_bytes", "repeats", "looks", "one_way", "both_ways", "one_way_gb_per_second",
-                           "both_ways_gb_per_second", "latency_us", "sizes", "bandwidths", "ratio_line_rate"})
+                           "both_ways_gb_per_second", "sizes", "bandwidths", "ratio_line_rate"})
     figures[name] = nullptr;
+  figures.update(latency_json({}));
   return figures;
 }
 

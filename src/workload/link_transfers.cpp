@@ -9,6 +9,12 @@
 #include "egt/workload/findings.hpp"
 
 namespace egt {
+namespace {
+
+constexpr double copy_call_ms = 0.02;  ///< what putting a copy in line may take the host
+constexpr double longest_leading_hold_ms = 25;
+
+}  // namespace
 
 Result<std::string> LinkTransfers::open(int peer) {
   const std::string refused = "!";  // a handle is no such word
@@ -33,17 +39,20 @@ Result<std::string> LinkTransfers::open(int peer) {
 Result<MeasuredRow> LinkTransfers::measure(const PairMeasurement& m) {
   const auto repeats = static_cast<std::size_t>(m.repeats);
   MeasuredRow measured;
+  double hold_factor = 1;
   EGT_TRY(bench_.reset_reports(repeats));
   for (int repeat = 0; repeat < m.repeats; ++repeat) {
     EGT_TRY(prepare_data(m, repeat));
-    EGT_TRY(align(m));
+    EGT_TRY(align(m, hold_factor));
     EGT_TRY(bench_.start_clock());
     EGT_TRY(move(m));
     EGT_TRY(bench_.stop_clock());
+    EGT_TRY_ASSIGN(const bool led, bench_.leads_device());
+    if (m.must_lead && !led) hold_factor *= 2;
     EGT_TRY(verify(m, repeat));
     EGT_TRY(bench_.wait());
     EGT_TRY_ASSIGN(const double seconds, bench_.clock_seconds());
-    measured.seconds.push_back(seconds / m.row.count / (m.in_turns ? 2 : 1));
+    measured.repeats.push_back({.seconds = seconds / m.row.count / (m.in_turns ? 2 : 1), .led = led});
     EGT_TRY(bench_.check_stop());
   }
   if (!m.receives) return measured;
@@ -72,8 +81,13 @@ Status LinkTransfers::prepare_data(const PairMeasurement& m, int repeat) {
   return bench_.device().fill(bench_.incoming(m.row.total()), before, bench_.stream());
 }
 
-Status LinkTransfers::align(const PairMeasurement& m) {
-  if (m.method == LinkMethod::exchange) EGT_TRY(bench_.hold(m.row.count * (m.in_turns ? 2 : 1) + 1));
+/// Nobody waits for who only receives copies.
+Status LinkTransfers::align(const PairMeasurement& m, double hold_factor) {
+  const bool copies = m.method == LinkMethod::copy;
+  const double one_ms = copies ? copy_call_ms : LinkWorkbench::call_ms * (m.in_turns ? 2 : 1);
+  const double longest_ms = m.must_lead ? longest_leading_hold_ms : LinkWorkbench::longest_hold_ms;
+  if (!copies || m.sends)
+    EGT_TRY(bench_.hold(std::min((m.row.count * one_ms + LinkWorkbench::call_ms) * hold_factor, longest_ms)));
   if (m.with_all) return bench_.align_with_all();
   return m.peer < 0 ? Status() : bench_.align_with(m.peer);
 }

@@ -16,7 +16,7 @@ constexpr std::size_t pilot_bytes = 64;   ///< sent, received, and summed to be 
 enum Stop : std::size_t { own_stop, peers_stop, all_stops, stop_words };
 constexpr std::uint64_t busy_words = 1024;
 constexpr int calibration_turns = 4000;
-constexpr double hold_ms = 0.3, hold_call_ms = 0.2, longest_hold_ms = 6;  ///< a call of NCCL takes about 0.1
+constexpr double least_hold_ms = 0.3;
 
 }  // namespace
 
@@ -36,8 +36,8 @@ Status LinkWorkbench::prepare(std::size_t most_reports) {
   EGT_TRY_ASSIGN(told_reports_, device.allocate_pinned(most_reports * sizeof(Mismatches)));
   EGT_TRY_ASSIGN(small_, device.allocate(small + all));
   EGT_TRY_ASSIGN(stops_, device.allocate_pinned(stop_words * sizeof(float)));
-  EGT_TRY_ASSIGN(stream_, device.create_stream(StreamPriority::normal));
-  EGT_TRY_ASSIGN(other_stream_, device.create_stream(StreamPriority::normal));
+  EGT_TRY_ASSIGN(stream_, device.create_stream(StreamPriority::normal, StreamUse::without_products));
+  EGT_TRY_ASSIGN(other_stream_, device.create_stream(StreamPriority::normal, StreamUse::without_products));
   for (auto* event : {&begin_, &end_}) {
     EGT_TRY_ASSIGN(*event, device.create_event(EventUse::timing));
   }
@@ -64,9 +64,9 @@ Status LinkWorkbench::calibrate_hold() {
   return {};
 }
 
-Status LinkWorkbench::hold(int calls) {
+Status LinkWorkbench::hold(double milliseconds) {
   if (turns_a_ms_ <= 0) return {};
-  const double ms = std::min(longest_hold_ms, hold_ms + hold_call_ms * calls);
+  const double ms = least_hold_ms + milliseconds;
   return environment_.device.sine_exponential({busy_.as<std::uint32_t>(), busy_words},
                                               static_cast<int>(turns_a_ms_ * ms) + 1,
                                               busy_digest_.as<Digest>(), *stream_);
@@ -168,6 +168,12 @@ Status LinkWorkbench::align_with_all() {
 
 Status LinkWorkbench::check_stop() const {
   return is_stopped() ? Status(StatusCode::stopped, "the run is to be interrupted") : Status();
+}
+
+Result<bool> LinkWorkbench::leads_device() {
+  if (turns_a_ms_ <= 0) return true;
+  EGT_TRY_ASSIGN(const bool began, environment_.device.done(*begin_));
+  return !began;
 }
 
 Result<double> LinkWorkbench::clock_seconds() const {

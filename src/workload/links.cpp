@@ -68,7 +68,8 @@ std::size_t LinksWorkload::place_of(std::int64_t trial) const {
 Status LinksWorkload::prepare_trials() {
   constexpr std::size_t own_reports = 3;  // of a collective, besides one of every rank
   return bench_.prepare(
-      std::max(static_cast<std::size_t>(options_.repeats), static_cast<std::size_t>(ranks()) + own_reports));
+      std::max({static_cast<std::size_t>(options_.repeats), static_cast<std::size_t>(latency_blocks),
+                static_cast<std::size_t>(ranks()) + own_reports}));
 }
 
 std::string LinksWorkload::phase_of(std::int64_t trial) const {
@@ -238,7 +239,7 @@ Status LinksWorkload::make_round(std::int64_t trial) {
   if (made.status().code() == StatusCode::stopped) return {};  // on all ranks
   EGT_TRY_ASSIGN(MeasuredRow measured, std::move(made));
   if (measured.wrong) tell_wrong_pair(*measured.wrong, trial);
-  return share_round(trial, bytes > 0 ? timing_of(std::move(measured.seconds)) : LinkTiming());
+  return share_round(trial, bytes > 0 ? timing_of(seconds_of(measured.repeats)) : LinkTiming());
 }
 
 Status LinksWorkload::share_round(std::int64_t trial, const LinkTiming& own) {

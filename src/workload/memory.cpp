@@ -36,7 +36,8 @@ Status MemoryWorkload::prepare() {
   Device& device = environment_.device;
   EGT_TRY_ASSIGN(filled_, device.memory());
   if (options_.fill.is_zero()) return {};
-  EGT_TRY_ASSIGN(auto in_flight, InFlight::create(device, StreamPriority::low, "the memory patrol"));
+  EGT_TRY_ASSIGN(auto in_flight,
+                 InFlight::create(device, StreamPriority::low, StreamUse::all, "the memory patrol"));
   EGT_TRY_ASSIGN(filled_, device.memory());
   const SizeOrShare fill = fill_within(options_.fill, filled_.total_bytes, options_.limit);
   tell_smaller_fill(fill);
@@ -134,7 +135,7 @@ PartReport MemoryWorkload::report() const {
   PartReport report;
   report.name = name();
   report.description = "memory filled, verified, used as operands and rewritten";
-  const std::uint64_t used = filled_.total_bytes - filled_.free_bytes;
+  const std::uint64_t used = filled_.used_bytes();
   report.figures = {
       {"planned", patrol_ != nullptr},
       {"filled_bytes", plan_.fill_bytes()},

@@ -81,7 +81,7 @@ Result<CleanupOutcome> MemoryCleanup::run(double share, const Pattern& pattern, 
       outcome.failure = "a word of memory that was changed on purpose was not seen";
     memory_ = Buffer();
     EGT_TRY_ASSIGN(const MemoryInfo after, device_.memory());
-    outcome.missing_bytes = before.free_bytes - std::min(before.free_bytes, after.free_bytes);
+    outcome.missing_bytes = after.used_bytes() - std::min(before.used_bytes(), after.used_bytes());
   }
   if (outcome.failure.empty() && outcome.missing_bytes > outcome.tolerance_bytes)
     outcome.failure = fmt::format("{} of memory were given back, and {} less are free than before",

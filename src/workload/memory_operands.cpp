@@ -139,6 +139,7 @@ void MemoryPatrol::tell_disagreement(std::string kind, std::uint64_t offset, con
                                      std::string where) {
   Fault fault = fault_of(environment_, std::move(kind), "repetition", "memory", step_);
   fault.where = std::move(where);
+  if (evidence.first == evidence.second) fault.where += ": nothing was computed";
   fault.offset = offset;
   show_difference(fault, evidence.first, evidence.second);
   environment_.records.emit(fault);

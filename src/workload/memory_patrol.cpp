@@ -73,6 +73,7 @@ Status MemoryPatrol::run(const std::stop_token& stop) {
 
 Status MemoryPatrol::submit(const InFlight::Enqueue& enqueue, InFlight::Judge judge,
                             const std::stop_token& stop) {
+  if (stop.stop_requested()) return {StatusCode::stopped, "the memory patrol was stopped"};
   EGT_TRY(in_flight_->submit(
       enqueue,
       [this, judge = std::move(judge)](const Evidence& evidence, double device_ms) {
@@ -196,24 +197,31 @@ Status MemoryPatrol::run_test(std::size_t block, const std::stop_token& stop) {
   return {};
 }
 
-/// What was told of the block at rest is not told again: its first pass only fills.
+/// What was told of the block at rest is not told again: its first pass only fills. What a pass writes is
+/// noted as soon as it is in line: `submit` may judge it, or one before it, by what the block then holds.
 Status MemoryPatrol::apply(std::size_t block, std::size_t number, const std::stop_token& stop) {
   BlockCourse& course = courses_[block];
   const MemoryPass& pass = course.test().passes[number];
   const Pattern next = course.next(pass);
   if (number == 0 && !blocks_[block].clean) {
-    EGT_TRY(refill(block, next, stop));
-    course.wrote(pass);
-    return {};
+    return submit(
+        [&](Stream& stream, Evidence*) {
+          EGT_TRY(device_.fill(blocks_[block].words, next, stream));
+          course.wrote(pass);
+          return Status();
+        },
+        [](const Evidence&, double) { return Status(); }, stop);
   }
   Check check{.block = block,
               .expected = course.pattern(),
               .place = fmt::format("{}, in pass {} of test {}", place(block), number + 1, course.test().name),
               .rewritten = true};
-  EGT_TRY(submit(
+  return submit(
       [&](Stream& stream, Evidence* on_device) {
-        return device_.verify_and_fill(blocks_[block].words, check.expected, next, pass.direction,
-                                       &on_device->mismatches, stream);
+        EGT_TRY(device_.verify_and_fill(blocks_[block].words, check.expected, next, pass.direction,
+                                        &on_device->mismatches, stream));
+        course.wrote(pass);
+        return Status();
       },
       [this, check, test = course.test_index()](const Evidence& evidence, double device_ms) {
         {
@@ -222,14 +230,7 @@ Status MemoryPatrol::apply(std::size_t block, std::size_t number, const std::sto
         }
         return judge(check, evidence.mismatches, device_ms);
       },
-      stop));
-  course.wrote(pass);
-  return {};
-}
-
-Status MemoryPatrol::refill(std::size_t block, const Pattern& next, const std::stop_token& stop) {
-  return submit([&](Stream& stream, Evidence*) { return device_.fill(blocks_[block].words, next, stream); },
-                [](const Evidence&, double) { return Status(); }, stop);
+      stop);
 }
 
 /// Each of the faults on purpose that are due gets its place now, and its moment when its block's turn comes.

@@ -50,7 +50,7 @@ std::uint64_t MemoryPlan::product_bytes() const {
 Result<MemoryPlan> plan_memory(const MemoryInfo& now, const SizeOrShare& fill) {
   MemoryPlan plan;
   plan.wanted_bytes = fill.of(now.total_bytes);
-  plan.used_bytes = now.total_bytes - std::min(now.free_bytes, now.total_bytes);
+  plan.used_bytes = now.used_bytes();
   if (plan.wanted_bytes <= plan.used_bytes) return plan;
   const std::uint64_t room = plan.wanted_bytes - plan.used_bytes;
   if (room > now.free_bytes || now.free_bytes - room < reserve(now.total_bytes))

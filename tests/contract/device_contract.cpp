@@ -7,7 +7,6 @@ namespace egt::contract {
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceContract);
 
 void DeviceContract::SetUp() {
-  if (const std::string reason = GetParam().skip_reason(); !reason.empty()) GTEST_SKIP() << reason;
   Result<std::unique_ptr<Device>> opened = GetParam().open();
   ASSERT_TRUE(opened.ok()) << opened.status().what();
   device_ = std::move(opened.value());

@@ -16,7 +16,6 @@ namespace egt::contract {
 struct DeviceUnderTest {
   std::string name;
   std::function<Result<std::unique_ptr<Device>>()> open;
-  std::function<std::string()> skip_reason = [] { return std::string(); };  ///< empty: the test runs
 };
 
 inline void PrintTo(const DeviceUnderTest& device, std::ostream* stream) {

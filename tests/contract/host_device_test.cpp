@@ -11,8 +11,10 @@
 #include "egt/core/clock.hpp"
 #include "egt/device/host/host_device.hpp"
 #include "egt/device/host/host_stream.hpp"
+#include "egt/device/host/host_topology.hpp"
 #include "egt/device/host/worker_pool.hpp"
 #include "egt/device/shared_pages.hpp"
+#include "tests/unit/fake_root.hpp"
 
 /// What the host adapter promises beyond the port.
 namespace egt {
@@ -218,6 +220,95 @@ TEST(HostDevice, GivesItsShareToTheLastByteAndTakesItBack) {
     EXPECT_TRUE(device->allocate_pinned(100).ok());
   }
   EXPECT_EQ(device->memory().value().free_bytes, share);
+}
+
+/// A node of 64 GiB, of which 40 are available.
+class HostMemory : public testing::Test {
+ protected:
+  HostMemory() {
+    root.write("proc/meminfo", "MemTotal: 67108864 kB\nMemFree: 1 kB\nMemAvailable: 41943040 kB\n");
+  }
+  static constexpr std::uint64_t gib = std::uint64_t{1} << 30;
+  std::uint64_t total(int ranks) const { return take(find_host_share(ranks, root.path())).memory_bytes; }
+  std::uint64_t available() const { return take(available_host_memory(root.path())); }
+
+  const test::FakeRoot root;
+};
+
+TEST_F(HostMemory, IsTheNodesWhereNothingLimitsIt) {
+  EXPECT_EQ(total(1), 64 * gib);
+  EXPECT_EQ(total(2), 32 * gib);
+  EXPECT_EQ(available(), 40 * gib);
+}
+
+TEST_F(HostMemory, OfVersion2IsTheLeastOfAllControlGroupsOfTheProcess) {
+  root.write("proc/self/cgroup", "0::/job/step\n");
+  root.write("sys/fs/cgroup/job/memory.max", std::to_string(8 * gib) + "\n");
+  root.write("sys/fs/cgroup/job/memory.current", std::to_string(7 * gib) + "\n");
+  root.write("sys/fs/cgroup/job/memory.stat",
+             "anon 1\ninactive_file " + std::to_string(2 * gib) + "\nslab 5\n");
+  root.write("sys/fs/cgroup/job/step/memory.max", "max\n");
+  root.write("sys/fs/cgroup/other/memory.max", "4096\n");
+  EXPECT_EQ(total(1), 8 * gib);
+  EXPECT_EQ(available(), 3 * gib) << "file cache is given back";
+  root.write("sys/fs/cgroup/job/step/memory.max", std::to_string(6 * gib) + "\n");
+  root.write("sys/fs/cgroup/job/step/memory.current", std::to_string(4 * gib) + "\n");
+  EXPECT_EQ(total(1), 6 * gib);
+  EXPECT_EQ(available(), 2 * gib);
+}
+
+TEST_F(HostMemory, OfVersion1IsTheLeastOfAllControlGroupsOfTheProcess) {
+  const std::string top = "sys/fs/cgroup/memory/", limit = "/memory.limit_in_bytes";
+  root.write("proc/self/cgroup", "12:cpu,cpuacct:/other\n4:memory:/slurm/job_7\n1:name=systemd:/x\n0::/x\n");
+  root.write(top + limit, "9223372036854771712\n");
+  root.write(top + "slurm" + limit, std::to_string(10 * gib) + "\n");
+  root.write(top + "other" + limit, "4096\n");
+  EXPECT_EQ(total(1), 10 * gib);
+  root.write(top + "slurm/job_7" + limit, std::to_string(2 * gib) + "\n");
+  root.write(top + "slurm/job_7/memory.usage_in_bytes", std::to_string(gib) + "\n");
+  root.write(top + "slurm/job_7/memory.stat",
+             "inactive_file 1\ntotal_inactive_file " + std::to_string(gib / 2) + "\n");
+  EXPECT_EQ(total(2), gib);
+  EXPECT_EQ(available(), gib + gib / 2);
+}
+
+/// A container sees its own group as the top; the path that it is told of is the host's.
+TEST_F(HostMemory, OfAContainerIsThatOfTheTop) {
+  root.write("proc/self/cgroup", "4:memory:/docker/0123\n0::/../..\n");
+  root.write("sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(3 * gib) + "\n");
+  EXPECT_EQ(total(1), 3 * gib);
+  root.write("sys/fs/cgroup/memory.max", std::to_string(2 * gib) + "\n");
+  EXPECT_EQ(total(1), 2 * gib);
+}
+
+TEST_F(HostMemory, CoresAreLimitedByEitherVersion) {
+  root.write("proc/self/cgroup", "0::/job\n3:cpu,cpuacct:/job\n");
+  root.write("sys/fs/cgroup/job/cpu.max", "100000 100000\n");
+  EXPECT_EQ(take(find_host_share(1, root.path())).cores, 1);
+  root.write("sys/fs/cgroup/job/cpu.max", "max 100000\n");
+  const int all = take(find_host_share(1, root.path())).cores;
+  root.write("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
+  root.write("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(take(find_host_share(1, root.path())).cores, all);
+  root.write("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "50000\n");
+  EXPECT_EQ(take(find_host_share(1, root.path())).cores, 1);
+}
+
+TEST_F(HostMemory, WhatOthersHoldIsNeitherFreeNorUsed) {
+  HostDeviceConfig config;
+  config.root = root.path();
+  const std::unique_ptr<Device> device = open(config);
+  const auto expect = [&](std::uint64_t free, std::uint64_t used) {
+    const MemoryInfo memory = take(device->memory());
+    EXPECT_EQ(memory.total_bytes, 64 * gib);
+    EXPECT_EQ(memory.free_bytes, free);
+    EXPECT_EQ(memory.used_bytes(), used);
+  };
+  expect(40 * gib, 0);
+  const Buffer taken = take(device->allocate(1 << 20));
+  expect(40 * gib, 1 << 20);
+  root.write("proc/meminfo", "MemTotal: 67108864 kB\nMemAvailable: 67108864 kB\n");
+  expect(64 * gib - (1 << 20), 1 << 20);
 }
 
 /// The bits of sums, which are where an order could show, made with that many cores.

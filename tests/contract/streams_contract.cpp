@@ -55,6 +55,24 @@ TEST_P(DeviceContract, ElapsedTimeIsThatOfTheWorkBetween) {
   EXPECT_LE(all.value(), wall_ms * 1.05 + 1);
 }
 
+TEST_P(DeviceContract, AStreamWithoutProductsTakesAllElse) {
+  const std::unique_ptr<Stream> plain =
+      std::move(device().create_stream(StreamPriority::normal, StreamUse::without_products).value());
+  const Buffer a = upload_values<float>({2}), b = upload_values<float>({3}), d = allocate(sizeof(float));
+  const MatrixView h{d.data(), ElementType::f32, 1, 1};
+  const Gemm product{
+      .a = {a.data(), ElementType::f32, 1, 1}, .b = {b.data(), ElementType::f32, 1, 1}, .d = h};
+  EXPECT_FAILS(invalid_argument, device().gemm(product, *plain));
+  EXPECT_FAILS(invalid_argument, device().activation_gradient(h, h, {}, *plain));
+  EXPECT_FAILS(invalid_argument, device().loss_gradient({}, *plain));
+  EXPECT_FAILS(invalid_argument, device().multiply_vector(h, false, false, nullptr, nullptr, *plain));
+  EXPECT_OK(device().copy(d.data(), a.data(), sizeof(float), *plain));
+  finish(*plain);
+  EXPECT_EQ(download_value<float>(d.data()), 2.0f);
+  EXPECT_OK(device().gemm(product, stream()));
+  EXPECT_EQ(download_value<float>(d.data()), 6.0f);
+}
+
 TEST_P(DeviceContract, AnEventForOrderPutsInOrderAndTellsNoTime) {
   const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest));
   EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));

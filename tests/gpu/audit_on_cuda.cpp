@@ -39,8 +39,9 @@ constexpr Data all_data[] = {Data::signed_numbers, Data::positive, Data::tiny};
 class AuditOnCuda : public testing::TestWithParam<Precision> {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device answers: " << cuda_unavailable_reason();
-    device_ = std::move(open_cuda_device(0).value());
+    auto opened = open_cuda_device(0);
+    ASSERT_OK(opened.status());
+    device_ = std::move(opened.value());
     if (const Support support = device_->supports(GetParam()); !support.yes())
       GTEST_SKIP() << support.why_not;
     audit_ =

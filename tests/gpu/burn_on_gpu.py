@@ -12,9 +12,11 @@ TIMEOUT = 240  # the first start on a machine may compile or load kernels for lo
 
 
 def devices():
-    """What the program itself says is there."""
+    """What the program itself says is there; ends the test where a device is not usable."""
     done = subprocess.run([PROGRAM, "devices"], capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL)
-    return done.stdout + done.stderr
+    if done.returncode != 0:
+        sys.exit(f"failed: {done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def gpu_count(text):

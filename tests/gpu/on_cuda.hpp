@@ -32,13 +32,6 @@ inline float random_float(int rank, std::size_t i) {
   return std::ldexp(static_cast<float>(h >> 40) / 16777216.0f - 0.5f, static_cast<int>(h % 41) - 20);
 }
 
-/// Why these ranks cannot have a GPU each; empty: they can.
-inline std::string too_few_gpus(const RankPlace& place) {
-  if (cuda_device_count() >= place.local_size) return {};
-  return fmt::format("too few GPUs for these ranks: {} has {} GPUs for {} ranks", place.hostname,
-                     cuda_device_count(), place.local_size);
-}
-
 /// A new communicator of all ranks.
 inline Result<std::unique_ptr<Communicator>> open_nccl(Control& control) {
   std::string id;
@@ -55,14 +48,13 @@ inline Result<std::unique_ptr<Communicator>> open_nccl(Control& control) {
   return opened;
 }
 
-/// A rank with its GPU and a stream. A derived SetUp calls this one first, and does no more where it skipped.
+/// A rank with its GPU and a stream. A derived SetUp calls this one first, and does no more where it failed.
 class OnCuda : public testing::Test {
  protected:
   explicit OnCuda(StreamPriority priority) : priority_(priority) {}
 
   void SetUp() override {
     const RankPlace& place = mpi_session().place();
-    if (const std::string reason = too_few_gpus(place); !reason.empty()) GTEST_SKIP() << reason;
     rank = place.rank;
     size = place.size;
     auto opened_control = open_mpi_control(mpi_session(), control_timeout_s);

@@ -83,7 +83,6 @@ MlpConfig odd_network(const Way& way) {
 class TrainerOnCuda : public testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device answers: " << cuda_unavailable_reason();
     auto gpu = open_cuda_device(0);
     ASSERT_TRUE(gpu.ok()) << gpu.status().what();
     auto host = open_host_device({});

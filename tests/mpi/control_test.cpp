@@ -108,7 +108,7 @@ TEST_F(Control, AMissingPeerIsATimeoutAndItsLateCallStillMatches) {
     EXPECT_TRUE(status.ok()) << status.what();
   } else {
     EXPECT_EQ(status.code(), StatusCode::timeout) << status.what();
-    EXPECT_LT(seconds_since(start), 1.0);
+    EXPECT_LT(seconds_since(start), 10);
   }
   ASSERT_OK(control->barrier());
   const auto again = impatient.broadcast("together again");

@@ -16,7 +16,6 @@ constexpr std::size_t given_up_bytes = 8 << 20;
 
 void ExchangeContract::SetUp() {
   const RankPlace& place = mpi_session().place();
-  if (const std::string reason = GetParam().skip_reason(place); !reason.empty()) GTEST_SKIP() << reason;
   auto opened_control = open_mpi_control(mpi_session(), patience_s);
   ASSERT_OK(opened_control.status());
   control = std::move(opened_control.value());

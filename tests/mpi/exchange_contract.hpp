@@ -19,7 +19,6 @@ namespace egt::test {
 /// instantiating ExchangeContract.
 struct RanksUnderTest {
   std::string name;
-  std::function<std::string(const RankPlace&)> skip_reason;  ///< empty: the tests run
   std::function<Result<std::unique_ptr<Device>>(const RankPlace&)> open_device;
   /// Collective.
   std::function<Result<std::unique_ptr<Communicator>>(Control&)> open;

@@ -2,10 +2,13 @@
 #include "egt/workload/links.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "corrupting_communicator.hpp"
+#include "egt/device/forwarding_device.hpp"
 #include "ranks_on_host.hpp"
 
 namespace egt::test {
@@ -50,6 +53,24 @@ class WrongBlockCommunicator final : public CorruptingCommunicator {
   bool struck_ = false;
 };
 
+/// Like a GPU, does its work while the host goes on; and the host takes long to put a small copy in line.
+class LateHostDevice final : public ForwardingDevice {
+ public:
+  LateHostDevice(std::unique_ptr<Device> device, std::chrono::microseconds late)
+      : ForwardingDevice(std::move(device)), info_(ForwardingDevice::info()), late_(late) {
+    info_.backend = "a GPU's";
+  }
+  const DeviceInfo& info() const override { return info_; }
+  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
+    if (bytes == 8) std::this_thread::sleep_for(late_);
+    return ForwardingDevice::copy(to, from, bytes, stream);
+  }
+
+ private:
+  DeviceInfo info_;
+  const std::chrono::microseconds late_;
+};
+
 class LinksOfRanks : public RanksOnHost {
  protected:
   std::vector<LinkEnd> ends() const {
@@ -87,6 +108,13 @@ class LinksOfRanks : public RanksOnHost {
       if (record.kind == RecordKind::fault) faults.push_back(record.body);
   }
 
+  /// Of the first two ranks' copies, as rank 0 knows it.
+  Json latency_of_copies() const {
+    for (const PartReport& part : parts)
+      if (part.name == "pair 0-1 by peer copies") return part.figures.at("latency_us");
+    return "no such part";
+  }
+
   const PartReport& own() const { return parts.front(); }
   bool stopping() { return asked_++ >= stop_after; }
 
@@ -109,6 +137,22 @@ TEST_F(LinksOfRanks, AllOfThemAreMeasuredAndVerified) {
   EXPECT_EQ(pairs, 2 * (size() - 1 - rank()))
       << "of those in which this rank is the lower one, by two methods";
   for (const PartReport& part : parts) EXPECT_TRUE(part.success) << part.name << ": " << part.failure;
+}
+
+TEST_F(LinksOfRanks, TheHostsTimeIsNoLatency) {
+  if (size() != 2) GTEST_SKIP() << "for two ranks";
+  device = std::make_unique<LateHostDevice>(std::move(device), std::chrono::microseconds(100));
+  run(*real);
+  if (rank() != 0) return;
+  ASSERT_TRUE(latency_of_copies().is_number()) << latency_of_copies();
+  EXPECT_LT(latency_of_copies().get<double>(), 70) << "microseconds; the host takes 150 for each copy";
+}
+
+TEST_F(LinksOfRanks, WhereTheHostIsTooLateThereIsNoLatency) {
+  if (size() != 2) GTEST_SKIP() << "for two ranks";
+  device = std::make_unique<LateHostDevice>(std::move(device), std::chrono::microseconds(1500));
+  run(*real);
+  EXPECT_TRUE(rank() != 0 || latency_of_copies().is_null()) << latency_of_copies();
 }
 
 TEST_F(LinksOfRanks, AStopOfOneRankEndsATrialOnAllOfThem) {

@@ -1,13 +1,44 @@
 #include <cstdio>
 #include <memory>
 
+#include <fmt/format.h>
+
+#include "egt/ranks/agreement.hpp"
 #include "egt/ranks/mpi_control.hpp"
 #include "mpi_test.hpp"
+#if EGT_TESTS_NEED_GPUS
+#include "egt/device/cuda/cuda_device.hpp"
+#endif
 
 namespace egt::test {
 namespace {
 
+constexpr int skipped_exit_code = 77;  ///< ctest's SKIP_RETURN_CODE
+
 std::unique_ptr<MpiSession> session;
+
+/// Why these ranks cannot run this program's tests; empty: they can. A GPU that fails is no such reason.
+Result<std::string> why_skipped([[maybe_unused]] const RankPlace& place) {
+#if EGT_TESTS_NEED_GPUS
+  EGT_TRY_ASSIGN(const int gpus, cuda_device_count());
+  if (place.local_size != place.size) return std::string("these ranks are on several hosts");
+  if (gpus < place.local_size)
+    return fmt::format("{} has {} GPUs for {} ranks", place.hostname, gpus, place.local_size);
+#endif
+  return std::string();
+}
+
+/// Known to all ranks alike, before anything runs: empty where all can run the tests.
+Result<std::string> why_any_skipped() {
+  EGT_TRY_ASSIGN(const auto control, open_mpi_control(*session, 20));
+  const Result<std::string> own = why_skipped(session->place());
+  EGT_TRY(agree(*control, own.status()));
+  EGT_TRY_ASSIGN(const auto all, control->gather(own.value()));
+  std::string first;
+  for (const std::string& one : all)
+    if (first.empty()) first = one;
+  return control->broadcast(first);
+}
 
 class FailurePrinter final : public testing::EmptyTestEventListener {
   // GoogleTest holds its lock while a failure is told, so it cannot be asked for the test's name then.
@@ -43,6 +74,14 @@ int run(int argc, char** argv) {
     return 1;
   }
   session = std::move(opened.value());
+  const Result<std::string> reason = why_any_skipped();
+  if (!reason.ok() || !reason.value().empty()) {
+    if (session->place().rank == 0)
+      std::fprintf(stderr, "%s: %s\n", reason.ok() ? "skipped" : "failed",
+                   reason.ok() ? reason.value().c_str() : reason.status().what().c_str());
+    session.reset();
+    return reason.ok() ? skipped_exit_code : 1;
+  }
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   if (session->place().rank != 0) delete listeners.Release(listeners.default_result_printer());
   listeners.Append(new FailurePrinter);

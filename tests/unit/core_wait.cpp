@@ -6,6 +6,8 @@
 #include <limits>
 #include <thread>
 
+#include "egt/core/load_control.hpp"
+
 namespace egt {
 namespace {
 

@@ -1,34 +1,25 @@
-#include <unistd.h>
-
+#include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 
+#include "egt/core/clock.hpp"
 #include "egt/device/host_sensor.hpp"
+#include "fake_root.hpp"
 
 namespace egt {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// A folder that looks like the root of a machine.
 class HostSensor : public testing::Test {
  protected:
   void SetUp() override {
-    root = fs::temp_directory_path() / ("egt_host_sensor_" + std::to_string(getpid()) + "_" +
-                                        testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(root);
     write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 250 kB\nHugePages_Total: 0\n");
     write_ticks(0, 0, 0);
   }
-  void TearDown() override { fs::remove_all(root); }
 
-  void write(const std::string& file, const std::string& text) {
-    fs::create_directories((root / file).parent_path());
-    std::ofstream(root / file) << text;
-  }
+  void write(const std::string& file, const std::string& text) const { fake.write(file, text); }
   /// Two CPUs: busy ticks of each, and idle ticks of each.
   void write_ticks(int busy0, int busy1, int idle) {
     const auto line = [](const std::string& cpu, int busy, int idle_ticks) {
@@ -39,7 +30,8 @@ class HostSensor : public testing::Test {
                            line("cpu1", busy1, idle) + "intr 12345\n");
   }
 
-  fs::path root;
+  const test::FakeRoot fake;
+  const std::filesystem::path& root = fake.path();
 };
 
 TEST_F(HostSensor, UtilizationIsThatOfItsCpusSinceTheLastRead) {
@@ -100,6 +92,21 @@ TEST_F(HostSensor, EnergyCountsFromTheOpeningAndSurvivesAWrap) {
   EXPECT_GT(first.value().power_w.value(), 0.0);
   write(zone + "energy_uj", "10000000\n");
   EXPECT_DOUBLE_EQ(sensor->read().value().energy_j.value(), 110.0);
+}
+
+TEST_F(HostSensor, PowerBehindAReadThatFailedIsTheMeanSinceTheLastThatDidNot) {
+  const std::string zone = "sys/class/powercap/intel-rapl:0/";
+  write(zone + "name", "package-0\n");
+  write(zone + "energy_uj", "0\n");
+  const auto sensor = open_host_sensor({}, root);
+  const Clock::time_point start = Clock::now();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  write(zone + "energy_uj", "no number\n");
+  EXPECT_FALSE(sensor->read().value().power_w.has_value());
+  write(zone + "energy_uj", "10000000\n");
+  const double watts = sensor->read().value().power_w.value();
+  EXPECT_LE(watts, 10 / 0.05) << "10 J, of which most came while it did not answer";
+  EXPECT_GE(watts, 10 / seconds_since(start));
 }
 
 TEST_F(HostSensor, ClockIsTheMeanOfItsCpus) {

@@ -81,6 +81,15 @@ TEST(LinksText, TellsPairsByTheirBetterMethod) {
   EXPECT_THAT(text, HasSubstr("NV18: NVLink 4 x18 through NVSwitch"));
 }
 
+TEST(LinksText, ALatencyThatScattersSaysSo) {
+  Json result = good_result();
+  result["results"][1]["latency_scatters"] = true;
+  result["results"][2]["latency_us"] = result["results"][2]["latency_scatters"] = nullptr;
+  const std::string text = links_text(result);
+  EXPECT_THAT(text, HasSubstr("| 9.5 scatters | peer copies |"));
+  EXPECT_THAT(text, HasSubstr("|            - |        NCCL |"));
+}
+
 TEST(LinksText, MatricesHaveARowARank) {
   const std::string text = links_text(good_result());
   EXPECT_THAT(text, HasSubstr("One way, from the row's rank to the column's, GB/s\n"

@@ -67,7 +67,7 @@ class SlowSteps : public Workload {
 };
 
 TEST(Session, ASignalEndsARestUnderALoweredDuty) {
-  const StopSignal signals;
+  StopSignal::take();
   LoneControl control;
   RecordQueue records(0);
   KeepingSink journal;

@@ -106,7 +106,7 @@ TEST_F(StopSignals, AFileIsTakenAndRemoved) {
   EXPECT_EXIT(
       {
         StopSignal::take();
-        const StopFile watch(folder_, true);
+        const auto watch = StopFile::open(folder_.string(), true);
         touch();
         for (int i = 0; i < 200 && fs::exists(file()); ++i)
           std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -119,7 +119,7 @@ TEST_F(StopSignals, AFileOfTheLastMomentIsTakenToo) {
   EXPECT_EXIT(
       {
         {
-          const StopFile watch(folder_, true);
+          const auto watch = StopFile::open(folder_.string(), true);
           std::this_thread::sleep_for(std::chrono::milliseconds(50));
           touch();
         }
@@ -135,7 +135,7 @@ TEST_F(StopSignals, AFileOfAnEarlierRunIsOnlyRemoved) {
   EXPECT_EXIT(
       {
         StopSignal::take();
-        { const StopFile watch(folder_, true); }
+        { const auto watch = StopFile::open(folder_.string(), true); }
         std::_Exit(!fs::exists(file()) && StopSignal::received() == 0 ? 0 : 1);
       },
       ExitedWithCode(0), "");
@@ -148,14 +148,14 @@ TEST_F(StopSignals, AFileThatWaitsForANewRunIsTaken) {
   EXPECT_EXIT(
       {
         StopSignal::take();
-        { const StopFile watch(folder_, false); }
+        { const auto watch = StopFile::open(folder_.string(), false); }
         end_told(StopSignal::stop_file);
       },
       ExitedWithCode(0), "");
 }
 
 TEST_F(StopSignals, AFolderThatIsGoneHoldsNobody) {
-  const StopFile watch(folder_ / "none", false);
+  const auto watch = StopFile::open((folder_ / "none").string(), false);
   EXPECT_EQ(StopSignal::received(), 0);
 }
 

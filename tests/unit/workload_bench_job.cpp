@@ -100,6 +100,7 @@ TEST(BenchJob, AloneItWaitsForNobodyAndItsClockStartsAgain) {
   line.begin("a trial", 7);
   line.wait_for_peers("a trial");
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const Clock::time_point start = Clock::now();
   auto job = make_job(world, BenchWorkload::voxelize, 10);
   ASSERT_TRUE(job.ok());
   ASSERT_TRUE(job.value()->answers().ok());
@@ -108,7 +109,7 @@ TEST(BenchJob, AloneItWaitsForNobodyAndItsClockStartsAgain) {
   EXPECT_EQ(activity.phase, "bench: batches");
   EXPECT_EQ(activity.step, 7);
   EXPECT_FALSE(activity.waits_for_peers);
-  EXPECT_LT(activity.seconds, 0.3);
+  EXPECT_LE(activity.seconds, seconds_since(start)) << "its clock began anew";
 }
 
 TEST(BenchJob, BehindAnExchangeOfFiguresNobodyIsWaitedFor) {

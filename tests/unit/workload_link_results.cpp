@@ -17,7 +17,7 @@ PairSide side(double one_way = 2.5e-3) {
   PairSide side;
   side.largest = 1'000'000'000;
   side.repeats = 10;
-  side.latency = 1.2e-5;
+  side.latency = {.median = 1.2e-5, .low = 1.1e-5, .high = 1.3e-5};
   for (const std::uint64_t bytes : link_sizes(side.largest)) {
     side.one_way.push_back(one_way * static_cast<double>(bytes) * 1e-9);
     side.both_ways.push_back(2.6e-12 * static_cast<double>(bytes));
@@ -53,6 +53,42 @@ TEST(TimingOf, MedianAndEnds) {
   EXPECT_TRUE(bandwidth_json(1e9, {})["gb_per_second"].is_null());
 }
 
+/// Blocks of about 2 us; every `strange`th one takes 40 times as long, as the host was late with it or not.
+std::vector<LinkRepeat> blocks_of(int count, int strange, bool led) {
+  std::vector<LinkRepeat> blocks;
+  for (int i = 0; i < count; ++i) {
+    const double seconds = 2e-6 * (1 + 0.01 * (i % 5));
+    blocks.push_back(i % strange == 0 ? LinkRepeat{40 * seconds, led} : LinkRepeat{seconds, true});
+  }
+  return blocks;
+}
+
+TEST(LatencyOf, IsThatOfTheBlocksThatTheHostWasAheadOf) {
+  const LinkLatency latency = latency_of(blocks_of(25, 2, false));
+  EXPECT_NEAR(latency.median, 2.04e-6, 0.05e-6);
+  EXPECT_FALSE(latency.scatters());
+  EXPECT_FALSE(latency_of(blocks_of(25, 1, false)).is_measured()) << "the host's time alone is no latency";
+  EXPECT_FALSE(latency_of({}).is_measured());
+}
+
+TEST(LatencyOf, AFewLongBlocksDoNotMoveIt) {
+  const LinkLatency latency = latency_of(blocks_of(25, 8, true));
+  EXPECT_NEAR(latency.median, 2.04e-6, 0.05e-6);
+  EXPECT_FALSE(latency.scatters());
+}
+
+TEST(LatencyOf, SaysWhereItScatters) {
+  const LinkLatency latency = latency_of(blocks_of(25, 3, true));
+  EXPECT_TRUE(latency.scatters());
+  const Json json = latency_json(latency);
+  EXPECT_NEAR(json["latency_us"], 2.04, 0.05);
+  EXPECT_NEAR(json["latency_quartiles_us"][0], 2, 0.05);
+  EXPECT_GT(json["latency_quartiles_us"][1], 40);
+  EXPECT_EQ(json["latency_scatters"], true);
+  const Json none = latency_json({});
+  for (const auto& [name, value] : none.items()) EXPECT_TRUE(value.is_null()) << name;
+}
+
 TEST(PairSide, GivesTheSameAgainFromFigures) {
   const PairSide sent = side();
   std::vector<double> figures = sent.to_figures();
@@ -60,7 +96,9 @@ TEST(PairSide, GivesTheSameAgainFromFigures) {
   const PairSide got = PairSide::from_figures(figures);
   EXPECT_EQ(got.largest, sent.largest);
   EXPECT_EQ(got.repeats, sent.repeats);
-  EXPECT_EQ(got.latency, sent.latency);
+  EXPECT_EQ(got.latency.median, sent.latency.median);
+  EXPECT_EQ(got.latency.low, sent.latency.low);
+  EXPECT_EQ(got.latency.high, sent.latency.high);
   EXPECT_EQ(got.one_way, sent.one_way);
   EXPECT_EQ(got.both_ways, sent.both_ways);
   EXPECT_EQ(got.one_way_largest.least, sent.one_way_largest.least);

@@ -48,10 +48,11 @@ class StuckDevice : public ForwardingDevice {
   Flip stick_;
 };
 
-void tells_a_stuck_cell_once(bool value) {
+void tells_a_stuck_cell_once(bool value, double duty) {
   auto device = std::make_unique<StuckDevice>(1u << 5, value);
   StuckDevice& stuck = *device;
   World world(std::move(device));
+  world.load.set_duty(duty);
   MemoryWorkload memory(world.environment, fill_of(4 << 20, 1));
   ASSERT_TRUE(memory.prepare().ok());
   const std::vector<WordsView> blocks = memory.blocks();
@@ -71,11 +72,11 @@ void tells_a_stuck_cell_once(bool value) {
 }
 
 TEST(MemoryWorkload, TellsACellStuckAtOneOnce) {
-  tells_a_stuck_cell_once(true);
+  for (const double duty : {1.0, 0.5}) tells_a_stuck_cell_once(true, duty);
 }
 
 TEST(MemoryWorkload, TellsACellStuckAtZeroOnce) {
-  tells_a_stuck_cell_once(false);
+  for (const double duty : {1.0, 0.5}) tells_a_stuck_cell_once(false, duty);
 }
 
 /// Reads a word wrong, once, in the operation that is asked for; what is stored stays right.
@@ -98,10 +99,11 @@ class MisreadingDevice : public ForwardingDevice {
 };
 
 /// The only fault that a patrol tells whose device misreads once.
-Json fault_of_misreading(std::atomic<bool> MisreadingDevice::*where) {
+Json fault_of_misreading(std::atomic<bool> MisreadingDevice::*where, double duty = 1) {
   auto device = std::make_unique<MisreadingDevice>();
   (*device).*where = true;
   World world(std::move(device));
+  world.load.set_duty(duty);
   MemoryWorkload memory(world.environment, fill_of(2 << 20));
   EXPECT_TRUE(memory.prepare().ok());
   EXPECT_TRUE(memory.start().ok());
@@ -128,6 +130,14 @@ TEST(MemoryWorkload, AWrongWordInAPassSaysWhichPassAndThatItIsRewritten) {
   EXPECT_EQ(fault["offset"], 200);
   EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("in pass 1 of test finite inverse"));
   EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("right when it was rewritten"));
+}
+
+TEST(MemoryWorkload, TellsTheSameUnderALoweredDuty) {
+  for (auto where : {&MisreadingDevice::in_verify, &MisreadingDevice::in_refill}) {
+    Json lowered = fault_of_misreading(where, 0.5), full = fault_of_misreading(where, 1);
+    for (Json* fault : {&lowered, &full}) fault->erase("time");
+    EXPECT_EQ(lowered, full);
+  }
 }
 
 TEST(MemoryInjection, EachGivesOneFaultWithItsMask) {
@@ -262,6 +272,21 @@ class ProductlessDevice : public ForwardingDevice {
   using ForwardingDevice::ForwardingDevice;
   Status gemm(const Gemm&, Stream&) override { return {}; }
 };
+
+/// Makes no turn of sine and exponential.
+class TurnlessDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Status sine_exponential(WordsView, int, Digest*, Stream&) override { return {}; }
+};
+
+TEST(MemoryWorkload, TurnsThatAreNotMadeAreAFaultWithoutValues) {
+  const std::vector<Json> faults = faults_of_a_sweep(std::make_unique<TurnlessDevice>(small_host_device()));
+  ASSERT_FALSE(faults.empty());
+  EXPECT_EQ(faults[0]["kind"], "extreme");
+  EXPECT_THAT(faults[0]["where"].get<std::string>(), ::testing::EndsWith(": nothing was computed"));
+  for (const char* value : {"expected", "actual", "xor"}) EXPECT_EQ(faults[0][value], "") << value;
+}
 
 TEST(MemoryWorkload, ProductsThatAreNotMadeAreAFault) {
   const std::vector<Json> faults =

@@ -27,7 +27,8 @@ struct BackendChoice {
   std::string why;                  ///< for people: "no CUDA device answers: .."
 };
 
-/// `unavailable` when --backend cuda is asked for and nothing answers.
+/// `unavailable` when --backend cuda is asked for and nothing answers, and, unless the host is asked for,
+/// when GPUs may be there but fail.
 Result<BackendChoice> choose_backend(const CommonOptions& options);
 
 /// Opens this rank's device, its communicator (collective: every rank must come here with the same backend)
@@ -41,7 +42,8 @@ Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSess
 /// counted by its first rank.
 std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note, int local_rank = 0);
 
-/// All devices of this node, the host last.
+/// All devices of this node, the host last; an error where one does not work. `cuda_note`: why there is no
+/// GPU.
 std::vector<Result<std::unique_ptr<Device>>> open_all_devices(std::string& cuda_note);
 
 /// Everything that a result's bits may depend on besides the options: two ranks with the same text must give

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 namespace egt {
@@ -10,6 +11,13 @@ using Clock = std::chrono::steady_clock;
 /// Seconds since `start`.
 inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// A clock that tests may set: monotonic, in seconds from some moment. Safe from any thread.
+using SecondsClock = std::function<double()>;
+/// That of `Clock`.
+inline double steady_seconds() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
 /// The wall clock in UTC, as "2026-01-31T23:59:59.123Z".

@@ -4,6 +4,7 @@
 #include <list>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "egt/core/clock.hpp"
@@ -27,7 +28,7 @@ class ProgressBoard {
   /// One thread's line; stays as long as the board.
   class Line {
    public:
-    explicit Line(std::string name) : name_(std::move(name)) {}
+    Line(std::string name, const SecondsClock& clock) : name_(std::move(name)), clock_(clock) {}
     /// It begins something new. The clock starts again, also where it is the same phase and step.
     void begin(std::string phase, std::int64_t step = -1, double patience_seconds = 0);
     /// From here on it waits for others: the clock goes on.
@@ -40,10 +41,13 @@ class ProgressBoard {
 
    private:
     const std::string name_;
+    const SecondsClock& clock_;
     mutable std::mutex mutex_;
     Activity activity_;
-    Clock::time_point since_ = Clock::now();
+    double since_ = clock_();
   };
+
+  explicit ProgressBoard(SecondsClock clock = steady_seconds) : clock_(std::move(clock)) {}
 
   /// A new line at the first call with this name.
   Line& line(const std::string& name);
@@ -51,6 +55,7 @@ class ProgressBoard {
   std::vector<Activity> read() const;
 
  private:
+  const SecondsClock clock_;
   mutable std::mutex mutex_;
   std::list<Line> lines_;
   std::vector<std::string> names_;

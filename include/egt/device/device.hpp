@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -36,7 +37,12 @@ struct DeviceInfo {
 /// What device memory is left at this moment, bytes.
 struct MemoryInfo {
   std::uint64_t total_bytes = 0;
-  std::uint64_t free_bytes = 0;
+  std::uint64_t free_bytes = 0;  ///< that can still be taken
+  /// On the host: what can be neither taken nor is taken by this rank, of its share: other processes have it.
+  /// On a GPU 0: whoever takes memory, it is used.
+  std::uint64_t others_bytes = 0;
+
+  std::uint64_t used_bytes() const { return total_bytes - std::min(total_bytes, free_bytes + others_bytes); }
 };
 
 /// d = alpha op(a) op(b) + beta d, row-major; op(x) is x or, where `*_transposed`, its transpose.
@@ -106,7 +112,10 @@ class Device {
   virtual Result<Buffer> allocate(std::size_t bytes) = 0;
   /// Page-locked host memory, 4096-byte aligned, that copies at full speed; the host may read and write it.
   virtual Result<Buffer> allocate_pinned(std::size_t bytes) = 0;
-  virtual Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority) = 0;
+  /// What the stream needs is taken here, not by its work: an operation that it is not for is refused with
+  /// invalid_argument.
+  virtual Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority,
+                                                        StreamUse use = StreamUse::all) = 0;
   virtual Result<std::unique_ptr<Event>> create_event(EventUse use) = 0;
 
   virtual Status record(Event& event, Stream& stream) = 0;

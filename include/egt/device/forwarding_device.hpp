@@ -20,7 +20,9 @@ class ForwardingDevice : public Device {
   Result<MemoryInfo> memory() const override { return to_->memory(); }
   Result<Buffer> allocate(std::size_t bytes) override { return to_->allocate(bytes); }
   Result<Buffer> allocate_pinned(std::size_t bytes) override { return to_->allocate_pinned(bytes); }
-  Result<std::unique_ptr<Stream>> create_stream(StreamPriority p) override { return to_->create_stream(p); }
+  Result<std::unique_ptr<Stream>> create_stream(StreamPriority p, StreamUse use) override {
+    return to_->create_stream(p, use);
+  }
   Result<std::unique_ptr<Event>> create_event(EventUse use) override { return to_->create_event(use); }
   Status record(Event& event, Stream& s) override { return to_->record(event, s); }
   Status wait(Stream& s, const Event& event) override { return to_->wait(s, event); }

@@ -38,12 +38,22 @@ struct SharedBuffer {
 
 enum class StreamPriority { high, normal, low };
 
+/// What a stream is for. `gemm`, `multiply_vector`, `activation_gradient` and `loss_gradient` need device
+/// memory of the stream's own on a GPU, some 80 MiB: a stream that takes none of them has none.
+enum class StreamUse { all, without_products };
+
 /// Work in order, on one device. Made by Device::create_stream and used with that device only, from one
 /// thread at a time (different streams may be used by different threads at once). Its destructor waits for
 /// its work.
 class Stream {
  public:
+  explicit Stream(StreamUse use) : use_(use) {}
   virtual ~Stream() = default;
+
+  StreamUse use() const { return use_; }
+
+ private:
+  const StreamUse use_;
 };
 
 /// What an event is for. To take the time costs a GPU's stream about a microsecond a recording: between

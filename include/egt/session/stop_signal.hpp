@@ -2,6 +2,9 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+
+#include "egt/core/status.hpp"
 
 namespace egt {
 
@@ -34,13 +37,16 @@ const char* signal_name(int number);
 /// removed only. A disk that hangs holds nobody: the thread is then left behind.
 class StopFile {
  public:
-  StopFile(const std::string& directory, bool is_resumed);
+  /// unavailable: there is no thread for it.
+  static Result<std::unique_ptr<StopFile>> open(const std::string& directory, bool is_resumed);
   ~StopFile();
   StopFile(const StopFile&) = delete;
   StopFile& operator=(const StopFile&) = delete;
 
  private:
   struct Watch;
+  explicit StopFile(std::shared_ptr<Watch> watch) : watch_(std::move(watch)) {}
+
   std::shared_ptr<Watch> watch_;  ///< shared with the thread
 };
 

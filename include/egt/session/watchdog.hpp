@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "egt/core/clock.hpp"
 #include "egt/core/progress_board.hpp"
 #include "egt/core/status.hpp"
 #include "egt/ranks/heartbeat.hpp"
@@ -31,12 +32,10 @@ struct WatchdogHooks {
 /// whether somebody is stuck or gone: the lowest rank that answers decides for all.
 class Watchdog {
  public:
-  using SecondsClock = std::function<double()>;  ///< monotonic
-
   /// `heartbeat` and `board` outlive it; the heartbeat is the watchdog's alone from `start` on. `ranks`: by
   /// rank, of all. Nothing happens before `start`.
   Watchdog(Heartbeat& heartbeat, const ProgressBoard& board, std::vector<WatchedRank> ranks,
-           const WatchOptions& options, WatchdogHooks hooks, SecondsClock clock = {});
+           const WatchOptions& options, WatchdogHooks hooks, SecondsClock clock = steady_seconds);
   /// Leaves, if that was not done.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

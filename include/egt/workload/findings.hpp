@@ -30,7 +30,8 @@ std::string hex(const Digest& digest);
 /// The sample with the lowest index; `found.count` is above 0.
 Mismatches::Sample lowest_sample(const Mismatches& found);
 
-/// Puts what should have been, what was, and in which bits they differ into a fault: words, or digests.
+/// Puts what should have been, what was, and in which bits they differ into a fault: words, or digests. Equal
+/// digests show nothing, and leave the fault's values empty.
 void show_difference(Fault& fault, std::uint32_t expected, std::uint32_t actual);
 void show_difference(Fault& fault, const Digest& expected, const Digest& actual);
 

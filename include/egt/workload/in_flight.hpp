@@ -36,7 +36,8 @@ class InFlight {
   using Judge = std::function<Status(const Evidence& evidence, double device_ms)>;
 
   /// `name` is for messages: "the memory patrol".
-  static Result<std::unique_ptr<InFlight>> create(Device& device, StreamPriority priority, std::string name);
+  static Result<std::unique_ptr<InFlight>> create(Device& device, StreamPriority priority, StreamUse use,
+                                                  std::string name);
 
   Stream& stream() { return *stream_; }
   /// Waits until the slot that the next `submit` takes is free, and gives its index: buffers kept one a slot

@@ -17,7 +17,7 @@ namespace egt {
 struct PairSide {
   std::uint64_t largest = 0;  ///< bytes
   int repeats = 0;
-  double latency = 0;             ///< seconds
+  LinkLatency latency;            ///< of the lower rank; the other's is not measured
   std::vector<double> one_way;    ///< seconds of a transfer, by size; medians
   std::vector<double> both_ways;  ///< likewise, of both at once
   LinkTiming one_way_largest, both_largest;
@@ -38,7 +38,8 @@ struct PairOutcome {
 /// make the same plan; then every row of that one way, the other, and both at once; at last the latency.
 ///
 /// Latency is half a round trip of 8 B by exchange, as osu_latency has it; for copies, which nobody answers,
-/// the time of one of many copies of 8 B in a row, as in CUDA's p2pBandwidthLatencyTest.
+/// the time of one of many copies of 8 B in a row, as in CUDA's p2pBandwidthLatencyTest: the median of many
+/// blocks, each in line before the device begins with it.
 class PairTrial {
  public:
   struct Setup {
@@ -62,7 +63,8 @@ class PairTrial {
   Status measure_pair();
   Result<PairProbe> probe();
   Status measure_rows(const PairPlan& plan);
-  Status measure_latency(const PairPlan& plan);
+  Status measure_latency();
+  Status take_peers_lead(std::vector<LinkRepeat>& blocks);
   /// One measurement; what is wrong is kept.
   Result<LinkTiming> measure(const TransferRow& row, int repeats, bool sends, bool receives);
   Result<MeasuredRow> keep(const PairMeasurement& measurement);

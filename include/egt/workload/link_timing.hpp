@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "egt/core/record.hpp"
@@ -17,6 +18,28 @@ struct LinkTiming {
 
 /// `seconds`: of each repeat; none: nothing was measured.
 LinkTiming timing_of(std::vector<double> seconds);
+
+/// One repeat of a measurement.
+struct LinkRepeat {
+  double seconds = 0;  ///< of a transfer
+  bool led = true;     ///< all of it was in line before the device began: no time of the host is in it
+};
+std::vector<double> seconds_of(std::span<const LinkRepeat> repeats);
+
+/// Seconds of a small transfer: the median and the quartiles of many blocks.
+struct LinkLatency {
+  double median = 0, low = 0, high = 0;
+
+  bool is_measured() const { return median > 0; }
+  /// Half of the blocks are further apart than a fifth of the median: another measurement may tell otherwise.
+  bool scatters() const { return high - low > 0.2 * median; }
+};
+
+/// Of the blocks that led; not measured where these are less than a third of all.
+LinkLatency latency_of(std::span<const LinkRepeat> blocks);
+
+/// {latency_us, latency_quartiles_us: [low, high], latency_scatters}; null: not measured.
+Json latency_json(const LinkLatency& latency);
 
 /// {gb_per_second, gbit_per_second, lowest_gb_per_second, highest_gb_per_second, spread_percent} of `bytes`
 /// in such times; the spread is (highest - lowest) / median of the times. Null: not measured.

@@ -7,6 +7,7 @@
 
 #include "egt/workload/link_injections.hpp"
 #include "egt/workload/link_plan.hpp"
+#include "egt/workload/link_timing.hpp"
 #include "egt/workload/link_workbench.hpp"
 
 namespace egt {
@@ -31,6 +32,8 @@ struct PairMeasurement {
   bool with_all = false;  ///< all ranks start together, not only the pair
   TransferRow row;
   int repeats = 1;
+  /// Each repeat is held for longer than the one before, within limits, if that one did not lead.
+  bool must_lead = false;
   std::int64_t trial = 0;
   std::uint64_t number = 0;       ///< of the trial's measurements: another pattern for each
   std::uint64_t extra_bytes = 0;  ///< see LinkInjections
@@ -38,7 +41,7 @@ struct PairMeasurement {
 };
 
 struct MeasuredRow {
-  std::vector<double> seconds;  ///< of a transfer in each repeat, on this rank's device
+  std::vector<LinkRepeat> repeats;  ///< on this rank's device
   std::optional<WrongData> wrong;
 };
 
@@ -61,7 +64,7 @@ class LinkTransfers {
 
  private:
   Status prepare_data(const PairMeasurement& m, int repeat);
-  Status align(const PairMeasurement& m);
+  Status align(const PairMeasurement& m, double hold_factor);
   Status move(const PairMeasurement& m);
   Status move_one(const PairMeasurement& m, std::uint64_t offset, std::uint64_t bytes);
   Status exchange(const PairMeasurement& m, bool sends, bool receives, std::uint64_t offset,

@@ -124,7 +124,6 @@ class MemoryPatrol {
   Status use(std::size_t block, const std::stop_token& stop);
   Status run_test(std::size_t block, const std::stop_token& stop);
   Status apply(std::size_t block, std::size_t number, const std::stop_token& stop);
-  Status refill(std::size_t block, const Pattern& next, const std::stop_token& stop);
 
   void take_strikes();
   Strike aim(const Injection& injection);

@@ -61,7 +61,7 @@ struct ReadinessOptions {
   std::int64_t every = 20;  ///< steps between rounds, at least 3
   std::int64_t samples = 1024, inputs = 2048, hidden = 2048, outputs = 512;  ///< of the encoding network
   std::int64_t updated = 1 << 16;  ///< parameters of the optimizers' known answers
-  double cleanup_share = 0.01;     ///< of the device's memory, taken and given back each round
+  double cleanup_share = 0.01;  ///< of the device's memory, taken and given back at the start and at the end
 };
 
 }  // namespace egt

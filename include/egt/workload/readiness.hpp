@@ -18,9 +18,9 @@
 namespace egt {
 
 /// What `verify` lets every device do beside the main job, in rounds: evaluation, similarity, steps of the
-/// optimizers, and memory that is taken and given back. All answers are known: they must be the same on all
-/// ranks of a device model, in every round, and as the host computes them. Main thread only; all ranks make
-/// the same calls in the same order.
+/// optimizers, and, in the first and the last one, memory that is taken and given back. All answers are
+/// known: they must be the same on all ranks of a device model, in every round, and as the host computes
+/// them. Main thread only; all ranks make the same calls in the same order.
 class ReadinessWorkload : public Workload {
  public:
   /// `communication_stream`: where the communicator's other collectives run; asked from prepare on.
@@ -43,7 +43,7 @@ class ReadinessWorkload : public Workload {
   static constexpr std::size_t questions = EncodingCheck::answers + OptimizerCheck::answers;
 
   Status enqueue_round(std::int64_t step);
-  Status collect_round();
+  Status collect_round(bool with_cleanup);
   void judge(std::size_t question, const std::vector<Answers>& answers);
   std::optional<WrongAnswer> host_finding(std::size_t question) const;
   Status clean_up(std::int64_t step);
@@ -65,7 +65,7 @@ class ReadinessWorkload : public Workload {
 
   std::uint64_t rounds_ = 0;
   std::array<std::uint64_t, questions> verified_{};  ///< rounds in which this rank's answer was right
-  std::uint64_t cleanups_ = 0, wrong_ = 0;
+  std::uint64_t cleanups_ = 0, cleanup_attempts_ = 0, wrong_ = 0;
   std::uint64_t words_verified_ = 0;
   CleanupOutcome last_cleanup_;
 

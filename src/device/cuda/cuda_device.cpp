@@ -41,7 +41,7 @@ class CudaDevice : public Device {
 
   Result<Buffer> allocate(std::size_t bytes) override;
   Result<Buffer> allocate_pinned(std::size_t bytes) override;
-  Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority) override;
+  Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority, StreamUse use) override;
   Result<std::unique_ptr<Event>> create_event(EventUse use) override;
 
   Status record(Event& event, Stream& stream) override;
@@ -126,7 +126,7 @@ Result<MemoryInfo> CudaDevice::memory() const {
   EGT_TRY(select_cuda_device(index_));
   std::size_t free = 0, total = 0;
   EGT_TRY(cuda_status(cudaMemGetInfo(&free, &total), "ask for free memory"));
-  return MemoryInfo{total, free};
+  return MemoryInfo{.total_bytes = total, .free_bytes = free};
 }
 
 Result<Buffer> CudaDevice::allocate(std::size_t bytes) {
@@ -161,11 +161,11 @@ Result<Buffer> CudaDevice::allocate_pinned(std::size_t bytes) {
   });
 }
 
-Result<std::unique_ptr<Stream>> CudaDevice::create_stream(StreamPriority priority) {
+Result<std::unique_ptr<Stream>> CudaDevice::create_stream(StreamPriority priority, StreamUse use) {
   // cuBLAS asks for 32 MiB on Hopper; more lets it choose freely.
   const std::size_t workspace_bytes = std::size_t{info_.memory_total_bytes < small_device_bytes ? 32u : 64u}
                                       << 20;
-  EGT_TRY_ASSIGN(std::unique_ptr<Stream> stream, CudaStream::create(index_, priority, workspace_bytes));
+  EGT_TRY_ASSIGN(std::unique_ptr<Stream> stream, CudaStream::create(index_, priority, use, workspace_bytes));
   return stream;
 }
 
@@ -291,6 +291,7 @@ Status CudaDevice::add(VectorView sum, VectorView term, Stream& stream) {
 Status CudaDevice::gemm(const Gemm& gemm, Stream& stream) {
   if (const Support support = supports(gemm.precision); !support.yes())
     return Status(StatusCode::unsupported, support.why_not);
+  EGT_TRY(check_takes_products(stream));
   EGT_TRY(check_gemm(gemm));
   if (gemm.d.count() == 0) return {};
   if (gemm.a.count() == 0)  // a sum of no products
@@ -328,6 +329,7 @@ Status CudaDevice::extreme(VectorView values, int iterations, Stream& stream) {
 
 Status CudaDevice::multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
                                    Stream& stream) {
+  EGT_TRY(check_takes_products(stream));
   EGT_TRY(check_multiply_vector(m, transposed, x, y));
   return enqueue(stream, "multiply a matrix and a vector", [&](CudaStream& s) {
     return kernels::multiply_vector(launch_on(s), m, transposed, absolute, x, y);
@@ -336,6 +338,7 @@ Status CudaDevice::multiply_vector(MatrixView m, bool transposed, bool absolute,
 
 Status CudaDevice::activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
                                        Stream& stream) {
+  EGT_TRY(check_takes_products(stream));
   EGT_TRY(check_activation_gradient(gradient, h, bias_gradient));
   EGT_TRY(check_column_sums(gradient));
   return enqueue(stream, "compute an activation's gradient", [&](CudaStream& s) {
@@ -344,6 +347,7 @@ Status CudaDevice::activation_gradient(MatrixView gradient, MatrixView h, Vector
 }
 
 Status CudaDevice::loss_gradient(const LossGradient& call, Stream& stream) {
+  EGT_TRY(check_takes_products(stream));
   EGT_TRY(check_loss_gradient(call));
   EGT_TRY(check_column_sums(call.z));
   const kernels::LossArguments arguments{
@@ -467,9 +471,9 @@ DeviceInfo info_of(int index, const cudaDeviceProp& properties) {
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_cuda_device(int index) {
-  if (const std::string reason = cuda_unavailable_reason(); !reason.empty())
-    return Status(StatusCode::unavailable, reason);
-  if (const int count = cuda_device_count(); index < 0 || index >= count)
+  EGT_TRY_ASSIGN(const int count, cuda_device_count());
+  if (count == 0) return Status(StatusCode::unavailable, cuda_unavailable_reason());
+  if (index < 0 || index >= count)
     return Status(StatusCode::unavailable, fmt::format("there is no GPU {}: CUDA sees {}", index, count));
   EGT_TRY(select_cuda_device(index));
   cudaDeviceProp properties{};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "egt/device/cuda/cuda_device.hpp"
+#include "egt/device/cuda/cuda_native.hpp"
 
 namespace egt {
 namespace {
@@ -14,23 +15,29 @@ std::string version_text(int version) {
 
 }  // namespace
 
-int cuda_device_count() {
+/// A failure after which a GPU may still be there is none of absence: who asked must not go on without one.
+Result<int> cuda_device_count() {
   int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
-  static_cast<void>(cudaGetLastError());
-  return 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  const Status counted = cuda_status(error, "count the GPUs");
+  if (counted.ok()) return count;
+  if (error == cudaErrorNoDevice || error == cudaErrorStubLibrary) return 0;
+  if (error != cudaErrorInsufficientDriver)
+    return Status(StatusCode::unavailable, counted.what(), counted.native());
+  const std::string driver = cuda_driver_version();
+  if (driver.empty()) return 0;  // there is none
+  return Status(StatusCode::unavailable,
+                fmt::format("the NVIDIA driver serves CUDA {}, and this program needs {}: update the driver",
+                            driver, cuda_runtime_version()),
+                error);
 }
 
 std::string cuda_unavailable_reason() {
-  int count = 0;
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaSuccess) return count > 0 ? "" : "CUDA sees no GPU on this machine";
-  static_cast<void>(cudaGetLastError());
-  if (error != cudaErrorInsufficientDriver) return fmt::format("CUDA says: {}", cudaGetErrorString(error));
-  const std::string driver = cuda_driver_version();
-  return driver.empty() ? "no NVIDIA driver answers on this machine"
-                        : fmt::format("the NVIDIA driver serves CUDA {}, and this program needs {}", driver,
-                                      cuda_runtime_version());
+  const Result<int> count = cuda_device_count();
+  if (!count.ok()) return count.status().what();
+  if (count.value() > 0) return "";
+  return cuda_driver_version().empty() ? "no NVIDIA driver answers on this machine"
+                                       : "CUDA sees no GPU on this machine";
 }
 
 std::string cuda_runtime_version() {

@@ -49,23 +49,28 @@ Status PassedGates::status() const {
   return {};
 }
 
-Result<std::unique_ptr<CudaStream>> CudaStream::create(int device, StreamPriority priority,
+Result<std::unique_ptr<CudaStream>> CudaStream::create(int device, StreamPriority priority, StreamUse use,
                                                        std::size_t workspace_bytes) {
   EGT_TRY(select_cuda_device(device));
   EGT_TRY_ASSIGN(const int number, native_priority(priority));
-  std::unique_ptr<CudaStream> made(new CudaStream(device, priority));
+  std::unique_ptr<CudaStream> made(new CudaStream(device, priority, use));
   cudaStream_t stream = nullptr;
   EGT_TRY(cuda_status(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, number), "make a stream"));
   made->stream_.reset(stream);
+  if (use == StreamUse::all) EGT_TRY(made->prepare_products(workspace_bytes));
+  return made;
+}
+
+Status CudaStream::prepare_products(std::size_t workspace_bytes) {
   cublasLtHandle_t blas = nullptr;
   if (const cublasStatus_t status = cublasLtCreate(&blas); status != CUBLAS_STATUS_SUCCESS)
     return Status(StatusCode::unavailable,
                   fmt::format("cuBLAS did not start: {}", cublasLtGetStatusString(status)), status);
-  made->blas_.reset(blas);
-  EGT_TRY_ASSIGN(made->workspace_, allocate_cuda_memory(workspace_bytes));
-  made->workspace_bytes_ = workspace_bytes;
-  EGT_TRY_ASSIGN(made->scratch_, allocate_cuda_memory(kernels::scratch_bytes));
-  return made;
+  blas_.reset(blas);
+  EGT_TRY_ASSIGN(workspace_, allocate_cuda_memory(workspace_bytes));
+  workspace_bytes_ = workspace_bytes;
+  EGT_TRY_ASSIGN(scratch_, allocate_cuda_memory(kernels::scratch_bytes));
+  return {};
 }
 
 CudaStream::~CudaStream() {

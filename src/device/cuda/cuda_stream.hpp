@@ -50,11 +50,11 @@ class PassedGates {
   std::vector<std::shared_ptr<FlagGate>> gates_;
 };
 
-/// A stream with what its work needs of its own: a cuBLASLt handle and workspace, so that products are
-/// repeatable bit for bit, and the scratch for partial sums.
+/// A stream, and, where it takes products, what these need of its own: a cuBLASLt handle and workspace, so
+/// that they are repeatable bit for bit, and the scratch for partial sums.
 class CudaStream : public Stream {
  public:
-  static Result<std::unique_ptr<CudaStream>> create(int device, StreamPriority priority,
+  static Result<std::unique_ptr<CudaStream>> create(int device, StreamPriority priority, StreamUse use,
                                                     std::size_t workspace_bytes);
   /// Waits for the work, but not for ever: a stuck device's memory is left to the end of the process.
   ~CudaStream() override;
@@ -81,7 +81,9 @@ class CudaStream : public Stream {
   Result<bool> finished();
 
  private:
-  CudaStream(int device, StreamPriority priority) : device_(device), priority_(priority) {}
+  CudaStream(int device, StreamPriority priority, StreamUse use)
+      : Stream(use), device_(device), priority_(priority) {}
+  Status prepare_products(std::size_t workspace_bytes);
 
   const int device_;
   const StreamPriority priority_;

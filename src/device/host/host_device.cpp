@@ -31,7 +31,7 @@ const HostEvent& as_host_event(const Event& event) {
 
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(DeviceInfo info) : info_(std::move(info)) {}
+  HostDevice(DeviceInfo info, std::filesystem::path root) : info_(std::move(info)), root_(std::move(root)) {}
 
   const DeviceInfo& info() const override { return info_; }
   Support supports(Precision precision) const override { return host::supports(precision); }
@@ -39,8 +39,8 @@ class HostDevice final : public Device {
   Result<Buffer> allocate(std::size_t bytes) override { return allocate_aligned(bytes, 256); }
   Result<Buffer> allocate_pinned(std::size_t bytes) override { return allocate_aligned(bytes, 4096); }
 
-  Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority) override {
-    EGT_TRY_ASSIGN(auto stream, HostStream::create(priority, info_.multiprocessors));
+  Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority, StreamUse use) override {
+    EGT_TRY_ASSIGN(auto stream, HostStream::create(priority, info_.multiprocessors, use));
     return std::unique_ptr<Stream>(std::move(stream));
   }
   Result<std::unique_ptr<Event>> create_event(EventUse use) override {
@@ -78,7 +78,10 @@ class HostDevice final : public Device {
   Status add(VectorView sum, VectorView term, Stream& stream) override {
     return host::add(sum, term, as_host_stream(stream));
   }
-  Status gemm(const Gemm& call, Stream& stream) override { return host::gemm(call, as_host_stream(stream)); }
+  Status gemm(const Gemm& call, Stream& stream) override {
+    EGT_TRY(check_takes_products(stream));
+    return host::gemm(call, as_host_stream(stream));
+  }
   Status cast(VectorView to, VectorView from, Stream& stream) override {
     return host::cast(to, from, as_host_stream(stream));
   }
@@ -90,9 +93,11 @@ class HostDevice final : public Device {
   }
   Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
                              Stream& stream) override {
+    EGT_TRY(check_takes_products(stream));
     return host::activation_gradient(gradient, h, bias_gradient, as_host_stream(stream));
   }
   Status loss_gradient(const LossGradient& call, Stream& stream) override {
+    EGT_TRY(check_takes_products(stream));
     return host::loss_gradient(call, as_host_stream(stream));
   }
   Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
@@ -136,6 +141,7 @@ class HostDevice final : public Device {
   }
   Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
                          Stream& stream) override {
+    EGT_TRY(check_takes_products(stream));
     return host::multiply_vector(m, transposed, absolute, x, y, as_host_stream(stream));
   }
 
@@ -146,12 +152,17 @@ class HostDevice final : public Device {
   Status no_memory(std::size_t bytes, std::uint64_t left, const char* of_what) const;
 
   const DeviceInfo info_;
+  const std::filesystem::path root_;
   std::atomic<std::uint64_t> allocated_bytes_{0};
 };
 
 Result<MemoryInfo> HostDevice::memory() const {
+  EGT_TRY_ASSIGN(const std::uint64_t available, available_host_memory(root_));
   const std::uint64_t allocated = std::min(allocated_bytes_.load(), info_.memory_total_bytes);
-  return MemoryInfo{info_.memory_total_bytes, info_.memory_total_bytes - allocated};
+  const std::uint64_t left = info_.memory_total_bytes - allocated;
+  return MemoryInfo{.total_bytes = info_.memory_total_bytes,
+                    .free_bytes = std::min(left, available),
+                    .others_bytes = left - std::min(left, available)};
 }
 
 /// Takes `bytes` from the share, or says that it has not so much left.
@@ -172,7 +183,7 @@ Status HostDevice::no_memory(std::size_t bytes, std::uint64_t left, const char* 
 
 /// The same, and says what there is; also what the node has.
 Status HostDevice::take(std::size_t bytes) {
-  EGT_TRY_ASSIGN(const std::uint64_t available, available_host_memory());
+  EGT_TRY_ASSIGN(const std::uint64_t available, available_host_memory(root_));
   if (bytes > available) return no_memory(bytes, available, "the node");
   if (reserve(bytes)) return {};
   return no_memory(bytes, info_.memory_total_bytes - allocated_bytes_, "this rank's share of the node");
@@ -204,7 +215,7 @@ Result<Buffer> HostDevice::allocate_aligned(std::size_t bytes, std::size_t align
   void* const data = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (data == nullptr) {
     allocated_bytes_ -= bytes;
-    EGT_TRY_ASSIGN(const std::uint64_t available, available_host_memory());
+    EGT_TRY_ASSIGN(const std::uint64_t available, available_host_memory(root_));
     return no_memory(bytes, available, "the node");
   }
   return Buffer(data, bytes, [this, bytes](void* released) {
@@ -282,7 +293,7 @@ Status check_config(const HostDeviceConfig& config) {
 
 Result<std::unique_ptr<Device>> open_host_device(const HostDeviceConfig& config) {
   EGT_TRY(check_config(config));
-  EGT_TRY_ASSIGN(const HostShare share, find_host_share(config.local_size));
+  EGT_TRY_ASSIGN(const HostShare share, find_host_share(config.local_size, config.root));
   DeviceInfo info;
   info.backend = "host";
   info.index = config.local_rank;
@@ -293,7 +304,7 @@ Result<std::unique_ptr<Device>> open_host_device(const HostDeviceConfig& config)
   info.libraries = fmt::format("{} {}", openblas_get_config(), openblas_get_corename());
   openblas_set_num_threads(info.multiprocessors);
   EGT_TRY(prepare_products(info.multiprocessors));
-  return std::unique_ptr<Device>(std::make_unique<HostDevice>(std::move(info)));
+  return std::unique_ptr<Device>(std::make_unique<HostDevice>(std::move(info), config.root));
 }
 
 }  // namespace egt

@@ -17,8 +17,8 @@ void HostStream::Free::operator()(std::byte* data) const {
   std::free(data);
 }
 
-Result<std::unique_ptr<HostStream>> HostStream::create(StreamPriority priority, int cores) {
-  std::unique_ptr<HostStream> stream(new HostStream(cores));
+Result<std::unique_ptr<HostStream>> HostStream::create(StreamPriority priority, int cores, StreamUse use) {
+  std::unique_ptr<HostStream> stream(new HostStream(cores, use));
   EGT_TRY_ASSIGN(stream->thread_, start_thread("a stream of the host device",
                                                [one = stream.get(), priority] { one->serve(priority); }));
   return stream;

@@ -6,14 +6,16 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <sstream>
+#include <vector>
 
 namespace egt {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
 
@@ -38,8 +40,8 @@ Result<Topology> load_topology() {
 }
 
 /// A line "name: value kB" of /proc/meminfo, in bytes.
-Result<std::uint64_t> read_meminfo(const std::string& name) {
-  std::ifstream file("/proc/meminfo");
+Result<std::uint64_t> read_meminfo(const fs::path& root, const std::string& name) {
+  std::ifstream file(root / "proc/meminfo");
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with(name + ":")) continue;
     std::uint64_t kib = 0;
@@ -48,41 +50,55 @@ Result<std::uint64_t> read_meminfo(const std::string& name) {
   return Status(StatusCode::unavailable, "/proc/meminfo does not tell " + name);
 }
 
-/// Calls `look` with the folder of each control group (version 2) that this process is in, inner to outer.
-void for_each_control_group(const std::function<void(const std::filesystem::path&)>& look) {
-  const std::filesystem::path root = "/sys/fs/cgroup";
-  std::ifstream file("/proc/self/cgroup");
-  std::filesystem::path group = root;
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("0::/")) group = root / line.substr(4);
-  for (;; group = group.parent_path()) {
-    look(group);
-    if (group == root || !group.has_relative_path()) return;
+/// The folders of the control groups of version 2, and of version 1 for `controller`, that this process is
+/// in: its own and all above it, up to the top, which in a container may be all that is to be seen.
+std::vector<fs::path> control_groups(const fs::path& root, const std::string& controller) {
+  const fs::path mounted = root / "sys/fs/cgroup";
+  std::string own, own_of_controller;  // paths; the top's is empty
+  std::ifstream file(root / "proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {  // "4:cpu,cpuacct:/job/7" or "0::/job/7"
+    const std::size_t names = line.find(':'), path = line.find(':', names + 1);
+    if (path == std::string::npos) continue;
+    if (path == names + 1) own = line.substr(path + 1);
+    std::istringstream listed(line.substr(names + 1, path - names - 1));
+    for (std::string one; std::getline(listed, one, ',');)
+      if (one == controller) own_of_controller = line.substr(path + 1);
   }
+  std::vector<fs::path> groups;
+  const auto add = [&](const fs::path& top, const std::string& path) {
+    for (fs::path below = fs::path(path).relative_path(); !below.empty(); below = below.parent_path())
+      groups.push_back(top / below);
+    groups.push_back(top);
+  };
+  add(mounted, own);
+  add(mounted / controller, own_of_controller);
+  return groups;
 }
 
 /// The first number of a file, or nothing ("max", no such file).
-std::optional<std::uint64_t> read_number(const std::filesystem::path& path) {
+std::optional<std::uint64_t> read_number(const fs::path& path) {
   std::uint64_t number = 0;
   if (std::ifstream(path) >> number) return number;
   return std::nullopt;
 }
 
-/// File cache of a control group that the kernel drops when memory is asked for.
-std::uint64_t reclaimable(const std::filesystem::path& group) {
+/// File cache of a control group, and of those below it, that the kernel drops when memory is asked for.
+std::uint64_t reclaimable(const fs::path& group) {
   std::ifstream file(group / "memory.stat");
-  std::uint64_t value = 0;
-  for (std::string name; file >> name >> value;)
-    if (name == "inactive_file") return value;
-  return 0;
+  std::uint64_t value = 0, own = 0;
+  for (std::string name; file >> name >> value;) {
+    if (name == "total_inactive_file") return value;  // version 1, where the other is without those below
+    if (name == "inactive_file") own = value;
+  }
+  return own;
 }
 
-/// The lowest memory limit of the container, and what is left below it; no_limit where there is none.
+/// The lowest memory limit of the control groups, and what is left below each; no_limit where there is none.
 struct MemoryLimit {
   std::uint64_t bytes = no_limit;
   std::uint64_t left_bytes = no_limit;
 
-  void add(const std::filesystem::path& group, const char* limit_file, const char* used_file) {
+  void add(const fs::path& group, const char* limit_file, const char* used_file) {
     const std::optional<std::uint64_t> limit = read_number(group / limit_file);
     if (!limit) return;
     bytes = std::min(bytes, *limit);
@@ -92,22 +108,29 @@ struct MemoryLimit {
   }
 };
 
-MemoryLimit memory_limit() {
+MemoryLimit memory_limit(const fs::path& root) {
   MemoryLimit limit;
-  for_each_control_group(
-      [&](const std::filesystem::path& group) { limit.add(group, "memory.max", "memory.current"); });
-  limit.add("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes");  // version 1
+  for (const fs::path& group : control_groups(root, "memory")) {
+    limit.add(group, "memory.max", "memory.current");
+    limit.add(group, "memory.limit_in_bytes", "memory.usage_in_bytes");
+  }
   return limit;
 }
 
-/// Cores' worth of time that the container may use (cpu.max is "quota period"), rounded up.
-int cpu_quota() {
+/// Cores' worth of time that the control groups allow, rounded up. Version 2 tells "quota period" or "max
+/// period", version 1 each in a file, with a quota of -1 for none.
+int cpu_quota(const fs::path& root) {
   double lowest = std::numeric_limits<int>::max();
-  for_each_control_group([&](const std::filesystem::path& group) {
-    std::ifstream file(group / "cpu.max");
+  const auto add = [&](double quota, double period) {
+    if (quota > 0 && period > 0) lowest = std::min(lowest, std::ceil(quota / period));
+  };
+  for (const fs::path& group : control_groups(root, "cpu")) {
     double quota = 0, period = 0;
-    if (file >> quota >> period && period > 0) lowest = std::min(lowest, std::ceil(quota / period));
-  });
+    if (std::ifstream(group / "cpu.max") >> quota >> period) add(quota, period);
+    if (std::ifstream(group / "cpu.cfs_quota_us") >> quota &&
+        std::ifstream(group / "cpu.cfs_period_us") >> period)
+      add(quota, period);
+  }
   return std::max(1, static_cast<int>(lowest));
 }
 
@@ -135,27 +158,27 @@ std::string cpu_model(hwloc_topology_t topology) {
 
 }  // namespace
 
-Result<HostShare> find_host_share(int local_size) {
+Result<HostShare> find_host_share(int local_size, const fs::path& root) {
   EGT_TRY_ASSIGN(const Topology topology, load_topology());
   const Bitmap allowed(hwloc_bitmap_alloc());
   if (hwloc_get_cpubind(topology.get(), allowed.get(), HWLOC_CPUBIND_PROCESS) != 0)
     hwloc_bitmap_copy(allowed.get(), hwloc_topology_get_allowed_cpuset(topology.get()));
-  EGT_TRY_ASSIGN(const std::uint64_t installed, read_meminfo("MemTotal"));
+  EGT_TRY_ASSIGN(const std::uint64_t installed, read_meminfo(root, "MemTotal"));
 
   const int mine = count_cores(topology.get(), allowed.get());
-  const int all =
-      std::min(cpu_quota(), count_cores(topology.get(), hwloc_topology_get_allowed_cpuset(topology.get())));
+  const int all = std::min(cpu_quota(root),
+                           count_cores(topology.get(), hwloc_topology_get_allowed_cpuset(topology.get())));
   HostShare share;
   share.cores = std::min(mine, std::max(1, all / local_size));
-  share.memory_bytes = std::min(installed, memory_limit().bytes) / static_cast<std::uint64_t>(local_size);
+  share.memory_bytes = std::min(installed, memory_limit(root).bytes) / static_cast<std::uint64_t>(local_size);
   share.numa_node = only_numa_node(topology.get(), allowed.get());
   share.cpu_model = cpu_model(topology.get());
   return share;
 }
 
-Result<std::uint64_t> available_host_memory() {
-  EGT_TRY_ASSIGN(const std::uint64_t available, read_meminfo("MemAvailable"));
-  return std::min(available, memory_limit().left_bytes);
+Result<std::uint64_t> available_host_memory(const fs::path& root) {
+  EGT_TRY_ASSIGN(const std::uint64_t available, read_meminfo(root, "MemAvailable"));
+  return std::min(available, memory_limit(root).left_bytes);
 }
 
 }  // namespace egt

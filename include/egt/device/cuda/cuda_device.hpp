@@ -10,9 +10,10 @@
 /// opened. All functions are safe from any thread.
 namespace egt {
 
-/// How many GPUs CUDA offers; 0 where no driver answers.
-int cuda_device_count();
-/// Why there is none, in one line; empty where there is one.
+/// How many GPUs CUDA offers; 0 where there is no GPU, or no driver for one. unavailable: one may be there,
+/// but CUDA failed, so that nobody can tell.
+Result<int> cuda_device_count();
+/// Why none can be used, in one line; empty where one can.
 std::string cuda_unavailable_reason();
 
 /// The GPU that CUDA counts as `index`, from 0. unavailable: there is none, or this program holds no machine

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -14,6 +15,7 @@ struct HostDeviceConfig {
   int local_size = 1;                               ///< ranks that share this node
   std::optional<int> cores;                         ///< instead of the equal share
   std::optional<std::uint64_t> memory_total_bytes;  ///< instead of the equal share
+  std::filesystem::path root = "/";                 ///< the folder that holds `proc` and `sys`
 };
 
 /// This rank's share of its node's cores and memory as a device. Sets the number of OpenBLAS's threads, which

@@ -25,7 +25,8 @@ class HostStream final : public Stream {
 
   /// `cores`: threads that a task may use by `workers`. A low-priority stream runs at nice 19. unavailable:
   /// there is no thread for it.
-  static Result<std::unique_ptr<HostStream>> create(StreamPriority priority, int cores);
+  static Result<std::unique_ptr<HostStream>> create(StreamPriority priority, int cores,
+                                                    StreamUse use = StreamUse::all);
   /// Waits for all work in line.
   ~HostStream() override;
   HostStream(const HostStream&) = delete;
@@ -50,7 +51,7 @@ class HostStream final : public Stream {
   WorkerPool& workers();
 
  private:
-  explicit HostStream(int cores) : cores_(cores) {}
+  HostStream(int cores, StreamUse use) : Stream(use), cores_(cores) {}
   void serve(StreamPriority priority);
 
   const int cores_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 #include "egt/core/status.hpp"
@@ -17,10 +18,11 @@ struct HostShare {
 
 /// The share of one of `local_size` ranks of this node. Cores: those that the process may run on (mpirun may
 /// have bound it), at most an equal part of all that the node or its container gives, at least 1. Memory: an
-/// equal part of the installed memory or of the container's limit.
-Result<HostShare> find_host_share(int local_size);
+/// equal part of the installed memory or of the lowest limit of the control groups that the process is in (of
+/// both versions: its own and those above). `root`: the folder that holds `proc` and `sys`.
+Result<HostShare> find_host_share(int local_size, const std::filesystem::path& root = "/");
 
-/// Bytes that the node (or the container's limit) still has for new pages; shared by all processes.
-Result<std::uint64_t> available_host_memory();
+/// Bytes that the node, and each of these control groups, still has for new pages; shared by all processes.
+Result<std::uint64_t> available_host_memory(const std::filesystem::path& root = "/");
 
 }  // namespace egt
