@@ -286,9 +286,8 @@ Status Run::introduce() {
   const Json start = to_json(start_body());
   const auto memory = device_memory();
   EGT_TRY(agree(control_, memory.status()));
-  const Json card = {{"start", start},
-                     {"used", memory.value().used_bytes()},
-                     {"total", memory.value().total_bytes}};
+  const Json card = {
+      {"start", start}, {"used", memory.value().used_bytes()}, {"total", memory.value().total_bytes}};
   EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
   EGT_TRY(agree(control_, open_console()));
   open_route();

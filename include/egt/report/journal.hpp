@@ -40,8 +40,8 @@ class Journal : public Sink {
     create,  ///< a new file; an error where it exists already, so that two runs do not mix
     resume,  ///< goes on behind what is there, less a last line that a crash tore; or begins, where none is
   };
-  /// unavailable: it cannot be made, or another process writes it, of which the text tells. no_space: the disk
-  /// does not even take a run's first records; then no new file is left.
+  /// unavailable: it cannot be made, or another process writes it, of which the text tells. no_space: the
+  /// disk does not even take a run's first records; then no new file is left.
   static Result<std::unique_ptr<Journal>> open(const std::string& directory, int rank,
                                                Mode mode = Mode::create, const JournalLimits& limits = {});
   Journal(const Journal&) = delete;
