@@ -54,6 +54,7 @@ def cases():
              Case("mpirun", "USR1"), Case("mpirun", "USR2", "early"), Case("mpirun", "USR2", "twice"), Case("mpirun", "rank"),
              Case("mpirun", "file"), Case("mpirun", "file", "early"), Case("run.sh", "key"), Case("run.sh", "key", "early"),
              Case("run.sh", "key", "twice"), Case("run.sh", "key", "mid", "blocked"), Case("run.sh", "key", "mid", "duty"), Case("run.sh", "TERM", "mid", "xoff"),
+             Case("alone", "TERM", "mid", "xoff"),
              Case("mpirun", "file", "mid", command=["verify"]),
              Case("mpirun", "TERM", serial=True), Case("mpirun", "INT", serial=True)]
     long = [Case(start, how, when, *special) for start, hows in

@@ -56,7 +56,8 @@ class Communicator : public testing::Test {
 
   std::unique_ptr<Control> control;
   std::unique_ptr<egt::Communicator> communicator;
-  HostStream stream{StreamPriority::high, 1};
+  std::unique_ptr<HostStream> owned_stream = std::move(HostStream::create(StreamPriority::high, 1).value());
+  HostStream& stream = *owned_stream;
   int rank = 0, size = 1;
 };
 
@@ -163,7 +164,8 @@ TEST_F(Communicator, AllGatherInRankOrder) {
 }
 
 TEST_F(Communicator, CollectivesOfTwoStreamsDoNotMix) {
-  HostStream other(StreamPriority::low, 1);
+  const auto owned_other = std::move(HostStream::create(StreamPriority::low, 1).value());
+  HostStream& other = *owned_other;
   std::vector<float> a(300000, 1.0f), b(300000, 2.0f);
   for (int i = 0; i < 5; ++i) {
     ASSERT_OK(communicator->all_reduce(a.data(), a.size(), ElementType::f32, stream));
@@ -212,7 +214,8 @@ TEST_F(Communicator, AbortEndsWhatIsUnderWayAtOnce) {
   // A new communicator works, whatever the old one left behind.
   auto opened = open_mpi_communicator(mpi_session(), 10);
   ASSERT_OK(opened.status());
-  HostStream fresh(StreamPriority::high, 1);
+  const auto owned_fresh = std::move(HostStream::create(StreamPriority::high, 1).value());
+  HostStream& fresh = *owned_fresh;
   std::vector<float> ones(1000, 1.0f);
   ASSERT_OK(opened.value()->all_reduce(ones.data(), ones.size(), ElementType::f32, fresh));
   ASSERT_TRUE(fresh.wait_idle(20));
@@ -266,7 +269,8 @@ class InAnotherOrder : public Communicator {
  protected:
   void expect_unmixed(egt::Communicator& first, egt::Communicator& second) {
     constexpr std::size_t bytes = 300'000;
-    HostStream other(StreamPriority::low, 1);
+    const auto owned_other = std::move(HostStream::create(StreamPriority::low, 1).value());
+    HostStream& other = *owned_other;
     std::vector<std::byte> sent[2] = {letter_of(bytes), letter_of(bytes)};
     std::reverse(sent[1].begin(), sent[1].end());
     std::vector<std::byte> got[2] = {std::vector<std::byte>(bytes), std::vector<std::byte>(bytes)};

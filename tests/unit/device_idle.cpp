@@ -16,7 +16,7 @@ class Idle : public ::testing::Test {
  protected:
   void SetUp() override {
     device_ = std::make_unique<IdleDevice>(small_host_device());
-    stream_ = std::move(device_->create_stream(StreamPriority::normal).value());
+    stream_ = std::move(device_->create_stream(StreamPriority::normal, StreamUse::all).value());
     for (Buffer* buffer : {&a_, &b_, &c_})
       *buffer = std::move(device_->allocate(n * n * sizeof(float)).value());
     for (Buffer* buffer : {&a_, &b_, &c_}) fill(*buffer, 2.0f);

@@ -161,7 +161,7 @@ struct SimulatedRank {
                   .stopping = {}},
                  [&simulation] { return simulation.now(); }) {
     work();
-    watchdog.start();
+    EXPECT_TRUE(watchdog.start().ok());
   }
 
   void work() {
