@@ -20,6 +20,9 @@ constexpr std::uint64_t pieces = 64;  // that a range is cut into to find those 
 /// value: with momentum 0.9 and a rate of at most a twentieth of the stable one a disturbance swings back to
 /// -0.6 of itself in six steps.
 constexpr std::int64_t trusted_steps = 5;
+/// How many times as far from the right value as the nearest rank's word a wrong one is: soon after it went
+/// wrong, and whenever that was.
+constexpr double clearly = 4, beyond_doubt = 16;
 /// Of a loss: what rounding alone may have changed when gradients were a little different.
 constexpr float rounding = 16 * std::numeric_limits<float>::epsilon();
 
@@ -188,8 +191,8 @@ Status StateRepair::go_on_to(std::int64_t last) {
   return {};
 }
 
-std::vector<int> furthest_from(std::uint32_t repeated, const std::vector<std::uint32_t>& by_rank) {
-  constexpr double clearly = 4;
+std::vector<int> furthest_from(std::uint32_t repeated, const std::vector<std::uint32_t>& by_rank,
+                               double times) {
   constexpr double never = std::numeric_limits<double>::infinity();
   std::vector<double> distances;
   for (const std::uint32_t word : by_rank) {
@@ -199,7 +202,7 @@ std::vector<int> furthest_from(std::uint32_t repeated, const std::vector<std::ui
   const double nearest = distances.empty() ? never : *std::min_element(distances.begin(), distances.end());
   std::vector<int> found;
   for (std::size_t rank = 0; rank < distances.size(); ++rank)
-    if (nearest < never && distances[rank] > clearly * nearest) found.push_back(static_cast<int>(rank));
+    if (nearest < never && distances[rank] > times * nearest) found.push_back(static_cast<int>(rank));
   return found;
 }
 
@@ -230,10 +233,10 @@ struct Decision {
 };
 
 /// The ranks that the words of a tensor speak against.
-std::set<int> contradicted(const StateDifference& difference) {
+std::set<int> contradicted(const StateDifference& difference, double times) {
   std::set<int> ranks;
   for (const DifferentWord& word : difference.words)
-    for (const int rank : furthest_from(word.repeated, word.by_rank)) ranks.insert(rank);
+    for (const int rank : furthest_from(word.repeated, word.by_rank, times)) ranks.insert(rank);
   return ranks;
 }
 
@@ -247,9 +250,12 @@ Decision decide(std::size_t question, const std::vector<Answers>& states,
   made.wrong.clear();
   std::set<int> of_all;
   for (const StateDifference& difference : differences) {
-    const std::set<int> ranks = contradicted(difference);
+    const std::set<int> ranks = contradicted(difference, clearly);
     of_all.insert(ranks.begin(), ranks.end());
-    if (difference.question == question) made.wrong = ranks;
+    if (difference.question != question) continue;
+    made.wrong = ranks;
+    if (const std::set<int> sure = contradicted(difference, beyond_doubt); !sure.empty())
+      return {.wrong = sure, .suspects = {}};
   }
   const bool recent = deviation.ranks.empty() || candidate_step - deviation.step < trusted_steps;
   if (recent && !made.wrong.empty()) return made;

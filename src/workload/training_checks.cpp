@@ -436,7 +436,17 @@ Fault TrainingChecks::state_fault(const std::vector<Answers>& state, const Disse
   show_difference(told, dissent.expected, dissent.actual);
   const auto located = std::find_if(differences.begin(), differences.end(),
                                     [&](const auto& one) { return one.question == dissent.question; });
-  if (dissent.rank < 0 || located == differences.end()) return told;
+  if (located == differences.end() || located->words.empty()) return told;
+  if (dissent.rank < 0) {
+    const DifferentWord& word = located->words.front();
+    told.where = fmt::format("{}, element {}{}", to_string(states_[dissent.question]), word.index,
+                             more_tensors(dissent.count));
+    told.offset = word.index * sizeof(float);
+    show_difference(told, word.by_rank[static_cast<std::size_t>(dissent.suspects.front())],
+                    word.by_rank[static_cast<std::size_t>(dissent.suspects.back())]);
+    told.count = located->words.size();
+    return told;
+  }
   // The rank holds there what most ranks do not, or where that tells nothing, what is further from the
   // repetition's.
   const auto own = static_cast<std::size_t>(dissent.rank);

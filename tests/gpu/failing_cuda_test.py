@@ -44,7 +44,7 @@ class FailingCuda(ProgramTest):
         self.check_refusal(*SMALL, "--backend", "cuda", "--output", "run", ranks=2)
 
     def test_the_host_can_be_asked_for(self):
-        done = self.run_program("--steps", "4", "--memory", "8MB", "--no-io", "--backend", "host", "--output", "run", environment=FAILING)
+        done = self.run_program("--steps", "4", "--memory", "64MB", "--no-io", "--backend", "host", "--output", "run", environment=FAILING)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 

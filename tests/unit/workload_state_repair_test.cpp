@@ -125,27 +125,35 @@ TEST(DecideByRepetition, LongAfterwardsTheFirstLossThatDeviatedDecides) {
   const std::vector<Answers> states = {answers({5, 1}), answers({6, 1})};
   const Deviation first{.step = 10, .ranks = {0}, .clear = true};
   EXPECT_THAT(decided(states, {word_of(0, 1.4f, 0.6f)}, first, 90).ranks, ElementsAre(0)) << "words: a tie";
-  EXPECT_THAT(decided(states, {word_of(0, 1.01f, 3.0f)}, first, 90).ranks, ElementsAre(0))
+  EXPECT_THAT(decided(states, {word_of(0, 1.2f, 2.0f)}, first, 90).ranks, ElementsAre(0))
       << "the copies were pulled past the right value";
-  EXPECT_THAT(decided(states, {word_of(0, 1.01f, 3.0f)}, first, 12).ranks, ElementsAre(1)) << "not so soon";
+  EXPECT_THAT(decided(states, {word_of(0, 1.2f, 2.0f)}, first, 12).ranks, ElementsAre(1)) << "not so soon";
 }
 
 TEST(DecideByRepetition, LongAfterwardsALossThatDeviatedByRoundingOnlyDecidesNothing) {
   const std::vector<Answers> states = {answers({5, 1}), answers({6, 1})};
-  EXPECT_THAT(decided(states, {word_of(0, 1.01f, 3.0f)}, {.step = 10, .ranks = {0}}, 90).ranks,
+  EXPECT_THAT(decided(states, {word_of(0, 1.2f, 2.0f)}, {.step = 10, .ranks = {0}}, 90).ranks,
               ElementsAre(-1));
 }
 
 TEST(DecideByRepetition, LongAfterwardsWhatSpeaksAgainstBothLeavesBothSuspected) {
   const std::vector<Answers> states = {answers({5, 7}), answers({6, 8})};
-  const std::vector<StateDifference> words = {word_of(0, 3.0f, 1.01f), word_of(1, 1.01f, 3.0f)};
+  const std::vector<StateDifference> words = {word_of(0, 2.0f, 1.2f), word_of(1, 1.2f, 2.0f)};
   const Decided found = decided(states, words, {.step = 10, .ranks = {0}, .clear = true}, 90);
   EXPECT_THAT(found.ranks, ElementsAre(0, -1));
   EXPECT_THAT(found.questions, ElementsAre(0, 1));
 }
 
+TEST(DecideByRepetition, AWordFarFromTheRepetitionsDecidesAtAnyTime) {
+  const std::vector<Answers> states = {answers({5, 1}), answers({6, 1})};
+  for (const int first : {0, 1}) {
+    const Deviation deviation{.step = 10, .ranks = {first}, .clear = true};
+    EXPECT_THAT(decided(states, {word_of(0, 1.01f, 3.0f)}, deviation, 90).ranks, ElementsAre(1));
+  }
+}
+
 TEST(DecideByRepetition, NobodyIsBlamedWhereLossesOfBothDeviatedFirstLongAgo) {
-  const Decided found = decided({answers({5, 1}), answers({6, 1})}, {word_of(0, 1.01f, 3.0f)},
+  const Decided found = decided({answers({5, 1}), answers({6, 1})}, {word_of(0, 1.2f, 2.0f)},
                                 {.step = 10, .ranks = {0, 1}, .clear = true}, 90);
   EXPECT_THAT(found.ranks, ElementsAre(-1));
 }

@@ -92,10 +92,11 @@ class StateRepair {
   std::int64_t proven_step_ = -1, candidate_step_ = -1;
 };
 
-/// The ranks whose word, as fp32, is further from what a repetition gave than the nearest rank's, clearly so:
-/// a wrong word is far from it, while the right one can only have moved with the sums of gradients that the
-/// wrong one took part in. None: not clear.
-std::vector<int> furthest_from(std::uint32_t repeated, const std::vector<std::uint32_t>& by_rank);
+/// The ranks whose word, as fp32, is more than `times` as far from what a repetition gave as the nearest
+/// rank's: a wrong word is far from it, while the right one can only have moved with the sums of gradients
+/// that the wrong one took part in. None: not clear.
+std::vector<int> furthest_from(std::uint32_t repeated, const std::vector<std::uint32_t>& by_rank,
+                               double times = 4);
 
 /// The first step whose loss came out otherwise on some rank when it was repeated, and on which ranks.
 struct Deviation {
@@ -116,14 +117,15 @@ Deviation first_deviation(const std::map<std::int64_t, std::vector<float>>& own_
 ///
 /// Of one tensor, in this order:
 /// 1. If some rank's digest is the repetition's, the ranks with another are wrong.
-/// 2. A wrong weight changes the loss of its own rank in the next step, and that of others only after a sum
+/// 2. The ranks whose words are 16 times as far from the repetition's as the nearest rank's are wrong: sums
+///    of gradients pull all copies together, past the right value, but not so far past it.
+/// 3. A wrong weight changes the loss of its own rank in the next step, and that of others only after a sum
 /// of
 ///    gradients: if one rank's loss was the first to deviate, and did so clearly, that rank is wrong.
-/// 3. The ranks whose words are clearly furthest from the repetition's are wrong. Gradients' sums pull all
-///    ranks' copies together, past the right value, as time passes: this holds for a few steps only, or where
-///    no loss deviated, and comes before rule 2 there, if it is clear. Later it only tells of a second fault:
-///    where the words of one tensor speak against the rank of rule 2, and those of another against another
-///    rank, both are suspects in the latter.
+/// 4. The ranks whose words are clearly furthest from the repetition's are wrong. This holds for a few steps
+///    only, or where no loss deviated, and comes before rule 3 there, if it is clear. Later it only tells of
+///    a second fault: where the words of one tensor speak against the rank of rule 3, and those of another
+///    against another rank, both are suspects in the latter.
 std::vector<Dissent> decide_by_repetition(const Dissent& undecided, const std::vector<Answers>& states,
                                           const std::vector<StateDifference>& differences,
                                           const Repetition& repetition, const Deviation& deviation,
