@@ -73,6 +73,7 @@ int run(int argc, char** argv, Clock::time_point started) {
   }
   Result<std::unique_ptr<MpiSession>> mpi = MpiSession::open(argc, argv);
   if (!mpi.ok()) return fail(mpi.status(), 0);
+  if (command != "devices") StopSignal::keep();
   const int rank = mpi.value()->place().rank;
   Result<std::unique_ptr<Control>> control = open_mpi_control(*mpi.value(), control_timeout_s);
   if (!control.ok()) return fail(control.status(), rank);

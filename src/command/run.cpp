@@ -69,6 +69,7 @@ class Shown : public Sink {
 Status Run::prepare() {
   EGT_TRY(check_stop());
   EGT_TRY(open_platform());
+  StopSignal::keep();
   EGT_TRY(purpose_.choose(options_, platform_, control_));
   EGT_TRY(check_stop());
   EGT_TRY(open_directory());

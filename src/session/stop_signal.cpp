@@ -47,16 +47,21 @@ constinit std::time_t taken_at = 0;  ///< when `take` was called, system time
 
 void StopSignal::take() {
   taken_at = std::time(nullptr);
+  for (Handled& one : handled) sigaction(one.number, nullptr, &one.before);
+  keep();
+}
+
+void StopSignal::keep() {
   sigset_t all;
   sigemptyset(&all);
-  for (Handled& one : handled) {
+  for (const Handled& one : handled) {
+    sigaddset(&all, one.number);
+    // As nohup asks for a run that outlives its terminal.
+    if (one.number == SIGHUP && one.before.sa_handler == SIG_IGN) continue;
     struct sigaction action {};
     action.sa_handler = one.stops ? remember : SIG_IGN;
     action.sa_flags = SA_RESTART;
-    sigaction(one.number, &action, &one.before);
-    // As nohup asks for a run that outlives its terminal.
-    if (one.number == SIGHUP && one.before.sa_handler == SIG_IGN) sigaction(SIGHUP, &one.before, nullptr);
-    sigaddset(&all, one.number);
+    sigaction(one.number, &action, nullptr);
   }
   pthread_sigmask(SIG_UNBLOCK, &all, nullptr);  // whoever blocked them meant itself; the mask is inherited
 }

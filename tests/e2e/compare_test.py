@@ -4,7 +4,7 @@ import copy
 from program import *
 
 PASS, FAULT, WRONG_USAGE, ENVIRONMENT, INCOMPLETE, DEGRADED = 0, 1, 2, 3, 4, 5
-SMALL_RUN = ["--layers", "32,48,16", "--batch", "16", "--memory", "8MB", "--no-io", "--progress", "none"]
+SMALL_RUN = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--no-io", "--progress", "none"]
 
 
 def bench(workload, size, mode, ranks, ms):

@@ -6,16 +6,16 @@ import termios
 from program import *
 
 INTERRUPTED = 6
-TINY = ["--layers", "16,8", "--batch", "8", "--memory", "8MB", "--no-io", "--output", "run"]
+TINY = ["--layers", "16,8", "--batch", "8", "--memory", "64MB", "--no-io", "--output", "run"]
 STEPPING = [*TINY, "--progress", "lines", "--collective-timeout", "2s"]
 
 
-class SmallPipe:
-    """A pipe that takes 4 KiB, read only when asked to be."""
+class FullPipe:
+    """A pipe that takes 4 KiB and is full; read only when asked to be."""
 
     def __init__(self, test):
         self.reader, self.writer = os.pipe()
-        fcntl.fcntl(self.writer, fcntl.F_SETPIPE_SZ, 4096)
+        os.write(self.writer, b"." * fcntl.fcntl(self.writer, fcntl.F_SETPIPE_SZ, 4096))
         test.addCleanup(os.close, self.reader)
 
     def hand_over(self):
@@ -27,7 +27,7 @@ class SmallPipe:
 
 class Console(ProgramTest):
     def start_with_pipe(self, arguments, ranks=None):
-        pipe = SmallPipe(self)
+        pipe = FullPipe(self)
         process = subprocess.Popen(self.command(arguments, ranks), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=pipe.writer,
                                    stderr=pipe.writer)
         self.addCleanup(process.kill)
@@ -36,7 +36,8 @@ class Console(ProgramTest):
 
     def records(self, kind, rank=0):
         path = self.folder / f"run/journal.rank{rank}.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
+        text = path.read_text() if path.exists() else ""
+        lines = text[:text.rfind("\n") + 1].splitlines()  # the last one may be half written
         return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
     def check_goes_on_unread(self, ranks):
@@ -45,7 +46,6 @@ class Console(ProgramTest):
         self.assertIsNone(process.poll(), "it still runs")
         text = pipe.read_all()
         self.assertEqual(process.wait(timeout=30), 0, text)
-        self.assertGreater(len(text), 2 * 4096, "the pipe was full long before it was read")
         self.assertIn("\nVerdict: pass (exit code 0)\n", text)
         steps = [record["body"]["steps"] for record in self.records("progress")]
         self.assertTrue(all(later > sooner for sooner, later in zip(steps, steps[1:])), f"steps go on: {steps}")

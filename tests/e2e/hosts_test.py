@@ -1,7 +1,7 @@
 """The program on two hosts, with two ranks each: it tells them apart, and names the host that is lost."""
 from hosts import *
 
-SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "8MB", "--collective-timeout", "3s"]
+SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--collective-timeout", "3s"]
 LONG = [*SMALL_NETWORK, "--duration", "120s", "--io-size", "1MB", "--io-dir", ".", "--max-restarts", "0", "--output", "run"]
 # The program's, or mpirun's own where it misses the daemon on the other host before the ranks have ended.
 CODES_AFTER_A_CUT = (1, 4)

@@ -75,7 +75,7 @@ class Inject(ProgramTest):
         self.assertEqual([fault["rank"] for fault in result["faults"]], [1])
 
     def test_one_that_never_strikes_is_incomplete(self):
-        done, result = self.inject("memory:rank=1,step=1000000000", options=["--duration", "2s", "--memory", "8MB", "--no-io"])
+        done, result = self.inject("memory:rank=1,step=1000000000", options=["--duration", "2s", "--memory", "64MB", "--no-io"])
         self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
         self.assertEqual((result["verdict"], result["injected"], result["faults"]), ("incomplete", True, []))
         self.assertEqual(result["injections"][0]["struck_step"], None)

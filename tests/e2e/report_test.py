@@ -7,7 +7,7 @@ from program import *
 
 ROUNDS = int(os.environ.get("EGT_KILL_ROUNDS", "3"))
 INCOMPLETE, WRONG_USAGE, ENVIRONMENT, INTERRUPTED = 4, 2, 3, 6
-SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "8MB", "--io-size", "1MB", "--io-repeats", "1", "--collective-timeout", "20s"]
+SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--io-size", "1MB", "--io-repeats", "1", "--collective-timeout", "20s"]
 PROGRESS_PERIOD_S = 1
 BUSY_S = 3  # until a machine that does much else comes to a rank's next step
 SCRIPTS = pathlib.Path(__file__).parents[2] / "scripts"

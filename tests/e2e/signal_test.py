@@ -26,7 +26,7 @@ DEGRADED, INTERRUPTED, MPIRUN_WAS_ENDED = 5, 6, 1  # mpirun ends with 1 on SIGIN
 EARLY_S, AGAIN_S = 0.3, 0.4
 RESEND_S = 1.0  # mpirun drops a signal that comes before it has started its ranks
 PREFIX = "extreme_gpu_trainer: "
-LOAD = ["--layers", "64,96,32", "--batch", "32", "--memory", "32MB", "--io-size", "16MB", "--io-every", "1", "--io-repeats", "50", "--io-dir", "."]
+LOAD = ["--layers", "64,96,32", "--batch", "32", "--memory", "256MB", "--io-size", "16MB", "--io-every", "1", "--io-repeats", "50", "--io-dir", "."]
 SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "USR1": signal.SIGUSR1, "USR2": signal.SIGUSR2}
 settings = argparse.Namespace()
 

@@ -7,7 +7,7 @@ ROUNDS = int(os.environ.get("EGT_STALL_ROUNDS", "1"))
 TIMEOUT_S = 3
 STEP = 20
 HOW = {"hang": "stuck", "stop": "silent", "kill": "vanished"}
-SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "8MB", "--io-size", "1MB", "--collective-timeout", f"{TIMEOUT_S}s"]
+SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--io-size", "1MB", "--collective-timeout", f"{TIMEOUT_S}s"]
 # Of a rank that has no time to tell, peers know what it did a moment before.
 PHASES = {"hang": ("step",), "stop": ("step", "train", "checks", "collective", "start"), "kill": ("step", "train", "checks", "collective", "start")}
 

@@ -3,7 +3,7 @@ One that is wanted only after some steps (of a stream's share of the cores) leav
 from program import *
 
 PASS, ENVIRONMENT, INCOMPLETE = 0, 3, 4
-TINY = ["--layers", "16,8", "--batch", "8", "--memory", "8MB", "--io-size", "1MB", "--io-repeats", "1", "--steps", "20", "--log-file", "log",
+TINY = ["--layers", "16,8", "--batch", "8", "--memory", "64MB", "--io-size", "1MB", "--io-repeats", "1", "--steps", "20", "--log-file", "log",
         "--output", "run"]
 MOST = 40  # threads that a rank may start, far more than it does
 

@@ -37,7 +37,7 @@ TEST(FaultJson, HasTheContractsNamesAndValues) {
   for (const auto& item : json.items()) names.insert(item.key());
   EXPECT_EQ(names, (std::set<std::string>{"time", "kind", "detector", "rank", "hostname", "device_uuid",
                                           "step", "phase", "where", "offset", "expected", "actual", "xor",
-                                          "count", "blame", "suspects"}));
+                                          "count", "blame", "suspects", "incident", "provisional"}));
   EXPECT_EQ(json["kind"], "memory");
   EXPECT_EQ(json["rank"], 3);
   EXPECT_EQ(json["step"], 17);

@@ -20,6 +20,9 @@ class StopSignal {
   /// that whoever started the process had blocked. SIGPIPE and SIGXFSZ are ignored: the write then fails, and
   /// says why.
   static void take();
+  /// Once more, behind the start of libraries: MPI's may have taken or blocked some of them for themselves.
+  /// Main thread.
+  static void keep();
   /// For what needs no clean stop: signals end the process again, one that has come meanwhile at once.
   static void give_back();
   /// A wish that came by another way than a signal. Any thread.
