@@ -94,7 +94,7 @@ void Console::on_verdict(const Verdict& verdict, const Json& result, const std::
 
 void Console::show_fault(const Record& record) {
   const int rank = value_at<int>(record.body, "rank").value_or(-1);
-  ++faults_[rank];
+  if (!value_at<bool>(record.body, "provisional").value_or(false)) ++faults_[rank];  // else more is told soon
   due_ = true;
   if (level_of(record) < style_.messages || ++fault_count_ > most_faults_shown) return;
   const std::string text = fault_text(record, start_of(rank), several_hosts(starts_));

@@ -212,8 +212,9 @@ std::string fault_text(const Record& record, const Json& start, bool name_host) 
                         value_at<std::uint64_t>(fault, "offset").value_or(0));
   const auto count = value_at<std::uint64_t>(fault, "count").value_or(1);
   if (count > 1) what += fmt::format(", {} elements", count);
-  return fmt::format("FAULT {}: {}{} (seen by {}, blame {})", who, what, hexadecimal_text(fault),
-                     text_at(fault, "detector"), text_at(fault, "blame"));
+  const bool provisional = value_at<bool>(fault, "provisional").value_or(false);
+  return fmt::format("FAULT{} {}: {}{} (seen by {}, blame {})", provisional ? " to be located" : "", who,
+                     what, hexadecimal_text(fault), text_at(fault, "detector"), text_at(fault, "blame"));
 }
 
 std::string injection_text(const Record& record) {

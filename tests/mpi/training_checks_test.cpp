@@ -200,11 +200,13 @@ TEST_F(TrainingChecksOnRanks, AStateFaultOutlivesARestartAtAnyMomentOfItsRepair)
   if (size() < 2) GTEST_SKIP() << "needs a peer";
   const std::string clean = run({.steps = 65, .check_every = 60}).weight_digest();
   int restarts = 0;
-  for (int round = 0; round < 20; ++round) {
+  const int rounds = size() == 2 ? 20 : 5;
+  for (int round = 0; round < rounds; ++round) {
     SCOPED_TRACE(round);
-    const auto delay = [round](int rank) {  // 0.1 to 80 ms, on the ranks at about the same time
-      return std::chrono::microseconds(100 + round * 4000 + (rank * 7919 + round * 104729) % 3000);
-    };
+    const auto delay =
+        [round, step = 80'000 / rounds](int rank) {  // 0.1 to 80 ms, on the ranks at about the same time
+          return std::chrono::microseconds(100 + round * step + (rank * 7919 + round * 104729) % 3000);
+        };
     const Outcome outcome = run({.steps = 65,
                                  .check_every = 60,
                                  .injections = {"weight:rank=1,step=30,layer=2,bit=20"},
@@ -220,7 +222,7 @@ TEST_F(TrainingChecksOnRanks, AStateFaultOutlivesARestartAtAnyMomentOfItsRepair)
     EXPECT_EQ(outcome.part.success, rank() != 1) << outcome.part.failure;
     EXPECT_EQ(outcome.weight_digest(), clean);
   }
-  EXPECT_GT(restarts, 5) << "the repair was over before it was broken off";
+  EXPECT_GT(restarts, rounds / 4) << "the repair was over before it was broken off";
 }
 
 TEST_F(TrainingChecksOnRanks, WhatOneRankAloneHeardOfAnotherIsToldForIt) {

@@ -115,6 +115,16 @@ TEST_F(ConsoleTest, SeveralHostsAreNamed) {
   EXPECT_THAT(results_.str(), HasSubstr("143204 MB free on node2\n"));
 }
 
+TEST_F(ConsoleTest, AFaultThatIsToldBeforeItIsLocatedSaysSo) {
+  Console one = console({});
+  one.on_start(starts(2));
+  Record first = fixtures::fault(1, 40);
+  first.body["provisional"] = true;
+  (void)one.write(first);
+  EXPECT_THAT(messages_.str(),
+              testing::StartsWith("FAULT to be located on rank 1 (GPU 1, NVIDIA H200), step 40"));
+}
+
 TEST_F(ConsoleTest, AFaultIsAMessageWithRankDeviceAndStep) {
   Console one = console({});
   one.on_start(starts(2));
