@@ -11,6 +11,7 @@
 #          are), and two ranks that NCCL takes for two hosts
 #   bench  how training, voxelization and sensor fusion scale
 #   verify the 30-second check
+#   stop   every way to stop a run, with this machine's mpirun (on its host backend)
 # Every part runs and prints its table whatever became of the others; exit code 1 if any failed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -241,8 +242,12 @@ verify() {
   launch "$gpu_count" "$folder/extreme_gpu_trainer" verify --output "$folder/verify-$(date -u +%Y%m%dT%H%M%SZ)"
 }
 
+stop() {
+  python3 tests/e2e/signal_test.py --all --program "$folder/extreme_gpu_trainer" --run-script scripts/run.sh
+}
+
 parts=("$@")
-all_parts=(build tests step selftest stall burn robotics links bench verify)
+all_parts=(build tests step selftest stall burn robotics links bench verify stop)
 (($#)) || parts=("${all_parts[@]}")
 for part in "${parts[@]}"; do
   [[ " ${all_parts[*]} " == *" $part "* ]] || {

@@ -223,6 +223,7 @@ Status TrainingChecks::finish_repair(const Check& check) {
   EGT_TRY_ASSIGN(const auto state, repair_.candidates(environment_.peer_timeout_seconds));
   std::vector<Dissent> dissents =
       vote(state, std::vector<int>(state.size(), 0), std::vector<Answers>(state.size()));
+  EGT_TRY(announce(state, dissents));
   std::vector<StateDifference> differences;
   EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
   judge_loss(repetition, !dissents.empty());
@@ -388,6 +389,7 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool
   const std::uint64_t found_before = figures_.nonfinite_losses;
   if (goes_back) {
     unrepaired_ = under_way_;
+    EGT_TRY(announce(state, dissents));
     EGT_TRY(repair_.drain(last, environment_.peer_timeout_seconds));
     EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
     judge_loss(repetition, explained);
@@ -399,13 +401,16 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool
   return !dissents.empty() || figures_.nonfinite_losses > found_before;
 }
 
-/// From the proven state to the candidate's. Whoever is wrong is told before anything else is done, and
-/// `dissents` is decided by what the repetition gave.
+/// Whoever is wrong is told, and is on disk, before anything is done that may break off.
+Status TrainingChecks::announce(const std::vector<Answers>& state, const std::vector<Dissent>& dissents) {
+  for (const Dissent& dissent : dissents)
+    teller_.tell_provisionally(state_fault(state, dissent, {}), dissent);
+  return environment_.publish();
+}
+
+/// From the proven state to the candidate's: `dissents` is decided by what the repetition gives.
 Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
                                           std::vector<StateDifference>& differences) {
-  for (const Dissent& dissent : dissents)
-    teller_.tell_provisionally(state_fault(state, dissent, differences), dissent);
-  EGT_TRY(environment_.publish());
   const double timeout = environment_.peer_timeout_seconds;
   std::vector<std::size_t> questions = unlike(state);
   if (questions.size() > located_tensors) questions.resize(located_tensors);

@@ -120,6 +120,7 @@ class TrainingChecks {
   bool has_comparison(const std::vector<Answers>& past) const;
   Result<bool> judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong,
                            std::int64_t last);
+  Status announce(const std::vector<Answers>& state, const std::vector<Dissent>& dissents);
   Result<Repetition> repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
                             std::vector<StateDifference>& differences);
   Fault state_fault(const std::vector<Answers>& state, const Dissent& dissent,
