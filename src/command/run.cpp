@@ -410,6 +410,11 @@ Result<int> Run::share_verdict(const Status& failure) {
 
 /// On rank 0: the verdict, the result, the last words.
 int Run::conclude() {
+  if (log_sink_) {  // which may have failed at the very last record
+    static_cast<void>(wait_until([this]() -> Result<bool> { return log_sink_->settled(); },
+                                 {.seconds = hurried_console_timeout_s, .what = "the log file"}));
+    static_cast<void>(route_->pump());
+  }
   const std::vector<Record> records = route_->kept();
   Verdict verdict = purpose_.judge(records);
   if (verdict.exit_code == exit_code::pass)

@@ -48,7 +48,8 @@ struct QueuedSink::State {
   std::deque<Item> items;
   std::size_t dropped = 0;  ///< since the last that was put in line
   bool closed = false, ended = false;
-  Status failure;  ///< the last
+  bool settled = true;  ///< all that was put in line is written and flushed
+  Status failure;       ///< the last
 };
 
 /// With the lock.
@@ -61,6 +62,7 @@ void QueuedSink::State::put(Item item) {
   }
   if (items.size() < capacity) tell_dropped();
   items.push_back(std::move(item));
+  settled = false;
   changed.notify_all();
 }
 
@@ -92,6 +94,7 @@ void QueuedSink::State::serve() {
       unlocked([&] { return hand_over(std::move(item)); });
     }
     unlocked([this] { return sink->flush(); });
+    settled = items.empty();
     if (closed && items.empty()) break;
   }
   ended = true;
@@ -136,6 +139,11 @@ void QueuedSink::close() {
   if (!state_->closed) state_->tell_dropped();
   state_->closed = true;
   state_->changed.notify_all();
+}
+
+bool QueuedSink::settled() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->settled;
 }
 
 bool QueuedSink::ended() const {

@@ -15,6 +15,8 @@ namespace {
 constexpr int enough_peers = 3;              // of one model: then a majority tells who is wrong
 constexpr std::size_t audited_products = 4;  // a check
 constexpr std::size_t located_tensors = 8;   // of those that differ
+constexpr std::size_t most_losses = std::size_t{1}
+                                    << 22;  // of all ranks, that are kept to be compared: 16 MiB
 constexpr std::int64_t before_the_first = -1;
 
 std::vector<Answers> part(const std::vector<Answers>& ranks, std::size_t first, std::size_t count) {
@@ -211,6 +213,7 @@ Result<std::int64_t> TrainingChecks::resume() {
   EGT_TRY(repair_.go_back_to(agreed.proven_step));
   loss_is_finite_ = true;
   own_losses_.clear();
+  too_many_losses_ = false;
   EGT_TRY(enqueue_check(agreed.proven_step));
   EGT_TRY(collect(agreed.proven_step));
   return agreed.proven_step + 1;
@@ -384,6 +387,7 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool
   if (!pass_wrong && dissents.empty() && !nonfinite_) {
     repair_.prove_candidate();
     own_losses_.erase(own_losses_.begin(), own_losses_.upper_bound(repair_.proven_step()));
+    too_many_losses_ = false;
   }
   std::vector<StateDifference> differences;
   const std::uint64_t found_before = figures_.nonfinite_losses;
@@ -426,8 +430,11 @@ Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std
   if (dissents.empty() || dissents.back().rank >= 0 || !repetition.alike) return repetition;
   const Dissent undecided = dissents.back();
   dissents.pop_back();
-  for (Dissent& decided : decide_by_repetition(undecided, state, differences, repetition,
-                                               first_deviation(own_losses_, repetition), under_way_->step))
+  const Deviation nothing_known{.step = repetition.first_step,
+                                .ranks = {undecided.suspects.begin(), undecided.suspects.end()}};
+  const Deviation deviation = too_many_losses_ ? nothing_known : first_deviation(own_losses_, repetition);
+  for (Dissent& decided :
+       decide_by_repetition(undecided, state, differences, repetition, deviation, under_way_->step))
     if (std::none_of(dissents.begin(), dissents.end(),
                      [&](const Dissent& known) { return decided.rank >= 0 && known.rank == decided.rank; }))
       dissents.push_back(std::move(decided));
@@ -481,8 +488,17 @@ void TrainingChecks::tell_state_faults(const std::vector<Answers>& state,
 
 // Losses
 
+/// Where checks are so far apart, or fail for so long, that they are too many, none are kept: a part of them
+/// would not tell whose came first.
+void TrainingChecks::keep_losses(std::int64_t step, const std::vector<float>& losses) {
+  if (too_many_losses_) return;
+  own_losses_[step] = losses;
+  too_many_losses_ = own_losses_.size() * losses.size() > most_losses;
+  if (too_many_losses_) own_losses_.clear();
+}
+
 void TrainingChecks::note_loss(std::int64_t step, const StepResult& result) {
-  own_losses_[step] = result.own_losses;
+  keep_losses(step, result.own_losses);
   const bool was_finite = std::exchange(loss_is_finite_, std::isfinite(result.loss));
   // Made again after a restart:
   if (nonfinite_ && step == nonfinite_->step && loss_is_finite_) tell_nonfinite();

@@ -32,6 +32,8 @@ class QueuedSink : public Sink {
   void post(std::function<void()> task);
   /// Takes nothing any more; does not wait for what is in line.
   void close();
+  /// Has all that was put in line so far been written and flushed, or failed to be?
+  bool settled() const;
   /// Has all been written, after `close`?
   bool ended() const;
 

@@ -131,6 +131,7 @@ class TrainingChecks {
   Fault fault(const char* kind, const char* detector, const char* phase) const;
   void count_check(bool wrong);
   void note_weight_digest(const Answers& own);
+  void keep_losses(std::int64_t step, const std::vector<float>& losses);
   void note_loss(std::int64_t step, const StepResult& result);
   void tell_nonfinite();
 
@@ -176,6 +177,7 @@ class TrainingChecks {
   std::optional<Nonfinite> nonfinite_;
   bool loss_is_finite_ = true;
   std::map<std::int64_t, std::vector<float>> own_losses_;  ///< of each rank, by step since the proven one
+  bool too_many_losses_ = false;                           ///< since then: none are kept
   CheckFigures figures_;
   std::string weight_digest_;
 };
