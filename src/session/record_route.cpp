@@ -1,6 +1,7 @@
 #include "egt/session/record_route.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "egt/core/wait.hpp"
 #include "egt/report/bodies.hpp"
@@ -23,7 +24,9 @@ RecordRoute::RecordRoute(Control& control, RecordQueue& queue, Sink& journal, st
 }
 
 Status RecordRoute::pump() {
-  EGT_TRY(move());
+  do {
+    EGT_TRY(move());
+  } while (std::exchange(has_failure_to_tell_, false));  // each sink's first failure only
   return unreadable_;
 }
 
@@ -71,7 +74,7 @@ Status RecordRoute::receive() {
 void RecordRoute::note_journal(const Status& status) {
   if (status.ok() || !journal_failure_.ok()) return;
   journal_failure_ = status;
-  queue_.warning(status.what());
+  tell_failure(status);
 }
 
 void RecordRoute::deliver(const Record& record) {
@@ -88,7 +91,12 @@ void RecordRoute::deliver(const Record& record) {
 void RecordRoute::note(Listener& listener, const Status& status) {
   if (status.ok() || listener.told) return;
   listener.told = true;
+  tell_failure(status);
+}
+
+void RecordRoute::tell_failure(const Status& status) {
   queue_.warning(status.what());
+  has_failure_to_tell_ = true;
 }
 
 Status RecordRoute::pump_to_the_end(double seconds) {

@@ -116,7 +116,7 @@ class Disk(ProgramTest):
                 self.assertEqual(os.listdir(disk), ["ballast"])
 
     def test_an_output_directory_that_fills_up(self):
-        self.mount("run", "size=64k")
+        self.mount("run", "size=32k")
         done = self.run_program("--duration", "6s", *QUIET, "--no-io", "--output", "run", ranks=2)
         self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
         self.assertIn("Verdict: incomplete", done.stdout)

@@ -129,6 +129,12 @@ TEST_F(RouteTest, AJournalThatCannotBeBroughtToTheDiskIsTold) {
   EXPECT_THAT(console_.texts(), ElementsAre("somebody deleted it"));
 }
 
+TEST_F(RouteTest, AFailureIsToldInTheCallThatMeetsIt) {
+  log_.failure = Status(StatusCode::io_error, "the log is lost");
+  ASSERT_TRUE(route_.pump().ok());
+  EXPECT_THAT(console_.texts(), ElementsAre("the log is lost")) << "there may be no later call";
+}
+
 TEST_F(RouteTest, AFailureAtTheLastRecordIsTold) {
   for (int rank = 0; rank < 2; ++rank) control_.sent.push_back(to_json(fixtures::end(rank)).dump());
   log_.failure = Status(StatusCode::io_error, "the log is lost");

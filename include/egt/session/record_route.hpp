@@ -28,8 +28,9 @@ class RecordRoute {
 
   /// Takes what is in line and, on rank 0, what others sent; never waits. Everything is in the journal before
   /// anything is sent. A journal that cannot be written is told once and kept in `journal_failure`; any other
-  /// sink that fails is told once. The run goes on. An error: a record could not be sent, which is kept with
-  /// all behind it for the next call, or one that came cannot be read; all others were delivered.
+  /// sink that fails is told once, in the same call. The run goes on. An error: a record could not be sent,
+  /// which is kept with all behind it for the next call, or one that came cannot be read; all others were
+  /// delivered.
   Status pump();
   /// On rank 0: pumps until every rank's end record is here, at most `seconds`. On the others: until all they
   /// have is on its way, a few seconds. What came late or could not be read in between is an error.
@@ -52,13 +53,15 @@ class RecordRoute {
     bool told = false;  // that it failed
   };
   void note(Listener& listener, const Status& status);
+  void tell_failure(const Status& status);
 
   Control& control_;
   RecordQueue& queue_;
   Sink& journal_;
   std::vector<Listener> listeners_;
   Status journal_failure_;
-  Status unreadable_;  ///< a record that came, once there was one
+  bool has_failure_to_tell_ = false;  ///< a sink's, still in the queue
+  Status unreadable_;                 ///< a record that came, once there was one
   struct Unsent {
     std::string text;
     bool may_be_dropped;
