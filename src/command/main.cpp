@@ -30,6 +30,13 @@ int fail(const Status& status, int rank) {
   return exit_code_of(status);
 }
 
+/// Without what libraries do at the process's end: where threads or memory are short, OpenBLAS then waits
+/// for a thread that it never got.
+[[noreturn]] void leave(int code) {
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
 Result<int> run_command(const Options& options, MpiSession& mpi, Control& control,
                         Clock::time_point started) {
   if (options.command == "devices") return run_devices(options, mpi, control);
@@ -72,7 +79,7 @@ int run(int argc, char** argv, Clock::time_point started) {
     return code.ok() ? code.value() : fail(code.status(), 0);
   }
   Result<std::unique_ptr<MpiSession>> mpi = MpiSession::open(argc, argv);
-  if (!mpi.ok()) return fail(mpi.status(), 0);
+  if (!mpi.ok()) leave(fail(mpi.status(), 0));
   if (command != "devices") StopSignal::keep();
   const int rank = mpi.value()->place().rank;
   Result<std::unique_ptr<Control>> control = open_mpi_control(*mpi.value(), control_timeout_s);

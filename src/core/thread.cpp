@@ -1,5 +1,6 @@
 #include "egt/core/thread.hpp"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <fstream>
@@ -48,6 +49,24 @@ void add_limit(std::vector<std::string>& limits, const char* option, decltype(RL
 }
 
 }  // namespace
+
+bool is_address_space_limited() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+Status check_address_space(const std::string& what, std::size_t bytes) {
+  void* room = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room != MAP_FAILED) {
+    ::munmap(room, bytes);
+    return {};
+  }
+  std::vector<std::string> limits;
+  add_limit(limits, "v", RLIMIT_AS, 1024);
+  return {StatusCode::out_of_memory,
+          fmt::format("{} needs {} MiB of address space, and {} leaves less: raise it", what, bytes >> 20,
+                      limits.empty() ? "this machine" : limits.front())};
+}
 
 Status no_thread(const std::string& what, const std::system_error& error) {
   std::vector<std::string> limits = group_limits();

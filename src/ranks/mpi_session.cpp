@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "egt/core/thread.hpp"
 #include "egt/core/wait.hpp"
 #include "egt/ranks/places.hpp"
 #include "mpi_session_impl.hpp"
@@ -15,6 +16,7 @@ namespace egt {
 namespace {
 
 constexpr double orphan_seconds = 0.2;
+constexpr std::size_t mpi_bytes = std::size_t{256} << 20;
 
 Status require_thread_multiple(int provided) {
   if (provided >= MPI_THREAD_MULTIPLE) return {};
@@ -141,6 +143,7 @@ Result<std::unique_ptr<MpiSession>> MpiSession::open(int& argc, char**& argv) {
   int initialized = 0;
   EGT_TRY(mpi_status(MPI_Initialized(&initialized), "MPI_Initialized"));
   if (initialized) return Status(StatusCode::internal, "MPI was already started in this process");
+  EGT_TRY(check_address_space("the start of MPI", mpi_bytes));  // where a mapping fails, it crashes
   int provided = MPI_THREAD_SINGLE;
   EGT_TRY(mpi_status(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"));
   if (const Status status = require_thread_multiple(provided); !status.ok()) {

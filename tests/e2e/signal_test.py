@@ -158,6 +158,7 @@ class Run:
         def enter():
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell has background jobs ignore it, and their shells cannot trap it then
             signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
         process = subprocess.Popen(words, cwd=self.folder, stdin=user, stdout=user, stderr=user, env=environment, preexec_fn=enter)
         os.close(user)

@@ -69,6 +69,11 @@ TEST(LatencyOf, IsThatOfTheBlocksThatTheHostWasAheadOf) {
   EXPECT_FALSE(latency.scatters());
   EXPECT_FALSE(latency_of(blocks_of(25, 1, false)).is_measured()) << "the host's time alone is no latency";
   EXPECT_FALSE(latency_of({}).is_measured());
+  std::vector<LinkRepeat> few(25, LinkRepeat{2e-6, false});
+  std::fill_n(few.begin(), 8, LinkRepeat{2e-6, true});
+  EXPECT_FALSE(latency_of(few).is_measured()) << "less than a third of them";
+  few[8].led = true;
+  EXPECT_TRUE(latency_of(few).is_measured());
 }
 
 TEST(LatencyOf, AFewLongBlocksDoNotMoveIt) {

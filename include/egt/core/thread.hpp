@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -8,6 +9,13 @@
 #include "egt/core/status.hpp"
 
 namespace egt {
+
+/// Is this process's address space limited (ulimit -v)?
+bool is_address_space_limited();
+
+/// Is there room for `what` ("the start of MPI") to map so many bytes? out_of_memory with the limit where
+/// not: for libraries that crash or hang where a mapping is refused.
+Status check_address_space(const std::string& what, std::size_t bytes);
 
 /// Why the system gave no thread for `what` ("the telemetry"), and the limits that may be in the way:
 /// unavailable.

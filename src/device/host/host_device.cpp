@@ -1,8 +1,6 @@
 #include "egt/device/host/host_device.hpp"
 
 #include <cblas.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/thread.hpp"
 #include "egt/core/units.hpp"
 #include "egt/device/arguments.hpp"
 #include "egt/device/host/host_event.hpp"
@@ -262,17 +261,9 @@ Status prepare_products(int threads) {
   constexpr std::size_t buffer_bytes = std::size_t{128} << 20;  // x86-64's; other machines' are smaller
   constexpr int callers = 3;                                    // streams that multiply at the same time
   constexpr int size = 256;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
-  const std::size_t bytes = (static_cast<std::size_t>(threads) + callers) * buffer_bytes;
-  void* room = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED)
-    return {
-        StatusCode::out_of_memory,
-        fmt::format("the matrix products of {} threads need {} MiB of address space, and ulimit -v {} leaves "
-                    "less: raise it",
-                    threads, bytes >> 20, limit.rlim_cur / 1024)};
-  ::munmap(room, bytes);
+  if (!is_address_space_limited()) return {};
+  EGT_TRY(check_address_space(fmt::format("computing on {} threads", threads),
+                              (static_cast<std::size_t>(threads) + callers) * buffer_bytes));
   const std::vector<float> ones(std::size_t{size} * size, 1);
   std::vector<float> product(ones.size());
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, size, size, size, 1, ones.data(), size, ones.data(),
