@@ -2,6 +2,7 @@
 import shutil
 
 from program import *
+from program import MPIRUN, PROGRAM
 
 WRONG_USAGE, ENVIRONMENT = 2, 3
 
@@ -119,6 +120,16 @@ class Refusal(ProgramTest):
                 return
             shutil.rmtree(self.folder / "run", ignore_errors=True)
         self.skipTest(f"the number that is too small for the heartbeat alone is another one here: {done.stderr}")
+
+    def test_an_address_space_that_libraries_crash_in(self):
+        """MPI's start, and the buffers of OpenBLAS; below them the loader refuses the program."""
+        for kib, launcher in ((950_000, []), (1_100_000, []), (1_400_000, []), (1_100_000, [*MPIRUN, "-np", "2"])):
+            with self.subTest(kib=kib, launcher=launcher):
+                words = launcher + ["sh", "-c", f'ulimit -v {kib}; exec "$0" "$@"', PROGRAM, "--steps", "5", "--memory", "0", "--no-io"]
+                done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+                self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
+                self.assertIn(f"of address space, and ulimit -v {kib} leaves less: raise it", done.stderr)
+                self.assertEqual(self.files(), [])
 
     def test_names_that_are_not_utf8_are_taken(self):
         (self.folder / os.fsdecode(b"io\xff")).mkdir()
