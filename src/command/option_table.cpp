@@ -75,7 +75,7 @@ std::string command_list() {
   return text;
 }
 
-/// By the letters that are to be put in, left out, changed or swapped with the next.
+/// By the letters that are to be put in, left out or changed (the Levenshtein distance).
 std::string nearest(std::string_view text, const std::vector<std::string>& names) {
   std::string best;
   std::size_t least = std::min<std::size_t>(2, text.size() / 2) + 1;
@@ -89,8 +89,6 @@ std::string nearest(std::string_view text, const std::vector<std::string>& names
         }
         changes[i][j] = std::min({changes[i - 1][j] + 1, changes[i][j - 1] + 1,
                                   changes[i - 1][j - 1] + (text[i - 1] != name[j - 1])});
-        if (i > 1 && j > 1 && text[i - 1] == name[j - 2] && text[i - 2] == name[j - 1])
-          changes[i][j] = std::min(changes[i][j], changes[i - 2][j - 2] + 1);
       }
     if (changes[text.size()][name.size()] >= least) continue;
     least = changes[text.size()][name.size()];

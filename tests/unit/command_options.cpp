@@ -354,6 +354,9 @@ TEST(Options, AConfigFilesErrorsNameTheFile) {
   EXPECT_EQ(refused({"--config", twice.path(), "--batch", "6"}), told) << "also where it has no effect";
   const ConfigFile section("[burn]\nsteps = 5\n");
   EXPECT_NE(refused({"--config", section.path()}).find("section [burn]: write"), std::string::npos);
+  const ConfigFile large("# " + std::string(1u << 20, 'x') + "\n");
+  EXPECT_NE(refused({"--config", large.path()}).find("is no TOML file"), std::string::npos)
+      << "that of some log";
   EXPECT_NE(refused({"--config", "/dev/zero"}).find("/dev/zero: is no TOML file"), std::string::npos);
   EXPECT_EQ(resumed_options(good({"--resume", "o"}), {"burn", "--memory", "90"})
                 .status()
