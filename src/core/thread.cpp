@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <fstream>
+#include <future>
 #include <sstream>
 #include <vector>
 
@@ -77,6 +78,20 @@ Status no_thread(const std::string& what, const std::system_error& error) {
           fmt::format("no thread for {}: {}; raise the limit that is reached: {}", what,
                       error.code().message(), fmt::join(limits, ", ")),
           error.code().value()};
+}
+
+Status check_threads(const std::string& what, int count) {
+  std::promise<void> all_started;
+  const std::shared_future<void> end = all_started.get_future().share();
+  std::vector<std::jthread> threads;
+  Status status;
+  for (int i = 0; i < count && status.ok(); ++i) {
+    auto thread = start_thread<std::jthread>(what, [end] { end.wait(); });
+    status = thread.status();
+    if (status.ok()) threads.push_back(std::move(thread.value()));
+  }
+  all_started.set_value();
+  return status;
 }
 
 }  // namespace egt

@@ -17,6 +17,7 @@ namespace {
 
 constexpr double orphan_seconds = 0.2;
 constexpr std::size_t mpi_bytes = std::size_t{256} << 20;
+constexpr int mpi_threads = 12;  // with those of the daemon that it starts where there is no mpirun
 
 Status require_thread_multiple(int provided) {
   if (provided >= MPI_THREAD_MULTIPLE) return {};
@@ -143,7 +144,9 @@ Result<std::unique_ptr<MpiSession>> MpiSession::open(int& argc, char**& argv) {
   int initialized = 0;
   EGT_TRY(mpi_status(MPI_Initialized(&initialized), "MPI_Initialized"));
   if (initialized) return Status(StatusCode::internal, "MPI was already started in this process");
-  EGT_TRY(check_address_space("the start of MPI", mpi_bytes));  // where a mapping fails, it crashes
+  // Without them it crashes, or ends the process with 1, which would mean a fault.
+  EGT_TRY(check_address_space("the start of MPI", mpi_bytes));
+  EGT_TRY(check_threads("the start of MPI", mpi_threads));
   int provided = MPI_THREAD_SINGLE;
   EGT_TRY(mpi_status(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"));
   if (const Status status = require_thread_multiple(provided); !status.ok()) {

@@ -32,4 +32,8 @@ Result<Thread> start_thread(const std::string& what, Body&& body) {
   }
 }
 
+/// Could so many threads run at the same time, beside those that do? As `no_thread` where not: for libraries
+/// that crash or hang where they get none.
+Status check_threads(const std::string& what, int count);
+
 }  // namespace egt
