@@ -24,6 +24,12 @@ using namespace egt;
 
 constexpr double control_timeout_s = 300.0;  // a peer may still fill its memory, or finish its file
 
+/// Where mpirun started this process, before MPI is; else 0.
+int launched_rank() {
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  return rank ? std::atoi(rank) : 0;
+}
+
 /// The one place that tells why a run did not begin, or how a command failed.
 int fail(const Status& status, int rank) {
   if (rank == 0) fmt::print(stderr, "extreme_gpu_trainer: {}\n", status.what());
@@ -73,13 +79,12 @@ int run(int argc, char** argv, Clock::time_point started) {
     return 0;
   }
   if (command == "report" || command == "compare") {
-    const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
-    if (rank && std::string_view(rank) != "0") return 0;  // under mpirun rank 0 does it for all
+    if (launched_rank() != 0) return 0;  // under mpirun rank 0 does it for all
     const Result<int> code = (command == "report" ? run_report : run_compare)(options.value());
     return code.ok() ? code.value() : fail(code.status(), 0);
   }
   Result<std::unique_ptr<MpiSession>> mpi = MpiSession::open(argc, argv);
-  if (!mpi.ok()) leave(fail(mpi.status(), 0));
+  if (!mpi.ok()) leave(fail(mpi.status(), launched_rank()));
   if (command != "devices") StopSignal::keep();
   const int rank = mpi.value()->place().rank;
   Result<std::unique_ptr<Control>> control = open_mpi_control(*mpi.value(), control_timeout_s);

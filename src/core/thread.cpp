@@ -1,8 +1,11 @@
 #include "egt/core/thread.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 #include <future>
 #include <sstream>
@@ -92,6 +95,20 @@ Status check_threads(const std::string& what, int count) {
   }
   all_started.set_value();
   return status;
+}
+
+Status check_descriptors(const std::string& what, int count) {
+  std::vector<int> files;
+  int file = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  for (int i = 1; i < count && file >= 0; file = ::dup(file), ++i) files.push_back(file);
+  const bool has_room = file >= 0 || errno != EMFILE;
+  if (file >= 0) files.push_back(file);
+  for (const int open : files) ::close(open);
+  if (has_room) return {};
+  std::vector<std::string> limits;
+  add_limit(limits, "n", RLIMIT_NOFILE, 1);
+  return {StatusCode::unavailable,
+          fmt::format("{} needs {} open files, and {} leaves fewer: raise it", what, count, limits.front())};
 }
 
 }  // namespace egt

@@ -17,6 +17,7 @@ namespace {
 
 constexpr double orphan_seconds = 0.2;
 constexpr std::size_t mpi_bytes = std::size_t{256} << 20;
+constexpr int mpi_descriptors = 24;
 constexpr int mpi_threads = 12;  // with those of the daemon that it starts where there is no mpirun
 
 Status require_thread_multiple(int provided) {
@@ -147,6 +148,7 @@ Result<std::unique_ptr<MpiSession>> MpiSession::open(int& argc, char**& argv) {
   // Without them it crashes, or ends the process with 1, which would mean a fault.
   EGT_TRY(check_address_space("the start of MPI", mpi_bytes));
   EGT_TRY(check_threads("the start of MPI", mpi_threads));
+  EGT_TRY(check_descriptors("the start of MPI", mpi_descriptors));
   int provided = MPI_THREAD_SINGLE;
   EGT_TRY(mpi_status(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"));
   if (const Status status = require_thread_multiple(provided); !status.ok()) {

@@ -36,4 +36,7 @@ Result<Thread> start_thread(const std::string& what, Body&& body) {
 /// that crash or hang where they get none.
 Status check_threads(const std::string& what, int count);
 
+/// Could so many files be opened, beside those that are open? unavailable with the limit where not.
+Status check_descriptors(const std::string& what, int count);
+
 }  // namespace egt
