@@ -1,6 +1,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -189,6 +190,24 @@ TEST_F(HeartbeatOfRanks, RanksThatCannotBeReachedAreToldWithAllThatWasTried) {
   EXPECT_FALSE(opened.ok());
   for (const char* told : {" does not reach rank 0 on host0", "198.51.100.7 (", "no address ("})
     EXPECT_NE(opened.status().what().find(told), std::string::npos) << opened.status().what();
+  ASSERT_OK(control->barrier());
+}
+
+/// As under a low ulimit -n; MPI has all that it wants.
+TEST_F(HeartbeatOfRanks, ARankThatCanOpenNoSocketIsToldOnAll) {
+  if (place.size == 1) return;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  if (place.rank == place.size - 1) {
+    const rlimit none{.rlim_cur = 3, .rlim_max = before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  const auto opened = open_tcp_heartbeat(*control, 5);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(opened.status().code(), StatusCode::unavailable);
+  EXPECT_NE(opened.status().what().find("no heartbeats between the ranks: socket: Too many open files"),
+            std::string::npos)
+      << opened.status().what();
   ASSERT_OK(control->barrier());
 }
 
