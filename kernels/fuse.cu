@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "egt/core/fusion_math.hpp"
+#include "egt/core/math/fusion_math.hpp"
 #include "kernels/vector.cuh"
 
 /// Two passes: a block a row of samples finds the brackets of the timeline's times in it, in shared memory;

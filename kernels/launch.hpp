@@ -5,11 +5,11 @@
 
 #include "egt/core/digest.hpp"
 #include "egt/core/flip.hpp"
-#include "egt/core/fusion_math.hpp"
-#include "egt/core/math.hpp"
+#include "egt/core/math/fusion_math.hpp"
+#include "egt/core/math/math.hpp"
 #include "egt/core/pattern.hpp"
 #include "egt/core/view.hpp"
-#include "egt/core/voxel_math.hpp"
+#include "egt/core/math/voxel_math.hpp"
 
 struct CUstream_st;  // cudaStream_t is a pointer to it
 

@@ -1,4 +1,4 @@
-#include "egt/core/philox.hpp"
+#include "egt/core/math/philox.hpp"
 #include "kernels/vector.cuh"
 
 namespace egt::kernels {

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "egt/core/half.hpp"
+#include "egt/core/math/half.hpp"
 #include "egt/core/types.hpp"
 #include "kernels/launch.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "egt/core/voxel_math.hpp"
-#include "egt/core/voxel_scratch.hpp"
+#include "egt/core/math/voxel_math.hpp"
+#include "egt/core/math/voxel_scratch.hpp"
 #include "kernels/vector.cuh"
 
 /// Sorts a cloud's points by tile, as egt/core/voxel_scratch.hpp tells. What a block has for one region it

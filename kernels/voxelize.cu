@@ -1,5 +1,5 @@
-#include "egt/core/voxel_math.hpp"
-#include "egt/core/voxel_scratch.hpp"
+#include "egt/core/math/voxel_math.hpp"
+#include "egt/core/math/voxel_scratch.hpp"
 #include "kernels/vector.cuh"
 #include "kernels/voxel_sort.cuh"
 

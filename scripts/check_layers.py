@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Checks who includes whom: check_layers.py [--headers]
 
-- a file includes only from its own floor or from lower ones;
+- a room includes only from itself and from lower floors; so no two rooms need each other;
 - files in kernels/ include core and kernels only; kernels/launch.hpp is for device/cuda, the other files there
   for nobody outside;
-- headers of adapters are included by their own room, by src/command/platform.* and by tests only;
-- with --headers: each public header compiles alone. The build has shown that already of those that a source file of
+- headers of adapters are included by their own folder, by src/command/platform.* and by tests only;
+- a header in src/ is named by its path below src/, one in include/ by its path below include/;
+- no folder holds more than 25 files, no file more than 450 lines;
+- with --headers: each header compiles alone. The build has shown that already of those that a source file of
   ours includes before all others; the rest is compiled here.
 
 Prints FILE:LINE: what is wrong, and ends with 1 if anything is.
 """
 
+import collections
 import concurrent.futures
 import os
 import pathlib
@@ -21,7 +24,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FLOORS = {"core": 0, "device": 1, "ranks": 1, "model": 2, "workload": 3, "session": 4, "report": 4, "command": 5}
+ROOMS = ["core", "device", "ranks", "model", "workload", "judge", "report", "session", "command"]
+FLOORS = {room: floor for floor, room in enumerate(ROOMS)}
+MOST_FILES, MOST_LINES = 25, 450
 CUDA_INCLUDE = pathlib.Path("/usr/local/cuda/include")
 SUFFIXES = {".hpp", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<((?:egt|kernels)/[^>]+)>)')
@@ -51,6 +56,7 @@ def room_of(path):
 
 # A communicator puts its work in its device's own kind of stream.
 STREAM_OWNERS = {"mpi_communicator.cpp": "device/host", "nccl_communicator.cpp": "device/cuda"}
+ADAPTERS = ("device/host/", "device/cuda/", "ranks/nccl/", "ranks/mpi/mpi_communicator.hpp")
 
 
 def puts_work_in_streams_of(path, adapter):
@@ -58,21 +64,16 @@ def puts_work_in_streams_of(path, adapter):
 
 
 def adapter_of(header):
-    """The adapter that a header belongs to ("device/host", "ranks"), or None: a port or anything else.
+    """The folder of the adapter that a header belongs to ("device/host"), or None: a port or anything else.
 
     Of `ranks` these are the communicators; what starts MPI itself is for `main`.
     """
-    parts = pathlib.PurePosixPath(header).parts
-    if parts[:2] == ("egt", "device") and len(parts) > 3:
-        return f"device/{parts[2]}"
-    if parts[:2] == ("egt", "ranks") and parts[-1] in ("mpi_communicator.hpp", "nccl_communicator.hpp"):
-        return "ranks"
-    return None
+    adapter = next((adapter for adapter in ADAPTERS if header.startswith(adapter)), None)
+    return adapter and str(pathlib.PurePosixPath(header).parent)
 
 
-def inside(path, room):
-    relative = path.relative_to(ROOT)
-    return relative.is_relative_to(f"src/{room}") or relative.is_relative_to(f"include/egt/{room}")
+def inside(path, folder):
+    return path.relative_to(ROOT).is_relative_to(f"src/{folder}")
 
 
 def is_platform(path):
@@ -88,8 +89,8 @@ def wrong_kernel_include(path, header):
     return None if inside(path, "device/cuda") else "kernels/launch.hpp is for device/cuda only"
 
 
-def wrong_egt_include(path, header):
-    room, target = room_of(path), header.split("/")[1]
+def wrong_room_include(path, header, target):
+    room = room_of(path)
     if target not in FLOORS:
         return f"{header}: there is no room {target}"
     if room == "kernels":
@@ -108,13 +109,28 @@ def wrong_egt_include(path, header):
 
 def wrong_include(path, header):
     """Why `path` must not include `header`, or None."""
-    if header.startswith("egt/"):
-        return wrong_egt_include(path, header)
+    parts = header.split("/")
+    if parts[0] == "egt":
+        return wrong_room_include(path, header, parts[1])
     if header.startswith("kernels/"):
         return wrong_kernel_include(path, header)
-    if (path.parent / header).is_file():
-        return f'{header} leaves its folder: write its whole path' if ".." in header else None
+    if (ROOT / "src" / header).is_file():
+        return wrong_room_include(path, header, parts[0])
+    if (path.parent / header).is_file() and room_of(path) != "tests" and room_of(path) != "kernels":
+        return f"{header}: write its path below src/"
     return None  # a library's header
+
+
+def size_errors():
+    counts = collections.Counter()
+    for path in source_files():
+        counts[path.parent] += 1
+        lines = path.read_text(encoding="utf-8").count("\n")
+        if lines > MOST_LINES:
+            yield f"{path.relative_to(ROOT)}:1: {lines} lines; more than {MOST_LINES} are two files"
+    for folder, count in counts.items():
+        if count > MOST_FILES:
+            yield f"{folder.relative_to(ROOT)}: {count} files; more than {MOST_FILES} are two folders"
 
 
 def layer_errors():
@@ -147,9 +163,9 @@ def needs_missing_cuda(header):
 
 
 def compile_alone(header, flags):
-    name = header.relative_to(ROOT / "include")
+    name = header.relative_to(ROOT / ("include" if header.is_relative_to(ROOT / "include") else "src"))
     command = [os.environ.get("CXX", "c++"), "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
-               "-I", str(ROOT / "include"), "-I", str(ROOT), *flags, "-x", "c++", "-"]
+               "-I", str(ROOT / "include"), "-I", str(ROOT / "src"), "-I", str(ROOT), *flags, "-x", "c++", "-"]
     result = subprocess.run(command, input=f'#include "{name}"\n', capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return None
@@ -163,13 +179,14 @@ def headers_compiled_first():
         first = next(re.finditer(r'^#include [<"]([^">]+)[">]', path.read_text(encoding="utf-8"), re.MULTILINE), None)
         needs_cuda = inside(path, "device/cuda") or puts_work_in_streams_of(path, "device/cuda")
         if first and not needs_cuda:
-            yield ROOT / "include" / first.group(1)
+            yield from (ROOT / folder / first.group(1) for folder in ("include", "src"))
 
 
 def header_errors():
     flags = library_flags()
     headers = []
-    for header in sorted(set((ROOT / "include").rglob("*.hpp")) - set(headers_compiled_first())):
+    every = {*(ROOT / "include").rglob("*.hpp"), *(ROOT / "src").rglob("*.hpp")}
+    for header in sorted(every - set(headers_compiled_first())):
         if needs_missing_cuda(header):
             print(f"{header.relative_to(ROOT)}: not compiled, since no CUDA toolkit is here", file=sys.stderr)
         else:
@@ -183,7 +200,7 @@ def main(arguments):
     if unknown:
         print(f"check_layers.py: unknown option {sorted(unknown)[0]}; allowed: --headers", file=sys.stderr)
         return 2
-    errors = list(layer_errors())
+    errors = [*layer_errors(), *size_errors()]
     if "--headers" in arguments:
         errors += header_errors()
     for error in errors:

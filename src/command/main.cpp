@@ -7,16 +7,16 @@
 #include <new>
 #include <string_view>
 
-#include "egt/command/commands.hpp"
-#include "egt/command/options.hpp"
+#include "command/commands.hpp"
+#include "command/options/options.hpp"
 #include "egt/core/clock.hpp"
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/ranks/agreement.hpp"
-#include "egt/ranks/mpi_control.hpp"
-#include "egt/ranks/mpi_session.hpp"
-#include "egt/report/version.hpp"
-#include "egt/session/stop_signal.hpp"
+#include "judge/version.hpp"
+#include "ranks/mpi/mpi_control.hpp"
+#include "ranks/mpi/mpi_session.hpp"
+#include "session/stop_signal.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "egt/command/platform.hpp"
+#include "command/platform.hpp"
 
 #include <fmt/format.h>
 #include <sys/utsname.h>
@@ -7,14 +7,14 @@
 #include <fstream>
 #include <thread>
 
-#include "egt/device/host/host_device.hpp"
-#include "egt/device/host_sensor.hpp"
-#include "egt/device/nvml_sensor.hpp"
-#include "egt/ranks/mpi_communicator.hpp"
-#include "egt/report/version.hpp"
+#include "device/host/host_device.hpp"
+#include "device/nvml/nvml_sensor.hpp"
+#include "device/system/host_sensor.hpp"
+#include "judge/version.hpp"
+#include "ranks/mpi/mpi_communicator.hpp"
 #if EGT_WITH_CUDA
-#include "egt/device/cuda/cuda_device.hpp"
-#include "egt/ranks/nccl_communicator.hpp"
+#include "device/cuda/cuda_device.hpp"
+#include "ranks/nccl/nccl_communicator.hpp"
 #endif
 
 namespace egt {

@@ -1,4 +1,4 @@
-#include "egt/device/arguments.hpp"
+#include "device/arguments.hpp"
 
 #include <fmt/format.h>
 

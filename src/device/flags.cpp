@@ -1,4 +1,4 @@
-#include "egt/device/flags.hpp"
+#include "device/flags.hpp"
 
 #include <atomic>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "mlp_buffers.hpp"
+#include "model/mlp_buffers.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -8,8 +8,8 @@
 #include "egt/core/status.hpp"
 #include "egt/core/types.hpp"
 #include "egt/device/device.hpp"
-#include "egt/model/mlp_config.hpp"
-#include "egt/model/parameter_layout.hpp"
+#include "model/mlp_config.hpp"
+#include "model/parameter_layout.hpp"
 
 /// Private to the trainer: the memory that it works in.
 namespace egt::mlp {

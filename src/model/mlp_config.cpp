@@ -1,9 +1,9 @@
-#include "egt/model/mlp_config.hpp"
+#include "model/mlp_config.hpp"
 
 #include <cmath>
 #include <cstddef>
 
-#include "mlp_buffers.hpp"
+#include "model/mlp_buffers.hpp"
 
 namespace egt {
 

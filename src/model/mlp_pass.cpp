@@ -1,4 +1,4 @@
-#include "mlp_pass.hpp"
+#include "model/mlp_pass.hpp"
 
 #include <cmath>
 

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "egt/model/mlp_config.hpp"
-#include "egt/model/parameter_layout.hpp"
-#include "egt/model/pass_tensor.hpp"
-#include "mlp_buffers.hpp"
+#include "model/mlp_buffers.hpp"
+#include "model/mlp_config.hpp"
+#include "model/parameter_layout.hpp"
+#include "model/pass_tensor.hpp"
 
 /// Private to the trainer: one pass forward and backward.
 namespace egt::mlp {

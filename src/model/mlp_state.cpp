@@ -1,8 +1,8 @@
-#include "mlp_state.hpp"
+#include "model/mlp_state.hpp"
 
 #include <cmath>
 
-#include "mlp_pass.hpp"
+#include "model/mlp_pass.hpp"
 
 namespace egt::mlp {
 

@@ -7,10 +7,10 @@
 #include "egt/core/flip.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
-#include "egt/model/mlp_config.hpp"
-#include "egt/model/parameter_layout.hpp"
-#include "egt/model/pass_tensor.hpp"
-#include "mlp_buffers.hpp"
+#include "model/mlp_buffers.hpp"
+#include "model/mlp_config.hpp"
+#include "model/parameter_layout.hpp"
+#include "model/pass_tensor.hpp"
 
 /// Private to the trainer: what training keeps from step to step.
 namespace egt::mlp {

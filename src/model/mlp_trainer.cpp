@@ -1,4 +1,4 @@
-#include "egt/model/mlp_trainer.hpp"
+#include "model/mlp_trainer.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "egt/core/wait.hpp"
-#include "mlp_buffers.hpp"
-#include "mlp_pass.hpp"
-#include "mlp_state.hpp"
-#include "step_tail.hpp"
+#include "model/mlp_buffers.hpp"
+#include "model/mlp_pass.hpp"
+#include "model/mlp_state.hpp"
+#include "model/step_tail.hpp"
 
 namespace egt {
 

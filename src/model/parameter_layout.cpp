@@ -1,4 +1,4 @@
-#include "egt/model/parameter_layout.hpp"
+#include "model/parameter_layout.hpp"
 
 #include <algorithm>
 #include <utility>

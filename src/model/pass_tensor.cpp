@@ -1,4 +1,4 @@
-#include "egt/model/pass_tensor.hpp"
+#include "model/pass_tensor.hpp"
 
 #include <fmt/format.h>
 

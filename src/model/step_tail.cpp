@@ -1,4 +1,4 @@
-#include "step_tail.hpp"
+#include "model/step_tail.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -7,9 +7,9 @@
 
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
-#include "egt/model/mlp_trainer.hpp"
 #include "egt/ranks/communicator.hpp"
-#include "mlp_buffers.hpp"
+#include "model/mlp_buffers.hpp"
+#include "model/mlp_trainer.hpp"
 
 /// Private to the trainer: what ranks tell each other at the end of a step.
 namespace egt::mlp {

@@ -1,4 +1,4 @@
-#include "egt/ranks/messages.hpp"
+#include "ranks/messages.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "egt/ranks/restartable_communicator.hpp"
+#include "ranks/restartable_communicator.hpp"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "egt/report/log.hpp"
+#include "report/log.hpp"
 
 #include <fcntl.h>
 #include <spdlog/logger.h>
@@ -13,10 +13,10 @@
 #include <iterator>
 #include <vector>
 
-#include "console_text.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/record_text.hpp"
+#include "report/console/console_text.hpp"
 
 namespace egt {
 namespace {

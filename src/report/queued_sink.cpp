@@ -1,4 +1,4 @@
-#include "egt/report/queued_sink.hpp"
+#include "report/queued_sink.hpp"
 
 #include <chrono>
 #include <condition_variable>
@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "egt/core/clock.hpp"
+#include "egt/core/process_limits.hpp"
 #include "egt/core/record_queue.hpp"
-#include "egt/core/thread.hpp"
 
 namespace egt {
 namespace {

@@ -1,4 +1,4 @@
-#include "egt/session/run_report.hpp"
+#include "session/run_report.hpp"
 
 #include <fstream>
 #include <sstream>
@@ -9,11 +9,11 @@
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
-#include "egt/report/bodies.hpp"
-#include "egt/report/journal.hpp"
-#include "egt/report/result.hpp"
-#include "egt/report/summary.hpp"
-#include "egt/session/selftest_report.hpp"
+#include "judge/record_schema.hpp"
+#include "judge/result.hpp"
+#include "report/console/summary.hpp"
+#include "report/journal/journal.hpp"
+#include "session/selftest/selftest_report.hpp"
 
 namespace egt {
 namespace {

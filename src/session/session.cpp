@@ -1,10 +1,10 @@
-#include "egt/session/session.hpp"
+#include "session/session.hpp"
 
 #include <algorithm>
 
-#include "egt/model/mlp_trainer.hpp"
-#include "egt/report/bodies.hpp"
-#include "egt/session/stop_signal.hpp"
+#include "judge/record_schema.hpp"
+#include "model/mlp_trainer.hpp"
+#include "session/stop_signal.hpp"
 
 namespace egt {
 
@@ -101,7 +101,7 @@ Status Session::drain() {
 /// All ranks have met: back to the step that they agree on.
 Status Session::resume(int number) {
   const std::int64_t given_up = retired_;
-  Resumption resumption{.number = number, .next_step = next_step_};
+  RestartInfo resumption{.number = number, .next_step = next_step_};
   line_.begin("restart", given_up, start_patience_s);
   for (auto& workload : workloads_) EGT_TRY(workload->resume(resumption));
   next_step_ = retired_ = resumption.next_step;

@@ -1,4 +1,4 @@
-#include "egt/session/stop_signal.hpp"
+#include "session/stop_signal.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 #include <mutex>
 #include <thread>
 
-#include "egt/core/thread.hpp"
+#include "egt/core/process_limits.hpp"
 
 namespace egt {
 

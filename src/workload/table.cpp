@@ -1,10 +1,10 @@
-#include "egt/workload/table.hpp"
+#include "workload/table.hpp"
 
-#include "egt/workload/collective.hpp"
-#include "egt/workload/file.hpp"
-#include "egt/workload/memory.hpp"
-#include "egt/workload/readiness.hpp"
-#include "egt/workload/train.hpp"
+#include "workload/collective/collective_workload.hpp"
+#include "workload/file/file_workload.hpp"
+#include "workload/memory/memory_workload.hpp"
+#include "workload/train/train_workload.hpp"
+#include "workload/verify/verify_workload.hpp"
 
 namespace egt {
 

@@ -13,7 +13,7 @@
 #include <functional>
 #include <vector>
 
-#include "egt/device/cuda/cuda_device.hpp"
+#include "device/cuda/cuda_device.hpp"
 
 namespace egt {
 namespace {

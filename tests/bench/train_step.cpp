@@ -11,11 +11,11 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "egt/command/platform.hpp"
+#include "command/platform.hpp"
 #include "egt/core/clock.hpp"
-#include "egt/model/mlp_trainer.hpp"
-#include "egt/ranks/mpi_control.hpp"
-#include "egt/ranks/mpi_session.hpp"
+#include "model/mlp_trainer.hpp"
+#include "ranks/mpi/mpi_control.hpp"
+#include "ranks/mpi/mpi_session.hpp"
 
 namespace egt {
 namespace {

@@ -1,5 +1,5 @@
+#include "device/cuda/cuda_device.hpp"
 #include "device_contract.hpp"
-#include "egt/device/cuda/cuda_device.hpp"
 
 namespace egt::contract {
 namespace {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "device_contract.hpp"
-#include "egt/core/philox.hpp"
+#include "egt/core/math/philox.hpp"
 
 namespace egt::contract {
 namespace {

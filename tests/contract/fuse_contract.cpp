@@ -5,7 +5,7 @@
 
 #include "arena.hpp"
 #include "device_contract.hpp"
-#include "egt/core/half.hpp"
+#include "egt/core/math/half.hpp"
 #include "robotics_reference.hpp"
 
 namespace egt::contract {

@@ -8,13 +8,13 @@
 #include <chrono>
 #include <thread>
 
+#include "device/host/host_device.hpp"
+#include "device/host/host_stream.hpp"
+#include "device/host/host_topology.hpp"
+#include "device/host/worker_pool.hpp"
+#include "device/shared/shared_pages.hpp"
 #include "egt/core/clock.hpp"
-#include "egt/device/host/host_device.hpp"
-#include "egt/device/host/host_stream.hpp"
-#include "egt/device/host/host_topology.hpp"
-#include "egt/device/host/worker_pool.hpp"
-#include "egt/device/shared_pages.hpp"
-#include "tests/unit/fake_root.hpp"
+#include "tests/support/fake_root.hpp"
 
 /// What the host adapter promises beyond the port.
 namespace egt {

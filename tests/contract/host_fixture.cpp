@@ -1,5 +1,5 @@
+#include "device/host/host_device.hpp"
 #include "device_contract.hpp"
-#include "egt/device/host/host_device.hpp"
 
 namespace egt::contract {
 namespace {

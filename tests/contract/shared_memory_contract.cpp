@@ -2,9 +2,9 @@
 #include <numeric>
 #include <thread>
 
+#include "device/shared/shared_handle.hpp"
 #include "device_contract.hpp"
 #include "egt/core/clock.hpp"
-#include "egt/device/shared_handle.hpp"
 
 namespace egt::contract {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "egt/device/cuda/cuda_device.hpp"
-#include "egt/workload/gemm_audit.hpp"
+#include "device/cuda/cuda_device.hpp"
+#include "workload/train/gemm_audit.hpp"
 
 namespace egt {
 namespace {

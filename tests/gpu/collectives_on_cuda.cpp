@@ -4,13 +4,13 @@
 #include <numeric>
 
 #include "egt/core/clock.hpp"
-#include "egt/core/half.hpp"
+#include "egt/core/math/half.hpp"
 #include "egt/core/pattern.hpp"
-#include "egt/model/mlp_trainer.hpp"
-#include "exchange_contract.hpp"
+#include "model/mlp_trainer.hpp"
 #include "on_cuda.hpp"
-#include "tests/state_digests.hpp"
-#include "tests/unit/single_rank_communicator.hpp"
+#include "tests/mpi/exchange_contract.hpp"
+#include "tests/support/single_rank_communicator.hpp"
+#include "tests/support/state_digests.hpp"
 
 namespace egt::test {
 namespace {

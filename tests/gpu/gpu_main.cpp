@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "egt/device/cuda/cuda_device.hpp"
+#include "device/cuda/cuda_device.hpp"
 
 int main(int argc, char** argv) {
   constexpr int skipped_exit_code = 77;  // ctest's SKIP_RETURN_CODE

@@ -14,12 +14,12 @@
 
 #include <fmt/format.h>
 
+#include "device/cuda/cuda_device.hpp"
 #include "egt/core/pattern.hpp"
-#include "egt/device/cuda/cuda_device.hpp"
 #include "egt/ranks/agreement.hpp"
-#include "egt/ranks/mpi_control.hpp"
-#include "egt/ranks/nccl_communicator.hpp"
-#include "mpi_test.hpp"
+#include "ranks/mpi/mpi_control.hpp"
+#include "ranks/nccl/nccl_communicator.hpp"
+#include "tests/mpi/mpi_test.hpp"
 
 /// What tests of several ranks need, one rank a GPU of one host.
 namespace egt::test {

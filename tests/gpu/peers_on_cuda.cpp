@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "egt/core/clock.hpp"
-#include "egt/core/half.hpp"
-#include "egt/ranks/peer_communicator.hpp"
-#include "egt/ranks/peer_memory.hpp"
+#include "egt/core/math/half.hpp"
 #include "on_cuda.hpp"
+#include "ranks/peer/peer_communicator.hpp"
+#include "ranks/peer/peer_memory.hpp"
 
 namespace egt::test {
 namespace {

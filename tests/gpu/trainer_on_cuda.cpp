@@ -5,11 +5,11 @@
 #include <cmath>
 #include <optional>
 
-#include "egt/device/cuda/cuda_device.hpp"
-#include "egt/device/host/host_device.hpp"
-#include "egt/model/mlp_trainer.hpp"
-#include "single_rank_communicator.hpp"
-#include "tests/state_digests.hpp"
+#include "device/cuda/cuda_device.hpp"
+#include "device/host/host_device.hpp"
+#include "model/mlp_trainer.hpp"
+#include "tests/support/single_rank_communicator.hpp"
+#include "tests/support/state_digests.hpp"
 
 namespace egt {
 namespace {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
-#include "egt/device/host/host_device.hpp"
-#include "egt/ranks/mpi_communicator.hpp"
-#include "egt/ranks/mpi_control.hpp"
-#include "egt/workload/bench_feed.hpp"
-#include "egt/workload/bench_operation.hpp"
+#include "device/host/host_device.hpp"
 #include "mpi_test.hpp"
+#include "ranks/mpi/mpi_communicator.hpp"
+#include "ranks/mpi/mpi_control.hpp"
+#include "workload/bench/bench_operation.hpp"
+#include "workload/bench/input_pipeline.hpp"
 
 /// Batches that are moved from the first rank to all others: each must get its own, in order, and none that
 /// was left over.
@@ -48,7 +48,7 @@ class BenchFeeds : public ::testing::TestWithParam<std::int64_t> {
       shape_.bytes.push_back(stride - 16 * static_cast<std::size_t>(device));
   }
 
-  BatchFeed::MakeInput maker() {
+  InputPipeline::MakeInput maker() {
     return [this](int generation, std::byte* input, Stream& stream) -> Status {
       EGT_TRY_ASSIGN(const Buffer words, device_->allocate_pinned(stride));
       for (std::size_t i = 0; i < stride / 4; ++i) words.as<std::uint32_t>()[i] = word_of(generation, i);
@@ -58,7 +58,7 @@ class BenchFeeds : public ::testing::TestWithParam<std::int64_t> {
   }
 
   /// As a job does, with a device that may take long.
-  Status run(BatchFeed& feed, std::int64_t first, std::int64_t iterations, std::vector<Used>& used) {
+  Status run(InputPipeline& feed, std::int64_t first, std::int64_t iterations, std::vector<Used>& used) {
     const std::int64_t deliveries = (first + iterations) / shape_.per_delivery;
     EGT_TRY(feed.deliver(first / shape_.per_delivery));
     for (std::int64_t i = first; i < first + iterations; ++i) {
@@ -80,7 +80,7 @@ class BenchFeeds : public ::testing::TestWithParam<std::int64_t> {
   }
 
   /// Two runs, as two bursts.
-  void check(BatchFeed& feed) {
+  void check(InputPipeline& feed) {
     std::vector<Used> used;
     ASSERT_OK(run(feed, 0, 10 * shape_.per_delivery, used));
     ASSERT_OK(control_->barrier());

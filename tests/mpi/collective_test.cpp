@@ -1,8 +1,8 @@
 // Known-answer collectives, with faults in what ranks send and receive.
-#include "egt/workload/collective.hpp"
+#include "workload/collective/collective_workload.hpp"
 
-#include "corrupting_communicator.hpp"
 #include "ranks_on_host.hpp"
+#include "tests/support/corrupting_communicator.hpp"
 
 namespace egt::test {
 namespace {

@@ -4,15 +4,15 @@
 #include <numeric>
 #include <thread>
 
+#include "device/host/host_device.hpp"
+#include "device/host/host_stream.hpp"
 #include "egt/core/clock.hpp"
-#include "egt/core/half.hpp"
+#include "egt/core/math/half.hpp"
 #include "egt/core/pattern.hpp"
-#include "egt/device/host/host_device.hpp"
-#include "egt/device/host/host_stream.hpp"
-#include "egt/ranks/mpi_communicator.hpp"
-#include "egt/ranks/mpi_control.hpp"
 #include "exchange_contract.hpp"
 #include "mpi_test.hpp"
+#include "ranks/mpi/mpi_communicator.hpp"
+#include "ranks/mpi/mpi_control.hpp"
 
 namespace egt::test {
 namespace {

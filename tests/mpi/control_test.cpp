@@ -2,8 +2,8 @@
 
 #include "egt/core/clock.hpp"
 #include "egt/core/wait.hpp"
-#include "egt/ranks/mpi_control.hpp"
 #include "mpi_test.hpp"
+#include "ranks/mpi/mpi_control.hpp"
 
 namespace egt::test {
 namespace {

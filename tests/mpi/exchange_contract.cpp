@@ -5,7 +5,7 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/pattern.hpp"
 #include "egt/ranks/agreement.hpp"
-#include "egt/ranks/mpi_control.hpp"
+#include "ranks/mpi/mpi_control.hpp"
 
 namespace egt::test {
 

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "egt/core/clock.hpp"
-#include "egt/ranks/mpi_control.hpp"
-#include "egt/ranks/tcp_heartbeat.hpp"
 #include "mpi_test.hpp"
+#include "ranks/heartbeat/tcp_heartbeat.hpp"
+#include "ranks/mpi/mpi_control.hpp"
 
 namespace egt::test {
 namespace {

@@ -1,5 +1,5 @@
 // Links between ranks, with faults in what they carry.
-#include "egt/workload/links.hpp"
+#include "workload/links/links_workload.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -7,9 +7,9 @@
 #include <thread>
 #include <utility>
 
-#include "corrupting_communicator.hpp"
-#include "egt/device/forwarding_device.hpp"
+#include "device/injection/forwarding_device.hpp"
 #include "ranks_on_host.hpp"
+#include "tests/support/corrupting_communicator.hpp"
 
 namespace egt::test {
 namespace {
@@ -73,8 +73,8 @@ class LateHostDevice final : public ForwardingDevice {
 
 class LinksOfRanks : public RanksOnHost {
  protected:
-  std::vector<LinkEnd> ends() const {
-    std::vector<LinkEnd> all(static_cast<std::size_t>(size()));
+  std::vector<LinkEndpoint> ends() const {
+    std::vector<LinkEndpoint> all(static_cast<std::size_t>(size()));
     for (int r = 0; r < size(); ++r) {
       all[static_cast<std::size_t>(r)].rank = r;
       all[static_cast<std::size_t>(r)].hostname = all[static_cast<std::size_t>(r)].host_id = "node1";

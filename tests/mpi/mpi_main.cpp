@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include "egt/ranks/agreement.hpp"
-#include "egt/ranks/mpi_control.hpp"
 #include "mpi_test.hpp"
+#include "ranks/mpi/mpi_control.hpp"
 #if EGT_TESTS_NEED_GPUS
-#include "egt/device/cuda/cuda_device.hpp"
+#include "device/cuda/cuda_device.hpp"
 #endif
 
 namespace egt::test {

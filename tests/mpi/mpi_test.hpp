@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "egt/ranks/mpi_session.hpp"
+#include "ranks/mpi/mpi_session.hpp"
 
 /// Every rank runs the same tests in the same order; rank 0 prints their names, each rank its failures.
 namespace egt::test {

@@ -5,17 +5,17 @@
 #include <random>
 #include <thread>
 
+#include "device/host/host_device.hpp"
+#include "device/host/host_stream.hpp"
 #include "egt/core/clock.hpp"
-#include "egt/core/half.hpp"
+#include "egt/core/math/half.hpp"
 #include "egt/core/pattern.hpp"
-#include "egt/device/host/host_device.hpp"
-#include "egt/device/host/host_stream.hpp"
 #include "egt/ranks/agreement.hpp"
-#include "egt/ranks/mpi_communicator.hpp"
-#include "egt/ranks/mpi_control.hpp"
-#include "egt/ranks/peer_communicator.hpp"
-#include "egt/ranks/peer_memory.hpp"
 #include "mpi_test.hpp"
+#include "ranks/mpi/mpi_communicator.hpp"
+#include "ranks/mpi/mpi_control.hpp"
+#include "ranks/peer/peer_communicator.hpp"
+#include "ranks/peer/peer_memory.hpp"
 
 namespace egt::test {
 namespace {

@@ -1,9 +1,9 @@
-#include "egt/ranks/places.hpp"
+#include "egt/ranks/topology.hpp"
 
 #include <cstdlib>
 
-#include "egt/ranks/mpi_control.hpp"
 #include "mpi_test.hpp"
+#include "ranks/mpi/mpi_control.hpp"
 
 namespace egt::test {
 namespace {

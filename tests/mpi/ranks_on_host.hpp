@@ -3,9 +3,9 @@
 #include <memory>
 #include <utility>
 
-#include "egt/device/host/host_device.hpp"
-#include "egt/ranks/mpi_communicator.hpp"
+#include "device/host/host_device.hpp"
 #include "mpi_test.hpp"
+#include "ranks/mpi/mpi_communicator.hpp"
 
 namespace egt::test {
 

@@ -3,14 +3,14 @@
 #include <thread>
 #include <vector>
 
+#include "device/host/host_device.hpp"
+#include "device/host/host_stream.hpp"
 #include "egt/core/clock.hpp"
 #include "egt/core/wait.hpp"
-#include "egt/device/host/host_device.hpp"
-#include "egt/device/host/host_stream.hpp"
-#include "egt/ranks/mpi_communicator.hpp"
-#include "egt/ranks/mpi_control.hpp"
-#include "egt/ranks/restartable_communicator.hpp"
 #include "mpi_test.hpp"
+#include "ranks/mpi/mpi_communicator.hpp"
+#include "ranks/mpi/mpi_control.hpp"
+#include "ranks/restartable_communicator.hpp"
 
 namespace egt::test {
 namespace {

@@ -1,12 +1,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "egt/model/mlp_trainer.hpp"
 #include "egt/ranks/agreement.hpp"
-#include "egt/ranks/mpi_control.hpp"
+#include "model/mlp_trainer.hpp"
+#include "ranks/mpi/mpi_control.hpp"
 #include "ranks_on_host.hpp"
-#include "tests/state_digests.hpp"
-#include "tests/unit/single_rank_communicator.hpp"
+#include "tests/support/single_rank_communicator.hpp"
+#include "tests/support/state_digests.hpp"
 
 namespace egt::test {
 namespace {

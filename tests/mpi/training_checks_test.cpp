@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "egt/workload/findings.hpp"
 #include "training_job.hpp"
+#include "workload/common/findings.hpp"
 
 namespace egt::test {
 namespace {
@@ -228,7 +228,7 @@ TEST_F(TrainingChecksOnRanks, AStateFaultOutlivesARestartAtAnyMomentOfItsRepair)
 TEST_F(TrainingChecksOnRanks, WhatOneRankAloneHeardOfAnotherIsToldForIt) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
   Surroundings world = surroundings();
-  IncidentTeller teller(world.environment);
+  FaultReporter teller(world.environment);
   Dissent dissent;
   dissent.rank = (rank() + 1) % size();
   Fault fault = fault_of(world.environment, "replay", "replay digest", "train", 7);

@@ -12,15 +12,15 @@
 #include <utility>
 #include <vector>
 
-#include "corrupting_communicator.hpp"
-#include "corrupting_device.hpp"
-#include "egt/device/host/host_device.hpp"
-#include "egt/ranks/mpi_communicator.hpp"
-#include "egt/ranks/mpi_control.hpp"
-#include "egt/ranks/restartable_communicator.hpp"
-#include "egt/report/evidence.hpp"
-#include "egt/workload/train.hpp"
+#include "device/host/host_device.hpp"
+#include "judge/evidence.hpp"
 #include "mpi_test.hpp"
+#include "ranks/mpi/mpi_communicator.hpp"
+#include "ranks/mpi/mpi_control.hpp"
+#include "ranks/restartable_communicator.hpp"
+#include "tests/support/corrupting_communicator.hpp"
+#include "tests/support/corrupting_device.hpp"
+#include "workload/train/train_workload.hpp"
 
 namespace egt::test {
 
@@ -218,7 +218,7 @@ class TrainingJobs : public ::testing::Test {
       ASSERT_OK(workload.give_up_steps(timeout_s));
       reopen();
       communicator.replace(std::move(real_));
-      Resumption resumption{.number = 1, .next_step = next};
+      RestartInfo resumption{.number = 1, .next_step = next};
       ASSERT_OK(workload.resume(resumption));
       next = resumption.next_step;
     }

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "egt/core/hd.hpp"
+#include "egt/core/math/hd.hpp"
 #include "egt/core/pattern.hpp"
 
 namespace egt {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "egt/core/hd.hpp"
+#include "egt/core/math/hd.hpp"
 
 namespace egt {
 

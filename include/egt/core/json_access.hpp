@@ -38,4 +38,10 @@ inline std::string text_at(const Json& json, const std::string& key) {
   return value_at<std::string>(json, key).value_or("");
 }
 
+/// null where there is no value; so is what is not finite, once written.
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
 }  // namespace egt

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "egt/core/half.hpp"
-#include "egt/core/hd.hpp"
+#include "egt/core/math/half.hpp"
+#include "egt/core/math/hd.hpp"
 
 namespace egt {
 

@@ -6,14 +6,14 @@
 #include <span>
 #include <string>
 
+#include "device/flags.hpp"
 #include "egt/core/digest.hpp"
 #include "egt/core/flip.hpp"
-#include "egt/core/math.hpp"
+#include "egt/core/math/math.hpp"
 #include "egt/core/pattern.hpp"
 #include "egt/core/status.hpp"
 #include "egt/core/types.hpp"
 #include "egt/core/view.hpp"
-#include "egt/device/flags.hpp"
 #include "egt/device/handles.hpp"
 #include "egt/device/stream_fusion.hpp"
 #include "egt/device/voxelization.hpp"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "egt/core/fusion_math.hpp"
+#include "egt/core/math/fusion_math.hpp"
 
 namespace egt {
 

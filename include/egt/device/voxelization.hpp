@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "egt/core/voxel_math.hpp"
-#include "egt/core/voxel_scratch.hpp"
+#include "egt/core/math/voxel_math.hpp"
+#include "egt/core/math/voxel_scratch.hpp"
 
 namespace egt {
 

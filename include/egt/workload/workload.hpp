@@ -15,7 +15,7 @@
 #include "egt/device/sensor.hpp"
 #include "egt/ranks/communicator.hpp"
 #include "egt/ranks/control.hpp"
-#include "egt/workload/injector.hpp"
+#include "workload/common/injector.hpp"
 
 namespace egt {
 
@@ -77,7 +77,7 @@ struct StepOutcome {
 };
 
 /// The communicator was given up and is new; all ranks go on together at an earlier step.
-struct Resumption {
+struct RestartInfo {
   int number = 1;              ///< of the run's restarts
   std::int64_t next_step = 0;  ///< the first one to be enqueued again: told by the one that trains
 };
@@ -102,7 +102,7 @@ class Workload {
   virtual Status give_up_steps(double) { return {}; }
   /// All ranks have a new communicator; the calls go on with enqueue(resumption.next_step). In
   /// the table's order, so that the training one comes first and writes where the others go on.
-  virtual Status resume(Resumption&) { return {}; }
+  virtual Status resume(RestartInfo&) { return {}; }
   /// The run is about to be interrupted: threads begin no more work. Does not wait; may come more than once.
   virtual void stop_background() {}
   /// No more steps come: ends threads, removes files. `hurry`: a signal came and less than a second is left,

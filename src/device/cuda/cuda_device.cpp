@@ -1,4 +1,4 @@
-#include "egt/device/cuda/cuda_device.hpp"
+#include "device/cuda/cuda_device.hpp"
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <fstream>
 
-#include "cuda_gemm.hpp"
-#include "cuda_shared.hpp"
-#include "cuda_stream.hpp"
+#include "device/arguments.hpp"
+#include "device/cuda/cuda_gemm.hpp"
+#include "device/cuda/cuda_native.hpp"
+#include "device/cuda/cuda_shared.hpp"
+#include "device/cuda/cuda_stream.hpp"
 #include "egt/core/units.hpp"
 #include "egt/core/wait.hpp"
-#include "egt/device/arguments.hpp"
-#include "egt/device/cuda/cuda_native.hpp"
 #include "kernels/launch.hpp"
 
 namespace egt {

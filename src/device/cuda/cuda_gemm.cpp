@@ -1,4 +1,4 @@
-#include "cuda_gemm.hpp"
+#include "device/cuda/cuda_gemm.hpp"
 
 #include <cublasLt.h>
 #include <fmt/format.h>
@@ -6,7 +6,7 @@
 #include <array>
 #include <bit>
 
-#include "egt/device/cuda/cuda_native.hpp"
+#include "device/cuda/cuda_native.hpp"
 
 namespace egt {
 namespace {

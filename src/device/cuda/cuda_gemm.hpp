@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "cuda_stream.hpp"
+#include "device/cuda/cuda_stream.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
 

@@ -2,8 +2,8 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include "egt/device/cuda/cuda_device.hpp"
-#include "egt/device/cuda/cuda_native.hpp"
+#include "device/cuda/cuda_device.hpp"
+#include "device/cuda/cuda_native.hpp"
 
 namespace egt {
 namespace {

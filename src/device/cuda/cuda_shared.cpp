@@ -1,12 +1,12 @@
-#include "cuda_shared.hpp"
+#include "device/cuda/cuda_shared.hpp"
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include <utility>
 
-#include "egt/device/cuda/cuda_native.hpp"
-#include "egt/device/shared_handle.hpp"
+#include "device/cuda/cuda_native.hpp"
+#include "device/shared/shared_handle.hpp"
 
 namespace egt {
 namespace {

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "egt/device/cuda/cuda_native.hpp"
+#include "device/cuda/cuda_native.hpp"
 
 namespace egt {
 namespace {

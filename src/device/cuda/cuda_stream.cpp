@@ -1,11 +1,11 @@
-#include "cuda_stream.hpp"
+#include "device/cuda/cuda_stream.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "device/cuda/cuda_native.hpp"
 #include "egt/core/wait.hpp"
-#include "egt/device/cuda/cuda_native.hpp"
 #include "kernels/launch.hpp"
 
 namespace egt {

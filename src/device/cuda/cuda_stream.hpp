@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "device/flags.hpp"
 #include "egt/core/status.hpp"
-#include "egt/device/flags.hpp"
 #include "egt/device/handles.hpp"
 
 namespace egt {

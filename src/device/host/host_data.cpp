@@ -1,9 +1,9 @@
 #include <cstring>
 
-#include "egt/core/philox.hpp"
-#include "egt/device/arguments.hpp"
-#include "egt/device/host/host_loops.hpp"
-#include "egt/device/host/host_operations.hpp"
+#include "device/arguments.hpp"
+#include "device/host/host_loops.hpp"
+#include "device/host/host_operations.hpp"
+#include "egt/core/math/philox.hpp"
 
 namespace egt::host {
 namespace {

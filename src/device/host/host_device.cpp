@@ -1,4 +1,4 @@
-#include "egt/device/host/host_device.hpp"
+#include "device/host/host_device.hpp"
 
 #include <cblas.h>
 
@@ -10,13 +10,13 @@
 
 #include <fmt/format.h>
 
-#include "egt/core/thread.hpp"
+#include "device/arguments.hpp"
+#include "device/host/host_event.hpp"
+#include "device/host/host_operations.hpp"
+#include "device/host/host_topology.hpp"
+#include "device/shared/shared_pages.hpp"
+#include "egt/core/process_limits.hpp"
 #include "egt/core/units.hpp"
-#include "egt/device/arguments.hpp"
-#include "egt/device/host/host_event.hpp"
-#include "egt/device/host/host_operations.hpp"
-#include "egt/device/host/host_topology.hpp"
-#include "egt/device/shared_pages.hpp"
 
 namespace egt {
 namespace {

@@ -1,4 +1,4 @@
-#include "egt/device/host/host_event.hpp"
+#include "device/host/host_event.hpp"
 
 #include <time.h>
 

@@ -1,9 +1,9 @@
 #include <atomic>
 #include <vector>
 
+#include "device/arguments.hpp"
+#include "device/host/host_operations.hpp"
 #include "egt/core/wait.hpp"
-#include "egt/device/arguments.hpp"
-#include "egt/device/host/host_operations.hpp"
 
 /// Flags of the host: atomic words, which are the same ones in every process that maps them.
 namespace egt::host {

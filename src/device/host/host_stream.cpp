@@ -1,4 +1,4 @@
-#include "egt/device/host/host_stream.hpp"
+#include "device/host/host_stream.hpp"
 
 #include <sys/resource.h>
 
@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "egt/core/thread.hpp"
-#include "egt/device/host/host_topology.hpp"
+#include "device/host/host_topology.hpp"
+#include "egt/core/process_limits.hpp"
 
 namespace egt {
 

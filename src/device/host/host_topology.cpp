@@ -1,4 +1,4 @@
-#include "egt/device/host/host_topology.hpp"
+#include "device/host/host_topology.hpp"
 
 #include <hwloc.h>
 

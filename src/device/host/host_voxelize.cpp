@@ -2,9 +2,9 @@
 #include <cstring>
 #include <memory>
 
-#include "egt/device/arguments.hpp"
-#include "egt/device/host/host_loops.hpp"
-#include "egt/device/host/host_operations.hpp"
+#include "device/arguments.hpp"
+#include "device/host/host_loops.hpp"
+#include "device/host/host_operations.hpp"
 
 namespace egt::host {
 namespace {

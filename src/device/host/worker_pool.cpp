@@ -1,6 +1,6 @@
-#include "egt/device/host/worker_pool.hpp"
+#include "device/host/worker_pool.hpp"
 
-#include "egt/core/thread.hpp"
+#include "egt/core/process_limits.hpp"
 
 namespace egt {
 

@@ -1,0 +1,24 @@
+# egt_room(NAME [COLD] SOURCES file.. [LINKS target..] [PRIVATE_LINKS target..]): the static library egt_NAME. With
+# EGT_UNITY the files of a folder are compiled as one. COLD: what runs once or waits for people is compiled fast.
+function(egt_room name)
+  cmake_parse_arguments(room "COLD" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(egt_${name} STATIC ${room_SOURCES})
+  target_link_libraries(egt_${name} PUBLIC ${room_LINKS} PRIVATE ${room_PRIVATE_LINKS})
+  if(room_COLD AND CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(egt_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+  endif()
+  egt_unite_folders(egt_${name} ${room_SOURCES})
+endfunction()
+
+# egt_unite_folders(TARGET file..)
+function(egt_unite_folders target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${EGT_UNITY} UNITY_BUILD_MODE GROUP)
+  if(EGT_UNITY)  # what stands in an anonymous namespace is then in no main file
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
+  foreach(source IN LISTS ARGN)
+    get_filename_component(folder "${source}" DIRECTORY)
+    string(MAKE_C_IDENTIFIER "folder_${folder}" group)
+    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP ${group})
+  endforeach()
+endfunction()

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "egt/core/math/half.hpp"
+#include "egt/core/math/hd.hpp"
+#include "egt/core/pattern.hpp"
+
+/// Every formula of the load, per element: the host loops over it, a kernel launches it.
+namespace egt::math {
+
+/// One turn of the seeds' transcendental chain (sin cos tan atan exp log sqrt pow sinh cosh). For any v
+/// up to +-3e38 (1.1 v must be finite) the result is in [0, 0.4).
+EGT_HD float extreme_turn(float v) {
+  v = sinf(v * 1.1f) * cosf(v * 0.9f);
+  v = tanf(v * 0.1f) + atanf(v * 2.0f);
+  v = expf(v * 0.01f) - logf(fabsf(v * 10.0f) + 1.0f);
+  v = sqrtf(fabsf(v)) * powf(fabsf(v) + 0.1f, 0.33f);
+  return sinhf(v * 0.1f) * coshf(v * 0.1f);
+}
+
+/// The chain, `iterations` turns long; the mean of all turns' values, in [0, 0.4). The chain alone contracts
+/// to a fixed point, which would hide an error made in an early turn: so each turn starts from another phase
+/// and each turn's value stays in the sum.
+EGT_HD float extreme(float start, int iterations) {
+  float sum = 0.0f, phase = 0.0f, v = start;
+  for (int i = 0; i < iterations; ++i) {
+    v = extreme_turn(v + phase);
+    sum += v;
+    phase += 0.618034f;
+    if (phase >= 1.0f) phase -= 1.0f;
+  }
+  return iterations > 0 ? sum / static_cast<float>(iterations) : 0.0f;
+}
+
+/// The sum of two elements of a type that gradients have, rounded once to it.
+template <typename T>
+EGT_HD T add(T a, T b) {
+  return Element<T>::store(Element<T>::load(a) + Element<T>::load(b));
+}
+
+constexpr float extreme_weight = 1.0f / 1024.0f;
+
+/// h = r + 2^-10 extreme(r), r = relu(z): in the data's path, and its sign still tells whether r > 0 (where
+/// r = 0 the term is subtracted), which is the mask that backward needs. A NaN stays a NaN.
+/// T: float, or double (the chain is computed in fp32 all the same).
+template <typename T>
+EGT_HD T activation(T z, int extreme_iterations) {
+  if (z != z) return z;
+  const T r = z > T(0) ? z : T(0);
+  if (extreme_iterations == 0) return r;
+  const T term = static_cast<T>(extreme_weight * extreme(static_cast<float>(r), extreme_iterations));
+  return z > T(0) ? r + term : -term;
+}
+
+/// The gradient through the activation, the extreme term counted as identity: h > 0 passes it. A NaN in
+/// either stays.
+template <typename T>
+EGT_HD T activation_gradient(T gradient, T h) {
+  if (h != h) return h;
+  return h > T(0) ? gradient : (gradient != gradient ? gradient : T(0));
+}
+
+/// The fixed random map that the network learns: output j is an offset plus `target_taps` inputs with signs.
+constexpr int target_taps = 8;
+constexpr float target_tap_weight = 0.25f;
+
+struct TargetTap {
+  std::uint32_t input;  ///< which input
+  float weight;         ///< +- target_tap_weight
+};
+
+EGT_HD TargetTap target_tap(std::uint64_t seed, std::uint32_t output, int tap, std::uint32_t inputs) {
+  const std::uint64_t h =
+      mix64(seed ^ (std::uint64_t{output} << 8 | static_cast<std::uint32_t>(tap)) * 0x9E3779B97F4A7C15ull);
+  return {static_cast<std::uint32_t>(((h >> 32) * inputs) >> 32),
+          (h & 1) ? target_tap_weight : -target_tap_weight};
+}
+
+/// In +-[0.5, 1.5): most of the initial loss, and learnt fast, whatever the layers.
+EGT_HD float target_offset(std::uint64_t seed, std::uint32_t output) {
+  const std::uint64_t h = mix64(seed + 0x5851F42D4C957F2Dull * (output + 1ull));
+  const float magnitude = 0.5f + static_cast<float>(h >> 40) * (1.0f / 16777216.0f);
+  return (h & 1) ? magnitude : -magnitude;
+}
+
+/// SGD with momentum, weights and state in fp32: v = momentum v + g; w = w - rate v.
+struct Sgd {
+  float rate;
+  float momentum;
+  float gradient_scale;  ///< what the stored gradient is multiplied by (1 / loss scale)
+
+  EGT_HD void operator()(float& weight, float& velocity, float gradient) const {
+    velocity = momentum * velocity + gradient * gradient_scale;
+    weight -= rate * velocity;
+  }
+};
+
+/// SGD without momentum, which keeps no state: w = w - rate g.
+struct PlainSgd {
+  float rate;
+  float gradient_scale;
+
+  EGT_HD void operator()(float& weight, float gradient) const {
+    weight -= rate * (gradient * gradient_scale);
+  }
+};
+
+/// Adam (Kingma, Ba, 2015, algorithm 1). `correction1` = 1 - beta1^t and `correction2` = 1 - beta2^t, t
+/// from 1.
+struct Adam {
+  float rate;
+  float beta1;
+  float beta2;
+  float epsilon;
+  float correction1;
+  float correction2;
+  float gradient_scale;
+
+  EGT_HD void operator()(float& weight, float& first, float& second, float gradient) const {
+    const float g = gradient * gradient_scale;
+    first = beta1 * first + (1.0f - beta1) * g;
+    second = beta2 * second + (1.0f - beta2) * g * g;
+    weight -= rate * (first / correction1) / (sqrtf(second / correction2) + epsilon);
+  }
+};
+
+/// The seeds' buffer operation on one fp32 word of a `finite` pattern: sines and exponentials, `iterations`
+/// turns.
+EGT_HD float sine_exponential(float v, int iterations) {
+  float sum = 0.0f;
+  for (int i = 0; i < iterations; ++i) {
+    v = sinf(v * 1.7f + static_cast<float>(i & 7)) + expf(-fabsf(v));
+    sum += v;
+  }
+  return sum;
+}
+
+}  // namespace egt::math

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "egt/core/math/voxel_math.hpp"
+
+/// The memory in which points are sorted by tile, so that each tile's lie in a row. Which point of a tile
+/// comes first is left to chance; no sum depends on it.
+///
+/// An even cloud is sorted in two passes: into regions of some neighbouring tiles, each with a bin of its own
+/// in `points`, then within each bin. Where a bin is too small, and on the host, it is a counting sort: the
+/// points of each tile are counted, each tile gets its place, and the points go there.
+namespace egt {
+
+constexpr std::uint32_t most_regions = 4096;
+constexpr std::uint32_t most_region_points = 4096;  ///< a bin's room: one block of a GPU sorts them
+
+/// Which tiles are sorted together: those whose numbers agree but for the last `shift` bits.
+struct VoxelRegions {
+  std::uint32_t count = 0;  ///< 0: such a cloud has too many points, or too many tiles, for bins
+  std::uint32_t shift = 0;
+  std::uint32_t room = 0;  ///< points of a bin
+
+  /// As many tiles as a label has room for, but no more points in the mean than leave a bin room for chance:
+  /// of points that fall anywhere alike (Poisson) a bin hardly ever gets more than `room`.
+  VoxelRegions(std::uint64_t points, std::uint64_t tiles) {
+    constexpr double most_mean = 3000.0;
+    for (std::uint32_t bits = math::TilePoint::label_bits + 1; bits-- > 0;) {
+      const std::uint64_t regions = (tiles + (1u << bits) - 1) >> bits;
+      const double share = static_cast<double>(1u << bits) / static_cast<double>(tiles);  // of the points
+      const double mean = static_cast<double>(points) * (share < 1.0 ? share : 1.0);
+      if (mean > most_mean) continue;
+      if (regions > most_regions) return;
+      count = static_cast<std::uint32_t>(regions);
+      shift = bits;
+      room = static_cast<std::uint32_t>(mean + 6.0 * std::sqrt(mean) + 12.0) / 4 * 4;
+      return;
+    }
+  }
+
+  EGT_HD std::uint32_t region(std::uint32_t tile) const { return tile >> shift; }
+  EGT_HD std::uint32_t label(std::uint32_t tile) const { return tile & ((1u << shift) - 1); }
+};
+
+/// The points of a tile that are summed at once: so few that 32-bit sums cannot overflow, and that a tile
+/// which has nearly all the points is shared by many. A fuller tile is cut into slices, whose sums meet in a
+/// `VoxelSums`.
+constexpr std::uint32_t points_per_slice = 16384;
+static_assert(std::uint64_t{points_per_slice} * math::voxel_fraction_mask <= 0xFFFFFFFFu);
+
+/// Words from one count to the next: a GPU's atomic operations on one 32-byte sector of memory wait for each
+/// other.
+constexpr std::uint32_t count_stride = 8;
+
+/// Where a tile's points lie.
+struct alignas(8) TileRange {
+  std::uint32_t begin;
+  std::uint32_t count;
+};
+
+struct VoxelSums {
+  std::uint64_t count[math::tile_voxels];
+  std::uint64_t x[math::tile_voxels], y[math::tile_voxels], z[math::tile_voxels];
+  std::uint64_t slices_done;
+};
+
+struct VoxelSlice {
+  std::uint32_t tile;
+  std::uint32_t index;  ///< within the tile
+  std::uint32_t sums;   ///< which VoxelSums is the tile's
+};
+
+struct VoxelScratchHeader {
+  VoxelCounts counts;
+  std::uint32_t uneven;      ///< is a bin too small?
+  std::uint32_t points;      ///< that have got a place so far
+  std::uint32_t full_tiles;  ///< that are cut into slices
+  std::uint32_t slices;
+};
+
+/// Where all of it lies.
+struct VoxelScratch {
+  VoxelRegions regions;
+
+  // To be zero at first: `zeroed_bytes` from `header` on
+  VoxelScratchHeader* header;
+  std::uint32_t* region_counts;  ///< see `region_count`
+  std::size_t zeroed_bytes;
+  // Of the counting sort; to be zero before it: `sort_zeroed_bytes` from `counts` on
+  std::uint32_t* counts;  ///< see `count`
+  VoxelSums* sums;        ///< of full tiles
+  std::size_t sort_zeroed_bytes;
+  VoxelSlice* slices;  ///< most_slices
+  std::uint32_t most_slices;
+  std::uint32_t* ranks;  ///< of each point in its tile
+  // Of both
+  TileRange* ranges;        ///< of each tile, in `points`
+  math::TilePoint* points;  ///< the regions' bins, or all in a row
+  std::size_t bytes;        ///< of the whole memory
+
+  /// From `memory` on, which is 256-byte aligned (or null: to learn `bytes`).
+  VoxelScratch(void* memory, std::uint64_t point_count, std::uint64_t tiles)
+      : regions(point_count, tiles), base_(reinterpret_cast<std::uintptr_t>(memory)) {
+    const std::uint64_t most_full_tiles = point_count / points_per_slice;
+    header = take<VoxelScratchHeader>(1);
+    region_counts = take<std::uint32_t>(std::uint64_t{regions.count} * count_stride);
+    zeroed_bytes = used_;
+    counts = take<std::uint32_t>(tiles * count_stride);
+    sums = take<VoxelSums>(most_full_tiles);
+    sort_zeroed_bytes = used_ - zeroed_bytes;
+    most_slices = static_cast<std::uint32_t>(2 * most_full_tiles);  // the last of a tile may have few points
+    slices = take<VoxelSlice>(most_slices);
+    ranks = take<std::uint32_t>(point_count);
+    ranges = take<TileRange>(tiles);
+    const std::uint64_t in_bins = std::uint64_t{regions.count} * regions.room;
+    points = take<math::TilePoint>(in_bins > point_count ? in_bins : point_count);
+    bytes = used_;
+  }
+
+  EGT_HD std::uint32_t& region_count(std::uint32_t region) const {
+    return region_counts[std::uint64_t{region} * count_stride];
+  }
+  EGT_HD std::uint32_t bin_begin(std::uint32_t region) const { return region * regions.room; }
+  EGT_HD std::uint32_t& count(std::uint32_t tile) const { return counts[std::uint64_t{tile} * count_stride]; }
+
+ private:
+  template <typename T>
+  T* take(std::uint64_t count) {
+    T* const taken = reinterpret_cast<T*>(base_ + used_);
+    used_ += (count * sizeof(T) + 255) / 256 * 256;
+    return taken;
+  }
+
+  std::uintptr_t base_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace egt

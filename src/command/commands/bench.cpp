@@ -1,0 +1,139 @@
+#include "workload/bench/bench_workload.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "command/commands.hpp"
+#include "command/options/choices.hpp"
+#include "command/options/command_defaults.hpp"
+#include "command/run/measurement_run.hpp"
+#include "egt/ranks/agreement.hpp"
+#include "egt/ranks/topology.hpp"
+#include "session/stop_signal.hpp"
+
+namespace egt {
+namespace {
+
+Status refuse(const char* option, const std::string& why) {
+  return {StatusCode::invalid_argument, fmt::format("{}: {}", option, why)};
+}
+
+/// What bench's own parts can suffer: a device that is slow, and what the run watches over everywhere.
+Status check_bench_injections(const std::vector<Injection>& injections, int ranks) {
+  using enum InjectionKind;
+  constexpr InjectionKind known[] = {slow, hang, kill, stop, temperature, xid, ecc, memory_pressure};
+  for (const Injection& injection : injections) {
+    const std::string text = fmt::format("--inject {}", to_text(injection));
+    if (std::find(std::begin(known), std::end(known), injection.kind) == std::end(known) || injection.peer)
+      return refuse(text.c_str(),
+                    "bench has no place for it; use slow, hang, kill, stop, temperature, xid, ecc or "
+                    "memory-pressure, without a peer");
+    if (injection.kind == slow && injection.ms)
+      return refuse(text.c_str(), "of a trial nobody knows the time before; use count, percent of its work");
+    if (injection.kind == hang && injection.layer)
+      return refuse(text.c_str(), "bench hangs by its main thread only; leave layer out");
+  }
+  return check_injections(injections, ranks);
+}
+
+/// By rank: ranks whose devices must give the same bits have the same number. Collective.
+Result<std::vector<int>> gather_models(Control& control, const std::string& model) {
+  EGT_TRY_ASSIGN(const auto texts, control.gather(model));
+  std::map<std::string, std::size_t> numbers;
+  std::vector<std::size_t> by_rank;
+  for (const std::string& text : texts)
+    by_rank.push_back(numbers.try_emplace(text, numbers.size()).first->second);
+  EGT_TRY_ASSIGN(const std::string joined, control.broadcast(fmt::format("{}", fmt::join(by_rank, ","))));
+  std::vector<int> models;
+  for (const Json& number : Json::parse("[" + joined + "]")) models.push_back(number.get<int>());
+  return models;
+}
+
+class BenchRun final : public TrialRun {
+ public:
+  Status refine(Options& options, Backend backend, const RankPlace& place) override;
+  Status choose(const Options& options, const Platform& platform, Control& control) override;
+  void describe(StartBody& body) const override;
+  void begin(RecordQueue& records) override;
+
+ private:
+  std::unique_ptr<MeasurementWorkload> make_suite(Environment& environment) override {
+    return std::make_unique<BenchSuite>(environment, *control_, parts_);
+  }
+  bool trains() const {
+    const auto& workloads = parts_.bench.workloads;
+    return std::find(workloads.begin(), workloads.end(), BenchWorkload::mlp) != workloads.end();
+  }
+
+  BenchParts parts_;
+  Control* control_ = nullptr;
+  RankPlace place_;
+  std::string told_;
+};
+
+Status BenchRun::refine(Options& options, Backend backend, const RankPlace& place) {
+  OwnDefaults own(options);
+  const char* const precision = backend == Backend::host ? "fp32" : "tf32";
+  own.put("precision", options.burn.precision, std::string(precision), precision);
+  own.put("extreme-iterations", options.burn.train.extreme_iterations, 0, "0");
+  if (backend != Backend::host) own.put("batch", options.burn.train.batch, std::int64_t{8192}, "8192");
+  own.put("metrics-sample-rate", options.common.metrics_sample_rate, 0.1, "0.1");
+  told_ = own.told();
+  if (place.size == 1 && options.given.contains("mode") &&
+      options.bench.modes != std::vector{BenchMode::single})
+    return refuse(fmt::format("--mode {}", options.given.at("mode")).c_str(),
+                  "one rank has no others to work with; use single, or start 2 ranks or more");
+  return check_bench_injections(options.run.injections, place.size);
+}
+
+Status BenchRun::choose(const Options& options, const Platform& platform, Control& control) {
+  control_ = &control;
+  place_ = control.place();
+  parts_.bench = options.bench;
+  parts_.train = options.burn.train;
+  parts_.stopping = [] { return StopSignal::received() != 0; };
+  auto precisions = choose_precisions(options.burn.precision, *platform.device);
+  EGT_TRY(agree(control, precisions.status()));
+  parts_.train.precisions = std::move(precisions.value());
+  EGT_TRY_ASSIGN(parts_.places, gather_places(control));
+  const SensorLimits limits = platform.sensor ? platform.sensor->limits() : SensorLimits();
+  EGT_TRY_ASSIGN(parts_.models,
+                 gather_models(control, describe_device_model(platform.device->info(), limits)));
+  return {};
+}
+
+void BenchRun::describe(StartBody& body) const {
+  if (!trains()) return;
+  body.batch = parts_.train.batch;
+  body.layers = parts_.train.layers;
+  body.global_batch = parts_.train.batch * place_.size;
+  body.precisions = parts_.train.precisions;
+}
+
+void BenchRun::begin(RecordQueue& records) {
+  if (place_.rank != 0) return;
+  const std::size_t trials =
+      plan_trials(parts_.bench, parts_.train.batch, parts_.train.precisions, place_.size).size();
+  records.notice(fmt::format("bench: {} trials of {:.3g} s on {} device{}; defaults:{}", trials,
+                             parts_.bench.trial_seconds, place_.size, place_.size == 1 ? "" : "s",
+                             told_.empty() ? " none" : told_));
+  if (place_.size == 1)
+    records.notice("bench: one rank, so single only: p2p, collective and hetero want 2 or more");
+}
+
+}  // namespace
+
+Result<int> run_bench(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started) {
+  BenchRun purpose;
+  Run run(options, purpose, mpi, control, started);
+  EGT_TRY(run.prepare());
+  return run.run();
+}
+
+}  // namespace egt

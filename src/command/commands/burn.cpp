@@ -1,0 +1,121 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "command/commands.hpp"
+#include "command/run/main_job.hpp"
+#include "egt/core/units.hpp"
+#include "egt/ranks/agreement.hpp"
+#include "judge/record_schema.hpp"
+#include "judge/result.hpp"
+#include "judge/version.hpp"
+#include "report/journal/journal.hpp"
+
+namespace egt {
+namespace {
+
+/// The main job: as long as it was asked for, judged by all that was found.
+class BurnPurpose : public MainJob {
+ public:
+  Status refine(Options& options, Backend, const RankPlace& place) override {
+    if (options.resumed.part > 0) {
+      EGT_TRY(check_same_options(options.burn.resume, options.resumed.options, effective_options(options)));
+      options.run.injections.clear();  // each was for one moment of the run
+      told_ = fmt::format(
+          "goes on after {} and {} steps; training begins anew from the seed, since weights are not kept",
+          format_duration(options.resumed.seconds), options.resumed.steps);
+      is_root_ = place.rank == 0;
+      part_ = options.resumed.part;
+    }
+    return check_injections(options.run.injections, place.size);
+  }
+  Status claim(const std::string& directory) override;
+  void begin(RecordQueue& records) override {
+    if (is_root_) records.notice(told_);
+  }
+  Verdict judge(const std::vector<Record>& records) override { return egt::judge(all(records)); }
+  Json result(const std::vector<Record>& records, const Verdict& verdict) override {
+    return build_result(all(records), verdict);
+  }
+
+ private:
+  std::vector<Record> all(const std::vector<Record>& records) const {
+    std::vector<Record> all = earlier_;
+    all.insert(all.end(), records.begin(), records.end());
+    return all;
+  }
+
+  std::vector<Record> earlier_;  ///< on rank 0 the evidence of the run's parts before this one
+  int part_ = 0;
+  std::string told_;
+  bool is_root_ = false;
+};
+
+/// On rank 0: the evidence so far; all of it must be there.
+Result<std::vector<Record>> read_evidence(const std::string& directory) {
+  EGT_TRY_ASSIGN(Journals journals, read_journals(directory, JournalContent::evidence));
+  if (journals.problems.empty()) return std::move(journals.records);
+  return Status(StatusCode::invalid_argument, fmt::format("--resume {}: {}; see what `report` makes of it",
+                                                          directory, journals.problems[0]));
+}
+
+/// Once more, now that nobody else can go on with the run.
+Status BurnPurpose::claim(const std::string& directory) {
+  if (!is_root_) return {};
+  EGT_TRY_ASSIGN(earlier_, read_evidence(directory));
+  EGT_TRY_ASSIGN(const ResumePoint point, resume_point_of(directory, earlier_));
+  if (point.part == part_) return {};
+  return {StatusCode::unavailable,
+          fmt::format("--resume {}: another one went on with this run meanwhile; start this one again",
+                      directory)};
+}
+
+/// The same on all ranks.
+Result<ResumePoint> find_resume_point(const std::string& directory, Control& control) {
+  Status read;
+  std::string text;
+  if (control.place().rank == 0) {
+    auto evidence = read_evidence(directory);
+    read = evidence.status();
+    if (evidence.ok()) {
+      const auto point = resume_point_of(directory, evidence.value());
+      read = point.status();
+      if (point.ok()) text = one_line(to_json(point.value()));
+    }
+  }
+  EGT_TRY(agree(control, read));
+  EGT_TRY_ASSIGN(text, control.broadcast(text));
+  return resume_point_from(Json::parse(text, nullptr, false));
+}
+
+Result<int> resume_burn(const Options& asked, MpiSession& mpi, Control& control, Clock::time_point started) {
+  const std::string& directory = asked.burn.resume;
+  EGT_TRY_ASSIGN(ResumePoint point, find_resume_point(directory, control));
+  EGT_TRY(check_resume(directory, point, control.place().size, program_version()));
+  if (point.is_complete) {
+    if (control.place().rank == 0)
+      fmt::print("The run in {} is complete: verdict {} (exit code {})\n", directory, point.verdict,
+                 point.exit_code);
+    return point.exit_code;
+  }
+  Result<Options> options = resumed_options(asked, point.arguments);
+  EGT_TRY(agree(control, options.status()));
+  options.value().resumed = std::move(point);
+  BurnPurpose purpose;
+  Run run(options.value(), purpose, mpi, control, started);
+  EGT_TRY(run.prepare());
+  return run.run();
+}
+
+}  // namespace
+
+Result<int> run_burn(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started) {
+  if (!options.burn.resume.empty()) return resume_burn(options, mpi, control, started);
+  BurnPurpose purpose;
+  Run run(options, purpose, mpi, control, started);
+  EGT_TRY(run.prepare());
+  return run.run();
+}
+
+}  // namespace egt

@@ -1,0 +1,78 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "command/commands.hpp"
+#include "command/platform.hpp"
+#include "egt/ranks/agreement.hpp"
+
+namespace egt {
+
+namespace {
+
+constexpr double mib = 1024.0 * 1024.0;
+constexpr Precision all_precisions[] = {Precision::fp64, Precision::fp32, Precision::tf32,
+                                        Precision::fp16, Precision::bf16, Precision::fp8};
+
+std::string describe(Device& device) {
+  const DeviceInfo& info = device.info();
+  const bool cuda = info.backend == "cuda";
+  std::string text =
+      cuda ? fmt::format("  GPU {} ({})", info.index, info.name) : fmt::format("  host ({})", info.name);
+  if (const auto memory = device.memory(); memory.ok())
+    text += fmt::format(": {:.0f} MB total, {:.0f} MB free",
+                        static_cast<double>(memory.value().total_bytes) / mib,
+                        static_cast<double>(memory.value().free_bytes) / mib);
+  else
+    text += ": " + memory.status().what();
+  text += fmt::format(", {} {}", info.multiprocessors, cuda ? "multiprocessors" : "cores");
+  if (!info.compute_capability.empty()) text += ", compute capability " + info.compute_capability;
+  if (!info.pci_bus_id.empty()) text += ", PCI " + info.pci_bus_id;
+  if (!info.uuid.empty()) text += ", " + info.uuid;
+  text += "\n";
+  std::string supported, refused;
+  for (const Precision precision : all_precisions) {
+    const Support support = device.supports(precision);
+    if (support.yes())
+      supported += fmt::format(" {}", to_string(precision));
+    else
+      refused += fmt::format("    not {}: {}\n", to_string(precision), support.why_not);
+  }
+  text += fmt::format("    precisions:{}\n{}", supported, refused);
+  std::string note;
+  const auto sensor = open_sensor(info, note);
+  if (!sensor) return text + fmt::format("    no telemetry: {}\n", note);
+  const SensorLimits limits = sensor->limits();
+  text += "    telemetry: yes";
+  if (limits.power_limit_w) text += fmt::format(", power limit {:.0f} W", *limits.power_limit_w);
+  if (!limits.link.empty()) text += ", " + limits.link;
+  return text + "\n";
+}
+
+/// `usable`: the failure of the first device that is not.
+std::string describe_node(const std::string& hostname, Status& usable) {
+  std::string note, text = hostname + ":\n";
+  for (const auto& device : open_all_devices(note)) {
+    text +=
+        device.ok() ? describe(*device.value()) : fmt::format("  not usable: {}\n", device.status().what());
+    if (usable.ok() && !device.ok())
+      usable = Status(StatusCode::unavailable,
+                      fmt::format("a device of {} is not usable: {}", hostname, device.status().what()));
+  }
+  if (!note.empty()) text += fmt::format("  no GPU: {}\n", note);
+  return text;
+}
+
+}  // namespace
+
+Result<int> run_devices(const Options&, MpiSession&, Control& control) {
+  const RankPlace& place = control.place();
+  Status usable;
+  EGT_TRY_ASSIGN(const auto nodes,
+                 control.gather(place.local_rank == 0 ? describe_node(place.hostname, usable) : ""));
+  for (const std::string& node : nodes) fmt::print("{}", node);
+  EGT_TRY(agree(control, usable));
+  return 0;
+}
+
+}  // namespace egt

@@ -1,0 +1,37 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+#include "command/commands.hpp"
+#include "egt/core/json_access.hpp"
+#include "report/console/console.hpp"
+#include "session/run_report.hpp"
+#include "workload/file/file_claim.hpp"
+
+namespace egt {
+namespace {
+
+/// Those of ranks of this host that were killed: nobody else may look into that folder again.
+void remove_test_files(const Json& result) {
+  const std::string folder = text_at(member(result, "options"), "io-dir");
+  std::array<char, 256> hostname{};
+  if (folder.empty() || ::gethostname(hostname.data(), hostname.size() - 1) != 0) return;
+  if (const Leftovers removed = remove_leftover_files(folder, hostname.data()); removed.files > 0)
+    fmt::print(stderr, "extreme_gpu_trainer: {} test file{} of ranks that were killed removed from {}\n",
+               removed.files, removed.files == 1 ? "" : "s", folder);
+}
+
+}  // namespace
+
+Result<int> run_report(const Options& options) {
+  EGT_TRY_ASSIGN(const RunReport report, report_directory(options.directory));
+  const auto console = open_console(detect_console_style(options.common.progress));
+  if (!report.summary.empty()) console->on_summary(report.summary);
+  console->on_verdict(report.verdict, report.result, options.directory);
+  remove_test_files(report.result);
+  return report.verdict.exit_code;
+}
+
+}  // namespace egt

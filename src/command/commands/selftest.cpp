@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "command/commands.hpp"
+#include "command/options/command_defaults.hpp"
+#include "command/run/main_job.hpp"
+#include "session/injection/injection_serializer.hpp"
+#include "session/selftest/selftest_plan.hpp"
+#include "session/selftest/selftest_report.hpp"
+#include "session/selftest/selftest_watch.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::int64_t check_period = SelftestScope().period;
+constexpr std::int64_t epoch_periods = 10;  // each precision sees several injections of every detector
+constexpr double deadline_s = 300.0;
+constexpr double gate_patience_s = 10.0;  // from a file's writing to its reading, on a slow disk
+constexpr double patience_s = 30.0;       // above that, and above a sweep of the memory
+constexpr double progress_period_s = 5.0;
+
+/// Small buffers and files: a sweep, a pass and a step take little time, so that many faults find their
+/// place.
+std::string put_defaults(Options& options, Backend backend) {
+  OwnDefaults own(options);
+  BurnOptions& burn = options.burn;
+  if (backend == Backend::host) {
+    const std::vector<std::int64_t> layers = {128, 256, 192, 128, 64, 32, 16};
+    own.put("layers", burn.train.layers, layers, fmt::format("{}", fmt::join(layers, ",")));
+    own.put("batch", burn.train.batch, std::int64_t{16}, "16");
+    own.put("memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 48'000'000}, "48MB");
+    own.put("buffer-iterations", burn.memory.buffer_iterations, 1, "1");
+    burn.collective.elements = 1u << 14;
+  } else {
+    own.put("extreme-iterations", burn.train.extreme_iterations, 8, "8");
+    own.put("memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 12'000'000'000}, "12GB");
+    own.put("buffer-iterations", burn.memory.buffer_iterations, 10, "10");
+    burn.collective.elements = 1u << 20;
+  }
+  own.put("io-size", burn.file.size, std::uint64_t{4'000'000}, "4MB");
+  return own.told();
+}
+
+void put_periods(BurnOptions& burn) {
+  burn.train.check_every = burn.collective.every = check_period;
+  burn.train.epoch_steps = epoch_periods * check_period;
+  burn.file.every = check_period;
+  burn.file.repeats = 1;
+  burn.duration_seconds = deadline_s;
+  burn.steps.reset();
+}
+
+SelftestScope scope_of(const BurnOptions& burn, int ranks) {
+  const SizeOrShare& fill = burn.memory.fill;
+  return {.ranks = ranks,
+          .layers = static_cast<int>(burn.train.layers.size()) - 1,
+          .extreme = burn.train.extreme_iterations > 0 && burn.train.layers.size() > 2,
+          .memory = !fill.is_zero(),
+          .files = burn.file.enabled};
+}
+
+/// Puts every fault in that the checks claim to find, and looks who finds it.
+class SelftestPurpose : public MainJob {
+ public:
+  Status refine(Options& options, Backend backend, const RankPlace& place) override {
+    defaults_ = put_defaults(options, backend);
+    put_periods(options.burn);
+    options.run.injections = plan_selftest(scope_of(options.burn, place.size)).injections;
+    watch_ = std::make_unique<SelftestWatch>(plan_selftest(scope_of(options.burn, place.size)), patience_s);
+    is_root_ = place.rank == 0;
+    return {};
+  }
+  void begin(RecordQueue& records) override {
+    records_ = &records;
+    if (!is_root_) return;
+    records.notice(fmt::format("selftest: {} faults to inject; checks every {} steps; defaults:{}",
+                               watch_->plan().injections.size(), check_period, defaults_));
+  }
+  InjectionGate gate() override {
+    return [this](const Injection& injection) { return one_at_a_time_.admits(injection); };
+  }
+  FaultLimit fault_limit() const override { return FaultLimit::none; }
+  Sink* own_records() override { return &one_at_a_time_; }
+  Sink* all_records() override { return watch_.get(); }
+  bool compares_peers() const override { return false; }
+  bool is_shown(const Record& record) const override {
+    return record.kind != RecordKind::fault && record.kind != RecordKind::injection &&
+           record.kind != RecordKind::epoch;
+  }
+  bool is_done(std::int64_t step) override {
+    if (!is_root_) return false;
+    tell_progress();
+    return watch_->is_done(step);
+  }
+  Verdict judge(const std::vector<Record>& records) override {
+    outcome_ = conclude_selftest(watch_->plan(), records);
+    return outcome_.verdict;
+  }
+  /// As concluded, but for a verdict that came to be worse since.
+  Json result(const std::vector<Record>&, const Verdict& verdict) override {
+    Json result = outcome_.result;
+    set_verdict(result, verdict);
+    return result;
+  }
+  std::string summary(const Json&) override { return outcome_.table; }
+
+ private:
+  void tell_progress();
+
+  InjectionSerializer one_at_a_time_{gate_patience_s};
+  std::unique_ptr<SelftestWatch> watch_;  // of use on rank 0
+  SelftestOutcome outcome_;
+  RecordQueue* records_ = nullptr;
+  std::string defaults_;
+  bool is_root_ = false;
+  Clock::time_point told_ = Clock::now();
+};
+
+void SelftestPurpose::tell_progress() {
+  if (seconds_since(told_) < progress_period_s) return;
+  told_ = Clock::now();
+  const auto injected =
+      std::count_if(watch_->records().begin(), watch_->records().end(),
+                    [](const Record& record) { return record.kind == RecordKind::injection; });
+  records_->notice(
+      fmt::format("selftest: {} of {} faults injected", injected, watch_->plan().injections.size()));
+}
+
+}  // namespace
+
+Result<int> run_selftest(const Options& options, MpiSession& mpi, Control& control,
+                         Clock::time_point started) {
+  SelftestPurpose purpose;
+  Run run(options, purpose, mpi, control, started);
+  EGT_TRY(run.prepare());
+  return run.run();
+}
+
+}  // namespace egt

@@ -1,0 +1,138 @@
+#include "command/options/option_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace egt {
+namespace {
+
+const CommandRow* find_command(std::string_view name) {
+  const auto& rows = command_rows();
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](auto& row) { return row.name == name; });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+/// Is it one that all commands have?
+bool is_common(const OptionRule& rule) {
+  return rule.commands == of_all;
+}
+
+std::string help_lines(std::string_view title, std::string_view command, bool common) {
+  std::string text;
+  for (const OptionRule& rule : option_rules()) {
+    if (is_common(rule) != common || !knows(command, rule.commands)) continue;
+    const std::string left = fmt::format("--{} {}", rule.name, rule.is_flag() ? "" : rule.value);
+    text += fmt::format("  {:<32} {}\n", left, rule.help);
+  }
+  return text.empty() ? text : fmt::format("Options of {} (default in parentheses):\n{}\n", title, text);
+}
+
+std::string injection_help() {
+  std::string kinds;
+  std::string behaviour;
+  for (const InjectionKind kind : all_injection_kinds())
+    (changes_data(kind) ? kinds : behaviour) += fmt::format(" {}", to_string(kind));
+  return fmt::format(
+      "Faults on purpose: --inject "
+      "KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T][,layer=L][,peer=P][,ms=M]\n"
+      "  KIND is one of{}\n"
+      "  or one that leaves data as they are:{}\n"
+      "  mpirun -np 3 extreme_gpu_trainer --steps 200 --inject weight:rank=1,step=20,layer=3,bit=7\n\n",
+      kinds, behaviour);
+}
+
+}  // namespace
+
+const std::vector<CommandRow>& command_rows() {
+  static const std::vector<CommandRow> rows = {
+      {"burn", of_burn, "train, fill memory, cycle files, exchange data, all verified (the default)",
+       "mpirun -np 2 extreme_gpu_trainer burn --duration 1h --memory 90%"},
+      {"verify", of_verify, "30 seconds: does every device really compute, hold memory and exchange data?",
+       "mpirun -np 4 extreme_gpu_trainer verify"},
+      {"links", of_links, "bandwidth and latency of every pair of devices, of the host and of collectives",
+       "mpirun -np 4 extreme_gpu_trainer links --size 1GB"},
+      {"bench", of_bench, "how training, voxelization and sensor fusion scale from one device to all",
+       "mpirun -np 4 extreme_gpu_trainer bench --workload mlp,voxelize"},
+      {"selftest", of_selftest,
+       "put in every fault that the checks claim to find, on every rank, and look who finds it",
+       "mpirun -np 2 extreme_gpu_trainer selftest"},
+      {"compare", of_compare, "speed-up, efficiency, cost and regressions between result files",
+       "extreme_gpu_trainer compare A.json B.json --tolerance 5%"},
+      {"report", of_report,
+       "judge the run of a directory from its journals, also after a crash, and write its result",
+       "extreme_gpu_trainer report DIR"},
+      {"devices", of_devices, "what is there, what each device supports, and why not",
+       "extreme_gpu_trainer devices"},
+  };
+  return rows;
+}
+
+std::string command_list() {
+  std::string text;
+  for (const CommandRow& row : command_rows())
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", row.name);
+  return text;
+}
+
+/// By the letters that are to be put in, left out or changed (the Levenshtein distance).
+std::string nearest(std::string_view text, const std::vector<std::string>& names) {
+  std::string best;
+  std::size_t least = std::min<std::size_t>(2, text.size() / 2) + 1;
+  for (const std::string& name : names) {
+    std::vector<std::vector<std::size_t>> changes(text.size() + 1, std::vector<std::size_t>(name.size() + 1));
+    for (std::size_t i = 0; i <= text.size(); ++i)
+      for (std::size_t j = 0; j <= name.size(); ++j) {
+        if (i == 0 || j == 0) {
+          changes[i][j] = i + j;
+          continue;
+        }
+        changes[i][j] = std::min({changes[i - 1][j] + 1, changes[i][j - 1] + 1,
+                                  changes[i - 1][j - 1] + (text[i - 1] != name[j - 1])});
+      }
+    if (changes[text.size()][name.size()] >= least) continue;
+    least = changes[text.size()][name.size()];
+    best = name;
+  }
+  return best;
+}
+
+bool knows(std::string_view command, Commands commands) {
+  const CommandRow* row = find_command(command);
+  return row && (row->bit & commands) != 0;
+}
+
+const std::vector<OptionRule>& option_rules() {
+  static const std::vector<OptionRule> rules = [] {
+    std::vector<OptionRule> all;
+    for (const auto part : {load_rules, safety_rules, measure_rules, compare_rules, common_rules})
+      for (OptionRule& rule : part()) all.push_back(std::move(rule));
+    return all;
+  }();
+  return rules;
+}
+
+std::string help_text(std::string_view command) {
+  const std::string_view known = find_command(command) ? command : "burn";
+  std::string text =
+      "mpirun -np N extreme_gpu_trainer [COMMAND] [options]\n"
+      "Burns in GPU nodes, one device a rank, and proves every result.\n\n"
+      "Commands:\n";
+  for (const CommandRow& row : command_rows())
+    text += fmt::format("  {:<9} {}\n  {:<9} {}\n", row.name, row.help, "", row.example);
+  text += '\n';
+  if (known != "burn" && knows(known, of_load))
+    text += "It has smaller defaults of its own for what loads the devices, and says which.\n\n";
+  text += help_lines(known, known, false);
+  text += help_lines("every command", known, true);
+  if (knows(known, of_injections)) text += injection_help();
+  text += "COMMAND --help tells of another command's options.\n";
+  text +=
+      "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024), and need their unit.\n"
+      "A time without one is in seconds.\n"
+      "Exit codes: 0 pass, 1 fault, 2 wrong usage, 3 the environment cannot, 4 incomplete, 5 degraded,\n"
+      "6 interrupted. To stop a run cleanly: touch DIR/stop in its run directory, or SIGUSR2 to mpirun.";
+  return text;
+}
+
+}  // namespace egt

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "egt/core/injection.hpp"
+#include "egt/core/record.hpp"
+#include "egt/core/status.hpp"
+#include "report/compare/comparison.hpp"
+#include "report/console/console_style.hpp"
+#include "report/log_level.hpp"
+#include "session/options.hpp"
+#include "session/restart_info.hpp"
+#include "workload/bench/scaling_options.hpp"
+#include "workload/options.hpp"
+
+/// What the user asks for on the command line and in a config file. One table in option_table.cpp names every
+/// option; what is not in it is unknown.
+namespace egt {
+
+enum class Backend { automatic, cuda, host };
+
+struct CommonOptions {
+  Backend backend = Backend::automatic;
+  std::vector<int> devices;  ///< by local rank; empty: local rank = device
+  std::string output;  ///< the run directory, empty: a new one under extreme_gpu_trainer_runs; of compare the
+                       ///< JSON file, empty: none
+  std::uint64_t seed = 1;
+  double metrics_sample_rate = 1.0;  ///< seconds between samples
+  ProgressStyle progress = ProgressStyle::automatic;
+  std::string log_file;  ///< empty: none
+  LogLevel log_level = LogLevel::info;
+};
+
+struct BurnOptions {
+  /// The run ends at whichever comes first; at least one is set.
+  std::optional<double> duration_seconds = 300.0;
+  std::optional<std::int64_t> steps;
+  std::optional<std::int64_t> global_batch;  ///< samples of all ranks; replaces train.batch
+  std::string precision = "cycle";           ///< "cycle", or a name that parse_precision knows
+  TrainOptions train;  ///< `precisions` is left empty: what "cycle" means depends on the device
+  CollectiveOptions collective;
+  MemoryOptions memory;
+  FileOptions file;
+  bool fail_fast = false;  ///< the first fault ends the run
+  std::string resume;      ///< the directory of a run that was cut, to go on with; empty: none
+};
+
+/// Of every command that runs on devices.
+struct RunOptions {
+  GuardOptions guard;
+  WatchOptions watch;
+  std::vector<Injection> injections;  ///< faults on purpose, of all ranks
+};
+
+struct CompareOptions {
+  std::vector<std::string> files;  ///< result files or directories of runs; of "compare" never empty
+  ComparisonOptions comparison;
+};
+
+struct Options {
+  std::string command = "burn";  ///< one of command_rows in src/command/option_table.hpp
+  std::string directory;         ///< of "report" only, and then never empty: the run directory
+  std::optional<std::string>
+      message;  ///< --help, --version: print this, which ends without a newline, and exit 0
+  CommonOptions common;
+  RunOptions run;
+  BurnOptions burn;  ///< of verify and selftest too: what they load the devices with
+  LinksOptions links;
+  BenchOptions bench;  ///< its mlp is trained as `burn` says
+  CompareOptions compare;
+  ResumePoint resumed;                       ///< `part` 0: a new run. Not from the command line
+  std::vector<std::string> arguments;        ///< as the user typed them, without the program's name
+  std::map<std::string, std::string> given;  ///< long name without dashes to value; config file included
+  std::vector<std::string> host_defaults;    ///< what apply_host_defaults chose: "--batch 128"
+};
+
+/// `version` is what --version prints. An error is invalid_argument and one line that names the option, its
+/// value and what is allowed. Reads the config file; looks at nothing else outside its arguments.
+Result<Options> parse_options(int argc, const char* const* argv, const std::string& version);
+
+/// The options of a run that goes on: those that it began with, `first`, and over them what `asked` (with
+/// `burn.resume`) gives anew. Errors as above.
+Result<Options> resumed_options(const Options& asked, const std::vector<std::string>& first);
+
+/// invalid_argument where one of the injections cannot be in a run of so many ranks: its rank is not there,
+/// or it could not be found.
+Status check_injections(const std::vector<Injection>& injections, int ranks);
+
+/// The smaller defaults of the host backend, where the user gave no value of his own.
+void apply_host_defaults(Options& options);
+
+/// Every value in effect, by long name: for the result, and to compare ranks (equal dumps: equal options).
+Json effective_options(const Options& options);
+
+}  // namespace egt

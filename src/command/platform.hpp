@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "command/options/options.hpp"
+#include "egt/device/device.hpp"
+#include "egt/device/sensor.hpp"
+#include "egt/ranks/control.hpp"
+#include "ranks/mpi/mpi_session.hpp"
+#include "ranks/restartable_communicator.hpp"
+
+namespace egt {
+
+/// The adapters of one rank. This room is the only one that names them; all others see ports.
+struct Platform {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<RestartableCommunicator> communicator;  ///< destroyed before the device
+  std::shared_ptr<Sensor> sensor;  ///< null: nothing watches the device; `sensor_note` says why
+  std::string sensor_note;
+};
+
+/// Which backend this rank would take, and why.
+struct BackendChoice {
+  Backend backend = Backend::host;  ///< cuda or host
+  std::string why;                  ///< for people: "no CUDA device answers: .."
+};
+
+/// `unavailable` when --backend cuda is asked for and nothing answers, and, unless the host is asked for,
+/// when GPUs may be there but fail.
+Result<BackendChoice> choose_backend(const CommonOptions& options);
+
+/// Opens this rank's device, its communicator (collective: every rank must come here with the same backend)
+/// and its sensor.
+Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions& options,
+                                            const RankPlace& place);
+/// Collective. `timeout_seconds`: see the adapters.
+Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSession& mpi, Control& control,
+                                                        double timeout_seconds);
+/// Never fails: without a sensor the figures are null, and the note says why. The errors of a whole node are
+/// counted by its first rank.
+std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note, int local_rank = 0);
+
+/// All devices of this node, the host last; an error where one does not work. `cuda_note`: why there is no
+/// GPU.
+std::vector<Result<std::unique_ptr<Device>>> open_all_devices(std::string& cuda_note);
+
+/// Everything that a result's bits may depend on besides the options: two ranks with the same text must give
+/// the same bits.
+std::string describe_device_model(const DeviceInfo& device, const SensorLimits& limits);
+
+/// The contract's `system_info` fields of this node; versions that are not there are null.
+Json describe_system(const MpiSession& mpi, const SensorLimits& limits);
+
+}  // namespace egt

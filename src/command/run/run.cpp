@@ -1,0 +1,465 @@
+#include "command/run/run.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "command/options/choices.hpp"
+#include "egt/core/exit_code.hpp"
+#include "egt/core/file_io.hpp"
+#include "egt/core/wait.hpp"
+#include "egt/ranks/agreement.hpp"
+#include "judge/version.hpp"
+#include "report/console/console_style.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double last_words_timeout_s = 180.0;  // above all that a rank's workloads may take to finish
+constexpr double hurried_last_words_timeout_s = 5.0;
+constexpr double last_words_reserve_s = 120;  // for the result, and for rank 0's code to come
+constexpr double console_timeout_s = 30;      // for a terminal or a pipe to take what is in line
+constexpr double hurried_console_timeout_s = 0.5;
+
+/// Without its result a run has no evidence: it cannot pass.
+void lose_result(Verdict& verdict, const Status& why) {
+  if (verdict.exit_code == exit_code::pass || verdict.exit_code == exit_code::interrupted)
+    verdict = {.name = "incomplete", .exit_code = exit_code::incomplete, .reasons = {}};
+  verdict.reasons.push_back(why.what());
+}
+
+/// The journal, and beside it whoever wants to know what happens on this rank.
+class Tee : public Sink {
+ public:
+  Tee(Sink& journal, Sink& other) : journal_(journal), other_(other) {}
+  Status write(const Record& record) override {
+    const Status written = journal_.write(record);
+    EGT_TRY(other_.write(record));
+    return written;
+  }
+  Status flush() override {
+    EGT_TRY(other_.flush());
+    return journal_.flush();
+  }
+
+ private:
+  Sink& journal_;
+  Sink& other_;
+};
+
+/// The console, for the records that a purpose shows.
+class Shown : public Sink {
+ public:
+  Shown(Sink& console, const RunPurpose& purpose) : console_(console), purpose_(purpose) {}
+  Status write(const Record& record) override {
+    return purpose_.is_shown(record) ? console_.write(record) : Status();
+  }
+  Status flush() override { return console_.flush(); }
+
+ private:
+  Sink& console_;
+  const RunPurpose& purpose_;
+};
+
+}  // namespace
+
+Status Run::prepare() {
+  EGT_TRY(check_stop());
+  EGT_TRY(open_platform());
+  StopSignal::keep();
+  EGT_TRY(purpose_.choose(options_, platform_, control_));
+  EGT_TRY(check_stop());
+  EGT_TRY(open_directory());
+  open_environment();
+  Status ready = agree(control_, open_log());
+  if (ready.ok()) ready = agree(control_, open_journal());
+  if (ready.ok()) ready = agree(control_, purpose_.claim(directory_.path()));
+  if (ready.ok()) ready = take_memory_or_stop();
+  if (ready.ok()) ready = introduce();
+  if (!ready.ok()) leave_nothing_behind();
+  return ready;
+}
+
+/// `stopped` where any rank was told to stop. Collective: a signal may have reached some of them only.
+Status Run::check_stop() {
+  const int number = StopSignal::received();
+  return agree(control_,
+               number == 0 ? Status()
+                           : Status(StatusCode::stopped,
+                                    fmt::format("stopped by {} before the run began", signal_name(number))));
+}
+
+void Run::open_environment() {
+  purpose_.begin(records_);
+  injector_ =
+      std::make_unique<Injector>(options_.run.injections, control_.place(), records_, purpose_.gate());
+  environment_.emplace(Environment{
+      *platform_.device, *platform_.communicator, records_, control_.place(), options_.common.seed,
+      *injector_, describe_device_model(platform_.device->info(), limits_), board_, load_, peer_timeout()});
+  environment_->publish = [this] { return route_ ? route_->pump() : Status(); };
+  environment_->reading = [this] { return telemetry_ ? telemetry_->latest() : SensorReading(); };
+  workloads_ = purpose_.make_workloads(*environment_);
+}
+
+/// The run did not begin: whatever was made for it goes, on every rank.
+void Run::leave_nothing_behind() {
+  recovery_.reset();  // what writes to the journal, or tells of it, ends first
+  crash_report_.reset();
+  stalls_.reset();
+  telemetry_.reset();
+  route_.reset();
+  stop_file_.reset();
+  if (journal_ && !is_resumed()) {
+    journal_.reset();
+    std::remove(directory_.file(journal_name(control_.place().rank)).c_str());
+  }
+  workloads_.clear();        // with their test files
+  (void)control_.barrier();  // the folder goes last, when all ranks' files are gone
+  if (log_) log_->discard();
+  directory_.discard();
+}
+
+Status Run::open_platform() {
+  auto choice = choose_backend(options_.common);
+  EGT_TRY(agree(control_, choice.status()));
+  const Backend backend = choice.value().backend;
+  EGT_TRY(agree_on_text(control_, backend == Backend::host ? "host" : "cuda",
+                        "the backends (a GPU here, none there)"));
+  EGT_TRY(agree(control_, choose_options(choice.value())));
+  EGT_TRY(agree_on_options());
+  auto device = open_device(backend, options_.common, control_.place());
+  EGT_TRY(agree(control_, device.status()));
+  platform_.device = with_injections(std::move(device.value()));
+  EGT_TRY(refuse_shared_devices(control_, platform_.device->info()));
+  backend_ = backend;
+  auto communicator = connect();
+  EGT_TRY(agree(control_, communicator.status()));
+  platform_.communicator = std::make_unique<RestartableCommunicator>(std::move(communicator.value()));
+  platform_.sensor =
+      open_sensor(platform_.device->info(), platform_.sensor_note, control_.place().local_rank);
+  if (platform_.sensor) limits_ = platform_.sensor->limits();
+  auto memory = device_memory();
+  EGT_TRY(agree(control_, memory.status()));
+  memory_before_ = memory.value();
+  if (!platform_.sensor) records_.warning(fmt::format("no telemetry: {}", platform_.sensor_note));
+  return {};
+}
+
+/// A device that is to be idle from some step on is asked for on this rank alone.
+std::unique_ptr<Device> Run::with_injections(std::unique_ptr<Device> device) {
+  const auto& all = options_.run.injections;
+  const bool is_wanted = std::any_of(all.begin(), all.end(), [this](const Injection& injection) {
+    return injection.kind == InjectionKind::idle && injection.rank == control_.place().rank;
+  });
+  if (!is_wanted) return device;
+  auto idle = std::make_unique<IdleDevice>(std::move(device));
+  idle_device_ = idle.get();
+  return idle;
+}
+
+/// The watchdog judges at its timeout; what waits for peers beyond that is there in case it does not.
+double Run::peer_timeout() const {
+  constexpr double reserve_s = 30;
+  return 2 * options_.run.watch.collective_timeout_seconds + reserve_s;
+}
+
+Result<std::unique_ptr<Communicator>> Run::connect() {
+  return open_communicator(backend_, mpi_, control_, peer_timeout());
+}
+
+Status Run::choose_options(const BackendChoice& choice) {
+  if (choice.backend == Backend::host) {
+    apply_host_defaults(options_);
+    if (control_.place().local_rank == 0)  // its host's other ranks have the same reason
+      records_.notice(fmt::format("host backend: {}", choice.why));
+  }
+  return purpose_.refine(options_, choice.backend, control_.place());
+}
+
+/// As nvidia-smi tells it, where the sensor does: it also counts what the driver keeps for itself.
+Result<MemoryInfo> Run::device_memory() {
+  if (platform_.sensor) {
+    const auto reading = platform_.sensor->read();
+    if (reading.ok() && reading.value().memory_total_bytes && reading.value().memory_used_bytes && is_gpu()) {
+      const std::uint64_t total = *reading.value().memory_total_bytes;
+      return MemoryInfo{.total_bytes = total, .free_bytes = total - *reading.value().memory_used_bytes};
+    }
+  }
+  return platform_.device->memory();
+}
+
+Status Run::agree_on_options() {
+  EGT_TRY(agree_on_text(control_, program_version(), "the program's versions"));
+  return agree_on_text(control_, one_line(effective_options(options_)), "the options");
+}
+
+Status Run::open_directory() {
+  Status made;
+  if (is_root()) {
+    auto created = is_resumed() ? RunDirectory::join(options_.burn.resume)
+                                : RunDirectory::create(options_.common.output);
+    made = created.status();
+    if (created.ok()) directory_ = std::move(created.value());
+  }
+  EGT_TRY(agree(control_, made));
+  EGT_TRY_ASSIGN(const std::string path, control_.broadcast(directory_.path()));
+  if (!is_root()) {
+    auto joined = RunDirectory::join(path);
+    made = joined.status();
+    if (joined.ok()) directory_ = std::move(joined.value());
+  }
+  const Status agreed = agree(control_, made);
+  if (!agreed.ok()) directory_.discard();
+  EGT_TRY(agreed);
+  const Status watched = agree(control_, open_stop_file());
+  if (!watched.ok()) directory_.discard();
+  return watched;
+}
+
+/// A run that is to stop takes nothing any more.
+Status Run::take_memory_or_stop() {
+  Status going_on = check_stop();
+  if (going_on.ok()) EGT_TRY(take_memory());
+  if (going_on.ok()) going_on = check_stop();
+  stopped_early_ = going_on.code() == StatusCode::stopped;
+  return stopped_early_ ? Status() : going_on;
+}
+
+/// On one rank of each host.
+Status Run::open_stop_file() {
+  if (!is_root() && control_.place().local_rank != 0) return {};
+  EGT_TRY_ASSIGN(stop_file_, StopFile::open(directory_.path(), is_resumed()));
+  return {};
+}
+
+/// The first one is served first, and made smaller where it finds too little; the others take what is left.
+Status Run::take_memory() {
+  Status first = agree(control_, workloads_.front()->prepare());
+  while (first.code() == StatusCode::out_of_memory && purpose_.make_smaller(records_)) {
+    workloads_.clear();  // what was taken goes back first
+    workloads_ = purpose_.make_workloads(*environment_);
+    first = agree(control_, workloads_.front()->prepare());
+  }
+  EGT_TRY(first);
+  Status others;
+  for (std::size_t i = 1; i < workloads_.size() && others.ok(); ++i) others = workloads_[i]->prepare();
+  return agree(control_, others);
+}
+
+Status Run::open_journal() {
+  auto journal = Journal::open(directory_.path(), control_.place().rank,
+                               is_resumed() ? Journal::Mode::resume : Journal::Mode::create);
+  EGT_TRY(journal.status());
+  journal_ = std::move(journal.value());
+  if (!journal_->unlocked().empty()) records_.warning(journal_->unlocked());
+  return {};
+}
+
+Status Run::open_log() {
+  if (!is_root() || options_.common.log_file.empty()) return {};
+  EGT_TRY_ASSIGN(log_, LogFile::open(options_.common.log_file, options_.common.log_level));
+  EGT_TRY_ASSIGN(log_sink_, QueuedSink::open("the log file", log_));
+  return {};
+}
+
+StartBody Run::start_body() const {
+  StartBody body;
+  body.place = control_.place();
+  body.device = platform_.device->info();
+  body.memory = memory_before_;
+  body.limits = limits_;
+  body.system = describe_system(mpi_, limits_);
+  body.command = options_.command;
+  body.arguments = options_.arguments;
+  body.options = effective_options(options_);
+  body.host_defaults = options_.host_defaults;
+  body.part = options_.resumed.part;
+  body.process = ::getpid();
+  purpose_.describe(body);
+  return body;
+}
+
+/// Rank 0's console opens with all ranks' devices and what they filled; from then on records flow.
+Status Run::introduce() {
+  const Json start = to_json(start_body());
+  const auto memory = device_memory();
+  EGT_TRY(agree(control_, memory.status()));
+  const Json card = {
+      {"start", start}, {"used", memory.value().used_bytes()}, {"total", memory.value().total_bytes}};
+  EGT_TRY_ASSIGN(const auto cards, control_.gather(one_line(card)));
+  EGT_TRY(agree(control_, open_console()));
+  open_route();
+  records_.emit(RecordKind::start, -1, start);
+  EGT_TRY(agree(control_, open_telemetry()));
+  EGT_TRY(agree(control_, open_lifeline()));
+  if (is_root()) show_devices(cards);
+  return route_->pump();  // a run that is killed before its first step has left who it was
+}
+
+Status Run::open_telemetry() {
+  const auto& sensor = platform_.sensor;
+  std::shared_ptr<Sensor> shown = sensor;
+  if (!options_.run.injections.empty())
+    shown = std::make_shared<InjectingSensor>(
+        sensor, *injector_,
+        InjectingSensor::Settings{.temperature_limit_c = options_.run.guard.temperature_limit_c,
+                                  .step = [this] { return board_.line("main").read().step; }});
+  telemetry_ =
+      std::make_unique<Telemetry>(std::move(shown), options_.common.metrics_sample_rate, process_started_,
+                                  Guarding{.options = options_.run.guard,
+                                           .device = {.rank = control_.place().rank,
+                                                      .hostname = control_.place().hostname,
+                                                      .device_uuid = platform_.device->info().uuid},
+                                           .load = load_,
+                                           .records = records_,
+                                           .board = board_,
+                                           .planned_seconds = purpose_.plan(options_).duration_seconds,
+                                           .detector = backend_ == Backend::host ? "EDAC" : "NVML"});
+  return telemetry_->started();
+}
+
+Status Run::open_lifeline() {
+  const RankPlace& place = control_.place();
+  crash_report_ = std::make_unique<CrashReport>(CrashReport::Context{.place = place,
+                                                                     .records = records_,
+                                                                     .route = *route_,
+                                                                     .directory = directory_.path(),
+                                                                     .io_directory = purpose_.io_directory(),
+                                                                     .console = *console_});
+  stalls_ = std::make_unique<StallInjection>(*injector_, *route_, [this] { idle_device_->make_idle(); });
+  EGT_TRY_ASSIGN(recovery_, RecoveryCoordinator::open({.control = control_,
+                                                       .communicator = *platform_.communicator,
+                                                       .board = board_,
+                                                       .records = records_,
+                                                       .options = options_.run.watch,
+                                                       .device_uuid = platform_.device->info().uuid,
+                                                       .connect = [this] { return connect(); },
+                                                       .last_will =
+                                                           [this](const std::vector<Loss>& losses) {
+                                                             crash_report_->execute(losses, *recovery_);
+                                                           }}));
+  return recovery_->start();
+}
+
+void Run::open_route() {
+  std::vector<Sink*> sinks;
+  if (is_root()) sinks.push_back((shown_ = std::make_unique<Shown>(console_->sink(), purpose_)).get());
+  if (log_sink_) sinks.push_back(log_sink_.get());
+  if (is_root() && purpose_.compares_peers())
+    sinks.push_back((straggler_detector_ = std::make_unique<StragglerDetector>(records_)).get());
+  if (is_root() && purpose_.all_records()) sinks.push_back(purpose_.all_records());
+  if (purpose_.own_records()) own_records_ = std::make_unique<Tee>(*journal_, *purpose_.own_records());
+  Sink& own = own_records_ ? *own_records_ : *journal_;
+  route_ = std::make_unique<RecordRouter>(control_, records_, own, std::move(sinks));
+}
+
+/// On every rank: any of them may have to tell how the run ended.
+Status Run::open_console() {
+  ConsoleStyle style = detect_console_style(options_.common.progress);
+  style.messages = options_.common.log_level;
+  EGT_TRY_ASSIGN(console_, QueuedConsole::open(style));
+  return {};
+}
+
+void Run::show_devices(const std::vector<std::string>& cards) {
+  std::vector<Json> starts, filled;
+  for (const std::string& card : cards) filled.push_back(Json::parse(card));
+  for (const Json& card : filled) starts.push_back(card.at("start"));
+  console_->show([starts, filled](Console& console) {
+    console.on_start(starts);
+    for (std::size_t rank = 0; rank < filled.size(); ++rank)
+      console.on_memory_filled(static_cast<int>(rank), filled[rank].at("used"), filled[rank].at("total"));
+  });
+}
+
+Result<int> Run::run() {
+  Session::Workloads none;
+  Session session({.records = records_,
+                   .route = *route_,
+                   .telemetry = *telemetry_,
+                   .board = board_,
+                   .load = load_,
+                   .reunion = *recovery_},
+                  stopped_early_ ? none : workloads_);
+  SessionPlan plan = purpose_.plan(options_);
+  plan.is_interrupted = stopped_early_;
+  plan.before_step = [this](std::int64_t step) { stalls_->strike(step); };
+  const Status failure = session.run(plan);
+  recovery_->end_work();
+  if (!failure.ok() && control_.place().size > 1) recovery_->fail(failure);
+  return share_verdict(failure);
+}
+
+/// Rank 0 alone has all the evidence; its code is everybody's.
+Result<int> Run::share_verdict(const Status& failure) {
+  if (!failure.ok()) platform_.communicator->abort();
+  const bool hurry = !failure.ok() || StopSignal::received() != 0;
+  const double patience = hurry ? hurried_last_words_timeout_s : last_words_timeout_s;
+  board_.line("main").begin("last words", -1, patience + last_words_reserve_s);
+  const Status told = route_->pump_to_the_end(patience);
+  if (recovery_->was_given_up()) leave(exit_code::incomplete);  // others have told the end of this run
+  const int code = is_root() ? conclude() : exit_code::incomplete;
+  if (!failure.ok() || !told.ok()) leave(code);
+  EGT_TRY_ASSIGN(const std::string shared, control_.broadcast(std::to_string(code)));
+  recovery_->leave();
+  return std::atoi(shared.c_str());
+}
+
+/// On rank 0: the verdict, the result, the last words.
+int Run::conclude() {
+  if (log_sink_) {  // which may have failed at the very last record
+    static_cast<void>(wait_until([this]() -> Result<bool> { return log_sink_->settled(); },
+                                 {.seconds = hurried_console_timeout_s, .what = "the log file"}));
+    static_cast<void>(route_->pump());
+  }
+  const std::vector<Record> records = route_->kept();
+  Verdict verdict = purpose_.judge(records);
+  if (verdict.exit_code == exit_code::pass)
+    if (const Status kept = purpose_.keep_answers(); !kept.ok()) lose_result(verdict, kept);
+  Json result = purpose_.result(records, verdict);
+  const Status written = write_result(result);
+  if (!written.ok()) {
+    lose_result(verdict, written);
+    set_verdict(result, verdict);
+  }
+  say_last_words(verdict, std::move(result), written.ok());
+  return verdict.exit_code;
+}
+
+/// Waits until all is said, a while: somebody may read the output page by page, and nobody a stopped
+/// terminal.
+void Run::say_last_words(const Verdict& verdict, Json result, bool has_result) {
+  std::string summary = purpose_.summary(result);
+  console_->show([=, result = std::move(result), directory = directory_.path()](Console& console) {
+    if (!summary.empty()) console.on_summary(summary);
+    console.on_verdict(verdict, result, directory, has_result);
+  });
+  console_->sink().close();
+  if (log_sink_) log_sink_->close();
+  const auto started = Clock::now();
+  const auto said = [&]() -> Result<bool> {
+    const bool hurry = StopSignal::received() != 0 && seconds_since(started) > hurried_console_timeout_s;
+    return hurry || (console_->sink().ended() && (!log_sink_ || log_sink_->ended()));
+  };
+  static_cast<void>(wait_until(said, {.seconds = console_timeout_s, .what = "the console"}));
+}
+
+Status Run::write_result(const Json& result) const {
+  // After a signal mpirun leaves a second, and a busy disk may want more.
+  const Durability durability = StopSignal::received() != 0 ? Durability::system : Durability::disk;
+  return write_atomically(directory_.file("result.json"), result_text(result), durability);
+}
+
+/// The one place that gives up on work that may never end (a collective whose peer is lost, a stuck kernel):
+/// all is written, so the process ends without waiting for threads, streams or peers.
+void Run::leave(int code) {
+  mpi_.abandon();
+  journal_.reset();
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+}  // namespace egt

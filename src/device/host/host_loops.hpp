@@ -1,0 +1,58 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "device/host/host_stream.hpp"
+#include "egt/core/math/half.hpp"
+#include "egt/core/types.hpp"
+#include "egt/core/view.hpp"
+
+namespace egt::host {
+
+/// Elements or words in a chunk of a cheap loop: some tens of microseconds.
+constexpr std::int64_t chunk_elements = 1 << 15;
+/// Elements in a chunk whose elements cost a microsecond or more each.
+constexpr std::int64_t costly_chunk_elements = 1 << 9;
+/// Rows whose column sums are made by one thread; the tiles' sums are then added in order.
+constexpr std::int64_t tile_rows = 32;
+
+/// body(begin, end) for consecutive ranges of `chunk` elements, shared by the stream's threads. For tasks
+/// only.
+template <typename Body>
+void for_ranges(HostStream& stream, std::int64_t count, std::int64_t chunk, const Body& body) {
+  const std::int64_t chunks = (count + chunk - 1) / chunk;
+  if (chunks <= 1) {
+    if (count > 0) body(std::int64_t{0}, count);
+    return;
+  }
+  stream.workers().run(chunks, [&](std::int64_t i) { body(i * chunk, std::min(count, (i + 1) * chunk)); });
+}
+
+/// Rows so that a chunk of them has about `elements` elements.
+inline std::int64_t rows_per_chunk(std::int64_t columns, std::int64_t elements) {
+  return std::max<std::int64_t>(1, elements / std::max<std::int64_t>(1, columns));
+}
+
+/// Calls f with a std::type_identity of the C++ type of `type`.
+template <typename F>
+auto with_type(ElementType type, const F& f) {
+  switch (type) {
+    case ElementType::f64:
+      return f(std::type_identity<double>{});
+    case ElementType::f16:
+      return f(std::type_identity<Half>{});
+    case ElementType::bf16:
+      return f(std::type_identity<Bfloat16>{});
+    default:
+      return f(std::type_identity<float>{});
+  }
+}
+
+template <typename T>
+T* row(const MatrixView& matrix, std::int64_t r) {
+  return static_cast<T*>(matrix.data) + r * matrix.leading;
+}
+
+}  // namespace egt::host

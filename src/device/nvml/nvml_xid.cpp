@@ -1,0 +1,158 @@
+#include "device/nvml/nvml_xid.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace egt::nvml {
+namespace {
+
+constexpr int most_reads = 4096;  ///< in one look: a flood must not keep the caller
+
+/// Takes a number and the character behind it off the front of `text`; none if it starts otherwise.
+std::optional<unsigned> take_number(std::string_view& text, int base, std::string_view ends) {
+  unsigned value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [next, error] = std::from_chars(text.data(), end, value, base);
+  if (error != std::errc{}) return std::nullopt;
+  const bool ended = next == end;
+  if (!ended && ends.find(*next) == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(next - text.data()) + (ended ? 0 : 1));
+  return value;
+}
+
+}  // namespace
+
+std::optional<PciAddress> parse_pci_address(std::string_view text) {
+  const auto domain = take_number(text, 16, ":");
+  const auto bus = domain ? take_number(text, 16, ":") : std::nullopt;
+  const auto device = bus ? take_number(text, 16, ".") : std::nullopt;
+  if (!device) return std::nullopt;
+  return PciAddress{*domain, *bus, *device};
+}
+
+std::optional<XidEvent> parse_xid(std::string_view line, const PciAddress& gpu) {
+  constexpr std::string_view mark = "NVRM: Xid (", bus_name = "PCI:";
+  const std::size_t start = line.find(mark);
+  if (start == std::string_view::npos) return std::nullopt;
+  line.remove_prefix(start + mark.size());
+  if (line.starts_with(bus_name)) line.remove_prefix(bus_name.size());
+  const std::size_t close = line.find("): ");
+  if (close == std::string_view::npos || parse_pci_address(line.substr(0, close)) != gpu) return std::nullopt;
+  line.remove_prefix(close + 3);
+  const auto xid = take_number(line, 10, ", ");
+  if (!xid) return std::nullopt;
+  if (line.starts_with(' ')) line.remove_prefix(1);
+  return XidEvent{*xid, 0, std::string(line)};
+}
+
+Result<KernelLog> KernelLog::open(const std::string& file) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0 || lseek(descriptor, 0, SEEK_END) < 0) {
+    const int error = errno;
+    if (descriptor >= 0) close(descriptor);
+    return Status(StatusCode::unavailable, fmt::format("{}: {}", file, std::strerror(error)), error);
+  }
+  return KernelLog(descriptor);
+}
+
+KernelLog::KernelLog(KernelLog&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), part_(std::move(other.part_)) {}
+
+KernelLog& KernelLog::operator=(KernelLog&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(part_, other.part_);
+  return *this;
+}
+
+KernelLog::~KernelLog() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+std::vector<std::string> KernelLog::new_lines() {
+  std::array<char, 8192> block{};  // a record of /dev/kmsg comes whole, and is at most so long
+  std::vector<std::string> lines;
+  for (int reads = 0; reads < most_reads; ++reads) {
+    const ssize_t size = ::read(descriptor_, block.data(), block.size());
+    if (size < 0 && errno == EPIPE) continue;  // records were overwritten before they were read
+    if (size <= 0) break;
+    part_.append(block.data(), static_cast<std::size_t>(size));
+    for (std::size_t end = part_.find('\n'); end != std::string::npos; end = part_.find('\n')) {
+      lines.push_back(part_.substr(0, end));
+      part_.erase(0, end + 1);
+    }
+  }
+  return lines;
+}
+
+Result<XidEvents> XidEvents::open(const Library& library, DeviceHandle device) {
+  if (library.event_set_create == nullptr || library.event_set_free == nullptr ||
+      library.register_events == nullptr || library.event_set_wait == nullptr)
+    return Status(StatusCode::unsupported, "the driver's library has no events");
+  EventSet set = nullptr;
+  if (const Code code = library.event_set_create(&set); code != success)
+    return Status(StatusCode::unsupported, library.error_text(code), code);
+  XidEvents events(library, set);
+  if (const Code code = library.register_events(device, event_xid, set); code != success)
+    return Status(StatusCode::unsupported, library.error_text(code), code);
+  return events;
+}
+
+XidEvents::XidEvents(XidEvents&& other) noexcept
+    : library_(other.library_), set_(std::exchange(other.set_, nullptr)) {}
+
+XidEvents& XidEvents::operator=(XidEvents&& other) noexcept {
+  std::swap(library_, other.library_);
+  std::swap(set_, other.set_);
+  return *this;
+}
+
+XidEvents::~XidEvents() {
+  if (set_ != nullptr) library_->event_set_free(set_);
+}
+
+std::vector<unsigned> XidEvents::new_xids() {
+  std::vector<unsigned> xids;
+  for (int waits = 0; waits < most_reads; ++waits) {
+    EventData event{};
+    if (library_->event_set_wait(set_, &event, 0) != success) break;
+    if (event.type == event_xid) xids.push_back(static_cast<unsigned>(event.data));
+  }
+  return xids;
+}
+
+void XidList::told_by_nvml(unsigned xid, double time) {
+  if (!told_by_other(xid, time, Source::nvml, {})) add({xid, time, {}}, Source::nvml);
+}
+
+void XidList::told_by_log(XidEvent event) {
+  if (!told_by_other(event.xid, event.time, Source::log, event.detail)) add(std::move(event), Source::log);
+}
+
+bool XidList::told_by_other(unsigned xid, double time, Source source, const std::string& detail) {
+  const Source other = source == Source::nvml ? Source::log : Source::nvml;
+  for (std::size_t i = 0; i < events_.size(); ++i) {
+    if (events_[i].xid != xid || sources_[i] != other || time - events_[i].time > same_seconds) continue;
+    sources_[i] = Source::both;
+    if (!detail.empty()) events_[i].detail = detail;
+    return true;
+  }
+  return false;
+}
+
+void XidList::add(XidEvent event, Source source) {
+  if (kept_[event.xid] == most_of_one_kind) return;
+  ++kept_[event.xid];
+  events_.push_back(std::move(event));
+  sources_.push_back(source);
+}
+
+}  // namespace egt::nvml

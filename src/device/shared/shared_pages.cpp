@@ -1,0 +1,107 @@
+#include "device/shared/shared_pages.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/units.hpp"
+
+namespace egt {
+namespace {
+
+constexpr const char* backend = "host";
+
+/// The file's name, which only /proc shows.
+std::string name_of(const SharedHandle& handle) {
+  return fmt::format("egt-{:016x}", handle.token);
+}
+
+Status failed(StatusCode code, const std::string& doing) {
+  const int error = errno;
+  return Status(code, fmt::format("{}: {}", doing, std::strerror(error)), error);
+}
+
+Result<void*> map(int file, std::size_t bytes) {
+  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (data == MAP_FAILED)
+    return failed(StatusCode::out_of_memory,
+                  fmt::format("cannot map {} of shared memory", format_bytes(static_cast<double>(bytes))));
+  return data;
+}
+
+/// Closes the file unless it is kept.
+class File {
+ public:
+  explicit File(int number) : number_(number) {}
+  ~File() {
+    if (number_ >= 0) close(number_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int number() const { return number_; }
+
+ private:
+  const int number_;
+};
+
+Status owner_ended(const SharedHandle& handle) {
+  return Status(
+      StatusCode::unavailable,
+      fmt::format("shared memory cannot be opened: process {} has released it or is no more", handle.pid));
+}
+
+}  // namespace
+
+SharedPages::Mapping::~Mapping() {
+  if (data != nullptr) munmap(data, bytes);
+  if (file >= 0) close(file);
+}
+
+Result<SharedPages> SharedPages::create(std::size_t bytes) {
+  SharedHandle handle = SharedHandle::make(backend, bytes);
+  auto mapping = std::make_unique<Mapping>();
+  mapping->file = memfd_create(name_of(handle).c_str(), MFD_CLOEXEC);
+  if (mapping->file < 0) return failed(StatusCode::unavailable, "cannot make a file in memory");
+  // Takes the pages now: else a page that the system lacks later would end the process.
+  if (const int error = posix_fallocate(mapping->file, 0, static_cast<off_t>(bytes)); error != 0) {
+    errno = error;
+    return failed(StatusCode::out_of_memory,
+                  fmt::format("no {} of shared memory", format_bytes(static_cast<double>(bytes))));
+  }
+  EGT_TRY_ASSIGN(mapping->data, map(mapping->file, bytes));
+  mapping->bytes = bytes;
+  handle.details = std::to_string(mapping->file);
+  return SharedPages(std::move(mapping), handle.text());
+}
+
+Result<SharedPages> SharedPages::open(const SharedHandle& handle) {
+  EGT_TRY(handle.check_reach(backend));
+  const std::string path = fmt::format("/proc/{}/fd/{}", handle.pid, handle.details);
+  // The number may belong to another file by now, which is not even to be opened.
+  std::array<char, 128> link{};
+  if (readlink(path.c_str(), link.data(), link.size() - 1) < 0) {
+    if (errno == ENOENT) return owner_ended(handle);
+    return failed(StatusCode::unavailable, "shared memory cannot be opened through " + path);
+  }
+  if (std::strstr(link.data(), name_of(handle).c_str()) == nullptr) return owner_ended(handle);
+  File file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (file.number() < 0)
+    return failed(StatusCode::unavailable, "shared memory cannot be opened through " + path);
+  struct stat found {};
+  if (fstat(file.number(), &found) != 0 || found.st_size != static_cast<off_t>(handle.bytes))
+    return owner_ended(handle);
+  auto mapping = std::make_unique<Mapping>();
+  EGT_TRY_ASSIGN(mapping->data, map(file.number(), handle.bytes));
+  mapping->bytes = handle.bytes;
+  return SharedPages(std::move(mapping), handle.text());
+}
+
+}  // namespace egt

@@ -1,0 +1,305 @@
+#include "judge/device_use.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "egt/core/json_access.hpp"
+#include "egt/core/units.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double least_share_of_peers = 0.1;
+
+/// The entries of one rank in `results[]`, by name.
+using Parts = std::map<std::string, const Json*, std::less<>>;
+
+const Json& part(const Parts& parts, std::string_view name) {
+  const auto found = parts.find(name);
+  return found == parts.end() ? member(Json(), "") : *found->second;
+}
+
+std::uint64_t count_at(const Json& json, const char* key) {
+  return value_at<std::uint64_t>(json, key).value_or(0);
+}
+
+Parts parts_of_rank(const Json& result, int rank) {
+  Parts parts;
+  for (const Json& entry : member(result, "results"))
+    if (value_at<int>(entry, "rank") == rank) parts[text_at(entry, "test_name")] = &entry;
+  return parts;
+}
+
+// ---- Operations
+
+bool is_forward(const std::string& where) {
+  return where.starts_with("product of") || where.starts_with("activation of");
+}
+
+bool spoils_pass(const std::string& kind) {
+  return kind == "replay" || kind == "gemm" || kind == "extreme" || kind == "nonfinite";
+}
+
+/// One row of the table: where its count is, which faults tell of it, and what is said.
+struct Row {
+  const char* name;
+  const char* part;
+  std::uint64_t (*count)(const Json& part, const Parts& all);
+  bool (*is_spoilt)(const std::string& kind, const std::string& where);
+  std::string (*how)(std::uint64_t least, const Json& part);
+  bool computes;  ///< a device that computes nothing cannot have it right
+};
+
+std::string times(std::uint64_t count) {
+  return count == 1 ? "once" : fmt::format("{} times", count);
+}
+
+const Row rows[] = {
+    {"Training Forward", "train", [](const Json& train, const Parts&) { return count_at(train, "replays"); },
+     [](const std::string& kind, const std::string& where) {
+       return spoils_pass(kind) && (kind != "replay" || where.empty() || is_forward(where));
+     },
+     [](std::uint64_t least, const Json&) {
+       return fmt::format("known pass replayed {}: the same bits as before, and on its peers", times(least));
+     },
+     true},
+    {"Training Backward", "train", [](const Json& train, const Parts&) { return count_at(train, "replays"); },
+     [](const std::string& kind, const std::string&) { return spoils_pass(kind); },
+     [](std::uint64_t least, const Json&) {
+       return fmt::format("gradients of these passes, {}: likewise", times(least));
+     },
+     true},
+    {"Optimizer Step", "readiness",
+     [](const Json& readiness, const Parts& all) {
+       const std::uint64_t replicas = count_at(part(all, "train"), "replica_checks");
+       return count_at(readiness, "optimizer_steps") > 0 ? count_at(readiness, "optimizer_steps") + replicas
+                                                         : 0;
+     },
+     [](const std::string& kind, const std::string&) { return kind == "optimizer" || kind == "replica"; },
+     [](std::uint64_t least, const Json&) {
+       return fmt::format("{} known steps, and all ranks' weights and states the same", least);
+     },
+     true},
+    {"Evaluation Encoding", "readiness",
+     [](const Json& readiness, const Parts&) { return count_at(readiness, "evaluations"); },
+     [](const std::string& kind, const std::string&) { return kind == "evaluation"; },
+     [](std::uint64_t least, const Json& readiness) {
+       return fmt::format("{} known samples, {}: the same on its peers, and as on the host",
+                          count_at(readiness, "samples"), times(least));
+     },
+     true},
+    {"Similarity Computation", "readiness",
+     [](const Json& readiness, const Parts&) { return count_at(readiness, "similarities"); },
+     [](const std::string& kind, const std::string&) { return kind == "similarity"; },
+     [](std::uint64_t least, const Json&) {
+       return fmt::format("every sample's best match is itself, {}: the same on its peers", times(least));
+     },
+     true},
+    {"Memory Cleanup", "readiness",
+     [](const Json& readiness, const Parts&) { return count_at(readiness, "cleanups"); },
+     [](const std::string& kind, const std::string&) { return kind == "memory"; },
+     [](std::uint64_t least, const Json& readiness) {
+       const auto bytes = value_at<double>(readiness, "cleanup_bytes").value_or(0);
+       return fmt::format("{} taken, verified and given back, {}", format_bytes(bytes), times(least));
+     },
+     false},
+    {"Collective", "collective",
+     [](const Json& collective, const Parts&) {
+       return count_at(collective, "elements_checked") > 0 ? count_at(collective, "rounds") : 0;
+     },
+     [](const std::string& kind, const std::string&) { return kind == "collective"; },
+     [](std::uint64_t least, const Json&) {
+       return fmt::format("{} round{} of known answers, every element", least, least == 1 ? "" : "s");
+     },
+     false},
+    {"File Cycle", "io", [](const Json& io, const Parts&) { return count_at(io, "passes"); },
+     [](const std::string& kind, const std::string&) { return kind.starts_with("file-"); },
+     [](std::uint64_t least, const Json&) {
+       return fmt::format("written, read back and verified on the device, {}", times(least));
+     },
+     false},
+};
+
+/// Does the fault, or the repeats of one, tell of this rank?
+bool tells_of(const Json& fault, int rank) {
+  if (value_at<int>(fault, "rank") == rank) return true;
+  for (const Json& suspect : member(fault, "suspects"))
+    if (suspect == rank) return true;
+  return false;
+}
+
+bool is_wrong(const Row& row, const Json& result, int rank) {
+  for (const char* list : {"faults", "fault_repeats"})
+    for (const Json& fault : member(result, list))
+      if (tells_of(fault, rank) && row.is_spoilt(text_at(fault, "kind"), text_at(fault, "where")))
+        return true;
+  return false;
+}
+
+std::string why_left_out(const Row& row, const Json& result) {
+  const std::string_view name = row.part;
+  if (name == "collective" && member(result, "ranks").size() == 1)
+    return "one device has nobody to exchange with";
+  const Json& options = member(result, "options");
+  return name == "io" && value_at<bool>(options, "no-io").value_or(false) ? "--no-io" : "";
+}
+
+Operation operation_of(const Row& row, const Json& result, const std::map<int, Parts>& ranks) {
+  Operation operation{.name = row.name, .how = {}, .left_out = why_left_out(row, result), .devices = {}};
+  std::optional<std::uint64_t> least;
+  for (const auto& [rank, parts] : ranks) {
+    const std::uint64_t count = row.count(part(parts, row.part), parts);
+    operation.devices.push_back({.rank = rank, .count = count, .is_wrong = is_wrong(row, result, rank)});
+    if (count > 0) least = std::min(least.value_or(count), count);
+  }
+  if (least) operation.how = row.how(*least, part(ranks.begin()->second, row.part));
+  return operation;
+}
+
+// ---- Devices
+
+/// Of one rank; empty where nothing was told.
+std::string telemetry_text(const Json& telemetry, const std::optional<double>& computes) {
+  std::vector<std::string> figures;
+  const auto note = [&](const char* quantity, const char* format) {
+    if (const auto average = value_at<double>(member(telemetry, quantity), "avg"))
+      figures.push_back(fmt::format(fmt::runtime(format), *average));
+  };
+  note("gpu_utilization_percent", "utilization {:.0f} %");
+  note("sm_clock_mhz", "clock {:.0f} MHz");
+  note("power_w", "power {:.0f} W");
+  if (computes) figures.push_back(fmt::format("computes {:.1f} % of a step", 100 * *computes));
+  return fmt::format("{}", fmt::join(figures, ", "));
+}
+
+std::string label_of(const Json& rank, bool name_host) {
+  const Json& device = member(rank, "device");
+  return fmt::format("{} {}{}", text_at(rank, "backend") == "cuda" ? "GPU" : "CPU",
+                     value_at<int>(device, "index").value_or(value_at<int>(rank, "local_rank").value_or(0)),
+                     name_host ? fmt::format(" on {}", text_at(rank, "hostname")) : "");
+}
+
+std::optional<double> median(std::vector<double> values) {
+  if (values.empty()) return std::nullopt;
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+DeviceUse use_of(const Json& rank, const Parts& parts, const Json& result, bool name_host) {
+  DeviceUse use;
+  use.rank = value_at<int>(rank, "rank").value_or(-1);
+  use.label = label_of(rank, name_host);
+  use.hostname = text_at(rank, "hostname");
+  const Json &memory = part(parts, "memory"), &train = part(parts, "train");
+  use.used_bytes = value_at<double>(memory, "used_bytes");
+  use.total_bytes = value_at<double>(memory, "total_bytes");
+  use.compute_ms = value_at<double>(train, "compute_ms");
+  const auto step_ms = value_at<double>(member(train, "step_ms"), "p50");
+  if (use.compute_ms && step_ms && *step_ms > 0) use.computes = std::min(1.0, *use.compute_ms / *step_ms);
+  use.figures = telemetry_text(member(member(result, "telemetry"), std::to_string(use.rank)), use.computes);
+  for (const Json& loss : member(result, "losses"))
+    if (value_at<int>(loss, "rank") == use.rank) use.is_lost = true;
+  return use;
+}
+
+/// What a peer's pass would take for as many samples as this rank's.
+std::optional<double> peers_compute_ms(const Json& own, const Json& result,
+                                       const std::map<int, Parts>& ranks) {
+  const auto model = [](const Json& rank) { return text_at(member(rank, "device"), "name"); };
+  const auto samples = value_at<double>(own, "batch");
+  std::vector<double> peers;
+  for (const Json& rank : member(result, "ranks")) {
+    if (rank == own || model(rank) != model(own)) continue;
+    const Json& train = part(ranks.at(value_at<int>(rank, "rank").value_or(-1)), "train");
+    const auto batch = value_at<double>(rank, "batch"), ms = value_at<double>(train, "compute_ms");
+    if (ms && batch && samples && *batch > 0) peers.push_back(*ms * *samples / *batch);
+  }
+  return median(peers);
+}
+
+bool has_no_utilization(const Json& result, int rank) {
+  const Json& telemetry = member(member(result, "telemetry"), std::to_string(rank));
+  return value_at<double>(member(telemetry, "gpu_utilization_percent"), "max") == 0.0;
+}
+
+/// Of the operations that compute, none was right on this rank.
+bool computes_nothing_right(const Readiness& readiness, int rank) {
+  for (std::size_t i = 0; i < std::size(rows); ++i)
+    for (const OperationOnDevice& one : readiness.operations[i].devices)
+      if (rows[i].computes && one.rank == rank && one.verified()) return false;
+  return true;
+}
+
+std::string why_idle(const DeviceUse& use, const Parts& parts, const Readiness& readiness,
+                     const Json& result) {
+  if (use.is_lost) return "its rank was lost";
+  if (parts.empty()) return "its rank left no figures";
+  const Json& memory = part(parts, "memory");
+  if (count_at(memory, "filled_bytes") == 0 && count_at(part(parts, "readiness"), "cleanups") == 0)
+    return "none of its memory was taken";
+  if (!use.compute_ms || *use.compute_ms <= 0) return "its passes computed nothing";
+  if (use.peers_compute_ms && *use.compute_ms < least_share_of_peers * *use.peers_compute_ms)
+    return fmt::format("a pass took it {:.3g} ms of computing, and its peers {:.3g} ms", *use.compute_ms,
+                       *use.peers_compute_ms);
+  if (has_no_utilization(result, use.rank)) return "the driver told no utilization of it";
+  return computes_nothing_right(readiness, use.rank) ? "none of its computations gave a right result" : "";
+}
+
+bool part_failed(const Json& result, int rank, const char* name) {
+  const Parts parts = parts_of_rank(result, rank);
+  const auto found = parts.find(name);
+  return found != parts.end() && !value_at<bool>(*found->second, "success").value_or(false);
+}
+
+}  // namespace
+
+Readiness readiness_of(const Json& result) {
+  std::map<int, Parts> ranks;
+  std::set<std::string> hosts;
+  for (const Json& rank : member(result, "ranks")) {
+    const int number = value_at<int>(rank, "rank").value_or(-1);
+    ranks[number] = parts_of_rank(result, number);
+    hosts.insert(text_at(rank, "hostname"));
+  }
+  Readiness readiness;
+  for (const Row& row : rows) readiness.operations.push_back(operation_of(row, result, ranks));
+  for (const Json& rank : member(result, "ranks")) {
+    const Parts& parts = ranks.at(value_at<int>(rank, "rank").value_or(-1));
+    DeviceUse use = use_of(rank, parts, result, hosts.size() > 1);
+    use.peers_compute_ms = peers_compute_ms(rank, result, ranks);
+    use.why_idle = why_idle(use, parts, readiness, result);
+    readiness.devices.push_back(std::move(use));
+  }
+  return readiness;
+}
+
+ReadinessReasons reasons_of(const Readiness& readiness, const Json& result) {
+  ReadinessReasons reasons;
+  std::map<int, const DeviceUse*> devices;
+  for (const DeviceUse& use : readiness.devices) {
+    devices[use.rank] = &use;
+    if (!use.why_idle.empty() && !use.is_lost)
+      reasons.idle.push_back(fmt::format("rank {} on {}: {} is not being used: {}", use.rank, use.hostname,
+                                         use.label, use.why_idle));
+  }
+  for (std::size_t i = 0; i < std::size(rows); ++i) {
+    const Operation& operation = readiness.operations[i];
+    for (const OperationOnDevice& one : operation.devices)
+      if (operation.left_out.empty() && one.count == 0 && !one.is_wrong && !devices.at(one.rank)->is_lost &&
+          !part_failed(result, one.rank, rows[i].part))
+        reasons.not_run.push_back(fmt::format("rank {} on {}: {} was never verified", one.rank,
+                                              devices.at(one.rank)->hostname, operation.name));
+  }
+  return reasons;
+}
+
+}  // namespace egt

@@ -1,0 +1,215 @@
+#include "judge/injection_match.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "egt/core/injection.hpp"
+#include "egt/core/json_access.hpp"
+#include "judge/evidence.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double clock_difference_s = 1.0;
+
+bool kinds_fit(const std::string& injection, const std::string& fault) {
+  if (injection == "idle") return true;  // nothing that a device does not compute can be right
+  // What is flipped may make the loss infinite before the digests are looked at.
+  constexpr std::string_view of_training[] = {"weight", "optimizer", "gradient", "activation", "gemm"};
+  if (fault == "nonfinite") return std::count(std::begin(of_training), std::end(of_training), injection) > 0;
+  if (injection == "weight" || injection == "optimizer") return fault == "replica";
+  if (injection == "gradient" || injection == "activation") return fault == "replay";
+  if (injection == "gemm") return fault == "replay" || fault == "gemm";
+  if (injection == "collective") return fault == "collective" || fault == "link";
+  return injection == fault;
+}
+
+/// Is "rank 1" in the text, and not only "rank 12"?
+bool names_rank(const std::string& text, int rank) {
+  const std::string name = fmt::format("rank {}", rank);
+  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    const std::size_t after = at + name.size();
+    if (after == text.size() || text[after] < '0' || text[after] > '9') return true;
+  }
+  return false;
+}
+
+bool is_suspect(const Json& fault, int rank) {
+  for (const Json& suspect : member(fault, "suspects"))
+    if (suspect == rank) return true;
+  return names_rank(text_at(fault, "where"), rank);
+}
+
+/// A fault, or the newest of those that were held back.
+struct Sighting {
+  const Json* fault;
+  double time;
+};
+
+std::vector<Sighting> sightings(const std::vector<Record>& records) {
+  std::vector<Sighting> all;
+  for (const Record* fault : faults_of(records)) all.push_back({&fault->body, fault->time});
+  for (const Record& record : records) {
+    for (const Json& repeat : member(record.body, "fault_repeats"))
+      all.push_back({&repeat, value_at<double>(repeat, "last_time").value_or(record.time)});
+  }
+  return all;
+}
+
+/// All that may tell of an injection.
+struct Traces {
+  const std::vector<Record>& records;
+  std::vector<Sighting> faults;
+  ByRank ending;  ///< of the run's last part
+};
+
+Traces traces_of(const std::vector<Record>& records) {
+  const std::vector<ByRank> parts = parts_of(records);
+  return {
+      .records = records, .faults = sightings(records), .ending = parts.empty() ? ByRank() : parts.back()};
+}
+
+bool is_after(double time, const Record& injection) {
+  return time + clock_difference_s >= injection.time;
+}
+
+/// Is there a record of `kind` about the injection's rank, after it struck, and of the finding's kind
+/// `about`?
+bool is_told(const Record& injection, const Traces& traces, RecordKind kind, std::string_view about = {}) {
+  const auto rank = value_at<int>(injection.body, "rank");
+  return std::any_of(traces.records.begin(), traces.records.end(), [&](const Record& record) {
+    return record.kind == kind && is_after(record.time, injection) &&
+           value_at<int>(record.body, "rank") == rank &&
+           (about.empty() || text_at(record.body, "kind") == about);
+  });
+}
+
+/// A slow rank is an outlier among its peers; a slow pair of `links` has a finding that names both ranks.
+bool slowness_is_told(const Record& injection, const Traces& traces) {
+  if (is_told(injection, traces, RecordKind::finding, "outlier")) return true;
+  const auto rank = value_at<int>(injection.body, "rank"), peer = value_at<int>(injection.body, "peer");
+  return std::any_of(traces.records.begin(), traces.records.end(), [&](const Record& record) {
+    if (record.kind != RecordKind::finding || text_at(record.body, "kind") != "link") return false;
+    if (!rank || !is_after(record.time, injection)) return false;
+    const std::string text = text_at(record.body, "text");
+    return names_rank(text, *rank) && (!peer || names_rank(text, *peer));
+  });
+}
+
+const RankRecords& ending_of(const Record& injection, const Traces& traces) {
+  static const RankRecords none;
+  const auto found = traces.ending.find(value_at<int>(injection.body, "rank").value_or(-1));
+  return found == traces.ending.end() ? none : found->second;
+}
+
+/// Did the guard of the injection's rank do something about it? `figure` of its summary counts that.
+bool was_guarded(const Record& injection, const Traces& traces, const char* figure) {
+  const Json& telemetry = member(ending_of(injection, traces).last_body(), "telemetry");
+  return value_at<double>(member(telemetry, "guard"), figure).value_or(0) > 0;
+}
+
+bool files_failed(const Record& injection, const Traces& traces) {
+  for (const Json& part : member(ending_of(injection, traces).last_body(), "parts"))
+    if (text_at(part, "name") == "io" && !value_at<bool>(part, "success").value_or(false)) return true;
+  return false;
+}
+
+bool was_found_as_fault(const Record& injection, const Traces& traces) {
+  return std::any_of(traces.faults.begin(), traces.faults.end(), [&](const Sighting& sighting) {
+    return is_after(sighting.time, injection) && fits(injection.body, *sighting.fault);
+  });
+}
+
+/// A device without work is found by whatever goes wrong there first.
+bool idle_was_found(const Record& injection, const Traces& traces) {
+  for (const RecordKind kind : {RecordKind::loss, RecordKind::restart, RecordKind::finding})
+    if (is_told(injection, traces, kind)) return true;
+  for (const Json& part : member(ending_of(injection, traces).last_body(), "parts"))
+    if (!value_at<bool>(part, "success").value_or(true)) return true;
+  return was_found_as_fault(injection, traces);
+}
+
+bool was_found(const Record& injection, const Traces& traces) {
+  const std::string kind = text_at(injection.body, "kind");
+  const auto is = [&](InjectionKind one) { return kind == to_string(one); };
+  const bool held_up =
+      is_told(injection, traces, RecordKind::loss) || is_told(injection, traces, RecordKind::restart);
+  if (is(InjectionKind::hang) || is(InjectionKind::stop)) return held_up;
+  if (is(InjectionKind::kill)) return held_up || !ending_of(injection, traces).end;
+  if (is(InjectionKind::idle)) return idle_was_found(injection, traces);
+  if (is(InjectionKind::slow)) return slowness_is_told(injection, traces);
+  if (is(InjectionKind::temperature))
+    return is_told(injection, traces, RecordKind::finding, "temperature") ||
+           was_guarded(injection, traces, "heat_seconds");
+  if (is(InjectionKind::memory_pressure)) return was_guarded(injection, traces, "memory_steps");
+  if (is(InjectionKind::diskfull)) return files_failed(injection, traces);
+  return was_found_as_fault(injection, traces);
+}
+
+/// Is this what was asked for? What the text left open may have become anything.
+bool is_planned(const Json& asked, const Json& struck) {
+  for (const auto& [name, value] : asked.items())
+    if (!value.is_null() && member(struck, name) != value) return false;
+  return true;
+}
+
+/// `struck`: null where it did not.
+Json outcome(const Json& planned, const Json& asked, const Record* struck, const Traces& traces) {
+  const Json& body = struck ? struck->body : asked;
+  Json entry = {{"planned", planned}, {"found", struck && was_found(*struck, traces)}};
+  for (const char* name : {"kind", "rank", "step", "struck_step", "where", "mask", "first_word"})
+    entry[name] = member(body, name);
+  return entry;
+}
+
+/// The texts of the first start record that has some: all ranks were asked for the same.
+Json planned_texts(const std::vector<Record>& records) {
+  for (const Record& record : records)
+    if (const Json& texts = member(member(record.body, "options"), "inject");
+        record.kind == RecordKind::start && texts.is_array())
+      return texts;
+  return Json::array();
+}
+
+}  // namespace
+
+bool fits(const Json& injection, const Json& fault) {
+  const auto rank = value_at<int>(injection, "rank"), blamed = value_at<int>(fault, "rank");
+  if (!rank || !kinds_fit(text_at(injection, "kind"), text_at(fault, "kind"))) return false;
+  return blamed ? *blamed == *rank : is_suspect(fault, *rank);
+}
+
+Json injection_outcomes(const std::vector<Record>& records) {
+  std::vector<const Record*> struck = records_of(records, RecordKind::injection);
+  const Traces seen = traces_of(records);
+  Json outcomes = Json::array();
+  for (const Json& text : planned_texts(records)) {
+    const auto injection = parse_injection(text.is_string() ? text.get<std::string>() : "");
+    const Json asked = injection.ok() ? to_json(injection.value()) : Json({{"kind", text}});
+    const auto record = std::find_if(struck.begin(), struck.end(),
+                                     [&](const Record* one) { return is_planned(asked, one->body); });
+    outcomes.push_back(outcome(text, asked, record == struck.end() ? nullptr : *record, seen));
+    if (record != struck.end()) struck.erase(record);
+  }
+  for (const Record* record : struck) outcomes.push_back(outcome(Json(), Json(), record, seen));
+  return outcomes;
+}
+
+std::vector<std::string> missed_injections(const Json& outcomes) {
+  std::vector<std::string> lines;
+  for (const Json& one : outcomes) {
+    if (value_at<bool>(one, "found").value_or(false)) continue;
+    const std::string which =
+        fmt::format("{} on rank {}, step {}", text_at(one, "kind"), value_at<int>(one, "rank").value_or(-1),
+                    value_at<std::int64_t>(one, "step").value_or(-1));
+    if (member(one, "struck_step").is_null())
+      lines.push_back(fmt::format("injected fault never struck: {}: the run was too short", which));
+    else
+      lines.push_back(fmt::format("injected fault not found: {}", which));
+  }
+  return lines;
+}
+
+}  // namespace egt

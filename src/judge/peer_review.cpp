@@ -1,0 +1,196 @@
+#include "judge/peer_review.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+
+namespace egt {
+
+namespace {
+
+constexpr double half = 1.0;  // of the bandwidth: the same work takes 100 % more time
+constexpr PeerRule compute_rule{};
+constexpr PeerRule bandwidth_rule{
+    .limit = half, .least = half, .horizon_seconds = 240, .least_seconds = 120, .hold_seconds = 10};
+
+/// A figure that is judged, and its name for people.
+struct Judged {
+  const char* name;
+  PeerRule rule;
+};
+enum Figure : std::size_t { compute, memory, file_write, file_read };
+constexpr std::array<Judged, 4> figures = {{{"step compute time", compute_rule},
+                                            {"memory bandwidth", bandwidth_rule},
+                                            {"file write bandwidth", bandwidth_rule},
+                                            {"file read bandwidth", bandwidth_rule}}};
+
+/// A column of the table: of a part's figures, or, where `part` is null, of the telemetry's means.
+struct Column {
+  const char* name;
+  const char* part;
+  const char* key;
+};
+constexpr std::array<Column, 8> columns = {{{"compute_ms", "train", "compute_ms"},
+                                            {"compute_tflops", "train", "compute_tflops"},
+                                            {"memory_gb_per_s", "memory", "memory_gb_per_s"},
+                                            {"write_gb_per_s", "io", "write_gb_per_s"},
+                                            {"read_gb_per_s", "io", "read_gb_per_s"},
+                                            {"power_w", nullptr, "power_w"},
+                                            {"temperature_c", nullptr, "temperature_c"},
+                                            {"sm_clock_mhz", nullptr, "sm_clock_mhz"}}};
+
+/// A shorter pass is mostly launches, and on the host what other processes leave in the caches: with 0.2 ms
+/// two equal ranks differed by 8 % for a minute, beside a compiler.
+constexpr double shortest_pass_ms = 2;
+
+const Json& part_figures(const Json& body, const std::string& name) {
+  for (const Json& part : member(body, "parts"))
+    if (text_at(part, "name") == name) return member(part, "figures");
+  return member(Json(), name);
+}
+
+double percent_more_time(double deviation) {
+  return 100 * std::expm1(deviation);
+}
+
+/// How much less of a bandwidth, where the same work takes so much more time.
+double percent_less(double deviation) {
+  return -100 * std::expm1(-deviation);
+}
+
+std::string whom(const PeerStanding& standing) {
+  return standing.beside ? fmt::format("rank {}'s", *standing.beside)
+                         : fmt::format("the median of its {} peers", standing.peers);
+}
+
+}  // namespace
+
+std::vector<Finding> PeerReview::add(const Record& record) {
+  if (record.kind == RecordKind::start) start(record);
+  const auto peer = peers_.find(record.rank);
+  if (peer == peers_.end() || (record.kind != RecordKind::progress && record.kind != RecordKind::end))
+    return {};
+  peer->second.body = record.body;
+  // Steps are the same for all, and rank 0 tells of all their times: its records make the windows.
+  return record.rank == 0 && record.kind == RecordKind::progress ? close_window(record.time)
+                                                                 : std::vector<Finding>();
+}
+
+void PeerReview::start(const Record& record) {
+  const Json& identity = member(record.body, "identity");
+  const Json& device = member(identity, "device");
+  Peer peer;
+  peer.model = text_at(device, "name");
+  peer.hostname = text_at(identity, "hostname");
+  peer.device_uuid = text_at(device, "uuid");
+  peer.samples = value_at<double>(identity, "batch").value_or(0);
+  peers_[record.rank] = std::move(peer);
+  size_ = value_at<int>(record.body, "size").value_or(0);
+  if (static_cast<int>(peers_.size()) == size_) begin();
+}
+
+void PeerReview::begin() {
+  std::vector<std::string> models;
+  for (const auto& [rank, peer] : peers_) models.push_back(peer.model);
+  comparisons_.clear();
+  for (const Judged& one : figures) comparisons_.emplace_back(one.rule, models);
+}
+
+std::optional<PeerReview::Done> PeerReview::done(std::size_t figure, int rank) const {
+  const Peer& peer = peers_.at(rank);
+  if (figure == compute) {
+    const Json& all = member(part_figures(peers_.at(0).body, "train"), "peers");
+    const Json& sums = member(all, "compute_ms_sums");
+    const auto index = static_cast<std::size_t>(rank);
+    const auto steps = value_at<double>(all, "steps");
+    if (!steps || !sums.is_array() || index >= sums.size() || !sums[index].is_number()) return std::nullopt;
+    const double ms = sums[index].get<double>();
+    if (ms < shortest_pass_ms * *steps) return std::nullopt;
+    return Done{*steps * peer.samples, ms};
+  }
+  const Json part = part_figures(peer.body, figure == memory ? "memory" : "io");
+  const char* const rate_key = figure == memory       ? "memory_gb_per_s"
+                               : figure == file_write ? "write_gb_per_s"
+                                                      : "read_gb_per_s";
+  const auto rate = value_at<double>(part, rate_key);
+  const double read = value_at<double>(part, figure == memory ? "bytes_verified" : "bytes_read").value_or(0);
+  const double written = value_at<double>(part, "bytes_written").value_or(0);
+  const double bytes = figure == memory ? read + written : figure == file_write ? written : read;
+  if (!rate || *rate <= 0 || bytes <= 0) return std::nullopt;
+  return Done{bytes, bytes / *rate * 1e-6};
+}
+
+std::vector<Finding> PeerReview::close_window(double time) {
+  std::vector<Finding> found;
+  for (std::size_t figure = 0; figure < comparisons_.size(); ++figure) {
+    std::vector<double> times;
+    for (auto& [rank, peer] : peers_) {
+      const auto now = done(figure, rank);
+      auto& before = peer.before[figure];
+      const bool worked = now && before && now->work > before->work && now->ms > before->ms;
+      times.push_back(worked ? (now->ms - before->ms) / (now->work - before->work) : NAN);
+      if (worked || !before || (now && now->work < before->work)) before = now;
+    }
+    comparisons_[figure].add(time, times);
+    for (const PeerStanding& standing : comparisons_[figure].new_outliers())
+      found.push_back(finding(figure, standing));
+  }
+  findings_.insert(findings_.end(), found.begin(), found.end());
+  return found;
+}
+
+Finding PeerReview::finding(std::size_t figure, const PeerStanding& standing) const {
+  const Peer& peer = peers_.at(standing.rank);
+  Finding finding;
+  finding.kind = "outlier";
+  finding.rank = standing.rank;
+  finding.hostname = peer.hostname;
+  finding.device_uuid = peer.device_uuid;
+  finding.where = figures[figure].name;
+  const double usual = standing.time / std::exp(standing.deviation);
+  if (figure == compute) {
+    finding.actual = standing.time * peer.samples;
+    finding.expected = usual * peer.samples;
+    finding.text = fmt::format("step compute time {:.1f} % above {}: {:.3g} ms, not {:.3g} ms",
+                               percent_more_time(standing.deviation), whom(standing), *finding.actual,
+                               *finding.expected);
+  } else {
+    finding.actual = 1e-6 / standing.time;
+    finding.expected = 1e-6 / usual;
+    finding.text =
+        fmt::format("{} {:.0f} % below {}: {:.3g} GB/s, not {:.3g} GB/s", finding.where,
+                    percent_less(standing.deviation), whom(standing), *finding.actual, *finding.expected);
+  }
+  return finding;
+}
+
+std::optional<double> PeerReview::value(std::size_t column, int rank) const {
+  const Column& one = columns[column];
+  const Json& body = peers_.at(rank).body;
+  if (one.part != nullptr) return value_at<double>(part_figures(body, one.part), one.key);
+  return value_at<double>(member(member(body, "telemetry"), one.key), "avg");
+}
+
+Json PeerReview::to_json() const {
+  const auto or_null = [](const std::optional<double>& number) { return number ? Json(*number) : Json(); };
+  Json table = Json::object();
+  for (const auto& [rank, peer] : peers_)
+    for (std::size_t column = 0; column < columns.size(); ++column) {
+      std::vector<double> values;
+      for (const auto& [other, its] : peers_)
+        if (const auto known = value(column, other); known && its.model == peer.model)
+          values.push_back(*known);
+      const std::optional<double> own = value(column, rank);
+      std::optional<double> median, ratio;
+      if (values.size() > 1) median = median_of(values);
+      if (own && median && *median > 0) ratio = *own / *median;
+      table[std::to_string(rank)][columns[column].name] = {
+          {"value", or_null(own)}, {"median", or_null(median)}, {"ratio", or_null(ratio)}};
+    }
+  return table;
+}
+
+}  // namespace egt

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "egt/core/record.hpp"
+#include "judge/peer_comparison.hpp"
+
+namespace egt {
+
+/// Holds every rank against the others of its device model, from all ranks' records (start, progress and end;
+/// others change nothing). Pure: the same records in the same order give the same findings, in a run and out
+/// of its journals.
+///
+/// Judged is only what costs performance, and only in that direction:
+/// - the compute time of a step, for a sample: of a rank's own pass, without waits for its peers, which make
+///   the time from step to step the same for all. Beyond 5 %, or beyond six median absolute deviations and
+///   3 %: devices of one model differ that much between themselves when their power is capped. Passes of
+///   less than 2 ms are not compared.
+/// - bandwidths of memory and files: below half of the median. They are measured beside all the other work,
+///   in the time that it leaves, and ranks of a node share its disk and its cores: smaller differences are no
+///   rank's own, larger ones that last for two minutes are.
+/// Power, temperature and clocks are in the table alone: a cooler device is no fault, and one that heat slows
+/// down shows in its compute time. A slow link between ranks holds all of them up alike: `links` finds it.
+class PeerReview {
+ public:
+  /// What is new with this record.
+  std::vector<Finding> add(const Record& record);
+  const std::vector<Finding>& findings() const { return findings_; }
+
+  /// A table as in result.json's `telemetry`: {rank: {figure: {"value", "median", "ratio"}}} with the figures
+  /// compute_ms, compute_tflops, memory_gb_per_s, write_gb_per_s, read_gb_per_s, power_w, temperature_c,
+  /// sm_clock_mhz, each over the whole run; null: not measured. `median`: of the ranks of its device model;
+  /// `ratio`: value over median, null where it has no peers.
+  Json to_json() const;
+
+ private:
+  static constexpr std::size_t judged = 4;
+
+  /// Work done so far, and the time it took.
+  struct Done {
+    double work = 0;
+    double ms = 0;
+  };
+  struct Peer {
+    std::string model, hostname, device_uuid;
+    double samples = 1;                              ///< a step
+    Json body;                                       ///< of the last progress or end
+    std::array<std::optional<Done>, judged> before;  ///< at the end of the window before
+  };
+
+  void start(const Record& record);
+  void begin();
+  std::vector<Finding> close_window(double time);
+  std::optional<Done> done(std::size_t figure, int rank) const;
+  Finding finding(std::size_t figure, const PeerStanding& standing) const;
+  std::optional<double> value(std::size_t column, int rank) const;
+
+  std::map<int, Peer> peers_;
+  int size_ = 0;
+  std::vector<PeerComparison> comparisons_;  ///< a judged figure each, once all ranks have told who they are
+  std::vector<std::vector<double>> times_;   ///< a judged figure and rank each: of the last window
+  std::vector<Finding> findings_;
+};
+
+}  // namespace egt

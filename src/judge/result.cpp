@@ -1,0 +1,321 @@
+#include "judge/result.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+#include "judge/evidence.hpp"
+#include "judge/peer_review.hpp"
+#include "judge/record_schema.hpp"
+#include "judge/version.hpp"
+
+namespace egt {
+namespace {
+
+/// The start body that speaks for the run: the lowest rank's that has one.
+const Json& first_start(const ByRank& ranks) {
+  for (const auto& [number, rank] : ranks)
+    if (rank.start) return rank.start_body();
+  return RankRecords().start_body();
+}
+
+/// "2026-01-31T23:59:59.123Z"
+std::string utc_text(double unix_seconds) {
+  const double whole = std::floor(unix_seconds);
+  const int ms = static_cast<int>((unix_seconds - whole) * 1e3);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(static_cast<std::time_t>(whole)), ms);
+}
+
+/// Each text once, in the order of ranks; empty ones left out.
+Json distinct(const std::vector<std::string>& texts) {
+  Json all = Json::array();
+  std::set<std::string> seen;
+  for (const std::string& text : texts)
+    if (!text.empty() && seen.insert(text).second) all.push_back(text);
+  return all;
+}
+
+/// When a part of the run began and when its last record came; the whole run's are those of all its parts.
+struct Span {
+  std::optional<double> began, ended;
+
+  Json began_json() const { return began ? Json(utc_text(*began)) : Json(); }
+  Json ended_json() const { return ended ? Json(utc_text(*ended)) : Json(); }
+};
+
+void extend(std::optional<double>& ended, double time) {
+  ended = std::max(ended.value_or(time), time);
+}
+
+Span span_of(const ByRank& part) {
+  Span span;
+  for (const auto& [number, rank] : part) {
+    if (rank.start) span.began = std::min(span.began.value_or(rank.start->time), rank.start->time);
+    for (const Record* record : {rank.start, rank.last()})
+      if (record) extend(span.ended, record->time);
+  }
+  return span;
+}
+
+Span span_of(const std::vector<Record>& records, const std::vector<ByRank>& parts) {
+  Span whole;
+  for (const ByRank& part : parts) {
+    const Span one = span_of(part);
+    if (!whole.began) whole.began = one.began;
+    if (one.ended) extend(whole.ended, *one.ended);
+  }
+  for (const Record& record : records)
+    if (is_lasting(record.kind)) extend(whole.ended, record.time);
+  return whole;
+}
+
+Json system_info(const Span& span, const ByRank& ranks) {
+  Json info = {{"hostname", nullptr},           {"cpu_model", nullptr},    {"cpu_count", nullptr},
+               {"memory_total_bytes", nullptr}, {"kernel", nullptr},       {"driver_version", nullptr},
+               {"cuda_version", nullptr},       {"nccl_version", nullptr}, {"cublas_version", nullptr},
+               {"mpi_version", nullptr}};
+  if (const Json& system = member(first_start(ranks), "system"); system.is_object()) info.update(system);
+  std::vector<std::string> hosts, gpus;
+  for (const auto& [number, rank] : ranks) {
+    const Json& identity = member(rank.start_body(), "identity");
+    hosts.push_back(text_at(identity, "hostname"));
+    if (text_at(identity, "backend") == "cuda") gpus.push_back(text_at(member(identity, "device"), "name"));
+  }
+  info["hostnames"] = distinct(hosts);
+  info["gpu_names"] = distinct(gpus);
+  if (info["hostname"].is_null() && !info["hostnames"].empty()) info["hostname"] = info["hostnames"][0];
+  info["started_at"] = span.began_json();
+  info["ended_at"] = span.ended_json();
+  return info;
+}
+
+std::int64_t steps_of(const RankRecords& rank) {
+  return value_at<std::int64_t>(rank.last_body(), "steps").value_or(0);
+}
+
+/// Of all parts of the run; null where the rank told none.
+Json steps_of(const std::vector<ByRank>& parts, int number) {
+  Json sum;
+  for (const ByRank& part : parts)
+    if (const auto rank = part.find(number); rank != part.end() && rank->second.last())
+      sum = sum.is_null() ? steps_of(rank->second) : sum.get<std::int64_t>() + steps_of(rank->second);
+  return sum;
+}
+
+Json rank_entry(int number, const RankRecords& rank, const std::vector<ByRank>& parts) {
+  Json entry = {{"rank", number},    {"local_rank", nullptr}, {"hostname", nullptr}, {"backend", nullptr},
+                {"device", nullptr}, {"numa_node", nullptr},  {"batch", nullptr}};
+  if (const Json& identity = member(rank.start_body(), "identity"); identity.is_object())
+    entry.update(identity);
+  entry["steps"] = steps_of(parts, number);
+  entry["end_reason"] = member(rank.last_body(), "reason");
+  entry["error"] = member(rank.last_body(), "error");
+  return entry;
+}
+
+/// One part of one rank: its figures beside the fields that every test has, which win.
+Json result_entry(int number, const std::string& command, const Json& part) {
+  Json entry = member(part, "figures").is_object() ? member(part, "figures") : Json::object();
+  entry["test_name"] = text_at(part, "name");
+  entry["test_type"] = command;
+  entry["description"] = text_at(part, "description");
+  entry["rank"] = value_at<bool>(part, "of_all_ranks").value_or(false) ? Json() : Json(number);
+  entry["success"] = value_at<bool>(part, "success").value_or(false);
+  entry["failure"] = member(part, "failure");
+  return entry;
+}
+
+Json results(const ByRank& ranks) {
+  Json all = Json::array();
+  const std::string command = text_at(first_start(ranks), "command");
+  for (const auto& [number, rank] : ranks)
+    for (const Json& part : member(rank.last_body(), "parts"))
+      all.push_back(result_entry(number, command, part));
+  return all;
+}
+
+VerifiedWork verified_work(const ByRank& ranks) {
+  VerifiedWork sum;
+  for (const auto& [number, rank] : ranks)
+    for (const Json& part : member(rank.last_body(), "parts")) add(sum, work_from_json(member(part, "work")));
+  return sum;
+}
+
+VerifiedWork verified_work(const std::vector<ByRank>& parts) {
+  VerifiedWork sum;
+  for (const ByRank& part : parts) add(sum, verified_work(part));
+  return sum;
+}
+
+/// Of its longest rank; null where none tells.
+Json elapsed_seconds(const ByRank& ranks) {
+  std::optional<double> elapsed;
+  for (const auto& [number, rank] : ranks)
+    if (const auto seconds = value_at<double>(rank.last_body(), "elapsed_seconds"))
+      elapsed = std::max(elapsed.value_or(0), *seconds);
+  return elapsed ? Json(*elapsed) : Json();
+}
+
+Json elapsed_seconds(const std::vector<ByRank>& parts) {
+  Json sum;
+  for (const ByRank& part : parts)
+    if (const Json one = elapsed_seconds(part); !one.is_null())
+      sum = sum.is_null() ? one : Json(sum.get<double>() + one.get<double>());
+  return sum;
+}
+
+/// Why a part of the run ended: its ranks' words, each once; null for a part that was cut.
+Json end_reasons(const ByRank& ranks) {
+  std::set<std::string> reasons;
+  for (const auto& [number, rank] : ranks)
+    if (rank.end) reasons.insert(text_at(rank.end->body, "reason"));
+  return reasons.empty() ? Json() : Json(fmt::format("{}", fmt::join(reasons, ", ")));
+}
+
+/// A run that was cut and resumed has several: what each came to.
+Json parts_of_run(const std::vector<ByRank>& parts) {
+  Json all = Json::array();
+  for (const ByRank& part : parts) {
+    const Span span = span_of(part);
+    std::int64_t steps = 0;
+    for (const auto& [number, rank] : part) steps = std::max(steps, steps_of(rank));
+    all.push_back({{"started_at", span.began_json()},
+                   {"ended_at", span.ended_json()},
+                   {"arguments", member(first_start(part), "arguments")},
+                   {"elapsed_seconds", elapsed_seconds(part)},
+                   {"steps", steps},
+                   {"end_reason", end_reasons(part)},
+                   {"verified_work", work_to_json(verified_work(part))}});
+  }
+  return all;
+}
+
+Json test_summary(const std::vector<ByRank>& parts, const ByRank& ranks, const Json& tests) {
+  const auto successful =
+      std::count_if(tests.begin(), tests.end(), [](const Json& test) { return test["success"].get<bool>(); });
+  return {{"requested_duration_seconds", member(first_start(ranks), "requested_duration_seconds")},
+          {"requested_steps", member(first_start(ranks), "requested_steps")},
+          {"actual_duration_seconds", elapsed_seconds(parts)},
+          {"total_tests", tests.size()},
+          {"successful_tests", successful},
+          {"failed_tests", static_cast<std::int64_t>(tests.size()) - successful}};
+}
+
+/// The record's own body; host and device of the rank that it is about from that rank's start record, where
+/// it does not say.
+Json entry_of(const Record& record, const ByRank& ranks) {
+  Json entry = record.body.is_object() ? record.body : Json::object();
+  if (!entry.contains("time")) entry["time"] = utc_text(record.time);
+  const auto found = ranks.find(value_at<int>(entry, "rank").value_or(-1));
+  if (found == ranks.end()) return entry;
+  const Json& identity = member(found->second.start_body(), "identity");
+  if (text_at(entry, "hostname").empty()) entry["hostname"] = member(identity, "hostname");
+  if (text_at(entry, "device_uuid").empty())
+    entry["device_uuid"] = member(member(identity, "device"), "uuid");
+  return entry;
+}
+
+Json entries_of(const std::vector<const Record*>& records, const ByRank& ranks) {
+  Json all = Json::array();
+  for (const Record* record : records) all.push_back(entry_of(*record, ranks));
+  return all;
+}
+
+/// The faults that all ranks counted and held back.
+Json fault_repeats(const std::vector<ByRank>& parts) {
+  Json all = Json::array();
+  for (const ByRank& part : parts)
+    for (const auto& [number, rank] : part)
+      for (Json repeat : member(rank.last_body(), "fault_repeats")) {
+        const auto time = value_at<double>(repeat, "last_time");
+        repeat["last_time"] = time ? Json(utc_text(*time)) : Json();
+        all.push_back(std::move(repeat));
+      }
+  return all;
+}
+
+/// {"0": .., "1": ..} of one field of the ranks' last records.
+Json per_rank(const ByRank& ranks, const char* field) {
+  Json all = Json::object();
+  for (const auto& [number, rank] : ranks) all[std::to_string(number)] = member(rank.last_body(), field);
+  return all;
+}
+
+/// JSON has no NaN: it would be written as null, and read as a number here.
+void drop_non_finite(Json& json) {
+  if (json.is_structured())
+    for (Json& element : json) drop_non_finite(element);
+  else if (json.is_number_float() && !std::isfinite(json.get<double>()))
+    json = nullptr;
+}
+
+Json or_empty(const Json& json, Json empty) {
+  return json.is_null() ? std::move(empty) : json;
+}
+
+/// Every rank's figures beside the median of its device model.
+Json peers(const std::vector<Record>& records) {
+  std::vector<const Record*> in_time;
+  for (const Record& record : records) in_time.push_back(&record);
+  std::stable_sort(in_time.begin(), in_time.end(),
+                   [](const Record* a, const Record* b) { return a->time < b->time; });
+  PeerReview review;
+  for (const Record* record : in_time) review.add(*record);
+  return review.to_json();
+}
+
+}  // namespace
+
+Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
+  const std::vector<ByRank> parts = parts_of(records);
+  const ByRank ranks = parts.empty() ? ByRank() : parts.back();
+  const Json& start = first_start(ranks);
+  Json result = {{"schema", result_schema},
+                 {"program_version", or_empty(member(start, "program_version"), program_version())},
+                 {"command", member(start, "command")},
+                 {"arguments", or_empty(member(start, "arguments"), Json::array())},
+                 {"options", or_empty(member(start, "options"), Json::object())},
+                 {"host_defaults", or_empty(member(start, "host_defaults"), Json::array())},
+                 {"layers", member(start, "layers")},
+                 {"global_batch", member(start, "global_batch")},
+                 {"precisions", member(start, "precisions")},
+                 {"verdict", verdict.name},
+                 {"exit_code", verdict.exit_code},
+                 {"reasons", verdict.reasons},
+                 {"system_info", system_info(span_of(records, parts), ranks)},
+                 {"results", results(ranks)},
+                 {"verified_work", work_to_json(verified_work(parts))},
+                 {"faults", entries_of(faults_of(records), ranks)},
+                 {"fault_repeats", fault_repeats(parts)},
+                 {"losses", entries_of(losses_of(records), ranks)},
+                 {"findings", entries_of(findings_of(records), ranks)},
+                 {"restarts", entries_of(restarts_of(records), ranks)},
+                 {"parts_of_run", parts_of_run(parts)},
+                 {"injected", !verdict.injections.empty()},
+                 {"injections", verdict.injections},
+                 {"counters", per_rank(ranks, "counters")},
+                 {"telemetry", per_rank(ranks, "telemetry")},
+                 {"peers", peers(records)}};
+  result["test_summary"] = test_summary(parts, ranks, result["results"]);
+  result["ranks"] = Json::array();
+  for (const auto& [number, rank] : ranks) result["ranks"].push_back(rank_entry(number, rank, parts));
+  drop_non_finite(result);
+  return result;
+}
+
+void set_verdict(Json& result, const Verdict& verdict) {
+  result.update({{"verdict", verdict.name}, {"exit_code", verdict.exit_code}, {"reasons", verdict.reasons}});
+}
+
+std::string result_text(const Json& result) {
+  return result.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace egt

@@ -1,0 +1,339 @@
+#include "judge/verdict.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+#include "egt/core/record_text.hpp"
+#include "egt/core/status.hpp"
+#include "judge/device_use.hpp"
+#include "judge/evidence.hpp"
+#include "judge/injection_match.hpp"
+#include "judge/network_partition.hpp"
+#include "judge/record_schema.hpp"
+#include "judge/result.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::size_t most_reasons = 20;
+
+/// The records, sorted by what they tell.
+struct Evidence {
+  std::vector<const Record*> faults, losses, findings, restarts;
+  std::vector<ByRank> parts;  ///< of the run
+  int size = 0;               ///< ranks that there should be
+  std::set<int> lost;
+
+  /// How the run ended: its last part.
+  const ByRank& ending() const {
+    static const ByRank none;
+    return parts.empty() ? none : parts.back();
+  }
+};
+
+Evidence sort_evidence(const std::vector<Record>& records) {
+  Evidence evidence{.faults = faults_of(records),
+                    .losses = losses_of(records),
+                    .findings = findings_of(records),
+                    .restarts = restarts_of(records),
+                    .parts = parts_of(records),
+                    .size = 0,
+                    .lost = {}};
+  for (const Record& record : records) {
+    if (record.kind == RecordKind::start)
+      evidence.size = std::max(evidence.size, value_at<int>(record.body, "size").value_or(0));
+    evidence.size = std::max(evidence.size, record.rank + 1);
+  }
+  for (const Record* loss : evidence.losses)
+    evidence.lost.insert(value_at<int>(loss->body, "rank").value_or(-1));
+  return evidence;
+}
+
+void append(std::vector<std::string>& all, const std::vector<std::string>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+std::string step_text(std::int64_t step) {
+  return step < 0 ? "" : fmt::format(", step {}", step);
+}
+
+std::string count_text(std::size_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string fault_reason(const Record& record) {
+  const Json& fault = record.body;
+  const std::optional<int> rank = value_at<int>(fault, "rank");
+  const std::string who = rank ? fmt::format("rank {}", *rank) : "rank not known";
+  const std::string host =
+      text_at(fault, "hostname").empty() ? "" : fmt::format(" on {}", text_at(fault, "hostname"));
+  std::string text =
+      fmt::format("{}{}{}: {} fault", who, host, step_text(record.step), text_at(fault, "kind"));
+  if (!text_at(fault, "where").empty()) text += fmt::format(" in {}", text_at(fault, "where"));
+  const auto count = value_at<std::uint64_t>(fault, "count").value_or(1);
+  if (count > 1) text += fmt::format(", {} elements", count);
+  return text;
+}
+
+std::string repeat_reason(const Json& repeat) {
+  const std::optional<int> rank = value_at<int>(repeat, "rank");
+  return fmt::format("{}: {} more {} faults, seen by {}",
+                     rank ? fmt::format("rank {}", *rank) : "rank not known",
+                     value_at<std::uint64_t>(repeat, "count").value_or(0), text_at(repeat, "kind"),
+                     text_at(repeat, "detector"));
+}
+
+std::vector<std::string> fault_reasons(const Evidence& evidence) {
+  std::vector<std::string> reasons;
+  for (const Record* fault : evidence.faults) reasons.push_back(fault_reason(*fault));
+  for (const ByRank& part : evidence.parts)
+    for (const auto& [number, rank] : part) {
+      for (const Json& repeat : member(rank.last_body(), "fault_repeats"))
+        reasons.push_back(repeat_reason(repeat));
+      if (evidence.faults.empty() && rank.end && text_at(rank.end->body, "reason") == "fault")
+        reasons.push_back(fmt::format("rank {} ended because of a fault", number));
+    }
+  return reasons;
+}
+
+bool was_interrupted(const Evidence& evidence) {
+  return std::any_of(evidence.ending().begin(), evidence.ending().end(), [](const auto& rank) {
+    return rank.second.end && text_at(rank.second.end->body, "reason") == "signal";
+  });
+}
+
+/// Where ranks were lost, the others could not go on, which is no reason of its own.
+bool is_consequence(const Evidence& evidence, int rank, const Record& end) {
+  if (evidence.losses.empty()) return false;
+  return evidence.lost.contains(rank) || text_at(end.body, "reason") == "peer lost" ||
+         text_at(member(end.body, "error"), "code") == to_string(StatusCode::aborted);
+}
+
+std::string error_reason(int rank, const Record& end) {
+  const Json& error = member(end.body, "error");
+  const std::string what = text_at(error, "what");
+  return fmt::format("rank {}{}: {}: {}", rank, step_text(end.step),
+                     text_at(error, "code").empty() ? "error" : text_at(error, "code"),
+                     what.empty() ? "no details" : what);
+}
+
+std::vector<std::string> errors(const Evidence& evidence) {
+  std::vector<std::string> reasons;
+  for (const ByRank& part : evidence.parts)
+    for (const auto& [number, rank] : part)
+      if (rank.end && text_at(rank.end->body, "reason") == "error" &&
+          !is_consequence(evidence, number, *rank.end))
+        reasons.push_back(error_reason(number, *rank.end));
+  return reasons;
+}
+
+std::string last_seen_text(const Record* last) {
+  if (!last) return "";
+  const std::string phase = text_at(last->body, "phase");
+  return fmt::format("; last seen {}{}", phase.empty() ? "" : fmt::format("in {}, ", phase),
+                     last->step < 0 ? "before the first step" : fmt::format("at step {}", last->step));
+}
+
+/// Ranks that left no last word in a run that nobody told to be broken.
+std::vector<std::string> vanished_ranks(const Evidence& evidence) {
+  std::vector<std::string> reasons;
+  if (!evidence.losses.empty()) return reasons;
+  for (int number = 0; number < evidence.size; ++number) {
+    const auto rank = evidence.ending().find(number);
+    const bool known = rank != evidence.ending().end();
+    if (known && rank->second.end) continue;
+    reasons.push_back(fmt::format("rank {} was lost: it left no end record{}", number,
+                                  last_seen_text(known ? rank->second.progress : nullptr)));
+  }
+  return reasons;
+}
+
+/// Lost ranks, ranks that left no last word, and ranks that ended in an error.
+std::vector<std::string> broken_ranks(const Evidence& evidence) {
+  std::vector<std::string> reasons;
+  const NetworkPartition rift = find_rift(evidence.losses).value_or(NetworkPartition());
+  if (!rift.losses.empty()) reasons.push_back(rift.text);
+  for (const Record* loss : evidence.losses)
+    if (std::find(rift.losses.begin(), rift.losses.end(), loss) == rift.losses.end())
+      reasons.push_back(loss_text(loss->body));
+  append(reasons, errors(evidence));
+  append(reasons, vanished_ranks(evidence));
+  return reasons;
+}
+
+/// Parts that did not do what was planned.
+std::vector<std::string> unfinished_parts(const Evidence& evidence) {
+  std::vector<std::string> reasons;
+  for (const auto& [number, rank] : evidence.ending()) {
+    if (!rank.end || is_consequence(evidence, number, *rank.end)) continue;
+    for (const Json& part : member(rank.end->body, "parts")) {
+      const bool is_idle = value_at<bool>(member(part, "figures"), "planned").value_or(false) &&
+                           !any(work_from_json(member(part, "work")));
+      const bool success = value_at<bool>(part, "success").value_or(false);
+      if (success && !is_idle) continue;
+      const std::string failure = success ? "nothing was verified" : text_at(part, "failure");
+      reasons.push_back(fmt::format("rank {}, {}: {}", number, text_at(part, "name"),
+                                    failure.empty() ? "did not do what was planned" : failure));
+    }
+  }
+  return reasons;
+}
+
+VerifiedWork work_of(const Evidence& evidence, int number) {
+  VerifiedWork sum;
+  for (const ByRank& part : evidence.parts)
+    if (const auto rank = part.find(number); rank != part.end())
+      for (const Json& one : member(rank->second.last_body(), "parts"))
+        add(sum, work_from_json(member(one, "work")));
+  return sum;
+}
+
+/// Ranks that verified nothing.
+std::vector<std::string> idle_ranks(const Evidence& evidence) {
+  std::vector<std::string> reasons;
+  for (const auto& [number, rank] : evidence.ending())
+    if (rank.end && !is_consequence(evidence, number, *rank.end) && !any(work_of(evidence, number)))
+      reasons.push_back(fmt::format("rank {}: no work was verified", number));
+  return reasons;
+}
+
+std::vector<std::string> finding_reasons(const Evidence& evidence) {
+  std::vector<std::string> reasons;
+  for (const Record* finding : evidence.findings) reasons.push_back(finding_text(finding->body));
+  return reasons;
+}
+
+/// Did every trial of `bench` find too little memory?
+bool lacked_memory(const Json& body) {
+  bool lacked = false;
+  for (const Json& part : member(body, "parts")) {
+    if (any(work_from_json(member(part, "work")))) return false;
+    lacked = lacked || value_at<int>(member(part, "figures"), "trials_without_memory").value_or(0) > 0;
+  }
+  return lacked;
+}
+
+/// Exit code 2 or 3 where a rank could not begin for a reason outside the program; nothing otherwise.
+std::optional<int> environment_code(const Evidence& evidence) {
+  std::optional<int> code;
+  for (const ByRank& part : evidence.parts)
+    for (const auto& [number, rank] : part) {
+      if (lacked_memory(rank.last_body())) {
+        code = 3;
+        continue;
+      }
+      if (value_at<std::int64_t>(rank.last_body(), "steps").value_or(0) > 0) return std::nullopt;
+      const std::string error = text_at(member(rank.last_body(), "error"), "code");
+      for (const StatusCode status : {StatusCode::unavailable, StatusCode::unsupported,
+                                      StatusCode::out_of_memory, StatusCode::no_space})
+        if (error == to_string(status)) code = 3;
+      if (error == to_string(StatusCode::invalid_argument) && !code) code = 2;
+    }
+  return code;
+}
+
+std::string signal_reason(const Evidence& evidence) {
+  for (const auto& [number, rank] : evidence.ending())
+    if (rank.end && !text_at(rank.end->body, "signal").empty())
+      return fmt::format("stopped by {}{}", text_at(rank.end->body, "signal"), step_text(rank.end->step));
+  return "stopped by a signal";
+}
+
+std::string pass_reason(const Evidence& evidence) {
+  std::string text = fmt::format("all planned work was done and verified on {}",
+                                 count_text(static_cast<std::size_t>(evidence.size), "rank"));
+  if (evidence.parts.size() > 1) text += fmt::format(", in {} parts", evidence.parts.size());
+  if (!evidence.restarts.empty())
+    text += fmt::format(", after {}", count_text(evidence.restarts.size(), "restart"));
+  return text;
+}
+
+Verdict verdict(const char* name, int exit_code, std::vector<std::string> reasons) {
+  if (reasons.size() > most_reasons) {
+    const std::size_t more = reasons.size() - most_reasons;
+    reasons.resize(most_reasons);
+    reasons.push_back(fmt::format("and {} more", more));
+  }
+  return {.name = name, .exit_code = exit_code, .reasons = std::move(reasons)};
+}
+
+/// What speaks against the run, by weight.
+struct Reasons {
+  std::vector<std::string> fault, incomplete, degraded;
+  std::vector<std::string> idle = {};   ///< devices, which explains what else is wrong with them: degraded
+  std::vector<std::string> unfinished;  ///< who is told to stop leaves work: no evidence against the hardware
+  bool interrupted = false;
+};
+
+Reasons weigh(const Evidence& evidence, const Json& injections) {
+  Reasons reasons{.fault = fault_reasons(evidence),
+                  .incomplete = missed_injections(injections),
+                  .degraded = finding_reasons(evidence),
+                  .unfinished = unfinished_parts(evidence),
+                  .interrupted = was_interrupted(evidence)};
+  append(reasons.incomplete, broken_ranks(evidence));
+  if (evidence.size == 0) reasons.incomplete.push_back("no rank left a record");
+  append(reasons.unfinished, idle_ranks(evidence));
+  if (!reasons.interrupted) append(reasons.incomplete, std::exchange(reasons.unfinished, {}));
+  return reasons;
+}
+
+bool is_of(const Evidence& evidence, std::string_view command) {
+  for (const auto& [number, rank] : evidence.ending())
+    if (text_at(rank.start_body(), "command") == command) return true;
+  return false;
+}
+
+/// What `verify` asks beyond: every operation on every device, and no idle one. Who was told to stop, or was
+/// left by a lost rank, may not have come to all of it.
+void weigh_readiness(const std::vector<Record>& records, const Evidence& evidence, Reasons& reasons) {
+  if (!is_of(evidence, "verify")) return;
+  const Json result = build_result(records, {});
+  const ReadinessReasons found = reasons_of(readiness_of(result), result);
+  if (reasons.interrupted) {
+    append(reasons.unfinished, found.not_run);
+  } else if (broken_ranks(evidence).empty()) {
+    reasons.idle = found.idle;
+    append(reasons.incomplete, found.not_run);
+  }
+}
+
+Verdict judge_evidence(const std::vector<Record>& records, const Json& injections) {
+  const Evidence evidence = sort_evidence(records);
+  Reasons weighed = weigh(evidence, injections);
+  weigh_readiness(records, evidence, weighed);
+  std::vector<std::string> all;
+  if (!injections.empty())
+    all.push_back("faults were injected with --inject: this verdict says nothing about the hardware");
+  append(all, weighed.idle);
+  append(all, weighed.fault);
+  append(all, weighed.incomplete);
+  append(all, weighed.degraded);
+  if (weighed.interrupted) all.push_back(signal_reason(evidence));
+  append(all, weighed.unfinished);
+
+  if (!weighed.fault.empty()) return verdict("fault", 1, all);
+  if (!weighed.incomplete.empty()) return verdict("incomplete", environment_code(evidence).value_or(4), all);
+  if (!weighed.degraded.empty() || !weighed.idle.empty()) return verdict("degraded", 5, all);
+  if (weighed.interrupted) return verdict("interrupted", 6, all);
+  all.push_back(pass_reason(evidence));
+  return verdict("pass", 0, all);
+}
+
+}  // namespace
+
+Verdict judge(const std::vector<Record>& records) {
+  Json injections = injection_outcomes(records);
+  Verdict made = judge_evidence(records, injections);
+  made.injections = std::move(injections);
+  return made;
+}
+
+}  // namespace egt

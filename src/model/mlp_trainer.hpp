@@ -1,0 +1,127 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "egt/core/status.hpp"
+#include "egt/device/device.hpp"
+#include "egt/ranks/communicator.hpp"
+#include "model/mlp_config.hpp"
+#include "model/parameter_layout.hpp"
+#include "model/pass_tensor.hpp"
+
+namespace egt {
+
+/// What a rank tells its peers along with a step; each figure is summed over ranks. Small whole numbers stay
+/// exact.
+struct StepNote {
+  float vote = 0;
+  float check_ms = 0;  ///< what the last check cost this rank; 0: nothing new
+  float step_ms = 0;   ///< beside it: a step without a check
+};
+
+/// What one step gave, known when it is over.
+struct StepResult {
+  double loss = 0;  ///< mean over the global batch of the squared error of an output
+  StepNote notes;   ///< the sums of all ranks' notes, the same on every rank
+  /// Of each rank, its sum of squared errors over its own samples; the same bits on every rank.
+  std::vector<float> own_losses;
+  std::optional<double> step_ms;  ///< from the end of the step before to the end of this one, on the device
+  std::optional<double> compute_ms;  ///< how long the device worked for this rank's pass, without its peers
+  /// The same of every rank, of one earlier step, the same on every rank; 0: not known.
+  std::vector<double> all_compute_ms;
+
+  /// The ranks whose own share of the loss is not finite.
+  std::vector<int> not_finite() const;
+};
+
+/// Times of one step that was asked to be measured (it adds marks to the streams, a few microseconds).
+struct StepTimes {
+  double all_reduce_ms = 0;  ///< from each bucket's readiness to its sum, added up
+  double all_reduce_bytes = 0;
+  double activation_ms = 0;  ///< bias, ReLU and extreme compute of all layers
+};
+
+/// Trains the seeds' multilayer perceptron, data parallel: fp32 master weights, forward and backward in the
+/// precision of the moment. The sum of a gradient bucket over ranks runs on the communication stream while
+/// backward goes on; its update on the compute stream, before the next step first reads these weights. One
+/// thread. All ranks call in the same order.
+///
+/// Step s may be enqueued while steps s-1 .. s-depth are still under way; `retire(s)` waits for one.
+class MlpTrainer {
+ public:
+  static constexpr std::int64_t depth = 2;
+
+  static Result<std::unique_ptr<MlpTrainer>> create(Device& device, Communicator& communicator,
+                                                    const MlpConfig& config);
+  ~MlpTrainer();
+
+  /// For the steps enqueued from now on.
+  Status set_precision(Precision precision);
+  /// Puts the step in line. `measure`: its StepTimes are wanted; at most one such step at a time.
+  Status enqueue_step(std::int64_t step, const StepNote& note, bool measure);
+  /// Waits until the step is over; steps are retired in order.
+  Result<StepResult> retire_step(std::int64_t step, double timeout_seconds);
+  /// Waits until this rank's own pass of the step is made: what is missing then comes from its peers.
+  Status wait_for_pass(std::int64_t step, double timeout_seconds) const;
+  /// Puts the updates of the last enqueued step in line at once, on the compute stream; otherwise they come
+  /// with the next step. All that reads or changes the state below does so by itself.
+  Status settle();
+  /// After the communicator was given up: waits, at most `timeout_seconds`, until nothing of the steps
+  /// enqueued is in line any more, and forgets them and that they failed. `restore_state` must follow.
+  Status give_up_steps(double timeout_seconds);
+  /// Puts more work in line on the compute stream, in every training pass enqueued from now on and within its
+  /// measured time; it must leave training's memory alone. Empty: none.
+  using ExtraWork = std::function<Status(std::int64_t step, Stream& compute)>;
+  void set_extra_work(ExtraWork work);
+  /// Of the last step enqueued with `measure`, after it was retired.
+  Result<StepTimes> measured_times() const;
+
+  /// What follows a product of a replay in line: an audit of it.
+  using ProductAudit = std::function<Status(const Gemm&, const PassTensor&, Stream&)>;
+
+  /// Every tensor that a pass makes, in order.
+  std::vector<PassTensor> replay_tensors() const;
+  /// A known-answer pass, behind the last enqueued step and outside the training state: the same batch and
+  /// the same weights on every rank and each time. `answers`: device memory for one digest a tensor, valid on
+  /// the communication stream. The precision is one of the config's.
+  Status enqueue_replay(Precision precision, Digest* answers, const ProductAudit& audit = {});
+  /// Changes these tensors on purpose in every pass, of training and replay, enqueued from now on; none:
+  /// stops.
+  void set_tampering(std::vector<Tampering> tampering);
+
+  /// Every tensor that training keeps from step to step.
+  std::vector<StateTensor> state_tensors() const;
+  /// Digests of them as they are after the last enqueued step, one each, in `answers` as above.
+  Status enqueue_state_digests(Digest* answers);
+  /// Changes words of one on purpose, at rest behind the last enqueued step.
+  Status tamper_state(const StateTensor& tensor, const Flip& flip);
+  /// Copies all of them as they are after the last enqueued step to `slot`, 0 or 1.
+  Status keep_state(int slot);
+  /// Takes them back as they were kept. No step may be under way; `set_precision` must follow.
+  Status restore_state(int slot);
+  /// A tensor's words, now or as kept: device memory, on the communication stream.
+  WordsView state(const StateTensor& tensor);
+  WordsView kept_state(int slot, const StateTensor& tensor);
+
+  const ParameterLayout& layout() const;
+  /// The stream on which sums over ranks run; other collectives of this communicator must go there too.
+  Stream& communication_stream();
+  /// The stream of the passes.
+  Stream& compute_stream();
+  /// fp32 master weights, as of the last settled step, and the gradient of the last step, flat, in device
+  /// memory: for tests and checks.
+  VectorView weights();
+  VectorView gradient();
+
+ private:
+  struct Impl;
+  explicit MlpTrainer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace egt

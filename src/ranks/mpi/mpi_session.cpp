@@ -1,0 +1,187 @@
+#include "ranks/mpi/mpi_session.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+#include "egt/core/process_limits.hpp"
+#include "egt/core/wait.hpp"
+#include "egt/ranks/topology.hpp"
+#include "ranks/mpi/mpi_session_impl.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double orphan_seconds = 0.2;
+constexpr std::size_t mpi_bytes = std::size_t{256} << 20;
+constexpr int mpi_descriptors = 24;
+constexpr int mpi_threads = 12;  // with those of the daemon that it starts where there is no mpirun
+
+Status require_thread_multiple(int provided) {
+  if (provided >= MPI_THREAD_MULTIPLE) return {};
+  return {StatusCode::unavailable,
+          "MPI gives no MPI_THREAD_MULTIPLE: install an Open MPI that was built with thread support"};
+}
+
+Result<std::string> own_hostname() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0)
+    return Status(StatusCode::unavailable, "the host has no name that gethostname can tell");
+  return std::string(name.data());
+}
+
+/// Every rank's hostname, and the lowest rank of those that share its `local`.
+Result<std::vector<RankHost>> gather_seats(MPI_Comm world, MPI_Comm local, const RankPlace& place) {
+  struct Entry {
+    std::array<char, 256> hostname;
+    int first_rank;
+  };
+  Entry own{{}, place.rank};
+  place.hostname.copy(own.hostname.data(), own.hostname.size() - 1);
+  EGT_TRY(mpi_status(MPI_Bcast(&own.first_rank, 1, MPI_INT, 0, local), "MPI_Bcast"));
+  std::vector<Entry> all(static_cast<std::size_t>(place.size));
+  EGT_TRY(mpi_status(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, world),
+                     "MPI_Allgather"));
+  std::vector<RankHost> seats;
+  for (const Entry& entry : all) seats.push_back({entry.hostname.data(), entry.first_rank});
+  return seats;
+}
+
+Status find_place(MPI_Comm world, RankPlace& place) {
+  EGT_TRY(mpi_status(MPI_Comm_rank(world, &place.rank), "MPI_Comm_rank"));
+  EGT_TRY(mpi_status(MPI_Comm_size(world, &place.size), "MPI_Comm_size"));
+  MPI_Comm local = MPI_COMM_NULL;
+  EGT_TRY(mpi_status(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, place.rank, MPI_INFO_NULL, &local),
+                     "MPI_Comm_split_type"));
+  EGT_TRY(mpi_status(MPI_Comm_rank(local, &place.local_rank), "MPI_Comm_rank"));
+  EGT_TRY(mpi_status(MPI_Comm_size(local, &place.local_size), "MPI_Comm_size"));
+  EGT_TRY_ASSIGN(place.hostname, own_hostname());
+  EGT_TRY_ASSIGN(const auto seats, gather_seats(world, local, place));
+  place.host_id = host_id_of(seats, place.rank, std::getenv("NCCL_HOSTID"));
+  EGT_TRY(mpi_status(MPI_Comm_free(&local), "MPI_Comm_free"));
+  return {};
+}
+
+}  // namespace
+
+Status mpi_status(int code, const char* call) {
+  if (code == MPI_SUCCESS) return {};
+  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  return {StatusCode::aborted, std::string(call) + " failed: " + text.data(), code};
+}
+
+Result<MPI_Comm> MpiSession::Impl::duplicate(double timeout_seconds) {
+  // MPI writes the new communicator when the request is done, maybe after this call has given up.
+  auto made = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
+  MPI_Request request = MPI_REQUEST_NULL;
+  EGT_TRY(mpi_status(MPI_Comm_idup(world, made.get(), &request), "MPI_Comm_idup"));
+  const auto poll = [&]() -> Result<bool> {
+    int done = 0;
+    EGT_TRY(mpi_status(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test"));
+    return done != 0;
+  };
+  const Status status =
+      wait_until(poll, {.seconds = timeout_seconds, .what = "the opening of a communicator by all ranks"});
+  if (!status.ok()) {
+    adopt({{request}, made});
+    return status;
+  }
+  return *made;
+}
+
+void MpiSession::Impl::adopt(MpiOrphan orphan) {
+  const std::lock_guard lock(mutex_);
+  orphans_.push_back(std::move(orphan));
+}
+
+Result<bool> MpiSession::Impl::orphans_done() {
+  const std::lock_guard lock(mutex_);
+  while (!orphans_.empty()) {
+    auto& requests = orphans_.back().requests;
+    int done = 0;
+    EGT_TRY(mpi_status(
+        MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+        "MPI_Testall"));
+    if (!done) return false;
+    orphans_.pop_back();
+  }
+  return true;
+}
+
+Status MpiSession::Impl::meet() {
+  if (abandoned) return {StatusCode::aborted, "MPI was abandoned"};
+  MPI_Request barrier = MPI_REQUEST_NULL;
+  EGT_TRY(mpi_status(MPI_Ibarrier(world, &barrier), "MPI_Ibarrier"));
+  const auto all_came = [&]() -> Result<bool> {
+    int done = 0;
+    EGT_TRY(mpi_status(MPI_Test(&barrier, &done, MPI_STATUS_IGNORE), "MPI_Test"));
+    return done != 0;
+  };
+  return wait_until(all_came, {.seconds = finalize_seconds, .what = "the end of MPI on all ranks"});
+}
+
+void MpiSession::Impl::close() {
+  const bool together = meet().ok();
+  const bool clean =
+      wait_until([this] { return orphans_done(); }, {.seconds = orphan_seconds, .what = "the last messages"})
+          .ok();
+  if (together) {
+    MPI_Comm_free(&world);
+    MPI_Finalize();
+  }
+  // MPI may use what is under way until the process ends, so that memory must stay.
+  if (!clean) [[maybe_unused]]
+    auto* left_to_mpi = new std::vector<MpiOrphan>(std::move(orphans_));
+}
+
+MpiSession::MpiSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<MpiSession>> MpiSession::open(int& argc, char**& argv) {
+  int initialized = 0;
+  EGT_TRY(mpi_status(MPI_Initialized(&initialized), "MPI_Initialized"));
+  if (initialized) return Status(StatusCode::internal, "MPI was already started in this process");
+  // Without them it crashes, or ends the process with 1, which would mean a fault.
+  EGT_TRY(check_address_space("the start of MPI", mpi_bytes));
+  EGT_TRY(check_threads("the start of MPI", mpi_threads));
+  EGT_TRY(check_descriptors("the start of MPI", mpi_descriptors));
+  int provided = MPI_THREAD_SINGLE;
+  EGT_TRY(mpi_status(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"));
+  if (const Status status = require_thread_multiple(provided); !status.ok()) {
+    MPI_Finalize();  // the same answer on every rank, so all come
+    return status;
+  }
+  auto impl = std::make_unique<Impl>();
+  EGT_TRY(mpi_status(MPI_Comm_dup(MPI_COMM_WORLD, &impl->world), "MPI_Comm_dup"));
+  EGT_TRY(mpi_status(MPI_Comm_set_errhandler(impl->world, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
+  EGT_TRY(find_place(impl->world, impl->place));
+  return std::unique_ptr<MpiSession>(new MpiSession(std::move(impl)));
+}
+
+MpiSession::~MpiSession() {
+  impl_->close();
+}
+
+const RankPlace& MpiSession::place() const {
+  return impl_->place;
+}
+
+std::string MpiSession::mpi_version() const {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> text{};
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return {};
+  std::string version(text.data());
+  version.resize(std::min(version.find_first_of(",\n"), version.size()));
+  if (const auto v = version.find(" v"); v != std::string::npos) version.erase(v + 1, 1);
+  return version;
+}
+
+void MpiSession::abandon() {
+  impl_->abandoned = true;
+}
+
+}  // namespace egt

@@ -1,0 +1,155 @@
+#include "ranks/peer/peer_memory.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "device/shared/shared_handle.hpp"
+#include "egt/core/wait.hpp"
+#include "egt/ranks/agreement.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::size_t flag_bytes = 128;  ///< from flag to flag
+constexpr std::size_t flags_bytes = PeerMemory::flags * flag_bytes;
+constexpr double clear_seconds = 20;
+
+std::uint32_t& left_word(const SharedPages& page) {
+  return *static_cast<std::uint32_t*>(page.data());
+}
+
+Status clear(Device& device, void* data, std::size_t bytes) {
+  EGT_TRY_ASSIGN(const std::unique_ptr<Stream> stream,
+                 device.create_stream(StreamPriority::normal, StreamUse::without_products));
+  EGT_TRY(device.set_zero(data, bytes, *stream));
+  return device.synchronize(*stream, clear_seconds);
+}
+
+/// Every rank gets all ranks' lines, in rank order. Collective.
+Result<std::vector<std::string>> exchange_lines(Control& control, const std::string& line) {
+  EGT_TRY_ASSIGN(const std::vector<std::string> gathered, control.gather(line));
+  EGT_TRY_ASSIGN(const std::string joined, control.broadcast(fmt::format("{}", fmt::join(gathered, "\n"))));
+  std::vector<std::string> lines;
+  std::istringstream stream(joined);
+  for (std::string each; std::getline(stream, each);) lines.push_back(each);
+  return lines;
+}
+
+}  // namespace
+
+/// What a rank tells of its piece, as one line; "-" where it shares nothing.
+struct PeerMemory::Offer {
+  std::string members = "-";
+  std::string bytes = "-";
+  std::string memory = "-";
+  std::string page = "-";
+
+  std::string line() const { return fmt::format("{} {} {} {}", members, bytes, memory, page); }
+  static Offer parse(const std::string& line) {
+    Offer offer;
+    std::istringstream(line) >> offer.members >> offer.bytes >> offer.memory >> offer.page;
+    return offer;
+  }
+};
+
+Result<std::unique_ptr<PeerMemory>> PeerMemory::prepare(Device& device, int rank, std::size_t bytes,
+                                                        const std::vector<int>& ranks, Offer& offer) {
+  if (ranks.empty()) return std::unique_ptr<PeerMemory>();
+  const auto own = std::find(ranks.begin(), ranks.end(), rank);
+  if (own == ranks.end())
+    return Status(StatusCode::invalid_argument,
+                  fmt::format("rank {} is not among those that shall share memory with it: {}", rank,
+                              fmt::join(ranks, ", ")));
+  std::unique_ptr<PeerMemory> made(
+      new PeerMemory(bytes, ranks.size(), static_cast<int>(own - ranks.begin())));
+  EGT_TRY_ASSIGN(SharedBuffer shared, device.allocate_shared(flags_bytes + bytes));
+  EGT_TRY(clear(device, shared.buffer.data(), flags_bytes));
+  EGT_TRY_ASSIGN(SharedPages page, SharedPages::create(sizeof(std::uint32_t)));
+  offer = {fmt::format("{}", fmt::join(ranks, ",")), std::to_string(bytes), shared.handle, page.handle()};
+  Piece& piece = made->pieces_[static_cast<std::size_t>(made->index_)];
+  piece.memory = std::move(shared.buffer);
+  piece.page = std::move(page);
+  return made;
+}
+
+Status PeerMemory::open_peers(Device& device, const std::vector<int>& ranks, const Offer& own,
+                              const std::vector<Offer>& offers) {
+  for (std::size_t member = 0; member < ranks.size(); ++member) {
+    if (static_cast<int>(member) == index_) continue;
+    const auto rank = static_cast<std::size_t>(ranks[member]);
+    if (ranks[member] < 0 || rank >= offers.size())
+      return Status(StatusCode::invalid_argument, fmt::format("there is no rank {}", ranks[member]));
+    const Offer& offer = offers[rank];
+    if (offer.members != own.members || offer.bytes != own.bytes)
+      return Status(StatusCode::invalid_argument,
+                    fmt::format("rank {} shares {} bytes among the ranks {}, and not {} among {}", rank,
+                                offer.bytes, offer.members, own.bytes, own.members));
+    Piece& piece = pieces_[member];
+    EGT_TRY_ASSIGN(piece.memory, device.open_shared(offer.memory));
+    EGT_TRY_ASSIGN(const SharedHandle handle, SharedHandle::parse(offer.page));
+    EGT_TRY_ASSIGN(SharedPages page, SharedPages::open(handle));
+    piece.page = std::move(page);
+    piece.process = handle.pid;
+  }
+  return {};
+}
+
+Result<std::unique_ptr<PeerMemory>> PeerMemory::open(Device& device, Control& control, std::size_t bytes,
+                                                     const std::vector<int>& ranks) {
+  Offer own;
+  Result<std::unique_ptr<PeerMemory>> prepared = prepare(device, control.place().rank, bytes, ranks, own);
+  EGT_TRY(agree(control, prepared.status()));
+  std::unique_ptr<PeerMemory> made = std::move(prepared.value());
+  EGT_TRY_ASSIGN(const std::vector<std::string> lines, exchange_lines(control, own.line()));
+  std::vector<Offer> offers;
+  for (const std::string& line : lines) offers.push_back(Offer::parse(line));
+  const Status agreed = agree(control, made ? made->open_peers(device, ranks, own, offers) : Status());
+  if (!agreed.ok()) {
+    if (made) made->release_peers();
+    static_cast<void>(control.barrier());  // nobody frees what another one still has open
+    return agreed;
+  }
+  if (made) made->joined_ = true;
+  return made;
+}
+
+void PeerMemory::release_peers() {
+  for (int member = 0; member < size(); ++member)
+    if (member != index_) pieces_[static_cast<std::size_t>(member)].memory = Buffer();
+}
+
+bool PeerMemory::peers_have_left() const {
+  return std::all_of(pieces_.begin(), pieces_.end(), [this](const Piece& piece) {
+    if (&piece == &pieces_[static_cast<std::size_t>(index_)]) return true;
+    return std::atomic_ref(left_word(*piece.page)).load(std::memory_order_acquire) != 0 ||
+           (kill(piece.process, 0) != 0 && errno == ESRCH);
+  });
+}
+
+PeerMemory::~PeerMemory() {
+  if (!joined_) return;
+  release_peers();
+  const Piece& own = pieces_[static_cast<std::size_t>(index_)];
+  std::atomic_ref(left_word(*own.page)).store(1, std::memory_order_release);
+  static_cast<void>(wait_until([this] { return Result<bool>(peers_have_left()); },
+                               {.seconds = leave_seconds, .what = "the peers' leaving"}));
+}
+
+std::byte* PeerMemory::data(int member) const {
+  return pieces_[static_cast<std::size_t>(member)].memory.as<std::byte>() + flags_bytes;
+}
+
+std::uint32_t* PeerMemory::flag(int member, std::size_t number) const {
+  return reinterpret_cast<std::uint32_t*>(pieces_[static_cast<std::size_t>(member)].memory.as<std::byte>() +
+                                          number * flag_bytes);
+}
+
+}  // namespace egt

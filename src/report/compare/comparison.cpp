@@ -1,0 +1,331 @@
+#include "report/compare/comparison.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+#include "egt/core/printable.hpp"
+#include "judge/result.hpp"
+#include "report/compare/comparison_parts.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double rounding = 1e-9;     // 5 % planted in decimals is not "more than 5 %"
+constexpr int most_depth = 64;        // of nesting: what reads Json calls itself for each
+constexpr std::size_t most_told = 8;  // reasons of one kind
+
+Status no_result(std::string why) {
+  return {StatusCode::invalid_argument, std::move(why)};
+}
+
+/// Whether `a` is of the test's baseline rather than `b`.
+bool is_before(const ComparedFigure& a, const ComparedFigure& b) {
+  if (a.file != b.file) return a.file < b.file;
+  return a.measured.configuration < b.measured.configuration;
+}
+
+/// A test that measured nothing in one file stands beside what it measured in others: it may have failed.
+void join_those_without_figure(std::vector<ComparedTest>& tests) {
+  for (ComparedTest& test : tests) {
+    if (!test.figure.empty()) continue;
+    const auto measured = std::find_if(tests.begin(), tests.end(), [&](const ComparedTest& other) {
+      return other.test == test.test && !other.figure.empty();
+    });
+    if (measured == tests.end()) continue;
+    for (ComparedFigure& value : test.values) {
+      value.measured.figure = measured->figure;
+      value.measured.unit = measured->unit;
+      value.measured.better = measured->better;
+      measured->values.push_back(std::move(value));
+    }
+    test.values.clear();
+  }
+  std::erase_if(tests, [](const ComparedTest& test) { return test.values.empty(); });
+}
+
+/// All files' figures by test and figure, in the order in which they first come.
+std::vector<ComparedTest> aligned(const std::vector<ComparedFile>& files) {
+  std::vector<ComparedTest> tests;
+  std::map<std::pair<std::string, std::string>, std::size_t> places;
+  for (std::size_t file = 0; file < files.size(); ++file) {
+    if (!files[file].problem.empty()) continue;
+    for (TestFigure& one : figures_of(files[file].result)) {
+      const auto [place, is_new] = places.try_emplace({one.test, one.figure}, tests.size());
+      if (is_new) tests.push_back({one.test, one.figure, one.unit, one.better, {}});
+      ComparedFigure& value = tests[place->second].values.emplace_back();
+      value.file = file;
+      value.measured = std::move(one);
+    }
+  }
+  join_those_without_figure(tests);
+  for (ComparedTest& test : tests) std::stable_sort(test.values.begin(), test.values.end(), is_before);
+  return tests;
+}
+
+/// The first of an earlier file that ran in the same configuration.
+const ComparedFigure* reference_of(const ComparedTest& test, const ComparedFigure& value) {
+  for (const ComparedFigure& one : test.values)
+    if (one.file < value.file && one.measured.configuration == value.measured.configuration) return &one;
+  return nullptr;
+}
+
+void compare_with_others(ComparedTest& test) {
+  const TestFigure base = test.baseline();
+  for (ComparedFigure& value : test.values) {
+    value.speedup = times_better(value.measured.value, base.value, test.better);
+    if (value.speedup)
+      value.efficiency = *value.speedup * static_cast<double>(base.configuration.devices) /
+                         static_cast<double>(value.measured.configuration.devices);
+    const ComparedFigure* reference = reference_of(test, value);
+    if (!reference) continue;
+    value.reference = reference->file;
+    // Of the figure itself, whichever direction is the better one.
+    if (const auto ratio = times_better(value.measured.value, reference->measured.value, Better::higher))
+      value.change_percent = (*ratio - 1) * 100;
+  }
+}
+
+/// What `value` is, held against its like in an earlier file.
+std::optional<Regression> judge(const ComparedTest& test, const ComparedFigure& value, double tolerance) {
+  const ComparedFigure* reference = reference_of(test, value);
+  if (!reference) return std::nullopt;
+  Regression regression;
+  regression.reference_value = reference->measured.value;
+  if (value.change_percent) {
+    const double worse = test.better == Better::higher ? -*value.change_percent : *value.change_percent;
+    if (worse > tolerance * 100 + rounding) {
+      regression.worse_percent = worse;
+      return regression;
+    }
+  }
+  if (reference->measured.success && !value.measured.success) return regression;
+  return std::nullopt;
+}
+
+/// A failed test is told once, however many figures it has.
+bool is_told(const Comparison& comparison, const ComparedTest& test, const ComparedFigure& value) {
+  return std::any_of(
+      comparison.regressions.begin(), comparison.regressions.end(), [&](const Regression& known) {
+        const ComparedFigure& other = comparison.tests[known.test].values[known.value];
+        return !known.worse_percent && comparison.tests[known.test].test == test.test &&
+               other.file == value.file && other.measured.configuration == value.measured.configuration;
+      });
+}
+
+void find_regressions(Comparison& comparison) {
+  for (std::size_t t = 0; t < comparison.tests.size(); ++t) {
+    const ComparedTest& test = comparison.tests[t];
+    for (std::size_t v = 0; v < test.values.size(); ++v) {
+      const ComparedFigure& value = test.values[v];
+      if (value.change_percent || (value.reference && test.figure.empty())) ++comparison.judged;
+      auto regression = judge(test, value, comparison.options.tolerance);
+      if (!regression || (!regression->worse_percent && is_told(comparison, test, value))) continue;
+      regression->test = t;
+      regression->value = v;
+      comparison.regressions.push_back(*regression);
+    }
+  }
+}
+
+/// How bad a run was, by its verdict. Who interrupted a run found nothing wrong with it; of a verdict that is
+/// not there nothing is known.
+int weight_of(const ComparedFile& file) {
+  const std::string verdict = text_at(file.result, "verdict");
+  if (verdict == "pass" || verdict == "interrupted") return 0;
+  return verdict == "degraded" ? 1 : verdict == "fault" ? 3 : 2;
+}
+
+/// Against the first file; a file alone, against a pass.
+void find_worse_verdicts(Comparison& comparison) {
+  std::vector<std::size_t> used;
+  for (std::size_t i = 0; i < comparison.files.size(); ++i)
+    if (comparison.files[i].problem.empty()) used.push_back(i);
+  const int baseline = used.size() > 1 ? weight_of(comparison.files[used.front()]) : 0;
+  for (const std::size_t file : used)
+    if (weight_of(comparison.files[file]) > baseline) comparison.worse_verdicts.push_back(file);
+}
+
+std::string verdict_reason(const ComparedFile& file) {
+  const std::string verdict = text_at(file.result, "verdict");
+  const Json& reasons = member(file.result, "reasons");
+  const bool told = reasons.is_array() && !reasons.empty() && reasons[0].is_string();
+  return fmt::format("{}: its verdict is {}{}, worse than the baseline's", file.label,
+                     verdict.empty() ? "not there" : verdict,
+                     told ? fmt::format(" ({})", reasons[0].get<std::string>()) : "");
+}
+
+std::string regression_reason(const Comparison& comparison, const Regression& regression) {
+  const ComparedTest& test = comparison.tests[regression.test];
+  const ComparedFigure& value = test.values[regression.value];
+  const std::string& label = comparison.files[value.file].label;
+  const std::string& reference = comparison.files[*value.reference].label;
+  if (!regression.worse_percent)
+    return fmt::format("{}, {}: failed in {}, passed in {}", test.test, to_text(value.measured.configuration),
+                       label, reference);
+  return fmt::format("{}, {}: {} is {:.1f} % worse in {} than in {}", test.test,
+                     to_text(value.measured.configuration), test.figure, *regression.worse_percent, label,
+                     reference);
+}
+
+bool any_in_common(const std::vector<ComparedTest>& tests) {
+  return std::any_of(tests.begin(), tests.end(), [](const ComparedTest& test) {
+    return test.values.front().file != test.values.back().file;
+  });
+}
+
+/// Is any figure told as a multiple of another's?
+bool any_compared(const std::vector<ComparedTest>& tests) {
+  return std::any_of(tests.begin(), tests.end(), [](const ComparedTest& test) {
+    return std::any_of(test.values.begin() + 1, test.values.end(),
+                       [](const ComparedFigure& value) { return value.speedup.has_value(); });
+  });
+}
+
+/// Some test ran in two files alike, and none of these has a figure in both.
+bool nothing_measured(const Comparison& comparison) {
+  if (comparison.judged > 0 || !comparison.regressions.empty() || !comparison.worse_verdicts.empty())
+    return false;
+  for (const ComparedTest& test : comparison.tests)
+    for (const ComparedFigure& value : test.values)
+      if (value.reference) return true;
+  return false;
+}
+
+std::string pass_reason(const Comparison& comparison, std::size_t used) {
+  if (used == 1) return "one file alone: nothing to judge for regressions";
+  if (comparison.judged == 0)
+    return "nothing to judge for regressions: no test ran in two files in the same mode on as many of the "
+           "same devices";
+  return fmt::format("none of {} figures is worse than its reference by more than {:.4g} %",
+                     comparison.judged, comparison.options.tolerance * 100);
+}
+
+void conclude(Comparison& comparison) {
+  std::size_t used = 0;
+  for (const ComparedFile& file : comparison.files) {
+    used += file.problem.empty();
+    if (!file.problem.empty()) comparison.reasons.push_back(fmt::format("{}: {}", file.path, file.problem));
+  }
+  if (used > 1 && !any_in_common(comparison.tests))
+    comparison.reasons.push_back("the files have no test in common; compare results of the same command");
+  if (nothing_measured(comparison))
+    comparison.reasons.push_back("no figure was measured in two files; compare results of complete runs");
+  if (!comparison.reasons.empty()) comparison.exit_code = 2;
+  for (const std::size_t file : comparison.worse_verdicts)
+    comparison.reasons.push_back(verdict_reason(comparison.files[file]));
+  const std::size_t told = std::min(comparison.regressions.size(), most_told);
+  for (std::size_t i = 0; i < told; ++i)
+    comparison.reasons.push_back(regression_reason(comparison, comparison.regressions[i]));
+  if (told < comparison.regressions.size())
+    comparison.reasons.push_back(fmt::format("and {} more", comparison.regressions.size() - told));
+  for (std::string& reason : comparison.reasons) reason = printable(reason);
+  if (comparison.exit_code != 0) return;
+  if (!comparison.reasons.empty()) {
+    comparison.exit_code = 5;
+    comparison.verdict = "degraded";
+    return;
+  }
+  const bool is_any = comparison.judged > 0 || any_compared(comparison.tests);
+  comparison.exit_code = is_any ? 0 : 4;
+  comparison.verdict = is_any ? "pass" : "incomplete";
+  comparison.reasons.push_back(
+      is_any ? pass_reason(comparison, used)
+             : "nothing was compared: name results of the same tests, of two runs or more");
+}
+
+}  // namespace
+
+std::optional<double> times_better(std::optional<double> value, std::optional<double> base, Better better) {
+  if (better == Better::lower) std::swap(value, base);
+  if (!value || !base || *base <= 0) return std::nullopt;
+  const double times = *value / *base;
+  return std::isfinite(times) ? std::optional(times) : std::nullopt;
+}
+
+std::optional<double> geometric_mean(const std::vector<double>& values) {
+  if (values.empty()) return std::nullopt;
+  double logs = 0;
+  for (const double value : values) logs += std::log(value);
+  return std::exp(logs / static_cast<double>(values.size()));
+}
+
+std::string list_text(const std::vector<std::string>& names, std::size_t most) {
+  const std::size_t shown = std::min(names.size(), most);
+  const auto end = names.begin() + static_cast<std::ptrdiff_t>(shown);
+  const std::string text = fmt::format("{}", fmt::join(names.begin(), end, ", "));
+  return shown == names.size() ? text : fmt::format("{} and {} more", text, names.size() - shown);
+}
+
+Result<Json> parse_result(std::string_view text) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return no_result("is empty; name a result.json or the directory of a run");
+  Json result;
+  int depth = 0;
+  const auto is_shallow = [&](int at, Json::parse_event_t, Json&) {
+    depth = std::max(depth, at);
+    return at < most_depth;
+  };
+  try {
+    result = Json::parse(text, is_shallow);
+  } catch (const Json::parse_error& error) {
+    return no_result(
+        fmt::format("is damaged: no JSON at byte {}; `report DIR` makes a run's result anew", error.byte));
+  } catch (const Json::exception&) {  // a number that no double holds
+    return no_result("is damaged: holds a number that is too large; `report DIR` makes a run's result anew");
+  }
+  if (depth >= most_depth) return no_result("is damaged: nests too deep for a result");
+  const auto version = value_at<std::int64_t>(result, "schema");
+  if (!version) return no_result("is JSON, but no result of this program; name a result.json");
+  if (*version != result_schema)
+    return no_result(
+        fmt::format("is of schema {}, this program reads {}; compare it with version {} of the program",
+                    *version, result_schema, printable(text_at(result, "program_version"))));
+  if (text_at(result, "command") == "compare")
+    return no_result("is what a comparison came to; name the results themselves");
+  const Json& tests = member(result, "results");
+  const auto is_named = [](const Json& test) { return !text_at(test, "test_name").empty(); };
+  if (!tests.is_array() || std::none_of(tests.begin(), tests.end(), is_named))
+    return no_result("holds no test: nothing was measured there; name another run's result");
+  return result;
+}
+
+std::vector<std::string> labels_of(const std::vector<std::string>& paths) {
+  std::vector<std::string> labels;
+  std::map<std::string, int> uses;
+  for (const std::string& text : paths) {
+    std::filesystem::path path = std::filesystem::path(text).lexically_normal();
+    if (!path.has_filename()) path = path.parent_path();  // "run/"
+    if (path.filename() == "result.json" && path.has_parent_path()) path = path.parent_path();
+    const std::string label = path.extension() == ".json" ? path.stem().string() : path.filename().string();
+    ++uses[labels.emplace_back(printable(label))];
+  }
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    if (uses[labels[i]] > 1 || labels[i].empty()) labels[i] = printable(paths[i]);
+  return labels;
+}
+
+Result<Comparison> compare_results(std::vector<ComparedFile> files, ComparisonOptions options) {
+  EGT_TRY(check_prices(files, options.prices));
+  Comparison comparison;
+  comparison.options = std::move(options);
+  comparison.files = std::move(files);
+  comparison.tests = aligned(comparison.files);
+  for (ComparedTest& test : comparison.tests) compare_with_others(test);
+  find_regressions(comparison);
+  find_worse_verdicts(comparison);
+  comparison.scaling = scaling_of(comparison.tests);
+  comparison.costs = costs_of(comparison);
+  comparison.notes = notes_of(comparison);
+  conclude(comparison);
+  return comparison;
+}
+
+}  // namespace egt

@@ -1,0 +1,311 @@
+#include "report/compare/comparison_figures.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::int64_t most_devices = 100'000;
+
+constexpr KnownFigure work_table[] = {
+    {"items_per_second", NameMatch::whole, "items/s", Better::higher, OverRanks::sum},
+    {"throughput_samples_per_second", NameMatch::whole, "samples/s", Better::higher, OverRanks::sum},
+    {"samples_per_second", NameMatch::whole, "samples/s", Better::higher, OverRanks::sum},
+    {"giga_turns_per_second", NameMatch::whole, "Gturns/s", Better::higher, OverRanks::sum},
+    {"tflops", NameMatch::whole, "TFLOP/s", Better::higher, OverRanks::sum},
+    {"step_ms", NameMatch::whole, "ms", Better::lower, OverRanks::median},
+    {"avg_iteration_time_ms", NameMatch::whole, "ms", Better::lower, OverRanks::median},
+};
+
+// What a collective moved all its ranks tell alike; what a memory or a disk moved is each rank's own.
+constexpr KnownFigure part_table[] = {
+    {"bus_gb_per_s", NameMatch::ending, "GB/s", Better::higher, OverRanks::median},
+    {"bus_gb_per_second", NameMatch::ending, "GB/s", Better::higher, OverRanks::median},
+    {"gb_per_s", NameMatch::ending, "GB/s", Better::higher, OverRanks::sum},
+    {"gb_per_second", NameMatch::ending, "GB/s", Better::higher, OverRanks::sum},
+    {"gbps", NameMatch::ending, "Gb/s", Better::higher, OverRanks::sum},
+    {"latency_us", NameMatch::ending, "us", Better::lower, OverRanks::median},
+    {"latency_ms", NameMatch::ending, "ms", Better::lower, OverRanks::median},
+};
+
+using Entries = std::vector<const Json*>;
+
+/// Entries of one test in one configuration.
+struct Group {
+  Configuration configuration;
+  Entries entries;
+  bool of_ranks = false;  ///< one a rank, parts of one whole
+};
+
+int mode_order(std::string_view mode) {
+  constexpr std::array<std::string_view, 5> modes = {"single", "", "p2p", "collective", "hetero"};
+  return static_cast<int>(std::find(modes.begin(), modes.end(), mode) - modes.begin());
+}
+
+/// Finite and not below 0: others are no measurements. Of a distribution the middle.
+std::optional<double> figure_at(const Json& entry, std::string_view name) {
+  const std::string key(name);
+  const Json& field = member(entry, key);
+  auto value = value_at<double>(entry, key);
+  if (!value) value = value_at<double>(field, "p50");
+  if (!value) value = value_at<double>(field, "median");
+  return value && *value >= 0 ? value : std::nullopt;
+}
+
+double sum(const std::vector<double>& values) {
+  double all = 0;
+  for (const double value : values) all += value;
+  return all;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 ? values[middle] : values[middle - 1] / 2 + values[middle] / 2;
+}
+
+/// Of all entries; nothing where one has none, or they are too large to add.
+std::optional<double> combined(const Group& group, const std::string& name, OverRanks over_ranks) {
+  std::vector<double> values;
+  for (const Json* entry : group.entries) {
+    const auto value = figure_at(*entry, name);
+    if (!value) return std::nullopt;
+    values.push_back(*value);
+  }
+  double one = sum(values);
+  if (!group.of_ranks)
+    one /= static_cast<double>(values.size());
+  else if (over_ranks == OverRanks::median)
+    one = median(values);
+  return std::isfinite(one) ? std::optional(one) : std::nullopt;
+}
+
+std::optional<double> largest(const Group& group, const char* name) {
+  std::optional<double> most;
+  for (const Json* entry : group.entries)
+    if (const auto value = figure_at(*entry, name)) most = std::max(most.value_or(0), *value);
+  return most;
+}
+
+bool any_has(const Entries& entries, std::string_view name) {
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const Json* entry) { return figure_at(*entry, name).has_value(); });
+}
+
+/// Beginnings of names that are no figures to compare: what others are held against, or others in other
+/// words.
+constexpr std::string_view left_out[] = {"expected_", "warn_", "line_rate_", "algorithm_"};
+
+/// "write_gb_per_s" fits "gb_per_s".
+bool fits(const KnownFigure& known, std::string_view name) {
+  if (known.match == NameMatch::whole || name == known.name) return name == known.name;
+  for (const std::string_view beginning : left_out)
+    if (name.starts_with(beginning)) return false;
+  return name.size() > known.name.size() && name.ends_with(known.name) &&
+         name[name.size() - known.name.size() - 1] == '_';
+}
+
+/// The figures to compare by, with their fields' names.
+std::vector<std::pair<std::string, const KnownFigure*>> chosen_figures(const Entries& entries) {
+  for (const KnownFigure& known : work_table)
+    if (any_has(entries, known.name)) return {{std::string(known.name), &known}};
+  std::map<std::string, const KnownFigure*> parts;
+  for (const Json* entry : entries)
+    for (const auto& [name, value] : entry->items())
+      for (const KnownFigure& known : part_table)
+        if (fits(known, name) && figure_at(*entry, name)) {
+          parts.try_emplace(name, &known);
+          break;
+        }
+  return {parts.begin(), parts.end()};
+}
+
+std::optional<std::int64_t> device_count(const Json& entry) {
+  const auto count = value_at<std::int64_t>(entry, "devices");
+  return count && *count > 0 && *count <= most_devices ? count : std::nullopt;
+}
+
+std::map<std::int64_t, std::string> models_by_rank(const Json& result) {
+  std::map<std::int64_t, std::string> models;
+  const Json& ranks = member(result, "ranks");
+  if (!ranks.is_array()) return models;
+  for (const Json& rank : ranks) {
+    const std::string name = text_at(member(rank, "device"), "name");
+    if (const auto number = value_at<std::int64_t>(rank, "rank"))
+      models[*number] = name.empty() ? "device" : name;
+  }
+  return models;
+}
+
+/// The models of `ranks`, one a device; where they are not that many, what all ranks of the file have.
+std::vector<std::string> models_of(const std::set<std::int64_t>& ranks, std::int64_t devices,
+                                   const std::map<std::int64_t, std::string>& by_rank) {
+  std::vector<std::string> models;
+  for (const std::int64_t rank : ranks)
+    if (const auto found = by_rank.find(rank); found != by_rank.end()) models.push_back(found->second);
+  std::sort(models.begin(), models.end());
+  if (models.size() == static_cast<std::size_t>(devices)) return models;
+  std::set<std::string> distinct;
+  for (const auto& [rank, model] : by_rank) distinct.insert(model);
+  const std::string any = distinct.empty() ? "device" : fmt::format("{}", fmt::join(distinct, " or "));
+  return std::vector<std::string>(static_cast<std::size_t>(devices), any);
+}
+
+std::set<std::int64_t> ranks_of(const Json& entry) {
+  std::set<std::int64_t> numbers;
+  const Json& ranks = member(entry, "ranks");
+  if (ranks.is_array())
+    for (const Json& rank : ranks)
+      if (rank.is_number_integer()) numbers.insert(rank.get<std::int64_t>());
+  for (const char* name : {"rank", "from", "to"})  // a pair of `links` has two
+    if (const auto rank = value_at<std::int64_t>(entry, name)) numbers.insert(*rank);
+  return numbers;
+}
+
+/// Those of a rank each, put together by mode; their devices are the ranks that have one.
+std::vector<Group> rank_groups(const Entries& entries, const std::map<std::int64_t, std::string>& by_rank) {
+  std::map<std::string, Group> groups;
+  std::map<std::string, std::set<std::int64_t>> ranks;
+  for (const Json* entry : entries) {
+    const std::string mode = text_at(*entry, "mode");
+    groups[mode].entries.push_back(entry);
+    ranks[mode].merge(ranks_of(*entry));
+  }
+  std::vector<Group> all;
+  for (auto& [mode, group] : groups) {
+    const auto devices = static_cast<std::int64_t>(ranks[mode].size());
+    group.configuration = {mode, devices, models_of(ranks[mode], devices, by_rank)};
+    group.of_ranks = true;
+    all.push_back(std::move(group));
+  }
+  return all;
+}
+
+void add_whole(const Json& entry, const std::map<std::int64_t, std::string>& by_rank,
+               std::vector<Group>& groups) {
+  const std::set<std::int64_t> ranks = ranks_of(entry);
+  const std::size_t told = ranks.empty() ? by_rank.size() : ranks.size();
+  const auto devices =
+      device_count(entry).value_or(std::max<std::int64_t>(static_cast<std::int64_t>(told), 1));
+  const Configuration configuration{text_at(entry, "mode"), devices, models_of(ranks, devices, by_rank)};
+  auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& one) {
+    return !one.of_ranks && one.configuration == configuration;
+  });
+  if (group == groups.end())
+    group = groups.insert(groups.end(), {.configuration = configuration, .entries = {}});
+  group->entries.push_back(&entry);
+}
+
+std::vector<Group> groups_of(const Entries& entries, const std::map<std::int64_t, std::string>& by_rank) {
+  Entries of_ranks, others;
+  for (const Json* entry : entries) {
+    const bool is_part = value_at<std::int64_t>(*entry, "rank") && !device_count(*entry);
+    (is_part ? of_ranks : others).push_back(entry);
+  }
+  std::vector<Group> groups = rank_groups(of_ranks, by_rank);
+  for (const Json* entry : others) add_whole(*entry, by_rank, groups);
+  return groups;
+}
+
+/// All but what differs from figure to figure.
+TestFigure describe(const std::string& test, const Group& group) {
+  TestFigure common;
+  common.test = test;
+  common.configuration = group.configuration;
+  common.spread_percent = largest(group, "spread_percent");
+  common.power_w = combined(group, "power_w", OverRanks::sum);
+  common.ms_per_batch = combined(group, "ms_per_batch", OverRanks::median);
+  common.workload = text_at(*group.entries.front(), "workload");
+  common.size = figure_at(*group.entries.front(), "size");
+  for (const Json* entry : group.entries) {
+    if (value_at<bool>(*entry, "success").value_or(true)) continue;
+    common.success = false;
+    if (common.failure.empty()) common.failure = text_at(*entry, "failure");
+  }
+  return common;
+}
+
+std::string unit_of(const std::string& figure, const KnownFigure& known, const Json& entry) {
+  const std::string items = text_at(entry, "items");
+  return figure == "items_per_second" && !items.empty() ? items + "/s" : std::string(known.unit);
+}
+
+void add_test(const std::string& test, const Entries& entries,
+              const std::map<std::int64_t, std::string>& by_rank, std::vector<TestFigure>& figures) {
+  const auto chosen = chosen_figures(entries);
+  for (const Group& group : groups_of(entries, by_rank)) {
+    const TestFigure common = describe(test, group);
+    if (chosen.empty()) figures.push_back(common);
+    for (const auto& [name, known] : chosen) {
+      TestFigure figure = common;
+      figure.figure = name;
+      figure.unit = unit_of(name, *known, *group.entries.front());
+      figure.better = known->better;
+      figure.value = combined(group, name, known->over_ranks);
+      figures.push_back(std::move(figure));
+    }
+  }
+}
+
+}  // namespace
+
+std::span<const KnownFigure> work_figures() {
+  return work_table;
+}
+
+std::span<const KnownFigure> part_figures() {
+  return part_table;
+}
+
+bool Configuration::operator<(const Configuration& other) const {
+  const auto key = [](const Configuration& one) {
+    return std::tuple(one.devices, mode_order(one.mode), one.mode, one.models);
+  };
+  return key(*this) < key(other);
+}
+
+std::string to_text(const Configuration& configuration) {
+  std::map<std::string, int> counts;
+  for (const std::string& model : configuration.models) ++counts[model];
+  std::string text;
+  for (const auto& [model, count] : counts)
+    text += fmt::format("{}{}x {}", text.empty() ? "" : " + ", count, model);
+  const bool told = !configuration.mode.empty() && configuration.mode != "single";
+  return told ? fmt::format("{} ({})", text, configuration.mode) : text;
+}
+
+std::vector<TestFigure> figures_of(const Json& result) {
+  const std::map<std::int64_t, std::string> by_rank = models_by_rank(result);
+  std::vector<std::string> tests;
+  std::map<std::string, Entries> by_test;
+  for (const Json& entry : member(result, "results")) {
+    const std::string test = text_at(entry, "test_name");
+    if (test.empty()) continue;
+    Entries& entries = by_test[test];
+    if (entries.empty()) tests.push_back(test);
+    entries.push_back(&entry);
+  }
+  std::vector<TestFigure> figures;
+  for (const std::string& test : tests) add_test(test, by_test[test], by_rank, figures);
+  return figures;
+}
+
+std::vector<std::string> device_models(const Json& result) {
+  std::vector<std::string> models;
+  for (const auto& [rank, model] : models_by_rank(result)) models.push_back(model);
+  std::sort(models.begin(), models.end());
+  return models;
+}
+
+}  // namespace egt

@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+#include "egt/core/printable.hpp"
+#include "judge/version.hpp"
+#include "report/compare/comparison_parts.hpp"
+
+namespace egt {
+namespace {
+
+using Notes = std::vector<std::string>;
+
+std::vector<std::size_t> used_files(const Comparison& comparison) {
+  std::vector<std::size_t> used;
+  for (std::size_t i = 0; i < comparison.files.size(); ++i)
+    if (comparison.files[i].problem.empty()) used.push_back(i);
+  return used;
+}
+
+/// Of a file by itself.
+void note_outcome(const ComparedFile& file, bool is_baseline, Notes& notes) {
+  const std::string who = is_baseline ? fmt::format("the baseline {}", file.label) : file.label;
+  if (const std::string verdict = text_at(file.result, "verdict"); verdict != "pass") {
+    const Json& reasons = member(file.result, "reasons");
+    const bool told = reasons.is_array() && !reasons.empty() && reasons[0].is_string();
+    notes.push_back(fmt::format("{}: its verdict is {}, not pass{}", who,
+                                verdict.empty() ? "not there" : verdict,
+                                told ? fmt::format(" ({})", reasons[0].get<std::string>()) : ""));
+  }
+  if (value_at<bool>(file.result, "injected").value_or(false))
+    notes.push_back(fmt::format("{}: faults were put in on purpose there", who));
+  const std::string version = text_at(file.result, "program_version");
+  if (version != program_version())
+    notes.push_back(fmt::format("{}: written by version {} of the program, this is {}", who,
+                                version.empty() ? "(unknown)" : version, program_version()));
+}
+
+std::string models_text(const Json& result) {
+  std::vector<std::string> models = device_models(result);
+  models.erase(std::unique(models.begin(), models.end()), models.end());
+  return models.empty() ? "unknown devices" : fmt::format("{}", fmt::join(models, " and "));
+}
+
+/// Long ones are cut: some options are lists.
+std::string short_text(const Json& value) {
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() <= 40 ? text : text.substr(0, 37) + "...";
+}
+
+/// What differs between two results of one command, but for how long they ran and where.
+std::string other_options(const Json& one, const Json& first) {
+  const std::set<std::string> without_effect = {"command", "devices", "duration", "steps", "seed", "io-dir"};
+  const Json& options = member(one, "options");
+  if (!options.is_object() || !member(first, "options").is_object()) return "";
+  if (text_at(one, "command") != text_at(first, "command")) return "";
+  std::vector<std::string> differing;
+  for (const auto& [name, value] : options.items())
+    if (!without_effect.contains(name) && value != member(first["options"], name))
+      differing.push_back(
+          fmt::format("--{} {} ({})", name, short_text(value), short_text(member(first["options"], name))));
+  return list_text(differing);
+}
+
+/// Of a file beside the first.
+void note_differences(const ComparedFile& file, const ComparedFile& first, Notes& notes) {
+  const std::string models = models_text(file.result), first_models = models_text(first.result);
+  if (models != first_models)
+    notes.push_back(
+        fmt::format("{} ran on {}, {} on {}: unlike devices are compared, but not judged for regressions",
+                    file.label, models, first.label, first_models));
+  const Json& system = member(file.result, "system_info");
+  const Json& first_system = member(first.result, "system_info");
+  for (const char* version : {"driver_version", "cuda_version", "nccl_version"})
+    if (const Json& one = member(system, version), &other = member(first_system, version); one != other)
+      notes.push_back(fmt::format("{}: {} {} ({}: {})", file.label, version, short_text(one), first.label,
+                                  short_text(other)));
+  if (const std::string options = other_options(file.result, first.result); !options.empty())
+    notes.push_back(fmt::format("{}: other options than {}: {}", file.label, first.label, options));
+}
+
+/// Tests that some files have and others have not, by who has them.
+void note_missing(const Comparison& comparison, const std::vector<std::size_t>& used, Notes& notes) {
+  std::vector<std::string> order;
+  std::map<std::string, std::set<std::size_t>> files_by_test;
+  for (const ComparedTest& test : comparison.tests) {
+    auto& files = files_by_test[test.test];
+    if (files.empty()) order.push_back(test.test);
+    for (const ComparedFigure& value : test.values) files.insert(value.file);
+  }
+  std::map<std::set<std::size_t>, std::vector<std::string>> tests_by_files;
+  for (const std::string& test : order)
+    if (files_by_test[test].size() < used.size()) tests_by_files[files_by_test[test]].push_back(test);
+  for (const auto& [files, tests] : tests_by_files) {
+    std::vector<std::string> labels;
+    for (const std::size_t file : files) labels.push_back(comparison.files[file].label);
+    notes.push_back(fmt::format("only in {}: {}", fmt::join(labels, ", "), list_text(tests)));
+  }
+}
+
+void add_once(std::vector<std::string>& texts, std::string text) {
+  if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(std::move(text));
+}
+
+/// What keeps single figures from being compared, or from being trusted.
+void note_tests(const Comparison& comparison, Notes& notes) {
+  std::vector<std::string> without, zero;
+  std::map<std::size_t, std::vector<std::string>> failed, missing;
+  for (const ComparedTest& test : comparison.tests) {
+    if (test.figure.empty())
+      add_once(without, test.test);
+    else if (test.baseline().value == 0.0)
+      add_once(zero, test.test);
+    for (const ComparedFigure& value : test.values) {
+      const TestFigure& one = value.measured;
+      const std::string name = fmt::format("{}, {}", test.test, to_text(one.configuration));
+      if (!one.success)
+        add_once(failed[value.file], one.failure.empty() ? name : fmt::format("{} ({})", name, one.failure));
+      if (!test.figure.empty() && !one.value)
+        missing[value.file].push_back(fmt::format("{} {}", name, test.figure));
+    }
+  }
+  for (const auto& [file, tests] : failed)
+    notes.push_back(fmt::format("failed in {}: {}", comparison.files[file].label, list_text(tests)));
+  for (const auto& [file, tests] : missing)
+    notes.push_back(fmt::format("not measured, or not on every rank, in {}: {}", comparison.files[file].label,
+                                list_text(tests)));
+  if (!zero.empty()) notes.push_back(fmt::format("the baseline is 0, so no speed-up: {}", list_text(zero)));
+  if (!without.empty())
+    notes.push_back(
+        fmt::format("without a figure, so held against each other by success only: {}", list_text(without)));
+}
+
+}  // namespace
+
+std::vector<std::string> notes_of(const Comparison& comparison) {
+  Notes notes;
+  const std::vector<std::size_t> used = used_files(comparison);
+  for (const std::size_t file : used)
+    note_outcome(comparison.files[file], file == used.front() && used.size() > 1, notes);
+  for (const std::size_t file : used)
+    if (file != used.front()) note_differences(comparison.files[file], comparison.files[used.front()], notes);
+  note_missing(comparison, used, notes);
+  note_tests(comparison, notes);
+  for (std::string& note : notes) note = printable(note);
+  return notes;
+}
+
+}  // namespace egt

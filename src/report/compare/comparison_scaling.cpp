@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "report/compare/comparison_parts.hpp"
+
+namespace egt {
+namespace {
+
+/// The workloads of `bench` in the order of the columns, and the size that stands for each.
+struct KnownWorkload {
+  std::string_view name;
+  double size;
+};
+constexpr KnownWorkload known_workloads[] = {{"multimodal", 32}, {"voxelize", 1'000'000}, {"mlp", 8192}};
+
+std::size_t workload_order(std::string_view workload) {
+  const auto is_it = [&](const KnownWorkload& known) { return known.name == workload; };
+  return static_cast<std::size_t>(
+      std::find_if(std::begin(known_workloads), std::end(known_workloads), is_it) -
+      std::begin(known_workloads));
+}
+
+double size_that_stands_for(std::string_view workload) {
+  const std::size_t known = workload_order(workload);
+  return known < std::size(known_workloads) ? known_workloads[known].size : 0;
+}
+
+bool is_of_bench(const TestFigure& figure) {
+  return !figure.workload.empty() && figure.size && figure.ms_per_batch;
+}
+
+/// Some configuration of the test, if it is one of `bench`.
+const TestFigure* bench_figure(const ComparedTest& test) {
+  for (const ComparedFigure& value : test.values)
+    if (is_of_bench(value.measured)) return &value.measured;
+  return nullptr;
+}
+
+/// The size that most configurations ran: of several such the known one, else the largest.
+Scaling::Column column_of(const std::string& workload, const std::vector<ComparedTest>& tests) {
+  Scaling::Column chosen;
+  std::tuple<std::ptrdiff_t, bool, double> best{};
+  for (const ComparedTest& test : tests) {
+    const TestFigure* first = bench_figure(test);
+    if (!first || first->workload != workload) continue;
+    const auto ran = std::count_if(test.values.begin(), test.values.end(),
+                                   [](const ComparedFigure& value) { return is_of_bench(value.measured); });
+    const std::tuple rank(ran, *first->size == size_that_stands_for(workload), *first->size);
+    if (rank <= best) continue;
+    best = rank;
+    chosen = {workload, *first->size, test.test};
+  }
+  return chosen;
+}
+
+std::vector<Scaling::Column> columns_of(const std::vector<ComparedTest>& tests) {
+  std::set<std::pair<std::size_t, std::string>> workloads;
+  for (const ComparedTest& test : tests)
+    if (const TestFigure* figure = bench_figure(test))
+      workloads.emplace(workload_order(figure->workload), figure->workload);
+  std::vector<Scaling::Column> columns;
+  for (const auto& [order, workload] : workloads) columns.push_back(column_of(workload, tests));
+  return columns;
+}
+
+std::set<std::string> distinct_models(const Configuration& configuration) {
+  return {configuration.models.begin(), configuration.models.end()};
+}
+
+/// What one device alone did: of the first file that tells.
+std::optional<double> alone(const ComparedTest& test, const std::string& model) {
+  for (const ComparedFigure& value : test.values) {
+    const Configuration& configuration = value.measured.configuration;
+    if (configuration.devices == 1 && configuration.models.front() == model && value.measured.value)
+      return value.measured.value;
+  }
+  return std::nullopt;
+}
+
+/// What a configuration's speed-up is against: its devices, each alone, in the mean. Where that was not
+/// measured: the fewest devices of those models.
+std::optional<double> base_of(const ComparedTest& test, const Configuration& configuration) {
+  double sum = 0;
+  std::size_t told = 0;
+  for (const std::string& model : configuration.models)
+    if (const auto one = alone(test, model)) {
+      sum += *one;
+      ++told;
+    }
+  if (told == configuration.models.size()) return sum / static_cast<double>(told);
+  const TestFigure* fewest = nullptr;
+  for (const ComparedFigure& value : test.values)
+    if (distinct_models(value.measured.configuration) == distinct_models(configuration) &&
+        (!fewest || value.measured.configuration < fewest->configuration))
+      fewest = &value.measured;
+  return fewest ? fewest->value : std::nullopt;
+}
+
+const ComparedTest* find_test(const std::vector<ComparedTest>& tests, const std::string& name) {
+  const auto is_it = [&](const ComparedTest& test) { return test.test == name && bench_figure(test); };
+  const auto found = std::find_if(tests.begin(), tests.end(), is_it);
+  return found == tests.end() ? nullptr : &*found;
+}
+
+/// Adds the row's figure of one column, if it ran there.
+void fill(Scaling::Row& row, const ComparedTest& test, std::vector<double>& speedups) {
+  row.ms.emplace_back();
+  for (const ComparedFigure& value : test.values) {
+    if (value.file != row.file || value.measured.configuration != row.configuration) continue;
+    row.ms.back() = value.measured.ms_per_batch;
+    const auto base = base_of(test, row.configuration);
+    // A time of the whole step would not tell: more devices do more work in it.
+    if (test.better == Better::higher)
+      if (const auto speedup = times_better(value.measured.value, base, test.better))
+        speedups.push_back(*speedup);
+  }
+}
+
+/// One a file and configuration: those of one kind of device together, in the order in which kinds come.
+std::vector<Scaling::Row> empty_rows(const std::vector<ComparedTest>& tests,
+                                     const std::vector<Scaling::Column>& columns) {
+  std::map<std::set<std::string>, std::size_t> kinds;
+  std::set<std::tuple<std::size_t, Configuration, std::size_t>> keys;
+  for (const Scaling::Column& column : columns)
+    for (const ComparedFigure& value : find_test(tests, column.test)->values) {
+      const Configuration& configuration = value.measured.configuration;
+      const auto kind = kinds.try_emplace(distinct_models(configuration), kinds.size()).first->second;
+      keys.emplace(kind, configuration, value.file);
+    }
+  std::vector<Scaling::Row> rows;
+  for (const auto& [kind, configuration, file] : keys) {
+    Scaling::Row& row = rows.emplace_back();
+    row.file = file;
+    row.configuration = configuration;
+  }
+  return rows;
+}
+
+}  // namespace
+
+Scaling scaling_of(const std::vector<ComparedTest>& tests) {
+  Scaling scaling;
+  scaling.columns = columns_of(tests);
+  scaling.rows = empty_rows(tests, scaling.columns);
+  for (Scaling::Row& row : scaling.rows) {
+    std::vector<double> speedups;
+    for (const Scaling::Column& column : scaling.columns) fill(row, *find_test(tests, column.test), speedups);
+    row.speedup = geometric_mean(speedups);
+    row.counted = speedups.size();
+  }
+  return scaling;
+}
+
+}  // namespace egt

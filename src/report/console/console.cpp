@@ -1,0 +1,220 @@
+#include "report/console/console.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <ostream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "egt/core/clock.hpp"
+#include "egt/core/file_io.hpp"
+#include "egt/core/json_access.hpp"
+#include "egt/core/record_text.hpp"
+#include "report/console/console_text.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double redraw_period_s = 0.25;
+/// A device that is broken through and through must not flood the terminal: the journal has every fault.
+constexpr std::uint64_t most_faults_shown = 50;
+
+}  // namespace
+
+Console::Console(ConsoleStyle style, std::ostream& results, std::ostream& messages,
+                 std::function<double()> seconds)
+    : style_(style), results_(results), messages_(messages), seconds_(std::move(seconds)) {}
+
+void Console::on_start(const std::vector<Json>& bodies) {
+  starts_ = bodies;
+  if (style_.progress == ProgressStyle::none || bodies.empty()) return;
+  const bool name_host = several_hosts(bodies);
+  std::string text = banner_text(style_) + "\n\n";
+  for (const Json& body : bodies) text += device_text(body, name_host) + "\n";
+  if (!member(bodies[0], "layers").empty()) text += fmt::format("\n{}\n", network_text(bodies[0]));
+  if (const std::string defaults = host_defaults_text(bodies[0]); !defaults.empty()) text += defaults + "\n";
+  print(results_, text);
+}
+
+void Console::on_memory_filled(int rank, std::uint64_t used_bytes, std::uint64_t total_bytes) {
+  if (style_.progress == ProgressStyle::none) return;
+  print(results_, memory_text(device_label(start_of(rank), several_hosts(starts_)), used_bytes, total_bytes));
+}
+
+Status Console::write(const Record& record) {
+  switch (record.kind) {
+    case RecordKind::fault:
+      show_fault(record);
+      break;
+    case RecordKind::notice:
+      show_notice(record);
+      break;
+    case RecordKind::epoch:
+      if (record.rank == 0) show_epoch(record.body);
+      break;
+    case RecordKind::progress:
+    case RecordKind::end:
+      note_progress(record);
+      break;
+    case RecordKind::injection:
+      show_injection(record);
+      break;
+    case RecordKind::loss:
+      show_event(record, loss_text(record.body));
+      break;
+    case RecordKind::finding:
+      show_event(record, finding_text(record.body));
+      break;
+    case RecordKind::restart:
+      show_event(record, restart_text(record.body));
+      break;
+    case RecordKind::start:
+      break;  // on_start shows all ranks' together
+  }
+  return state();
+}
+
+Status Console::flush() {
+  const bool rested = !drawn_ || seconds_() - *drawn_ >= redraw_period_s;
+  if (has_bar() && due_ && rested) draw_bar();
+  return state();
+}
+
+void Console::on_summary(const std::string& lines) {
+  print(results_, fmt::format("\n{}", lines));
+}
+
+void Console::on_verdict(const Verdict& verdict, const Json& result, const std::string& directory,
+                         bool has_result) {
+  print(results_, fmt::format("\n{}", verdict_text(style_, verdict, result, directory, has_result)));
+  due_ = false;
+}
+
+void Console::show_fault(const Record& record) {
+  const int rank = value_at<int>(record.body, "rank").value_or(-1);
+  if (!value_at<bool>(record.body, "provisional").value_or(false)) ++faults_[rank];  // else more is told soon
+  due_ = true;
+  if (level_of(record) < style_.messages || ++fault_count_ > most_faults_shown) return;
+  const std::string text = fault_text(record, start_of(rank), several_hosts(starts_));
+  print(messages_, coloured(style_.messages_colour, Colour::red, text));
+  if (fault_count_ == most_faults_shown)
+    print(messages_, coloured(style_.messages_colour, Colour::red,
+                              "More faults are counted, and told in the journals only."));
+}
+
+void Console::show_injection(const Record& record) {
+  if (level_of(record) < style_.messages || ++injection_count_ > most_faults_shown) return;
+  print(messages_, coloured(style_.messages_colour, Colour::yellow, injection_text(record)));
+}
+
+void Console::show_notice(const Record& record) {
+  const LogLevel level = level_of(record);
+  const bool warning = level == LogLevel::warning;
+  if (level < style_.messages || (style_.progress == ProgressStyle::none && !warning)) return;
+  const std::string text = text_at(record.body, "text");
+  print(messages_,
+        warning ? coloured(style_.messages_colour, Colour::yellow, fmt::format("Warning: {}", text)) : text);
+}
+
+void Console::show_event(const Record& record, const std::string& text) {
+  const LogLevel level = level_of(record);
+  if (level < style_.messages) return;
+  print(messages_,
+        coloured(style_.messages_colour, level == LogLevel::error ? Colour::red : Colour::yellow, text));
+}
+
+void Console::show_epoch(const Json& body) {
+  last_epoch_ = epoch_text(body, starts_.size());
+  due_ = true;
+  if (style_.progress == ProgressStyle::lines) print(messages_, last_epoch_);
+}
+
+void Console::note_progress(const Record& record) {
+  progress_[record.rank] = record.body;
+  due_ = true;
+}
+
+/// One line or more, above the bar.
+void Console::print(std::ostream& stream, const std::string& text) {
+  erase_bar();
+  stream << text << std::endl;
+}
+
+/// From the first column, wherever the cursor is: a terminal echoes what is typed, Ctrl-C as "^C".
+void Console::erase_bar() {
+  if (bar_lines_ == 0) return;
+  messages_ << fmt::format("\r\x1b[{}A\x1b[J", bar_lines_) << std::flush;
+  bar_lines_ = 0;
+  due_ = true;
+}
+
+void Console::draw_bar() {
+  const auto first = progress_.begin();
+  if (first == progress_.end() || starts_.empty()) return;
+  erase_bar();
+  std::vector<std::string> lines = {bar_text(style_, starts_[0], first->second)};
+  if (!last_epoch_.empty()) lines.push_back(last_epoch_);
+  lines.push_back(row_header());
+  const bool name_host = several_hosts(starts_);
+  for (const auto& [rank, body] : progress_) {
+    const Json start = start_of(rank);
+    lines.push_back(row_text(device_label(start, name_host), start, body, faults_[rank]));
+  }
+  for (const std::string& line : lines) messages_ << clipped(line, style_.width - 1) << '\n';
+  messages_ << std::flush;
+  bar_lines_ = lines.size();
+  drawn_ = seconds_();
+  due_ = false;
+}
+
+/// Null where the rank is not known.
+Json Console::start_of(int rank) const {
+  const bool known = rank >= 0 && static_cast<std::size_t>(rank) < starts_.size();
+  return known ? starts_[static_cast<std::size_t>(rank)] : Json();
+}
+
+Status Console::state() const {
+  if (!results_.good()) return {StatusCode::io_error, "standard output cannot be written"};
+  if (!messages_.good()) return {StatusCode::io_error, "standard error cannot be written"};
+  return {};
+}
+
+namespace {
+
+/// Writes what it was given at each flush, and waits for a descriptor that does not.
+class DescriptorBuffer : public std::stringbuf {
+ public:
+  explicit DescriptorBuffer(int file) : std::stringbuf(std::ios::out), file_(file) {}
+
+ protected:
+  int sync() override {
+    const std::string text = str();
+    str({});
+    return write_all(file_, text) == 0 ? 0 : -1;
+  }
+
+ private:
+  const int file_;
+};
+
+/// The console and its streams.
+struct StandardConsole {
+  explicit StandardConsole(const ConsoleStyle& style)
+      : console(style, results, style.one_terminal ? results : messages,
+                [start = Clock::now()] { return seconds_since(start); }) {}
+
+  DescriptorBuffer output{STDOUT_FILENO}, error{STDERR_FILENO};
+  std::ostream results{&output}, messages{&error};
+  Console console;
+};
+
+}  // namespace
+
+std::shared_ptr<Console> open_console(const ConsoleStyle& style) {
+  const auto standard = std::make_shared<StandardConsole>(style);
+  return {standard, &standard->console};
+}
+
+}  // namespace egt

@@ -1,0 +1,431 @@
+#include "report/journal/journal.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "egt/core/file_io.hpp"
+#include "egt/core/json_access.hpp"
+#include "egt/core/process_limits.hpp"
+#include "judge/record_schema.hpp"
+#include "report/journal/journal_parts.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::chrono::milliseconds sync_period{500};
+constexpr std::chrono::seconds last_sync_patience{2};
+constexpr std::chrono::milliseconds lock_period{100};
+constexpr int most_told_lines = 3;  ///< of those of a file that are no records
+constexpr int deleted = -1;         ///< beside the errnos
+constexpr std::size_t scan_bytes = 1 << 16;
+constexpr std::size_t first_records_bytes = 1 << 14;
+
+bool must_be_on_disk(const Record& record) {
+  if (record.kind == RecordKind::fault || record.kind == RecordKind::loss ||
+      record.kind == RecordKind::injection)
+    return true;
+  return record.kind == RecordKind::end && text_at(record.body, "reason") != "signal";
+}
+
+std::string line_of(const Record& record) {
+  return one_line(to_json(record)) + "\n";
+}
+
+Status failed_at(const std::string& path, const char* what, int error) {
+  return {code_of_errno(error, StatusCode::io_error),
+          fmt::format("{}: {}: {}", path, what, std::strerror(error)), error};
+}
+
+/// -1: not known.
+std::int64_t length_of(int file) {
+  struct stat found {};
+  return ::fstat(file, &found) == 0 ? static_cast<std::int64_t>(found.st_size) : -1;
+}
+
+/// Where the last whole line ends, bytes; 0: there is none.
+std::int64_t end_of_lines(int file, std::int64_t length) {
+  std::string chunk(scan_bytes, '\0');
+  for (std::int64_t end = length; end > 0;) {
+    const std::int64_t begin = std::max<std::int64_t>(0, end - static_cast<std::int64_t>(scan_bytes));
+    const ssize_t got = ::pread(file, chunk.data(), static_cast<std::size_t>(end - begin), begin);
+    if (got <= 0) return length;
+    const std::size_t newline = chunk.rfind('\n', static_cast<std::size_t>(got) - 1);
+    if (newline != std::string::npos) return begin + static_cast<std::int64_t>(newline) + 1;
+    end = begin;
+  }
+  return 0;
+}
+
+/// Who writes the journal, as its newest start record says.
+std::string writer_of(const std::string& path) {
+  std::string who;
+  static_cast<void>(for_each_line(path, [&](const JournalLine& line) {
+    if (line.is_record && line.record.kind == RecordKind::start)
+      who = fmt::format(" (process {} on {})", value_at<int>(line.record.body, "process").value_or(0),
+                        text_at(member(line.record.body, "identity"), "hostname"));
+    return Status();
+  }));
+  return who;
+}
+
+Status is_written(const std::string& path) {
+  return {StatusCode::unavailable,
+          fmt::format("{}: a run that is still going writes it{}; wait for its end, or stop it first", path,
+                      writer_of(path))};
+}
+
+/// For as long as the file is open, here or in a child. unavailable: another process has it; `unlocked` tells
+/// where the file system has no locks.
+Status lock(int file, const std::string& path, std::string& unlocked) {
+  if (::flock(file, LOCK_EX | LOCK_NB) == 0) return {};
+  if (errno == EWOULDBLOCK) return is_written(path);
+  unlocked = fmt::format("{}: cannot be locked: {}; do not resume or report this run while it goes on", path,
+                         std::strerror(errno));
+  return {};
+}
+
+/// A line that a crash tore would run into the next one.
+Status cut_torn_line(int file, const std::string& path) {
+  const std::int64_t length = length_of(file);
+  const std::int64_t whole = end_of_lines(file, length);
+  if (whole == length || ::ftruncate(file, whole) == 0) return {};
+  return failed_at(path, "its torn last line cannot be cut off", errno);
+}
+
+/// Will the disk take a run's first records? A file system that reserves nothing tells it with the first
+/// byte.
+Status try_space(int file, const std::string& path) {
+  const std::int64_t length = length_of(file);
+  int error =
+      write_all(file, std::string(first_records_bytes, '\0'));  // without a newline: torn, and so no line
+  if (error == 0 && ::fdatasync(file) != 0) error = errno;
+  if (::ftruncate(file, length) != 0 && error == 0) error = errno;
+  return error == 0 ? Status() : failed_at(path, "cannot be written", error);
+}
+
+}  // namespace
+
+std::string journal_name(int rank) {
+  return fmt::format("journal.rank{}.jsonl", rank);
+}
+
+/// Closed when nobody uses it any more: a thread that the disk holds may be the last.
+struct Journal::File {
+  explicit File(int a_descriptor) : descriptor(a_descriptor) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { ::close(descriptor); }
+  const int descriptor;
+};
+
+/// What the journal and its thread share.
+struct Journal::Shared {
+  std::atomic<bool> dirty = false;
+  std::atomic<int> sync_error = 0;  ///< an errno, or `deleted`
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::shared_ptr<const File> file;    ///< the one that is written
+  std::shared_ptr<const File> closed;  ///< the newest part, until the history was thinned; else none
+  bool stopping = false;
+  bool ended = false;
+
+  void keep(const std::string& directory, int rank, std::int64_t history_bytes);
+  void sync(const File& one);
+};
+
+/// The life of the thread.
+void Journal::Shared::keep(const std::string& directory, int rank, std::int64_t history_bytes) {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    wake.wait_for(lock, sync_period, [&] { return stopping || closed; });
+    if (stopping) break;
+    const std::shared_ptr<const File> now = file, part = closed;
+    lock.unlock();
+    if (part && ::fdatasync(part->descriptor) != 0) sync_error = errno;
+    sync(*now);
+    // A history that cannot be thinned (a full disk, a folder that became read-only) stays as it is.
+    if (part) static_cast<void>(thin_history(directory, rank, history_bytes));
+    lock.lock();
+    if (part) closed.reset();
+  }
+  ended = true;
+  wake.notify_all();
+}
+
+void Journal::Shared::sync(const File& one) {
+  if (dirty.exchange(false) && ::fdatasync(one.descriptor) != 0) sync_error = errno;
+  struct stat found {};
+  if (::fstat(one.descriptor, &found) == 0 && found.st_nlink == 0) sync_error = deleted;
+}
+
+Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int rank, Mode mode,
+                                               const JournalLimits& limits) {
+  const std::string path = directory + "/" + journal_name(rank);
+  const int exclusive = mode == Mode::create ? O_EXCL : 0;
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | exclusive | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor < 0 && errno == EEXIST)
+    return Status(
+        StatusCode::invalid_argument,
+        fmt::format("{}: exists already; two runs in one directory: give each its own --output", path));
+  if (descriptor < 0) return failed_at(path, "cannot be created", errno);
+  auto file = std::make_shared<const File>(descriptor);
+  std::string unlocked;
+  EGT_TRY(lock(descriptor, path, unlocked));
+  EGT_TRY(cut_torn_line(descriptor, path));
+  if (Status taken = try_space(descriptor, path); !taken.ok()) {
+    if (mode == Mode::create) ::unlink(path.c_str());
+    return taken;
+  }
+  std::unique_ptr<Journal> journal(new Journal(directory, rank, limits, std::move(file)));
+  journal->unlocked_ = std::move(unlocked);
+  const Status started = journal->start();
+  if (!started.ok() && mode == Mode::create) ::unlink(path.c_str());
+  EGT_TRY(started);
+  return journal;
+}
+
+Journal::Journal(std::string directory, int rank, const JournalLimits& limits,
+                 std::shared_ptr<const File> file)
+    : directory_(std::move(directory)),
+      rank_(rank),
+      limits_(limits),
+      path_(directory_ + "/" + journal_name(rank)),
+      file_(std::move(file)),
+      length_(length_of(file_->descriptor)),
+      rotate_at_(limits.part),
+      shared_(std::make_shared<Shared>()) {
+  shared_->file = file_;
+}
+
+Status Journal::start() {
+  EGT_TRY_ASSIGN(keeper_, start_thread("the journal", [shared = shared_, directory = directory_, rank = rank_,
+                                                       history = limits_.history] {
+                   shared->keep(directory, rank, history);
+                 }));
+  return {};
+}
+
+Journal::~Journal() {
+  if (!keeper_.joinable()) return;
+  std::unique_lock lock(shared_->mutex);
+  shared_->stopping = true;
+  shared_->wake.notify_all();
+  const bool ended = shared_->wake.wait_for(lock, last_sync_patience, [&] { return shared_->ended; });
+  lock.unlock();
+  if (ended)
+    keeper_.join();
+  else
+    keeper_.detach();  // the disk holds it, maybe for ever; what it uses is its own
+}
+
+Status Journal::failed(const char* what, int error) const {
+  return failed_at(path_, what, error);
+}
+
+Status Journal::write(const Record& record) {
+  const std::string line = line_of(record);
+  const std::int64_t before = length_of(file_->descriptor);
+  if (const int error = write_all(file_->descriptor, line)) {
+    // Best effort: a torn line is tolerated at the end, not in the middle.
+    if (::ftruncate(file_->descriptor, before) != 0)
+      return failed("cannot be cut back after a failed write", errno);
+    return failed("cannot be written", error);
+  }
+  length_ = before + static_cast<std::int64_t>(line.size());
+  shared_->dirty = true;
+  if (must_be_on_disk(record)) EGT_TRY(sync());
+  if (length_ >= rotate_at_) rotate();
+  return {};
+}
+
+/// The file becomes a part, and a new one takes its place. Where that fails the old one just grows on.
+void Journal::rotate() {
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->closed) return;  // one at a time
+  rotate_at_ = length_ + limits_.part;
+  const auto next = next_part();
+  if (!next || std::rename(path_.c_str(), next->c_str()) != 0) return;
+  const int descriptor = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor < 0) {
+    static_cast<void>(std::rename(next->c_str(), path_.c_str()));
+    return;
+  }
+  static_cast<void>(::flock(descriptor, LOCK_EX | LOCK_NB));
+  shared_->closed = std::exchange(file_, std::make_shared<const File>(descriptor));
+  shared_->file = file_;
+  shared_->wake.notify_all();
+  rotate_at_ = limits_.part;
+}
+
+/// The path of the part that is closed next; none: the folder cannot be read.
+std::optional<std::string> Journal::next_part() const {
+  const auto parts = find_journal_parts(directory_);
+  if (!parts.ok()) return std::nullopt;
+  std::uint64_t number = 1;
+  for (const JournalPart& part : parts.value())
+    if (part.rank == rank_) number = std::max(number, part.last + 1);
+  return directory_ + "/" + journal_part_name(rank_, number, number);
+}
+
+Status Journal::flush() {
+  const int error = shared_->sync_error.exchange(0);
+  if (error == 0) return {};
+  if (error == deleted)
+    return {StatusCode::unavailable,
+            fmt::format("{}: somebody deleted it, so the records of this rank are lost", path_)};
+  return failed("cannot be brought to disk", error);
+}
+
+Status Journal::sync() {
+  shared_->dirty = false;
+  if (::fdatasync(file_->descriptor) != 0) return failed("cannot be brought to disk", errno);
+  return {};
+}
+
+namespace {
+
+bool ends_with_newline(int file) {
+  const std::int64_t length = length_of(file);
+  char last = '\n';
+  return length <= 0 || ::pread(file, &last, 1, length - 1) != 1 || last == '\n';
+}
+
+/// What became of lines that are appended.
+struct Appended {
+  Status status;
+  std::size_t lines = 0;  ///< that are whole in the file
+};
+
+Appended append_lines(const std::string& path, const std::vector<std::string>& lines) {
+  Appended done;
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (file < 0) return {failed_at(path, "cannot be opened", errno)};
+  // Never cut: what looks torn may be the owner's line on its way. An empty line is none for the reader.
+  const bool torn = !ends_with_newline(file);
+  for (const std::string& line : lines) {
+    const int error = write_all(file, torn && done.lines == 0 ? "\n" + line : line);
+    if (error != 0) done.status = failed_at(path, "cannot be written", error);
+    if (error != 0) break;
+    ++done.lines;
+  }
+  if (::fdatasync(file) != 0 && done.status.ok())
+    done.status = failed_at(path, "cannot be brought to disk", errno);
+  ::close(file);
+  return done;
+}
+
+}  // namespace
+
+Status append_records(const std::string& directory, std::vector<Record>& records, double seconds) {
+  if (records.empty()) return {};
+  const std::string path = directory + "/" + journal_name(records.front().rank);
+  std::vector<std::string> lines;
+  for (const Record& record : records) lines.push_back(line_of(record));
+  auto task = std::make_shared<std::packaged_task<Appended()>>(
+      [path, lines = std::move(lines)] { return append_lines(path, lines); });
+  std::future<Appended> done = task->get_future();
+  auto thread = start_thread("the last words", [task] { (*task)(); });
+  if (thread.ok())
+    thread.value().detach();  // a disk may hold it for ever
+  else
+    (*task)();
+  if (done.wait_for(std::chrono::duration<double>(seconds)) != std::future_status::ready) {
+    records.clear();
+    return {StatusCode::timeout,
+            fmt::format("{}: the disk did not take the last words within {:g} s", path, seconds)};
+  }
+  const Appended appended = done.get();
+  records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(appended.lines));
+  return appended.status;
+}
+
+Result<std::vector<Record>> read_journal(const std::string& path) {
+  std::vector<Record> records;
+  int number = 0;
+  EGT_TRY(for_each_line(path, [&](JournalLine& line) -> Status {
+    ++number;
+    if (line.is_record)
+      records.push_back(std::move(line.record));
+    else if (line.has_newline)
+      return {StatusCode::io_error, fmt::format("{}: line {} is no record", path, number)};
+    return {};
+  }));
+  return records;
+}
+
+namespace {
+
+void keep(Record&& record, JournalContent content, std::vector<Record>& records) {
+  const RecordKind kind = record.kind;
+  if (content == JournalContent::evidence) {
+    if (kind == RecordKind::epoch || kind == RecordKind::notice) return;
+    const bool follows = kind == RecordKind::progress && !records.empty() && records.back().kind == kind &&
+                         records.back().rank == record.rank;
+    if (follows) records.pop_back();
+  }
+  records.push_back(std::move(record));
+}
+
+/// Evidence is read as far as it can be read.
+void read_part(const JournalPart& part, JournalContent content, Journals& journals) {
+  int number = 0, wrong = 0;
+  const Status read = for_each_line(part.path, [&](JournalLine& line) -> Status {
+    ++number;
+    if (line.is_record)
+      keep(std::move(line.record), content, journals.records);
+    else if (line.has_newline && ++wrong <= most_told_lines)
+      journals.problems.push_back(fmt::format("{}: line {} is no record", part.path, number));
+    return {};
+  });
+  if (wrong > most_told_lines)
+    journals.problems.push_back(
+        fmt::format("{}: {} more lines are no records", part.path, wrong - most_told_lines));
+  if (!read.ok()) journals.problems.push_back(read.what());
+}
+
+}  // namespace
+
+Status await_writers(const std::string& directory, double patience_seconds) {
+  EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_seconds);
+  for (const JournalPart& part : parts) {
+    const int file = part.is_open ? ::open(part.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+    if (file < 0) continue;  // reading it will tell
+    const auto is_busy = [&] { return ::flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; };
+    bool busy = is_busy();
+    for (; busy && std::chrono::steady_clock::now() < deadline; busy = is_busy())
+      std::this_thread::sleep_for(lock_period);
+    ::close(file);
+    if (busy) return is_written(part.path);
+  }
+  return {};
+}
+
+Result<Journals> read_journals(const std::string& directory, JournalContent content) {
+  EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
+  if (parts.empty())
+    return Status(StatusCode::unavailable, fmt::format("{}: holds no journal of a run", directory));
+  Journals journals;
+  for (const JournalPart& part : parts) {
+    if (journals.ranks.empty() || journals.ranks.back() != part.rank) journals.ranks.push_back(part.rank);
+    read_part(part, content, journals);
+  }
+  return journals;
+}
+
+}  // namespace egt

@@ -1,0 +1,272 @@
+#include "report/journal/journal_parts.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "egt/core/file_io.hpp"
+#include "egt/core/text_scan.hpp"
+#include "report/journal/journal.hpp"
+
+namespace egt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "journal.rank", suffix = ".jsonl";
+constexpr int most_doublings = 40;  ///< of the distance between records: more than any run is long
+constexpr std::size_t write_bytes = 1 << 20, read_bytes = 1 << 18;
+constexpr std::size_t longest_line = 16 << 20;  ///< what is longer is no record, and cut
+
+/// None: it is no journal.
+std::optional<JournalPart> parse_name(std::string_view name) {
+  if (!name.starts_with(prefix) || !name.ends_with(suffix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  name.remove_suffix(suffix.size());
+  JournalPart part;
+  if (!take_number(name, part.rank) || part.rank < 0) return std::nullopt;
+  part.is_open = name.empty();
+  if (part.is_open) return part;
+  const bool is_range = take_char(name, '.') && take_number(name, part.first) && take_char(name, '-') &&
+                        take_number(name, part.last) && name.empty();
+  return is_range && part.first > 0 && part.first <= part.last ? std::optional(part) : std::nullopt;
+}
+
+/// By rank; of parts with the same beginning the one that reaches furthest first; the open one last.
+bool comes_before(const JournalPart& a, const JournalPart& b) {
+  return std::tuple(a.rank, a.is_open, a.first, ~a.last) < std::tuple(b.rank, b.is_open, b.first, ~b.last);
+}
+
+bool holds(const JournalPart& range, const JournalPart& part) {
+  return range.rank == part.rank && !range.is_open && !part.is_open && range.first <= part.first &&
+         part.last <= range.last;
+}
+
+/// May it be left out of a long history?
+bool is_thinned(const JournalLine& line) {
+  return line.is_record && (line.record.kind == RecordKind::progress ||
+                            line.record.kind == RecordKind::epoch || line.record.kind == RecordKind::notice);
+}
+
+/// Which records stay where those of a kind are `distance` seconds apart; shown all of them in their order.
+class Thinning {
+ public:
+  explicit Thinning(double distance) : distance_(distance) {}
+  bool keeps(RecordKind kind, double time) {
+    const auto [last, is_first] = kept_.try_emplace(kind, time);
+    // A clock that was set back begins a new distance.
+    if (!is_first && time >= last->second && time < last->second + distance_) return false;
+    last->second = time;
+    return true;
+  }
+
+ private:
+  const double distance_;
+  std::map<RecordKind, double> kept_;
+};
+
+/// What a history holds, as far as its thinning needs it.
+struct Outline {
+  struct Entry {
+    RecordKind kind;
+    double time;
+    std::int64_t bytes;
+  };
+  std::vector<Entry> thinned;
+  std::int64_t lasting_bytes = 0;
+};
+
+Result<Outline> outline_of(const std::vector<JournalPart>& parts) {
+  Outline outline;
+  for (const JournalPart& part : parts)
+    EGT_TRY(for_each_line(part.path, [&](const JournalLine& line) {
+      const auto bytes = static_cast<std::int64_t>(line.text.size() + 1);
+      if (is_thinned(line))
+        outline.thinned.push_back({line.record.kind, line.record.time, bytes});
+      else
+        outline.lasting_bytes += bytes;
+      return Status();
+    }));
+  return outline;
+}
+
+std::int64_t bytes_at(const Outline& outline, double distance) {
+  Thinning thinning(distance);
+  std::int64_t bytes = outline.lasting_bytes;
+  for (const Outline::Entry& entry : outline.thinned)
+    if (thinning.keeps(entry.kind, entry.time)) bytes += entry.bytes;
+  return bytes;
+}
+
+/// The least distance with which the history is small enough.
+double distance_for(const Outline& outline, std::int64_t bytes) {
+  double distance = 1;
+  for (int i = 0; i < most_doublings && bytes_at(outline, distance) > bytes; ++i) distance *= 2;
+  return distance;
+}
+
+/// A file that appears under its name when all of it is on the disk.
+class NewFile {
+ public:
+  explicit NewFile(const std::string& path)
+      : path_(path),
+        temporary_(path + ".tmp"),
+        file_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)),
+        error_(file_ < 0 ? errno : 0) {}
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  ~NewFile() {
+    if (file_ < 0) return;
+    ::close(file_);
+    ::unlink(temporary_.c_str());  // not there any more once it has its name
+  }
+
+  Status add(const std::string& line) {
+    buffer_ += line;
+    buffer_ += '\n';
+    return buffer_.size() < write_bytes ? Status() : put();
+  }
+  Status finish() {
+    EGT_TRY(put());
+    if (::fsync(file_) != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) error_ = errno;
+    return state();
+  }
+
+ private:
+  Status put() {
+    if (error_ == 0) error_ = write_all(file_, buffer_);
+    buffer_.clear();
+    return state();
+  }
+  Status state() const {
+    if (error_ == 0) return {};
+    return {code_of_errno(error_, StatusCode::io_error),
+            fmt::format("{}: cannot be written: {}", path_, std::strerror(error_)), error_};
+  }
+
+  const std::string path_, temporary_;
+  const int file_;
+  int error_;
+  std::string buffer_;
+};
+
+Status write_thinned(const std::vector<JournalPart>& parts, double distance, NewFile& file) {
+  Thinning thinning(distance);
+  for (const JournalPart& part : parts)
+    EGT_TRY(for_each_line(part.path, [&](const JournalLine& line) {
+      const bool left_out = is_thinned(line) && !thinning.keeps(line.record.kind, line.record.time);
+      return left_out ? Status() : file.add(line.text);
+    }));
+  return file.finish();
+}
+
+std::int64_t bytes_of(const std::vector<JournalPart>& parts) {
+  std::int64_t bytes = 0;
+  std::error_code ignored;
+  for (const JournalPart& part : parts) bytes += static_cast<std::int64_t>(fs::file_size(part.path, ignored));
+  return bytes;
+}
+
+}  // namespace
+
+std::string journal_part_name(int rank, std::uint64_t first, std::uint64_t last) {
+  return fmt::format("{}{}.{}-{}{}", prefix, rank, first, last, suffix);
+}
+
+Result<std::vector<JournalPart>> find_journal_parts(const std::string& directory,
+                                                    std::vector<JournalPart>* replaced) {
+  std::vector<JournalPart> all, parts;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+    if (auto part = parse_name(entry->path().filename().string())) {
+      part->path = entry->path();
+      all.push_back(std::move(*part));
+    }
+  if (error)
+    return Status(StatusCode::unavailable, fmt::format("{}: cannot be read: {}", directory, error.message()),
+                  error.value());
+  std::sort(all.begin(), all.end(), comes_before);
+  for (JournalPart& part : all) {
+    const bool is_replaced = !parts.empty() && holds(parts.back(), part);
+    if (!is_replaced)
+      parts.push_back(std::move(part));
+    else if (replaced)
+      replaced->push_back(std::move(part));
+  }
+  return parts;
+}
+
+namespace {
+
+/// Hands one line to `take`; an empty one is none.
+Status take_line(JournalLine& line, const std::function<Status(JournalLine&)>& take) {
+  if (line.text.empty()) return {};
+  line.record = {};
+  line.is_record = false;
+  if (line.text.size() < longest_line) {
+    const Json json = Json::parse(line.text, nullptr, false);
+    line.is_record = !json.is_discarded() && from_json(json, line.record);
+  }
+  const Status taken = take(line);
+  line.text.clear();
+  return taken;
+}
+
+}  // namespace
+
+Status for_each_line(const std::string& path, const std::function<Status(JournalLine&)>& take) {
+  std::error_code error;
+  // A pipe could be waited for without an end, and a device has none.
+  if (const auto kind = fs::status(path, error).type(); kind != fs::file_type::regular)
+    return {StatusCode::unavailable,
+            fmt::format("{}: {}", path,
+                        kind == fs::file_type::not_found ? "cannot be read" : "is no regular file")};
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {StatusCode::unavailable, fmt::format("{}: cannot be read", path)};
+  JournalLine line;
+  std::string chunk(read_bytes, '\0');
+  while (file) {
+    file.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+    const std::string_view got(chunk.data(), static_cast<std::size_t>(file.gcount()));
+    for (std::size_t begin = 0; begin < got.size();) {
+      const std::size_t end = std::min(got.find('\n', begin), got.size());
+      line.text += got.substr(begin, std::min(end - begin, longest_line - line.text.size()));
+      begin = end + 1;
+      if (end == got.size()) break;
+      line.has_newline = true;
+      EGT_TRY(take_line(line, take));
+    }
+  }
+  if (file.bad()) return {StatusCode::io_error, fmt::format("{}: cannot be read to its end", path)};
+  line.has_newline = false;
+  return take_line(line, take);
+}
+
+Status thin_history(const std::string& directory, int rank, std::int64_t bytes) {
+  std::vector<JournalPart> replaced;
+  EGT_TRY_ASSIGN(std::vector<JournalPart> parts, find_journal_parts(directory, &replaced));
+  std::erase_if(parts, [&](const JournalPart& part) { return part.rank != rank || part.is_open; });
+  std::erase_if(replaced, [&](const JournalPart& part) { return part.rank != rank; });
+  if (parts.size() > 1 && bytes_of(parts) > bytes) {
+    EGT_TRY_ASSIGN(const Outline outline, outline_of(parts));
+    NewFile file(directory + "/" + journal_part_name(rank, parts.front().first, parts.back().last));
+    EGT_TRY(write_thinned(parts, distance_for(outline, bytes), file));
+    replaced.insert(replaced.end(), parts.begin(), parts.end());
+  }
+  for (const JournalPart& part : replaced) ::unlink(part.path.c_str());
+  return {};
+}
+
+}  // namespace egt

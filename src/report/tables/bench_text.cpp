@@ -1,0 +1,127 @@
+#include "report/tables/bench_text.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+#include "egt/core/printable.hpp"
+#include "egt/core/units.hpp"
+#include "report/compare/comparison.hpp"
+#include "report/compare/comparison_parts.hpp"
+#include "report/tables/text_table.hpp"
+
+namespace egt {
+namespace {
+
+using Row = std::vector<std::string>;
+using Entries = std::vector<const Json*>;
+
+/// The figure in that format, or a dash where it was not measured.
+std::string cell(const std::optional<double>& value, const char* format, double factor = 1) {
+  return value ? fmt::format(fmt::runtime(format), *value * factor) : not_measured;
+}
+
+std::optional<double> figure(const Json& entry, const char* name) {
+  return value_at<double>(entry, name);
+}
+
+std::string amount(const std::optional<double>& value) {
+  constexpr const char* powers[] = {"", " k", " M", " G", " T"};
+  if (!value) return not_measured;
+  double scaled = *value;
+  std::size_t power = 0;
+  for (; scaled >= 1000 && power < 4; ++power) scaled /= 1000;
+  return fmt::format("{:.4g}{}", scaled, powers[power]);
+}
+
+/// "2, p2p", and of one device alone which.
+std::string ranks_text(const Json& entry) {
+  const Json& ranks = member(entry, "ranks");
+  const std::string mode = text_at(entry, "mode");
+  if (mode == "single" && ranks.is_array() && ranks.size() == 1 && ranks[0].is_number_integer())
+    return fmt::format("rank {} alone", ranks[0].get<std::int64_t>());
+  return fmt::format("{}, {}", value_at<std::int64_t>(entry, "devices").value_or(0), mode);
+}
+
+Row row_of(const Json& entry) {
+  const Json& step = member(entry, "step_ms");
+  const auto memory = figure(entry, "memory_bytes");
+  return {text_at(entry, "test_name"),
+          ranks_text(entry),
+          cell(figure(step, "p50"), "{:.4g}"),
+          cell(figure(step, "p95"), "{:.4g}"),
+          cell(figure(entry, "spread_percent"), "{:.1f} %"),
+          amount(figure(entry, "items_per_second")),
+          cell(figure(entry, "speedup"), "{:.2f}x"),
+          cell(figure(entry, "efficiency"), "{:.1f} %", 100),
+          cell(figure(entry, "exposed_communication_ms"), "{:.3g}"),
+          memory ? format_bytes(*memory) : not_measured,
+          cell(figure(entry, "gpu_utilization_percent"), "{:.0f} %"),
+          cell(figure(entry, "power_w"), "{:.0f} W"),
+          cell(figure(entry, "sm_clock_mhz"), "{:.0f} MHz")};
+}
+
+/// What a row has no room for.
+std::string notes_of(const Json& entry) {
+  const std::string what = fmt::format("{} ({})", text_at(entry, "test_name"), ranks_text(entry));
+  std::string text;
+  const auto note = [&](const std::string& one) {
+    text += printable(fmt::format("  {}: {}", what, one)) + "\n";
+  };
+  if (const std::string why = text_at(entry, "not_possible"); !why.empty())
+    note(fmt::format("not possible: {}", why));
+  if (!value_at<bool>(entry, "success").value_or(false))
+    note(fmt::format("failed: {}", text_at(entry, "failure")));
+  if (const auto ratio = figure(entry, "ratio_copy_bandwidth"))
+    note(fmt::format("{} GB/s, {:.0f} % of the copy bandwidth",
+                     cell(figure(entry, "gb_per_second"), "{:.4g}"), 100 * *ratio));
+  if (const auto tflops = figure(entry, "tflops")) note(fmt::format("{:.4g} TFLOP/s", *tflops));
+  if (const auto even = figure(entry, "even_items_per_second"))
+    note(fmt::format("shares {}, {} {}/s; in equal shares {} {}/s", member(entry, "shares").dump(),
+                     amount(figure(entry, "items_per_second")), text_at(entry, "items"), amount(even),
+                     text_at(entry, "items")));
+  return text;
+}
+
+std::string table_of(const std::string& workload, const Entries& entries) {
+  const std::string items = text_at(*entries.front(), "items");
+  std::vector<Row> rows = {{"Test", "Devices", "Step ms", "p95", "Spread", items + "/s", "Speedup",
+                            "Efficiency", "Exposed ms", "Memory", "Util", "Power", "Clock"}};
+  std::string notes;
+  for (const Json* entry : entries) {
+    rows.push_back(row_of(*entry));
+    notes += notes_of(*entry);
+  }
+  return fmt::format("\n{}\n{}{}", printable(workload), table_text(std::move(rows)), notes);
+}
+
+/// Each workload's, in the order in which they come.
+std::vector<std::pair<std::string, Entries>> by_workload(const Json& result) {
+  std::vector<std::pair<std::string, Entries>> groups;
+  for (const Json& entry : member(result, "results")) {
+    const std::string workload = text_at(entry, "workload");
+    if (workload.empty()) continue;
+    auto group = std::find_if(groups.begin(), groups.end(), [&](auto& one) { return one.first == workload; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {workload, {}});
+    group->second.push_back(&entry);
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::string bench_text(const Json& result) {
+  std::string text;
+  if (const auto alone = compare_results({{.path = "", .label = "", .result = result, .problem = ""}}, {});
+      alone.ok())
+    text = scaling_text(alone.value());
+  for (const auto& [workload, entries] : by_workload(result)) text += table_of(workload, entries);
+  if (!text.empty() && text.front() == '\n') text.erase(0, 1);
+  return text;
+}
+
+}  // namespace egt

@@ -1,0 +1,47 @@
+#include "report/tables/text_table.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include <fmt/format.h>
+
+#include "egt/core/printable.hpp"
+
+namespace egt {
+namespace {
+
+using Row = std::vector<std::string>;
+
+/// Columns of a terminal that a text takes: fmt counts them when it pads.
+std::size_t width_of(const std::string& text) {
+  constexpr std::size_t wide = 4096;
+  return wide - (fmt::format("{:<{}}", text, wide).size() - text.size());
+}
+
+std::string line_of(const Row& cells, const std::vector<std::size_t>& widths) {
+  std::string line = "|";
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    line += i == 0 ? fmt::format(" {:<{}} |", cells[i], widths[i])
+                   : fmt::format(" {:>{}} |", cells[i], widths[i]);
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string table_text(std::vector<Row> rows) {
+  if (rows.empty()) return "";
+  std::vector<std::size_t> widths(rows.front().size(), 3);
+  for (Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      row[i] = printable(row[i]);
+      widths[i] = std::max(widths[i], width_of(row[i]));
+    }
+  std::string text = line_of(rows.front(), widths) + "|";
+  for (std::size_t i = 0; i < widths.size(); ++i)
+    text += i == 0 ? std::string(widths[i] + 2, '-') + "|" : std::string(widths[i] + 1, '-') + ":|";
+  text += "\n";
+  for (std::size_t i = 1; i < rows.size(); ++i) text += line_of(rows[i], widths);
+  return text;
+}
+
+}  // namespace egt

@@ -1,9 +1,0 @@
-#include "egt/report/version.hpp"
-
-namespace egt {
-
-const char* program_version() {
-  return EGT_VERSION;
-}
-
-}  // namespace egt

@@ -1,0 +1,326 @@
+#include "session/health/error_counters.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "session/health/xid_catalog.hpp"
+
+#include "egt/core/json_access.hpp"
+
+namespace egt {
+namespace {
+
+std::string xid_name(unsigned xid) {
+  const XidMeaning meaning = xid_meaning(xid);
+  return *meaning.text == '\0' ? fmt::format("Xid {}", xid) : fmt::format("Xid {}: {}", xid, meaning.text);
+}
+
+}  // namespace
+
+std::uint64_t Ledger::Counter::look(std::optional<std::uint64_t> now, const std::string& phase) {
+  if (!now) return 0;
+  if (!before) before = now;
+  const std::uint64_t last = std::max(peak, *before);
+  after = now;
+  peak = std::max(last, *now);
+  if (peak > last) moved[phase] += peak - last;
+  return peak - last;
+}
+
+std::uint64_t Ledger::Counter::grown() const {
+  std::uint64_t sum = 0;
+  for (const auto& [phase, by] : moved) sum += by;
+  return sum;
+}
+
+Json Ledger::Counter::json() const {
+  Json json = {{"before", or_null(before)}, {"after", or_null(after)}};
+  if (!moved.empty()) json["moved"] = moved;
+  return json;
+}
+
+Ledger::Flag::Change Ledger::Flag::look(std::optional<bool> now) {
+  if (!now) return Change::none;
+  const bool is_first = !before;
+  if (is_first) before = now;
+  const bool last = after.value_or(false);
+  after = now;
+  if (!*now || last) return Change::none;
+  return is_first ? Change::set_before : Change::newly_set;
+}
+
+Json Ledger::Flag::json() const {
+  return {{"before", or_null(before)}, {"after", or_null(after)}};
+}
+
+Json Ledger::Link::json(unsigned link) const {
+  const auto up = [](std::optional<bool> is_down) { return is_down ? Json(!*is_down) : Json(nullptr); };
+  return {{"link", link},
+          {"up", {{"before", up(down.before)}, {"after", up(down.after)}}},
+          {"crc", crc.json()},
+          {"replay", replay.json()},
+          {"recovery", recovery.json()},
+          {"recovery_failed", recovery_failed.json()}};
+}
+
+Json Ledger::Lane::json() const {
+  return {{"before", or_null(before)},
+          {"after", or_null(after)},
+          {"max", or_null(max)},
+          {"under_load", or_null(under_load)}};
+}
+
+Ledger::Ledger(LedgerDevice device, std::optional<std::uint64_t> corrected_limit)
+    : device_(std::move(device)), corrected_limit_(corrected_limit) {}
+
+Fault Ledger::fault(const char* kind, std::string where, std::string expected, std::string actual,
+                    std::uint64_t count) const {
+  Fault fault;
+  fault.kind = kind;
+  fault.detector = device_.detector;
+  fault.rank = device_.rank;
+  fault.hostname = device_.hostname;
+  fault.device_uuid = device_.device_uuid;
+  fault.step = moment_.step;
+  fault.phase = moment_.phase;
+  fault.where = std::move(where);
+  fault.expected = std::move(expected);
+  fault.actual = std::move(actual);
+  fault.count = count;
+  return fault;
+}
+
+Finding Ledger::finding(const char* kind, std::string where, std::string text) const {
+  Finding finding;
+  finding.kind = kind;
+  finding.rank = device_.rank;
+  finding.hostname = device_.hostname;
+  finding.device_uuid = device_.device_uuid;
+  finding.where = std::move(where);
+  finding.text = std::move(text);
+  return finding;
+}
+
+LedgerNews Ledger::look(const LedgerMoment& moment, const Result<SensorCounters>& counters) {
+  moment_ = moment;
+  looked_ = moment.seconds;
+  LedgerNews news;
+  if (!counters.ok()) {
+    look_at_silence(counters.status(), news);
+    return news;
+  }
+  const SensorCounters& now = counters.value();
+  look_at_xids(now, news);
+  if (!now.lost.empty()) {
+    tell_lost(now.lost, news);
+    return news;
+  }
+  tell_answer(news);
+  look_at_memory(now, news);
+  look_at_remaps(now, news);
+  look_at_links(now, news);
+  pcie_replay_.look(now.pcie_replay, moment.phase);
+  look_at_pcie(generation_, "generation", now.pcie.generation, now.pcie.max_generation, news);
+  look_at_pcie(width_, "width", now.pcie.width, now.pcie.max_width, news);
+  return news;
+}
+
+void Ledger::look_at_memory(const SensorCounters& now, LedgerNews& news) {
+  if (const std::uint64_t errors = ecc_uncorrected_.look(now.ecc_uncorrected, moment_.phase);
+      errors > 0 && first("uncorrected"))
+    news.faults.push_back(fault("ecc", "uncorrectable memory errors (ECC)",
+                                fmt::format("{}", *now.ecc_uncorrected - errors),
+                                fmt::format("{}", *now.ecc_uncorrected), errors));
+  ecc_corrected_.look(now.ecc_corrected, moment_.phase);
+  const std::uint64_t corrected = ecc_corrected_.grown();
+  if (!corrected_limit_ || corrected <= *corrected_limit_ || !first("corrected")) return;
+  Finding found = finding(
+      "ecc", "corrected memory errors (ECC)",
+      fmt::format("{} new corrected memory errors (ECC), the limit is {}", corrected, *corrected_limit_));
+  found.expected = static_cast<double>(*corrected_limit_);
+  found.actual = static_cast<double>(corrected);
+  news.findings.push_back(std::move(found));
+}
+
+void Ledger::look_at_remaps(const SensorCounters& now, LedgerNews& news) {
+  remapped_rows_.look(now.remapped_rows, moment_.phase);
+  remapped_rows_uncorrected_.look(now.remapped_rows_uncorrected, moment_.phase);
+  const auto pending = remap_pending_.look(now.remap_pending);
+  if (pending == Flag::Change::newly_set && first("pending"))
+    news.faults.push_back(fault("remap", "a row of memory waits to be remapped", "none", "pending"));
+  if (pending == Flag::Change::set_before && first("pending"))
+    news.findings.push_back(
+        finding("remap", "a row of memory waits to be remapped",
+                "a row of memory waits to be remapped since before the run: needs a reset "
+                "of the GPU"));
+  const auto failed = remap_failure_.look(now.remap_failure);
+  if (failed == Flag::Change::newly_set && first("failed"))
+    news.faults.push_back(fault("remap", "a row of memory could not be remapped", "none", "failed"));
+  if (failed == Flag::Change::set_before && first("failed"))
+    news.findings.push_back(finding("remap", "a row of memory could not be remapped",
+                                    "a row of memory could not be remapped before the run: have the GPU "
+                                    "replaced"));
+}
+
+/// Events of two sources need not keep their order, and a detail may come later than its number: so an event
+/// is known by its number and how many of that number come before it.
+void Ledger::look_at_xids(const SensorCounters& now, LedgerNews& news) {
+  xids_told_ = xids_told_ || now.xids_told;
+  std::map<unsigned, std::size_t> count;
+  for (const XidEvent& event : now.xids) {
+    const auto [seen, is_new] = xids_.try_emplace({event.xid, count[event.xid]++});
+    seen->second.event = event;
+    if (!is_new) continue;
+    seen->second.step = moment_.step;
+    seen->second.phase = moment_.phase;
+    tell_xid(event, news);
+  }
+}
+
+void Ledger::tell_xid(const XidEvent& event, LedgerNews& news) {
+  if (!first(fmt::format("xid {}", event.xid))) return;
+  std::string text = xid_name(event.xid);
+  if (!event.detail.empty()) text += fmt::format(" ({})", event.detail);
+  switch (xid_meaning(event.xid).kind) {
+    case XidKind::hardware:
+      news.faults.push_back(fault("xid", text, "none", fmt::format("{}", event.xid)));
+      return;
+    case XidKind::unclear:
+      news.findings.push_back(finding("xid", xid_name(event.xid), text + ": see NVIDIA's Xid catalog"));
+      return;
+    case XidKind::application:
+      news.notices.push_back(
+          fmt::format("rank {}: {}: of a program, no sign of bad hardware", device_.rank, text));
+  }
+}
+
+void Ledger::look_at_links(const SensorCounters& now, LedgerNews& news) {
+  nvlink_crc_.look(now.nvlink_crc, moment_.phase);
+  nvlink_replay_.look(now.nvlink_replay, moment_.phase);
+  nvlink_recovery_.look(now.nvlink_recovery, moment_.phase);
+  for (const LinkCounters& link : now.nvlinks) look_at_link(link, news);
+}
+
+void Ledger::look_at_link(const LinkCounters& now, LedgerNews& news) {
+  Link& link = links_[now.link];
+  const std::string name = fmt::format("NVLink {}", now.link);
+  const auto counts = [](std::optional<std::uint64_t> after, std::uint64_t by) {
+    return std::pair(fmt::format("{}", *after - by), fmt::format("{}", *after));
+  };
+  const auto down = link.down.look(now.up ? std::optional(!*now.up) : std::nullopt);
+  if (down == Flag::Change::newly_set && first(name + " down"))
+    news.faults.push_back(fault("nvlink", name + " went down", "up", "down"));
+  if (down == Flag::Change::set_before && first("links down"))
+    news.notices.push_back(
+        fmt::format("rank {}: {} was down before the run; others may be so too", device_.rank, name));
+
+  const std::uint64_t failed = link.recovery_failed.look(now.recovery_failed, moment_.phase);
+  if (failed > 0 && first(name + " failed")) {
+    const auto [expected, actual] = counts(now.recovery_failed, failed);
+    news.faults.push_back(fault("nvlink", name + ": recoveries that failed", expected, actual, failed));
+  }
+  const std::uint64_t recovered = link.recovery.look(now.recovery, moment_.phase);
+  if (recovered > 0 && !now.recovery_failed && first(name + " recovery")) {
+    const auto [expected, actual] = counts(now.recovery, recovered);
+    news.faults.push_back(fault("nvlink", name + ": recovery errors", expected, actual, recovered));
+  }
+  if (recovered > 0 && now.recovery_failed && first(name + " recovery"))
+    news.findings.push_back(finding(
+        "link", name, fmt::format("{} had to be trained anew {} times: check its seat", name, recovered)));
+
+  const std::uint64_t crc = link.crc.look(now.crc, moment_.phase);
+  const std::uint64_t replays = link.replay.look(now.replay, moment_.phase);
+  if (crc + replays > 0 && first("NVLink errors put right"))
+    news.notices.push_back(fmt::format(
+        "rank {}: {}: {} CRC errors and {} replays, put right by the link; further ones are in the counters",
+        device_.rank, name, crc, replays));
+}
+
+/// While idle, a link sinks to save power.
+void Ledger::look_at_pcie(Lane& lane, const char* name, std::optional<unsigned> now,
+                          std::optional<unsigned> max, LedgerNews& news) {
+  if (!now) return;
+  if (!lane.before) lane.before = now;
+  lane.after = now;
+  if (max) lane.max = max;
+  const bool is_loaded = moment_.utilization_percent.value_or(0) >= load_percent;
+  if (is_loaded) lane.under_load = now;
+  if (!is_loaded || !lane.max || *now >= *lane.max) {
+    lane.narrow_since.reset();
+    return;
+  }
+  if (!lane.narrow_since) lane.narrow_since = moment_.seconds;
+  const std::string where = fmt::format("PCIe link {}", name);
+  if (moment_.seconds - *lane.narrow_since < narrow_seconds || !first(where)) return;
+  Finding found = finding(
+      "link", where,
+      fmt::format("{} is {} under load, it could be {}: check seat, riser and slot", where, *now, *lane.max));
+  found.expected = *lane.max;
+  found.actual = *now;
+  news.findings.push_back(std::move(found));
+}
+
+/// A device that never answered is one without counters.
+void Ledger::look_at_silence(const Status& status, LedgerNews& news) {
+  if (status.code() == StatusCode::aborted) {
+    tell_lost(status.what(), news);
+    return;
+  }
+  if (!answered_) return;
+  const double silent = moment_.seconds - *answered_;
+  if (silent < silent_seconds) return;
+  missed_ = true;
+  tell_lost(fmt::format("the device answers nothing for {:.0f} s: {}", silent, status.what()), news);
+}
+
+void Ledger::tell_lost(const std::string& why, LedgerNews& news) {
+  if (first("lost")) news.faults.push_back(fault("gpu-lost", why, "an answer", "none"));
+}
+
+void Ledger::tell_answer(LedgerNews& news) {
+  if (missed_)
+    news.notices.push_back(fmt::format("rank {}: the device answers again after {:.0f} s", device_.rank,
+                                       moment_.seconds - answered_.value_or(moment_.seconds)));
+  missed_ = false;
+  answered_ = moment_.seconds;
+}
+
+LedgerNews Ledger::overdue(double seconds) {
+  LedgerNews news;
+  const double stalled = seconds - looked_.value_or(seconds);
+  if (stalled < stalled_seconds || missed_) return news;
+  missed_ = true;
+  if (first("stalled"))
+    news.findings.push_back(finding(
+        "sensor", "counters", fmt::format("{} does not answer since {:.0f} s", device_.detector, stalled)));
+  return news;
+}
+
+Json Ledger::counters() const {
+  Json xids = xids_told_ || !xids_.empty() ? Json::array() : Json(nullptr);
+  for (const auto& [number, seen] : xids_)
+    xids.push_back({{"xid", seen.event.xid},
+                    {"time", seen.event.time},
+                    {"step", seen.step < 0 ? Json(nullptr) : Json(seen.step)},
+                    {"phase", seen.phase},
+                    {"detail", seen.event.detail}});
+  Json links = Json::array();
+  for (const auto& [number, link] : links_) links.push_back(link.json(number));
+  return {{"ecc_corrected", ecc_corrected_.json()},
+          {"ecc_uncorrected", ecc_uncorrected_.json()},
+          {"remapped_rows", remapped_rows_.json()},
+          {"remapped_rows_uncorrected", remapped_rows_uncorrected_.json()},
+          {"remap_pending", remap_pending_.json()},
+          {"remap_failure", remap_failure_.json()},
+          {"xid", xids},
+          {"pcie_replay", pcie_replay_.json()},
+          {"pcie_generation", generation_.json()},
+          {"pcie_width", width_.json()},
+          {"nvlink_crc", nvlink_crc_.json()},
+          {"nvlink_replay", nvlink_replay_.json()},
+          {"nvlink_recovery", nvlink_recovery_.json()},
+          {"nvlinks", links}};
+}
+
+}  // namespace egt

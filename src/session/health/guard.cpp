@@ -1,0 +1,270 @@
+#include "session/health/guard.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace egt {
+namespace {
+
+constexpr double slowdown_margin_c = 4;  ///< below it the limit stays, whatever is asked for
+constexpr double shutdown_margin_c = 7;
+constexpr double slowdown_to_shutdown_c = 3;  ///< where the slowdown temperature is not told
+constexpr double memory_above_device_c = 10;  ///< stacked memory is made for so much more: 95 and 85
+constexpr double lowest_plausible_c = 40, highest_plausible_c = 150;
+constexpr double warning_gap_seconds = 60;
+constexpr double blind_seconds = 5;
+constexpr double least_judged_seconds = 2;  ///< a look is a second: less may be one moment
+constexpr double full_duty = 0.995;
+
+/// A threshold may come as a distance to a limit, or as nonsense.
+std::optional<double> plausible_threshold(const std::optional<double>& c) {
+  return c && *c > lowest_plausible_c && *c < highest_plausible_c ? c : std::nullopt;
+}
+
+/// A reading may too; NaN is none.
+std::optional<double> plausible_reading(const std::optional<double>& c) {
+  return c && *c > -40 && *c < highest_plausible_c ? c : std::nullopt;
+}
+
+double lowest_limit(double asked, const SensorLimits& limits) {
+  if (const auto c = plausible_threshold(limits.slowdown_temperature_c))
+    asked = std::min(asked, *c - slowdown_margin_c);
+  if (const auto c = plausible_threshold(limits.shutdown_temperature_c))
+    asked = std::min(asked, *c - shutdown_margin_c);
+  return asked;
+}
+
+std::optional<double> slowdown(const SensorLimits& limits) {
+  const auto slow = plausible_threshold(limits.slowdown_temperature_c);
+  const auto shut = plausible_threshold(limits.shutdown_temperature_c);
+  if (!slow && !shut) return std::nullopt;
+  return std::min(slow.value_or(highest_plausible_c),
+                  shut ? *shut - slowdown_to_shutdown_c : highest_plausible_c);
+}
+
+std::string percent(double share) {
+  return fmt::format("{:.0f} %", 100 * share);
+}
+
+/// The larger share of memory in use, of the device and of the host.
+struct MemoryUse {
+  double share = 0;
+  const char* of = "";
+};
+
+MemoryUse memory_use(const GuardSample& sample) {
+  MemoryUse use;
+  if (sample.device && sample.device->memory_used_bytes && sample.device->memory_total_bytes.value_or(0) > 0)
+    use = {static_cast<double>(*sample.device->memory_used_bytes) /
+               static_cast<double>(*sample.device->memory_total_bytes),
+           "the device's"};
+  if (sample.host.memory_percent && *sample.host.memory_percent / 100 > use.share)
+    use = {*sample.host.memory_percent / 100, "the host's"};
+  return use;
+}
+
+}  // namespace
+
+std::array<Guard::Throttle, 4> Guard::throttles() {
+  constexpr std::uint64_t hw_slowdown = 0x8, sw_thermal = 0x20, hw_thermal = 0x40, hw_power_brake = 0x80;
+  return {Throttle{.name = "sw_thermal",
+                   .meaning = "the driver, because of heat",
+                   .advice = "improve the cooling",
+                   .bit = sw_thermal,
+                   .counter = &ThrottleTimes::sw_thermal_s},
+          Throttle{.name = "hw_thermal",
+                   .meaning = "the hardware, because of heat",
+                   .advice = "improve the cooling",
+                   .bit = hw_thermal,
+                   .counter = &ThrottleTimes::hw_thermal_s},
+          Throttle{.name = "hw_power_brake",
+                   .meaning = "the power brake",
+                   .advice = "check the node's power supply",
+                   .bit = hw_power_brake,
+                   .counter = &ThrottleTimes::power_brake_s},
+          Throttle{.name = "hw_slowdown",
+                   .meaning = "the hardware",
+                   .advice = "check cooling and power supply",
+                   .bit = hw_slowdown,
+                   .unless = hw_thermal | hw_power_brake}};  // which set it too
+}
+
+Guard::Guard(const GuardOptions& options, const SensorLimits& limits, GuardedDevice device,
+             std::optional<double> planned_seconds)
+    : options_(options),
+      limits_(limits),
+      device_(std::move(device)),
+      planned_seconds_(planned_seconds),
+      temperature_limit_c_(lowest_limit(options.temperature_limit_c, limits)),
+      memory_temperature_limit_c_(options.temperature_limit_c + memory_above_device_c),
+      slowdown_c_(slowdown(limits)),
+      pressure_(options.memory_limit) {}
+
+GuardDecision Guard::look(const GuardSample& sample) {
+  const double seconds = std::max(sample.seconds - last_seconds_.value_or(sample.seconds), 0.0);
+  const double began = first_seconds_.value_or(sample.seconds);
+  first_seconds_ = began;
+  last_seconds_ = sample.seconds;
+  GuardDecision decision;
+  if (heat_.duty() < full_duty) heat_seconds_ += seconds;
+  if (power_.duty() < full_duty) power_seconds_ += seconds;
+  if (sample.device) {
+    watch_heat(*sample.device, sample.seconds, seconds, decision);
+    watch_power(*sample.device, seconds, decision);
+    watch_clocks(*sample.device, seconds);
+  }
+  tell_blindness(sample.seconds, decision);
+  watch_memory(sample, seconds, decision);
+  if (planned_seconds_)
+    for (Finding& found : judge_shares(std::max(*planned_seconds_, sample.seconds - began)))
+      decision.findings.push_back(std::move(found));
+  decision.duty = std::min(heat_.duty(), power_.duty());
+  decision.memory_share = pressure_.share();
+  return decision;
+}
+
+std::vector<Finding> Guard::finish() {
+  return judge_shares(last_seconds_.value_or(0) - first_seconds_.value_or(0));
+}
+
+std::optional<Guard::Hottest> Guard::hottest(const SensorReading& reading) const {
+  std::optional<Hottest> found;
+  if (const auto c = plausible_reading(reading.temperature_c)) {
+    found = {"temperature", *c, temperature_limit_c_, {.excess_c = *c - temperature_limit_c_}};
+    if (slowdown_c_) found->heat.headroom_c = *slowdown_c_ - *c;
+  }
+  const auto memory = plausible_reading(reading.memory_temperature_c);
+  if (!memory) return found;
+  const double excess = *memory - memory_temperature_limit_c_;
+  if (found && excess <= found->heat.excess_c) return found;
+  const Heat heat{.excess_c = excess, .headroom_c = found ? found->heat.headroom_c : Heat().headroom_c};
+  return Hottest{"memory temperature", *memory, memory_temperature_limit_c_, heat};
+}
+
+void Guard::watch_heat(const SensorReading& reading, double now, double seconds, GuardDecision& decision) {
+  const auto hot = hottest(reading);
+  if (!hot) return;
+  heat_known_at_ = now;
+  blindness_told_ = false;
+  if (!hottest_ || hot->heat.excess_c > hottest_->heat.excess_c) hottest_ = hot;
+  const bool held_before = heat_.holds();
+  heat_.look(hot->heat, seconds);
+  least_heat_duty_ = std::min(least_heat_duty_, heat_.duty());
+  tell_heat(*hot, held_before, now, decision);
+}
+
+/// A temperature that comes and goes is one story, not a flood.
+void Guard::tell_heat(const Hottest& hot, bool held_before, double now, GuardDecision& decision) {
+  if (heat_.holds() && !held_before) {
+    taken_over_at_ = now;
+    heat_was_told_ = now - heat_told_at_.value_or(-warning_gap_seconds) >= warning_gap_seconds;
+    if (!heat_was_told_) return;
+    heat_told_at_ = now;
+    decision.warnings.push_back(
+        fmt::format("{} of {:.0f} C, the limit is {:.0f} C: the load is lowered until it falls", hot.what,
+                    hot.temperature_c, hot.limit_c));
+  }
+  if (!heat_.holds() && held_before && heat_was_told_) {
+    heat_told_at_ = now;
+    decision.notices.push_back(fmt::format("{} is down to {:.0f} C: full load again after {:.0f} s", hot.what,
+                                           hot.temperature_c, now - taken_over_at_));
+  }
+}
+
+/// Who cannot see does not raise the load.
+void Guard::tell_blindness(double now, GuardDecision& decision) {
+  if (!heat_.holds() || blindness_told_ || now - heat_known_at_ < blind_seconds) return;
+  blindness_told_ = true;
+  decision.warnings.push_back(fmt::format(
+      "the device does not tell its temperature any more: the load stays at {}", percent(heat_.duty())));
+}
+
+void Guard::watch_power(const SensorReading& reading, double seconds, GuardDecision& decision) {
+  if (!reading.power_w || limits_.power_limit_w.value_or(0) <= 0) return;
+  const double limit = *limits_.power_limit_w, power = *reading.power_w;
+  if (!power_.look(power, limit, seconds)) return;
+  const std::string text = fmt::format("power of {:.0f} W, above its limit of {:.0f} W for {:.0f} s", power,
+                                       limit, PowerControl::window_seconds);
+  decision.warnings.push_back(fmt::format("{}: the load is lowered to {}", text, percent(power_.duty())));
+  if (!std::exchange(power_found_, true))
+    decision.findings.push_back(finding("power", "power", text, limit, power));
+}
+
+void Guard::watch_clocks(const SensorReading& reading, double seconds) {
+  const std::uint64_t active = reading.event_reasons.value_or(0);
+  for (Throttle& one : throttles_) {
+    if ((active & one.bit) != 0 && (active & one.unless) == 0) one.sampled_seconds += seconds;
+    const auto counter = one.counter ? reading.throttle.*one.counter : std::nullopt;
+    const auto before = std::exchange(one.counter_before, counter);
+    if (counter && before) one.counted_seconds += std::clamp(*counter - *before, 0.0, seconds + 1);
+  }
+}
+
+void Guard::watch_memory(const GuardSample& sample, double seconds, GuardDecision& decision) {
+  const MemoryUse use = memory_use(sample);
+  const PressureControl::Move move = pressure_.look(use.share, seconds);
+  if (move == PressureControl::Move::none) return;
+  const std::string text = fmt::format("{:.1f} % of {} memory is in use, the limit is {:.0f} %",
+                                       100 * use.share, use.of, 100 * options_.memory_limit);
+  if (move == PressureControl::Move::gave_up) {
+    decision.warnings.push_back(text + ": a smaller fill does not help, others use it");
+    return;
+  }
+  ++memory_steps_;
+  decision.warnings.push_back(fmt::format("{}: the fill is made smaller, to {} of what was planned", text,
+                                          percent(pressure_.share())));
+}
+
+double Guard::allowed_seconds(double run_seconds) const {
+  return std::max(options_.throttle_limit * run_seconds, least_judged_seconds);
+}
+
+std::vector<Finding> Guard::judge_shares(double run_seconds) {
+  const double allowed = allowed_seconds(run_seconds);
+  const std::string policy = fmt::format("allowed are {} of the run", percent(options_.throttle_limit));
+  std::vector<Finding> found;
+  if (hottest_ && heat_seconds_ > allowed && !std::exchange(heat_found_, true))
+    found.push_back(finding(
+        "temperature", hottest_->what,
+        fmt::format(
+            "{} of up to {:.0f} C at a limit of {:.0f} C: the load was lowered for {:.1f} s, to {} at "
+            "least; {}: improve the cooling",
+            hottest_->what, hottest_->temperature_c, hottest_->limit_c, heat_seconds_,
+            percent(least_heat_duty_), policy),
+        hottest_->limit_c, hottest_->temperature_c));
+  for (Throttle& one : throttles_)
+    if (one.seconds() > allowed && !std::exchange(one.told, true))
+      found.push_back(finding("throttle", "clocks held down",
+                              fmt::format("clocks held down by {} ({}) for {:.1f} s; {}: {}", one.meaning,
+                                          one.name, one.seconds(), policy, one.advice),
+                              allowed, one.seconds()));
+  return found;
+}
+
+Finding Guard::finding(std::string kind, std::string where, std::string text, double expected,
+                       double actual) const {
+  return {.kind = std::move(kind),
+          .rank = device_.rank,
+          .hostname = device_.hostname,
+          .device_uuid = device_.device_uuid,
+          .where = std::move(where),
+          .text = std::move(text),
+          .expected = expected,
+          .actual = actual};
+}
+
+Json Guard::summary() const {
+  Json throttled = Json::object();
+  for (const Throttle& one : throttles_)
+    if (one.seconds() > 0) throttled[one.name] = one.seconds();
+  return {{"temperature_limit_c", temperature_limit_c_},
+          {"heat_seconds", heat_seconds_},
+          {"least_heat_duty", least_heat_duty_},
+          {"power_seconds", power_seconds_},
+          {"throttle_seconds", throttled},
+          {"memory_steps", memory_steps_}};
+}
+
+}  // namespace egt

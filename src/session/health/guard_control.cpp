@@ -1,0 +1,120 @@
+#include "session/health/guard_control.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "egt/core/load_control.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double aim_c = 2;              ///< below the limit: where the temperature is held
+constexpr double proportional = 0.05;    ///< duty a degree
+constexpr double integral_rate = 0.004;  ///< duty a degree and second
+constexpr double most_coolness_c = 4;    ///< that counts: from there on it is raised at one rate
+constexpr double raise_rate = 0.03;      ///< duty a second, at most
+constexpr double tracking_seconds = 3;   ///< in which the integral follows a duty that is bounded
+constexpr double smoothing_seconds = 2;
+constexpr double critical_c = 1;  ///< below the slowdown: no more waiting for a controller
+constexpr double calm_wanted_seconds = 15;
+constexpr double calm_c = 3;         ///< below the limit
+constexpr double longest_gap_s = 5;  ///< a look after a longer gap tells no more than that
+
+constexpr double power_step = 0.1;
+constexpr double power_raise_seconds = 30;
+
+constexpr double pressure_step = 0.1;
+constexpr double pressure_seconds = 1.5;  ///< one look above the limit is no pressure
+constexpr double settle_seconds = 5;
+constexpr double least_effect = 0.002;  ///< of the memory in use
+constexpr int futile_steps = 3;
+constexpr double least_share = 0.1;
+
+}  // namespace
+
+/// Where it will be at the next look, if it goes on to rise as in the last two, counts too: a little of that
+/// may be the sensor's noise, so it halves the load only.
+double HeatControl::highest_duty(const Heat& heat) {
+  const double before = headrooms_c_[1].value_or(headrooms_c_[0].value_or(heat.headroom_c));
+  const double looks = headrooms_c_[1] ? 2 : 1;
+  headrooms_c_ = {heat.headroom_c, headrooms_c_[0]};
+  if (heat.headroom_c <= critical_c) return LoadControl::least_duty;
+  if (!std::isfinite(heat.headroom_c) || !std::isfinite(before)) return 1;
+  const double rise = std::max((before - heat.headroom_c) / looks, 0.0);
+  return heat.headroom_c - rise <= critical_c ? std::max(duty_ / 2, LoadControl::least_duty) : 1;
+}
+
+void HeatControl::take_over(const Heat& heat) {
+  holds_ = true;
+  integral_ = duty_ = 1;
+  excess_c_ = heat.excess_c;
+  calm_seconds_ = 0;
+}
+
+void HeatControl::look(const Heat& heat, double seconds) {
+  const double dt = std::clamp(seconds, 0.0, longest_gap_s);
+  const double highest = highest_duty(heat);
+  if (!holds_ && heat.excess_c < 0 && highest >= 1) return;
+  if (!holds_) take_over(heat);
+  const double smoothed = excess_c_ + (heat.excess_c - excess_c_) * (1 - std::exp(-dt / smoothing_seconds));
+  excess_c_ = std::max(heat.excess_c, smoothed);
+  control(dt, highest);
+  let_go_if_calm(dt);
+}
+
+void HeatControl::control(double seconds, double highest) {
+  const double coolness = std::min(-aim_c - excess_c_, most_coolness_c);
+  integral_ += integral_rate * coolness * seconds;
+  const double wanted = proportional * coolness + integral_;
+  duty_ = std::clamp(wanted, LoadControl::least_duty, std::min(highest, duty_ + raise_rate * seconds));
+  integral_ += (duty_ - wanted) * std::min(seconds / tracking_seconds, 1.0);
+}
+
+void HeatControl::let_go_if_calm(double seconds) {
+  const bool calm = duty_ >= 1 && excess_c_ <= -calm_c;
+  calm_seconds_ = calm ? calm_seconds_ + seconds : 0;
+  if (calm_seconds_ >= calm_wanted_seconds) holds_ = false;
+}
+
+bool PowerControl::look(double power_w, double limit_w, double seconds) {
+  const double dt = std::clamp(seconds, 0.0, longest_gap_s);
+  const bool above = power_w > limit_w * (1 + tolerance);
+  above_seconds_ = above ? above_seconds_ + dt : 0;
+  below_seconds_ = above ? 0 : below_seconds_ + dt;
+  if (!above && duty_ < 1) raise(power_w, limit_w);
+  if (above_seconds_ < window_seconds) return false;
+  above_seconds_ = 0;
+  duty_ = std::max(duty_ - power_step, LoadControl::least_duty);
+  return true;
+}
+
+/// Only where what it would draw then is within the limit, or it would go up and down for ever.
+void PowerControl::raise(double power_w, double limit_w) {
+  if (below_seconds_ < power_raise_seconds) return;
+  const double higher = std::min(duty_ + power_step, 1.0);
+  if (power_w * higher / duty_ > limit_w) return;
+  below_seconds_ = 0;
+  duty_ = higher;
+}
+
+PressureControl::Move PressureControl::look(double used, double seconds) {
+  if (used <= limit_) {
+    settled_seconds_ = 0;
+    futile_steps_ = 0;
+    gave_up_ = false;
+    used_at_step_.reset();
+    return Move::none;
+  }
+  settled_seconds_ += std::clamp(seconds, 0.0, longest_gap_s);
+  if (gave_up_ || settled_seconds_ < (used_at_step_ ? settle_seconds : pressure_seconds)) return Move::none;
+  settled_seconds_ = 0;
+  const bool futile = used_at_step_ && used > *used_at_step_ - least_effect;
+  futile_steps_ = futile ? futile_steps_ + 1 : 0;
+  gave_up_ = futile_steps_ >= futile_steps || share_ <= least_share;
+  if (gave_up_) return Move::gave_up;
+  used_at_step_ = used;
+  share_ = std::max(share_ - pressure_step, least_share);
+  return Move::lowered;
+}
+
+}  // namespace egt

@@ -1,0 +1,365 @@
+#include "session/health/telemetry.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "device/system/host_sensor.hpp"
+#include "egt/core/json_access.hpp"
+#include "egt/core/process_limits.hpp"
+#include "session/health/error_counters.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double full_load_percent = 90;
+constexpr double counter_seconds = 5;  ///< between looks at the counters: they cost more than a sample
+constexpr double guard_seconds = 1;    ///< between looks of the guard, at most
+constexpr const char* idle = "idle";   ///< the phase of a thread that rests
+
+/// The smallest, mean, largest and newest of a figure.
+class Extent {
+ public:
+  template <typename T>
+  void add(const std::optional<T>& value) {
+    if (!value) return;
+    last_ = static_cast<double>(*value);
+    min_ = count_ == 0 ? last_ : std::min(min_, last_);
+    max_ = count_ == 0 ? last_ : std::max(max_, last_);
+    sum_ += last_;
+    ++count_;
+  }
+  Json json() const {
+    if (count_ == 0) return nullptr;
+    return {{"min", min_}, {"avg", sum_ / static_cast<double>(count_)}, {"max", max_}, {"last", last_}};
+  }
+
+ private:
+  double min_ = 0, max_ = 0, last_ = 0, sum_ = 0;
+  std::uint64_t count_ = 0;
+};
+
+/// NVML's clocks event reasons.
+struct Reason {
+  std::uint64_t bit;
+  const char* name;
+};
+constexpr Reason reasons[] = {{0x1, "gpu_idle"},    {0x2, "applications_clocks"}, {0x4, "sw_power_cap"},
+                              {0x8, "hw_slowdown"}, {0x10, "sync_boost"},         {0x20, "sw_thermal"},
+                              {0x40, "hw_thermal"}, {0x80, "hw_power_brake"},     {0x100, "display"}};
+
+/// Everything a report needs of the samples so far.
+struct Figures {
+  Extent utilization, power, temperature, memory_temperature, sm_clock, memory_used, cpu, host_memory;
+  Extent duty, memory_share;
+  std::map<std::string, double> reason_seconds;
+  bool reasons_answered = false;
+  std::optional<double> energy_first, energy_last;
+  std::optional<double> time_to_full_load;
+  std::uint64_t failures = 0;
+  SensorReading latest;
+
+  /// `seconds`: since the sample before; `process_seconds`: since the process's start.
+  void add(const SensorReading& reading, double seconds, double process_seconds);
+  void add(const HostLoad& load) {
+    cpu.add(load.cpu_percent);
+    host_memory.add(load.memory_percent);
+  }
+  Json throttle_seconds() const { return reasons_answered ? Json(reason_seconds) : Json(nullptr); }
+  Json energy() const {
+    return energy_first && energy_last ? Json(*energy_last - *energy_first) : Json(nullptr);
+  }
+};
+
+void Figures::add(const SensorReading& reading, double seconds, double process_seconds) {
+  latest = reading;
+  utilization.add(reading.gpu_utilization_percent);
+  power.add(reading.power_w);
+  temperature.add(reading.temperature_c);
+  memory_temperature.add(reading.memory_temperature_c);
+  sm_clock.add(reading.sm_clock_mhz);
+  memory_used.add(reading.memory_used_bytes);
+  if (reading.event_reasons) {
+    reasons_answered = true;
+    for (const Reason& reason : reasons)
+      if (*reading.event_reasons & reason.bit) reason_seconds[reason.name] += seconds;
+  }
+  if (reading.energy_j) {
+    if (!energy_first) energy_first = reading.energy_j;
+    energy_last = reading.energy_j;
+  }
+  if (!time_to_full_load && reading.gpu_utilization_percent.value_or(0) >= full_load_percent)
+    time_to_full_load = process_seconds;
+}
+
+/// A guard and what it acts on.
+struct Post {
+  Guarding guarding;
+  Guard guard;
+
+  void look(double seconds, const std::optional<SensorReading>& reading, const HostLoad& host) {
+    const GuardDecision decision = guard.look({.seconds = seconds, .device = reading, .host = host});
+    guarding.load.set_duty(decision.duty);
+    guarding.load.set_memory_share(decision.memory_share);
+    for (const std::string& text : decision.notices) guarding.records.notice(text);
+    for (const std::string& text : decision.warnings) guarding.records.warning(text);
+    tell(decision.findings);
+  }
+  void tell(const std::vector<Finding>& findings) {
+    for (const Finding& finding : findings) guarding.records.emit(finding);
+  }
+  void tell(const LedgerNews& news) {
+    for (const Fault& fault : news.faults) guarding.records.emit(fault);
+    tell(news.findings);
+    for (const std::string& text : news.notices) guarding.records.notice(text);
+  }
+  void tell_limits(const SensorLimits& limits) {
+    for (const std::string& untold : limits.untold)
+      guarding.records.notice(fmt::format("rank {}: not told: {}", guarding.device.rank, untold));
+  }
+  Activity main_activity() const {
+    for (const Activity& activity : guarding.board.read())
+      if (activity.line == "main") return activity;
+    return {};
+  }
+};
+
+Ledger open_ledger(const std::optional<Guarding>& guarding) {
+  if (!guarding) return {{}, {}};
+  const GuardedDevice& device = guarding->device;
+  return {{device.rank, device.hostname, device.device_uuid, guarding->detector},
+          guarding->options.corrected_limit};
+}
+
+std::function<double()> clock_of(const std::optional<Guarding>& guarding) {
+  if (guarding && guarding->seconds) return guarding->seconds;
+  return [began = Clock::now()] { return seconds_since(began); };
+}
+
+}  // namespace
+
+/// Shared with the thread, which may have to be left behind.
+struct Telemetry::State {
+  State(std::shared_ptr<Sensor> s, double seconds, Clock::time_point started,
+        const std::optional<Guarding>& guarding)
+      : sensor(std::move(s)),
+        sample_seconds(seconds),
+        process_started(started),
+        clock(clock_of(guarding)),
+        ledger(open_ledger(guarding)) {}
+
+  void run();
+  void sample();
+  void keep(const std::optional<Result<SensorReading>>& reading, const HostLoad& load, double seconds);
+  void enter(const std::optional<Result<SensorCounters>>& counters);
+  void ask_overdue();
+  void close_post();
+  bool is_abandoned() const {
+    const std::lock_guard lock(mutex);
+    return abandoned;
+  }
+  std::optional<Result<SensorCounters>> read_counters();
+
+  // Used by the thread alone once it runs.
+  const std::shared_ptr<Sensor> sensor;
+  const double sample_seconds;
+  const Clock::time_point process_started;
+  HostLoadSampler host;
+  Clock::time_point last_sample = Clock::now();
+  double counted = 0;  ///< when the counters were looked at, by `clock`
+  Status started;
+  std::thread thread;  ///< used by `stop` alone
+
+  mutable std::mutex mutex;  ///< of all that follows
+  std::condition_variable changed;
+  bool stopping = false;
+  bool ended = false;
+  bool abandoned = false;    ///< nobody waits for the thread any more
+  std::optional<Post> post;  ///< none: nothing is guarded (any more)
+  Json guard_summary;
+  std::optional<double> power_limit_w;
+  const std::function<double()> clock;  ///< of guard and ledger: seconds
+  Ledger ledger;
+  Figures figures;
+};
+
+/// None where there is nobody to ask.
+std::optional<Result<SensorCounters>> Telemetry::State::read_counters() {
+  if (!sensor) return std::nullopt;
+  return sensor->counters();
+}
+
+void Telemetry::State::sample() {
+  const HostLoad load = host.look();
+  std::optional<Result<SensorReading>> reading;
+  if (sensor) reading = sensor->read();
+  const Clock::time_point now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - std::exchange(last_sample, now)).count();
+  const std::lock_guard lock(mutex);
+  keep(reading, load, seconds);
+}
+
+void Telemetry::State::keep(const std::optional<Result<SensorReading>>& reading, const HostLoad& load,
+                            double seconds) {
+  figures.add(load);
+  const bool answered = reading && reading->ok();
+  if (answered) figures.add(reading->value(), seconds, seconds_since(process_started));
+  if (reading && !answered) {
+    ++figures.failures;
+    figures.latest = {};
+  }
+  if (!post) return;
+  post->look(clock(), answered ? std::optional(reading->value()) : std::nullopt, load);
+  guard_summary = post->guard.summary();
+  figures.duty.add(std::optional(post->guarding.load.duty()));
+  figures.memory_share.add(std::optional(post->guarding.load.memory_share()));
+}
+
+/// The ledger judges what was counted.
+void Telemetry::State::enter(const std::optional<Result<SensorCounters>>& counters) {
+  if (!counters) return;
+  const Activity activity = post ? post->main_activity() : Activity{};
+  const LedgerNews news = ledger.look({.seconds = clock(),
+                                       .step = activity.step,
+                                       .phase = activity.phase.empty() ? idle : activity.phase,
+                                       .utilization_percent = figures.latest.gpu_utilization_percent},
+                                      *counters);
+  if (post) post->tell(news);
+}
+
+void Telemetry::State::ask_overdue() {
+  if (post) post->tell(ledger.overdue(clock()));
+}
+
+/// The last judgements. From here on what the guard acts on may go.
+void Telemetry::State::close_post() {
+  if (!post) return;
+  ask_overdue();
+  if (abandoned && sensor)
+    post->guarding.records.warning(fmt::format(
+        "rank {}: {} does not answer at the end: what it counted since its last answer is not known",
+        post->guarding.device.rank, post->guarding.detector));
+  post->tell(post->guard.finish());
+  guard_summary = post->guard.summary();
+  post.reset();
+}
+
+void Telemetry::State::run() {
+  const auto period =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(sample_seconds));
+  Clock::time_point next = Clock::now() + period;
+  bool sampled = false;
+  std::unique_lock lock(mutex);
+  for (bool last = false; !last; next = std::max(next + period, Clock::now())) {
+    changed.wait_until(lock, next, [this] { return stopping; });
+    if (abandoned) return;  // what sensor and clock use may be gone
+    last = stopping;
+    const bool wanted = !last || !sampled;  // the load is over by now, so only where there is no other sample
+    const bool counts = last || clock() - counted >= counter_seconds;
+    lock.unlock();
+    if (wanted) sample();
+    if (is_abandoned()) return;
+    const auto counters = counts ? read_counters() : std::nullopt;
+    lock.lock();
+    if (abandoned) return;
+    sampled = true;
+    if (counts) counted = clock();
+    enter(counters);
+  }
+  ended = true;
+  changed.notify_all();
+}
+
+Telemetry::Telemetry(std::shared_ptr<Sensor> sensor, double sample_seconds, Clock::time_point process_started,
+                     std::optional<Guarding> guarding)
+    : state_(std::make_shared<State>(std::move(sensor),
+                                     guarding ? std::min(sample_seconds, guard_seconds) : sample_seconds,
+                                     process_started, guarding)) {
+  const SensorLimits limits = state_->sensor ? state_->sensor->limits() : SensorLimits{};
+  state_->power_limit_w = limits.power_limit_w;
+  if (guarding) {
+    state_->post.emplace(
+        Post{*guarding, Guard(guarding->options, limits, guarding->device, guarding->planned_seconds)});
+    state_->post->tell_limits(limits);
+  }
+  state_->enter(state_->read_counters());
+  state_->counted = state_->clock();
+  auto thread = start_thread("the telemetry", [state = state_] { state->run(); });
+  state_->started = thread.status();
+  if (thread.ok())
+    state_->thread = std::move(thread.value());
+  else
+    state_->ended = true;
+}
+
+Status Telemetry::started() const {
+  return state_->started;
+}
+
+Telemetry::~Telemetry() {
+  stop();
+}
+
+void Telemetry::stop(double patience_seconds) {
+  std::unique_lock lock(state_->mutex);
+  if (std::exchange(state_->stopping, true)) return;
+  state_->changed.notify_all();
+  const bool ended = state_->changed.wait_for(lock, std::chrono::duration<double>(patience_seconds),
+                                              [this] { return state_->ended; });
+  state_->abandoned = !ended;
+  state_->close_post();
+  lock.unlock();
+  if (!state_->thread.joinable()) return;
+  if (ended)
+    state_->thread.join();
+  else
+    state_->thread.detach();
+}
+
+void Telemetry::ask_overdue() {
+  const std::lock_guard lock(state_->mutex);
+  state_->ask_overdue();
+}
+
+Json Telemetry::summary() const {
+  const std::lock_guard lock(state_->mutex);
+  const Figures& f = state_->figures;
+  return {{"gpu_utilization_percent", f.utilization.json()},
+          {"power_w", f.power.json()},
+          {"temperature_c", f.temperature.json()},
+          {"memory_temperature_c", f.memory_temperature.json()},
+          {"sm_clock_mhz", f.sm_clock.json()},
+          {"memory_used_bytes", f.memory_used.json()},
+          {"cpu_percent", f.cpu.json()},
+          {"host_memory_percent", f.host_memory.json()},
+          {"throttle_seconds", f.throttle_seconds()},
+          {"power_limit_w", or_null(state_->power_limit_w)},
+          {"energy_j", f.energy()},
+          {"time_to_full_load_s", or_null(f.time_to_full_load)},
+          {"sensor_failures", f.failures},
+          {"duty", f.duty.json()},
+          {"memory_share", f.memory_share.json()},
+          {"guard", state_->guard_summary}};
+}
+
+Json Telemetry::counters() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->ledger.counters();
+}
+
+SensorReading Telemetry::latest() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->figures.latest;
+}
+
+}  // namespace egt

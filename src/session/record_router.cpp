@@ -1,0 +1,126 @@
+#include "session/record_router.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "egt/core/wait.hpp"
+#include "judge/record_schema.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double send_patience_s = 3;  // for a send that fails to succeed again
+
+bool lasts(RecordKind kind) {
+  return kind == RecordKind::start || kind == RecordKind::fault || kind == RecordKind::finding ||
+         kind == RecordKind::loss || kind == RecordKind::restart || kind == RecordKind::injection;
+}
+
+}  // namespace
+
+RecordRouter::RecordRouter(Control& control, RecordQueue& queue, Sink& journal, std::vector<Sink*> sinks)
+    : control_(control), queue_(queue), journal_(journal) {
+  for (Sink* sink : sinks) listeners_.push_back({.sink = sink});
+}
+
+Status RecordRouter::pump() {
+  do {
+    EGT_TRY(move());
+  } while (std::exchange(has_failure_to_tell_, false));  // each sink's first failure only
+  return unreadable_;
+}
+
+Status RecordRouter::move() {
+  const bool root = control_.place().rank == 0;
+  const std::vector<Record> records = queue_.drain();
+  for (const Record& record : records) note_journal(journal_.write(record));
+  note_journal(journal_.flush());
+  for (const Record& record : records) root ? deliver(record) : keep_for_root(record);
+  const Status moved = root ? receive() : send();
+  for (Listener& listener : listeners_) note(listener, listener.sink->flush());
+  return moved;
+}
+
+void RecordRouter::keep_for_root(const Record& record) {
+  if (record.kind == RecordKind::epoch) return;  // all ranks' epochs are alike: rank 0 shows its own
+  unsent_.push_back({one_line(to_json(record)), may_be_dropped(record.kind)});
+  if (unsent_.size() <= most_unsent) return;
+  const auto oldest = std::find_if(unsent_.begin(), unsent_.end(),
+                                   [](const Unsent& unsent) { return unsent.may_be_dropped; });
+  if (oldest != unsent_.end()) unsent_.erase(oldest);
+}
+
+Status RecordRouter::send() {
+  for (; !unsent_.empty(); unsent_.pop_front()) EGT_TRY(control_.send_to_root(unsent_.front().text));
+  return {};
+}
+
+/// A record that cannot be read may have been a fault; those behind it are as good as ever.
+Status RecordRouter::receive() {
+  for (;;) {
+    EGT_TRY_ASSIGN(const auto text, control_.receive());
+    if (!text) return {};
+    Record record;
+    const Json json = Json::parse(*text, nullptr, false);
+    if (!json.is_discarded() && from_json(json, record))
+      deliver(record);
+    else
+      unreadable_ = Status(StatusCode::internal, "a rank sent a record that cannot be read");
+  }
+}
+
+/// Told once; but what comes after it is written where that is possible again: a disk may have been full for
+/// a while only.
+void RecordRouter::note_journal(const Status& status) {
+  if (status.ok() || !journal_failure_.ok()) return;
+  journal_failure_ = status;
+  tell_failure(status);
+}
+
+void RecordRouter::deliver(const Record& record) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (record.kind == RecordKind::progress) progress_[record.rank] = record;
+    if (record.kind == RecordKind::end) ends_[record.rank] = record;
+    if (lasts(record.kind)) lasting_.push_back(record);
+  }
+  for (Listener& listener : listeners_) note(listener, listener.sink->write(record));
+}
+
+/// A closed terminal or a full disk of the log is no reason to stop a burn-in.
+void RecordRouter::note(Listener& listener, const Status& status) {
+  if (status.ok() || listener.told) return;
+  listener.told = true;
+  tell_failure(status);
+}
+
+void RecordRouter::tell_failure(const Status& status) {
+  queue_.warning(status.what());
+  has_failure_to_tell_ = true;
+}
+
+Status RecordRouter::pump_to_the_end(double seconds) {
+  const bool root = control_.place().rank == 0;
+  const Status waited = wait_until(
+      [&]() -> Result<bool> {
+        const Status moved = move();
+        if (!root) return unsent_.empty();  // a send that failed may succeed
+        EGT_TRY(moved);
+        return ends_.size() == static_cast<std::size_t>(control_.place().size);
+      },
+      {.seconds = root ? seconds : std::min(seconds, send_patience_s),
+       .what = root ? "the last words of all ranks" : "the sending of the last words to rank 0"});
+  EGT_TRY(pump());  // a sink may have failed at the very last record
+  return waited;
+}
+
+std::vector<Record> RecordRouter::kept() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Record> records = lasting_;
+  for (const auto& [rank, record] : progress_)
+    if (!ends_.contains(rank)) records.push_back(record);
+  for (const auto& [rank, record] : ends_) records.push_back(record);
+  return records;
+}
+
+}  // namespace egt

@@ -1,0 +1,172 @@
+#include "session/recovery/crash_report.hpp"
+
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+
+#include "egt/core/exit_code.hpp"
+#include "egt/core/file_io.hpp"
+#include "judge/result.hpp"
+#include "report/journal/journal.hpp"
+#include "session/recovery/failure_detector.hpp"
+#include "session/run_report.hpp"
+#include "workload/file/file_claim.hpp"
+
+namespace egt {
+namespace {
+
+// mpirun leaves a second between the death of a rank and the end of all.
+constexpr double main_thread_s = 0.4, journals_s = 0.3;
+constexpr double sync_s = 0.1;    // for the journal; the disk may take it later
+constexpr double say_s = 0.5;     // for the console, whose terminal may be stopped
+constexpr double clean_up_s = 3;  // for the main thread to remove its files
+constexpr double result_s = 5;
+constexpr int reprieve_s = 3;  // before a process that does not answer is killed
+constexpr const char* journal_word = "journal written";
+
+std::string exit_word(int code) {
+  return fmt::format("exit {}", code);
+}
+
+bool has_said(const Peer& peer, const std::string& word) {
+  const auto news = parse_watch_news(peer.text);
+  return news && std::find(news->words.begin(), news->words.end(), word) != news->words.end();
+}
+
+/// A child that outlives this process, and kills those that do not answer. mpirun does so by itself.
+void kill_later(const std::vector<int>& processes) {
+  if (processes.empty() || _Fork() != 0) return;
+  ::syscall(SYS_close_range, 0u, ~0u, 0u);  // pipes that others read to their end, and the journals' locks
+  std::vector<int> handles;                 // of processes, not of numbers that may be given anew
+  for (const int process : processes)
+    handles.push_back(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  const timespec reprieve{.tv_sec = reprieve_s, .tv_nsec = 0};
+  ::nanosleep(&reprieve, nullptr);
+  for (const int handle : handles)
+    if (handle >= 0) ::syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);
+  ::_exit(0);
+}
+
+}  // namespace
+
+void CrashReport::execute(const std::vector<Loss>& losses, RecoveryCoordinator& lifeline) {
+  Watchdog& watchdog = lifeline.watchdog();
+  const bool is_lost = std::any_of(losses.begin(), losses.end(),
+                                   [this](const Loss& loss) { return loss.rank == estate_.place.rank; });
+  for (const Loss& loss : losses) estate_.records.emit(RecordKind::loss, loss.step, to_json(loss));
+  write_journal();
+  if (watchdog.is_deputy()) static_cast<void>(store(report()));  // mpirun may end all at any moment
+  watchdog.wait_until([&] { return lifeline.work_is_over(); }, main_thread_s);
+  write_journal();
+  watchdog.tell_all(journal_word);
+  if (is_lost) clean_up(lifeline, 0);  // who is not lost soon ends, and mpirun then ends this one
+  int code = exit_code::incomplete;
+  if (watchdog.is_deputy()) {
+    watchdog.wait_until(
+        [&] {
+          const auto peers = watchdog.peers();
+          return std::all_of(peers.begin(), peers.end(), [](const Peer& peer) {
+            return !peer.connected() || has_said(peer, journal_word);
+          });
+        },
+        journals_s);
+    code = write_result(watchdog);
+    watchdog.tell_all(exit_word(code));
+  } else {
+    code = await_result(watchdog);
+  }
+  clean_up(lifeline, clean_up_s);
+  end_silent(losses, watchdog);
+  remove_leftover_files(estate_.io_directory, estate_.place.hostname);  // of those that were killed
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+/// What a disk does not take now it may take the next time.
+void CrashReport::write_journal() {
+  for (Record& record : estate_.records.drain()) unwritten_.push_back(std::move(record));
+  static_cast<void>(append_records(estate_.directory, unwritten_, sync_s));
+}
+
+/// The main thread removes what this process made, unless it is the one that hangs.
+void CrashReport::clean_up(RecoveryCoordinator& lifeline, double patience_seconds) const {
+  const auto over = [&] { return lifeline.work_is_over(); };
+  if (!lifeline.watchdog().wait_until(over, patience_seconds))
+    remove_test_files_of(::getpid(), estate_.io_directory, estate_.place.hostname);
+}
+
+/// From the journals, and for ranks whose journals are on other hosts from what they sent.
+RunReport CrashReport::report() const {
+  std::vector<Record> records;
+  std::vector<std::string> problems;
+  std::set<int> read;
+  if (auto journals = read_journals(estate_.directory, JournalContent::evidence); journals.ok()) {
+    records = std::move(journals.value().records);
+    problems = std::move(journals.value().problems);
+    read.insert(journals.value().ranks.begin(), journals.value().ranks.end());
+  }
+  for (const Record& record : estate_.route.kept())
+    if (!read.contains(record.rank)) records.push_back(record);
+  records.insert(records.end(), unwritten_.begin(), unwritten_.end());
+  return report_of(records, problems);
+}
+
+Status CrashReport::store(const RunReport& known) const {
+  return write_atomically(estate_.directory + "/result.json", result_text(known.result), Durability::system);
+}
+
+/// The result once more, with what came in since, and the last words.
+int CrashReport::write_result(Watchdog& watchdog) const {
+  RunReport last = report();
+  const Status written = store(last);
+  if (!written.ok()) last.verdict.reasons.push_back(written.what());
+  const int code = last.verdict.exit_code;
+  say(watchdog, std::move(last), written.ok());
+  return code;
+}
+
+void CrashReport::say(Watchdog& watchdog, RunReport report, bool has_result) const {
+  QueuedSink& sink = estate_.console.sink();
+  estate_.console.show(
+      [report = std::move(report), has_result, directory = estate_.directory](Console& shown) {
+        if (!report.summary.empty()) shown.on_summary(report.summary);
+        shown.on_verdict(report.verdict, report.result, directory, has_result);
+      });
+  sink.close();
+  watchdog.wait_until([&] { return sink.ended(); }, say_s);
+}
+
+int CrashReport::await_result(Watchdog& watchdog) const {
+  int code = exit_code::incomplete;
+  watchdog.wait_until(
+      [&] {
+        for (const int known : exit_code::all)
+          if (watchdog.heard(exit_word(known))) {
+            code = known;
+            return true;
+          }
+        const auto peers = watchdog.peers();
+        return std::none_of(peers.begin(), peers.end(), [](const Peer& peer) { return peer.connected(); });
+      },
+      result_s);
+  return code;
+}
+
+void CrashReport::end_silent(const std::vector<Loss>& losses, Watchdog& watchdog) const {
+  if (!watchdog.is_deputy()) return;
+  std::vector<int> processes;
+  for (const Peer& peer : watchdog.peers())
+    for (const Loss& loss : losses)
+      if (loss.rank == peer.rank && loss.how == Loss::How::silent && peer.hostname == estate_.place.hostname)
+        processes.push_back(peer.pid);
+  kill_later(processes);
+}
+
+}  // namespace egt

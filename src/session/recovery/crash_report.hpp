@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "egt/core/record.hpp"
+#include "egt/core/record_queue.hpp"
+#include "egt/ranks/control.hpp"
+#include "report/queued_sink.hpp"
+#include "session/record_router.hpp"
+#include "session/recovery/recovery_coordinator.hpp"
+#include "session/run_report.hpp"
+
+namespace egt {
+
+/// What is done with a run that cannot go on, on every rank that is left: the losses and all that was not
+/// written yet go to this rank's journal, one rank writes the result and the last words, and the process
+/// ends, whatever its other threads hang in. On the watchdog's thread.
+class CrashReport {
+ public:
+  /// All references outlive it. The main thread may use all of it meanwhile.
+  struct Context {
+    const RankPlace& place;
+    RecordQueue& records;
+    const RecordRouter& route;
+    std::string directory;     ///< of the run
+    std::string io_directory;  ///< of test files
+    QueuedConsole& console;
+  };
+  explicit CrashReport(Context estate) : estate_(std::move(estate)) {}
+
+  /// Does not return.
+  [[noreturn]] void execute(const std::vector<Loss>& losses, RecoveryCoordinator& lifeline);
+
+ private:
+  void write_journal();
+  void clean_up(RecoveryCoordinator& lifeline, double patience_seconds) const;
+  RunReport report() const;
+  Status store(const RunReport& known) const;
+  int write_result(Watchdog& watchdog) const;
+  void say(Watchdog& watchdog, RunReport report, bool has_result) const;
+  int await_result(Watchdog& watchdog) const;
+  void end_silent(const std::vector<Loss>& losses, Watchdog& watchdog) const;
+
+  Context estate_;
+  std::vector<Record> unwritten_;  ///< that the journal does not have yet
+};
+
+}  // namespace egt

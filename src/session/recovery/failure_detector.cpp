@@ -1,0 +1,411 @@
+#include "session/recovery/failure_detector.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+
+namespace egt {
+namespace {
+
+constexpr const char* main_line = "main";
+constexpr double background_patience_seconds = 120, background_timeouts = 4;
+constexpr double least_grace_seconds = 5, most_grace_seconds = 10;
+
+// ---- Text of the news.
+
+Json activity_to_json(const Activity& activity) {
+  return {{"line", activity.line},
+          {"phase", activity.phase},
+          {"step", activity.step},
+          {"waits", activity.waits_for_peers},
+          {"patience", activity.patience_seconds},
+          {"seconds", activity.seconds}};
+}
+
+Activity activity_from(const Json& json) {
+  return {.line = text_at(json, "line"),
+          .phase = text_at(json, "phase"),
+          .step = value_at<std::int64_t>(json, "step").value_or(-1),
+          .waits_for_peers = value_at<bool>(json, "waits").value_or(false),
+          .patience_seconds = value_at<double>(json, "patience").value_or(0),
+          .seconds = value_at<double>(json, "seconds").value_or(0)};
+}
+
+Loss::How how_from(const std::string& text) {
+  for (const Loss::How how : {Loss::How::silent, Loss::How::vanished, Loss::How::failed})
+    if (text == to_string(how)) return how;
+  return Loss::How::stuck;
+}
+
+Loss loss_from(const Json& json) {
+  return {.how = how_from(text_at(json, "how")),
+          .rank = value_at<int>(json, "rank").value_or(-1),
+          .hostname = text_at(json, "hostname"),
+          .device_uuid = text_at(json, "device_uuid"),
+          .phase = text_at(json, "phase"),
+          .step = value_at<std::int64_t>(json, "step").value_or(-1),
+          .seconds = value_at<double>(json, "seconds").value_or(0),
+          .text = text_at(json, "text")};
+}
+
+template <typename T, typename Convert>
+Json list_to_json(const std::vector<T>& items, const Convert& convert) {
+  Json list = Json::array();
+  for (const T& item : items) list.push_back(convert(item));
+  return list;
+}
+
+template <typename T, typename Convert>
+std::vector<T> list_from(const Json& list, const Convert& convert) {
+  std::vector<T> items;
+  for (const Json& item : list)
+    if (list.is_array()) items.push_back(convert(item));
+  return items;
+}
+
+Json losses_to_json(const std::vector<Loss>& losses) {
+  return list_to_json(losses, [](const Loss& loss) { return to_json(loss); });
+}
+
+// ---- What is known of a rank.
+
+bool takes_part(const RankView& view) {
+  return !view.left && !view.gone_at;
+}
+
+bool is_excused(const RankView& view, double now) {
+  return view.gone_at && view.gone_in_stop && now - *view.gone_at < watch::stop_excuse_seconds;
+}
+
+std::size_t index(int rank) {
+  return static_cast<std::size_t>(rank);
+}
+
+/// For how long this rank has said nothing.
+double news_age(const WatchTable& table, int rank, double now) {
+  if (rank == table.self) return 0;
+  return now - std::max(table.ranks[index(rank)].heard_at, table.watched_from);
+}
+
+bool is_silent(const WatchTable& table, const WatchOptions& options, int rank, double now) {
+  return takes_part(table.ranks[index(rank)]) && news_age(table, rank, now) > watch::silence_limit(options);
+}
+
+/// Its news are of the time that counts.
+bool is_known(const WatchTable& table, int rank) {
+  return rank == table.self || table.ranks[index(rank)].heard_at >= table.watched_from;
+}
+
+/// What the main thread does; none where it rests or is not known.
+const Activity* main_activity(const RankView& view) {
+  for (const Activity& activity : view.news.activities)
+    if (activity.line == main_line && !activity.phase.empty()) return &activity;
+  return nullptr;
+}
+
+/// For how long it has lasted, as far as that time counts.
+double age_of(const WatchTable& table, const RankView& view, const Activity& activity, double now) {
+  double from = table.watched_from;
+  if (table.all_arrived_at) from = std::max(from, *table.all_arrived_at);
+  return std::min(activity.seconds + now - view.heard_at, now - from);
+}
+
+Loss loss_of(const WatchTable& table, int rank, Loss::How how) {
+  const RankView& view = table.ranks[index(rank)];
+  Loss loss;
+  loss.how = how;
+  loss.rank = rank;
+  loss.hostname = view.who.hostname;
+  loss.device_uuid = view.who.device_uuid;
+  if (const Activity* activity = main_activity(view)) {
+    loss.phase = activity->phase;
+    loss.step = activity->step;
+  }
+  return loss;
+}
+
+Loss stuck_main(const WatchTable& table, int rank, double now) {
+  const RankView& view = table.ranks[index(rank)];
+  Loss loss = loss_of(table, rank, Loss::How::stuck);
+  if (const Activity* activity = main_activity(view)) loss.seconds = age_of(table, view, *activity, now);
+  return loss;
+}
+
+Loss silent_rank(const WatchTable& table, int rank, double now) {
+  Loss loss = loss_of(table, rank, Loss::How::silent);
+  loss.seconds = news_age(table, rank, now);
+  return loss;
+}
+
+Loss vanished_rank(const WatchTable& table, int rank) {
+  const RankView& view = table.ranks[index(rank)];
+  Loss loss = loss_of(table, rank, Loss::How::vanished);
+  if (const Activity* activity = main_activity(view))
+    loss.seconds = std::max(0.0, activity->seconds + *view.gone_at - view.heard_at);
+  return loss;
+}
+
+// ---- The rules, one by one. An empty list: nothing to judge.
+
+/// Vanished, or told that they failed. A peer's end makes others fail: so these are named only where nobody
+/// vanished.
+std::vector<Loss> ended_ranks(const WatchTable& table, double now) {
+  std::vector<Loss> vanished, failed;
+  double since = now;
+  for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank) {
+    const RankView& view = table.ranks[index(rank)];
+    if (view.news.failed) {
+      failed.push_back(loss_of(table, rank, Loss::How::failed));
+      failed.back().text = *view.news.failed;
+      since = std::min(since, view.failed_at.value_or(now));
+    } else if (view.gone_at && !is_excused(view, now)) {
+      vanished.push_back(vanished_rank(table, rank));
+      since = std::min(since, *view.gone_at);
+    }
+  }
+  if (table.ranks.size() > 1 && now - since < watch::gather_seconds) return {};
+  return vanished.empty() ? failed : vanished;
+}
+
+/// Those that did not come to the restart, as they were when it was ordered.
+std::vector<Loss> missing_ranks(const WatchTable& table, const WatchOptions& options, double now) {
+  std::vector<Loss> losses;
+  for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank) {
+    const RankView& view = table.ranks[index(rank)];
+    if (!takes_part(view) || view.news.arrived >= table.order.number) continue;
+    Loss loss = rank < static_cast<int>(table.as_ordered.size()) ? table.as_ordered[index(rank)]
+                                                                 : stuck_main(table, rank, now);
+    if (is_silent(table, options, rank, now)) loss.how = Loss::How::silent;
+    for (const Loss& waited_for : table.order.waited_for)
+      if (waited_for.rank == rank) loss = waited_for;
+    loss.text = fmt::format("it did not come to restart {} within {:g} s", table.order.number,
+                            watch::arrival_grace(options));
+    losses.push_back(std::move(loss));
+  }
+  return losses;
+}
+
+/// One rank's main thread, as the rule about culprits sees it.
+struct MainThread {
+  int rank;
+  const Activity* activity;
+  bool old;
+};
+
+std::vector<MainThread> known_main_threads(const WatchTable& table, const WatchOptions& options, double now) {
+  std::vector<MainThread> threads;
+  for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank) {
+    const RankView& view = table.ranks[index(rank)];
+    const Activity* activity = main_activity(view);
+    if (!activity || !takes_part(view) || !is_known(table, rank)) continue;
+    threads.push_back(
+        {rank, activity, age_of(table, view, *activity, now) > watch::patience(*activity, options)});
+  }
+  return threads;
+}
+
+/// Of those at the least step the ones that do not wait for peers; where all wait, all of them.
+std::vector<MainThread> hindmost(const std::vector<MainThread>& threads) {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const MainThread& one : threads) least = std::min(least, one.activity->step);
+  std::vector<MainThread> all, busy;
+  for (const MainThread& one : threads) {
+    if (one.activity->step != least) continue;
+    all.push_back(one);
+    if (!one.activity->waits_for_peers) busy.push_back(one);
+  }
+  return busy.empty() ? all : busy;
+}
+
+std::vector<MainThread> culprits(const std::vector<MainThread>& threads, const WatchOptions& options) {
+  std::vector<MainThread> busy;
+  bool any_old = false, long_work = false;
+  for (const MainThread& one : threads) {
+    any_old = any_old || one.old;
+    if (one.activity->waits_for_peers) continue;
+    if (one.old) busy.push_back(one);
+    long_work = long_work ||
+                (!one.old && watch::patience(*one.activity, options) > options.collective_timeout_seconds);
+  }
+  if (!any_old || !busy.empty()) return busy;
+  // All that are too late wait: for one that may take longer than a collective, or for the hindmost.
+  return long_work ? std::vector<MainThread>() : hindmost(threads);
+}
+
+std::vector<Loss> stuck_main_threads(const WatchTable& table, const WatchOptions& options, double now) {
+  const auto threads = known_main_threads(table, options, now);
+  const auto blamed = culprits(threads, options);
+  const bool all_wait = blamed.size() > 1 && blamed.size() == threads.size() &&
+                        std::all_of(blamed.begin(), blamed.end(),
+                                    [](const MainThread& one) { return one.activity->waits_for_peers; });
+  std::vector<Loss> losses;
+  for (const MainThread& one : blamed) {
+    losses.push_back(stuck_main(table, one.rank, now));
+    if (all_wait) losses.back().text = "all ranks wait for each other: which one is to blame is not known";
+  }
+  return losses;
+}
+
+/// Somebody has said nothing for a while, and it is not said yet that this one is silent.
+bool may_be_silent(const WatchTable& table, const WatchOptions& options, double now) {
+  for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank)
+    if (takes_part(table.ranks[index(rank)]) && news_age(table, rank, now) > watch::quiet_seconds &&
+        !is_silent(table, options, rank, now))
+      return true;
+  return false;
+}
+
+bool any_excused(const WatchTable& table, double now) {
+  return std::any_of(table.ranks.begin(), table.ranks.end(),
+                     [&](const RankView& view) { return is_excused(view, now); });
+}
+
+/// Who holds up the main threads: the silent ranks, and the stuck ones that wait for nobody.
+std::vector<Loss> obstacles(const WatchTable& table, const WatchOptions& options, double now) {
+  std::vector<Loss> losses;
+  for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank)
+    if (is_silent(table, options, rank, now)) losses.push_back(silent_rank(table, rank, now));
+  // Those that a cut network takes away do not fall silent in the same instant, and belong together.
+  if (may_be_silent(table, options, now) || (losses.empty() && any_excused(table, now))) return {};
+  const bool any_silent = !losses.empty();
+  for (Loss& loss : stuck_main_threads(table, options, now)) {
+    const RankView& view = table.ranks[index(loss.rank)];
+    const bool waits = main_activity(view)->waits_for_peers;
+    if (any_silent && (waits || is_silent(table, options, loss.rank, now))) continue;
+    losses.push_back(std::move(loss));
+  }
+  std::sort(losses.begin(), losses.end(), [](const Loss& a, const Loss& b) { return a.rank < b.rank; });
+  return losses;
+}
+
+std::vector<Loss> stuck_background(const WatchTable& table, const WatchOptions& options, double now) {
+  std::vector<Loss> losses;
+  for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank) {
+    const RankView& view = table.ranks[index(rank)];
+    if (!takes_part(view) || !is_known(table, rank)) continue;
+    for (const Activity& activity : view.news.activities) {
+      if (activity.line == main_line || activity.phase.empty()) continue;
+      const double age = age_of(table, view, activity, now);
+      if (age <= watch::patience(activity, options)) continue;
+      Loss loss = loss_of(table, rank, Loss::How::stuck);
+      loss.phase = activity.line + ": " + activity.phase;
+      if (activity.step >= 0) loss.step = activity.step;
+      loss.seconds = age;
+      losses.push_back(std::move(loss));
+    }
+  }
+  return losses;
+}
+
+bool is_alone(const WatchTable& table) {
+  return std::count_if(table.ranks.begin(), table.ranks.end(), takes_part) <= 1;
+}
+
+template <typename Reached>
+bool all_reached(const WatchTable& table, const Reached& reached) {
+  return std::all_of(table.ranks.begin(), table.ranks.end(),
+                     [&](const RankView& view) { return !takes_part(view) || reached(view.news); });
+}
+
+}  // namespace
+
+std::string to_text(const WatchNews& news) {
+  return Json{{"activities", list_to_json(news.activities, activity_to_json)},
+              {"failed", news.failed ? Json(*news.failed) : Json(nullptr)},
+              {"arrived", news.arrived},
+              {"resumed", news.resumed},
+              {"order", news.order.number},
+              {"waited_for", losses_to_json(news.order.waited_for)},
+              {"given_up", losses_to_json(news.given_up)},
+              {"words", news.words}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<WatchNews> parse_watch_news(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || !member(json, "activities").is_array()) return std::nullopt;
+  WatchNews news;
+  news.activities = list_from<Activity>(member(json, "activities"), activity_from);
+  news.failed = value_at<std::string>(json, "failed");
+  news.arrived = value_at<int>(json, "arrived").value_or(0);
+  news.resumed = value_at<int>(json, "resumed").value_or(0);
+  news.order.number = value_at<int>(json, "order").value_or(0);
+  news.order.waited_for = list_from<Loss>(member(json, "waited_for"), loss_from);
+  news.given_up = list_from<Loss>(member(json, "given_up"), loss_from);
+  for (const Json& word : member(json, "words"))
+    if (word.is_string()) news.words.push_back(word.get<std::string>());
+  return news;
+}
+
+double watch::silence_limit(const WatchOptions& options) {
+  return std::max(options.collective_timeout_seconds, least_silence_seconds);
+}
+
+double watch::patience(const Activity& activity, const WatchOptions& options) {
+  if (activity.patience_seconds > 0) return activity.patience_seconds;
+  if (activity.line == main_line) return options.collective_timeout_seconds;
+  return std::max(background_patience_seconds, background_timeouts * options.collective_timeout_seconds);
+}
+
+double watch::arrival_grace(const WatchOptions& options) {
+  return std::clamp(options.collective_timeout_seconds, least_grace_seconds, most_grace_seconds);
+}
+
+int leader(const WatchTable& table, const WatchOptions& options, double now) {
+  for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank)
+    if (takes_part(table.ranks[index(rank)]) && !is_silent(table, options, rank, now)) return rank;
+  return table.self;
+}
+
+int deputy(const std::vector<Loss>& losses, int size) {
+  const auto loss_at = [&](int rank) {
+    return std::find_if(losses.begin(), losses.end(), [&](const Loss& loss) { return loss.rank == rank; });
+  };
+  for (int rank = 0; rank < size; ++rank)
+    if (loss_at(rank) == losses.end()) return rank;
+  for (int rank = 0; rank < size; ++rank) {
+    const Loss::How how = loss_at(rank)->how;
+    if (how == Loss::How::stuck || how == Loss::How::failed) return rank;
+  }
+  return 0;
+}
+
+bool restart_open(const WatchTable& table) {
+  return !all_reached(table, [&](const WatchNews& news) { return news.resumed >= table.order.number; });
+}
+
+bool all_arrived(const WatchTable& table) {
+  return all_reached(table, [&](const WatchNews& news) { return news.arrived >= table.order.number; });
+}
+
+std::vector<Loss> main_threads(const WatchTable& table, const WatchOptions& options, double now) {
+  std::vector<Loss> threads;
+  for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank)
+    threads.push_back(is_silent(table, options, rank, now) ? silent_rank(table, rank, now)
+                                                           : stuck_main(table, rank, now));
+  return threads;
+}
+
+WatchDecision judge(const WatchTable& table, const WatchOptions& options, double now) {
+  using Act = WatchDecision::Act;
+  if (auto ended = ended_ranks(table, now); !ended.empty()) return {Act::give_up, std::move(ended)};
+  if (restart_open(table) && !all_arrived(table)) {
+    if (now - table.ordered_at <= watch::arrival_grace(options)) return {};
+    return {Act::give_up, missing_ranks(table, options, now)};
+  }
+  if (auto held_up_by = obstacles(table, options, now); !held_up_by.empty()) {
+    const bool restart = !is_alone(table) && table.order.number < options.max_restarts;
+    return {restart ? Act::restart : Act::give_up, std::move(held_up_by)};
+  }
+  if (auto stuck = stuck_background(table, options, now); !stuck.empty())
+    return {Act::give_up, std::move(stuck)};
+  return {};
+}
+
+}  // namespace egt

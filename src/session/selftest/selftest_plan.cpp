@@ -1,0 +1,160 @@
+#include "session/selftest/selftest_plan.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+#include "egt/core/pattern.hpp"
+#include "workload/collective/collective_judgement.hpp"
+
+namespace egt {
+namespace {
+
+using enum InjectionKind;
+
+constexpr int word_bits = 32;
+constexpr std::int64_t first_period = 4;  ///< before it every check has seen what is right
+constexpr std::uint64_t strides[] = {1, 3, 32, 129};
+
+/// Differs for each pair; spreads over all bits.
+std::uint64_t spread(std::uint64_t purpose, std::uint64_t number) {
+  return mix64(mix64(purpose + 1) + number);
+}
+
+/// Two to nine bits.
+std::uint32_t several_bits(std::uint64_t number) {
+  std::uint32_t mask = 0;
+  for (std::uint64_t i = 0; i < 2 + number % 8; ++i) mask |= 1u << (spread(number, i) % word_bits);
+  return mask | 1u << (number % word_bits);
+}
+
+bool has_layers(InjectionKind kind) {
+  return kind <= optimizer;
+}
+
+/// Of the files' kinds only file-bit is about bits; the others hit whole blocks.
+bool flips_bits(InjectionKind kind) {
+  return kind <= file_bit;
+}
+
+/// Words of a strided fault. Memory knows each wrong word of a block up to so many; of a block with more it
+/// tells nothing again until it was right for a whole visit, which nobody can wait for here.
+std::uint64_t words_of(InjectionKind kind, std::uint64_t number) {
+  constexpr std::uint64_t most = 64;
+  return 2 + spread(1, number) % ((kind == memory ? Mismatches::max_samples : most) - 1);
+}
+
+/// What a rank receives of each collective; with several bits, where all ranks put something into every sum:
+/// what it puts in. There the mask is left open, for other bits than its own would be another's (see
+/// collective.hpp).
+void aim_at_collective(Injection& injection, int number, int ranks) {
+  injection.layer = 1 + static_cast<int>(spread(0, static_cast<std::uint64_t>(number)) % collective_kinds);
+  if (number < word_bits || number % 3 != 0 || ranks > static_cast<int>(contribution_fields)) return;
+  injection.layer = collective_kinds + 1;
+  injection.mask.reset();
+}
+
+/// The `number`th of its kind: first each bit alone, then several bits, strided words, and both.
+Injection injection_of(InjectionKind kind, int number, const SelftestScope& scope) {
+  const auto n = static_cast<std::uint64_t>(number);
+  const bool single = number < word_bits;
+  Injection injection;
+  injection.kind = kind;
+  injection.rank = number % scope.ranks;
+  if (has_layers(kind))
+    injection.layer = 1 + static_cast<int>(spread(0, n) % static_cast<std::uint64_t>(scope.layers));
+  if (flips_bits(kind)) injection.mask = single || number % 3 == 1 ? 1u << (n % word_bits) : several_bits(n);
+  if (flips_bits(kind) && !single && number % 3 != 0) {
+    injection.count = words_of(kind, n);
+    injection.stride = strides[spread(2, n) % std::size(strides)];
+  }
+  if (kind == collective) aim_at_collective(injection, number, scope.ranks);
+  return injection;
+}
+
+std::optional<std::string> why_left_out(InjectionKind kind, const SelftestScope& scope) {
+  const Detector detector = detector_of(kind);
+  if (scope.ranks < 2 && detector == Detector::replica) return "one rank alone has no replica to compare";
+  if (scope.ranks < 2 && detector == Detector::collective) return "one rank alone has no collectives";
+  if (!scope.extreme && detector == Detector::extreme) return "--extreme-iterations 0";
+  if (!scope.memory && detector == Detector::memory) return "--memory 0";
+  if (!scope.files && detector == Detector::file) return "--no-io";
+  return std::nullopt;
+}
+
+/// At which step of its period it strikes. An optimizer forgets its moments step by step, so that a flip of
+/// the lowest bits may be rounded away, and be no fault any more, unless the check comes right after it.
+std::int64_t step_of_period(const Injection& injection, std::int64_t turn, std::int64_t period) {
+  constexpr int fading_bits = 8;
+  const bool fades = injection.kind == optimizer && std::countr_zero(*injection.mask) < fading_bits;
+  return fades ? period - 1 : turn % period;
+}
+
+/// Detectors whose injections take turns.
+using Turns = std::vector<Detector>;
+
+/// All kinds of some detectors, in turn: a period with one, a period without; at a step of the period that
+/// varies.
+void add_in_turn(const Turns& detectors, const SelftestScope& scope, SelftestPlan& plan) {
+  std::vector<InjectionKind> kinds;
+  for (int kind = 0; changes_data(static_cast<InjectionKind>(kind)); ++kind) {
+    const auto one = static_cast<InjectionKind>(kind);
+    const bool belongs = std::find(detectors.begin(), detectors.end(), detector_of(one)) != detectors.end();
+    if (belongs && !why_left_out(one, scope)) kinds.push_back(one);
+  }
+  std::int64_t turn = 0;
+  for (int number = 0; number < injections_of_a_kind(scope.ranks); ++number)
+    for (const InjectionKind kind : kinds) {
+      Injection& injection = plan.injections.emplace_back(injection_of(kind, number, scope));
+      injection.step = turn;
+      if (looks_every_period(detectors.front()))
+        injection.step =
+            (first_period + 2 * turn) * scope.period + step_of_period(injection, turn, scope.period);
+      ++turn;
+    }
+}
+
+}  // namespace
+
+Detector detector_of(InjectionKind kind) {
+  switch (kind) {
+    case weight:
+    case optimizer:
+      return Detector::replica;
+    case gradient:
+    case activation:
+    case gemm:
+      return Detector::replay;
+    case extreme:
+      return Detector::extreme;
+    case collective:
+      return Detector::collective;
+    case memory:
+      return Detector::memory;
+    default:
+      return Detector::file;
+  }
+}
+
+bool looks_every_period(Detector detector) {
+  return detector < Detector::memory;
+}
+
+int injections_of_a_kind(int ranks) {
+  return 24 + 8 * ranks;
+}
+
+SelftestPlan plan_selftest(const SelftestScope& scope) {
+  SelftestPlan plan{.injections = {}, .left_out = {}, .period = scope.period};
+  for (const Turns& detectors : {Turns{Detector::replica, Detector::replay}, Turns{Detector::extreme},
+                                 Turns{Detector::collective}, Turns{Detector::memory}, Turns{Detector::file}})
+    add_in_turn(detectors, scope, plan);
+  for (int kind = 0; changes_data(static_cast<InjectionKind>(kind)); ++kind)
+    if (const auto why = why_left_out(static_cast<InjectionKind>(kind), scope))
+      plan.left_out.push_back({static_cast<InjectionKind>(kind), *why});
+  const auto earlier = [](const Injection& a, const Injection& b) { return a.step < b.step; };
+  std::stable_sort(plan.injections.begin(), plan.injections.end(), earlier);
+  return plan;
+}
+
+}  // namespace egt

@@ -1,0 +1,206 @@
+#include "session/selftest/selftest_report.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+#include "judge/injection_match.hpp"
+#include "judge/result.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::size_t most_false_alarms_told = 5;
+
+/// Where a fault on purpose struck.
+using Strikes = std::set<std::pair<std::string, int>>;  // kind and rank
+
+/// Does the part fail where a fault of the kind is found? `is_own`: it was put in on the part's own rank.
+bool explains(const std::string& kind, bool is_own, const std::string& part) {
+  if (part == "memory") return is_own && kind == "memory";
+  if (part == "io") return is_own && kind.starts_with("file-");
+  if (part == "collective") return kind == "collective";
+  return part == "train" && kind != "memory" && kind != "collective" && !kind.starts_with("file-");
+}
+
+/// Has the part nothing to complain of but what was put in?
+bool is_explained(const Json& part, int rank, const Strikes& strikes) {
+  return member(member(part, "figures"), "undone").is_null() &&
+         std::any_of(strikes.begin(), strikes.end(), [&](const auto& strike) {
+           return explains(strike.first, strike.second == rank, text_at(part, "name"));
+         });
+}
+
+/// The records as they would be had nothing been injected and found; what is left is judged as any run.
+std::vector<Record> without_injections(const std::vector<Record>& records) {
+  Strikes strikes;
+  for (const Record& record : records)
+    if (record.kind == RecordKind::injection)
+      strikes.emplace(text_at(record.body, "kind"), value_at<int>(record.body, "rank").value_or(record.rank));
+  std::vector<Record> rest;
+  for (const Record& record : records) {
+    if (record.kind == RecordKind::fault || record.kind == RecordKind::injection) continue;
+    rest.push_back(record);
+    Json& body = rest.back().body;
+    if (!body.is_object()) continue;
+    if (record.kind == RecordKind::start) body["injected"] = false;
+    if (!body.contains("parts")) continue;
+    for (Json& part : body["parts"])
+      if (is_explained(part, record.rank, strikes)) part["success"] = true;
+  }
+  return rest;
+}
+
+/// What is wrong with a row; empty: nothing.
+std::vector<std::string> failures(const SelftestRow& row, std::int64_t longest) {
+  const char* const name = to_string(row.kind);
+  std::vector<std::string> texts;
+  if (row.injected < row.planned)
+    texts.push_back(
+        fmt::format("{}: {} of {} never injected", name, row.planned - row.injected, row.planned));
+  if (row.found < row.injected)
+    texts.push_back(fmt::format("{}: {} of {} missed", name, row.injected - row.found, row.injected));
+  if (row.blamed_rightly < row.found)
+    texts.push_back(fmt::format("{}: {} of {} blamed on a wrong rank, or on none", name,
+                                row.found - row.blamed_rightly, row.found));
+  if (row.late > 0)
+    texts.push_back(fmt::format("{}: {} of {} found later than the {} steps that a check may take", name,
+                                row.late, row.found, longest));
+  return texts;
+}
+
+std::vector<std::string> failures(const SelftestPlan& plan, const SelftestScore& score) {
+  std::vector<std::string> all;
+  if (score.rows.empty()) all.push_back("nothing was injected: nothing is proven");
+  for (const SelftestRow& row : score.rows)
+    for (std::string& text : failures(row, longest_latency(plan))) all.push_back(std::move(text));
+  for (std::size_t i = 0; i < std::min(score.false_alarms.size(), most_false_alarms_told); ++i)
+    all.push_back(fmt::format("false alarm: {}", score.false_alarms[i]));
+  if (score.false_alarms.size() > most_false_alarms_told)
+    all.push_back(
+        fmt::format("and {} more false alarms", score.false_alarms.size() - most_false_alarms_told));
+  return all;
+}
+
+bool met_the_deadline(const std::vector<Record>& records) {
+  return std::any_of(records.begin(), records.end(), [](const Record& record) {
+    return record.kind == RecordKind::end && text_at(record.body, "reason") == "duration";
+  });
+}
+
+int sum(const std::vector<SelftestRow>& rows, int SelftestRow::*count) {
+  return std::accumulate(rows.begin(), rows.end(), 0,
+                         [&](int so_far, const SelftestRow& row) { return so_far + row.*count; });
+}
+
+std::optional<std::int64_t> median(const std::vector<std::int64_t>& ascending) {
+  if (ascending.empty()) return std::nullopt;
+  return ascending[(ascending.size() - 1) / 2];
+}
+
+std::string row_text(const SelftestRow& row) {
+  const bool any = !row.latencies.empty();
+  const std::string latency =
+      any ? fmt::format("{:>8} {:>6}", *median(row.latencies), row.latencies.back()) : "       -      -";
+  return fmt::format("{:<15} {:>8} {:>6} {:>14} {}{}", to_string(row.kind), row.injected, row.found,
+                     row.blamed_rightly, latency, row.passed() ? "" : "  failed");
+}
+
+bool is_above_zero(const Json& fill) {
+  if (fill.is_string()) return std::strtod(fill.get<std::string>().c_str(), nullptr) > 0;
+  return fill.is_number() && fill.get<double>() > 0;
+}
+
+/// The parts saw what was injected, so their own words say nothing.
+Json result_of(const SelftestPlan& plan, const SelftestScore& score, const std::vector<Record>& records,
+               const Verdict& verdict) {
+  Json result = build_result(records, verdict);
+  result["results"] = to_results(plan, score);
+  const auto passed = std::count_if(score.rows.begin(), score.rows.end(),
+                                    [](const SelftestRow& row) { return row.passed(); });
+  result["test_summary"]["total_tests"] = score.rows.size();
+  result["test_summary"]["successful_tests"] = passed;
+  result["test_summary"]["failed_tests"] = static_cast<std::int64_t>(score.rows.size()) - passed;
+  return result;
+}
+
+}  // namespace
+
+SelftestPlan plan_of(const Json& start) {
+  const Json& options = member(start, "options");
+  const auto layers = static_cast<int>(member(options, "layers").size()) - 1;
+  return plan_selftest({.ranks = std::max(1, value_at<int>(start, "size").value_or(1)),
+                        .layers = std::max(1, layers),
+                        .extreme = value_at<int>(options, "extreme-iterations").value_or(0) > 0 && layers > 1,
+                        .memory = is_above_zero(member(options, "memory")),
+                        .files = !value_at<bool>(options, "no-io").value_or(false)});
+}
+
+SelftestOutcome conclude_selftest(const SelftestPlan& plan, const std::vector<Record>& records) {
+  const SelftestScore score = score_selftest(plan, records);
+  Verdict verdict = judge_selftest(plan, score, records);
+  verdict.injections = injection_outcomes(records);
+  Json result = result_of(plan, score, records, verdict);
+  return {.verdict = std::move(verdict), .result = std::move(result), .table = table_text(plan, score)};
+}
+
+Verdict judge_selftest(const SelftestPlan& plan, const SelftestScore& score,
+                       const std::vector<Record>& records) {
+  Verdict verdict = judge(without_injections(records));
+  std::vector<std::string> found = failures(plan, score);
+  if (!score.settled() && met_the_deadline(records))
+    found.push_back("the deadline came first: use less --memory, or a faster --io-dir");
+  if (verdict.exit_code != 0) {
+    verdict.reasons.insert(verdict.reasons.end(), found.begin(), found.end());
+    return verdict;
+  }
+  if (!score.passed()) return {.name = "fault", .exit_code = 1, .reasons = found};
+  verdict.reasons = {fmt::format("all {} injected faults were found in time and blamed on the right rank",
+                                 sum(score.rows, &SelftestRow::injected))};
+  return verdict;
+}
+
+std::string table_text(const SelftestPlan& plan, const SelftestScore& score) {
+  std::string text =
+      "fault           injected  found  blamed rightly  latency in steps\n"
+      "                                                   median    max";
+  for (const SelftestRow& row : score.rows) text += fmt::format("\n{}", row_text(row));
+  text += fmt::format("\n{:<15} {:>8} {:>6} {:>14}", "all", sum(score.rows, &SelftestRow::injected),
+                      sum(score.rows, &SelftestRow::found), sum(score.rows, &SelftestRow::blamed_rightly));
+  for (const LeftOut& one : plan.left_out)
+    text += fmt::format("\n{:<15} left out: {}", to_string(one.kind), one.why);
+  return text;
+}
+
+Json to_results(const SelftestPlan& plan, const SelftestScore& score) {
+  Json results = Json::array();
+  for (const SelftestRow& row : score.rows) {
+    const std::vector<std::string> texts = failures(row, longest_latency(plan));
+    Json latency;
+    if (const auto middle = median(row.latencies))
+      latency = {{"p50", *middle}, {"max", row.latencies.back()}};
+    results.push_back({{"test_name", fmt::format("selftest.{}", to_string(row.kind))},
+                       {"test_type", "selftest"},
+                       {"description", fmt::format("faults of the kind {}, put in on every rank in turn",
+                                                   to_string(row.kind))},
+                       {"rank", nullptr},
+                       {"success", row.passed()},
+                       {"failure", texts.empty() ? Json() : Json(fmt::format("{}", fmt::join(texts, "; ")))},
+                       {"planned", row.planned},
+                       {"injected", row.injected},
+                       {"found", row.found},
+                       {"blamed_rightly", row.blamed_rightly},
+                       {"late", row.late},
+                       {"latency_steps", latency}});
+  }
+  return results;
+}
+
+}  // namespace egt

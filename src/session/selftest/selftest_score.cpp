@@ -1,0 +1,165 @@
+#include "session/selftest/selftest_score.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+#include "judge/evidence.hpp"
+#include "judge/injection_match.hpp"
+#include "model/mlp_trainer.hpp"
+
+namespace egt {
+namespace {
+
+/// An injection that struck, and who told of it.
+struct Struck {
+  const Record* record = nullptr;
+  InjectionKind kind = InjectionKind::weight;
+  std::set<std::string> told_by;  ///< names of checks
+};
+
+/// What a detector tells is of the whole job where it looks every period, else of one rank.
+struct Track {
+  Detector detector = Detector::replica;
+  int rank = -1;
+  auto operator<=>(const Track&) const = default;
+};
+
+Track track_of(const Record& injection, InjectionKind kind) {
+  const Detector detector = detector_of(kind);
+  return {detector, looks_every_period(detector) ? -1 : injection.rank};
+}
+
+std::optional<InjectionKind> kind_of(const Record& injection) {
+  const std::string name = text_at(injection.body, "kind");
+  for (int kind = 0; changes_data(static_cast<InjectionKind>(kind)); ++kind)
+    if (name == to_string(static_cast<InjectionKind>(kind))) return static_cast<InjectionKind>(kind);
+  return std::nullopt;
+}
+
+/// Is it a fault of the kind that tells of the injection, whichever rank it blames?
+bool kinds_fit(const Json& injection, Json fault) {
+  fault["rank"] = member(injection, "rank");
+  return fits(injection, fault);
+}
+
+/// Does it come from a detector that goes round a rank at its own pace?
+bool is_of_one_rank(const Record& record) {
+  if (record.kind == RecordKind::injection) {
+    const auto kind = kind_of(record);
+    return kind && !looks_every_period(detector_of(*kind));
+  }
+  const std::string kind = text_at(record.body, "kind");
+  return kind == "memory" || kind.starts_with("file");
+}
+
+/// What one rank tells of its memory and files stays in the order in which it happened. The other records are
+/// of all ranks, whose clocks may differ and whose records arrive in any order; but all count the same steps,
+/// and what struck in a step was found later in that step.
+std::vector<const Record*> in_order(const std::vector<Record>& records) {
+  const std::vector<const Record*> faults = faults_of(records);
+  const std::set<const Record*> holding(faults.begin(), faults.end());
+  std::vector<const Record*> local, common;
+  for (const Record& record : records)
+    if (record.kind == RecordKind::injection || holding.contains(&record))
+      (is_of_one_rank(record) ? local : common).push_back(&record);
+  std::stable_sort(common.begin(), common.end(), [](const Record* a, const Record* b) {
+    const auto place = [](const Record& record) {
+      return std::pair(record.step, record.kind == RecordKind::fault);
+    };
+    return place(*a) < place(*b);
+  });
+  local.insert(local.end(), common.begin(), common.end());
+  return local;
+}
+
+class Scorer {
+ public:
+  explicit Scorer(const SelftestPlan& plan) : longest_latency_(longest_latency(plan)) {
+    for (const Injection& injection : plan.injections) {
+      rows_[injection.kind].kind = injection.kind;
+      ++rows_[injection.kind].planned;
+    }
+  }
+
+  void strike(const Record& record) {
+    const auto kind = kind_of(record);
+    if (!kind) return;
+    ++rows_[*kind].injected;
+    last_[track_of(record, *kind)] = {.record = &record, .kind = *kind, .told_by = {}};
+  }
+
+  void tell(const Record& fault) {
+    for (auto& [track, struck] : last_) {
+      const bool may_be =
+          (track.rank < 0 || track.rank == fault.rank) && kinds_fit(struck.record->body, fault.body);
+      if (!may_be || !struck.told_by.insert(text_at(fault.body, "detector")).second) continue;
+      if (struck.told_by.size() == 1) find(struck, fault);
+      return;
+    }
+    false_alarms_.push_back(fmt::format("a {} fault in {} at step {}", text_at(fault.body, "kind"),
+                                        text_at(fault.body, "where"), fault.step));
+  }
+
+  SelftestScore score() && {
+    SelftestScore score{.rows = {}, .false_alarms = std::move(false_alarms_)};
+    for (auto& [kind, row] : rows_) {
+      std::sort(row.latencies.begin(), row.latencies.end());
+      score.rows.push_back(std::move(row));
+    }
+    return score;
+  }
+
+ private:
+  void find(const Struck& struck, const Record& fault) {
+    SelftestRow& row = rows_[struck.kind];
+    ++row.found;
+    const auto rank = value_at<int>(fault.body, "rank");
+    if (rank == value_at<int>(struck.record->body, "rank") &&
+        text_at(fault.body, "blame") != to_string(Blame::ambiguous))
+      ++row.blamed_rightly;
+    const std::int64_t latency = fault.step - struck.record->step;
+    row.latencies.push_back(latency);
+    if (looks_every_period(detector_of(struck.kind)) && latency > longest_latency_) ++row.late;
+  }
+
+  const std::int64_t longest_latency_;
+  std::map<InjectionKind, SelftestRow> rows_;
+  std::map<Track, Struck> last_;
+  std::vector<std::string> false_alarms_;
+};
+
+}  // namespace
+
+bool SelftestScore::settled() const {
+  return std::all_of(rows.begin(), rows.end(), [](const SelftestRow& row) {
+    return row.injected == row.planned && row.found == row.planned;
+  });
+}
+
+bool SelftestScore::passed() const {
+  return !rows.empty() && false_alarms.empty() &&
+         std::all_of(rows.begin(), rows.end(), [](const SelftestRow& row) { return row.passed(); });
+}
+
+std::int64_t longest_latency(const SelftestPlan& plan) {
+  return plan.period + MlpTrainer::depth;
+}
+
+SelftestScore score_selftest(const SelftestPlan& plan, const std::vector<Record>& records) {
+  Scorer scorer(plan);
+  for (const Record* record : in_order(records)) {
+    if (record->kind == RecordKind::injection)
+      scorer.strike(*record);
+    else
+      scorer.tell(*record);
+  }
+  return std::move(scorer).score();
+}
+
+}  // namespace egt

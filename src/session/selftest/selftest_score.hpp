@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "egt/core/injection.hpp"
+#include "egt/core/record.hpp"
+#include "session/selftest/selftest_plan.hpp"
+
+namespace egt {
+
+/// What became of one kind's injections.
+struct SelftestRow {
+  InjectionKind kind = InjectionKind::weight;
+  int planned = 0;
+  int injected = 0;
+  int found = 0;
+  int blamed_rightly = 0;  ///< of those found: with blame certain or majority, on the rank that was hit
+  int late = 0;            ///< of those found: more steps after it struck than the plan allows
+  std::vector<std::int64_t> latencies;  ///< steps from striking to the fault, of those found, ascending
+
+  bool passed() const {
+    return injected == planned && found == injected && blamed_rightly == found && late == 0;
+  }
+};
+
+/// What a selftest came to.
+struct SelftestScore {
+  std::vector<SelftestRow> rows;          ///< of the kinds that are planned, in the order of kinds
+  std::vector<std::string> false_alarms;  ///< each a fault that no injection explains, in words
+
+  bool settled() const;  ///< all that is planned was injected and found
+  bool passed() const;   ///< every row did, there are some, and there was no false alarm
+};
+
+/// Steps that may lie between an injection and its fault, of detectors that look every period.
+std::int64_t longest_latency(const SelftestPlan& plan);
+
+/// Holds injections (records of kind injection) against faults, those of each rank in the order in which they
+/// happened; all other records change nothing. An injection is found by the first fault that fits it after it
+/// struck and before the detector's next injection. A further fault of the same injection is a false alarm
+/// unless another check tells it: one incident gives one fault of a check.
+SelftestScore score_selftest(const SelftestPlan& plan, const std::vector<Record>& records);
+
+}  // namespace egt

@@ -1,0 +1,237 @@
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "workload/bench/bench_job.hpp"
+#include "workload/common/findings.hpp"
+#include "workload/common/value_exchange.hpp"
+#include "workload/train/slow_injection.hpp"
+
+namespace egt {
+namespace {
+
+/// The first and the last losses, of which the means are compared, and in how many steps at least.
+constexpr std::size_t compared_losses = 4;
+constexpr std::int64_t fewest_steps = 20;
+
+class MlpJob final : public BenchJob {
+ public:
+  MlpJob(Environment& environment, Communicator& communicator, const MlpJobConfig& config,
+         const std::optional<Injection>& slow, FaultReporter& teller)
+      : environment_(environment),
+        device_(environment.device),
+        communicator_(communicator),
+        config_(config),
+        slow_(slow),
+        teller_(teller),
+        line_(environment.board.line("main")) {}
+
+  Status prepare();
+
+  Result<Answers> answers() override;
+  Result<BurstTimes> burst(int chunks, std::int64_t per_chunk) override;
+  Result<JobReport> check() override;
+  Status give_up(double seconds) override;
+
+ private:
+  Status enqueue();
+  Status wait_for_pass();
+  Result<StepResult> retire();
+  Status look_at(const StepResult& result);
+  Result<Answers> replay();
+  Status check_replay();
+  Status check_replicas();
+  std::string loss_failure() const;
+
+  Environment& environment_;
+  Device& device_;
+  Communicator& communicator_;
+  const MlpJobConfig config_;
+  const std::optional<Injection> slow_;
+  FaultReporter& teller_;
+  ProgressBoard::Line& line_;
+  std::int64_t next_ = 0, retired_ = 0;
+  Answers known_;  ///< of the replay: a digest a tensor
+  std::vector<double> first_losses_;
+  std::deque<double> last_losses_;
+  JobReport report_;
+  Buffer digests_, pinned_;
+  std::unique_ptr<Event> done_;
+  // The trainer's streams go before the memory that their work uses.
+  std::optional<SlowInjection> slowness_;
+  std::optional<DigestExchange> replicas_;
+  std::unique_ptr<MlpTrainer> trainer_;
+};
+
+Status MlpJob::prepare() {
+  const TrainOptions& train = config_.train;
+  const double rate = train.learning_rate.value_or(
+      default_learning_rate(train.layers, train.optimizer, config_.batch.global));
+  EGT_TRY_ASSIGN(trainer_, MlpTrainer::create(device_, communicator_,
+                                              {.neurons = train.layers,
+                                               .batch = config_.batch,
+                                               .precisions = {config_.precision},
+                                               .optimizer = train.optimizer,
+                                               .learning_rate = rate,
+                                               .gradient_type = train.gradient_type,
+                                               .extreme_iterations = train.extreme_iterations,
+                                               .seed = environment_.seed}));
+  slowness_.emplace(environment_, *trainer_, slow_);
+  const std::size_t bytes = trainer_->replay_tensors().size() * sizeof(Digest);
+  EGT_TRY_ASSIGN(digests_, device_.allocate(bytes));
+  EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(bytes));
+  EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
+  if (communicator_.size() < 2) return {};
+  replicas_.emplace(device_, communicator_, trainer_->communication_stream(),
+                    environment_.board.line("main"));
+  return replicas_->prepare(trainer_->state_tensors().size());
+}
+
+Result<Answers> MlpJob::replay() {
+  EGT_TRY(trainer_->enqueue_replay(config_.precision, digests_.as<Digest>()));
+  Stream& stream = trainer_->communication_stream();
+  EGT_TRY(device_.copy(pinned_.data(), digests_.data(), digests_.bytes(), stream));
+  EGT_TRY(device_.record(*done_, stream));
+  EGT_TRY(wait_with_peers(device_, environment_.communicator, *done_, environment_.peer_timeout_seconds,
+                          "a known-answer pass"));
+  const Digest* const digests = pinned_.as<Digest>();
+  return Answers(digests, digests + digests_.bytes() / sizeof(Digest));
+}
+
+/// All tensors' in one, for the comparison of ranks: which one differs, each rank's own repetition tells.
+Result<Answers> MlpJob::answers() {
+  EGT_TRY_ASSIGN(known_, replay());
+  Digest all;
+  for (std::size_t i = 0; i < known_.size(); ++i)
+    for (const std::uint64_t half : {known_[i].a, known_[i].b})
+      for (const int shift : {0, 32})
+        add_to_digest(all.a, all.b, 4 * i, static_cast<std::uint32_t>(mix64(half + i) >> shift));
+  return Answers{all};
+}
+
+Status MlpJob::enqueue() {
+  EGT_TRY(slowness_->before_step(next_));
+  return trainer_->enqueue_step(next_++, {}, false);
+}
+
+/// Until this device's own pass is made nobody else can be waited for: so a stuck device is told from its
+/// peers.
+Status MlpJob::wait_for_pass() {
+  line_.go_on("bench: pass");
+  EGT_TRY(trainer_->wait_for_pass(retired_, environment_.peer_timeout_seconds));
+  if (communicator_.size() > 1) line_.wait_for_peers("bench: sums");
+  return {};
+}
+
+Result<StepResult> MlpJob::retire() {
+  EGT_TRY(wait_for_pass());
+  EGT_TRY_ASSIGN(const StepResult result, trainer_->retire_step(retired_, environment_.peer_timeout_seconds));
+  EGT_TRY(slowness_->learn(retired_, result));
+  EGT_TRY(look_at(result));
+  ++retired_;
+  return result;
+}
+
+Status MlpJob::look_at(const StepResult& result) {
+  if (first_losses_.size() < compared_losses) first_losses_.push_back(result.loss);
+  last_losses_.push_back(result.loss);
+  if (last_losses_.size() > compared_losses) last_losses_.pop_front();
+  if (std::isfinite(result.loss) || !report_.failure.empty()) return {};
+  // No evidence against a device: nothing here repeats the steps, as `burn` does.
+  report_.failure = fmt::format("the loss of step {} is not finite: training diverges", retired_);
+  return {};
+}
+
+/// The first step's time would hold what the host did before it.
+Result<BurstTimes> MlpJob::burst(int chunks, std::int64_t per_chunk) {
+  const std::int64_t first = next_ + 1, end = first + chunks * per_chunk;
+  BurstTimes times{.chunk_ms = std::vector<double>(static_cast<std::size_t>(chunks), 0.0)};
+  while (retired_ < end) {
+    if (next_ < end) EGT_TRY(enqueue());
+    if (next_ < end && next_ - retired_ < MlpTrainer::depth) continue;
+    const std::int64_t step = retired_;
+    EGT_TRY_ASSIGN(const StepResult result, retire());
+    if (step < first) continue;
+    if (!result.step_ms) return Status(StatusCode::internal, "the trainer tells no time of a step");
+    times.chunk_ms[static_cast<std::size_t>((step - first) / per_chunk)] += *result.step_ms;
+    times.busy_ms += result.compute_ms.value_or(0);
+  }
+  return times;
+}
+
+Result<JobReport> MlpJob::check() {
+  EGT_TRY(check_replay());
+  EGT_TRY(check_replicas());
+  if (report_.failure.empty()) report_.failure = loss_failure();
+  return std::exchange(report_, {});
+}
+
+/// The same batch and weights as at first must give the same bits.
+Status MlpJob::check_replay() {
+  EGT_TRY_ASSIGN(const Answers again, replay());
+  const std::vector<PassTensor> tensors = trainer_->replay_tensors();
+  report_.work.replays += 2;
+  const auto differ = std::mismatch(again.begin(), again.end(), known_.begin());
+  if (differ.first == again.end()) return {};
+  const auto tensor = static_cast<std::size_t>(differ.first - again.begin());
+  Fault fault = fault_of(environment_, "replay", "replay digest", "bench", next_);
+  fault.where = fmt::format("{}, {} replay", to_string(tensors[tensor]), to_string(config_.precision));
+  show_difference(fault, *differ.second, *differ.first);
+  environment_.records.emit(fault);
+  report_.failure = fmt::format("rank {}: a known-answer pass gave other bits in {}", environment_.place.rank,
+                                to_string(tensors[tensor]));
+  return {};
+}
+
+Status MlpJob::check_replicas() {
+  if (!replicas_) return {};
+  const std::vector<StateTensor> states = trainer_->state_tensors();
+  EGT_TRY(trainer_->enqueue_state_digests(replicas_->own()));
+  EGT_TRY(replicas_->enqueue(states.size()));
+  EGT_TRY_ASSIGN(const auto answers, replicas_->collect(environment_.peer_timeout_seconds));
+  ++report_.work.replica_checks;
+  // The group's ranks are the first ones of all.
+  const auto dissents =
+      vote(answers, std::vector<int>(answers.size(), 0), std::vector<Answers>(answers.size()));
+  for (const Dissent& dissent : dissents) {
+    Fault fault = fault_of(environment_, "replica", "state digest", "bench", next_);
+    fault.where = to_string(states[dissent.question]);
+    show_difference(fault, dissent.expected, dissent.actual);
+    if (report_.failure.empty())
+      report_.failure = fmt::format("{} differs between ranks after {} steps", fault.where, next_);
+    teller_.tell(std::move(fault), dissent);
+  }
+  return {};
+}
+
+/// Training that does not learn is no training.
+std::string MlpJob::loss_failure() const {
+  if (next_ < fewest_steps) return "";
+  const auto mean = [](const auto& losses) {
+    return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
+  };
+  const double first = mean(first_losses_), last = mean(last_losses_);
+  if (last < first) return "";
+  return fmt::format("the loss did not fall in {} steps: {:.6g} at first, {:.6g} at last", next_, first,
+                     last);
+}
+
+Status MlpJob::give_up(double seconds) {
+  return trainer_->give_up_steps(seconds);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BenchJob>> make_mlp_job(Environment& environment, Communicator& communicator,
+                                               const MlpJobConfig& config,
+                                               const std::optional<Injection>& slow, FaultReporter& teller) {
+  auto job = std::make_unique<MlpJob>(environment, communicator, config, slow, teller);
+  EGT_TRY(job->prepare());
+  return std::unique_ptr<BenchJob>(std::move(job));
+}
+
+}  // namespace egt

@@ -1,0 +1,446 @@
+#include "workload/bench/bench_workload.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/ranks/agreement.hpp"
+#include "workload/common/findings.hpp"
+
+namespace egt {
+namespace {
+
+/// How much longer than its like a device may take in all that it did, and in how many tests it must be seen:
+/// on a host, whose cores others use too, much and more.
+constexpr double gpu_slowness_limit = 1.1, host_slowness_limit = 1.5;
+constexpr int gpu_fewest_tests = 1, host_fewest_tests = 2;
+constexpr std::size_t words_of_digest = 4;
+
+std::size_t answers_of(BenchWorkload workload) {
+  switch (workload) {
+    case BenchWorkload::mlp:
+      return 1;
+    case BenchWorkload::multimodal:
+      return multimodal_outputs * BenchOperation::generations;
+    case BenchWorkload::voxelize:
+      return voxelize_outputs * BenchOperation::generations;
+  }
+  return 0;
+}
+
+/// Whole numbers of 32 bits are exact in a figure.
+std::vector<double> to_figures(const Answers& answers) {
+  std::vector<double> figures;
+  for (const Digest& digest : answers)
+    for (const std::uint64_t half : {digest.a, digest.b})
+      for (const int shift : {0, 32}) figures.push_back(static_cast<std::uint32_t>(half >> shift));
+  return figures;
+}
+
+Answers from_figures(const double* figures, std::size_t count) {
+  const auto half = [&](std::size_t i) {
+    return static_cast<std::uint64_t>(figures[i]) | static_cast<std::uint64_t>(figures[i + 1]) << 32;
+  };
+  Answers answers;
+  for (std::size_t i = 0; i < count; ++i)
+    answers.push_back({half(words_of_digest * i), half(words_of_digest * i + 2)});
+  return answers;
+}
+
+/// Concerns the trial only: the ranks can go on without it.
+bool is_of_trial(StatusCode code) {
+  return code == StatusCode::out_of_memory || code == StatusCode::unsupported ||
+         code == StatusCode::unavailable || code == StatusCode::invalid_argument;
+}
+
+std::string text_of(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+/// The largest, or nothing where one is missing.
+std::optional<double> largest(const std::vector<std::optional<double>>& values) {
+  const bool all = std::all_of(values.begin(), values.end(), [](const auto& one) { return one.has_value(); });
+  return all ? *std::max_element(values.begin(), values.end()) : std::nullopt;
+}
+
+std::optional<double> least(const std::vector<std::optional<double>>& values) {
+  return *std::min_element(values.begin(), values.end());  // nothing is less than any
+}
+
+std::optional<double> sum(const std::vector<std::optional<double>>& values) {
+  double all = 0;
+  for (const auto& value : values) {
+    if (!value) return std::nullopt;
+    all += *value;
+  }
+  return all;
+}
+
+}  // namespace
+
+BenchSuite::BenchSuite(Environment& environment, Control& control, const BenchParts& parts)
+    : MeasurementWorkload(environment),
+      control_(control),
+      parts_(parts),
+      surroundings_{
+          .share = [this](std::span<const double> own, const char* phase) { return share(own, phase); },
+          .stopping = parts.stopping,
+          .reading = environment.reading,
+          .memory_bytes = [this] { return used_memory_bytes(); },
+          .trial_seconds = parts.bench.trial_seconds},
+      plan_(plan_trials(parts.bench, parts.train.batch, parts.train.precisions, ranks())),
+      answers_(parts.models),
+      teller_(environment) {}
+
+BenchGroups::Needs BenchSuite::needs() const {
+  BenchGroups::Needs needs{.counts = device_counts(ranks()), .places = parts_.places};
+  for (const BenchTrial& trial : plan_) {
+    if (trial.mode != BenchMode::p2p) continue;
+    if (trial.workload == BenchWorkload::mlp) {
+      needs.peer_sums = true;
+      continue;
+    }
+    needs.slot_bytes.push_back(slot_bytes(trial));
+  }
+  std::sort(needs.slot_bytes.begin(), needs.slot_bytes.end());
+  const auto last = std::unique(needs.slot_bytes.begin(), needs.slot_bytes.end());
+  needs.slot_bytes.erase(last, needs.slot_bytes.end());
+  return needs;
+}
+
+/// However many batches turn out to be moved together.
+std::size_t BenchSuite::slot_bytes(const BenchTrial& trial) const {
+  const std::size_t stride = aligned_input(input_bytes(trial, trial.size));
+  return peer_feed_bytes(stride, batches_per_delivery(0, stride));
+}
+
+Status BenchSuite::prepare_trials() {
+  return open_groups();
+}
+
+Status BenchSuite::open_groups() {
+  EGT_TRY_ASSIGN(groups_, BenchGroups::open(environment(), control_, needs()));
+  return {};
+}
+
+std::string BenchSuite::phase_of(std::int64_t trial) const {
+  return fmt::format("bench: {}", describe(plan_[static_cast<std::size_t>(trial)]));
+}
+
+/// A slow device on purpose stays slow from its trial on, in every workload.
+void BenchSuite::take_slowness(std::int64_t trial) {
+  if (slow_) return;
+  slow_ = environment().injector.take(InjectionKind::slow, trial);
+  if (slow_)
+    environment().injector.tell(
+        *slow_, trial, fmt::format("all work from trial {} on, +{:.3g} %", trial, slow_percent(slow_)));
+}
+
+BenchSuite::Shares BenchSuite::even_shares(const BenchTrial& trial) const {
+  return Shares(trial.ranks.size(), trial.size);
+}
+
+/// What speaks against it before it is begun.
+void BenchSuite::look_at_peers(BenchEntry& entry) const {
+  const BenchTrial& trial = entry.trial;
+  if (trial.mode != BenchMode::p2p) return;
+  entry.not_possible = groups_->why_no_peers(trial.devices());
+  if (entry.not_possible.empty())
+    entry.failure = trial.workload == BenchWorkload::mlp ? groups_->why_no_sums(trial.devices())
+                                                         : groups_->why_no_slots(slot_bytes(trial));
+}
+
+Status BenchSuite::make_trial(std::int64_t number) {
+  take_slowness(number);
+  BenchEntry entry;
+  entry.trial = plan_[static_cast<std::size_t>(number)];
+  entry.shares = even_shares(entry.trial);
+  look_at_peers(entry);
+  bool interrupted = false;
+  if (entry.not_possible.empty() && entry.failure.empty())
+    EGT_TRY(entry.trial.mode == BenchMode::hetero ? measure_hetero(entry, interrupted)
+                                                  : measure(entry, interrupted));
+  teller_.end_check();
+  if (!interrupted) keep(std::move(entry));
+  return {};
+}
+
+Status BenchSuite::measure(BenchEntry& entry, bool& interrupted) {
+  EGT_TRY_ASSIGN(const auto measured, measure(entry, entry.shares, interrupted));
+  if (measured) take(entry, *measured);
+  return {};
+}
+
+/// The same load twice: in equal shares, and in those that suit what each device does alone.
+Status BenchSuite::measure_hetero(BenchEntry& entry, bool& interrupted) {
+  const std::vector<double> speeds = singles_.powers_of(entry.trial);
+  if (speeds.empty()) {
+    entry.failure = "what each device does alone is not known";
+    return {};
+  }
+  const Shares even = entry.shares;
+  EGT_TRY_ASSIGN(const auto evenly, measure(entry, even, interrupted));
+  if (!evenly || !entry.failure.empty()) return {};
+  entry.even_items_per_second = items_per_second(entry.items(), evenly->step);
+  entry.shares = share_load(entry.items(), speeds);
+  return measure(entry, interrupted);
+}
+
+Result<std::optional<Measured>> BenchSuite::measure(BenchEntry& entry, const Shares& shares,
+                                                    bool& interrupted) {
+  EGT_TRY(open_job(entry.trial, shares, entry.failure));
+  if (!entry.failure.empty()) {
+    job_.reset();
+    return std::optional<Measured>();
+  }
+  const std::int64_t multiple =
+      entry.trial.workload == BenchWorkload::mlp ? 1 : feed_shape(entry.trial, shares).per_delivery;
+  BenchTrialMaker maker(surroundings_, multiple);
+  EGT_TRY_ASSIGN(Measured measured, maker.make(job_.get()));
+  job_.reset();
+  work_.replays += measured.own.work.replays;
+  work_.replica_checks += measured.own.work.replica_checks;
+  work_.outputs_verified += measured.own.work.outputs_verified;
+  interrupted = measured.interrupted;
+  if (interrupted) return std::optional<Measured>();
+  if (!measured.own.failure.empty())
+    entry.failure = measured.own.failure;
+  else if (!measured.failed.empty())
+    entry.failure = fmt::format("{} found wrong results", text_of(measured.failed));
+  return std::optional(std::move(measured));
+}
+
+/// And what it makes of known input.
+Result<Answers> BenchSuite::open_own_job(const BenchTrial& trial, const Shares& shares) {
+  EGT_TRY_ASSIGN(job_, make_job(trial, shares));
+  return job_->answers();
+}
+
+/// Of a rank that takes no part nothing is asked.
+Status BenchSuite::open_job(const BenchTrial& trial, const Shares& shares, std::string& failure) {
+  const std::size_t count = answers_of(trial.workload);
+  const Result<Answers> own = trial.has(rank()) ? open_own_job(trial, shares) : Answers(count);
+  const Status status = own.status();
+  if (!status.ok() && !is_of_trial(status.code())) return status;
+  if (!status.ok()) environment().records.warning(fmt::format("{}: {}", describe(trial), status.what()));
+  std::vector<double> figures = to_figures(own.ok() ? own.value() : Answers(count));
+  figures.push_back(static_cast<double>(status.code()));
+  EGT_TRY_ASSIGN(const auto all, share(figures, "bench: takes memory"));
+  std::vector<Answers> by_rank;
+  bool lacks_memory = false;
+  for (int r = 0; r < ranks(); ++r) {
+    const double* const of_rank = all.data() + static_cast<std::size_t>(r) * figures.size();
+    const auto code = static_cast<StatusCode>(static_cast<int>(of_rank[figures.size() - 1]));
+    lacks_memory = lacks_memory || code == StatusCode::out_of_memory;
+    if (code != StatusCode::ok)
+      failure = fmt::format("rank {}: {}", r, r == rank() ? status.what() : to_string(code));
+    by_rank.push_back(trial.has(r) ? from_figures(of_rank, count) : Answers());
+  }
+  trials_without_memory_ += lacks_memory;
+  if (failure.empty()) judge_answers(trial, shares, by_rank, failure);
+  return {};
+}
+
+/// What a device made of a batch whose content is known, beside what it made of it before and what others
+/// did.
+void BenchSuite::judge_answers(const BenchTrial& trial, const Shares& shares,
+                               const std::vector<Answers>& by_rank, std::string& failure) {
+  const bool is_mlp = trial.workload == BenchWorkload::mlp;
+  std::vector<std::int64_t> sizes(by_rank.size(), trial.size);
+  for (std::size_t device = 0; device < shares.size(); ++device)
+    // A known-answer pass has no more samples than an equal share.
+    sizes[static_cast<std::size_t>(trial.ranks[device])] =
+        is_mlp ? std::min(shares[device], trial.size) : shares[device];
+  // Its gradients are scaled by the samples of all devices.
+  const std::string question =
+      is_mlp ? fmt::format("{}, {} devices", trial.name, trial.devices()) : trial.name;
+  if (trial.has(rank())) work_.outputs_verified += by_rank[static_cast<std::size_t>(rank())].size();
+  for (const Dissent& dissent : answers_.judge(question, sizes, by_rank)) {
+    Fault fault = fault_of(environment(), "output", "known answer", "bench", this->trial());
+    fault.where = fmt::format("{}, known answer {}", trial.name, dissent.question);
+    fault.expected = "0x" + to_string(dissent.expected);
+    fault.actual = "0x" + to_string(dissent.actual);
+    failure = dissent.rank >= 0 ? fmt::format("rank {} gave a wrong known answer", dissent.rank)
+                                : fmt::format("{} gave unlike known answers", text_of(dissent.suspects));
+    teller_.tell(std::move(fault), dissent);
+  }
+}
+
+Result<std::unique_ptr<BenchJob>> BenchSuite::make_job(const BenchTrial& trial, const Shares& shares) {
+  if (trial.workload != BenchWorkload::mlp) return make_stream(trial, shares);
+  const auto own = static_cast<std::ptrdiff_t>(rank() - trial.ranks.front());
+  MlpJobConfig config{.train = parts_.train, .precision = trial.precision, .batch = {}};
+  config.batch.global = std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
+  config.batch.first = std::accumulate(shares.begin(), shares.begin() + own, std::int64_t{0});
+  config.batch.local = shares[static_cast<std::size_t>(own)];
+  Communicator& communicator = trial.mode == BenchMode::single ? groups_->alone()
+                               : trial.mode == BenchMode::p2p  ? groups_->peers_of_first(trial.devices())
+                                                               : groups_->of_first(trial.devices());
+  return make_mlp_job(environment(), communicator, config, slow_, teller_);
+}
+
+Result<std::unique_ptr<BenchJob>> BenchSuite::make_stream(const BenchTrial& trial, const Shares& shares) {
+  Device& device = environment().device;
+  const std::uint64_t seed = environment().seed;
+  const FeedShape shape = feed_shape(trial, shares);
+  const BatchItems items{.own = shares[static_cast<std::size_t>(shape.index)],
+                         .most = *std::max_element(shares.begin(), shares.end())};
+  EGT_TRY_ASSIGN(auto operation, trial.workload == BenchWorkload::voxelize
+                                     ? make_voxelize(device, seed, parts_.bench.grid, items)
+                                     : make_multimodal(device, seed, parts_.bench.streams, items));
+  const auto make = [&operation](int generation, std::byte* input, Stream& stream) {
+    return operation->make_input(generation, input, stream);
+  };
+  EGT_TRY_ASSIGN(auto feed,
+                 trial.mode == BenchMode::single ? make_local_feed(device, shape, make)
+                 : trial.mode == BenchMode::p2p
+                     ? make_peer_feed(device, groups_->channel(), shape, make)
+                     : make_exchange_feed(device, groups_->of_first(trial.devices()), shape, make));
+  return make_stream_job(environment(), std::move(operation), std::move(feed), shape, slow_);
+}
+
+FeedShape BenchSuite::feed_shape(const BenchTrial& trial, const Shares& shares) const {
+  FeedShape shape{.index = rank() - trial.ranks.front(), .devices = trial.devices(), .bytes = {}};
+  const std::int64_t most = *std::max_element(shares.begin(), shares.end());
+  shape.stride = aligned_input(input_bytes(trial, most));
+  if (trial.devices() > 1)
+    if (const auto step_ms = singles_.least_step_ms(trial))
+      shape.per_delivery = batches_per_delivery(*step_ms, shape.stride);
+  const bool in_one_piece =
+      trial.workload == BenchWorkload::voxelize || parts_.bench.streams == StreamOrigin::own;
+  for (const std::int64_t share : shares)
+    shape.bytes.push_back(in_one_piece ? input_bytes(trial, share) : shape.stride);
+  return shape;
+}
+
+std::size_t BenchSuite::input_bytes(const BenchTrial& trial, std::int64_t items) const {
+  return trial.workload == BenchWorkload::voxelize ? voxelize_input_bytes(items)
+                                                   : multimodal_input_bytes(items, parts_.bench.streams);
+}
+
+void BenchSuite::take(BenchEntry& entry, const Measured& measured) {
+  entry.step = measured.step;
+  const double busy_ms = measured.busy_ms[static_cast<std::size_t>(entry.trial.ranks.front())];
+  entry.own_ms = is_host() && busy_ms > 0 ? busy_ms : entry.step->p50;
+  std::vector<std::optional<double>> memory, utilization, power, clocks;
+  for (const int r : entry.trial.ranks) {
+    const DeviceFigures& device = measured.devices[static_cast<std::size_t>(r)];
+    memory.push_back(device.memory_bytes);
+    utilization.push_back(device.gpu_utilization_percent);
+    power.push_back(device.power_w);
+    clocks.push_back(device.sm_clock_mhz);
+  }
+  const auto devices = static_cast<double>(entry.trial.devices());
+  entry.memory_bytes = largest(memory);
+  if (const auto all = sum(utilization)) entry.gpu_utilization_percent = *all / devices;
+  entry.power_w = sum(power);
+  entry.sm_clock_mhz = least(clocks);
+  add_rates(entry, measured);
+}
+
+void BenchSuite::add_rates(BenchEntry& entry, const Measured& measured) const {
+  const BenchTrial& trial = entry.trial;
+  const double step_ms = entry.step->p50;
+  if (trial.workload == BenchWorkload::mlp) {
+    entry.tflops =
+        flops_per_sample(parts_.train.layers) * static_cast<double>(entry.items()) / step_ms * 1e-9;
+    return;
+  }
+  if (trial.mode != BenchMode::single) {
+    entry.moved_bytes = static_cast<double>(input_bytes(trial, trial.size));
+    return;
+  }
+  VoxelGrid grid;
+  for (std::int32_t& dim : grid.dims) dim = parts_.bench.grid;
+  const std::uint64_t bytes = trial.workload == BenchWorkload::voxelize
+                                  ? voxelization_bytes(trial.size, grid)
+                                  : fusion_bytes(standard_fusion_shape(trial.size));
+  entry.gb_per_second = static_cast<double>(bytes) / step_ms * 1e-6;
+  const double copy_ms = measured.copy_ms[static_cast<std::size_t>(trial.ranks.front())];
+  if (copy_ms > 0) entry.ratio_copy_bandwidth = copy_ms / step_ms;
+}
+
+void BenchSuite::keep(BenchEntry entry) {
+  if (entry.success()) singles_.add(entry);
+  complete(entry, singles_);
+  if (rank() == 0) environment().records.notice(line_of(entry));
+  entries_.push_back(std::move(entry));
+}
+
+std::optional<double> BenchSuite::used_memory_bytes() const {
+  const auto memory = environment().device.memory();
+  if (!memory.ok()) return std::nullopt;
+  return static_cast<double>(memory.value().used_bytes());
+}
+
+/// This rank may have kept it already while others did not come so far: it is lost for all.
+void BenchSuite::lose_trial(std::int64_t number) {
+  if (number < 0) return;
+  entries_.resize(std::min(entries_.size(), static_cast<std::size_t>(number)));
+  singles_ = {};
+  for (const BenchEntry& entry : entries_)
+    if (entry.success()) singles_.add(entry);
+  BenchEntry entry;
+  entry.trial = plan_[static_cast<std::size_t>(number)];
+  entry.shares = even_shares(entry.trial);
+  entry.failure = "the ranks lost touch in it";
+  keep(std::move(entry));
+}
+
+Status BenchSuite::recover(double timeout_seconds) {
+  groups_->give_up();
+  if (job_) EGT_TRY(job_->give_up(timeout_seconds));
+  if (job_) old_jobs_.push_back(std::move(job_));
+  return {};
+}
+
+Status BenchSuite::reconnect() {
+  old_groups_.push_back(std::move(groups_));
+  return open_groups();
+}
+
+/// A device that is slower than its like in all that it did alone.
+Status BenchSuite::finish(bool hurry) {
+  if (hurry) return {};
+  const auto slowness =
+      singles_.slowness(rank(), parts_.models, is_host() ? host_fewest_tests : gpu_fewest_tests);
+  const double limit = is_host() ? host_slowness_limit : gpu_slowness_limit;
+  if (!slowness || *slowness <= limit) return {};
+  Finding finding;
+  finding.kind = "outlier";
+  finding.rank = rank();
+  finding.hostname = environment().place.hostname;
+  finding.device_uuid = environment().device.info().uuid;
+  finding.where = "speed alone";
+  finding.text = fmt::format(
+      "alone, its device took at least {:.2f} times as long as the others of its model in every test",
+      *slowness);
+  finding.expected = 1;
+  finding.actual = *slowness;
+  environment().records.emit(finding);
+  return {};
+}
+
+PartReport BenchSuite::report() const {
+  PartReport report;
+  report.name = "bench checks";
+  report.description = "what this rank verified of its results";
+  report.figures = {{"outputs_verified", work_.outputs_verified},
+                    {"replays", work_.replays},
+                    {"replica_checks", work_.replica_checks},
+                    {"trials_without_memory", trials_without_memory_}};
+  report.work = work_;
+  return report;
+}
+
+std::vector<PartReport> BenchSuite::reports() const {
+  std::vector<PartReport> all;
+  if (rank() == 0)
+    for (const BenchEntry& entry : entries_) all.push_back(report_of(entry));
+  all.push_back(report());
+  return all;
+}
+
+}  // namespace egt

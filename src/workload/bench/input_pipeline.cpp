@@ -1,0 +1,244 @@
+#include "workload/bench/input_pipeline.hpp"
+
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "workload/bench/bench_operation.hpp"
+
+namespace egt {
+namespace {
+
+std::size_t slot_bytes(const FeedShape& shape) {
+  return static_cast<std::size_t>(shape.per_delivery) * shape.stride;
+}
+
+/// The generations one behind the other, and so many of them again that every delivery is in one piece.
+class Ring {
+ public:
+  Status prepare(Device& device, const FeedShape& shape, const InputPipeline::MakeInput& make) {
+    shape_ = shape;
+    const auto entries = static_cast<std::size_t>(shape.per_delivery) + BenchOperation::generations - 1;
+    EGT_TRY_ASSIGN(memory_, device.allocate(entries * shape.stride));
+    EGT_TRY_ASSIGN(const auto stream,
+                   device.create_stream(StreamPriority::normal, StreamUse::without_products));
+    for (std::size_t i = 0; i < entries; ++i)
+      EGT_TRY(i < BenchOperation::generations
+                  ? make(static_cast<int>(i), entry(i), *stream)
+                  : device.copy(entry(i), entry(i - BenchOperation::generations), shape.stride, *stream));
+    return device.synchronize(*stream, ready_seconds);
+  }
+  const std::byte* of_generation(int generation) const { return entry(static_cast<std::size_t>(generation)); }
+  /// What a device is to get.
+  std::byte* delivery(std::int64_t number, int to) const {
+    const FeedShape of_receiver{.index = to, .devices = shape_.devices, .bytes = {}};
+    return entry(static_cast<std::size_t>(of_receiver.generation(number * shape_.per_delivery)));
+  }
+
+ private:
+  std::byte* entry(std::size_t i) const { return memory_.as<std::byte>() + i * shape_.stride; }
+
+  FeedShape shape_;
+  Buffer memory_;
+};
+
+class LocalFeed final : public InputPipeline {
+ public:
+  explicit LocalFeed(const FeedShape& shape) : shape_(shape) {}
+  Status prepare(Device& device, const MakeInput& make) { return ring_.prepare(device, shape_, make); }
+
+  Status deliver(std::int64_t) override { return {}; }
+  Status ready(std::int64_t, Stream&) override { return {}; }
+  Status release(std::int64_t, Stream&) override { return {}; }
+  const std::byte* input(std::int64_t iteration) const override {
+    return ring_.of_generation(shape_.generation(iteration));
+  }
+  bool is_moved() const override { return false; }
+  Stream* stream() override { return nullptr; }
+
+ private:
+  const FeedShape shape_;
+  Ring ring_;
+};
+
+/// What both ways of moving have: the first device's batches, which it uses itself where they are, and a
+/// stream for the movement.
+class MovingFeed : public InputPipeline {
+ public:
+  MovingFeed(Device& device, const FeedShape& shape) : device_(device), shape_(shape) {}
+
+  const std::byte* input(std::int64_t iteration) const override {
+    if (is_source()) return ring_.of_generation(shape_.generation(iteration));
+    const std::int64_t delivery = iteration / shape_.per_delivery, batch = iteration % shape_.per_delivery;
+    return slot(delivery) + static_cast<std::size_t>(batch) * shape_.stride;
+  }
+  bool is_moved() const override { return !is_source(); }
+  Stream* stream() override { return move_.get(); }
+  /// Nothing of the movement is put in `compute`, where it would take time from the work.
+  Status ready(std::int64_t delivery, Stream& compute) override {
+    return is_source() ? Status() : device_.wait(compute, *arrived_[index(delivery)]);
+  }
+  Status release(std::int64_t delivery, Stream& compute) override {
+    return is_source() ? Status() : device_.record(*released_[index(delivery)], compute);
+  }
+
+ protected:
+  virtual const std::byte* slot(std::int64_t delivery) const = 0;
+
+  Status prepare_ends(const MakeInput& make) {
+    EGT_TRY_ASSIGN(move_, device_.create_stream(StreamPriority::high, StreamUse::without_products));
+    if (is_source()) return ring_.prepare(device_, shape_, make);
+    for (auto* events : {&arrived_, &released_})
+      for (auto& event : *events) {
+        EGT_TRY_ASSIGN(event, device_.create_event(EventUse::order));
+      }
+    return {};
+  }
+  bool is_source() const { return shape_.index == 0; }
+  static std::size_t index(std::int64_t delivery) { return static_cast<std::size_t>(delivery % slots); }
+
+  Device& device_;
+  const FeedShape shape_;
+  Ring ring_;
+  std::array<std::unique_ptr<Event>, slots> arrived_, released_;  ///< a receiver's
+  std::unique_ptr<Stream> move_;  ///< goes before the memory of the ring; derived ones see to theirs
+};
+
+class ExchangeFeed final : public MovingFeed {
+ public:
+  ExchangeFeed(Device& device, Communicator& communicator, const FeedShape& shape)
+      : MovingFeed(device, shape), communicator_(communicator) {}
+  ~ExchangeFeed() override { move_.reset(); }
+
+  Status prepare(const MakeInput& make) {
+    EGT_TRY(prepare_ends(make));
+    if (is_source()) return {};
+    EGT_TRY_ASSIGN(slots_, device_.allocate(slots * slot_bytes(shape_)));
+    return {};
+  }
+
+  Status deliver(std::int64_t delivery) override {
+    if (is_source()) {
+      std::vector<Message> sends;
+      for (int to = 1; to < shape_.devices; ++to)
+        sends.push_back({ring_.delivery(delivery, to), shape_.delivery_bytes(to), to});
+      return communicator_.exchange(sends, {}, *move_);
+    }
+    EGT_TRY(device_.wait(*move_, *released_[index(delivery)]));
+    const std::array receives = {Message{slot_data(delivery), shape_.delivery_bytes(shape_.index), 0}};
+    EGT_TRY(communicator_.exchange({}, receives, *move_));
+    return device_.record(*arrived_[index(delivery)], *move_);
+  }
+
+ private:
+  std::byte* slot_data(std::int64_t delivery) const {
+    return slots_.as<std::byte>() + index(delivery) * slot_bytes(shape_);
+  }
+  const std::byte* slot(std::int64_t delivery) const override { return slot_data(delivery); }
+
+  Communicator& communicator_;
+  Buffer slots_;
+};
+
+/// Flags: of a receiver, how many deliveries came; of the first device, how many each receiver has released.
+class PeerFeed final : public MovingFeed {
+ public:
+  PeerFeed(Device& device, PeerChannel& channel, const FeedShape& shape)
+      : MovingFeed(device, shape), channel_(channel), begun_(channel.deliveries) {}
+  ~PeerFeed() override { move_.reset(); }
+
+  Status prepare(const MakeInput& make) {
+    if (slots * slot_bytes(shape_) > channel_.memory->bytes())
+      return {StatusCode::internal, "a delivery is larger than the peers' slots"};
+    return prepare_ends(make);
+  }
+
+  Status deliver(std::int64_t delivery) override {
+    if (!is_source()) return receive(delivery);
+    std::vector<Flag> free, filled;
+    for (int to = 1; to < shape_.devices; ++to) {
+      const std::uint32_t number = number_of(delivery, to);
+      free.push_back({channel_.memory->flag(0, static_cast<std::size_t>(to)), number + 1 - slots});
+      filled.push_back({channel_.memory->flag(to, 0), number + 1});
+    }
+    EGT_TRY(device_.await(free, channel_.timeout_seconds, channel_.gate, *move_));
+    for (int to = 1; to < shape_.devices; ++to) {
+      EGT_TRY(device_.copy(slot_of(to, number_of(delivery, to)), ring_.delivery(delivery, to),
+                           shape_.delivery_bytes(to), *move_));
+      EGT_TRY(count(to));
+    }
+    return device_.signal(filled, channel_.gate, *move_);
+  }
+  void give_up() override { channel_.gate->give_up(); }
+
+ private:
+  /// First the delivery before in the same slot is told to be used up; of another feed it surely is.
+  Status receive(std::int64_t delivery) {
+    const std::uint32_t number = number_of(delivery, shape_.index);
+    const std::array free = {
+        Flag{channel_.memory->flag(0, static_cast<std::size_t>(shape_.index)), number + 1 - slots}};
+    const std::array filled = {Flag{channel_.memory->flag(shape_.index, 0), number + 1}};
+    EGT_TRY(device_.wait(*move_, *released_[index(delivery)]));
+    EGT_TRY(device_.signal(free, channel_.gate, *move_));
+    EGT_TRY(device_.await(filled, channel_.timeout_seconds, channel_.gate, *move_));
+    EGT_TRY(device_.record(*arrived_[index(delivery)], *move_));
+    return count(shape_.index);
+  }
+  /// A delivery among all that the member ever had.
+  std::uint32_t number_of(std::int64_t delivery, int member) const {
+    return begun_[static_cast<std::size_t>(member)] + static_cast<std::uint32_t>(delivery);
+  }
+  Status count(int member) {
+    ++channel_.deliveries[static_cast<std::size_t>(member)];
+    return {};
+  }
+  std::byte* slot_of(int member, std::uint32_t number) const {
+    return channel_.memory->data(member) + number % slots * slot_bytes(shape_);
+  }
+  const std::byte* slot(std::int64_t delivery) const override {
+    return slot_of(shape_.index, number_of(delivery, shape_.index));
+  }
+
+  PeerChannel& channel_;
+  const std::vector<std::uint32_t> begun_;  ///< deliveries before this feed's
+};
+
+}  // namespace
+
+int FeedShape::generation(std::int64_t iteration) const {
+  return static_cast<int>((iteration + index) % BenchOperation::generations);
+}
+
+std::size_t FeedShape::delivery_bytes(int device) const {
+  return static_cast<std::size_t>(per_delivery - 1) * stride + bytes[static_cast<std::size_t>(device)];
+}
+
+std::size_t peer_feed_bytes(std::size_t stride, std::int64_t per_delivery) {
+  return InputPipeline::slots * static_cast<std::size_t>(per_delivery) * stride;
+}
+
+Result<std::unique_ptr<InputPipeline>> make_local_feed(Device& device, const FeedShape& shape,
+                                                       const InputPipeline::MakeInput& make) {
+  auto feed = std::make_unique<LocalFeed>(shape);
+  EGT_TRY(feed->prepare(device, make));
+  return std::unique_ptr<InputPipeline>(std::move(feed));
+}
+
+Result<std::unique_ptr<InputPipeline>> make_exchange_feed(Device& device, Communicator& communicator,
+                                                          const FeedShape& shape,
+                                                          const InputPipeline::MakeInput& make) {
+  auto feed = std::make_unique<ExchangeFeed>(device, communicator, shape);
+  EGT_TRY(feed->prepare(make));
+  return std::unique_ptr<InputPipeline>(std::move(feed));
+}
+
+Result<std::unique_ptr<InputPipeline>> make_peer_feed(Device& device, PeerChannel& channel,
+                                                      const FeedShape& shape,
+                                                      const InputPipeline::MakeInput& make) {
+  auto feed = std::make_unique<PeerFeed>(device, channel, shape);
+  EGT_TRY(feed->prepare(make));
+  return std::unique_ptr<InputPipeline>(std::move(feed));
+}
+
+}  // namespace egt

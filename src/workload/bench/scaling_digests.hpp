@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "workload/train/digest_vote.hpp"
+
+namespace egt {
+
+/// What every rank answered to the known-answer questions of a test: held against what it answered before,
+/// and against the ranks of the same device model that had the same question. The same on all ranks.
+class BenchAnswers {
+ public:
+  /// `models`: by rank; ranks of one number must give the same bits.
+  explicit BenchAnswers(std::vector<int> models) : models_(std::move(models)) {}
+
+  /// By rank: the size of the batch that it was asked about, and what it answered; no answers: it took no
+  /// part. Who is wrong, as `vote` finds it, those who answered earlier being witnesses too.
+  std::vector<Dissent> judge(const std::string& test, const std::vector<std::int64_t>& sizes,
+                             const std::vector<Answers>& now);
+
+ private:
+  using Key = std::tuple<std::string, std::int64_t, int>;  ///< test, size, rank
+
+  const std::vector<int> models_;
+  std::map<Key, Answers> past_;  ///< answers that nobody doubted
+};
+
+}  // namespace egt

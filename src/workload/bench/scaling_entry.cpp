@@ -1,0 +1,196 @@
+#include "workload/bench/scaling_entry.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+
+namespace egt {
+namespace {
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+Json step_json(const BenchEntry& entry) {
+  if (!entry.step) return nullptr;
+  const ScalingTimes& step = *entry.step;
+  return {{"min", step.min}, {"p50", step.p50}, {"p95", step.p95}, {"max", step.max}};
+}
+
+/// One device's batch of work.
+std::optional<double> ms_per_batch(const BenchEntry& entry) {
+  if (!entry.step) return std::nullopt;
+  return entry.step->p50 / entry.trial.devices();
+}
+
+std::string amount(double value) {
+  constexpr const char* powers[] = {"", " k", " M", " G", " T"};
+  std::size_t power = 0;
+  for (; value >= 1000 && power < 4; ++power) value /= 1000;
+  return fmt::format("{:.4g}{}", value, powers[power]);
+}
+
+}  // namespace
+
+double items_per_second(std::int64_t items, const ScalingTimes& step) {
+  return static_cast<double>(items) / step.p50 * 1e3;
+}
+
+std::int64_t BenchEntry::items() const {
+  return std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
+}
+
+std::optional<double> BenchEntry::items_per_second() const {
+  return step ? std::optional(egt::items_per_second(items(), *step)) : std::nullopt;
+}
+
+std::optional<double> BenchEntry::efficiency() const {
+  return speedup ? std::optional(*speedup / trial.devices()) : std::nullopt;
+}
+
+void SingleSpeeds::add(const BenchEntry& single) {
+  if (single.trial.mode == BenchMode::single && single.step)
+    all_.push_back({single.trial.name, single.trial.ranks.front(), *single.items_per_second(),
+                    single.step->p50, single.own_ms});
+}
+
+std::optional<double> SingleSpeeds::of(const std::string& test, int rank) const {
+  for (const Single& one : all_)
+    if (one.test == test && one.rank == rank) return one.items_per_second;
+  return std::nullopt;
+}
+
+std::vector<double> SingleSpeeds::of(const BenchTrial& trial) const {
+  std::vector<double> speeds;
+  for (const int rank : trial.ranks) {
+    const auto speed = of(trial.name, rank);
+    if (!speed) return {};
+    speeds.push_back(*speed);
+  }
+  return speeds;
+}
+
+std::vector<double> SingleSpeeds::powers_of(const BenchTrial& trial) const {
+  std::vector<double> powers;
+  for (const int rank : trial.ranks)
+    for (const Single& one : all_)
+      if (one.test == trial.name && one.rank == rank) powers.push_back(1 / one.own_ms);
+  return powers.size() == trial.ranks.size() ? powers : std::vector<double>();
+}
+
+std::vector<double> SingleSpeeds::steps_of(const BenchTrial& trial) const {
+  std::vector<double> steps;
+  for (const Single& one : all_)
+    if (one.test == trial.name && trial.has(one.rank)) steps.push_back(one.step_ms);
+  return steps.size() == trial.ranks.size() ? steps : std::vector<double>();
+}
+
+std::optional<double> SingleSpeeds::mean_step_ms(const BenchTrial& trial) const {
+  const std::vector<double> steps = steps_of(trial);
+  return steps.empty() ? std::nullopt : std::optional(mean(steps));
+}
+
+std::optional<double> SingleSpeeds::least_step_ms(const BenchTrial& trial) const {
+  const std::vector<double> steps = steps_of(trial);
+  return steps.empty() ? std::nullopt : std::optional(*std::min_element(steps.begin(), steps.end()));
+}
+
+std::optional<double> SingleSpeeds::slowness(int rank, const std::vector<int>& models,
+                                             int fewest_tests) const {
+  const auto model_of = [&](int one) { return models[static_cast<std::size_t>(one)]; };
+  std::map<std::string, std::vector<double>> others;
+  for (const Single& one : all_)
+    if (one.rank != rank && model_of(one.rank) == model_of(rank)) others[one.test].push_back(one.own_ms);
+  std::optional<double> least;
+  int tests = 0;
+  for (const Single& one : all_) {
+    if (one.rank != rank || !others.contains(one.test)) continue;
+    const double times = one.own_ms / median(others.at(one.test));
+    least = std::min(least.value_or(times), times);
+    ++tests;
+  }
+  return tests >= fewest_tests ? least : std::nullopt;
+}
+
+void complete(BenchEntry& entry, const SingleSpeeds& singles) {
+  if (!entry.step) return;
+  const BenchTrial& trial = entry.trial;
+  if (trial.mode == BenchMode::single) {
+    entry.speedup = 1;
+    return;
+  }
+  if (const std::vector<double> alone = singles.of(trial); !alone.empty())
+    entry.speedup = *entry.items_per_second() / mean(alone);
+  const auto step_alone = singles.mean_step_ms(trial);
+  if (step_alone && trial.mode != BenchMode::hetero)
+    entry.exposed_communication_ms = std::max(0.0, entry.step->p50 - *step_alone);
+}
+
+PartReport report_of(const BenchEntry& entry) {
+  const BenchTrial& trial = entry.trial;
+  PartReport report;
+  report.name = trial.name;
+  report.description = describe(trial);
+  report.success = entry.success();
+  report.failure = entry.failure;
+  report.of_all_ranks = true;
+  const bool is_mlp = trial.workload == BenchWorkload::mlp;
+  report.figures = {
+      {"workload", to_string(trial.workload)},
+      {"size", trial.size},
+      {"mode", to_string(trial.mode)},
+      {"devices", trial.devices()},
+      {"ranks", trial.ranks},
+      {"precision", is_mlp ? Json(to_string(trial.precision)) : Json()},
+      {"not_possible", entry.not_possible.empty() ? Json() : Json(entry.not_possible)},
+      {"shares", entry.shares},
+      {"step_ms", step_json(entry)},
+      {"spread_percent", entry.step ? Json(entry.step->spread_percent()) : Json()},
+      {"ms_per_batch", or_null(ms_per_batch(entry))},
+      {"items", items_of(trial.workload)},
+      {"items_per_second", or_null(entry.items_per_second())},
+      {"speedup", or_null(entry.speedup)},
+      {"efficiency", or_null(entry.efficiency())},
+      {"exposed_communication_ms", or_null(entry.exposed_communication_ms)},
+      {"moved_bytes", or_null(entry.moved_bytes)},
+      {"memory_bytes", or_null(entry.memory_bytes)},
+      {"gpu_utilization_percent", or_null(entry.gpu_utilization_percent)},
+      {"power_w", or_null(entry.power_w)},
+      {"sm_clock_mhz", or_null(entry.sm_clock_mhz)},
+      {"tflops", or_null(entry.tflops)},
+      {"gb_per_second", or_null(entry.gb_per_second)},
+      {"ratio_copy_bandwidth", or_null(entry.ratio_copy_bandwidth)},
+      {"even_items_per_second", or_null(entry.even_items_per_second)},
+  };
+  return report;
+}
+
+std::string line_of(const BenchEntry& entry) {
+  const std::string what = describe(entry.trial);
+  if (!entry.not_possible.empty()) return fmt::format("{}: not possible: {}", what, entry.not_possible);
+  if (!entry.step) return fmt::format("{}: failed: {}", what, entry.failure);
+  std::string text = fmt::format("{}: {:.4g} ms a step, spread {:.1f} %, {} {}/s", what, entry.step->p50,
+                                 entry.step->spread_percent(), amount(*entry.items_per_second()),
+                                 items_of(entry.trial.workload));
+  if (entry.trial.mode != BenchMode::single && entry.speedup)
+    text += fmt::format(", speed-up {:.2f}", *entry.speedup);
+  if (entry.ratio_copy_bandwidth)
+    text += fmt::format(", {:.0f} % of the copy bandwidth", 100 * *entry.ratio_copy_bandwidth);
+  if (entry.even_items_per_second)
+    text += fmt::format(", {} {}/s in equal shares", amount(*entry.even_items_per_second),
+                        items_of(entry.trial.workload));
+  return entry.failure.empty() ? text : fmt::format("{}; failed: {}", text, entry.failure);
+}
+
+}  // namespace egt

@@ -1,0 +1,146 @@
+#include "workload/bench/scaling_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace egt {
+
+std::vector<int> first_ranks(int count) {
+  std::vector<int> ranks(static_cast<std::size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+namespace {
+
+constexpr double delivery_period_ms = 0.2;
+
+/// All configurations of one test.
+void add_modes(const BenchTrial& test, const std::vector<BenchMode>& modes, int ranks,
+               std::vector<BenchTrial>& plan) {
+  const auto add = [&](BenchMode mode, std::vector<int> who) {
+    BenchTrial trial = test;
+    trial.mode = mode;
+    trial.ranks = std::move(who);
+    plan.push_back(std::move(trial));
+  };
+  const auto wanted = [&](BenchMode mode) {
+    return std::find(modes.begin(), modes.end(), mode) != modes.end();
+  };
+  for (int rank = 0; rank < ranks; ++rank) add(BenchMode::single, {rank});
+  for (const BenchMode mode : {BenchMode::p2p, BenchMode::collective})
+    if (wanted(mode))
+      for (const int count : device_counts(ranks)) add(mode, first_ranks(count));
+  if (wanted(BenchMode::hetero) && ranks > 1) add(BenchMode::hetero, first_ranks(ranks));
+}
+
+std::string mlp_name(std::int64_t batch, Precision precision, bool several) {
+  return several ? fmt::format("mlp batch {} {}", batch, to_string(precision))
+                 : fmt::format("mlp batch {}", batch);
+}
+
+BenchTrial test_of(BenchWorkload workload, std::int64_t size, std::string name) {
+  BenchTrial test;
+  test.workload = workload;
+  test.size = size;
+  test.name = std::move(name);
+  return test;
+}
+
+std::vector<BenchTrial> tests_of(BenchWorkload workload, const BenchOptions& options, std::int64_t mlp_batch,
+                                 const std::vector<Precision>& precisions) {
+  std::vector<BenchTrial> tests;
+  switch (workload) {
+    case BenchWorkload::mlp:
+      for (const Precision precision : precisions) {
+        tests.push_back(test_of(workload, mlp_batch, mlp_name(mlp_batch, precision, precisions.size() > 1)));
+        tests.back().precision = precision;
+      }
+      break;
+    case BenchWorkload::multimodal:
+      for (const std::int64_t batch : options.batches)
+        tests.push_back(test_of(workload, batch, fmt::format("multimodal batch {}", batch)));
+      break;
+    case BenchWorkload::voxelize:
+      for (const std::int64_t points : options.points)
+        tests.push_back(test_of(workload, points, fmt::format("voxelize {} points", points)));
+      break;
+  }
+  return tests;
+}
+
+}  // namespace
+
+std::vector<int> device_counts(int ranks) {
+  std::vector<int> counts;
+  for (int count = 2; count < ranks; count *= 2) counts.push_back(count);
+  if (ranks > 1) counts.push_back(ranks);
+  return counts;
+}
+
+std::vector<BenchTrial> plan_trials(const BenchOptions& options, std::int64_t mlp_batch,
+                                    const std::vector<Precision>& precisions, int ranks) {
+  std::vector<BenchTrial> plan;
+  for (const BenchWorkload workload : options.workloads)
+    for (const BenchTrial& test : tests_of(workload, options, mlp_batch, precisions))
+      add_modes(test, options.modes, ranks, plan);
+  return plan;
+}
+
+std::string describe(const BenchTrial& trial) {
+  if (trial.mode == BenchMode::single)
+    return fmt::format("{}: rank {} alone", trial.name, trial.ranks.front());
+  return fmt::format("{}: {} devices, {}", trial.name, trial.devices(), to_string(trial.mode));
+}
+
+const char* items_of(BenchWorkload workload) {
+  return workload == BenchWorkload::voxelize ? "points" : "samples";
+}
+
+/// What is left over after rounding down goes to those that lost most by it.
+std::vector<std::int64_t> share_load(std::int64_t total, const std::vector<double>& speeds) {
+  const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
+  const auto count = static_cast<std::int64_t>(speeds.size());
+  const std::int64_t least = total >= count ? 1 : 0;
+  std::vector<std::int64_t> shares;
+  std::vector<double> lost;
+  std::int64_t left = total;
+  for (const double speed : speeds) {
+    const double exact = static_cast<double>(total) * speed / sum;
+    shares.push_back(std::max(least, static_cast<std::int64_t>(exact)));
+    lost.push_back(exact - static_cast<double>(shares.back()));
+    left -= shares.back();
+  }
+  for (; left > 0; --left) {
+    const auto most = static_cast<std::size_t>(std::max_element(lost.begin(), lost.end()) - lost.begin());
+    ++shares[most];
+    lost[most] -= 1;
+  }
+  for (; left < 0; ++left) --*std::max_element(shares.begin(), shares.end());  // what the least ones took
+  return shares;
+}
+
+LoopPlan plan_loop(double step_ms, double trial_seconds, std::int64_t multiple) {
+  step_ms = std::max(step_ms, 1e-6);  // a clock may be too coarse for one step
+  const double trial_ms = trial_seconds * 1e3, burst_ms = burst_seconds * 1e3;
+  const auto steps = static_cast<std::int64_t>(std::min(trial_ms / usual_chunks, burst_ms) / step_ms);
+  LoopPlan plan;
+  plan.per_chunk = std::max<std::int64_t>(1, (steps + multiple - 1) / multiple) * multiple;
+  const double chunk_ms = static_cast<double>(plan.per_chunk) * step_ms;
+  plan.chunks = static_cast<int>(std::max<double>(std::round(trial_ms / chunk_ms), fewest_chunks));
+  plan.per_burst = static_cast<int>(std::clamp<double>(std::floor(burst_ms / chunk_ms), 1, usual_chunks));
+  return plan;
+}
+
+std::int64_t batches_per_delivery(double step_ms, std::size_t bytes_per_batch) {
+  std::int64_t batches = 1;
+  while (batches < most_batches_per_delivery && static_cast<double>(batches) * step_ms < delivery_period_ms &&
+         2 * static_cast<std::size_t>(batches) * bytes_per_batch <= most_delivery_bytes)
+    batches *= 2;
+  return batches;
+}
+
+}  // namespace egt

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "egt/core/types.hpp"
+#include "workload/bench/scaling_options.hpp"
+
+/// What `bench` does, and in which order: plain functions, the same on all ranks.
+namespace egt {
+
+/// One configuration that is measured.
+struct BenchTrial {
+  BenchWorkload workload = BenchWorkload::mlp;
+  std::int64_t size = 0;  ///< of one device's batch: samples, or points
+  BenchMode mode = BenchMode::single;
+  std::vector<int> ranks;                 ///< that take part: one, or the first ones
+  Precision precision = Precision::fp32;  ///< of mlp
+  std::string name;                       ///< of the test: the same in all modes
+
+  int devices() const { return static_cast<int>(ranks.size()); }
+  bool has(int rank) const { return !ranks.empty() && rank >= ranks.front() && rank <= ranks.back(); }
+};
+
+/// 2, 4, 8 .. below `ranks`, and `ranks` itself; none for one rank.
+std::vector<int> device_counts(int ranks);
+
+/// 0, 1 .. count - 1
+std::vector<int> first_ranks(int count);
+
+/// Workload by workload, size by size: every device alone, then more and more of them together.
+/// `precisions`: those of mlp, in turn; `mlp_batch`: samples a device.
+std::vector<BenchTrial> plan_trials(const BenchOptions& options, std::int64_t mlp_batch,
+                                    const std::vector<Precision>& precisions, int ranks);
+
+/// "voxelize: 4 devices, p2p, 1000000 points"; of one device alone which.
+std::string describe(const BenchTrial& trial);
+/// "samples" or "points"
+const char* items_of(BenchWorkload workload);
+
+/// `total` in whole parts in proportion to `speeds` (above 0): each within one of its exact share, and at
+/// least 1 where there are enough; their sum is `total`.
+std::vector<std::int64_t> share_load(std::int64_t total, const std::vector<double>& speeds);
+
+/// How a trial of about `trial_seconds` is divided.
+struct LoopPlan {
+  std::int64_t per_chunk = 1;  ///< iterations that are timed together
+  int chunks = 1;
+  int per_burst = 1;  ///< chunks between two looks at whether to go on
+};
+
+/// Chunks of a trial that is long enough for them; of a longer one more, so that none takes longer than a
+/// burst: mpirun leaves a program that is stopped a second.
+constexpr int usual_chunks = 20, fewest_chunks = 4;
+constexpr double burst_seconds = 0.1;
+
+/// For iterations that take `step_ms`; `multiple`: what per_chunk is one of.
+LoopPlan plan_loop(double step_ms, double trial_seconds, std::int64_t multiple);
+
+/// Batches that are moved together, a power of two: so many that moving begins only about every 200 us, which
+/// hides what it takes to begin, and no more than a few megabytes unless one batch is: a million points took
+/// two H200s 106 us a batch with deliveries of 48 MB, 103 with those of a batch (12 MB).
+std::int64_t batches_per_delivery(double step_ms, std::size_t bytes_per_batch);
+
+constexpr std::int64_t most_batches_per_delivery = 16;
+constexpr std::size_t most_delivery_bytes = std::size_t{8} << 20;
+
+}  // namespace egt

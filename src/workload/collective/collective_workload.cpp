@@ -1,0 +1,415 @@
+#include "workload/collective/collective_workload.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "egt/core/wait.hpp"
+#include "workload/common/findings.hpp"
+
+namespace egt {
+
+namespace {
+
+/// Slices begin at multiples of as many words, where they are long enough: kernels are fastest so.
+constexpr std::uint64_t slice_grain = 64;
+/// The place, as an injection's layer counts, of what a rank puts into the all-reduce; those below are the
+/// collectives that it receives.
+constexpr int contribution_place = collective_kinds;
+
+/// Who a rank is; it goes with every report, so that a fault names the host and device of any rank.
+struct Introduction {
+  char hostname[256];
+  char device_uuid[64];
+};
+
+/// What a rank tells of a round: its introduction, then these reports, then one a block of the all-gather.
+enum Told : std::size_t { sum_report, message_report, slice_report, put_in_report, first_block_report };
+
+std::size_t index_of(CollectiveKind kind) {
+  return static_cast<std::size_t>(kind);
+}
+
+template <std::size_t size>
+void copy_text(char (&to)[size], const std::string& text) {
+  const std::size_t length = std::min(text.size(), size - 1);
+  std::memcpy(to, text.data(), length);
+  to[length] = '\0';
+}
+
+std::uint64_t slice_elements(std::uint64_t elements, std::uint64_t ranks) {
+  const std::uint64_t share = elements / ranks;
+  return share >= slice_grain ? share / slice_grain * slice_grain : std::max<std::uint64_t>(share, 1);
+}
+
+}  // namespace
+
+CollectiveWorkload::CollectiveWorkload(const Environment& environment, const CollectiveOptions& options,
+                                       std::function<Stream&()> stream)
+    : environment_(environment),
+      options_(options),
+      stream_(std::move(stream)),
+      slice_elements_(slice_elements(options.elements, static_cast<std::uint64_t>(environment.place.size))) {
+  for (const Injection& injection : environment_.injector.all())
+    if (injection.kind == InjectionKind::collective && injection.rank < environment_.place.size)
+      planned_injections_.push_back(injection);
+}
+
+std::size_t CollectiveWorkload::told_bytes() const {
+  return sizeof(Introduction) + (first_block_report + ranks()) * sizeof(Mismatches);
+}
+
+Mismatches* CollectiveWorkload::own_report(std::size_t index) const {
+  return reinterpret_cast<Mismatches*>(told_.as<std::byte>() + sizeof(Introduction)) + index;
+}
+
+WordsView CollectiveWorkload::slice_of(int rank) const {
+  return {data_.as<std::uint32_t>() + static_cast<std::uint64_t>(rank) * slice_elements_, slice_elements_};
+}
+
+std::uint64_t CollectiveWorkload::seed(const Slot& slot, CollectiveKind kind, int rank) const {
+  std::uint64_t seed = environment_.seed;
+  for (const std::uint64_t part :
+       {slot.round.number, static_cast<std::uint64_t>(kind), static_cast<std::uint64_t>(rank)})
+    seed = mix64((seed ^ part) + 0x9E3779B97F4A7C15ull);
+  return seed;
+}
+
+Pattern CollectiveWorkload::contribution(const Slot& slot, CollectiveKind kind, int slice_owner) const {
+  return {.kind = PatternKind::contribution,
+          .parameter = static_cast<std::uint32_t>(slot.round.field_of(environment_.place.rank)),
+          .seed = seed(slot, kind, slice_owner)};
+}
+
+Pattern CollectiveWorkload::sum(const Slot& slot, CollectiveKind kind, int slice_owner) const {
+  return {.kind = PatternKind::contribution_sum,
+          .parameter = static_cast<std::uint32_t>(slot.round.fields()),
+          .seed = seed(slot, kind, slice_owner)};
+}
+
+Status CollectiveWorkload::prepare() {
+  if (!planned()) return {};
+  Device& device = environment_.device;
+  const std::uint64_t elements = std::max(options_.elements, slice_elements_ * ranks());
+  EGT_TRY_ASSIGN(data_, device.allocate(elements * sizeof(float)));
+  EGT_TRY_ASSIGN(slice_, device.allocate(slice_elements_ * sizeof(float)));
+  EGT_TRY_ASSIGN(told_, device.allocate(told_bytes()));
+  EGT_TRY_ASSIGN(gathered_, device.allocate(told_bytes() * ranks()));
+  EGT_TRY_ASSIGN(introduction_, device.allocate_pinned(sizeof(Introduction)));
+  for (Slot& slot : slots_) {
+    EGT_TRY_ASSIGN(slot.gathered, device.allocate_pinned(told_bytes() * ranks()));
+    EGT_TRY_ASSIGN(slot.done, device.create_event(EventUse::order));
+    for (auto* events : {&slot.begin, &slot.end})
+      for (auto& event : *events) {
+        EGT_TRY_ASSIGN(event, device.create_event(EventUse::timing));
+      }
+  }
+  return introduce();
+}
+
+/// The ranks are told with the first round: a collective here would leave the others waiting when one rank
+/// could not prepare.
+Status CollectiveWorkload::introduce() {
+  auto* self = introduction_.as<Introduction>();
+  *self = {};
+  copy_text(self->hostname, environment_.place.hostname);
+  copy_text(self->device_uuid, environment_.device.info().uuid);
+  return environment_.device.copy(told_.data(), self, sizeof(Introduction), stream_());
+}
+
+Status CollectiveWorkload::enqueue(const Step& step) {
+  last_step_ = step.index;
+  return has_round(step.index) ? enqueue_round(step.index) : Status();
+}
+
+Status CollectiveWorkload::enqueue_round(std::int64_t step) {
+  if (enqueued_ - rounds_ == slots)
+    return {StatusCode::internal, "more rounds of collectives are under way than there is room for"};
+  Slot& slot = slots_[enqueued_ % slots];
+  slot.step = step;
+  slot.round = {.number = first_number_ + enqueued_ - rounds_before_,
+                .size = environment_.place.size,
+                .slice = slice_elements_};
+  take_injections(slot);
+  for (std::size_t i = 0; i < first_block_report + ranks(); ++i)
+    EGT_TRY(environment_.device.reset(own_report(i), stream_()));
+  EGT_TRY(enqueue_all_reduce(slot));
+  EGT_TRY(enqueue_broadcast(slot));
+  EGT_TRY(enqueue_reduce_scatter(slot));
+  EGT_TRY(enqueue_all_gather(slot));
+  EGT_TRY(enqueue_exchange(slot));
+  ++enqueued_;
+  return {};
+}
+
+template <typename Collective>
+Status CollectiveWorkload::timed(Slot& slot, CollectiveKind kind, const Collective& collective) {
+  EGT_TRY(environment_.device.record(*slot.begin[index_of(kind)], stream_()));
+  EGT_TRY(collective(environment_.communicator, stream_()));
+  return environment_.device.record(*slot.end[index_of(kind)], stream_());
+}
+
+Status CollectiveWorkload::enqueue_all_reduce(Slot& slot) {
+  constexpr CollectiveKind kind = CollectiveKind::all_reduce;
+  EGT_TRY(environment_.device.fill(whole(), contribution(slot, kind), stream_()));
+  EGT_TRY(inject(slot, contribution_place, whole()));
+  EGT_TRY(timed(slot, kind, [&](Communicator& communicator, Stream& stream) {
+    return communicator.all_reduce(data_.data(), whole().count, ElementType::f32, stream);
+  }));
+  EGT_TRY(inject(slot, static_cast<int>(kind), whole()));
+  return environment_.device.verify(whole(), sum(slot, kind), own_report(sum_report), stream_());
+}
+
+Status CollectiveWorkload::enqueue_broadcast(Slot& slot) {
+  constexpr CollectiveKind kind = CollectiveKind::broadcast;
+  const Pattern message{.kind = PatternKind::random, .seed = seed(slot, kind)};
+  Pattern before = message;
+  if (environment_.place.rank != slot.round.root()) before.kind = PatternKind::random_inverse;
+  EGT_TRY(environment_.device.fill(whole(), before, stream_()));
+  EGT_TRY(timed(slot, kind, [&](Communicator& communicator, Stream& stream) {
+    return communicator.broadcast(data_.data(), whole().bytes(), slot.round.root(), stream);
+  }));
+  EGT_TRY(inject(slot, static_cast<int>(kind), whole()));
+  return environment_.device.verify(whole(), message, own_report(message_report), stream_());
+}
+
+/// Each slice is a region of its own. What was put in is looked at too: see collective_judgement.hpp.
+Status CollectiveWorkload::enqueue_reduce_scatter(Slot& slot) {
+  constexpr CollectiveKind kind = CollectiveKind::reduce_scatter;
+  Device& device = environment_.device;
+  const int size = environment_.place.size, rank = environment_.place.rank;
+  for (int owner = 0; owner < size; ++owner)
+    EGT_TRY(device.fill(slice_of(owner), contribution(slot, kind, owner), stream_()));
+  // One in 2^32 of these words is the sum by accident.
+  EGT_TRY(device.fill(slice(), {.kind = PatternKind::random, .seed = ~seed(slot, kind, rank)}, stream_()));
+  EGT_TRY(timed(slot, kind, [&](Communicator& communicator, Stream& stream) {
+    return communicator.reduce_scatter(data_.data(), slice_.data(), slice_elements_, ElementType::f32,
+                                       stream);
+  }));
+  EGT_TRY(inject(slot, static_cast<int>(kind), slice()));
+  EGT_TRY(device.verify(slice(), sum(slot, kind, rank), own_report(slice_report), stream_()));
+  for (int owner = 0; owner < size; ++owner)
+    EGT_TRY(device.verify(slice_of(owner), contribution(slot, kind, owner), own_report(put_in_report),
+                          stream_()));
+  return {};
+}
+
+Status CollectiveWorkload::enqueue_all_gather(Slot& slot) {
+  constexpr CollectiveKind kind = CollectiveKind::all_gather;
+  Device& device = environment_.device;
+  const int size = environment_.place.size;
+  const auto block = [&](int rank) -> Pattern {
+    return {.kind = PatternKind::random, .seed = seed(slot, kind, rank)};
+  };
+  for (int rank = 0; rank < size; ++rank) {
+    Pattern before = block(rank);
+    before.kind = PatternKind::random_inverse;
+    EGT_TRY(device.fill(slice_of(rank), before, stream_()));
+  }
+  EGT_TRY(device.fill(slice(), block(environment_.place.rank), stream_()));
+  EGT_TRY(timed(slot, kind, [&](Communicator& communicator, Stream& stream) {
+    return communicator.all_gather(slice_.data(), data_.data(), slice().bytes(), stream);
+  }));
+  EGT_TRY(inject(slot, static_cast<int>(kind), all_slices()));
+  for (int rank = 0; rank < size; ++rank)
+    EGT_TRY(device.verify(slice_of(rank), block(rank),
+                          own_report(first_block_report + static_cast<std::size_t>(rank)), stream_()));
+  return {};
+}
+
+/// Always, so that all ranks make the same calls. Zeros are no report: an exchange that does nothing is seen.
+Status CollectiveWorkload::enqueue_exchange(Slot& slot) {
+  Device& device = environment_.device;
+  EGT_TRY(device.set_zero(gathered_.data(), gathered_.bytes(), stream_()));
+  EGT_TRY(environment_.communicator.all_gather(told_.data(), gathered_.data(), told_bytes(), stream_()));
+  EGT_TRY(device.copy(slot.gathered.data(), gathered_.data(), gathered_.bytes(), stream_()));
+  return device.record(*slot.done, stream_());
+}
+
+/// From 0; as in the table of collective.hpp.
+int CollectiveWorkload::place_of(const Injection& injection) const {
+  return choose_layer(injection, injection.layer ? contribution_place + 1 : contribution_place,
+                      environment_.seed);
+}
+
+bool CollectiveWorkload::strikes(const Injection& injection, const CollectiveRound& round) const {
+  return place_of(injection) != contribution_place || round.contributes(injection.rank);
+}
+
+void CollectiveWorkload::take_injections(const Slot& slot) {
+  std::erase_if(planned_injections_, [&](const Injection& injection) {
+    return injection.step <= slot.step && strikes(injection, slot.round);
+  });
+  while (auto injection = environment_.injector.take(InjectionKind::collective, slot.step))
+    own_injections_.push_back(*std::move(injection));
+}
+
+/// Puts into `words` what is to strike at `place` in this round.
+Status CollectiveWorkload::inject(const Slot& slot, int place, WordsView words) {
+  for (const Injection& injection : own_injections_) {
+    if (place_of(injection) != place || !strikes(injection, slot.round)) continue;
+    Flip flip = choose_flip(injection, words.count, environment_.seed);
+    const bool sent = place == contribution_place;
+    if (sent && !injection.mask) flip = flip_contribution(slot, injection, flip);
+    EGT_TRY(environment_.device.flip(words, flip, stream_()));
+    const CollectiveKind kind = sent ? CollectiveKind::all_reduce : static_cast<CollectiveKind>(place);
+    environment_.injector.tell(injection, slot.step, flip,
+                               fmt::format("what rank {} {} the {}", injection.rank,
+                                           sent ? "puts into" : "receives of", to_string(kind)));
+  }
+  std::erase_if(own_injections_, [&](const Injection& injection) {
+    return place_of(injection) == place && strikes(injection, slot.round);
+  });
+  return {};
+}
+
+/// All words that are hit become one valid contribution of this rank, which the first one was not: a flip of
+/// a float's bits would reach other sources' parts of the sum.
+Flip CollectiveWorkload::flip_contribution(const Slot& slot, const Injection& injection, Flip flip) const {
+  const PatternFunction own(contribution(slot, CollectiveKind::all_reduce));
+  const std::uint32_t parts = contribution_parts(own.pattern.seed, flip.first) & own.field_mask;
+  const auto chosen = static_cast<std::uint32_t>(std::countr_zero(flip.mask)) % contribution_field_bits;
+  const auto field = static_cast<std::uint32_t>(slot.round.field_of(injection.rank));
+  const std::uint32_t changed = parts ^ (1u << (contribution_field_bits * field + chosen));
+  flip.keep = 0;
+  flip.mask = float_bits(static_cast<float>(changed));
+  return flip;
+}
+
+bool CollectiveWorkload::injection_is_due() const {
+  return std::any_of(planned_injections_.begin(), planned_injections_.end(),
+                     [&](const Injection& injection) { return injection.step <= last_step_; });
+}
+
+Status CollectiveWorkload::retire(std::int64_t step, StepOutcome&) {
+  return has_round(step) ? collect_round() : Status();
+}
+
+/// Some ranks may have collected a round that others had to give up: the numbers begin anew.
+Status CollectiveWorkload::resume(RestartInfo& resumption) {
+  constexpr int most_rounds_log2 = 40;
+  first_number_ = static_cast<std::uint64_t>(resumption.number) << most_rounds_log2;
+  enqueued_ = rounds_before_ = rounds_;
+  planned_injections_.clear();
+  for (const Injection& injection : environment_.injector.all())
+    if (injection.kind == InjectionKind::collective && injection.rank < environment_.place.size &&
+        injection.step >= resumption.next_step)
+      planned_injections_.push_back(injection);
+  return {};
+}
+
+/// Collects the oldest round under way.
+Status CollectiveWorkload::collect_round() {
+  const Slot& slot = slots_[rounds_ % slots];
+  ProgressBoard::Line& line = environment_.board.line("main");
+  line.begin("collective: round", slot.step);
+  line.wait_for_peers("collective: round");
+  EGT_TRY(wait_until(
+      [&]() -> Result<bool> {
+        EGT_TRY(environment_.communicator.check());
+        return environment_.device.done(*slot.done);
+      },
+      {.seconds = environment_.peer_timeout_seconds, .what = "a round of known-answer collectives"}));
+  for (std::size_t kind = 0; kind < collective_kinds; ++kind) {
+    EGT_TRY_ASSIGN(const double ms, environment_.device.elapsed_ms(*slot.begin[kind], *slot.end[kind]));
+    milliseconds_[kind] += ms;
+  }
+  ++rounds_;
+  elements_checked_ += 2 * whole().count + slice().count + all_slices().count;
+  look_at(slot, read_reports(slot));
+  return {};
+}
+
+std::vector<RankReports> CollectiveWorkload::read_reports(const Slot& slot) const {
+  std::vector<RankReports> reports;
+  for (std::size_t rank = 0; rank < ranks(); ++rank) {
+    const auto* told = reinterpret_cast<const Mismatches*>(slot.gathered.as<std::byte>() +
+                                                           rank * told_bytes() + sizeof(Introduction));
+    RankReports& one = reports.emplace_back(environment_.place.size);
+    one.all_reduce = told[sum_report];
+    one.broadcast = told[message_report];
+    one.reduce_scatter = told[slice_report];
+    one.put_in = told[put_in_report];
+    std::copy_n(told + first_block_report, ranks(), one.blocks.begin());
+  }
+  return reports;
+}
+
+void CollectiveWorkload::look_at(const Slot& slot, const std::vector<RankReports>& reports) {
+  const int self = environment_.place.rank;
+  const RankReports& own = reports[static_cast<std::size_t>(self)];
+  std::uint64_t wrong = own.all_reduce.count + own.broadcast.count + own.reduce_scatter.count;
+  for (const Mismatches& block : own.blocks) wrong += block.count;
+  const auto found = judge_round(slot.round, reports);
+  const bool named = std::any_of(found.begin(), found.end(), [&](const CollectiveFinding& finding) {
+    return finding.rank == self ||
+           std::find(finding.suspects.begin(), finding.suspects.end(), self) != finding.suspects.end();
+  });
+  mismatches_ += wrong;
+  wrong_rounds_ += wrong > 0 || named;
+  const auto fresh = incidents_.begin(slot.round, found);
+  if (self != 0) return;
+  for (const CollectiveFinding& finding : fresh) tell(slot, finding);
+}
+
+void CollectiveWorkload::tell(const Slot& slot, const CollectiveFinding& finding) {
+  Fault fault = fault_of(environment_, "collective", fmt::format("known-answer {}", to_string(finding.kind)),
+                         "collective", slot.step);
+  const bool known = finding.blame != Blame::ambiguous;
+  Introduction blamed{};
+  if (known)
+    std::memcpy(&blamed,
+                slot.gathered.as<std::byte>() + static_cast<std::size_t>(finding.rank) * told_bytes(),
+                sizeof blamed);
+  fault.rank = known ? finding.rank : -1;
+  fault.hostname = std::string(blamed.hostname, strnlen(blamed.hostname, sizeof blamed.hostname));
+  fault.device_uuid = std::string(blamed.device_uuid, strnlen(blamed.device_uuid, sizeof blamed.device_uuid));
+  fault.where = finding.where;
+  fault.offset = finding.sample.index * sizeof(float);
+  show_difference(fault, finding.sample.expected, finding.sample.actual);
+  fault.count = finding.count;
+  fault.blame = finding.blame;
+  fault.suspects = finding.suspects;
+  environment_.records.emit(fault);
+}
+
+/// All ranks come here after the same step and with the same plan of injections. Each of these gets its turn
+/// within as many rounds as there are ranks.
+Status CollectiveWorkload::finish(bool hurry) {
+  if (hurry || !planned()) return {};
+  while (rounds_ == 0 || injection_is_due()) {
+    EGT_TRY(enqueue_round(last_step_));
+    EGT_TRY(collect_round());
+  }
+  return {};
+}
+
+PartReport CollectiveWorkload::report() const {
+  PartReport part;
+  part.name = "collective";
+  part.description = "Collectives with known answers while the devices are busy";
+  part.success = wrong_rounds_ == 0;
+  if (wrong_rounds_ > 0) part.failure = "a collective gave wrong elements, here or through this rank";
+  const double n = environment_.place.size, rounds = static_cast<double>(rounds_);
+  const double bytes = static_cast<double>(options_.elements) * sizeof(float) * rounds;
+  const double sliced = static_cast<double>(slice_elements_) * n * sizeof(float) * rounds;
+  // Bus bandwidth as nccl-tests defines it: what a collective must move over each link, per time.
+  const auto bus = [&](CollectiveKind kind, double moved) {
+    return ratio_or_null(moved * 1e-6, milliseconds_[index_of(kind)]);
+  };
+  part.figures = {{"rounds", rounds_},
+                  {"wrong_rounds", wrong_rounds_},
+                  {"bytes_per_round", planned() ? Json(options_.elements * sizeof(float)) : Json(nullptr)},
+                  {"all_reduce_bus_gb_per_s", bus(CollectiveKind::all_reduce, bytes * 2 * (n - 1) / n)},
+                  {"broadcast_bus_gb_per_s", bus(CollectiveKind::broadcast, bytes)},
+                  {"reduce_scatter_bus_gb_per_s", bus(CollectiveKind::reduce_scatter, sliced * (n - 1) / n)},
+                  {"all_gather_bus_gb_per_s", bus(CollectiveKind::all_gather, sliced * (n - 1) / n)},
+                  {"elements_checked", elements_checked_},
+                  {"mismatches", mismatches_}};
+  part.work.collective_elements_checked = elements_checked_ - std::min(mismatches_, elements_checked_);
+  return part;
+}
+
+}  // namespace egt

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "egt/workload/workload.hpp"
+#include "workload/collective/collective_judgement.hpp"
+#include "workload/options.hpp"
+
+namespace egt {
+
+/// From time to time, while the devices are busy with a step: a round of all-reduce, broadcast,
+/// reduce-scatter and all-gather whose every element is known beforehand and verified on the device.
+/// Contributions to sums are whole numbers with bits of their own a source, so their sum is exact in any
+/// order. What lies in a buffer before is unlike the answer, so a collective that does nothing is seen.
+/// All ranks exchange what they found, judge it alike (collective_judgement.hpp), and rank 0 tells the
+/// faults. With one rank there is nothing to do.
+///
+/// Injections of kind collective, by `layer`: what the rank receives of 1 the all-reduce, 2 the broadcast,
+/// 3 the reduce-scatter (its slice), 4 the all-gather; 5 what it puts into the all-reduce (it waits for a
+/// round in which the rank puts something in). None: one of 1 to 4. Without a mask, 5 puts another valid
+/// contribution in place of the rank's own.
+class CollectiveWorkload : public Workload {
+ public:
+  /// `stream`: gives, from `prepare` on, the stream on which the communicator's other collectives run.
+  CollectiveWorkload(const Environment& environment, const CollectiveOptions& options,
+                     std::function<Stream&()> stream);
+
+  std::string name() const override { return "collective"; }
+  Status prepare() override;
+  Status enqueue(const Step& step) override;
+  Status retire(std::int64_t step, StepOutcome& outcome) override;
+  Status resume(RestartInfo& resumption) override;
+  /// A run shorter than the period still gets its round, and so do injections that are due.
+  Status finish(bool hurry) override;
+  PartReport report() const override;
+
+ private:
+  static constexpr std::size_t slots = 4;  ///< rounds under way at once: more than steps are
+
+  /// A round under way. Its data shares buffers with the others', in the order of the stream.
+  struct Slot {
+    std::int64_t step = 0;
+    CollectiveRound round;
+    Buffer gathered;  ///< pinned: what all ranks told
+    std::array<std::unique_ptr<Event>, collective_kinds> begin, end;
+    std::unique_ptr<Event> done;
+  };
+
+  bool planned() const { return environment_.place.size > 1; }
+  bool has_round(std::int64_t step) const { return planned() && step % options_.every == options_.every / 2; }
+  std::size_t ranks() const { return static_cast<std::size_t>(environment_.place.size); }
+  std::size_t told_bytes() const;
+
+  WordsView whole() const { return {data_.as<std::uint32_t>(), options_.elements}; }
+  WordsView slice() const { return {slice_.as<std::uint32_t>(), slice_elements_}; }
+  WordsView slice_of(int rank) const;
+  WordsView all_slices() const { return {data_.as<std::uint32_t>(), slice_elements_ * ranks()}; }
+  Mismatches* own_report(std::size_t index) const;
+  std::uint64_t seed(const Slot& slot, CollectiveKind kind, int rank = 0) const;
+  Pattern contribution(const Slot& slot, CollectiveKind kind, int slice_owner = 0) const;
+  Pattern sum(const Slot& slot, CollectiveKind kind, int slice_owner = 0) const;
+
+  Status introduce();
+  Status enqueue_round(std::int64_t step);
+  Status enqueue_all_reduce(Slot& slot);
+  Status enqueue_broadcast(Slot& slot);
+  Status enqueue_reduce_scatter(Slot& slot);
+  Status enqueue_all_gather(Slot& slot);
+  Status enqueue_exchange(Slot& slot);
+  template <typename Collective>
+  Status timed(Slot& slot, CollectiveKind kind, const Collective& collective);
+
+  int place_of(const Injection& injection) const;
+  bool strikes(const Injection& injection, const CollectiveRound& round) const;
+  void take_injections(const Slot& slot);
+  Status inject(const Slot& slot, int place, WordsView words);
+  Flip flip_contribution(const Slot& slot, const Injection& injection, Flip flip) const;
+  bool injection_is_due() const;
+
+  Status collect_round();
+  std::vector<RankReports> read_reports(const Slot& slot) const;
+  void look_at(const Slot& slot, const std::vector<RankReports>& reports);
+  void tell(const Slot& slot, const CollectiveFinding& finding);
+
+  Environment environment_;
+  CollectiveOptions options_;
+  std::function<Stream&()> stream_;
+  std::uint64_t slice_elements_ = 1;
+  Buffer data_, slice_, told_, gathered_, introduction_;
+  std::array<Slot, slots> slots_;
+  std::uint64_t enqueued_ = 0, rounds_ = 0;  ///< rounds put in line, and collected
+  std::uint64_t first_number_ = 0;           ///< of the rounds after the last restart
+  std::uint64_t rounds_before_ = 0;          ///< collected before it
+  std::int64_t last_step_ = 0;               ///< enqueued last
+  CollectiveIncidents incidents_;
+  std::vector<Injection> planned_injections_;  ///< of all ranks, the same everywhere: not yet had their turn
+  std::vector<Injection> own_injections_;      ///< taken, to strike in the next round that gives the chance
+  std::uint64_t elements_checked_ = 0, mismatches_ = 0, wrong_rounds_ = 0;
+  std::array<double, collective_kinds> milliseconds_{};
+};
+
+}  // namespace egt

@@ -1,0 +1,75 @@
+#include "workload/common/fault_reporter.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace egt {
+
+namespace {
+
+std::string incident(const std::string& kind, int rank) {
+  return fmt::format("{} {}", kind, rank);
+}
+
+std::string incident(const std::string& kind, const Dissent& dissent) {
+  return dissent.rank >= 0 ? incident(kind, dissent.rank)
+                           : fmt::format("{} of {}", kind, fmt::join(dissent.suspects, " "));
+}
+
+}  // namespace
+
+Fault FaultReporter::addressed(Fault fault, const Dissent& dissent) const {
+  fault.blame = dissent.blame;
+  if (dissent.rank == environment_.place.rank) return fault;
+  fault.rank = dissent.rank;
+  fault.hostname.clear();
+  fault.device_uuid.clear();
+  if (dissent.rank < 0) {
+    fault.suspects = dissent.suspects;
+    fault.where += fmt::format(", unlike on ranks {}", fmt::join(dissent.suspects, ", "));
+  }
+  return fault;
+}
+
+void FaultReporter::tell(Fault fault, const Dissent& dissent) {
+  const int own = environment_.place.rank;
+  const auto& suspects = dissent.suspects;
+  if (dissent.rank == own) own_found_ = true;
+  if (std::find(suspects.begin(), suspects.end(), own) != suspects.end()) own_suspected_ = true;
+  const std::string name = incident(fault.kind, dissent);
+  current_.insert(name);
+  told_.insert(name);
+  Fault told = addressed(std::move(fault), dissent);
+  if (own == std::max(dissent.rank, 0))
+    environment_.records.emit(told);
+  else if (!told.incident.empty())
+    of_others_.push_back(std::move(told));
+}
+
+void FaultReporter::tell_provisionally(Fault fault, const Dissent& dissent) {
+  if (!told_.insert(incident(fault.kind, dissent)).second) return;
+  Fault told = addressed(std::move(fault), dissent);
+  told.provisional = true;
+  if (environment_.place.rank == std::max(dissent.rank, 0))
+    environment_.records.emit(told);
+  else
+    of_others_.push_back(std::move(told));
+}
+
+bool FaultReporter::found(const std::string& kind, int rank) const {
+  return current_.contains(incident(kind, rank));
+}
+
+void FaultReporter::end_check() {
+  current_.clear();
+  own_found_ = own_suspected_ = false;
+}
+
+void FaultReporter::tell_for_others() {
+  for (const Fault& fault : std::exchange(of_others_, {})) environment_.records.emit(fault);
+}
+
+}  // namespace egt

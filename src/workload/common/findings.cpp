@@ -1,0 +1,63 @@
+#include "workload/common/findings.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace egt {
+
+std::uint64_t pattern_seed(const Environment& environment, PatternPurpose purpose, std::uint64_t place,
+                           std::uint64_t generation) {
+  std::uint64_t seed = environment.seed;
+  for (const std::uint64_t part : {static_cast<std::uint64_t>(purpose),
+                                   static_cast<std::uint64_t>(environment.place.rank), place, generation})
+    seed = mix64(seed + 0x9E3779B97F4A7C15ull) ^ part;
+  return seed;
+}
+
+Fault fault_of(const Environment& environment, std::string kind, std::string detector, std::string phase,
+               std::int64_t step) {
+  Fault fault;
+  fault.kind = std::move(kind);
+  fault.detector = std::move(detector);
+  fault.rank = environment.place.rank;
+  fault.hostname = environment.place.hostname;
+  fault.device_uuid = environment.device.info().uuid;
+  fault.step = step;
+  fault.phase = std::move(phase);
+  return fault;
+}
+
+std::string hex(std::uint32_t word) {
+  return fmt::format("0x{:08x}", word);
+}
+
+std::string hex(const Digest& digest) {
+  return fmt::format("0x{}", to_string(digest));
+}
+
+Mismatches::Sample lowest_sample(const Mismatches& found) {
+  const auto taken = std::min<std::uint64_t>(found.samples, Mismatches::max_samples);
+  return *std::min_element(found.sample, found.sample + std::max<std::uint64_t>(taken, 1),
+                           [](const auto& a, const auto& b) { return a.index < b.index; });
+}
+
+void show_difference(Fault& fault, std::uint32_t expected, std::uint32_t actual) {
+  fault.expected = hex(expected);
+  fault.actual = hex(actual);
+  fault.xor_mask = hex(expected ^ actual);
+}
+
+void show_difference(Fault& fault, const Digest& expected, const Digest& actual) {
+  if (expected == actual) return;
+  fault.expected = hex(expected);
+  fault.actual = hex(actual);
+  fault.xor_mask = hex(Digest{expected.a ^ actual.a, expected.b ^ actual.b});
+}
+
+Json ratio_or_null(double amount, double per) {
+  return per > 0 ? Json(amount / per) : Json();
+}
+
+}  // namespace egt

@@ -1,0 +1,64 @@
+#include "workload/common/measurement_workload.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace egt {
+
+MeasurementWorkload::MeasurementWorkload(Environment& environment)
+    : environment_(environment),
+      line_(environment.board.line("main")),
+      figures_(environment.device, environment.communicator, line_, environment.peer_timeout_seconds) {}
+
+Status MeasurementWorkload::prepare() {
+  EGT_TRY(figures_.prepare(most_figures));
+  return prepare_trials();
+}
+
+Status MeasurementWorkload::enqueue(const Step& step) {
+  if (step.index >= trials()) return {};  // the session's last steps, which it enqueues ahead
+  trial_ = step.index;
+  line_.begin(phase_of(trial_), trial_);
+  EGT_TRY(make_trial(trial_));
+  const std::array own = {static_cast<double>(step.vote)};
+  EGT_TRY_ASSIGN(const auto votes, share(own, "waits for all ranks' next trial"));
+  const double strongest = *std::max_element(votes.begin(), votes.end());
+  decisions_[trial_] = static_cast<StopVote>(static_cast<int>(strongest));
+  return {};
+}
+
+Status MeasurementWorkload::retire(std::int64_t step, StepOutcome& outcome) {
+  if (const auto decision = decisions_.find(step); decision != decisions_.end()) {
+    outcome.decision = std::max(outcome.decision, decision->second);
+    decisions_.erase(decision);
+  }
+  return {};
+}
+
+Status MeasurementWorkload::give_up_steps(double timeout_seconds) {
+  EGT_TRY(figures_.recover(timeout_seconds));
+  return recover(timeout_seconds);
+}
+
+/// Some ranks may have met after the trial while others still waited there: the trial of those that are
+/// furthest is the one that is lost.
+Status MeasurementWorkload::resume(RestartInfo& resumption) {
+  const std::array own = {static_cast<double>(trial_)};
+  EGT_TRY_ASSIGN(const auto furthest, share(own, "restart: agrees on the next trial"));
+  trial_ = static_cast<std::int64_t>(*std::max_element(furthest.begin(), furthest.end()));
+  lose_trial(trial_);
+  EGT_TRY(reconnect());
+  decisions_.clear();
+  resumption.next_step = trial_ + 1;
+  return {};
+}
+
+Status MeasurementWorkload::finish(bool) {
+  return {};
+}
+
+Result<std::vector<double>> MeasurementWorkload::share(std::span<const double> own, const char* phase) {
+  return figures_.all(own, trial_ + 1, phase);
+}
+
+}  // namespace egt

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "egt/core/digest.hpp"
+#include "egt/core/pattern.hpp"
+#include "egt/device/device.hpp"
+
+namespace egt {
+
+/// What an operation leaves on the device for the host to judge. Both digests start as zeros.
+struct Evidence {
+  Mismatches mismatches;
+  Digest first;   ///< of the first run of an operation that is run twice
+  Digest second;  ///< of its second run
+
+  /// Were both runs made, and did they give the same bits?
+  bool runs_agree() const { return first == second && first != Digest{}; }
+};
+
+/// A stream of its own with a bounded number of operations in line, so that the work of others is never
+/// behind much of it and a stop is quick. Each operation's evidence is copied to pinned memory and judged,
+/// in order, when its event is reached. For one thread at a time.
+class OperationPipeline {
+ public:
+  static constexpr std::size_t slots = 2;  ///< operations in line at most
+
+  /// Puts the operation in the stream.
+  using Enqueue = std::function<Status(Stream& stream, Evidence* on_device)>;
+  /// Looks at what came of it; `device_ms`: how long it lasted in the stream.
+  using Judge = std::function<Status(const Evidence& evidence, double device_ms)>;
+
+  /// `name` is for messages: "the memory patrol".
+  static Result<std::unique_ptr<OperationPipeline>> create(Device& device, StreamPriority priority,
+                                                           StreamUse use, std::string name);
+
+  Stream& stream() { return *stream_; }
+  /// Waits until the slot that the next `submit` takes is free, and gives its index: buffers kept one a slot
+  /// may then be used again. Relays what a judge said.
+  Result<std::size_t> acquire(const std::stop_token& stop);
+  Status submit(const Enqueue& enqueue, Judge judge, const std::stop_token& stop);
+  /// Waits for all in line, at most `seconds`, and judges it.
+  Status drain(double seconds, const std::stop_token& stop = {});
+  /// Waits for all in line, at most `seconds`, and drops it unjudged.
+  Status discard(double seconds);
+
+  static constexpr double deadline_seconds = 120;  ///< of one operation, behind the work of all others
+
+ private:
+  struct Slot {
+    std::unique_ptr<Event> begin;
+    std::unique_ptr<Event> end;
+    Judge judge;  ///< empty: nothing is in line
+  };
+
+  OperationPipeline(Device& device, std::string name) : device_(device), name_(std::move(name)) {}
+  Status wait(const Slot& slot, double seconds, const std::stop_token& stop);
+  Status settle(std::size_t index, double seconds, const std::stop_token& stop);
+
+  Device& device_;
+  const std::string name_;
+  Buffer on_device_;  ///< Evidence[slots]
+  Buffer pinned_;     ///< Evidence[slots]
+  std::array<Slot, slots> slots_;
+  std::size_t next_ = 0;
+  std::unique_ptr<Stream> stream_;  ///< last: it waits for its work before the buffers go
+};
+
+}  // namespace egt

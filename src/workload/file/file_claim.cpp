@@ -1,0 +1,165 @@
+#include "workload/file/file_claim.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/file_io.hpp"
+#include "egt/core/text_scan.hpp"
+
+namespace egt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "extreme_gpu_trainer.rank", suffix = ".tmp";
+constexpr int claim_attempts = 200;
+constexpr std::chrono::milliseconds between_attempts{5};
+constexpr double untouched_seconds = 24 * 3600;  ///< of a file from another host
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  int get() const { return value_; }
+
+ private:
+  int value_;
+};
+
+enum class Lock { taken, held_by_another, not_supported };
+
+Lock try_lock(const Descriptor& file) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return Lock::taken;
+  return errno == EWOULDBLOCK ? Lock::held_by_another : Lock::not_supported;
+}
+
+/// Is it the open file that has this name? Sets errno where the name leads nowhere.
+bool is_named(const struct stat& file, const std::string& path) {
+  struct stat named {};
+  errno = 0;
+  return ::lstat(path.c_str(), &named) == 0 && named.st_ino == file.st_ino && named.st_dev == file.st_dev;
+}
+
+Status failed(const std::string& path, const char* what, int error) {
+  return {code_of_errno(error, StatusCode::unavailable),
+          fmt::format("{}: {}: {}", path, what, std::generic_category().message(error)), error};
+}
+
+class PosixClaim : public FileClaim {
+ public:
+  PosixClaim(Descriptor file, const struct stat& identity, std::string path)
+      : file_(std::move(file)), identity_(identity), path_(std::move(path)) {}
+
+  Status check() override {
+    if (is_named(identity_, path_)) return {};
+    if (errno == 0)
+      return {StatusCode::unavailable,
+              fmt::format("{}: somebody put another file in its place while it was in use", path_)};
+    if (errno == ENOENT || errno == ENOTDIR)
+      return {StatusCode::unavailable,
+              fmt::format("{}: somebody deleted or moved it while it was in use", path_), errno};
+    return failed(path_, "cannot be looked up", errno);
+  }
+
+ private:
+  const Descriptor file_;  ///< with its lock
+  const struct stat identity_;
+  const std::string path_;
+};
+
+bool is_gone(std::int64_t process) {
+  return ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
+}
+
+bool is_left_over(const TestFileName& name, const std::string& hostname, Lock lock, const struct stat& file) {
+  if (lock == Lock::held_by_another) return false;
+  if (name.hostname != hostname) return std::difftime(std::time(nullptr), file.st_mtime) > untouched_seconds;
+  return lock == Lock::taken || is_gone(name.process);
+}
+
+/// Holds the lock while it removes the name: whoever just made the file sees that it lost it.
+void remove_if_left_over(const std::string& path, const TestFileName& name, const std::string& hostname,
+                         Leftovers& removed) {
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat found {};
+  if (file.get() < 0 || ::fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode)) return;
+  if (!is_left_over(name, hostname, try_lock(file), found) || !is_named(found, path)) return;
+  if (::unlink(path.c_str()) != 0) return;
+  ++removed.files;
+  removed.bytes += static_cast<std::uint64_t>(found.st_size);
+}
+
+}  // namespace
+
+std::string to_text(const TestFileName& name) {
+  return fmt::format("{}{}.{}.{:x}.{}@{}{}", prefix, name.rank, name.process, name.run, name.index,
+                     name.hostname, suffix);
+}
+
+std::optional<TestFileName> parse_test_file_name(std::string_view text) {
+  if (!text.starts_with(prefix) || !text.ends_with(suffix)) return std::nullopt;
+  text.remove_prefix(prefix.size());
+  text.remove_suffix(suffix.size());
+  TestFileName name;
+  const bool is_ours = take_number(text, name.rank) && take_char(text, '.') &&
+                       take_number(text, name.process) && name.process > 0 && take_char(text, '.') &&
+                       take_number(text, name.run, 16) && take_char(text, '.') &&
+                       take_number(text, name.index) && take_char(text, '@');
+  if (!is_ours) return std::nullopt;
+  name.hostname = text;
+  return name;
+}
+
+/// Between the making and the lock somebody who clears up may take the file: then it is made again.
+Result<std::unique_ptr<FileClaim>> claim_file(const std::string& path) {
+  int error = 0;
+  for (int attempt = 0; attempt < claim_attempts; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(between_attempts);
+    Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    error = errno;
+    if (file.get() < 0 && (error == EEXIST || error == EINTR)) continue;
+    if (file.get() < 0) break;
+    struct stat identity {};
+    const bool is_ours = try_lock(file) != Lock::held_by_another && ::fstat(file.get(), &identity) == 0 &&
+                         is_named(identity, path);
+    if (is_ours) return std::unique_ptr<FileClaim>(new PosixClaim(std::move(file), identity, path));
+    error = EBUSY;
+  }
+  return failed(path, "cannot make it", error);
+}
+
+Leftovers remove_leftover_files(const std::string& directory, const std::string& hostname) {
+  Leftovers removed;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+    if (const auto name = parse_test_file_name(entry->path().filename().string()))
+      remove_if_left_over(entry->path(), *name, hostname, removed);
+  return removed;
+}
+
+void remove_test_files_of(std::int64_t process, const std::string& directory, const std::string& hostname) {
+  std::error_code error, left;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    const auto name = parse_test_file_name(entry->path().filename().string());
+    if (name && name->process == process && name->hostname == hostname) fs::remove(entry->path(), left);
+  }
+}
+
+}  // namespace egt

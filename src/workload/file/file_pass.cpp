@@ -1,0 +1,483 @@
+#include "workload/file/file_pass.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/clock.hpp"
+#include "egt/core/units.hpp"
+#include "workload/common/findings.hpp"
+#include "workload/file/disk_reserve.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::uint64_t reread_divisor = 8;  ///< of a file's chunks, one in so many is read again
+/// A disk may take so long for one chunk before it counts as stuck; so long the system itself waits
+/// (kernel.hung_task_timeout_secs).
+constexpr double patience_seconds = 120;
+
+/// What a device or a file system gives for its own failure (the kernel's block/blk-core.c), rather than for
+/// what somebody did to the files.
+bool is_disk_error(long error) {
+  constexpr long errors[] = {EIO, ENODATA, EREMOTEIO, EILSEQ, ENXIO, ENODEV, EUCLEAN, EBADMSG};
+  return std::find(std::begin(errors), std::end(errors), error) != std::end(errors);
+}
+
+/// Another for every run, also with the same seed: what an earlier one left on the disk must not pass.
+std::uint64_t identity_of_run(std::uint64_t seed) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  return mix64(seed ^ mix64(static_cast<std::uint64_t>(now)));
+}
+
+std::uint64_t blocks_in(std::uint64_t bytes) {
+  return bytes / file_block_bytes;
+}
+
+}  // namespace
+
+FilePass::FilePass(Environment& environment, FileLayer& layer, const Plan& plan)
+    : environment_(environment),
+      layer_(layer),
+      line_(environment.board.line("file")),
+      directory_(plan.directory),
+      chunk_bytes_(plan.chunk_bytes),
+      run_(identity_of_run(environment.seed)) {
+  for (std::uint32_t i = 0; i < files; ++i) {
+    File file;
+    file.path = plan.paths[i];
+    file.index = i;
+    file.bytes = (blocks_in(plan.bytes) + files - 1 - i) / files * block_bytes;
+    if (file.bytes > 0) files_.push_back(std::move(file));
+  }
+}
+
+Status FilePass::prepare() {
+  Device& device = environment_.device;
+  for (File& file : files_) {
+    auto claim = layer_.claim(file.path);
+    EGT_TRY(of_file(claim.status()));
+    file.claim = std::move(claim.value());
+    auto made = open(file, FileAccess::create);
+    if (made.status().code() == StatusCode::unsupported) {
+      give_up_direct(file);
+      made = open(file, FileAccess::create);
+    }
+    EGT_TRY(made.status());
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    figures_.direct_io = direct_;
+  }
+  EGT_TRY_ASSIGN(in_flight_, OperationPipeline::create(device, StreamPriority::normal,
+                                                       StreamUse::without_products, "the file part"));
+  const std::size_t chunk_bytes = std::min(files_.front().bytes, chunk_bytes_);
+  for (Buffer& buffer : device_chunks_) {
+    EGT_TRY_ASSIGN(buffer, device.allocate(chunk_bytes));
+  }
+  for (Buffer& buffer : pinned_chunks_) {
+    EGT_TRY_ASSIGN(buffer, device.allocate_pinned(chunk_bytes));
+  }
+  return {};
+}
+
+Status FilePass::run(const std::stop_token& stop) {
+  ++pass_;
+  Status status;
+  for (File& file : files_)
+    if (status.ok()) status = renew(file, stop);
+  if (!status.ok()) {
+    // The judgements in line speak of a file that is closed by now.
+    EGT_TRY(in_flight_->discard(OperationPipeline::deadline_seconds));
+    return status;
+  }
+  count(&FileFigures::passes, 1);
+  return {};
+}
+
+Status FilePass::renew(File& file, const std::stop_token& stop) {
+  if (file.generation > 0)
+    EGT_TRY(timed(&FileFigures::reread_seconds, [&] { return verify(file, Reading::again, stop); }));
+  const Status written =
+      timed(&FileFigures::write_seconds, [&] { return write_or_give_up_direct(file, stop); });
+  if (written.code() == StatusCode::no_space && file_failed_)
+    static_cast<void>(verify_what_was_written(file, stop));  // why it ends is the first failure
+  EGT_TRY(written);
+  return timed(&FileFigures::read_seconds, [&] { return verify(file, Reading::back, stop); });
+}
+
+/// A full disk loses nothing.
+Status FilePass::verify_what_was_written(File& file, const std::stop_token& stop) {
+  EGT_TRY(in_flight_->discard(OperationPipeline::deadline_seconds));
+  return timed(&FileFigures::read_seconds, [&] { return verify(file, Reading::back, stop); });
+}
+
+Status FilePass::timed(double FileFigures::*seconds, const std::function<Status()>& work) {
+  const Clock::time_point start = Clock::now();
+  const Status status = work();
+  const std::lock_guard lock(mutex_);
+  figures_.*seconds += seconds_since(start);
+  return status;
+}
+
+void FilePass::count(std::uint64_t FileFigures::*figure, std::uint64_t amount) {
+  const std::lock_guard lock(mutex_);
+  figures_.*figure += amount;
+}
+
+FileFigures FilePass::figures() const {
+  const std::lock_guard lock(mutex_);
+  return figures_;
+}
+
+/// Some file systems take direct I/O when the file is opened and refuse it when it is written.
+Status FilePass::write_or_give_up_direct(File& file, const std::stop_token& stop) {
+  const Status status = write(file, stop);
+  if (status.code() != StatusCode::unsupported || !direct_) return status;
+  EGT_TRY(in_flight_->discard(OperationPipeline::deadline_seconds));
+  give_up_direct(file);
+  return write(file, stop);
+}
+
+Status FilePass::write(File& file, const std::stop_token& stop) {
+  if (stop.stop_requested()) return {StatusCode::stopped, "the file part was stopped"};
+  file.generation = pass_;
+  file.written = 0;
+  file.told.assign(blocks_in(file.bytes), false);
+  file.exchanged_with.reset();
+  EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> opened, open(file, FileAccess::rewrite));
+  const Result<std::uint64_t> size = opened->size();
+  EGT_TRY(of_file(size.status()));
+  grown_to_ = size.value();
+  for (std::uint64_t i = 0; i < chunks(file); ++i) EGT_TRY(fill_then_write(*opened, chunk(file, i), stop));
+  EGT_TRY(in_flight_->drain(OperationPipeline::deadline_seconds, stop));
+  begin("sync");
+  EGT_TRY(of_file(opened->sync()));
+  if (!direct_) EGT_TRY(of_file(opened->drop_cache()));
+  return {};
+}
+
+/// The write is the judgement of the copy: so it begins when the copy is done, with the next chunk in line.
+Status FilePass::fill_then_write(OpenFile& open, const Chunk& chunk, const std::stop_token& stop) {
+  begin("wait for the device");
+  EGT_TRY_ASSIGN(const std::size_t slot, in_flight_->acquire(stop));
+  const WordsView words = on_device(slot, chunk);
+  void* const pinned = pinned_chunks_[slot].data();
+  return in_flight_->submit(
+      [&](Stream& stream, Evidence*) -> Status {
+        const Pattern payload = pattern(chunk.file->index, chunk.index, chunk.file->generation);
+        EGT_TRY(environment_.device.fill(words, payload, stream));
+        return environment_.device.copy(pinned, words.data, chunk.bytes, stream);
+      },
+      [this, &open, chunk, slot, pinned, stop](const Evidence&, double) -> Status {
+        if (stop.stop_requested()) return {StatusCode::stopped, "the file part was stopped"};
+        stamp_blocks(slot, chunk);
+        return write_chunk(open, chunk, pinned);
+      },
+      stop);
+}
+
+Status FilePass::write_chunk(OpenFile& open, const Chunk& chunk, const void* data) {
+  const std::uint64_t end = chunk.offset + chunk.bytes;
+  begin("write");
+  EGT_TRY(check_room(end - std::min(end, grown_to_)));
+  EGT_TRY(of_file(open.write(data, chunk.bytes, chunk.offset)));
+  // What the page cache holds back stays small, so that no sync takes long.
+  if (!direct_) EGT_TRY(of_file(open.sync()));
+  count(&FileFigures::bytes_written, chunk.bytes);
+  chunk.file->written = end;
+  grown_to_ = std::max(grown_to_, end);
+  return {};
+}
+
+/// Is the reserve left where a file grows by so many bytes? The other ranks of the host may write to the same
+/// file system, and as much, between this look and the write.
+Status FilePass::check_room(std::uint64_t growth) {
+  const Result<DiskSpace> space = layer_.space(directory_);
+  EGT_TRY(of_file(space.status()));
+  const std::uint64_t growth_of_host = growth * static_cast<std::uint64_t>(environment_.place.local_size);
+  const std::uint64_t reserve = reserve_of(space.value());
+  if (space.value().free_bytes >= reserve + growth_of_host) return {};
+  return of_file({StatusCode::no_space,
+                  fmt::format("{}: the disk is full up to its reserve: {} are free, of which {} must stay",
+                              directory_, format_bytes(static_cast<double>(space.value().free_bytes)),
+                              format_bytes(static_cast<double>(reserve)))});
+}
+
+/// What was found is told also where the reading did not come to its end.
+Status FilePass::verify(File& file, Reading reading, const std::stop_token& stop) {
+  const Status status = read(file, reading, stop);
+  tell(file, reading);
+  return status;
+}
+
+Status FilePass::read(File& file, Reading reading, const std::stop_token& stop) {
+  EGT_TRY(spoil_buffers());
+  EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> opened, open(file, FileAccess::read));
+  // What was read once may be cached again.
+  if (!direct_) EGT_TRY(of_file(opened->drop_cache()));
+  for (const std::uint64_t index : chunks_to_read(file, reading)) {
+    Chunk there = chunk(file, index);
+    there.bytes = std::min(there.bytes, file.written - std::min(file.written, there.offset));
+    EGT_TRY(read_then_verify(*opened, there, reading, stop));
+  }
+  return in_flight_->drain(OperationPipeline::deadline_seconds, stop);
+}
+
+Status FilePass::read_then_verify(OpenFile& open, Chunk chunk, Reading reading, const std::stop_token& stop) {
+  begin("wait for the device");
+  EGT_TRY_ASSIGN(const std::size_t slot, in_flight_->acquire(stop));
+  if (stop.stop_requested()) return {StatusCode::stopped, "the file part was stopped"};
+  void* const pinned = pinned_chunks_[slot].data();
+  EGT_TRY(read_chunk(open, chunk, pinned));
+  if (chunk.bytes == 0) return {};
+  count(reading == Reading::back ? &FileFigures::bytes_read : &FileFigures::bytes_reread, chunk.bytes);
+  check_identities(slot, chunk);
+  const WordsView words = on_device(slot, chunk);
+  return in_flight_->submit(
+      [&](Stream& stream, Evidence* evidence) -> Status {
+        const Pattern payload = pattern(chunk.file->index, chunk.index, chunk.file->generation);
+        EGT_TRY(environment_.device.copy(words.data, pinned, chunk.bytes, stream));
+        return environment_.device.verify(words, payload, &evidence->mismatches, stream);
+      },
+      [this, slot, chunk, reading](const Evidence& evidence, double) {
+        judge(slot, chunk, reading, evidence.mismatches);
+        return Status();
+      },
+      stop);
+}
+
+/// Reads what is there of the chunk, which may become less at any moment, also between a look and the read.
+Status FilePass::read_chunk(OpenFile& open, Chunk& chunk, void* data) {
+  begin("read");
+  for (;;) {
+    EGT_TRY(leave_out_missing(open, chunk));
+    if (chunk.bytes == 0) return {};
+    const Status status = open.read(data, chunk.bytes, chunk.offset);
+    const std::uint64_t wanted = chunk.bytes;
+    if (!status.ok()) EGT_TRY(leave_out_missing(open, chunk));
+    if (status.ok() || chunk.bytes == wanted) return of_file(status);
+  }
+}
+
+/// Whole blocks that the file still has.
+Status FilePass::leave_out_missing(OpenFile& open, Chunk& chunk) {
+  const Result<std::uint64_t> size = open.size();
+  EGT_TRY(of_file(size.status()));
+  note_missing(*chunk.file, size.value());
+  const std::uint64_t end = size.value() / block_bytes * block_bytes;
+  chunk.bytes = std::min(chunk.bytes, end - std::min(end, chunk.offset));
+  return {};
+}
+
+/// The buffers still hold what was written last: a read or a copy that does nothing must not pass.
+Status FilePass::spoil_buffers() {
+  for (std::size_t slot = 0; slot < OperationPipeline::slots; ++slot) {
+    std::memset(pinned_chunks_[slot].data(), 0, pinned_chunks_[slot].bytes());
+    EGT_TRY(environment_.device.set_zero(device_chunks_[slot].data(), device_chunks_[slot].bytes(),
+                                         in_flight_->stream()));
+  }
+  return {};
+}
+
+void FilePass::stamp_blocks(std::size_t slot, const Chunk& chunk) {
+  for (std::uint64_t block = 0; block < blocks_in(chunk.bytes); ++block)
+    stamp(pinned_block(slot, block), identity(chunk, block));
+}
+
+/// Remembers the blocks with a wrong identity and leaves them as they are; the others become plain pattern.
+void FilePass::check_identities(std::size_t slot, const Chunk& chunk) {
+  const PatternFunction payload(pattern(chunk.file->index, chunk.index, chunk.file->generation));
+  strangers_[slot].clear();
+  for (std::uint64_t block = 0; block < blocks_in(chunk.bytes); ++block) {
+    std::uint32_t* const words = pinned_block(slot, block);
+    if (carries(words, identity(chunk, block)))
+      restore(words, payload, block * file_block_words);
+    else
+      strangers_[slot].push_back(block);
+  }
+}
+
+void FilePass::judge(std::size_t slot, const Chunk& chunk, Reading reading, const Mismatches& found) {
+  const bool right = found.count == 0 && strangers_[slot].empty();
+  const std::uint64_t wrong_bytes = right ? 0 : examine_blocks(slot, chunk, found);
+  if (reading == Reading::back) count(&FileFigures::bytes_right, chunk.bytes - wrong_bytes);
+}
+
+/// What is wrong, block by block, from what the host still holds; returns how many bytes are not verified: of
+/// flipped bits their words, else whole blocks.
+std::uint64_t FilePass::examine_blocks(std::size_t slot, const Chunk& chunk, const Mismatches& found) {
+  std::uint64_t wrong_bytes = 0;
+  const MakeBlock make = [this](const BlockIdentity& of) { return make_block(of); };
+  const std::vector<std::uint64_t>& strangers = strangers_[slot];
+  for (std::uint64_t block = 0; block < blocks_in(chunk.bytes); ++block) {
+    const BlockIdentity expected = identity(chunk, block);
+    if (!std::binary_search(strangers.begin(), strangers.end(), block))
+      stamp(pinned_block(slot, block), expected);
+    const auto finding = examine(pinned_block(slot, block), expected, make);
+    if (!finding) continue;
+    note(*chunk.file, *finding);
+    wrong_bytes +=
+        finding->kind == FileFault::bit ? finding->wrong_words * sizeof(std::uint32_t) : block_bytes;
+  }
+  if (wrong_bytes > 0) return wrong_bytes;
+  const Mismatches::Sample sample = lowest_sample(found);
+  note(*chunk.file, {.kind = FileFault::copy,
+                     .offset = chunk.offset + sample.index / file_block_words * block_bytes,
+                     .held = std::nullopt,
+                     .wrong_words = found.count,
+                     .first_word = sample.index % file_block_words,
+                     .expected = sample.expected,
+                     .actual = sample.actual});
+  return found.count * sizeof(std::uint32_t);
+}
+
+void FilePass::note(File& file, const BlockFinding& finding) {
+  const std::uint64_t block = blocks_in(finding.offset);
+  if (file.told[block]) return;
+  file.told[block] = true;
+  incidents_.add(finding);
+  count(&FileFigures::mismatches, finding.wrong_words);
+}
+
+void FilePass::note_missing(File& file, std::uint64_t size) {
+  if (size >= file.written) return;
+  const auto first = file.told.begin() + static_cast<std::ptrdiff_t>(blocks_in(size));
+  const auto end = file.told.begin() + static_cast<std::ptrdiff_t>(blocks_in(file.written));
+  const auto missing = static_cast<std::uint64_t>(std::count(first, end, false));
+  if (missing == 0) return;
+  std::fill(first, end, true);
+  incidents_.add_missing(size, missing);
+  count(&FileFigures::mismatches, missing * file_block_words);
+}
+
+/// One record for each kind of fault in this reading.
+void FilePass::tell(File& file, Reading reading) {
+  for (const FileIncidents::Incident& incident : incidents_.take()) {
+    const BlockFinding& first = incident.first;
+    {
+      const std::lock_guard lock(mutex_);
+      figures_.wrong_blocks[static_cast<std::size_t>(first.kind)] += incident.blocks;
+    }
+    if (is_told_exchange(file, incident)) continue;
+    const bool of_words = first.kind == FileFault::bit || first.kind == FileFault::copy;
+    Fault fault = fault_of(environment_, to_string(first.kind),
+                           reading == Reading::back ? "file read-back" : "file re-read", "io", step_);
+    fault.where = fmt::format("{}, pass {}: {}", file.path, pass_,
+                              describe(incident, {.generation = file.generation, .file = file.index}));
+    fault.offset = first.offset + (of_words ? first.first_word * sizeof(std::uint32_t) : 0);
+    if (first.kind != FileFault::truncated) show_difference(fault, first.expected, first.actual);
+    fault.count = of_words ? incident.words : incident.blocks;
+    environment_.records.emit(fault);
+  }
+}
+
+/// Two files that were exchanged are one incident, told where the first of them was read.
+bool FilePass::is_told_exchange(const File& file, const FileIncidents::Incident& incident) {
+  if (incident.first.kind != FileFault::swapped) return false;
+  const BlockIdentity& held = *incident.first.held;
+  const bool of_this_rank = held.rank == static_cast<std::uint32_t>(environment_.place.rank);
+  if (!of_this_rank || held.file >= files_.size()) return false;
+  if (file.exchanged_with == held.file) return true;
+  files_[held.file].exchanged_with = file.index;
+  return false;
+}
+
+Result<std::unique_ptr<OpenFile>> FilePass::open(const File& file, FileAccess access) {
+  begin("open");
+  EGT_TRY(of_file(file.claim->check()));
+  auto opened = layer_.open(file.path, access, direct_);
+  if (!opened.ok()) return of_file(opened.status());
+  return opened;
+}
+
+/// Remembers that it was the file's side that failed.
+Status FilePass::of_file(Status status) {
+  const bool direct_refused = direct_ && status.code() == StatusCode::unsupported;
+  if (status.ok() || direct_refused) return status;
+  file_failed_ = true;
+  if (is_disk_error(status.native())) tell_disk_error(status);
+  return status;
+}
+
+/// Not what was read was wrong, but that it could not be read or written.
+void FilePass::tell_disk_error(const Status& status) {
+  Fault fault = fault_of(environment_, "file-error", "system call", "io", step_);
+  fault.where = status.what();
+  environment_.records.emit(fault);
+}
+
+/// Tells what it does, and where it would be stuck.
+void FilePass::begin(const char* phase) {
+  line_.begin(phase, step_, patience_seconds);
+}
+
+void FilePass::give_up_direct(const File& file) {
+  direct_ = false;
+  environment_.records.notice(fmt::format(
+      "{}: direct I/O is not available there; the file goes through the page cache, which is asked "
+      "to drop it before it is read back",
+      file.path));
+  const std::lock_guard lock(mutex_);
+  figures_.direct_io = false;
+}
+
+FilePass::Chunk FilePass::chunk(File& file, std::uint64_t index) const {
+  const std::uint64_t offset = index * chunk_bytes_;
+  return {&file, index, offset, std::min(chunk_bytes_, file.bytes - offset)};
+}
+
+std::uint64_t FilePass::chunks(const File& file) const {
+  return (file.bytes + chunk_bytes_ - 1) / chunk_bytes_;
+}
+
+/// All, or some at random, of which one may come twice.
+std::vector<std::uint64_t> FilePass::chunks_to_read(const File& file, Reading reading) const {
+  const std::uint64_t all = chunks(file);
+  std::vector<std::uint64_t> chosen(reading == Reading::back ? all
+                                                             : (all + reread_divisor - 1) / reread_divisor);
+  std::iota(chosen.begin(), chosen.end(), std::uint64_t{0});
+  if (reading == Reading::back) return chosen;
+  for (std::uint64_t& index : chosen) index = mix64(run_ ^ mix64(std::uint64_t{pass_} << 32 | index)) % all;
+  return chosen;
+}
+
+std::uint32_t* FilePass::pinned_block(std::size_t slot, std::uint64_t block) const {
+  return pinned_chunks_[slot].as<std::uint32_t>() + block * file_block_words;
+}
+
+WordsView FilePass::on_device(std::size_t slot, const Chunk& chunk) const {
+  return {device_chunks_[slot].as<std::uint32_t>(), chunk.bytes / sizeof(std::uint32_t)};
+}
+
+Pattern FilePass::pattern(std::uint32_t file, std::uint64_t chunk, std::uint32_t generation) const {
+  const bool inverse = (generation + chunk) % 2 == 1;
+  const std::uint64_t place = std::uint64_t{file} << 32 | chunk;
+  return {.kind = inverse ? PatternKind::random_inverse : PatternKind::random,
+          .seed = pattern_seed(environment_, PatternPurpose::file, place, generation)};
+}
+
+BlockIdentity FilePass::identity(const Chunk& chunk, std::uint64_t block) const {
+  return {.run = run_,
+          .offset = chunk.offset + block * block_bytes,
+          .generation = chunk.file->generation,
+          .rank = static_cast<std::uint32_t>(environment_.place.rank),
+          .file = chunk.file->index};
+}
+
+FileBlock FilePass::make_block(const BlockIdentity& of) const {
+  const PatternFunction payload(pattern(of.file, of.offset / chunk_bytes_, of.generation));
+  const std::uint64_t first_word = of.offset % chunk_bytes_ / sizeof(std::uint32_t);
+  FileBlock block;
+  for (std::size_t i = 0; i < block.size(); ++i) block[i] = payload(first_word + i);
+  stamp(block.data(), of);
+  return block;
+}
+
+}  // namespace egt

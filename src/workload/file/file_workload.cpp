@@ -1,0 +1,373 @@
+#include "workload/file/file_workload.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/pattern.hpp"
+#include "workload/common/findings.hpp"
+#include "workload/file/disk_reserve.hpp"
+#include "workload/file/file_claim.hpp"
+#include "workload/file/injecting_file_layer.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::uint64_t free_space_divisor = 20;  ///< the files are at most 5 % of the free space
+constexpr double first_pass_seconds = 30;         ///< at the end, where none was verified before
+constexpr double last_pass_seconds = 2;           ///< at the end, for the pass under way
+constexpr int most_last_passes = 8;               ///< at the end, for faults on purpose that still wait
+constexpr double stop_seconds = 30;               ///< for one chunk, on the slowest of disks
+constexpr double hurried_stop_seconds = 0.1;
+constexpr double remove_seconds = 30;  ///< a disk may first write what is open
+constexpr double hurried_remove_seconds = 0.5;
+
+/// Unlike any other run's, also where the system gives a process number once more.
+std::uint64_t number_of_run() {
+  return mix64(static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()));
+}
+
+std::array<std::string, FilePass::files> paths_in(const std::string& directory, const RankPlace& place) {
+  TestFileName name{.rank = place.rank,
+                    .process = ::getpid(),
+                    .run = number_of_run(),
+                    .index = 0,
+                    .hostname = place.hostname};
+  std::array<std::string, FilePass::files> paths;
+  for (; name.index < paths.size(); ++name.index) paths[name.index] = directory + "/" + to_text(name);
+  return paths;
+}
+
+/// The layer itself where no fault of files is planned.
+std::unique_ptr<FileLayer> with_injections(std::unique_ptr<FileLayer> layer, Environment& environment,
+                                           const std::atomic<std::int64_t>& step) {
+  const auto kinds = file_injection_kinds();
+  const bool planned = std::any_of(kinds.begin(), kinds.end(),
+                                   [&](InjectionKind kind) { return environment.injector.plans(kind); });
+  if (!planned) return layer;
+  return make_injecting_file_layer(
+      std::move(layer), environment.injector, [&step] { return step.load(); }, environment.seed);
+}
+
+/// Of one rank's files, where the host's others may write to the same file system: beside what they are about
+/// to write at once, none of them is to meet the reserve.
+std::uint64_t most_bytes(const DiskSpace& space, int ranks_of_host) {
+  const std::uint64_t room = room_in(space) / static_cast<std::uint64_t>(ranks_of_host);
+  return std::min(space.free_bytes / free_space_divisor, room - std::min(room, FilePass::largest_chunk));
+}
+
+std::string size_text(std::uint64_t bytes) {
+  return format_bytes(static_cast<double>(bytes));
+}
+
+Json by_kind(const std::array<std::uint64_t, file_fault_kinds>& blocks) {
+  Json counts = Json::object();
+  for (std::size_t i = 0; i < blocks.size(); ++i) counts[to_string(static_cast<FileFault>(i))] = blocks[i];
+  return counts;
+}
+
+}  // namespace
+
+FileWorkload::FileWorkload(Environment& environment, const FileOptions& options,
+                           std::unique_ptr<FileLayer> layer)
+    : environment_(environment),
+      options_(options),
+      layer_(with_injections(std::move(layer), environment, step_)),
+      paths_(paths_in(options.directory, environment.place)) {}
+
+FileWorkload::~FileWorkload() {
+  // Nobody is left to hear what fails here; finish() said it.
+  static_cast<void>(thread_.stop(stop_seconds));
+  static_cast<void>(remove_files_within(remove_seconds));
+}
+
+Status FileWorkload::prepare() {
+  if (!options_.enabled) return {};
+  if (options_.every < 1 || options_.repeats < 1)
+    return {StatusCode::invalid_argument,
+            "--io-every and --io-repeats: at least 1 is allowed; --no-io for none"};
+  remove_leftovers();
+  EGT_TRY_ASSIGN(bytes_, file_bytes());
+  if (bytes_ == 0) return {};
+  auto made = std::make_unique<FilePass>(
+      environment_, *layer_,
+      FilePass::Plan{.paths = paths_, .directory = options_.directory, .bytes = bytes_});
+  made_ = true;
+  if (const Status status = made->prepare(); !status.ok()) {
+    remove_files();
+    if (!made->file_failed()) return status;
+    return {status.code(), fmt::format("--io-dir {}: {}", options_.directory, status.what()),
+            status.native()};
+  }
+  pass_ = std::move(made);
+  return {};
+}
+
+/// What is asked for, less where the free space or the budget allow less, in whole blocks; 0: nothing is
+/// planned.
+Result<std::uint64_t> FileWorkload::file_bytes() {
+  const Result<DiskSpace> found = layer_->space(options_.directory);
+  if (!found.ok())
+    return Status(found.status().code(), fmt::format("--io-dir {}", found.status().what()),
+                  found.status().native());
+  if (options_.size == 0) return std::uint64_t{0};
+  const DiskSpace& space = found.value();
+  std::uint64_t bytes = std::max(options_.size, FilePass::block_bytes);
+  if (const std::uint64_t most = most_bytes(space, environment_.place.local_size); bytes > most) {
+    if (most < FilePass::block_bytes)
+      return Status(
+          StatusCode::no_space,
+          fmt::format("--io-dir {}: {} are free there, of which {} must stay free; "
+                      "name another folder, or use --no-io",
+                      options_.directory, size_text(space.free_bytes), size_text(reserve_of(space))));
+    bytes = most;
+    environment_.records.notice(
+        fmt::format("io: the files are {} instead of {}: at most 5 % of the {} that are free in {}, and {} "
+                    "must stay free",
+                    size_text(bytes), size_text(options_.size), size_text(space.free_bytes),
+                    options_.directory, size_text(reserve_of(space))));
+  }
+  if (options_.budget && bytes > *options_.budget) {
+    bytes = *options_.budget;
+    environment_.records.notice(
+        fmt::format("io: the files are {}: --io-budget allows no more", size_text(bytes)));
+  }
+  return bytes / FilePass::block_bytes * FilePass::block_bytes;
+}
+
+Status FileWorkload::start() {
+  if (!pass_) return {};
+  return thread_.start([this](std::stop_token stop) { return work(stop); });
+}
+
+Status FileWorkload::enqueue(const Step& step) {
+  if (!pass_) return {};
+  step_ = step.index;
+  pass_->set_step(step.index);
+  if (step.index % options_.every != 0) return {};
+  const std::lock_guard lock(mutex_);
+  requested_ = true;
+  changed_.notify_all();
+  return {};
+}
+
+Status FileWorkload::retire(std::int64_t, StepOutcome&) {
+  return thread_.failure();
+}
+
+Status FileWorkload::work(const std::stop_token& stop) {
+  ProgressBoard::Line& line = environment_.board.line("file");
+  Status status;
+  line.rest();
+  while (status.ok() && await_request(stop)) {
+    status = cycle(stop);
+    line.rest();
+  }
+  if (!status.ok() || stop.stop_requested()) return status;
+  line.begin("remove", step_, remove_seconds);
+  remove_files();  // they have served
+  line.rest();
+  return {};
+}
+
+/// False: no more cycles.
+bool FileWorkload::await_request(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, stop, [this] { return requested_ || closing_ || over_; });
+  if (stop.stop_requested() || over_) return false;
+  return !closing_ || wants_last_pass();
+}
+
+/// At the end: where none was verified yet, or faults on purpose are due that found no chance to strike.
+bool FileWorkload::wants_last_pass() const {
+  if (pass_->figures().passes == 0) return true;
+  const auto kinds = file_injection_kinds();
+  return last_passes_ < most_last_passes &&
+         std::any_of(kinds.begin(), kinds.end(),
+                     [this](InjectionKind kind) { return environment_.injector.waits(kind, step_); });
+}
+
+Status FileWorkload::cycle(const std::stop_token& stop) {
+  int passes = 0;
+  for (; wants_pass(passes) && within_budget(); ++passes) EGT_TRY(pass(stop));
+  const std::lock_guard lock(mutex_);
+  requested_ = false;
+  if (passes == options_.repeats && disk_failure_.empty()) ++cycles_;
+  return {};
+}
+
+/// Then what was put in must be verified before the end.
+bool FileWorkload::suffers_injections() const {
+  const auto kinds = file_injection_kinds();
+  const auto& all = environment_.injector.all();
+  return std::any_of(all.begin(), all.end(), [&](const Injection& one) {
+    return one.rank == environment_.place.rank && one.step <= step_ &&
+           std::find(kinds.begin(), kinds.end(), one.kind) != kinds.end();
+  });
+}
+
+bool FileWorkload::wants_pass(int passes_of_cycle) {
+  const std::lock_guard lock(mutex_);
+  if (over_) return false;
+  if (!closing_) return passes_of_cycle < options_.repeats;
+  if (!wants_last_pass()) return false;
+  ++last_passes_;
+  return true;
+}
+
+bool FileWorkload::within_budget() {
+  const std::uint64_t written = pass_->figures().bytes_written;
+  if (!options_.budget || written + bytes_ <= *options_.budget) return true;
+  environment_.records.notice(
+      fmt::format("io: {} were written; one more pass of {} would go over --io-budget {}, "
+                  "so the file part is done",
+                  size_text(written), size_text(bytes_), size_text(*options_.budget)));
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  return false;
+}
+
+Status FileWorkload::pass(const std::stop_token& stop) {
+  const Status status = pass_->run(stop);
+  if (status.ok() || !pass_->file_failed()) return status;
+  // The files were taken away because of the stop.
+  if (stop.stop_requested() && status.code() == StatusCode::unavailable)
+    return {StatusCode::stopped, "the file part was stopped"};
+  end_by_failure(status);
+  return {};
+}
+
+void FileWorkload::end_by_failure(const Status& status) {
+  const std::string why = with_free_space(status);
+  environment_.records.warning(fmt::format("io: the file part ends: {}", why));
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  disk_failure_ = why;
+}
+
+/// Of a full disk, what the system says is not all that one wants to know.
+std::string FileWorkload::with_free_space(const Status& status) {
+  if (status.code() != StatusCode::no_space || status.native() == 0) return status.what();
+  const Result<DiskSpace> space = layer_->space(options_.directory);
+  if (!space.ok()) return status.what();
+  return fmt::format("{}; {} of {} are free there", status.what(), size_text(space.value().free_bytes),
+                     size_text(space.value().total_bytes));
+}
+
+/// Lets the pass under way end if that does not take long, and those that `wants_last_pass` in any case.
+void FileWorkload::close(double first_seconds, double pass_seconds) {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    changed_.notify_all();
+    if (wants_last_pass() || suffers_injections()) pass_seconds = first_seconds;
+  }
+  // Without a thread nothing is verified, which is told of the part.
+  if (!thread_.started()) static_cast<void>(start());
+  static_cast<void>(thread_.ended_within(pass_seconds));
+}
+
+/// The files go at once, from a thread of their own: taking a name away may wait for the disk to write what
+/// is open.
+void FileWorkload::stop_background() {
+  thread_.ask_to_stop();
+  static_cast<void>(remove_files_within(0));
+}
+
+Status FileWorkload::finish(bool hurry) {
+  finished_ = true;
+  hurried_ = hurry;
+  if (!pass_) return {};
+  if (!hurry) close(first_pass_seconds, last_pass_seconds);
+  const Status stopped = thread_.stop(hurry ? hurried_stop_seconds : stop_seconds);
+  const Status removed = remove_files_within(hurry ? hurried_remove_seconds : remove_seconds);
+  if (!hurry) {
+    EGT_TRY(stopped);
+    EGT_TRY(removed);
+    remove_leftovers();  // of a process that took long to end
+  }
+  return thread_.failure();
+}
+
+void FileWorkload::remove_leftovers() {
+  const Leftovers removed = layer_->remove_leftovers(options_.directory, environment_.place.hostname);
+  if (removed.files == 0) return;
+  environment_.records.notice(fmt::format("io: {} test file{} of {} that an earlier run left in {} removed",
+                                          removed.files, removed.files == 1 ? "" : "s",
+                                          size_text(removed.bytes), options_.directory));
+}
+
+/// On a thread of its own: taking a name away may wait for the disk. Where there is none, on this one: files
+/// that stay would fill the disk.
+Status FileWorkload::remove_files_within(double seconds) {
+  if (!made_) return {};
+  const auto remove = [this](const std::stop_token&) {
+    remove_files();
+    return Status();
+  };
+  if (!remover_.started() && !remover_.start(remove).ok()) remove_files();
+  if (remover_.ended_within(seconds)) return {};
+  return {StatusCode::timeout, fmt::format("--io-dir {}: the test files could not be removed within {:g} s",
+                                           options_.directory, seconds)};
+}
+
+void FileWorkload::remove_files() {
+  if (!made_) return;
+  for (const std::string& path : paths_) {
+    const Status status = layer_->remove(path);
+    if (status.ok()) continue;
+    environment_.records.warning(fmt::format("io: a file is left behind: {}", status.what()));
+    const std::lock_guard lock(mutex_);
+    if (disk_failure_.empty()) disk_failure_ = status.what();
+  }
+  made_ = false;
+}
+
+std::string FileWorkload::failure(const FileFigures& figures) const {
+  if (figures.mismatches)
+    return fmt::format("{} words of the files were read back wrong", figures.mismatches);
+  return undone(figures);
+}
+
+std::string FileWorkload::undone(const FileFigures& figures) const {
+  if (!disk_failure_.empty()) return disk_failure_;
+  if (const Status status = thread_.failure(); !status.ok()) return status.what();
+  if (finished_ && !hurried_ && figures.passes == 0)
+    return fmt::format("no pass was written and verified within {:g} s", first_pass_seconds);
+  return {};
+}
+
+PartReport FileWorkload::report() const {
+  PartReport report;
+  report.name = name();
+  report.description = "files written from the device, read back and verified there";
+  report.figures = {{"planned", pass_ != nullptr}, {"directory", options_.directory}, {"file_bytes", bytes_}};
+  report.figures["budget_bytes"] = options_.budget ? Json(*options_.budget) : Json();
+  if (!pass_) return report;
+  const FileFigures figures = pass_->figures();
+  const std::lock_guard lock(mutex_);
+  report.failure = failure(figures);
+  report.success = report.failure.empty();
+  const std::string left = undone(figures);
+  report.figures.update(
+      {{"cycles", cycles_},
+       {"passes", figures.passes},
+       {"bytes_written", figures.bytes_written},
+       {"bytes_read", figures.bytes_read},
+       {"bytes_reread", figures.bytes_reread},
+       {"write_gb_per_s",
+        ratio_or_null(static_cast<double>(figures.bytes_written) * 1e-9, figures.write_seconds)},
+       {"read_gb_per_s", ratio_or_null(static_cast<double>(figures.bytes_read) * 1e-9, figures.read_seconds)},
+       {"direct_io", figures.direct_io},
+       {"mismatches", figures.mismatches},
+       {"undone", left.empty() ? Json(nullptr) : Json(left)},
+       {"wrong_blocks", by_kind(figures.wrong_blocks)}});
+  report.work.bytes_file_verified = figures.bytes_right;
+  return report;
+}
+
+}  // namespace egt

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "egt/workload/workload.hpp"
+
+namespace egt {
+
+/// The seed of one pattern of a trial: another for all parts (trial, measurement, repeat, from, to).
+std::uint64_t link_seed(std::uint64_t run_seed, std::initializer_list<std::uint64_t> parts);
+
+/// What the trials of a rank share: memory that is sent and received, a stream, and the steps that every
+/// measurement is made of. Main thread only. Errors are those of the device or of the communicator; after one
+/// of the latter, `recover` and `renew` come before anything else.
+class LinkContext {
+ public:
+  /// Is the run to be interrupted? Asked by the main thread.
+  using Stopping = std::function<bool()>;
+
+  /// `bytes`: of each of both memories. The environment outlives it.
+  LinkContext(const Environment& environment, std::uint64_t bytes, Stopping stopping)
+      : environment_(environment),
+        line_(environment.board.line("main")),
+        bytes_(bytes),
+        stopping_(std::move(stopping)) {}
+
+  /// Takes the memory; `most_reports` of verifications at once.
+  Status prepare(std::size_t most_reports);
+  /// The communicator was given up: waits until the streams are empty.
+  Status recover(double seconds);
+  /// Afterwards, with the new one. Where a library may still write to memory of the old one, takes other.
+  Status renew();
+
+  /// What follows is this: for the board.
+  void begin(std::string phase, std::int64_t trial);
+  /// Waits for all work in the stream, and so for the peers in it; each call may take as long as a
+  /// collective.
+  Status wait();
+  /// Does nothing until the communicator is given up, at most `seconds`; not as a wait for peers.
+  Status idle(double seconds);
+
+  /// The first `bytes` of what is sent, or received.
+  WordsView outgoing(std::uint64_t bytes) const { return words(outgoing_, bytes); }
+  WordsView incoming(std::uint64_t bytes) const { return words(incoming_, bytes); }
+  std::uint64_t bytes() const { return bytes_; }
+  /// By which another process of the host opens what is received; empty: it cannot, and `unshared` says why.
+  const std::string& handle() const { return handle_; }
+  const std::string& unshared() const { return unshared_; }
+
+  Stream& stream() { return *stream_; }
+  /// For what goes on at the same time on this device.
+  Stream& other_stream() { return *other_stream_; }
+
+  /// In the stream: on a GPU, keeps it busy for about `milliseconds` (and a little more), while the host puts
+  /// in line what is to be measured. That may take the host longer than the device: else its time would be
+  /// measured.
+  Status hold(double milliseconds);
+  /// What putting a call of the communicator in line may take the host (of NCCL about half of it), and the
+  /// longest hold, unless more hangs on it.
+  static constexpr double call_ms = 0.2, longest_hold_ms = 6;
+  /// In the stream: goes on when the peer, or all ranks, have come as far.
+  Status align_with(int peer);
+  Status align_with_all();
+  /// After `wait`: `stopped` where any of those that were last aligned was asked to stop before. All of them
+  /// get the same answer, so that they end a trial together; where none were aligned, it is this rank's own.
+  Status check_stop() const;
+  /// In the stream: what is between them is timed.
+  Status start_clock() { return environment_.device.record(*begin_, *stream_); }
+  Status stop_clock() { return environment_.device.record(*end_, *stream_); }
+  /// Behind `stop_clock`, before any wait: is all that is timed in line before the device has come to its
+  /// start? True where the host is the device.
+  Result<bool> leads_device();
+  /// After `wait`.
+  Result<double> clock_seconds() const;
+
+  /// Reports of verifications, `count` of them, made empty, in the stream.
+  Status reset_reports(std::size_t count);
+  Mismatches* report(std::size_t index) const { return reports_.as<Mismatches>() + index; }
+  /// In the stream; then, after `wait`, `told` gives them.
+  Status fetch_reports(std::size_t count);
+  const Mismatches& told(std::size_t index) const { return told_reports_.as<Mismatches>()[index]; }
+
+  /// Small data for the peer's: waits.
+  Status swap(int peer, const void* own, void* theirs, std::size_t bytes);
+  Result<std::string> swap_text(int peer, const std::string& own);
+  /// Data of every rank for every rank, in rank order: waits.
+  Status gather(const void* own, void* all, std::size_t bytes);
+
+  /// Of received data that were verified, and of those that were wrong.
+  void count_verified(std::uint64_t bytes) { verified_bytes_ += bytes; }
+  std::uint64_t verified_bytes() const { return verified_bytes_; }
+
+  const Environment& environment() const { return environment_; }
+  Device& device() const { return environment_.device; }
+  Communicator& communicator() const { return environment_.communicator; }
+
+ private:
+  static WordsView words(const Buffer& buffer, std::uint64_t bytes) {
+    return {buffer.as<std::uint32_t>(), bytes / sizeof(std::uint32_t)};
+  }
+  enum class Aligned { nobody, pair, all };
+  Status allocate();
+  Status calibrate_hold();
+  Status tell_stop(void* word);
+  bool is_stopped() const;
+  float* told_stop(std::size_t index) const { return stops_.as<float>() + index; }
+
+  const Environment& environment_;
+  ProgressBoard::Line& line_;
+  const std::uint64_t bytes_;
+  const Stopping stopping_;
+  Aligned aligned_ = Aligned::nobody;  ///< last
+  std::string phase_;
+  std::int64_t trial_ = -1;
+  Buffer outgoing_, incoming_, pilot_, small_, pinned_, reports_, told_reports_;
+  Buffer stops_;                  ///< pinned: was this rank asked to stop, its peer, and how many of all
+  std::vector<Buffer> given_up_;  ///< a library may still write to them
+  std::string handle_, unshared_;
+  std::unique_ptr<Event> begin_, end_, done_;
+  std::uint64_t verified_bytes_ = 0;
+  Buffer busy_, busy_digest_;
+  double turns_a_ms_ = 0;  ///< of busy work; 0: the host is the device, and nothing is held
+  std::unique_ptr<Stream> stream_, other_stream_;  ///< last: they wait for their work before the memory goes
+};
+
+}  // namespace egt

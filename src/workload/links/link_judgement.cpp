@@ -1,0 +1,233 @@
+#include "workload/links/link_judgement.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "egt/core/units.hpp"
+
+namespace egt {
+namespace {
+
+using Pair = std::pair<int, int>;
+
+std::string rate_text(double bytes_per_second) {
+  return fmt::format("{:.3g} GB/s ({})", bytes_per_second * 1e-9, format_bit_rate(bytes_per_second * 8));
+}
+
+/// A direction that is too slow, and by which limit.
+struct Slow {
+  const LinkFigure* figure;
+  double limit;
+  std::string limit_text;
+
+  Pair pair() const { return std::minmax(figure->from, figure->to); }
+  double share() const { return figure->median / limit; }
+};
+
+struct Limit {
+  double bytes_per_second = 0;
+  std::string text;
+
+  void raise(double to, std::string why) {
+    if (to <= bytes_per_second) return;
+    bytes_per_second = to;
+    text = std::move(why);
+  }
+};
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+void raise_by_line_rate(Limit& limit, const LinkType& type) {
+  if (!type.line_rate_bytes_per_second) return;
+  limit.raise(least_share_of_line_rate * *type.line_rate_bytes_per_second,
+              fmt::format("{:.0f} % of the line rate of {:.3g} GB/s", least_share_of_line_rate * 100,
+                          *type.line_rate_bytes_per_second * 1e-9));
+}
+
+Limit limit_of(const LinkFigure& figure, const std::vector<LinkFigure>& all, double warn_below) {
+  Limit limit;
+  limit.raise(warn_below, fmt::format("--warn-below {}", format_bit_rate(warn_below * 8)));
+  raise_by_line_rate(limit, figure.type);
+  std::vector<double> peers;
+  for (const LinkFigure& one : all)
+    if (one.type.text == figure.type.text) peers.push_back(one.median);
+  const double share =
+      figure.type.kind == LinkKind::memory ? least_share_of_peers_in_memory : least_share_of_peers;
+  const double median = median_of(std::move(peers));
+  limit.raise(share * median,
+              fmt::format("{:.0f} % of the median of such pairs, {:.3g} GB/s", share * 100, median * 1e-9));
+  return limit;
+}
+
+std::vector<Slow> slow_directions(const std::vector<LinkFigure>& figures, double warn_below) {
+  std::vector<Slow> slow;
+  for (const LinkFigure& figure : figures) {
+    const Limit limit = limit_of(figure, figures, warn_below);
+    if (figure.median < limit.bytes_per_second && figure.best < limit.bytes_per_second)
+      slow.push_back({&figure, limit.bytes_per_second, limit.text});
+  }
+  return slow;
+}
+
+std::string pair_text(const Pair& pair, const char* arrow = "<->") {
+  return fmt::format("rank {} {} rank {}", pair.first, arrow, pair.second);
+}
+
+/// Some slow directions that are told together; never none.
+Finding finding_of(std::string where, const std::vector<const Slow*>& slow) {
+  const Slow& worst = **std::min_element(
+      slow.begin(), slow.end(), [](const Slow* a, const Slow* b) { return a->share() < b->share(); });
+  Finding finding;
+  finding.kind = "link";
+  finding.where = std::move(where);
+  finding.text = fmt::format("{} ({}): {}, below {}", finding.where, worst.figure->type.text,
+                             rate_text(worst.figure->median), worst.limit_text);
+  std::set<Pair> pairs;
+  for (const Slow* one : slow) pairs.insert(one->pair());
+  if (pairs.size() > 1) {
+    constexpr std::size_t most_named = 8;
+    finding.text += fmt::format(", at {}; slow:", pair_text({worst.figure->from, worst.figure->to}, "->"));
+    std::size_t named = 0;
+    for (const Pair& pair : pairs) {
+      if (++named > most_named) break;
+      finding.text += fmt::format("{} {}", named > 1 ? "," : "", pair_text(pair));
+    }
+    if (pairs.size() > most_named) finding.text += fmt::format(" and {} more", pairs.size() - most_named);
+  }
+  finding.expected = worst.limit * 1e-9;
+  finding.actual = worst.figure->median * 1e-9;
+  return finding;
+}
+
+/// Slow pairs, told by the least that explains them.
+class Teller {
+ public:
+  Teller(const std::vector<LinkFigure>& figures, const std::vector<LinkEndpoint>& ends,
+         std::vector<Slow> slow)
+      : ends_(ends), slow_(std::move(slow)) {
+    for (const LinkFigure& figure : figures) all_.insert(std::minmax(figure.from, figure.to));
+    for (const Slow& one : slow_) open_.insert(one.pair());
+  }
+
+  std::vector<Finding> tell() {
+    tell_hosts();
+    tell_together("every pair", [](const Pair&) { return true; });
+    for (const LinkEndpoint& end : ends_)
+      if (tell_together(fmt::format("all links of rank {}", end.rank), [&](const Pair& pair) {
+            return pair.first == end.rank || pair.second == end.rank;
+          })) {
+        findings_.back().rank = end.rank;
+        findings_.back().hostname = end.hostname;
+      }
+    const std::set<Pair> left = open_;
+    for (const Pair& pair : left) tell_pair(pair);
+    return std::move(findings_);
+  }
+
+ private:
+  using Which = std::function<bool(const Pair&)>;
+
+  const LinkEndpoint& end(int rank) const { return ends_[static_cast<std::size_t>(rank)]; }
+
+  /// The pairs of which `which` says yes, where all of them are slow and they are two and more.
+  bool tell_together(const std::string& where, const Which& which) {
+    std::set<Pair> pairs;
+    for (const Pair& pair : all_)
+      if (which(pair)) pairs.insert(pair);
+    const bool all_slow =
+        std::all_of(pairs.begin(), pairs.end(), [&](auto& one) { return open_.contains(one); });
+    if (pairs.size() < 2 || !all_slow) return false;
+    tell_these(where, pairs);
+    return true;
+  }
+
+  void tell_hosts() {
+    std::map<std::pair<std::string, std::string>, std::string> between;
+    for (const Pair& pair : all_) {
+      const auto hosts = std::minmax(end(pair.first).host_id, end(pair.second).host_id);
+      if (hosts.first != hosts.second)
+        between[hosts] =
+            fmt::format("{} <-> {}", host_name(end(pair.first), ends_), host_name(end(pair.second), ends_));
+    }
+    for (const auto& [hosts, where] : between)
+      tell_together(where, [&, ids = hosts](const Pair& pair) {
+        return std::minmax(end(pair.first).host_id, end(pair.second).host_id) ==
+               std::pair<const std::string&, const std::string&>(ids.first, ids.second);
+      });
+  }
+
+  void tell_pair(const Pair& pair) {
+    const bool both =
+        std::count_if(slow_.begin(), slow_.end(), [&](const Slow& one) { return one.pair() == pair; }) > 1;
+    const auto one =
+        std::find_if(slow_.begin(), slow_.end(), [&](auto& slow) { return slow.pair() == pair; });
+    tell_these(both ? pair_text(pair) : pair_text({one->figure->from, one->figure->to}, "->"), {pair});
+  }
+
+  void tell_these(const std::string& where, const std::set<Pair>& pairs) {
+    std::vector<const Slow*> slow;
+    for (const Slow& one : slow_)
+      if (pairs.contains(one.pair())) slow.push_back(&one);
+    findings_.push_back(finding_of(where, slow));
+    for (const Pair& pair : pairs) open_.erase(pair);
+  }
+
+  const std::vector<LinkEndpoint>& ends_;
+  const std::vector<Slow> slow_;
+  std::set<Pair> all_, open_;  ///< measured; slow and not told yet
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+std::vector<LinkFigure> slow_links(const std::vector<LinkFigure>& figures, double warn_below) {
+  std::vector<Slow> slow = slow_directions(figures, warn_below);
+  std::stable_sort(slow.begin(), slow.end(),
+                   [](const Slow& a, const Slow& b) { return a.share() < b.share(); });
+  std::vector<LinkFigure> links;
+  for (const Slow& one : slow) links.push_back(*one.figure);
+  return links;
+}
+
+std::vector<Finding> judge_links(const std::vector<LinkFigure>& figures,
+                                 const std::vector<LinkEndpoint>& ends, double warn_below) {
+  return Teller(figures, ends, slow_directions(figures, warn_below)).tell();
+}
+
+std::optional<Finding> judge_host_link(const LinkEndpoint& end, const std::string& what, double median,
+                                       double best) {
+  const LinkType type = classify_to_host(end);
+  Limit limit;
+  raise_by_line_rate(limit, type);
+  if (median >= limit.bytes_per_second || best >= limit.bytes_per_second) return std::nullopt;
+  Finding finding;
+  finding.kind = "link";
+  finding.rank = end.rank;
+  finding.hostname = end.hostname;
+  finding.where = what;
+  finding.text = fmt::format("{} ({}): {}, below {}", what, type.text, rate_text(median), limit.text);
+  finding.expected = limit.bytes_per_second * 1e-9;
+  finding.actual = median * 1e-9;
+  return finding;
+}
+
+std::optional<int> common_rank(const std::vector<Pair>& wrong_pairs) {
+  const std::set<Pair> pairs(wrong_pairs.begin(), wrong_pairs.end());
+  if (pairs.size() < 2) return std::nullopt;
+  for (const int rank : {pairs.begin()->first, pairs.begin()->second})
+    if (std::all_of(pairs.begin(), pairs.end(),
+                    [&](const Pair& pair) { return pair.first == rank || pair.second == rank; }))
+      return rank;
+  return std::nullopt;
+}
+
+}  // namespace egt

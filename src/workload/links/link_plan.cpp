@@ -1,0 +1,124 @@
+#include "workload/links/link_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace egt {
+namespace {
+
+constexpr std::size_t least_ranks_for_rounds = 4;  ///< with fewer a round is one pair, which was measured
+constexpr std::size_t most_again = 8;              ///< places: a node where more is slow is slow anyhow
+constexpr int fewest_repeats = 3;                  ///< below them a median says little
+
+/// The pairs of round `round` of a tournament of all: the last player stays, the others move round ("circle
+/// method"). With an odd number of ranks the last player is nobody.
+std::vector<LinkTrial::Pair> tournament_round(int ranks, int round) {
+  const int players = ranks + ranks % 2, moving = players - 1;
+  const auto player = [&](int place) { return place == moving ? moving : (place + round) % moving; };
+  std::vector<LinkTrial::Pair> pairs;
+  for (int i = 0; i < players / 2; ++i) {
+    const int a = player(i == 0 ? moving : i), b = player(i == 0 ? 0 : moving - i);
+    if (std::max(a, b) < ranks) pairs.emplace_back(std::min(a, b), std::max(a, b));
+  }
+  std::sort(pairs.begin(), pairs.end());
+  return pairs;
+}
+
+TransferRow row_of(std::uint64_t bytes, std::uint64_t buffer, const LinkLimits& limits,
+                   const PairProbe& probe) {
+  const double seconds = probe.least_seconds + static_cast<double>(bytes) / probe.bytes_per_second;
+  const double wanted = std::ceil(limits.row_seconds / std::max(seconds, 1e-9));
+  const auto room = static_cast<double>(std::min(buffer, limits.row_bytes) / bytes);
+  const double most = std::max(1.0, std::min<double>(room, limits.most_in_row));
+  return {.bytes = bytes, .count = static_cast<int>(std::clamp(wanted, 1.0, most))};
+}
+
+double seconds_of(const PairPlan& plan, const LinkLimits& limits, const PairProbe& probe) {
+  constexpr double passes = 4;  // one way, the other, and both, which may take as long as one after the other
+  double sum = 0;
+  for (const TransferRow& row : plan.rows) {
+    const auto bytes = static_cast<double>(row.total());
+    sum += row.count * probe.least_seconds + bytes / probe.bytes_per_second +
+           bytes * limits.upkeep_seconds_per_byte;
+  }
+  return sum * passes * plan.repeats;
+}
+
+}  // namespace
+
+const char* to_string(LinkCollective collective) {
+  constexpr const char* names[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all"};
+  return names[static_cast<int>(collective)];
+}
+
+double bus_factor(LinkCollective collective, int ranks) {
+  const double n = ranks;
+  return (collective == LinkCollective::all_reduce ? 2 : 1) * (n - 1) / n;
+}
+
+int LinkTrial::partner_of(int one) const {
+  for (const auto& [a, b] : pairs) {
+    if (a == one) return b;
+    if (b == one) return a;
+  }
+  return -1;
+}
+
+std::vector<LinkTrial> plan_link_trials(const std::vector<std::string>& host_ids) {
+  const int ranks = static_cast<int>(host_ids.size());
+  std::vector<LinkTrial> trials;
+  for (const LinkMethod method : {LinkMethod::exchange, LinkMethod::copy})
+    for (int a = 0; a < ranks; ++a)
+      for (int b = a + 1; b < ranks; ++b)
+        if (method == LinkMethod::exchange ||
+            host_ids[static_cast<std::size_t>(a)] == host_ids[static_cast<std::size_t>(b)])
+          trials.push_back({.kind = LinkTrial::Kind::pair, .pairs = {{a, b}}, .method = method});
+  const std::size_t again = std::min(most_again, 2 * trials.size());
+  for (std::size_t i = 0; i < again; ++i) trials.push_back({.kind = LinkTrial::Kind::again});
+  if (host_ids.size() >= least_ranks_for_rounds)
+    for (int round = 0; round < ranks - 1 + ranks % 2; ++round)
+      trials.push_back({.kind = LinkTrial::Kind::round, .pairs = tournament_round(ranks, round)});
+  for (int rank = 0; rank < ranks; ++rank) trials.push_back({.kind = LinkTrial::Kind::host, .rank = rank});
+  if (ranks > 1)
+    for (const LinkCollective collective : all_link_collectives)
+      trials.push_back({.kind = LinkTrial::Kind::collective, .collective = collective});
+  return trials;
+}
+
+std::vector<std::uint64_t> link_sizes(std::uint64_t largest) {
+  std::vector<std::uint64_t> sizes;
+  for (std::uint64_t size = 8; size < largest && sizes.size() < 20; size *= 8) sizes.push_back(size);
+  sizes.push_back(largest);
+  return sizes;
+}
+
+LinkLimits link_limits(bool is_gpu, double timeout_seconds) {
+  LinkLimits limits;
+  limits.trial_seconds = std::min(limits.trial_seconds, timeout_seconds / 4);
+  if (is_gpu) {
+    limits.upkeep_seconds_per_byte = 1e-12;
+  } else {
+    limits.most_in_row = 64;
+    limits.row_bytes = 2 << 20;
+    limits.upkeep_seconds_per_byte = 1e-9;
+  }
+  return limits;
+}
+
+PairPlan plan_pair(const LinksOptions& options, const LinkLimits& limits, const PairProbe& probe) {
+  const std::vector<std::uint64_t> all = link_sizes(options.size);
+  PairPlan plan;
+  for (std::size_t sizes = all.size(); sizes > 0; --sizes) {
+    plan.rows.clear();
+    for (std::size_t i = 0; i < sizes; ++i) plan.rows.push_back(row_of(all[i], options.size, limits, probe));
+    for (int repeats = options.repeats;; repeats = std::max(repeats / 2, fewest_repeats)) {
+      plan.repeats = std::min(repeats, options.repeats);
+      if (seconds_of(plan, limits, probe) <= limits.trial_seconds) return plan;
+      if (plan.repeats <= fewest_repeats) break;
+    }
+  }
+  return plan;
+}
+
+}  // namespace egt

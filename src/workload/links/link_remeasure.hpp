@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "workload/links/link_judgement.hpp"
+#include "workload/links/link_results.hpp"
+
+/// Before a pair is called slow it is measured again: what came in between once does not come each time. Pure
+/// functions of what all ranks know, so that they choose alike.
+namespace egt {
+
+/// Measurements of a pair by one method, of which the best counts.
+constexpr int most_looks = 3;
+
+/// Every measured direction by the method that carried more; `source` is that one's place in `pairs`.
+std::vector<LinkFigure> directions_of(const std::vector<PairResult>& pairs,
+                                      const std::vector<LinkEndpoint>& ends);
+
+/// Of the pairs that look slow and may be measured again the one that was measured least often, and of such
+/// the slowest; none: all is well, or known.
+std::optional<std::size_t> pair_to_measure_again(const std::vector<PairResult>& pairs,
+                                                 const std::vector<LinkEndpoint>& ends, double warn_below);
+
+/// Takes the figures of `look`, another measurement of the same pair, where its slower direction is faster.
+/// One that did not come through settles the pair.
+void add_look(PairResult& kept, const PairResult& look);
+
+}  // namespace egt

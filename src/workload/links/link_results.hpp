@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "workload/collective/collective_sweep.hpp"
+#include "workload/links/link_host_copies.hpp"
+#include "workload/links/link_pair.hpp"
+#include "workload/links/link_plan.hpp"
+#include "workload/links/link_type.hpp"
+
+/// What the trials came to, and their entries in the result.
+namespace egt {
+
+/// A pair by one method, known to all ranks.
+struct PairResult {
+  enum class State { not_made, done, impossible, lost };
+  State state = State::not_made;
+  int trial = 0;
+  int a = 0, b = 0;  ///< the lower rank first
+  LinkMethod method = LinkMethod::exchange;
+  PairSide side_a, side_b;  ///< where it is done
+  std::string why;          ///< where it is impossible (known to the pair only) or lost
+  int looks = 1;            ///< measurements that came through, of which this is the best
+  bool is_settled = false;  ///< another one did not come through: there is no further
+
+  /// From a to b, or back: of the side that timed it.
+  const PairSide& side_of(bool from_a) const {
+    return (method == LinkMethod::exchange) == from_a ? side_b : side_a;
+  }
+  /// Of both ways at once: the longer one's, so that the bytes of both have gone in it.
+  LinkTiming both_ways() const;
+};
+
+/// One round of disjoint pairs, all at once and both ways.
+struct RoundResult {
+  struct PairFigures {
+    int a = 0, b = 0;
+    std::uint64_t bytes = 0;  ///< 0: it was left out
+    LinkTiming both_ways;
+  };
+  bool is_made = false;
+  std::string lost;  ///< why it could not be made; else empty
+  int repeats = 0;
+  std::vector<PairFigures> pairs;
+};
+
+struct HostResult {
+  bool is_made = false;
+  std::string lost;
+  HostCopyOutcome outcome;
+};
+
+struct CollectiveResult {
+  LinkCollective collective = LinkCollective::all_reduce;
+  bool is_made = false;
+  std::string lost;
+  LinkCollectiveOutcome outcome;
+};
+
+/// "NCCL" or "MPI", "peer copies"
+std::string method_name(LinkMethod method, bool is_gpu);
+
+PartReport pair_report(const PairResult& result, const std::vector<LinkEndpoint>& ends);
+/// `number`: from 1
+PartReport round_report(const RoundResult& result, int number, bool is_gpu);
+PartReport host_report(const HostResult& result, const LinkEndpoint& end);
+PartReport collective_report(const CollectiveResult& result, int ranks);
+
+}  // namespace egt

@@ -1,0 +1,437 @@
+#include "workload/links/links_workload.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "workload/common/findings.hpp"
+#include "workload/links/link_remeasure.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::uint64_t size_grain = 16;  ///< transfers are made of whole words, and kernels like more
+constexpr std::size_t pair_figures = 60;  ///< of a rank after a pair's trial: what follows, then its side
+enum PairFigure : std::size_t { state_figure, wrong_figure, side_figures };
+constexpr double measured_side = 1, impossible_side = 2, failed_side = 3;  ///< 0: not made by this rank
+
+LinksOptions whole(LinksOptions options) {
+  options.size = std::max(options.size / size_grain * size_grain, size_grain);
+  return options;
+}
+
+std::vector<std::string> host_ids_of(const std::vector<LinkEndpoint>& ends) {
+  std::vector<std::string> ids;
+  for (const LinkEndpoint& end : ends) ids.push_back(end.host_id);
+  return ids;
+}
+
+/// Room for a word of every rank for every rank too.
+std::uint64_t memory_of(const LinksOptions& options, std::size_t ranks) {
+  return std::max<std::uint64_t>(options.size, ranks * size_grain);
+}
+
+}  // namespace
+
+LinksWorkload::LinksWorkload(Environment& environment, const LinksOptions& options,
+                             std::vector<LinkEndpoint> ends, double timeout_seconds,
+                             LinkContext::Stopping stopping)
+    : MeasurementWorkload(environment),
+      options_(whole(options)),
+      ends_(std::move(ends)),
+      limits_(link_limits(environment.device.info().backend == "cuda", timeout_seconds)),
+      trials_(plan_link_trials(host_ids_of(ends_))),
+      bench_(environment, memory_of(options_, ends_.size()), std::move(stopping)),
+      injections_(environment),
+      transfers_(bench_, injections_) {
+  for (const LinkTrial& trial : trials_) {
+    if (trial.kind == LinkTrial::Kind::pair) {
+      PairResult& pair = pairs_.emplace_back();
+      pair.a = trial.pairs[0].first;
+      pair.b = trial.pairs[0].second;
+      pair.method = trial.method;
+    }
+    if (trial.kind == LinkTrial::Kind::round) rounds_.emplace_back();
+    if (trial.kind == LinkTrial::Kind::collective) collectives_.emplace_back().collective = trial.collective;
+  }
+}
+
+std::size_t LinksWorkload::place_of(std::int64_t trial) const {
+  const auto end = trials_.begin() + trial;
+  const LinkTrial::Kind kind = end->kind;
+  return static_cast<std::size_t>(
+      std::count_if(trials_.begin(), end, [&](const LinkTrial& one) { return one.kind == kind; }));
+}
+
+Status LinksWorkload::prepare_trials() {
+  constexpr std::size_t own_reports = 3;  // of a collective, besides one of every rank
+  return bench_.prepare(
+      std::max({static_cast<std::size_t>(options_.repeats), static_cast<std::size_t>(latency_blocks),
+                static_cast<std::size_t>(ranks()) + own_reports}));
+}
+
+std::string LinksWorkload::phase_of(std::int64_t trial) const {
+  const LinkTrial& one = trial_at(trial);
+  switch (one.kind) {
+    case LinkTrial::Kind::pair:
+      return fmt::format("links: {} <-> {}, {}", one.pairs[0].first, one.pairs[0].second,
+                         method_name(one.method, is_gpu()));
+    case LinkTrial::Kind::again: {
+      const auto pair = pair_to_measure_again();
+      if (!pair) return "links: no pair looks slow";
+      return fmt::format("links: {} <-> {}, {}, again", pairs_[*pair].a, pairs_[*pair].b,
+                         method_name(pairs_[*pair].method, is_gpu()));
+    }
+    case LinkTrial::Kind::round:
+      return "links: pairs at once";
+    case LinkTrial::Kind::host:
+      return fmt::format("links: rank {} and its host", one.rank);
+    case LinkTrial::Kind::collective:
+      return fmt::format("links: {}", to_string(one.collective));
+  }
+  return "links";
+}
+
+Status LinksWorkload::make_trial(std::int64_t trial) {
+  bench_.begin(phase_of(trial), trial);
+  EGT_TRY(make_by_kind(trial));
+  ++made_trials_;
+  return {};
+}
+
+Status LinksWorkload::make_by_kind(std::int64_t trial) {
+  const LinkTrial::Kind kind = trial_at(trial).kind;
+  if (kind == LinkTrial::Kind::pair) return make_pair(trial, pair_of(trial));
+  if (kind == LinkTrial::Kind::again) return make_again(trial);
+  judge_pairs();
+  if (kind == LinkTrial::Kind::round) return make_round(trial);
+  if (kind == LinkTrial::Kind::host) return make_host(trial);
+  return make_collective(trial);
+}
+
+/// A failure of this rank alone fails the pair: its peer waits until all begin anew.
+Status LinksWorkload::make_pair(std::int64_t trial, PairResult& result) {
+  if (rank() != result.a && rank() != result.b) return share_pair(result, {}, false);
+  const int peer = rank() == result.a ? result.b : result.a;
+  EGT_TRY(hang_on_purpose(trial, peer));
+  PairTrial pair(
+      bench_, transfers_, injections_,
+      {.trial = trial, .peer = peer, .method = result.method, .options = options_, .limits = limits_});
+  auto made = pair.make();
+  if (made.status().code() == StatusCode::stopped) {
+    transfers_.close();
+    return share_pair(result, {}, false);
+  }
+  if (!made.ok()) {
+    EGT_TRY(environment().communicator.check());
+    if (made.status().code() == StatusCode::timeout) return made.status();
+    result.why = fmt::format("rank {} with rank {}: {}", rank(), peer, made.status().what());
+    environment().records.warning(fmt::format("{}: {}", phase_of(trial), result.why));
+    return share_pair(result, {}, false);
+  }
+  result.why = made.value().impossible;
+  for (const WrongData& wrong : made.value().wrong) tell_wrong_pair(wrong, trial);
+  return share_pair(result, made.value(), true);
+}
+
+Status LinksWorkload::share_pair(PairResult& result, const PairOutcome& own, bool was_made) {
+  std::vector<double> figures(side_figures);
+  if (was_made) {
+    figures[state_figure] = own.impossible.empty() ? measured_side : impossible_side;
+    for (const WrongData& wrong : own.wrong) figures[wrong_figure] += static_cast<double>(wrong.words);
+    const std::vector<double> side = own.side.to_figures();
+    figures.insert(figures.end(), side.begin(), side.end());
+  } else if (!result.why.empty()) {
+    figures[state_figure] = failed_side;
+  }
+  figures.resize(pair_figures);
+  EGT_TRY_ASSIGN(const auto all, share(figures, "waits for the pair's figures"));
+  const auto of = [&](int one) {
+    return std::span(all).subspan(static_cast<std::size_t>(one) * pair_figures, pair_figures);
+  };
+  const auto a = of(result.a), b = of(result.b);
+  if (a[wrong_figure] + b[wrong_figure] > 0) wrong_pairs_.emplace_back(result.a, result.b);
+  if (a[state_figure] == measured_side && b[state_figure] == measured_side) {
+    result.state = PairResult::State::done;
+    result.side_a = PairSide::from_figures(a.subspan(side_figures));
+    result.side_b = PairSide::from_figures(b.subspan(side_figures));
+  } else if (a[state_figure] == impossible_side && b[state_figure] == impossible_side) {
+    result.state = PairResult::State::impossible;
+  } else if (a[state_figure] + b[state_figure] > 0) {
+    result.state = PairResult::State::lost;
+    if (result.why.empty())
+      result.why =
+          fmt::format("rank {} or rank {} could not make it, as its warning tells", result.a, result.b);
+  }
+  return {};
+}
+
+std::optional<std::size_t> LinksWorkload::pair_to_measure_again() const {
+  return egt::pair_to_measure_again(pairs_, ends_, options_.warn_below / 8);
+}
+
+Status LinksWorkload::make_again(std::int64_t trial) {
+  const auto which = pair_to_measure_again();
+  if (!which) return {};
+  PairResult& pair = pairs_[*which];
+  again_ = {.trial = trial, .pair = *which, .before = pair};
+  PairResult look;
+  look.a = pair.a;
+  look.b = pair.b;
+  look.method = pair.method;
+  EGT_TRY(make_pair(trial, look));
+  add_look(pair, look);
+  return {};
+}
+
+/// What some ranks know already of a look that others lost is nobody's.
+void LinksWorkload::forget_again(std::int64_t trial) {
+  if (again_.trial == trial) pairs_[again_.pair] = again_.before;
+  if (const auto which = pair_to_measure_again()) pairs_[*which].is_settled = true;
+}
+
+/// Takes no part in the trial, where that is asked for.
+Status LinksWorkload::hang_on_purpose(std::int64_t trial, int peer) {
+  const auto hang = injections_.take_hang(trial, peer);
+  if (!hang) return {};
+  return bench_.idle(hang->ms ? *hang->ms * 1e-3 : environment().peer_timeout_seconds);
+}
+
+std::uint64_t LinksWorkload::size_between(int a, int b) const {
+  for (const PairResult& pair : pairs_)
+    if (pair.method == LinkMethod::exchange && pair.a == a && pair.b == b &&
+        pair.state == PairResult::State::done)
+      return pair.side_a.largest;
+  return 0;
+}
+
+double LinksWorkload::rate_between(int a, int b) const {
+  for (const PairResult& pair : pairs_)
+    if (pair.a == a && pair.b == b && pair.state == PairResult::State::done && pair.both_ways().is_measured())
+      return static_cast<double>(pair.side_a.largest) / pair.both_ways().median;
+  return 1;
+}
+
+/// A pair whose own trial failed is left out: it would hold all others up again.
+Status LinksWorkload::make_round(std::int64_t trial) {
+  RoundResult& round = round_of(trial);
+  round.repeats = options_.repeats;
+  for (const auto& [a, b] : trial_at(trial).pairs) {
+    round.pairs.push_back({.a = a, .b = b, .bytes = size_between(a, b), .both_ways = {}});
+    for (const PairResult& pair : pairs_)
+      if (pair.a == a && pair.b == b && pair.state == PairResult::State::done)
+        round.repeats = std::min(round.repeats, pair.side_a.repeats);
+  }
+  const int partner = trial_at(trial).partner_of(rank());
+  const std::uint64_t bytes =
+      partner < 0 ? 0 : size_between(std::min(rank(), partner), std::max(rank(), partner));
+  PairMeasurement m{.row = {.bytes = bytes, .count = 1}, .repeats = round.repeats, .trial = trial};
+  m.with_all = true;
+  if (bytes > 0) {
+    m.peer = partner;
+    m.sends = m.receives = true;
+    m.extra_bytes = injections_.extra_bytes(
+        trial, partner, m.row, rate_between(std::min(rank(), partner), std::max(rank(), partner)));
+  }
+  auto made = transfers_.measure(m);
+  if (made.status().code() == StatusCode::stopped) return {};  // on all ranks
+  EGT_TRY_ASSIGN(MeasuredRow measured, std::move(made));
+  if (measured.wrong) tell_wrong_pair(*measured.wrong, trial);
+  return share_round(trial, bytes > 0 ? timing_of(seconds_of(measured.repeats)) : LinkTiming());
+}
+
+Status LinksWorkload::share_round(std::int64_t trial, const LinkTiming& own) {
+  const std::array figures = {own.median, own.least, own.most};
+  EGT_TRY_ASSIGN(const auto all, share(figures, "waits for all pairs' figures"));
+  RoundResult& round = round_of(trial);
+  for (RoundResult::PairFigures& pair : round.pairs) {
+    const auto longer = [&](std::size_t which) {
+      return std::max(all[static_cast<std::size_t>(pair.a) * figures.size() + which],
+                      all[static_cast<std::size_t>(pair.b) * figures.size() + which]);
+    };
+    pair.both_ways = {.median = longer(0), .least = longer(1), .most = longer(2)};
+  }
+  round.is_made = true;
+  return {};
+}
+
+Status LinksWorkload::make_host(std::int64_t trial) {
+  if (trial_at(trial).rank != rank()) return {};
+  auto made = LinkHostCopies(bench_, trial, options_).make();
+  if (made.ok()) {
+    host_.outcome = std::move(made.value());
+    host_.is_made = true;
+    for (const WrongData& wrong : host_.outcome.wrong) tell_wrong_host(wrong, trial);
+    judge_host();
+    return {};
+  }
+  if (made.status().code() == StatusCode::stopped) return {};
+  EGT_TRY(environment().communicator.check());
+  if (made.status().code() == StatusCode::timeout) return made.status();
+  host_.lost = made.status().what();
+  return {};
+}
+
+Status LinksWorkload::make_collective(std::int64_t trial) {
+  CollectiveResult& result = collective_of(trial);
+  LinkCollectiveTrial collective(
+      bench_, injections_, trial, result.collective, options_, limits_,
+      [this](std::span<const double> own) { return share(own, "waits for the collective's figures"); });
+  auto made = collective.make();
+  if (made.status().code() == StatusCode::stopped) return {};  // on all ranks
+  EGT_TRY_ASSIGN(result.outcome, std::move(made));
+  result.is_made = true;
+  wrong_words_ += result.outcome.own_wrong_words;
+  if (rank() == 0)
+    for (const CollectiveFinding& finding : result.outcome.findings) tell_wrong_collective(result, finding);
+  return {};
+}
+
+void LinksWorkload::lose_trial(std::int64_t trial) {
+  ++lost_trials_;
+  const LinkTrial& lost = trial_at(trial);
+  const std::string why = "the ranks lost touch in it and began anew behind it";
+  switch (lost.kind) {
+    case LinkTrial::Kind::pair: {
+      PairResult& pair = pair_of(trial);
+      pair.state = PairResult::State::lost;
+      if (pair.why.empty())
+        pair.why = fmt::format("rank {} and rank {} did not come through it: {}", pair.a, pair.b, why);
+      break;
+    }
+    case LinkTrial::Kind::again:
+      forget_again(trial);
+      break;
+    case LinkTrial::Kind::round:
+      round_of(trial).lost = why;
+      break;
+    case LinkTrial::Kind::host:
+      if (lost.rank == rank()) host_ = {.is_made = false, .lost = why, .outcome = {}};
+      break;
+    case LinkTrial::Kind::collective:
+      collective_of(trial).lost = why;
+      break;
+  }
+}
+
+Status LinksWorkload::recover(double timeout_seconds) {
+  EGT_TRY(bench_.recover(timeout_seconds));
+  transfers_.close();
+  return {};
+}
+
+Status LinksWorkload::finish(bool hurry) {
+  if (!hurry) judge_pairs();
+  return {};
+}
+
+void LinksWorkload::tell_wrong_pair(const WrongData& wrong, std::int64_t trial) {
+  wrong_words_ += wrong.words;
+  auto pairs = wrong_pairs_;
+  pairs.emplace_back(std::min(rank(), wrong.from), std::max(rank(), wrong.from));
+  const auto common = common_rank(pairs);
+  Fault fault = fault_of(environment(), "link", "links", phase_of(trial), trial);
+  fault.rank = common.value_or(rank());
+  fault.blame = common ? Blame::majority : Blame::ambiguous;
+  if (!common) fault.suspects = {pairs.back().first, pairs.back().second};
+  if (common && *common != rank()) {
+    fault.hostname = ends_[static_cast<std::size_t>(*common)].hostname;
+    fault.device_uuid.clear();  // the result knows it
+  }
+  fault.where =
+      fmt::format("what rank {} received from rank {}, a transfer of {} B", rank(), wrong.from, wrong.bytes);
+  fault.offset = wrong.offset;
+  show_difference(fault, wrong.expected, wrong.actual);
+  fault.count = wrong.words;
+  environment().records.emit(fault);
+}
+
+void LinksWorkload::tell_wrong_host(const WrongData& wrong, std::int64_t trial) {
+  wrong_words_ += wrong.words;
+  Fault fault = fault_of(environment(), "link", "links", phase_of(trial), trial);
+  fault.where =
+      fmt::format("what went between rank {}'s device and its host, a copy of {} B", rank(), wrong.bytes);
+  fault.offset = wrong.offset;
+  show_difference(fault, wrong.expected, wrong.actual);
+  fault.count = wrong.words;
+  environment().records.emit(fault);
+}
+
+void LinksWorkload::tell_wrong_collective(const CollectiveResult& result, const CollectiveFinding& finding) {
+  const char* const name = to_string(result.collective);
+  Fault fault = fault_of(environment(), "collective", fmt::format("links: known-answer {}", name),
+                         fmt::format("links: {}", name), trial());
+  const bool known = finding.blame != Blame::ambiguous;
+  fault.rank = known ? finding.rank : -1;
+  fault.hostname = known ? ends_[static_cast<std::size_t>(finding.rank)].hostname : "";
+  fault.device_uuid.clear();
+  fault.where = fmt::format("{}, {} B", finding.where, result.outcome.wrong_size);
+  fault.offset = finding.sample.index * sizeof(std::uint32_t);
+  show_difference(fault, finding.sample.expected, finding.sample.actual);
+  fault.count = finding.count;
+  fault.blame = finding.blame;
+  fault.suspects = finding.suspects;
+  environment().records.emit(fault);
+}
+
+/// Once, when all pairs had their trials.
+void LinksWorkload::judge_pairs() {
+  if (std::exchange(pairs_are_judged_, true) || rank() != 0) return;
+  for (const Finding& finding : judge_links(directions_of(pairs_, ends_), ends_, options_.warn_below / 8))
+    environment().records.emit(finding, trial());
+}
+
+void LinksWorkload::judge_host() {
+  const auto bytes = static_cast<double>(host_.outcome.bytes);
+  for (const auto& [what, timing] : {std::pair("host to device", &HostCopyFigures::to_device),
+                                     std::pair("device to host", &HostCopyFigures::from_device)}) {
+    double median = 0, best = 0;
+    for (const HostCopyFigures& node : host_.outcome.nodes) {
+      if (!(node.*timing).is_measured()) continue;
+      median = std::max(median, bytes / (node.*timing).median);
+      best = std::max(best, bytes / (node.*timing).least);
+    }
+    if (const auto finding = judge_host_link(own_end(), what, median, best))
+      environment().records.emit(*finding, trial());
+  }
+}
+
+PartReport LinksWorkload::report() const {
+  PartReport part;
+  part.name = "links";
+  part.description = "What this rank received over all its links, all of it verified";
+  part.success = wrong_words_ == 0;
+  if (!part.success) part.failure = "data came wrong";
+  const std::uint64_t wrong_bytes = wrong_words_ * sizeof(std::uint32_t), bytes = bench_.verified_bytes();
+  part.work.bytes_exchanged_verified = bytes - std::min(bytes, wrong_bytes);
+  part.figures = {{"measurement", "end"},
+                  {"trials", made_trials_},
+                  {"lost_trials", lost_trials_},
+                  {"bytes_verified", bytes},
+                  {"wrong_words", wrong_words_},
+                  {"largest_transfer_bytes", options_.size},
+                  {"warn_below_gbit_per_second", options_.warn_below * 1e-9},
+                  {"end", to_json(own_end())}};
+  return part;
+}
+
+std::vector<PartReport> LinksWorkload::reports() const {
+  std::vector<PartReport> parts = {report()};
+  for (const PairResult& pair : pairs_)
+    if (pair.a == rank() && pair.state != PairResult::State::not_made)
+      parts.push_back(pair_report(pair, ends_));
+  if (host_.is_made || !host_.lost.empty()) parts.push_back(host_report(host_, own_end()));
+  if (rank() != 0) return parts;
+  for (std::size_t i = 0; i < rounds_.size(); ++i)
+    if (rounds_[i].is_made || !rounds_[i].lost.empty())
+      parts.push_back(round_report(rounds_[i], static_cast<int>(i) + 1, is_gpu()));
+  for (const CollectiveResult& collective : collectives_)
+    if (collective.is_made || !collective.lost.empty())
+      parts.push_back(collective_report(collective, ranks()));
+  return parts;
+}
+
+}  // namespace egt

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "workload/common/measurement_workload.hpp"
+#include "workload/links/link_context.hpp"
+#include "workload/links/link_injections.hpp"
+#include "workload/links/link_judgement.hpp"
+#include "workload/links/link_results.hpp"
+#include "workload/links/link_transfers.hpp"
+
+namespace egt {
+
+/// Measures the links between all devices, trial by trial (link_plan.hpp), verifies all that they carry, and
+/// judges them (link_judgement.hpp). Every rank knows every pair's figures; the lower rank of a pair reports
+/// them. A trial in which the ranks lost touch has failed, and the rest goes on without it.
+class LinksWorkload : public MeasurementWorkload {
+ public:
+  /// `ends`: of all ranks, by rank. `timeout_seconds`: for how long a rank may make no progress. `stopping`:
+  /// is the run to be interrupted? Then a trial ends where it is, and counts as not made.
+  LinksWorkload(Environment& environment, const LinksOptions& options, std::vector<LinkEndpoint> ends,
+                double timeout_seconds, LinkContext::Stopping stopping);
+
+  std::string name() const override { return "links"; }
+  std::int64_t trials() const override { return static_cast<std::int64_t>(trials_.size()); }
+  Status finish(bool hurry) override;
+  /// This rank's own share of the work.
+  PartReport report() const override;
+  std::vector<PartReport> reports() const override;
+
+ protected:
+  Status prepare_trials() override;
+  std::string phase_of(std::int64_t trial) const override;
+  Status make_trial(std::int64_t trial) override;
+  void lose_trial(std::int64_t trial) override;
+  Status recover(double timeout_seconds) override;
+  Status reconnect() override { return bench_.renew(); }
+
+ private:
+  const LinkTrial& trial_at(std::int64_t trial) const { return trials_[static_cast<std::size_t>(trial)]; }
+  PairResult& pair_of(std::int64_t trial) { return pairs_[static_cast<std::size_t>(trial)]; }
+  RoundResult& round_of(std::int64_t trial) { return rounds_[place_of(trial)]; }
+  CollectiveResult& collective_of(std::int64_t trial) { return collectives_[place_of(trial)]; }
+  /// Among the trials of its kind.
+  std::size_t place_of(std::int64_t trial) const;
+  bool is_gpu() const { return ends_[static_cast<std::size_t>(rank())].is_gpu; }
+  const LinkEndpoint& own_end() const { return ends_[static_cast<std::size_t>(rank())]; }
+
+  Status make_by_kind(std::int64_t trial);
+  /// By `result`'s ranks and method, into it.
+  Status make_pair(std::int64_t trial, PairResult& result);
+  Status share_pair(PairResult& result, const PairOutcome& own, bool was_made);
+  Status make_again(std::int64_t trial);
+  void forget_again(std::int64_t trial);
+  std::optional<std::size_t> pair_to_measure_again() const;
+  Status make_round(std::int64_t trial);
+  Status share_round(std::int64_t trial, const LinkTiming& own);
+  Status make_host(std::int64_t trial);
+  Status make_collective(std::int64_t trial);
+  Status hang_on_purpose(std::int64_t trial, int peer);
+  /// The largest size that the pair's own trial moved; 0: it failed.
+  std::uint64_t size_between(int a, int b) const;
+  double rate_between(int a, int b) const;
+
+  void tell_wrong_pair(const WrongData& wrong, std::int64_t trial);
+  void tell_wrong_host(const WrongData& wrong, std::int64_t trial);
+  void tell_wrong_collective(const CollectiveResult& result, const CollectiveFinding& finding);
+  void judge_pairs();
+  void judge_host();
+
+  const LinksOptions options_;
+  const std::vector<LinkEndpoint> ends_;
+  const LinkLimits limits_;
+  std::vector<LinkTrial> trials_;
+  LinkContext bench_;
+  LinkInjections injections_;
+  LinkTransfers transfers_;
+
+  std::vector<PairResult> pairs_;  ///< as the trials begin
+  /// The pair that was measured again last, as it was before: all ranks must know the same of it.
+  struct Again {
+    std::int64_t trial = -1;
+    std::size_t pair = 0;
+    PairResult before;
+  };
+  Again again_;
+  std::vector<RoundResult> rounds_;
+  HostResult host_;
+  std::vector<CollectiveResult> collectives_;
+  std::vector<std::pair<int, int>>
+      wrong_pairs_;  ///< whose data came wrong, as far as this rank received them
+  std::uint64_t wrong_words_ = 0;
+  std::int64_t made_trials_ = 0, lost_trials_ = 0;
+  bool pairs_are_judged_ = false;
+};
+
+}  // namespace egt

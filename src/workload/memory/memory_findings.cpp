@@ -1,0 +1,83 @@
+#include "workload/memory/memory_findings.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "workload/common/findings.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double probe_seconds = 30;
+
+std::span<const Mismatches::Sample> samples_of(const Mismatches& found) {
+  return {found.sample, std::min<std::size_t>(found.samples, Mismatches::max_samples)};
+}
+
+std::uint64_t offset_of(std::uint64_t block_offset, const Mismatches::Sample& sample) {
+  return block_offset + sample.index * sizeof(std::uint32_t);
+}
+
+}  // namespace
+
+std::optional<Mismatches::Sample> MemoryLedger::news(std::uint64_t block_offset, const Mismatches& found) {
+  if (found.count == 0 || blocks_.contains(block_offset) || words_.size() >= most_words) return std::nullopt;
+  std::optional<Mismatches::Sample> lowest;
+  for (const Mismatches::Sample& sample : samples_of(found))
+    if (words_.insert(offset_of(block_offset, sample)).second && (!lowest || sample.index < lowest->index))
+      lowest = sample;
+  if (found.count > Mismatches::max_samples) blocks_.insert(block_offset);
+  return lowest;
+}
+
+Result<CellProbe> probe_cell(Device& device, Stream& stream, const Buffer& pinned, WordsView word,
+                             std::uint32_t content) {
+  auto* const probe = pinned.as<CellProbe>();
+  const auto read = [&](std::uint32_t& to) { return device.copy(&to, word.data, sizeof to, stream); };
+  const auto write = [&](std::uint32_t value) {
+    return device.fill(word, {.kind = PatternKind::solid, .parameter = value}, stream);
+  };
+  EGT_TRY(read(probe->before));
+  EGT_TRY(write(0));
+  EGT_TRY(read(probe->zeros));
+  EGT_TRY(write(~0u));
+  EGT_TRY(read(probe->ones));
+  EGT_TRY(write(0));
+  EGT_TRY(read(probe->zeros_again));
+  EGT_TRY(write(content));
+  EGT_TRY(device.synchronize(stream, probe_seconds));
+  return *probe;
+}
+
+std::string describe_bits(const Mismatches& found) {
+  if (found.xor_or != found.xor_and) return fmt::format("bits {} among them", hex(found.xor_or));
+  const char* const each = found.count > 1 ? " in each" : "";
+  if (std::has_single_bit(found.xor_or))
+    return fmt::format("single bit {}{}", std::countr_zero(found.xor_or), each);
+  return fmt::format("bits {}{}", hex(found.xor_or), each);
+}
+
+std::string describe_second_read(const CellProbe& probe, const Mismatches::Sample& sample) {
+  const char* const verdict = probe.before == sample.actual     ? "same): stored wrong"
+                              : probe.before == sample.expected ? "as expected): stored right, read wrong"
+                                                                : "different): reads differ";
+  return fmt::format("second read {} ({}", hex(probe.before), verdict);
+}
+
+std::string describe_rewritten(const CellProbe& probe, std::uint32_t content) {
+  if (probe.before == content) return "right when it was rewritten";
+  return fmt::format("wrong again when it was rewritten ({} for {})", hex(probe.before), hex(content));
+}
+
+std::string describe_cell(const CellProbe& probe) {
+  const std::uint32_t one = probe.stuck_at_one(), zero = probe.stuck_at_zero();
+  if (one && zero) return fmt::format("stuck at 1 in {} and at 0 in {}", hex(one), hex(zero));
+  if (one) return fmt::format("stuck at 1 in {}", hex(one));
+  if (zero) return fmt::format("stuck at 0 in {}", hex(zero));
+  return "not stuck: takes 0 and 1";
+}
+
+}  // namespace egt

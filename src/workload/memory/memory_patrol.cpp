@@ -1,0 +1,310 @@
+#include "workload/memory/memory_patrol.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "workload/common/findings.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double operation_ms = 5;  ///< what one operation (two runs of it) is to last
+constexpr double fill_deadline_seconds = 300;
+
+Precision operand_precision(const Device& device) {
+  return device.supports(Precision::bf16).yes() ? Precision::bf16 : Precision::fp32;
+}
+
+std::uint64_t bytes_of(const std::vector<MemoryBlock>& blocks) {
+  return blocks.empty() ? 0 : blocks.back().offset + blocks.back().words.bytes();
+}
+
+/// How many of a flip's words differ: from there on it would come back to the first and undo itself.
+std::uint64_t distinct_words(const Flip& flip, std::uint64_t words) {
+  return words / std::gcd(flip.stride, words);
+}
+
+}  // namespace
+
+MemoryPatrol::MemoryPatrol(Environment& environment, std::vector<MemoryBlock> blocks,
+                           std::unique_ptr<OperationPipeline> in_flight, Buffer product,
+                           std::int64_t product_rows, int buffer_iterations)
+    : environment_(environment),
+      device_(environment.device),
+      blocks_(std::move(blocks)),
+      planned_bytes_(bytes_of(blocks_)),
+      held_bytes_(planned_bytes_),
+      product_(std::move(product)),
+      product_rows_(product_rows),
+      buffer_iterations_(buffer_iterations),
+      precision_(operand_precision(environment.device)),
+      product_pace_(operation_ms),
+      turn_pace_(operation_ms),
+      in_flight_(std::move(in_flight)) {
+  figures_.verifications.resize(blocks_.size());
+  figures_.passes.resize(memory_suite().size());
+  for (std::size_t block = 0; block < blocks_.size(); ++block)
+    courses_.emplace_back(memory_suite(), block, blocks_.size(),
+                          pattern_seed(environment_, PatternPurpose::memory, block, 0));
+}
+
+Status MemoryPatrol::prepare() {
+  EGT_TRY_ASSIGN(probe_, device_.allocate_pinned(sizeof(CellProbe)));
+  for (std::size_t block = 0; block < blocks_.size(); ++block)
+    EGT_TRY(device_.fill(blocks_[block].words, courses_[block].pattern(), in_flight_->stream()));
+  return device_.synchronize(in_flight_->stream(), fill_deadline_seconds);
+}
+
+Status MemoryPatrol::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    for (std::size_t block = 0; block < blocks_.size(); ++block) {
+      EGT_TRY(visit(block, stop));
+      EGT_TRY(keep_to_share(stop));
+    }
+    const std::lock_guard lock(mutex_);
+    ++figures_.sweeps;
+    figures_.rounds = courses_.back().round();
+  }
+  return {};
+}
+
+Status MemoryPatrol::submit(const OperationPipeline::Enqueue& enqueue, OperationPipeline::Judge judge,
+                            const std::stop_token& stop) {
+  if (stop.stop_requested()) return {StatusCode::stopped, "the memory patrol was stopped"};
+  EGT_TRY(in_flight_->submit(
+      enqueue,
+      [this, judge = std::move(judge)](const Evidence& evidence, double device_ms) {
+        worked_ms_ += device_ms;
+        return judge(evidence, device_ms);
+      },
+      stop));
+  return rest(stop);
+}
+
+/// What is in line would work on while this thread rests. The last look at all blocks, which nobody stops,
+/// does not rest: all other load is over by then.
+Status MemoryPatrol::rest(const std::stop_token& stop) {
+  if (!stop.stop_possible() || environment_.load.duty() >= 1) {
+    worked_ms_ = 0;
+    return {};
+  }
+  const Status drained = in_flight_->drain(OperationPipeline::deadline_seconds, stop);
+  // The operation is in line: the caller must note what it writes, and is stopped at its next one.
+  if (drained.code() == StatusCode::stopped) return {};
+  EGT_TRY(drained);
+  environment_.load.rest(std::exchange(worked_ms_, 0) * 1e-3, [&] { return stop.stop_requested(); });
+  return {};
+}
+
+/// One block stays, so that there is something to patrol.
+Status MemoryPatrol::keep_to_share(const std::stop_token& stop) {
+  const double share = environment_.load.memory_share();
+  const auto most = static_cast<std::uint64_t>(share * static_cast<double>(planned_bytes_));
+  if (held_bytes_ <= most || blocks_.size() <= 1) return {};
+  EGT_TRY(in_flight_->drain(OperationPipeline::deadline_seconds, stop));
+  while (held_bytes_ > most && blocks_.size() > 1) give_back_last();
+  {
+    const std::lock_guard lock(mutex_);
+    figures_.verifications.resize(blocks_.size());
+    figures_.freed_bytes = planned_bytes_ - held_bytes_;
+  }
+  environment_.records.warning(fmt::format(
+      "memory: the fill was made smaller: {} of {} are still held and patrolled",
+      format_bytes(static_cast<double>(held_bytes_)), format_bytes(static_cast<double>(planned_bytes_))));
+  return {};
+}
+
+/// Nothing is in line. A fault on purpose that waits for the block gets another place.
+void MemoryPatrol::give_back_last() {
+  held_bytes_ -= blocks_.back().words.bytes();
+  blocks_.pop_back();
+  courses_.pop_back();
+  for (Strike& one : strikes_)
+    if (one.block >= blocks_.size()) one = aim(one.injection);
+}
+
+Status MemoryPatrol::verify_all() {
+  take_strikes();
+  for (std::size_t block = 0; block < blocks_.size(); ++block) {
+    EGT_TRY(strike(block));
+    EGT_TRY(verify(block, {}));
+  }
+  return settle(OperationPipeline::deadline_seconds);
+}
+
+PatrolFigures MemoryPatrol::figures() const {
+  const std::lock_guard lock(mutex_);
+  return figures_;
+}
+
+std::string MemoryPatrol::place(std::size_t block) const {
+  const BlockCourse& course = courses_[block];
+  return fmt::format("block {} of {}, generation {}, pattern {}", block + 1, blocks_.size(),
+                     course.generation(), describe(course.pattern()));
+}
+
+WordsView MemoryPatrol::word(std::size_t block, std::uint64_t index) const {
+  return {blocks_[block].words.data + index, 1};
+}
+
+Status MemoryPatrol::visit(std::size_t block, const std::stop_token& stop) {
+  take_strikes();
+  if (!courses_[block].held()) {
+    EGT_TRY(strike(block));
+    EGT_TRY(look(block, stop));
+    if (blocks_[block].clean && courses_[block].pattern().kind == PatternKind::finite)
+      EGT_TRY(use(block, stop));
+    EGT_TRY(run_test(block, stop));
+    const std::lock_guard lock(mutex_);
+    ++figures_.visits;
+  }
+  courses_[block].leave();
+  return {};
+}
+
+/// What rested is judged before the block is used and rewritten: a wrong word must still be there for its
+/// second read, and a wrong operand would put the blame on the multiplier.
+Status MemoryPatrol::look(std::size_t block, const std::stop_token& stop) {
+  MemoryBlock& b = blocks_[block];
+  EGT_TRY(verify(block, stop));
+  EGT_TRY(in_flight_->drain(OperationPipeline::deadline_seconds, stop));
+  if (b.right) ledger_.was_right(b.offset);
+  b.right = true;
+  return {};
+}
+
+Status MemoryPatrol::verify(std::size_t block, const std::stop_token& stop) {
+  Check check{.block = block,
+              .expected = courses_[block].pattern(),
+              .place = fmt::format("{}, at rest after test {}", place(block), courses_[block].written_by())};
+  return submit(
+      [&](Stream& stream, Evidence* on_device) {
+        return device_.verify(blocks_[block].words, check.expected, &on_device->mismatches, stream);
+      },
+      [this, check](const Evidence& evidence, double device_ms) {
+        blocks_[check.block].clean = evidence.mismatches.count == 0;
+        return judge(check, evidence.mismatches, device_ms);
+      },
+      stop);
+}
+
+Status MemoryPatrol::run_test(std::size_t block, const std::stop_token& stop) {
+  const std::size_t passes = courses_[block].test().passes.size();
+  for (std::size_t number = 0; number < passes; ++number) EGT_TRY(apply(block, number, stop));
+  return {};
+}
+
+/// What was told of the block at rest is not told again: its first pass only fills. What a pass writes is
+/// noted as soon as it is in line: `submit` may judge it, or one before it, by what the block then holds.
+Status MemoryPatrol::apply(std::size_t block, std::size_t number, const std::stop_token& stop) {
+  BlockCourse& course = courses_[block];
+  const MemoryPass& pass = course.test().passes[number];
+  const Pattern next = course.next(pass);
+  if (number == 0 && !blocks_[block].clean) {
+    return submit(
+        [&](Stream& stream, Evidence*) {
+          EGT_TRY(device_.fill(blocks_[block].words, next, stream));
+          course.wrote(pass);
+          return Status();
+        },
+        [](const Evidence&, double) { return Status(); }, stop);
+  }
+  Check check{.block = block,
+              .expected = course.pattern(),
+              .place = fmt::format("{}, in pass {} of test {}", place(block), number + 1, course.test().name),
+              .rewritten = true};
+  return submit(
+      [&](Stream& stream, Evidence* on_device) {
+        EGT_TRY(device_.verify_and_fill(blocks_[block].words, check.expected, next, pass.direction,
+                                        &on_device->mismatches, stream));
+        course.wrote(pass);
+        return Status();
+      },
+      [this, check, test = course.test_index()](const Evidence& evidence, double device_ms) {
+        {
+          const std::lock_guard lock(mutex_);
+          ++figures_.passes[test];
+        }
+        return judge(check, evidence.mismatches, device_ms);
+      },
+      stop);
+}
+
+/// Each of the faults on purpose that are due gets its place now, and its moment when its block's turn comes.
+void MemoryPatrol::take_strikes() {
+  while (const auto injection = environment_.injector.take(InjectionKind::memory, step_))
+    strikes_.push_back(aim(*injection));
+}
+
+/// One block's words, so that it is one incident; not of a block that is held, which tells only much later.
+MemoryPatrol::Strike MemoryPatrol::aim(const Injection& injection) {
+  const MemoryBlock& last = blocks_.back();
+  const std::uint64_t region_words = last.offset / sizeof(std::uint32_t) + last.words.count;
+  Flip flip = choose_flip(injection, region_words, environment_.seed + strikes_taken_++);
+  const std::uint64_t offset = flip.first * sizeof(std::uint32_t);
+  std::size_t block = blocks_.size() - 1;
+  while (blocks_[block].offset > offset) --block;
+  const std::uint64_t first = (offset - blocks_[block].offset) / sizeof(std::uint32_t);
+  for (std::size_t tried = 0; courses_[block].held() && tried < blocks_.size(); ++tried)
+    block = (block + 1) % blocks_.size();
+  const std::uint64_t words = blocks_[block].words.count;
+  flip.first = first % words;
+  flip.count = std::min(flip.count, distinct_words(flip, words));
+  return {injection, block, flip};
+}
+
+/// Puts into a block at rest, right before its verification, what waits for it.
+Status MemoryPatrol::strike(std::size_t block) {
+  for (const Strike& one : strikes_) {
+    if (one.block != block) continue;
+    EGT_TRY(device_.flip(blocks_[block].words, one.flip, in_flight_->stream()));
+    environment_.injector.tell(one.injection, step_, one.flip,
+                               fmt::format("{}, offset {}", place(block),
+                                           blocks_[block].offset + one.flip.first * sizeof(std::uint32_t)));
+  }
+  std::erase_if(strikes_, [&](const Strike& one) { return one.block == block; });
+  return {};
+}
+
+Status MemoryPatrol::judge(const Check& check, const Mismatches& found, double device_ms) {
+  count_verification(check, found, device_ms);
+  if (found.count == 0) return {};
+  blocks_[check.block].right = false;
+  const auto news = ledger_.news(blocks_[check.block].offset, found);
+  return news ? tell_mismatch(check, found, *news) : Status();
+}
+
+void MemoryPatrol::count_verification(const Check& check, const Mismatches& found, double device_ms) {
+  const std::uint64_t bytes = blocks_[check.block].words.bytes();
+  const std::lock_guard lock(mutex_);
+  ++figures_.verifications[check.block];
+  figures_.bytes_verified += bytes;
+  figures_.bytes_right += bytes - found.count * sizeof(std::uint32_t);
+  if (check.rewritten) figures_.bytes_written += bytes;
+  figures_.verify_ms += device_ms;
+  figures_.mismatches += found.count;
+}
+
+/// A closer look at one wrong word: was it stored or only read wrong, and can the cell hold both values?
+Status MemoryPatrol::tell_mismatch(const Check& check, const Mismatches& found,
+                                   const Mismatches::Sample& sample) {
+  // What the word is to hold behind all that is in line by now.
+  const std::uint32_t content = PatternFunction(courses_[check.block].pattern())(sample.index);
+  EGT_TRY_ASSIGN(const CellProbe probe,
+                 probe_cell(device_, in_flight_->stream(), probe_, word(check.block, sample.index), content));
+  Fault fault = fault_of(environment_, "memory", "pattern", "memory", step_);
+  fault.where =
+      fmt::format("{}, {}, {}, {}", check.place, describe_bits(found),
+                  check.rewritten ? describe_rewritten(probe, content) : describe_second_read(probe, sample),
+                  describe_cell(probe));
+  fault.offset = blocks_[check.block].offset + sample.index * sizeof(std::uint32_t);
+  show_difference(fault, sample.expected, sample.actual);
+  fault.count = found.count;
+  environment_.records.emit(fault);
+  return {};
+}
+
+}  // namespace egt

@@ -1,0 +1,90 @@
+#include "workload/memory/memory_plan.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace egt {
+namespace {
+
+constexpr std::uint64_t mebibyte = 1u << 20;
+constexpr std::uint64_t largest_block = 256 * mebibyte;
+constexpr std::int64_t largest_product_rows = 2048;
+
+/// About 64 blocks where the region is small, so that one operation never lasts long.
+std::uint64_t block_size(std::uint64_t region) {
+  return std::clamp(std::bit_floor(region / 64), mebibyte, largest_block);
+}
+
+/// So many rows that a piece of bf16 operands fits in a block.
+std::int64_t product_rows(std::uint64_t region) {
+  const std::uint64_t block = std::min(region, block_size(region));
+  const auto rows = static_cast<std::int64_t>(std::bit_floor(block / (2 * operand_depth * 2)));
+  return std::clamp(rows, smallest_product_rows, largest_product_rows);
+}
+
+std::vector<std::uint64_t> divide(std::uint64_t bytes) {
+  const std::uint64_t block = block_size(bytes);
+  std::vector<std::uint64_t> blocks(bytes / block, block);
+  if (bytes % block) blocks.push_back(bytes % block);
+  return blocks;
+}
+
+/// Left free for what libraries take later (kernels that are loaded at their first use).
+std::uint64_t reserve(std::uint64_t total) {
+  return std::min(256 * mebibyte, total / 64);
+}
+
+}  // namespace
+
+std::uint64_t MemoryPlan::fill_bytes() const {
+  return std::accumulate(block_bytes.begin(), block_bytes.end(), std::uint64_t{0});
+}
+
+std::uint64_t MemoryPlan::product_bytes() const {
+  return static_cast<std::uint64_t>(product_rows * product_rows) * sizeof(float);
+}
+
+Result<MemoryPlan> plan_memory(const MemoryInfo& now, const SizeOrShare& fill) {
+  MemoryPlan plan;
+  plan.wanted_bytes = fill.of(now.total_bytes);
+  plan.used_bytes = now.used_bytes();
+  if (plan.wanted_bytes <= plan.used_bytes) return plan;
+  const std::uint64_t room = plan.wanted_bytes - plan.used_bytes;
+  if (room > now.free_bytes || now.free_bytes - room < reserve(now.total_bytes))
+    return Status(
+        StatusCode::out_of_memory,
+        fmt::format("memory: {} of the device's {} are wanted in use, but {} are used already and {} "
+                    "are free, of which {} are kept in reserve; ask for less with --memory",
+                    format_bytes(static_cast<double>(plan.wanted_bytes)),
+                    format_bytes(static_cast<double>(now.total_bytes)),
+                    format_bytes(static_cast<double>(plan.used_bytes)),
+                    format_bytes(static_cast<double>(now.free_bytes)),
+                    format_bytes(static_cast<double>(reserve(now.total_bytes)))));
+  plan.product_rows = product_rows(room);
+  const std::uint64_t region = room - std::min(room, plan.product_bytes());
+  const std::uint64_t quanta = (region + memory_quantum_bytes - 1) / memory_quantum_bytes;
+  plan.block_bytes = divide(std::max<std::uint64_t>(quanta, 1) * memory_quantum_bytes);
+  return plan;
+}
+
+SizeOrShare fill_within(const SizeOrShare& fill, std::uint64_t total_bytes, double limit) {
+  constexpr double margin = 0.01;  // drivers and libraries take a little more later
+  const auto total = static_cast<double>(total_bytes);
+  const auto most = static_cast<std::uint64_t>(std::max(limit - margin, 0.0) * total);
+  const std::uint64_t wanted = fill.of(total_bytes);
+  if (wanted <= most || wanted > total_bytes) return fill;
+  return {.share = 0, .bytes = most, .is_share = false};
+}
+
+OperandPiece next_operand_piece(std::int64_t elements_left, std::int64_t rows, std::int64_t rows_limit) {
+  constexpr std::int64_t fewest_rows = 32, tail_depth = 32;
+  if (elements_left < 2 * operand_depth * fewest_rows)
+    return {std::min(rows_limit, elements_left / (2 * tail_depth)), tail_depth};
+  const auto most = static_cast<std::uint64_t>(elements_left / (2 * operand_depth));
+  return {std::min(rows, static_cast<std::int64_t>(std::bit_floor(most))), operand_depth};
+}
+
+}  // namespace egt

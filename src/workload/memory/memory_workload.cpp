@@ -1,0 +1,186 @@
+#include "workload/memory/memory_workload.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "workload/common/findings.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double stop_seconds = 10;
+constexpr double hurried_stop_seconds = 0.2;
+
+std::string size_text(std::uint64_t bytes) {
+  return format_bytes(static_cast<double>(bytes));
+}
+
+std::uint64_t least_verifications(const PatrolFigures& figures) {
+  const auto least = std::min_element(figures.verifications.begin(), figures.verifications.end());
+  return least == figures.verifications.end() ? 0 : *least;
+}
+
+/// Passes over a block, by the name of the test.
+Json passes_by_name(const PatrolFigures& figures) {
+  Json passes = Json::object();
+  for (std::size_t test = 0; test < memory_suite().size(); ++test)
+    passes[memory_suite()[test].name] = figures.passes[test];
+  return passes;
+}
+
+}  // namespace
+
+Status MemoryWorkload::prepare() {
+  Device& device = environment_.device;
+  EGT_TRY_ASSIGN(filled_, device.memory());
+  if (options_.fill.is_zero()) return {};
+  EGT_TRY_ASSIGN(auto in_flight,
+                 OperationPipeline::create(device, StreamPriority::low, StreamUse::all, "the memory patrol"));
+  EGT_TRY_ASSIGN(filled_, device.memory());
+  const SizeOrShare fill = fill_within(options_.fill, filled_.total_bytes, options_.limit);
+  tell_smaller_fill(fill);
+  EGT_TRY_ASSIGN(plan_, plan_memory(filled_, fill));
+  if (plan_.block_bytes.empty())
+    return {
+        StatusCode::out_of_memory,
+        fmt::format("memory: {} are wanted in use and {} are used already, so none would be tested; ask for "
+                    "more with --memory, or for none (--memory 0)",
+                    size_text(plan_.wanted_bytes), size_text(plan_.used_bytes))};
+  EGT_TRY_ASSIGN(Buffer product, device.allocate(plan_.product_bytes()));
+  EGT_TRY_ASSIGN(std::vector<MemoryBlock> blocks, allocate_blocks(plan_));
+  patrol_ =
+      std::make_unique<MemoryPatrol>(environment_, std::move(blocks), std::move(in_flight),
+                                     std::move(product), plan_.product_rows, options_.buffer_iterations);
+  EGT_TRY(patrol_->prepare());
+  EGT_TRY_ASSIGN(filled_, device.memory());
+  return {};
+}
+
+void MemoryWorkload::tell_smaller_fill(const SizeOrShare& fill) const {
+  const std::uint64_t asked = options_.fill.of(filled_.total_bytes), taken = fill.of(filled_.total_bytes);
+  if (taken < asked)
+    environment_.records.warning(
+        fmt::format("memory: the {} asked for with --memory would exceed the limit of {:.0f} % "
+                    "(--memory-limit): the fill is made smaller, to {} in use",
+                    size_text(asked), 100 * options_.limit, size_text(taken)));
+}
+
+Result<std::vector<MemoryBlock>> MemoryWorkload::allocate_blocks(const MemoryPlan& plan) const {
+  std::vector<MemoryBlock> blocks;
+  std::uint64_t offset = 0;
+  for (const std::uint64_t bytes : plan.block_bytes) {
+    Result<Buffer> buffer = environment_.device.allocate(bytes);
+    if (!buffer.ok())
+      return Status(
+          buffer.status().code(),
+          fmt::format("memory: {} are wanted in use and {} were used before, but after {} more: {}; "
+                      "ask for less with --memory",
+                      size_text(plan.wanted_bytes), size_text(plan.used_bytes), size_text(offset),
+                      buffer.status().what()),
+          buffer.status().native());
+    MemoryBlock block{.buffer = std::move(buffer.value()), .words = {}, .offset = offset};
+    block.words = {block.buffer.as<std::uint32_t>(), bytes / sizeof(std::uint32_t)};
+    offset += bytes;
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+Status MemoryWorkload::start() {
+  if (!patrol_) return {};
+  return thread_.start([this](std::stop_token stop) { return patrol_->run(stop); });
+}
+
+Status MemoryWorkload::enqueue(const Step& step) {
+  if (patrol_) patrol_->set_step(step.index);
+  return {};
+}
+
+Status MemoryWorkload::retire(std::int64_t, StepOutcome&) {
+  return thread_.failure();
+}
+
+Status MemoryWorkload::finish(bool hurry) {
+  finished_ = true;
+  hurried_ = hurry;
+  const Status stopped = thread_.stop(hurry ? hurried_stop_seconds : stop_seconds);
+  if (hurry && !stopped.ok()) return {};  // the thread still has the patrol
+  EGT_TRY(stopped);
+  EGT_TRY(thread_.failure());
+  if (!patrol_) return {};
+  // What is still in line is worth a moment; a verdict cut short by a signal does not wait for it.
+  const Status settled = patrol_->settle(hurry ? hurried_stop_seconds : OperationPipeline::deadline_seconds);
+  if (hurry && settled.code() == StatusCode::timeout) return {};
+  EGT_TRY(settled);
+  return hurry ? Status() : patrol_->verify_all();
+}
+
+std::string MemoryWorkload::failure(const PatrolFigures& figures) const {
+  if (figures.mismatches) return fmt::format("{} words of memory were wrong", figures.mismatches);
+  if (figures.disagreements)
+    return fmt::format("{} operations gave other bits when they were repeated", figures.disagreements);
+  return undone(figures);
+}
+
+std::string MemoryWorkload::undone(const PatrolFigures& figures) const {
+  if (const Status status = thread_.failure(); !status.ok()) return status.what();
+  if (finished_ && !hurried_ && least_verifications(figures) == 0)
+    return "not all of the memory was verified";
+  return {};
+}
+
+PartReport MemoryWorkload::report() const {
+  PartReport report;
+  report.name = name();
+  report.description = "memory filled, verified, used as operands and rewritten";
+  const std::uint64_t used = filled_.used_bytes();
+  report.figures = {
+      {"planned", patrol_ != nullptr},
+      {"filled_bytes", plan_.fill_bytes()},
+      {"freed_bytes", 0},
+      {"used_bytes", used},
+      {"total_bytes", filled_.total_bytes},
+      {"filled_fraction", ratio_or_null(static_cast<double>(used), static_cast<double>(filled_.total_bytes))},
+      {"blocks", plan_.block_bytes.size()}};
+  if (!patrol_) return report;
+  const PatrolFigures figures = patrol_->figures();
+  report.failure = failure(figures);
+  report.success = report.failure.empty();
+  const std::string left = undone(figures);
+  report.figures.update(
+      {{"filled_bytes", plan_.fill_bytes() - figures.freed_bytes},
+       {"freed_bytes", figures.freed_bytes},
+       {"blocks", figures.verifications.size()},
+       {"sweeps", figures.sweeps},
+       {"rounds", figures.rounds},
+       {"passes", passes_by_name(figures)},
+       {"visits", figures.visits},
+       {"minimum_visits", least_verifications(figures)},
+       {"bytes_verified", figures.bytes_verified},
+       {"bytes_written", figures.bytes_written},
+       {"verify_gb_per_s",
+        ratio_or_null(static_cast<double>(figures.bytes_verified) * 1e-9, figures.verify_ms * 1e-3)},
+       {"memory_gb_per_s",
+        ratio_or_null(static_cast<double>(figures.bytes_verified + figures.bytes_written) * 1e-9,
+                      figures.verify_ms * 1e-3)},
+       {"gemm_tflops", ratio_or_null(figures.gemm_flops * 1e-12, figures.gemm_ms * 1e-3)},
+       {"sine_exponential_turns", figures.turns},
+       {"sine_exponential_turns_per_second", ratio_or_null(figures.turns, figures.turns_ms * 1e-3)},
+       {"mismatches", figures.mismatches},
+       {"disagreements", figures.disagreements},
+       {"undone", left.empty() ? Json(nullptr) : Json(left)}});
+  report.work.gemm_flops = figures.gemm_flops;
+  report.work.bytes_patrolled = figures.bytes_right;
+  return report;
+}
+
+std::vector<WordsView> MemoryWorkload::blocks() const {
+  std::vector<WordsView> views;
+  if (!patrol_) return views;
+  for (const MemoryBlock& block : patrol_->blocks()) views.push_back(block.words);
+  return views;
+}
+
+}  // namespace egt

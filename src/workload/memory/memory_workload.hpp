@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "egt/workload/workload.hpp"
+#include "workload/common/worker_thread.hpp"
+#include "workload/memory/memory_patrol.hpp"
+#include "workload/memory/memory_plan.hpp"
+#include "workload/options.hpp"
+
+namespace egt {
+
+/// Takes what is left of the device's memory, up to the share asked for, and patrols it from a thread of its
+/// own on a low-priority stream: so it prepares after every workload that needs memory. Every byte is
+/// verified at least once, in `finish` at the latest; those aside that were given back meanwhile, since
+/// Environment::load asked for it. What is asked for beyond MemoryOptions::limit is not taken, with a
+/// warning.
+class MemoryWorkload : public Workload {
+ public:
+  MemoryWorkload(Environment& environment, const MemoryOptions& options)
+      : environment_(environment), options_(options) {}
+
+  std::string name() const override { return "memory"; }
+  /// out_of_memory: the share cannot be taken, or others use all of it already; the text says what is wanted,
+  /// used and free.
+  Status prepare() override;
+  Status start() override;
+  Status enqueue(const Step& step) override;
+  /// Relays what the patrol failed with.
+  Status retire(std::int64_t step, StepOutcome& outcome) override;
+  void stop_background() override { thread_.ask_to_stop(); }
+  Status finish(bool hurry) override;
+  PartReport report() const override;
+
+  /// The filled blocks, in the order of their offsets: for tests and for the injection of faults.
+  std::vector<WordsView> blocks() const;
+
+ private:
+  void tell_smaller_fill(const SizeOrShare& fill) const;
+  Result<std::vector<MemoryBlock>> allocate_blocks(const MemoryPlan& plan) const;
+  std::string failure(const PatrolFigures& figures) const;
+  /// What was planned and not done, whatever was found; empty: nothing.
+  std::string undone(const PatrolFigures& figures) const;
+
+  Environment& environment_;
+  const MemoryOptions options_;
+  MemoryPlan plan_;
+  MemoryInfo filled_;                     ///< of the device, once filled
+  std::unique_ptr<MemoryPatrol> patrol_;  ///< none: nothing is planned
+  WorkerThread thread_{"the memory patrol"};
+  bool finished_ = false;
+  bool hurried_ = false;
+};
+
+}  // namespace egt

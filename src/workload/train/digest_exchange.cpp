@@ -1,0 +1,77 @@
+#include "workload/train/digest_exchange.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "egt/core/wait.hpp"
+
+namespace egt {
+namespace {
+
+Digest digest_of(std::string text) {
+  text.resize((text.size() + 3) / 4 * 4);
+  Digest digest;
+  for (std::size_t i = 0; i < text.size() / 4; ++i) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, text.data() + 4 * i, 4);
+    add_to_digest(digest.a, digest.b, i, word);
+  }
+  return digest;
+}
+
+}  // namespace
+
+Status DigestExchange::prepare(std::size_t most) {
+  most_ = most;
+  EGT_TRY_ASSIGN(memory_, device_.allocate(most * (ranks() + 1) * sizeof(Digest)));
+  EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(most * ranks() * sizeof(Digest)));
+  EGT_TRY_ASSIGN(own_done_, device_.create_event(EventUse::order));
+  EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
+  return {};
+}
+
+Status DigestExchange::enqueue(std::size_t count) {
+  if (count > most_) return {StatusCode::internal, "more digests than there is memory for"};
+  count_ = count;
+  Digest* const all = own() + most_;
+  EGT_TRY(device_.record(*own_done_, stream_));
+  EGT_TRY(communicator_.all_gather(own(), all, count * sizeof(Digest), stream_));
+  EGT_TRY(device_.copy(pinned_.data(), all, count * ranks() * sizeof(Digest), stream_));
+  return device_.record(*done_, stream_);
+}
+
+Status DigestExchange::wait(const Event& event, double timeout_seconds) {
+  return wait_until(
+      [&]() -> Result<bool> {
+        EGT_TRY(communicator_.check());
+        return device_.done(event);
+      },
+      {.seconds = timeout_seconds, .what = "the digests of all ranks"});
+}
+
+Result<std::vector<Answers>> DigestExchange::collect(double timeout_seconds, std::int64_t step) {
+  line_.begin("checks: own digests", step);
+  EGT_TRY(wait(*own_done_, timeout_seconds));
+  line_.wait_for_peers("checks: digests of all ranks");
+  EGT_TRY(wait(*done_, timeout_seconds));
+  const Digest* digests = pinned_.as<Digest>();
+  std::vector<Answers> answers;
+  for (std::size_t rank = 0; rank < ranks(); ++rank)
+    answers.emplace_back(digests + rank * count_, digests + (rank + 1) * count_);
+  return answers;
+}
+
+Result<std::vector<int>> DigestExchange::groups_of(const std::string& text, double timeout_seconds) {
+  const Digest digest = digest_of(text);
+  EGT_TRY_ASSIGN(const Buffer pinned, device_.allocate_pinned(sizeof(Digest)));
+  std::memcpy(pinned.data(), &digest, sizeof(Digest));
+  EGT_TRY(device_.copy(own(), pinned.data(), sizeof(Digest), stream_));
+  EGT_TRY(enqueue(1));
+  EGT_TRY_ASSIGN(const auto ranks, collect(timeout_seconds));
+  std::vector<int> groups;
+  for (const Answers& rank : ranks)
+    groups.push_back(static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()));
+  return groups;
+}
+
+}  // namespace egt

@@ -1,0 +1,311 @@
+#include "workload/train/state_repair.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "egt/core/math/half.hpp"
+
+namespace egt {
+
+namespace {
+
+constexpr std::uint64_t pieces = 64;  // that a range is cut into to find those that differ
+/// Steps behind a flipped word in which the sums of gradients cannot have pulled the copies past the right
+/// value: with momentum 0.9 and a rate of at most a twentieth of the stable one a disturbance swings back to
+/// -0.6 of itself in six steps.
+constexpr std::int64_t trusted_steps = 5;
+/// How many times as far from the right value as the nearest rank's word a wrong one is: soon after it went
+/// wrong, and whenever that was.
+constexpr double clearly = 4, beyond_doubt = 16;
+/// Of a loss: what rounding alone may have changed when gradients were a little different.
+constexpr float rounding = 16 * std::numeric_limits<float>::epsilon();
+
+bool all_alike(const std::vector<Answers>& ranks, std::size_t question) {
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](const Answers& rank) { return rank[question] == ranks[0][question]; });
+}
+
+/// Words travel in digests' places: four a digest.
+constexpr std::uint64_t words_per_digest = sizeof(Digest) / sizeof(std::uint32_t);
+
+std::uint32_t word_of(const Answers& rank, std::uint64_t index) {
+  std::uint32_t word = 0;
+  const auto* const bytes = reinterpret_cast<const char*>(rank.data());
+  std::memcpy(&word, bytes + index * sizeof word, sizeof word);
+  return word;
+}
+
+}  // namespace
+
+StateRepair::StateRepair(Device& device, MlpTrainer& trainer, DigestExchange& exchange,
+                         ProgressBoard::Line& line, RepeatStep repeat)
+    : device_(device), trainer_(trainer), exchange_(exchange), line_(line), repeat_(std::move(repeat)) {}
+
+Status StateRepair::begin() {
+  return trainer_.keep_state(proven_slot_);
+}
+
+Status StateRepair::keep_candidate(std::int64_t step) {
+  candidate_step_ = step;
+  return trainer_.keep_state(1 - proven_slot_);
+}
+
+void StateRepair::prove_candidate() {
+  proven_slot_ = 1 - proven_slot_;
+  proven_step_ = candidate_step_;
+}
+
+Status StateRepair::go_back_to(std::int64_t step) {
+  if (candidate_step_ == step && proven_step_ != step) prove_candidate();
+  if (proven_step_ != step)
+    return {StatusCode::internal, "the state that all ranks agree on is not kept on this one"};
+  return trainer_.restore_state(proven_slot_);
+}
+
+Result<std::vector<Answers>> StateRepair::exchange(const std::function<Status(Digest*)>& write,
+                                                   std::size_t count, double timeout_seconds) {
+  EGT_TRY(write(exchange_.own()));
+  EGT_TRY(exchange_.enqueue(count));
+  return exchange_.collect(timeout_seconds, candidate_step_);
+}
+
+Result<std::vector<Answers>> StateRepair::exchange_words(const WordsView& words, double timeout_seconds) {
+  return exchange(
+      [&](Digest* to) {
+        return device_.copy(to, words.data, words.count * sizeof(std::uint32_t),
+                            trainer_.communication_stream());
+      },
+      (words.count + words_per_digest - 1) / words_per_digest, timeout_seconds);
+}
+
+Result<std::vector<Answers>> StateRepair::candidates(double timeout_seconds) {
+  const std::vector<StateTensor> tensors = trainer_.state_tensors();
+  return exchange(
+      [&](Digest* to) -> Status {
+        for (const StateTensor& tensor : tensors)
+          EGT_TRY(device_.digest(trainer_.kept_state(1 - proven_slot_, tensor), to++,
+                                 trainer_.communication_stream()));
+        return Status();
+      },
+      tensors.size(), timeout_seconds);
+}
+
+Result<StateDifference> StateRepair::locate(std::size_t question, double timeout_seconds) {
+  struct Range {
+    std::uint64_t first, count;
+  };
+  const WordsView whole = trainer_.kept_state(1 - proven_slot_, trainer_.state_tensors()[question]);
+  StateDifference found{.question = question, .words = {}};
+  std::deque<Range> open = {{0, whole.count}};
+  for (std::size_t blocks = 0; !open.empty() && blocks < StateDifference::most_blocks;) {
+    const Range range = open.front();
+    open.pop_front();
+    if (range.count <= StateDifference::block_words) {
+      EGT_TRY_ASSIGN(const auto ranks,
+                     exchange_words({whole.data + range.first, range.count}, timeout_seconds));
+      for (std::uint64_t i = 0; i < range.count; ++i) {
+        DifferentWord word{.index = range.first + i, .by_rank = {}};
+        for (const Answers& rank : ranks) word.by_rank.push_back(word_of(rank, i));
+        if (std::count(word.by_rank.begin(), word.by_rank.end(), word.by_rank[0]) !=
+            static_cast<std::ptrdiff_t>(ranks.size()))
+          found.words.push_back(std::move(word));
+      }
+      ++blocks;
+      continue;
+    }
+    const std::uint64_t each = (range.count + pieces - 1) / pieces;
+    const auto piece = [&](std::uint64_t i) -> Range {
+      const std::uint64_t begin = std::min(range.count, i * each), end = std::min(range.count, begin + each);
+      return {range.first + begin, end - begin};
+    };
+    EGT_TRY_ASSIGN(const auto ranks,
+                   exchange(
+                       [&](Digest* digests) -> Status {
+                         for (std::uint64_t i = 0; i < pieces; ++i)
+                           EGT_TRY(device_.digest({whole.data + piece(i).first, piece(i).count}, digests + i,
+                                                  trainer_.communication_stream()));
+                         return Status();
+                       },
+                       pieces, timeout_seconds));
+    for (std::uint64_t i = pieces; i-- > 0;)
+      if (!all_alike(ranks, i)) open.push_front(piece(i));
+  }
+  return found;
+}
+
+Status StateRepair::drain(std::int64_t last, double timeout_seconds) {
+  const std::int64_t oldest = std::max<std::int64_t>(0, last - MlpTrainer::depth + 1);
+  for (std::int64_t step = oldest; step <= last; ++step)
+    EGT_TRY(trainer_.retire_step(step, timeout_seconds).status());
+  return {};
+}
+
+Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences,
+                                       const std::optional<std::int64_t>& loss_step, double timeout_seconds) {
+  EGT_TRY(trainer_.restore_state(proven_slot_));
+  const std::vector<StateTensor> tensors = trainer_.state_tensors();
+  const auto states = [&] {
+    return exchange([&](Digest* to) { return trainer_.enqueue_state_digests(to); }, tensors.size(),
+                    timeout_seconds);
+  };
+  const auto alike = [&](const std::vector<Answers>& ranks) {
+    return std::all_of(ranks.begin(), ranks.end(), [&](const Answers& rank) { return rank == ranks[0]; });
+  };
+  Repetition made{.alike = false, .states = {}, .first_step = proven_step_ + 1, .own_losses = {}};
+  for (std::int64_t step = made.first_step; step <= candidate_step_; ++step) {
+    if (step == loss_step && step > made.first_step) {
+      EGT_TRY_ASSIGN(const auto before, states());
+      made.alike_before_loss = alike(before);
+    }
+    line_.begin("repair: pass", step);
+    EGT_TRY(repeat_(step));
+    EGT_TRY(trainer_.wait_for_pass(step, timeout_seconds));
+    line_.wait_for_peers("repair: sums");
+    EGT_TRY_ASSIGN(const StepResult result, trainer_.retire_step(step, timeout_seconds));
+    made.own_losses.push_back(result.own_losses);
+  }
+  EGT_TRY_ASSIGN(const auto ranks, states());
+  made.states = ranks[0];
+  made.alike = alike(ranks);
+  for (StateDifference& difference : differences) {
+    const WordsView words = trainer_.state(tensors[difference.question]);
+    for (auto word = difference.words.begin(); word != difference.words.end();) {
+      const std::uint64_t first = word->index,
+                          count = std::min(StateDifference::block_words, words.count - first);
+      EGT_TRY_ASSIGN(const auto block, exchange_words({words.data + first, count}, timeout_seconds));
+      for (; word != difference.words.end() && word->index < first + count; ++word)
+        word->repeated = word_of(block[0], word->index - first);
+    }
+  }
+  return made;
+}
+
+Status StateRepair::go_on_to(std::int64_t last) {
+  for (std::int64_t step = candidate_step_ + 1; step <= last; ++step) EGT_TRY(repeat_(step));
+  return {};
+}
+
+std::vector<int> furthest_from(std::uint32_t repeated, const std::vector<std::uint32_t>& by_rank,
+                               double times) {
+  constexpr double never = std::numeric_limits<double>::infinity();
+  std::vector<double> distances;
+  for (const std::uint32_t word : by_rank) {
+    const double distance = std::abs(double{float_from_bits(word)} - double{float_from_bits(repeated)});
+    distances.push_back(word == repeated ? 0 : std::isfinite(distance) ? distance : never);
+  }
+  const double nearest = distances.empty() ? never : *std::min_element(distances.begin(), distances.end());
+  std::vector<int> found;
+  for (std::size_t rank = 0; rank < distances.size(); ++rank)
+    if (nearest < never && distances[rank] > times * nearest) found.push_back(static_cast<int>(rank));
+  return found;
+}
+
+Deviation first_deviation(const std::map<std::int64_t, std::vector<float>>& own_losses,
+                          const Repetition& repetition) {
+  Deviation found;
+  for (std::size_t i = 0; i < repetition.own_losses.size() && found.ranks.empty(); ++i) {
+    found.step = repetition.first_step + static_cast<std::int64_t>(i);
+    const auto before = own_losses.find(found.step);
+    if (before == own_losses.end()) continue;
+    for (std::size_t rank = 0; rank < before->second.size(); ++rank) {
+      const float first = before->second[rank], again = repetition.own_losses[i][rank];
+      if (std::bit_cast<std::uint32_t>(first) == std::bit_cast<std::uint32_t>(again)) continue;
+      found.ranks.insert(static_cast<int>(rank));
+      const bool small = std::abs(first - again) <= rounding * std::abs(again);  // false where one is NaN
+      found.clear = found.clear || !small;
+    }
+  }
+  if (found.ranks.empty()) found.step = -1;
+  return found;
+}
+
+namespace {
+
+/// Who is wrong in one tensor, and who may be.
+struct Decision {
+  std::set<int> wrong, suspects;
+};
+
+/// The ranks that the words of a tensor speak against.
+std::set<int> contradicted(const StateDifference& difference, double times) {
+  std::set<int> ranks;
+  for (const DifferentWord& word : difference.words)
+    for (const int rank : furthest_from(word.repeated, word.by_rank, times)) ranks.insert(rank);
+  return ranks;
+}
+
+Decision decide(std::size_t question, const std::vector<Answers>& states,
+                const std::vector<StateDifference>& differences, const Repetition& repetition,
+                const Deviation& deviation, std::int64_t candidate_step) {
+  Decision made;
+  for (std::size_t rank = 0; rank < states.size(); ++rank)
+    if (states[rank][question] != repetition.states[question]) made.wrong.insert(static_cast<int>(rank));
+  if (made.wrong.size() < states.size()) return made;
+  made.wrong.clear();
+  std::set<int> of_all;
+  for (const StateDifference& difference : differences) {
+    const std::set<int> ranks = contradicted(difference, clearly);
+    of_all.insert(ranks.begin(), ranks.end());
+    if (difference.question != question) continue;
+    made.wrong = ranks;
+    if (const std::set<int> sure = contradicted(difference, beyond_doubt); !sure.empty())
+      return {.wrong = sure, .suspects = {}};
+  }
+  const bool recent = deviation.ranks.empty() || candidate_step - deviation.step < trusted_steps;
+  if (recent && !made.wrong.empty()) return made;
+  if (deviation.ranks.size() != 1 || !deviation.clear) return {};
+  const int first = *deviation.ranks.begin();
+  const bool others = !made.wrong.empty() && made.wrong != std::set<int>{first};
+  if (!others || !of_all.contains(first)) return {.wrong = {first}, .suspects = {}};
+  made.suspects = std::exchange(made.wrong, {});
+  made.suspects.insert(first);
+  return made;
+}
+
+}  // namespace
+
+std::vector<Dissent> decide_by_repetition(const Dissent& undecided, const std::vector<Answers>& states,
+                                          const std::vector<StateDifference>& differences,
+                                          const Repetition& repetition, const Deviation& deviation,
+                                          std::int64_t candidate_step) {
+  std::map<int, Dissent> by_rank;
+  std::optional<Dissent> left;
+  for (std::size_t question = undecided.question; question < states[0].size(); ++question) {
+    const auto& asked = undecided.suspects;
+    const auto answer = [&](int rank) { return states[static_cast<std::size_t>(rank)][question]; };
+    if (std::all_of(asked.begin(), asked.end(), [&](int rank) { return answer(rank) == answer(asked[0]); }))
+      continue;
+    const Decision decision = decide(question, states, differences, repetition, deviation, candidate_step);
+    for (const int rank : decision.wrong) {
+      auto [at, is_new] = by_rank.try_emplace(rank, Dissent{.question = question,
+                                                            .rank = rank,
+                                                            .suspects = {},
+                                                            .blame = Blame::majority,
+                                                            .expected = repetition.states[question],
+                                                            .actual = answer(rank),
+                                                            .count = 1});
+      if (!is_new) ++at->second.count;
+    }
+    if (!decision.wrong.empty()) continue;
+    if (left) {
+      ++left->count;
+      continue;
+    }
+    left = undecided;
+    left->question = question;
+    left->count = 1;
+    if (!decision.suspects.empty()) left->suspects.assign(decision.suspects.begin(), decision.suspects.end());
+  }
+  std::vector<Dissent> decided;
+  for (auto& [rank, dissent] : by_rank) decided.push_back(std::move(dissent));
+  if (left) decided.push_back(std::move(*left));
+  return decided;
+}
+
+}  // namespace egt

@@ -1,0 +1,310 @@
+#include "workload/train/train_workload.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "egt/core/json_access.hpp"
+
+namespace egt {
+
+namespace {
+
+constexpr double epoch_period_s = 1;  // shorter epochs are told together
+/// Above the sum of all ranks' `finished` votes, which are 1 each.
+constexpr float interrupted_weight = 65536.0f;
+
+float encode(StopVote vote) {
+  return vote == StopVote::none ? 0.0f : vote == StopVote::finished ? 1.0f : interrupted_weight;
+}
+
+StopVote decode(float votes) {
+  return votes >= interrupted_weight ? StopVote::interrupted
+         : votes > 0.5f              ? StopVote::finished
+                                     : StopVote::none;
+}
+
+Json mean(const Histogram& figures) {
+  return figures.count() > 0 ? Json(figures.mean()) : Json(nullptr);
+}
+
+/// Of the looks, from the one that 5 % do not reach to the one that 5 % exceed, in percent of their mean.
+Json spread_percent(const Histogram& figures) {
+  if (figures.count() < 2) return nullptr;
+  return 100 * (figures.quantile(0.95) - figures.quantile(0.05)) / figures.mean();
+}
+
+}  // namespace
+
+BatchShare share_batch(std::int64_t global, int rank, int size) {
+  const std::int64_t each = global / size, rest = global % size;
+  return {.global = global,
+          .first = rank * each + std::min<std::int64_t>(rank, rest),
+          .local = each + (rank < rest ? 1 : 0)};
+}
+
+TrainWorkload::TrainWorkload(Environment& environment, const TrainOptions& options, const BatchShare& batch,
+                             GoldenBook& golden)
+    : environment_(environment),
+      options_(options),
+      batch_(batch),
+      golden_(golden),
+      votes_(static_cast<std::size_t>(MlpTrainer::depth) + 1) {}
+
+Status TrainWorkload::prepare() {
+  if (static_cast<float>(environment_.place.size) >= interrupted_weight)
+    return {StatusCode::unsupported, "at most 65535 ranks can vote on the end of a run"};
+  const double rate = options_.learning_rate.value_or(
+      default_learning_rate(options_.layers, options_.optimizer, batch_.global));
+  EGT_TRY_ASSIGN(trainer_, MlpTrainer::create(environment_.device, environment_.communicator,
+                                              {.neurons = options_.layers,
+                                               .batch = batch_,
+                                               .precisions = options_.precisions,
+                                               .optimizer = options_.optimizer,
+                                               .learning_rate = rate,
+                                               .gradient_type = options_.gradient_type,
+                                               .extreme_iterations = options_.extreme_iterations,
+                                               .seed = environment_.seed,
+                                               .keeps_states = true}));
+  options_.learning_rate = rate;
+  slow_ = std::make_unique<SlowInjection>(environment_, *trainer_);
+  checks_ = std::make_unique<TrainingChecks>(environment_, options_, batch_, *trainer_, golden_,
+                                             [this](std::int64_t step) {
+                                               precision_.reset();  // the weights' copy is of another state
+                                               checks_->before_repeated_step(step);
+                                               return enqueue_step(step, {});
+                                             });
+  return checks_->prepare();
+}
+
+Status TrainWorkload::start() {
+  return checks_->start();
+}
+
+Precision TrainWorkload::precision_of(std::int64_t step) const {
+  const auto epoch = static_cast<std::size_t>(step / options_.epoch_steps);
+  return options_.precisions[epoch % options_.precisions.size()];
+}
+
+double TrainWorkload::step_flops() const {
+  return flops_per_sample(options_.layers) * static_cast<double>(batch_.local);
+}
+
+Status TrainWorkload::enqueue(const Step& step) {
+  votes_[static_cast<std::size_t>(step.index) % votes_.size()] = step.vote;
+  last_ = step.index;
+  EGT_TRY(checks_->before_step(step.index));
+  EGT_TRY(slow_->before_step(step.index));
+  EGT_TRY(enqueue_step(step.index, checks_->take_note()));
+  return checks_->after_step(step.index);
+}
+
+/// A step's inputs, precision and, as long as it is not retired, its vote are the same whenever it is put in
+/// line.
+Status TrainWorkload::enqueue_step(std::int64_t step, const StepNote& note) {
+  if (const Precision wanted = precision_of(step); wanted != precision_) {
+    EGT_TRY(trainer_->set_precision(wanted));
+    precision_ = wanted;
+  }
+  StepNote with_vote = note;
+  if (step + MlpTrainer::depth >= last_)
+    with_vote.vote = encode(votes_[static_cast<std::size_t>(step) % votes_.size()]);
+  const bool measure = step == last_ && step % options_.epoch_steps == options_.epoch_steps / 2;
+  return trainer_->enqueue_step(step, with_vote, measure);
+}
+
+Status TrainWorkload::give_up_steps(double timeout_seconds) {
+  return trainer_->give_up_steps(timeout_seconds);
+}
+
+Status TrainWorkload::resume(RestartInfo& resumption) {
+  precision_.reset();  // the weights' copy is of another state
+  EGT_TRY_ASSIGN(resumption.next_step, checks_->resume());
+  retired_ = resumption.next_step;
+  last_ = resumption.next_step - 1;
+  return {};
+}
+
+/// Until this rank's own pass is made nobody else can be waited for: so a stuck device is told from its
+/// peers.
+Status TrainWorkload::wait_for_pass(std::int64_t step) {
+  ProgressBoard::Line& line = environment_.board.line("main");
+  line.begin("train: pass", step);
+  EGT_TRY(trainer_->wait_for_pass(step, environment_.peer_timeout_seconds));
+  line.wait_for_peers("train: sums");
+  return {};
+}
+
+Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
+  EGT_TRY(wait_for_pass(step));
+  EGT_TRY_ASSIGN(const StepResult result, trainer_->retire_step(step, environment_.peer_timeout_seconds));
+  outcome.decision = std::max(outcome.decision, decode(result.notes.vote));
+  ++retired_;
+  ++epoch_steps_;
+  if (result.step_ms) {
+    step_ms_.add(*result.step_ms);
+    device_ms_ += *result.step_ms;
+    epoch_ms_ += *result.step_ms;
+    ++epoch_timed_steps_;
+  }
+  add_compute_times(result);
+  EGT_TRY(slow_->learn(step, result));
+  if (!loss_first_) loss_first_ = result.loss;
+  loss_last_ = result.loss;
+  if (step % options_.epoch_steps == options_.epoch_steps / 2) EGT_TRY(look_at_times());
+  EGT_TRY(checks_->retire(step, last_, result));
+  if (ends_epoch(step) && (step < options_.epoch_steps || seconds_since(epoch_told_) >= epoch_period_s))
+    close_epoch(step);
+  return {};
+}
+
+void TrainWorkload::add_compute_times(const StepResult& result) {
+  if (result.compute_ms) {
+    compute_ms_ += *result.compute_ms;
+    ++timed_passes_;
+  }
+  const std::vector<double>& all = result.all_compute_ms;
+  if (!std::all_of(all.begin(), all.end(), [](double ms) { return std::isfinite(ms) && ms > 0; })) return;
+  all_compute_ms_.resize(all.size());
+  for (std::size_t rank = 0; rank < all.size(); ++rank) all_compute_ms_[rank] += all[rank];
+  ++all_compute_steps_;
+}
+
+Status TrainWorkload::look_at_times() {
+  EGT_TRY_ASSIGN(const StepTimes times, trainer_->measured_times());
+  if (times.activation_ms > 0) activation_ms_.add(times.activation_ms);
+  if (environment_.place.size > 1 && times.all_reduce_ms > 0) {
+    epoch_all_reduce_gb_per_s_ = times.all_reduce_bytes / times.all_reduce_ms / 1e6;
+    all_reduce_gb_per_s_.add(*epoch_all_reduce_gb_per_s_);
+  }
+  return {};
+}
+
+void TrainWorkload::close_epoch(std::int64_t step) {
+  const double timed = static_cast<double>(epoch_timed_steps_);
+  const double samples = static_cast<double>(batch_.global) * timed;
+  const bool measured = epoch_ms_ > 0;
+  const bool in_turn = epoch_steps_ > options_.epoch_steps && options_.precisions.size() > 1;
+  environment_.records.emit(
+      RecordKind::epoch, step,
+      {{"epoch", step / options_.epoch_steps},
+       {"steps", epoch_steps_},
+       {"ms", measured ? Json(epoch_ms_ / timed * static_cast<double>(epoch_steps_)) : Json(nullptr)},
+       {"samples_per_second", measured ? Json(samples / epoch_ms_ * 1e3) : Json(nullptr)},
+       {"tflops", measured ? Json(step_flops() * timed / epoch_ms_ / 1e9) : Json(nullptr)},
+       {"loss", *loss_last_},
+       {"all_reduce_gb_per_s", or_null(epoch_all_reduce_gb_per_s_)},
+       {"precision", in_turn ? "cycle" : to_string(precision_of(step))}});
+  epoch_told_ = Clock::now();
+  epoch_ms_ = 0;
+  epoch_steps_ = epoch_timed_steps_ = 0;
+}
+
+Status TrainWorkload::finish(bool hurry) {
+  const Status checked = hurry || retired_ == 0 ? Status() : checks_->finish(retired_ - 1);
+  if (checks_) checks_->close(!hurry && checked.ok());
+  return checked;
+}
+
+/// What speaks against this rank's training; empty: nothing.
+std::string TrainWorkload::failure_of(const CheckFigures& checks) const {
+  const auto count = [](std::uint64_t found) {
+    return fmt::format("{} check{}", found, found == 1 ? "" : "s");
+  };
+  if (checks.own_wrong_checks > 0)
+    return fmt::format("{} found wrong results of this rank", count(checks.own_wrong_checks));
+  if (checks.undecided_checks > 0)
+    return fmt::format("{} found wrong results of this rank or of another, not known which",
+                       count(checks.undecided_checks));
+  if (checks.diverged_step)
+    return fmt::format(
+        "the loss is not finite from step {} on, and was so again when the steps were repeated: training "
+        "diverges; use a --learning-rate below {:.3g}",
+        *checks.diverged_step, options_.learning_rate.value_or(0));
+  if (checks.unexamined_loss_step)
+    return fmt::format("the loss of step {} is not finite, and the run ended before that step was repeated",
+                       *checks.unexamined_loss_step);
+  return retired_ == 0 ? "no step was trained" : "";
+}
+
+PartReport TrainWorkload::report() const {
+  const CheckFigures checks = checks_ ? checks_->figures() : CheckFigures();
+  PartReport part;
+  part.name = "train";
+  part.description = "Trains the network on every rank; passes and weights must repeat bit for bit";
+  part.failure = failure_of(checks);
+  part.success = part.failure.empty();
+  const std::string weight_digest = checks_ ? checks_->weight_digest() : std::string();
+  const bool timed = step_ms_.count() > 0;
+  const double seconds = device_ms_ / 1e3, steps = static_cast<double>(step_ms_.count());
+  const auto passes = static_cast<double>(timed_passes_);
+  Json names = Json::array();
+  for (const Precision precision : options_.precisions) names.push_back(to_string(precision));
+  const Json step_ms = {{"p50", step_ms_.quantile(0.5)},
+                        {"p95", step_ms_.quantile(0.95)},
+                        {"p99", step_ms_.quantile(0.99)},
+                        {"max", step_ms_.max()}};
+  part.figures = {
+      {"steps", retired_},
+      {"precisions", names},
+      {"optimizer", options_.optimizer == Optimizer::adam ? "adam" : "sgd"},
+      {"learning_rate", or_null(options_.learning_rate)},
+      {"parameters", trainer_ ? Json(trainer_->layout().parameter_count()) : Json(nullptr)},
+      {"loss_first", or_null(loss_first_)},
+      {"loss_last", or_null(loss_last_)},
+      {"step_ms", timed ? step_ms : Json(nullptr)},
+      {"samples_per_second",
+       timed ? Json(static_cast<double>(batch_.local) * steps / seconds) : Json(nullptr)},
+      {"tflops", timed ? Json(step_flops() * steps / seconds / 1e12) : Json(nullptr)},
+      {"all_reduce_gb_per_s", mean(all_reduce_gb_per_s_)},
+      {"all_reduce_spread_percent", spread_percent(all_reduce_gb_per_s_)},
+      {"compute_ms", timed_passes_ > 0 ? Json(compute_ms_ / passes) : Json(nullptr)},
+      {"compute_tflops", compute_ms_ > 0 ? Json(step_flops() * passes / compute_ms_ / 1e9) : Json(nullptr)},
+      {"replays", checks.replays},
+      {"chain_checks", checks.chain_checks},
+      {"replica_checks", checks.replica_checks},
+      {"digests_compared", checks.digests_compared},
+      {"products_audited", checks.products_audited},
+      {"wrong_checks", checks.wrong_checks},
+      {"repeated_steps", checks.repeated_steps},
+      {"checks_fraction", or_null(checks.fraction)},
+      {"check_period_steps", checks.period_steps},
+      {"golden", checks.golden.empty() ? Json(nullptr) : Json(checks.golden)},
+      {"weight_digest", weight_digest.empty() ? Json(nullptr) : Json(weight_digest)}};
+  // Rank 0 tells for all, step for step the same: what its yardstick compares.
+  if (environment_.place.rank == 0 && environment_.place.size > 1)
+    part.figures["peers"] = {{"steps", all_compute_steps_}, {"compute_ms_sums", all_compute_ms_}};
+  part.work.replays = checks.replays;
+  part.work.replica_checks = checks.replica_checks;
+  // Equal weights on all ranks do not prove the products of their unlike batches: only replays do.
+  const auto replayed = static_cast<double>(batch_.global / environment_.place.size);
+  part.work.gemm_flops = flops_per_sample(options_.layers) * replayed * static_cast<double>(checks.replays);
+  return part;
+}
+
+PartReport TrainWorkload::extreme_report() const {
+  std::int64_t activations = 0;
+  for (std::size_t l = 1; l + 1 < options_.layers.size(); ++l)
+    activations += options_.layers[l] * batch_.local;
+  const double turns = static_cast<double>(activations) * options_.extreme_iterations;
+  PartReport part;
+  part.name = "extreme";
+  part.description = "Transcendental chains on every activation, in the data's path";
+  part.success = options_.extreme_iterations == 0 || retired_ > 0;
+  if (!part.success) part.failure = "no step was trained";
+  part.figures = {{"iterations", options_.extreme_iterations},
+                  {"activations_per_step", activations},
+                  {"turns", turns * static_cast<double>(retired_)},
+                  {"ms_per_step", mean(activation_ms_)},
+                  {"ms_per_step_spread_percent", spread_percent(activation_ms_)},
+                  {"giga_turns_per_second",
+                   activation_ms_.count() > 0 ? Json(turns / activation_ms_.mean() / 1e6) : Json(nullptr)}};
+  return part;
+}
+
+std::vector<PartReport> TrainWorkload::reports() const {
+  return {report(), extreme_report()};
+}
+
+}  // namespace egt

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "egt/core/clock.hpp"
+#include "egt/core/histogram.hpp"
+#include "egt/workload/workload.hpp"
+#include "model/mlp_trainer.hpp"
+#include "workload/options.hpp"
+#include "workload/train/slow_injection.hpp"
+#include "workload/train/training_checks.hpp"
+
+namespace egt {
+
+/// The samples of this rank when `global` are shared as evenly as can be, the first ranks taking one more.
+BatchShare share_batch(std::int64_t global, int rank, int size);
+
+/// Trains the network, an epoch a precision, while TrainingChecks prove it. Carries the ranks' votes to stop.
+/// Reports the parts `train` and `extreme`.
+class TrainWorkload : public Workload {
+ public:
+  /// `golden` outlives the workload.
+  TrainWorkload(Environment& environment, const TrainOptions& options, const BatchShare& batch,
+                GoldenBook& golden);
+
+  std::string name() const override { return "train"; }
+  Status prepare() override;
+  /// First answers of every precision: collective.
+  Status start() override;
+  Status enqueue(const Step& step) override;
+  Status retire(std::int64_t step, StepOutcome& outcome) override;
+  Status give_up_steps(double timeout_seconds) override;
+  Status resume(RestartInfo& resumption) override;
+  Status finish(bool hurry) override;
+  PartReport report() const override;
+  std::vector<PartReport> reports() const override;
+
+  /// After prepare: where every collective of the run's communicator goes.
+  Stream& communication_stream() { return trainer_->communication_stream(); }
+
+ private:
+  Precision precision_of(std::int64_t step) const;
+  bool ends_epoch(std::int64_t step) const { return (step + 1) % options_.epoch_steps == 0; }
+  Status enqueue_step(std::int64_t step, const StepNote& note);
+  double step_flops() const;
+  Status wait_for_pass(std::int64_t step);
+  Status look_at_times();
+  void close_epoch(std::int64_t step);
+  void add_compute_times(const StepResult& result);
+  std::string failure_of(const CheckFigures& checks) const;
+  PartReport extreme_report() const;
+
+  Environment& environment_;
+  TrainOptions options_;
+  BatchShare batch_;
+  GoldenBook& golden_;
+  std::unique_ptr<SlowInjection> slow_;  ///< before the trainer, whose streams may still use its memory
+  std::unique_ptr<MlpTrainer> trainer_;
+  std::unique_ptr<TrainingChecks> checks_;  ///< behind the trainer, whose streams it uses
+  std::optional<Precision> precision_;
+
+  std::int64_t retired_ = 0;
+  std::optional<double> loss_first_, loss_last_;
+  Histogram step_ms_;
+  double device_ms_ = 0;
+  double epoch_ms_ = 0;
+  Clock::time_point epoch_told_;
+  double compute_ms_ = 0;               ///< of this rank's passes, without waits for its peers
+  std::int64_t timed_passes_ = 0;       ///< of these
+  std::vector<double> all_compute_ms_;  ///< of every rank, over the steps that are known of all
+  std::int64_t all_compute_steps_ = 0;
+  std::int64_t epoch_timed_steps_ = 0, epoch_steps_ = 0;
+  std::optional<double> epoch_all_reduce_gb_per_s_;  ///< at the last look
+  Histogram all_reduce_gb_per_s_, activation_ms_;    ///< one look an epoch
+  std::vector<StopVote> votes_;  ///< of the steps that may have to be repeated, by step modulo their number
+  std::int64_t last_ = -1;       ///< enqueued
+};
+
+}  // namespace egt

@@ -1,0 +1,567 @@
+#include "workload/train/training_checks.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "workload/common/findings.hpp"
+
+namespace egt {
+
+namespace {
+
+constexpr int enough_peers = 3;              // of one model: then a majority tells who is wrong
+constexpr std::size_t audited_products = 4;  // a check
+constexpr std::size_t located_tensors = 8;   // of those that differ
+constexpr std::size_t most_losses = std::size_t{1}
+                                    << 22;  // of all ranks, that are kept to be compared: 16 MiB
+constexpr std::int64_t before_the_first = -1;
+
+std::vector<Answers> part(const std::vector<Answers>& ranks, std::size_t first, std::size_t count) {
+  std::vector<Answers> parts;
+  for (const Answers& rank : ranks)
+    parts.emplace_back(rank.begin() + static_cast<std::ptrdiff_t>(first),
+                       rank.begin() + static_cast<std::ptrdiff_t>(first + count));
+  return parts;
+}
+
+/// The questions on which not all ranks gave the same answer.
+std::vector<std::size_t> unlike(const std::vector<Answers>& ranks) {
+  std::vector<std::size_t> questions;
+  for (std::size_t q = 0; q < ranks[0].size(); ++q)
+    if (std::any_of(ranks.begin(), ranks.end(), [&](const Answers& rank) { return rank[q] != ranks[0][q]; }))
+      questions.push_back(q);
+  return questions;
+}
+
+std::string more_tensors(std::uint64_t count) {
+  return count > 1 ? fmt::format(", and in {} tensor{} made after it", count - 1, count == 2 ? "" : "s") : "";
+}
+
+}  // namespace
+
+TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& options, const BatchShare& batch,
+                               MlpTrainer& trainer, GoldenBook& golden, StateRepair::RepeatStep repeat)
+    : environment_(environment),
+      options_(options),
+      batch_(batch),
+      trainer_(trainer),
+      golden_(golden),
+      exchange_(environment.device, environment.communicator, trainer.communication_stream(),
+                environment.board.line("main")),
+      repair_(environment.device, trainer, exchange_, environment.board.line("main"), std::move(repeat)),
+      teller_(environment),
+      injections_(environment, options, batch, trainer),
+      schedule_(options.check_every, options.check_budget),
+      tensors_(trainer.replay_tensors()),
+      states_(trainer.state_tensors()) {}
+
+Status TrainingChecks::prepare() {
+  sections_ = {.replay = tensors_.size(),
+               .chains = options_.extreme_iterations > 0 ? TranscendentalCheck::chains : 0,
+               .state = states_.size()};
+  if (sections_.chains > 0) {
+    chains_ = std::make_unique<TranscendentalCheck>(environment_.device, environment_.seed,
+                                                    options_.extreme_iterations);
+    EGT_TRY(chains_->prepare());
+  }
+  // A block of words travels in digests' places when replicas differ.
+  const std::size_t block = StateDifference::block_words * sizeof(std::uint32_t) / sizeof(Digest);
+  EGT_TRY(exchange_.prepare(std::max(sections_.all(), block)));
+  const std::int64_t widest = *std::max_element(options_.layers.begin(), options_.layers.end());
+  EGT_TRY_ASSIGN(audit_,
+                 GemmAudit::create(environment_.device, {.largest_dimension = std::max(widest, batch_.local),
+                                                         .slots = 2 * audited_products,
+                                                         .seed = environment_.seed}));
+  return {};
+}
+
+Status TrainingChecks::start() {
+  EGT_TRY(take_groups());
+  EGT_TRY(repair_.begin());
+  for (std::size_t i = 0; i < options_.precisions.size(); ++i) {
+    EGT_TRY(enqueue_check(before_the_first));
+    EGT_TRY(collect(before_the_first));
+  }
+  return {};
+}
+
+Status TrainingChecks::take_groups() {
+  EGT_TRY_ASSIGN(groups_, exchange_.groups_of(environment_.device_model, environment_.peer_timeout_seconds));
+  const int own = groups_[static_cast<std::size_t>(environment_.place.rank)];
+  audits_ = std::count(groups_.begin(), groups_.end(), own) < enough_peers;
+  return {};
+}
+
+// A check, put in line
+
+Status TrainingChecks::after_step(std::int64_t step) {
+  if (!under_way_) EGT_TRY(injections_.strike_states(step));
+  const bool due = schedule_.due(step);
+  if (under_way_ || !(due || check_now_)) return {};
+  costs_.check_enqueued(step);
+  return enqueue_check(step);
+}
+
+Status TrainingChecks::enqueue_check(std::int64_t step) {
+  const Precision precision = options_.precisions[checks_ % options_.precisions.size()];
+  Digest* const replay = exchange_.own();
+  Digest* const chains = replay + sections_.replay;
+  EGT_TRY(trainer_.enqueue_replay(precision, replay, audit_of_this_check()));
+  if (chains_)
+    EGT_TRY(chains_->enqueue(chains, injections_.take_chain_flip(step, chains_->words()),
+                             trainer_.communication_stream()));
+  EGT_TRY(trainer_.enqueue_state_digests(chains + sections_.chains));
+  EGT_TRY(exchange_.enqueue(sections_.all()));
+  EGT_TRY(repair_.keep_candidate(step));
+  under_way_ = {.step = step, .precision = precision, .number = checks_};
+  check_now_ = false;
+  ++checks_;
+  injections_.end_passes();
+  return {};
+}
+
+/// A few of the products, others each time.
+MlpTrainer::ProductAudit TrainingChecks::audit_of_this_check() {
+  if (!audits_) return {};
+  const std::size_t every =
+      std::max<std::size_t>(1, 3 * trainer_.layout().layers().size() / audited_products);
+  return [this, every, next = checks_ / options_.precisions.size() % every](
+             const Gemm& gemm, const PassTensor& tensor, Stream& stream) mutable -> Status {
+    if (next-- != 0) return {};
+    next = every - 1;
+    if (audit_->free_slots() < 2) return {};
+    const std::string name = fmt::format("{}, {}", to_string(tensor), to_string(gemm.precision));
+    EGT_TRY(audit_->enqueue_checksum(gemm, name, stream));
+    return audit_->enqueue_host_sample(gemm, name, stream);
+  };
+}
+
+// A check, judged
+
+Status TrainingChecks::retire(std::int64_t step, std::int64_t last, const StepResult& result) {
+  costs_.add(step, result.step_ms);
+  if (result.notes.step_ms != 0) {
+    const auto ranks = static_cast<float>(environment_.place.size);
+    schedule_.learn(result.notes.check_ms / ranks, result.notes.step_ms / ranks);
+  }
+  note_loss(step, result);
+  return under_way_ && under_way_->step == step ? collect(last) : Status();
+}
+
+Status TrainingChecks::finish(std::int64_t last) {
+  if (under_way_) return {StatusCode::internal, "a check was left under way"};
+  EGT_TRY(enqueue_check(last));
+  EGT_TRY(collect(last));
+  const bool wanted = !options_.golden.empty() && !golden_.known && environment_.place.rank == 0;
+  if (!wanted || !found_nothing()) return {};
+  for (const auto& [precision, answers] : past_) {
+    Golden::Digests digests;
+    for (std::size_t q = 0; q < tensors_.size() && !answers[0].empty(); ++q)
+      digests[to_string(tensors_[q])] = answers[0][q];
+    golden_.found.add(environment_.device_model, golden_work(), std::string(to_string(precision)), digests);
+  }
+  return {};
+}
+
+// After a restart
+
+/// The newest state that any rank proved: it saw all ranks' digests, so it is kept on every one. Likewise the
+/// candidate of a check that some rank saw fail. Checks go on behind those that any rank began.
+Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
+  constexpr std::size_t told = 2;
+  const auto from_zero = [](std::int64_t step) {
+    return static_cast<std::uint64_t>(step - before_the_first);
+  };
+  EGT_TRY_ASSIGN(const Buffer pinned, environment_.device.allocate_pinned(told * sizeof(Digest)));
+  pinned.as<Digest>()[0] = {.a = from_zero(repair_.proven_step()), .b = checks_};
+  pinned.as<Digest>()[1] = {.a = from_zero(repair_.candidate_step()),
+                            .b = unrepaired_ ? unrepaired_->number + 1 : 0};
+  EGT_TRY(environment_.device.copy(exchange_.own(), pinned.data(), told * sizeof(Digest),
+                                   trainer_.communication_stream()));
+  EGT_TRY(exchange_.enqueue(told));
+  EGT_TRY_ASSIGN(const auto ranks, exchange_.collect(environment_.peer_timeout_seconds));
+  std::uint64_t newest = 0, number = 0;
+  for (const Answers& rank : ranks) {
+    newest = std::max(newest, rank[0].a);
+    checks_ = std::max(checks_, rank[0].b);
+    number = std::max(number, rank[1].b);
+  }
+  Agreement agreed{.proven_step = static_cast<std::int64_t>(newest) + before_the_first};
+  const bool kept = std::all_of(ranks.begin(), ranks.end(), [&](const Answers& rank) {
+    return rank[0].a == newest && rank[1].a == ranks[0][1].a && rank[1].a > newest;
+  });
+  if (number > 0 && kept)
+    agreed.unrepaired = {.step = static_cast<std::int64_t>(ranks[0][1].a) + before_the_first,
+                         .number = number - 1};
+  return agreed;
+}
+
+Result<std::int64_t> TrainingChecks::resume() {
+  teller_.tell_for_others();
+  teller_.end_check();
+  under_way_.reset();
+  check_now_ = false;
+  costs_.give_up();
+  schedule_ = CheckSchedule(options_.check_every, options_.check_budget);
+  audit_->give_up();
+  EGT_TRY_ASSIGN(const Agreement agreed, agree_on_state());
+  if (agreed.unrepaired) EGT_TRY(finish_repair(*agreed.unrepaired));
+  unrepaired_.reset();
+  EGT_TRY(repair_.go_back_to(agreed.proven_step));
+  loss_is_finite_ = true;
+  own_losses_.clear();
+  too_many_losses_ = false;
+  EGT_TRY(enqueue_check(agreed.proven_step));
+  EGT_TRY(collect(agreed.proven_step));
+  return agreed.proven_step + 1;
+}
+
+/// Some rank saw the states differ, or a loss that was not finite, and the repair broke off. All ranks still
+/// have what they were to repair.
+Status TrainingChecks::finish_repair(const Check& check) {
+  under_way_ = unrepaired_ = check;
+  EGT_TRY_ASSIGN(const auto state, repair_.candidates(environment_.peer_timeout_seconds));
+  std::vector<Dissent> dissents =
+      vote(state, std::vector<int>(state.size(), 0), std::vector<Answers>(state.size()));
+  EGT_TRY(announce(state, dissents));
+  std::vector<StateDifference> differences;
+  EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
+  judge_loss(repetition, !dissents.empty());
+  tell_state_faults(state, dissents, differences);
+  count_check(!dissents.empty());
+  under_way_.reset();
+  return {};
+}
+
+void TrainingChecks::close(bool complete) {
+  if (!complete) teller_.tell_for_others();
+  if (nonfinite_) figures_.unexamined_loss_step = nonfinite_->step;
+}
+
+Status TrainingChecks::collect(std::int64_t last) {
+  EGT_TRY_ASSIGN(const auto answers, exchange_.collect(environment_.peer_timeout_seconds, under_way_->step));
+  teller_.confirm_last_check();
+  const auto state = part(answers, sections_.replay + sections_.chains, sections_.state);
+  const bool pass_wrong = judge_replay(part(answers, 0, sections_.replay));
+  const bool chains_wrong = chains_ && judge_chains(part(answers, sections_.replay, sections_.chains));
+  EGT_TRY(judge_audit());
+  note_weight_digest(state[static_cast<std::size_t>(environment_.place.rank)]);
+  EGT_TRY_ASSIGN(const bool state_wrong, judge_state(state, pass_wrong, chains_wrong, last));
+  count_check(pass_wrong || chains_wrong || state_wrong);
+  under_way_.reset();
+  return {};
+}
+
+void TrainingChecks::count_check(bool wrong) {
+  if (teller_.own_found())
+    ++figures_.own_wrong_checks;
+  else if (teller_.own_suspected())
+    ++figures_.undecided_checks;
+  if (wrong || teller_.own_found()) ++figures_.wrong_checks;
+  teller_.end_check();
+}
+
+/// A fault that this check found, as if this rank were wrong.
+Fault TrainingChecks::fault(const char* kind, const char* detector, const char* phase) const {
+  Fault fault = fault_of(environment_, kind, detector, phase, under_way_->step);
+  fault.incident = fmt::format("{} in check {}", kind, under_way_->number);
+  return fault;
+}
+
+/// Is there anything to hold this rank's answers against?
+bool TrainingChecks::has_comparison(const std::vector<Answers>& past) const {
+  const auto own = static_cast<std::size_t>(environment_.place.rank);
+  return !past[own].empty() || std::count(groups_.begin(), groups_.end(), groups_[own]) > 1;
+}
+
+bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
+  auto& past = past_[under_way_->precision];
+  past.resize(answers.size());
+  const auto own = static_cast<std::size_t>(environment_.place.rank);
+  if (has_comparison(past)) {
+    ++figures_.replays;
+    figures_.digests_compared += answers[own].size();
+  }
+  const std::vector<Dissent> dissents = vote(answers, groups_, past);
+  remember(past, answers, dissents);
+  for (const Dissent& dissent : dissents) {
+    Fault told = fault("replay", "replay digest", "train");
+    told.where = fmt::format("{}, {} replay{}", to_string(tensors_[dissent.question]),
+                             to_string(under_way_->precision), more_tensors(dissent.count));
+    show_difference(told, dissent.expected, dissent.actual);
+    teller_.tell(std::move(told), dissent);
+  }
+  const bool doubted = std::any_of(dissents.begin(), dissents.end(), [&](const Dissent& dissent) {
+    return dissent.rank == environment_.place.rank || dissent.rank < 0;
+  });
+  if (!doubted) judge_golden(answers[own]);
+  return !dissents.empty();
+}
+
+/// This rank's answers, against the file.
+void TrainingChecks::judge_golden(const Answers& own) {
+  if (!golden_.known) return;
+  const Golden::Digests* const known = golden_.known->find(environment_.device_model, golden_work(),
+                                                           std::string(to_string(under_way_->precision)));
+  if (!known) {
+    if (figures_.golden.empty())
+      environment_.records.warning(fmt::format(
+          "--golden {}: rank {}'s device, software or work is not in it, so nothing was compared with it",
+          options_.golden, environment_.place.rank));
+    if (figures_.golden.empty()) figures_.golden = "not known";
+    return;
+  }
+  figures_.golden = "checked";
+  Dissent dissent;
+  dissent.rank = environment_.place.rank;
+  dissent.count = 0;
+  for (std::size_t q = own.size(); q-- > 0;) {
+    const auto one = known->find(to_string(tensors_[q]));
+    if (one == known->end() || one->second == own[q]) continue;
+    dissent.question = q;
+    dissent.expected = one->second;
+    dissent.actual = own[q];
+    ++dissent.count;
+  }
+  figures_.digests_compared += own.size();
+  if (dissent.count == 0) return;
+  Fault told = fault("replay", "golden digest", "train");
+  told.where = fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent.question]),
+                           to_string(under_way_->precision), more_tensors(dissent.count));
+  show_difference(told, dissent.expected, dissent.actual);
+  teller_.tell(std::move(told), dissent);
+}
+
+bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
+  chains_past_.resize(answers.size());
+  if (has_comparison(chains_past_)) ++figures_.chain_checks;
+  const std::vector<Dissent> dissents = vote(answers, groups_, chains_past_);
+  remember(chains_past_, answers, dissents);
+  for (const Dissent& dissent : dissents) {
+    Fault told = fault("extreme", "known-answer chain", "extreme");
+    told.where = fmt::format("{}, {} values, {} turns", TranscendentalCheck::name(dissent.question),
+                             chains_->words(), options_.extreme_iterations);
+    show_difference(told, dissent.expected, dissent.actual);
+    teller_.tell(std::move(told), dissent);
+  }
+  return !dissents.empty();
+}
+
+/// Only this rank knows what its audits found.
+Status TrainingChecks::judge_audit() {
+  if (!audits_) return {};
+  EGT_TRY_ASSIGN(const GemmAuditReport report, audit_->collect(environment_.peer_timeout_seconds));
+  figures_.products_audited += report.products / 2;
+  Dissent own;
+  own.rank = environment_.place.rank;
+  if (report.findings.empty() || teller_.found("replay", own.rank)) return {};
+  const GemmFinding& finding = report.findings.front();
+  Fault told = fault("gemm", finding.check, "train");
+  told.where = finding.text();
+  told.expected = fmt::format("{}", finding.expected);
+  told.actual = fmt::format("{}", finding.actual);
+  told.count = finding.rows_wrong;
+  teller_.tell(std::move(told), own);
+  return {};
+}
+
+/// Also decides whether training goes back: what the other judges found is the same on all ranks. Is the
+/// state or the loss wrong?
+Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool pass_wrong,
+                                         bool chains_wrong, std::int64_t last) {
+  std::vector<Dissent> dissents;
+  if (state.size() > 1) {
+    ++figures_.replica_checks;
+    figures_.digests_compared += state[0].size();
+    dissents = vote(state, std::vector<int>(state.size(), 0), std::vector<Answers>(state.size()));
+  }
+  if (dissents.empty()) state_stays_wrong_ = false;
+  const bool explained = pass_wrong || chains_wrong || !dissents.empty();
+  // What stays wrong would send training back again and again: once is enough.
+  const bool goes_back =
+      (!dissents.empty() && !state_stays_wrong_) || (pass_wrong && !pass_was_wrong_) || nonfinite_;
+  pass_was_wrong_ = pass_wrong;
+  if (!pass_wrong && dissents.empty() && !nonfinite_) {
+    repair_.prove_candidate();
+    own_losses_.erase(own_losses_.begin(), own_losses_.upper_bound(repair_.proven_step()));
+    too_many_losses_ = false;
+  }
+  std::vector<StateDifference> differences;
+  const std::uint64_t found_before = figures_.nonfinite_losses;
+  if (goes_back) {
+    unrepaired_ = under_way_;
+    EGT_TRY(announce(state, dissents));
+    EGT_TRY(repair_.drain(last, environment_.peer_timeout_seconds));
+    EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
+    judge_loss(repetition, explained);
+    EGT_TRY(repair_.go_on_to(last));
+    figures_.repeated_steps += static_cast<std::uint64_t>(last - under_way_->step);
+    unrepaired_.reset();
+  }
+  tell_state_faults(state, dissents, differences);
+  return !dissents.empty() || figures_.nonfinite_losses > found_before;
+}
+
+/// Whoever is wrong is told, and is on disk, before anything is done that may break off.
+Status TrainingChecks::announce(const std::vector<Answers>& state, const std::vector<Dissent>& dissents) {
+  for (const Dissent& dissent : dissents)
+    teller_.tell_provisionally(state_fault(state, dissent, {}), dissent);
+  return environment_.publish();
+}
+
+/// From the proven state to the candidate's: `dissents` is decided by what the repetition gives.
+Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
+                                          std::vector<StateDifference>& differences) {
+  const double timeout = environment_.peer_timeout_seconds;
+  std::vector<std::size_t> questions = unlike(state);
+  if (questions.size() > located_tensors) questions.resize(located_tensors);
+  for (const std::size_t question : questions) {
+    EGT_TRY_ASSIGN(StateDifference difference, repair_.locate(question, timeout));
+    differences.push_back(std::move(difference));
+  }
+  const auto loss_step = nonfinite_ ? std::optional(nonfinite_->step) : std::nullopt;
+  EGT_TRY_ASSIGN(Repetition repetition, repair_.repeat(differences, loss_step, timeout));
+  costs_.disturb();
+  figures_.repeated_steps += repetition.own_losses.size();
+  state_stays_wrong_ = !dissents.empty() && !repetition.alike;
+  if (dissents.empty() || dissents.back().rank >= 0 || !repetition.alike) return repetition;
+  const Dissent undecided = dissents.back();
+  dissents.pop_back();
+  const Deviation nothing_known{.step = repetition.first_step,
+                                .ranks = {undecided.suspects.begin(), undecided.suspects.end()}};
+  const Deviation deviation = too_many_losses_ ? nothing_known : first_deviation(own_losses_, repetition);
+  for (Dissent& decided :
+       decide_by_repetition(undecided, state, differences, repetition, deviation, under_way_->step))
+    if (std::none_of(dissents.begin(), dissents.end(),
+                     [&](const Dissent& known) { return decided.rank >= 0 && known.rank == decided.rank; }))
+      dissents.push_back(std::move(decided));
+  return repetition;
+}
+
+Fault TrainingChecks::state_fault(const std::vector<Answers>& state, const Dissent& dissent,
+                                  const std::vector<StateDifference>& differences) const {
+  Fault told = fault("replica", "state digest", "train");
+  told.where = to_string(states_[dissent.question]) + more_tensors(dissent.count);
+  show_difference(told, dissent.expected, dissent.actual);
+  const auto located = std::find_if(differences.begin(), differences.end(),
+                                    [&](const auto& one) { return one.question == dissent.question; });
+  if (located == differences.end() || located->words.empty()) return told;
+  if (dissent.rank < 0) {
+    const DifferentWord& word = located->words.front();
+    told.where = fmt::format("{}, element {}{}", to_string(states_[dissent.question]), word.index,
+                             more_tensors(dissent.count));
+    told.offset = word.index * sizeof(float);
+    show_difference(told, word.by_rank[static_cast<std::size_t>(dissent.suspects.front())],
+                    word.by_rank[static_cast<std::size_t>(dissent.suspects.back())]);
+    told.count = located->words.size();
+    return told;
+  }
+  // The rank holds there what most ranks do not, or where that tells nothing, what is further from the
+  // repetition's.
+  const auto own = static_cast<std::size_t>(dissent.rank);
+  const auto is_its = [&](const DifferentWord& word) {
+    const auto alike = std::count(word.by_rank.begin(), word.by_rank.end(), word.by_rank[own]);
+    const auto furthest = furthest_from(word.repeated, word.by_rank);
+    return 2 * static_cast<std::size_t>(alike) < word.by_rank.size() || furthest.empty() ||
+           std::count(furthest.begin(), furthest.end(), dissent.rank) > 0;
+  };
+  const auto first = std::find_if(located->words.begin(), located->words.end(), is_its);
+  if (first == located->words.end()) return told;
+  std::size_t right = 0;
+  while (right < state.size() && (right == own || first->by_rank[right] == first->by_rank[own])) ++right;
+  told.where = fmt::format("{}, element {}{}", to_string(states_[dissent.question]), first->index,
+                           more_tensors(dissent.count));
+  told.offset = first->index * sizeof(float);
+  show_difference(told, right < state.size() ? first->by_rank[right] : first->repeated, first->by_rank[own]);
+  told.count = static_cast<std::uint64_t>(std::count_if(first, located->words.end(), is_its));
+  return told;
+}
+
+void TrainingChecks::tell_state_faults(const std::vector<Answers>& state,
+                                       const std::vector<Dissent>& dissents,
+                                       const std::vector<StateDifference>& differences) {
+  for (const Dissent& dissent : dissents) teller_.tell(state_fault(state, dissent, differences), dissent);
+}
+
+// Losses
+
+/// Where checks are so far apart, or fail for so long, that they are too many, none are kept: a part of them
+/// would not tell whose came first.
+void TrainingChecks::keep_losses(std::int64_t step, const std::vector<float>& losses) {
+  if (too_many_losses_) return;
+  own_losses_[step] = losses;
+  too_many_losses_ = own_losses_.size() * losses.size() > most_losses;
+  if (too_many_losses_) own_losses_.clear();
+}
+
+void TrainingChecks::note_loss(std::int64_t step, const StepResult& result) {
+  keep_losses(step, result.own_losses);
+  const bool was_finite = std::exchange(loss_is_finite_, std::isfinite(result.loss));
+  // Made again after a restart:
+  if (nonfinite_ && step == nonfinite_->step && loss_is_finite_) tell_nonfinite();
+  if (loss_is_finite_ || !was_finite || figures_.diverged_step) return;
+  nonfinite_ = {.step = step, .ranks = result.not_finite()};
+  check_now_ = true;
+}
+
+/// The same steps from the same state: where the loss is finite now, a device or a transfer was wrong before;
+/// where it is not, but comes from states that are not the same on all ranks, it is so still.
+void TrainingChecks::judge_loss(const Repetition& repetition, bool explained) {
+  const auto finite = [](const std::vector<float>& losses) {
+    return std::all_of(losses.begin(), losses.end(), [](float loss) { return std::isfinite(loss); });
+  };
+  if (!repetition.own_losses.empty()) loss_is_finite_ = finite(repetition.own_losses.back());
+  if (!nonfinite_) return;
+  const std::int64_t index = nonfinite_->step - repetition.first_step;
+  const bool again = index >= 0 && index < static_cast<std::int64_t>(repetition.own_losses.size()) &&
+                     !finite(repetition.own_losses[static_cast<std::size_t>(index)]);
+  if (!explained && (!again || !repetition.alike_before_loss)) return tell_nonfinite();
+  if (again && !explained) figures_.diverged_step = nonfinite_->step;
+  nonfinite_.reset();
+}
+
+void TrainingChecks::tell_nonfinite() {
+  const int size = environment_.place.size;
+  Dissent dissent;
+  dissent.suspects = nonfinite_->ranks;
+  if (dissent.suspects.size() == 1) dissent.rank = dissent.suspects.front();
+  if (size > 1 && dissent.suspects.empty())
+    dissent.suspects.push_back(0);  // finite parts, and a sum that is not
+  dissent.blame = dissent.rank >= 0 ? Blame::certain : Blame::ambiguous;
+  Fault told = fault_of(environment_, "nonfinite", "loss", "train", nonfinite_->step);
+  told.incident = fmt::format("nonfinite loss {} of step {}", figures_.nonfinite_losses++, nonfinite_->step);
+  told.where = "the loss";
+  told.expected = "finite";
+  told.actual = "NaN or infinity";
+  teller_.tell(std::move(told), dissent);
+  nonfinite_.reset();
+}
+
+// What was done
+
+void TrainingChecks::note_weight_digest(const Answers& own) {
+  Digest whole;
+  for (std::size_t l = 0; l < static_cast<std::size_t>(layers()); ++l) {
+    add_to_digest(whole.a, whole.b, 2 * l, static_cast<std::uint32_t>(own[l].a));
+    add_to_digest(whole.a, whole.b, 2 * l + 1, static_cast<std::uint32_t>(own[l].a >> 32));
+  }
+  weight_digest_ = to_string(whole);
+}
+
+std::string TrainingChecks::golden_work() const {
+  return fmt::format("layers {}, batch {} of {}, extreme iterations {}, gradient {}, seed {}",
+                     fmt::join(options_.layers, ","), batch_.global / environment_.place.size, batch_.global,
+                     options_.extreme_iterations, to_string(options_.gradient_type), environment_.seed);
+}
+
+CheckFigures TrainingChecks::figures() const {
+  CheckFigures figures = figures_;
+  figures.fraction = costs_.fraction();
+  figures.period_steps = schedule_.period();
+  return figures;
+}
+
+}  // namespace egt

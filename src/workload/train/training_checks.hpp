@@ -1,0 +1,185 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "egt/workload/workload.hpp"
+#include "model/mlp_trainer.hpp"
+#include "workload/common/fault_reporter.hpp"
+#include "workload/options.hpp"
+#include "workload/train/check_schedule.hpp"
+#include "workload/train/digest_exchange.hpp"
+#include "workload/train/gemm_audit.hpp"
+#include "workload/train/golden_digests.hpp"
+#include "workload/train/state_repair.hpp"
+#include "workload/train/step_costs.hpp"
+#include "workload/train/training_injections.hpp"
+#include "workload/train/transcendental_check.hpp"
+
+namespace egt {
+
+/// The golden file of a run: what it knew, and what this run found. Outlives the workloads.
+struct GoldenBook {
+  std::optional<Golden> known;  ///< none: there is no file yet, or none is wanted
+  Golden found;                 ///< on rank 0, after a finish without a fault
+};
+
+/// What the checks did so far.
+struct CheckFigures {
+  std::uint64_t replays = 0;         ///< known-answer passes that were held against others or the past
+  std::uint64_t chain_checks = 0;    ///< known answers of transcendental chains, likewise
+  std::uint64_t replica_checks = 0;  ///< comparisons of all ranks' training state
+  std::uint64_t digests_compared = 0;
+  std::uint64_t products_audited = 0;
+  std::uint64_t wrong_checks = 0;      ///< checks that found something, on whatever rank
+  std::uint64_t own_wrong_checks = 0;  ///< those that found this rank wrong
+  std::uint64_t undecided_checks = 0;  ///< those that found this rank or another wrong, not known which
+  std::uint64_t nonfinite_losses = 0;  ///< that were finite when their steps were repeated
+  std::uint64_t repeated_steps = 0;
+  std::optional<double> fraction;  ///< of the steps' time that checks took
+  std::int64_t period_steps = 0;   ///< from one check to the next, as planned now
+  std::string golden;              ///< "checked", "not known", or empty: none was wanted
+  /// Of the first loss that was not finite: it came out the same when the steps were repeated, with nothing
+  /// else wrong, so training diverges. None: not so.
+  std::optional<std::int64_t> diverged_step;
+  /// Of a loss that was not finite, in a run that ended before its steps were repeated.
+  std::optional<std::int64_t> unexamined_loss_step;
+};
+
+/// The checks of training, all at one time behind a step: the same known-answer pass and the same
+/// transcendental chains on every rank, held against the other ranks of the device model, the past and the
+/// golden file; the training state (weights, moments) held against all ranks; products audited where there
+/// are less than three ranks of a model.
+///
+/// A check that finds something tells it, takes training back to the last proven state, and repeats the
+/// steps: that decides who is wrong where there is no majority, tells a loss that a device made infinite from
+/// training that diverges, and leaves all ranks alike again. A repair that a restart breaks off is made after
+/// it.
+///
+/// Main thread only; all ranks make the same calls in the same order.
+class TrainingChecks {
+ public:
+  TrainingChecks(Environment& environment, const TrainOptions& options, const BatchShare& batch,
+                 MlpTrainer& trainer, GoldenBook& golden, StateRepair::RepeatStep repeat);
+
+  /// Takes memory.
+  Status prepare();
+  /// Who is of whose model, and a first answer in every precision: before the first step.
+  Status start();
+  /// Faults on purpose that are due, just before training step `step` is enqueued.
+  Status before_step(std::int64_t step) { return injections_.before_step(step); }
+  /// The same before it is enqueued once more: only those that had struck by then.
+  void before_repeated_step(std::int64_t step) { injections_.before_repeated_step(step); }
+  /// Behind it: faults on purpose at rest, and a check if one is due.
+  Status after_step(std::int64_t step);
+  /// `last`: the last step enqueued.
+  Status retire(std::int64_t step, std::int64_t last, const StepResult& result);
+  /// To ride along with the next step.
+  StepNote take_note() { return costs_.take_note(); }
+  /// After the communicator was given up and is new: takes training back to the last state that any rank
+  /// proved, proves that it is the same on all ranks, and gives the step behind it.
+  Result<std::int64_t> resume();
+  /// One more check at the end; `last`: the last step, retired.
+  Status finish(std::int64_t last);
+  /// What was left to be told when no more checks come. `complete`: `finish` was, on all ranks.
+  void close(bool complete);
+
+  CheckFigures figures() const;
+  /// Of all weights, as the last check saw them; empty: not yet.
+  const std::string& weight_digest() const { return weight_digest_; }
+  bool found_nothing() const { return figures_.wrong_checks == 0 && !nonfinite_; }
+
+ private:
+  /// Where the digests of one check lie among the answers.
+  struct Sections {
+    std::size_t replay = 0, chains = 0, state = 0;  ///< how many of each
+    std::size_t all() const { return replay + chains + state; }
+  };
+  struct Check {
+    std::int64_t step = -1;
+    Precision precision = Precision::fp32;
+    std::uint64_t number = 0;  ///< of all checks, the same on every rank
+  };
+  struct Nonfinite {
+    std::int64_t step = -1;
+    std::vector<int> ranks;  ///< whose own loss was not finite
+  };
+
+  Status enqueue_check(std::int64_t step);
+  Status collect(std::int64_t last);
+  bool judge_replay(const std::vector<Answers>& answers);
+  void judge_golden(const Answers& own);
+  bool judge_chains(const std::vector<Answers>& answers);
+  Status judge_audit();
+  bool has_comparison(const std::vector<Answers>& past) const;
+  Result<bool> judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong,
+                           std::int64_t last);
+  Status announce(const std::vector<Answers>& state, const std::vector<Dissent>& dissents);
+  Result<Repetition> repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
+                            std::vector<StateDifference>& differences);
+  Fault state_fault(const std::vector<Answers>& state, const Dissent& dissent,
+                    const std::vector<StateDifference>& differences) const;
+  void tell_state_faults(const std::vector<Answers>& state, const std::vector<Dissent>& dissents,
+                         const std::vector<StateDifference>& differences);
+  void judge_loss(const Repetition& repetition, bool explained);
+  Fault fault(const char* kind, const char* detector, const char* phase) const;
+  void count_check(bool wrong);
+  void note_weight_digest(const Answers& own);
+  void keep_losses(std::int64_t step, const std::vector<float>& losses);
+  void note_loss(std::int64_t step, const StepResult& result);
+  void tell_nonfinite();
+
+  MlpTrainer::ProductAudit audit_of_this_check();
+  Status take_groups();
+  /// What the ranks of a restart know together.
+  struct Agreement {
+    std::int64_t proven_step = -1;         ///< the newest that any rank proved
+    std::optional<Check> unrepaired = {};  ///< the check whose repair was broken off on some rank
+  };
+  Result<Agreement> agree_on_state();
+  Status finish_repair(const Check& check);
+  std::string golden_work() const;
+  int layers() const { return static_cast<int>(trainer_.layout().layers().size()); }
+
+  Environment& environment_;
+  const TrainOptions& options_;
+  const BatchShare batch_;
+  MlpTrainer& trainer_;
+  GoldenBook& golden_;
+  DigestExchange exchange_;
+  StateRepair repair_;
+  std::unique_ptr<TranscendentalCheck> chains_;  ///< none: no extreme compute is wanted
+  std::unique_ptr<GemmAudit> audit_;
+  FaultReporter teller_;
+  TrainingInjections injections_;
+  CheckSchedule schedule_;
+  StepCosts costs_;
+
+  Sections sections_;
+  std::vector<PassTensor> tensors_;
+  std::vector<StateTensor> states_;
+  std::vector<int> groups_;                         ///< of each rank
+  bool audits_ = false;                             ///< less than three ranks of this rank's model
+  std::map<Precision, std::vector<Answers>> past_;  ///< by rank; what was not doubted
+  std::vector<Answers> chains_past_;
+  std::optional<Check> under_way_;
+  std::uint64_t checks_ = 0;
+  bool pass_was_wrong_ = false;      ///< at the last check
+  bool state_stays_wrong_ = false;   ///< going back did not leave the ranks alike
+  bool check_now_ = false;           ///< a loss was not finite: no waiting for the schedule
+  std::optional<Check> unrepaired_;  ///< whose repair is not through yet
+  std::optional<Nonfinite> nonfinite_;
+  bool loss_is_finite_ = true;
+  std::map<std::int64_t, std::vector<float>> own_losses_;  ///< of each rank, by step since the proven one
+  bool too_many_losses_ = false;                           ///< since then: none are kept
+  CheckFigures figures_;
+  std::string weight_digest_;
+};
+
+}  // namespace egt

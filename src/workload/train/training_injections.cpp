@@ -1,0 +1,125 @@
+#include "workload/train/training_injections.hpp"
+
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "workload/train/transcendental_check.hpp"
+
+namespace egt {
+
+namespace {
+
+constexpr InjectionKind pass_kinds[] = {InjectionKind::gradient, InjectionKind::activation,
+                                        InjectionKind::gemm};
+
+/// A moment is summed up with each step's gradient: what is flipped in its last digits is soon rounded away.
+std::uint32_t lasting_bit(std::uint32_t chosen) {
+  constexpr int lowest = 19, count = 4;  // of the mantissa
+  return 1u << (lowest + std::countr_zero(chosen) % count);
+}
+
+}  // namespace
+
+std::optional<Tampering> TrainingInjections::tampering_of(const Injection& injection) const {
+  Tampering tampering;
+  const int layer = choose_layer(injection, layers(), environment_.seed);
+  const bool last = layer + 1 == layers();
+  const bool backward = injection.step % 2 == 1 && layer > 0;
+  tampering.tensor.layer = layer;
+  tampering.tensor.kind = injection.kind == InjectionKind::gradient ? TensorKind::weight_gradient
+                          : injection.kind == InjectionKind::gemm
+                              ? (backward ? TensorKind::input_product : TensorKind::product)
+                          : last ? TensorKind::output_gradient
+                                 : TensorKind::activation;
+  // Words that the tensor has in every precision.
+  const LinearLayer& linear = trainer_.layout().layers()[static_cast<std::size_t>(layer)];
+  std::int64_t elements =
+      batch_.global / environment_.place.size *
+      (tampering.tensor.kind == TensorKind::input_product ? linear.inputs : linear.outputs);
+  if (injection.kind == InjectionKind::gradient)
+    for (const GradientBucket& bucket : trainer_.layout().buckets())
+      for (const GradientPiece& piece : bucket.pieces)
+        if (piece.layer == layer && piece.first_row == 0) elements = piece.rows * linear.inputs;
+  const auto words = static_cast<std::uint64_t>(elements) / 2;
+  if (words == 0) return std::nullopt;
+  tampering.flip = choose_flip(injection, words, environment_.seed);
+  return tampering;
+}
+
+/// Turns of transcendental functions for hours, in the stream of the passes.
+Status TrainingInjections::hang_device(std::int64_t step) {
+  const auto of_device = [](const Injection& hang) { return hang.layer.has_value(); };
+  const auto injection = environment_.injector.take(InjectionKind::hang, step, of_device);
+  if (!injection) return {};
+  constexpr int turns = std::numeric_limits<int>::max(), launches = 64;
+  EGT_TRY_ASSIGN(unread_, environment_.device.allocate(sizeof(Digest)));
+  const VectorView weights = trainer_.weights();
+  const WordsView some{static_cast<std::uint32_t*>(weights.data), 1};
+  for (int launch = 0; launch < launches; ++launch)
+    EGT_TRY(
+        environment_.device.sine_exponential(some, turns, unread_.as<Digest>(), trainer_.compute_stream()));
+  environment_.injector.tell(*injection, step, "the device's stream of passes");
+  return {};
+}
+
+Status TrainingInjections::before_step(std::int64_t step) {
+  EGT_TRY(hang_device(step));
+  for (const InjectionKind kind : pass_kinds)
+    while (const auto injection = environment_.injector.take(kind, step)) {
+      const auto tampering = tampering_of(*injection);
+      if (!tampering) continue;  // a tensor of less than a word: the fault never strikes, which is told
+      tampered_.push_back({*tampering, step});
+      environment_.injector.tell(
+          *injection, step, tampering->flip,
+          fmt::format("{}, in every pass up to the next check", to_string(tampering->tensor)));
+    }
+  if (!tampered_.empty()) before_repeated_step(step);
+  return {};
+}
+
+void TrainingInjections::before_repeated_step(std::int64_t step) {
+  std::vector<Tampering> in_force;
+  for (const Tampered& one : tampered_)
+    if (one.since <= step) in_force.push_back(one.tampering);
+  trainer_.set_tampering(std::move(in_force));
+}
+
+Status TrainingInjections::strike_states(std::int64_t step) {
+  for (const InjectionKind kind : {InjectionKind::weight, InjectionKind::optimizer})
+    while (const auto injection = environment_.injector.take(kind, step)) {
+      const StateTensor tensor = state_tensor_of(*injection);
+      const LinearLayer& linear = trainer_.layout().layers()[static_cast<std::size_t>(tensor.layer)];
+      Flip flip = choose_flip(*injection, static_cast<std::uint64_t>(linear.inputs * linear.outputs),
+                              environment_.seed);
+      if (kind == InjectionKind::optimizer && !injection->mask) flip.mask = lasting_bit(flip.mask);
+      EGT_TRY(trainer_.tamper_state(tensor, flip));
+      environment_.injector.tell(*injection, step, flip, to_string(tensor));
+    }
+  return {};
+}
+
+StateTensor TrainingInjections::state_tensor_of(const Injection& injection) const {
+  const int layer = choose_layer(injection, layers(), environment_.seed);
+  if (injection.kind == InjectionKind::weight) return {StateKind::weights, layer};
+  const bool second = options_.optimizer == Optimizer::adam && injection.step % 2 == 1;
+  return {second ? StateKind::second_moment : StateKind::first_moment, layer};
+}
+
+std::optional<Flip> TrainingInjections::take_chain_flip(std::int64_t step, std::uint64_t words) {
+  const auto injection = environment_.injector.take(InjectionKind::extreme, step);
+  if (!injection) return std::nullopt;
+  const Flip flip = choose_flip(*injection, words, environment_.seed);
+  environment_.injector.tell(*injection, step, flip,
+                             fmt::format("results of {}", TranscendentalCheck::name(0)));
+  return flip;
+}
+
+void TrainingInjections::end_passes() {
+  tampered_.clear();
+  trainer_.set_tampering({});
+}
+
+}  // namespace egt

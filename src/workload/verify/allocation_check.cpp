@@ -1,0 +1,92 @@
+#include "workload/verify/allocation_check.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/units.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::uint64_t quantum = 512;          // as the device's allocations
+constexpr std::uint64_t least_bytes = 1 << 20;  // less proves nothing
+constexpr std::uint64_t part_of_free = 4;       // leaves the other parts theirs
+constexpr std::uint64_t tolerated_part = 16;    // what libraries and other processes take meanwhile
+constexpr std::uint32_t planted_bit = 1u << 13;
+
+std::string size_text(std::uint64_t bytes) {
+  return format_bytes(static_cast<double>(bytes));
+}
+
+/// Where the word lies that is changed on purpose.
+std::uint64_t planted_place(const Buffer& memory) {
+  return memory.bytes() / sizeof(std::uint32_t) / 3;
+}
+
+}  // namespace
+
+Status MemoryCleanup::prepare() {
+  EGT_TRY_ASSIGN(reports_, device_.allocate(2 * sizeof(Mismatches)));
+  EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(2 * sizeof(Mismatches)));
+  return {};
+}
+
+Status MemoryCleanup::use(const Pattern& pattern, Stream& stream, double timeout_seconds) {
+  const WordsView words{memory_.as<std::uint32_t>(), memory_.bytes() / sizeof(std::uint32_t)};
+  auto* const report = reports_.as<Mismatches>();
+  EGT_TRY(device_.fill(words, pattern, stream));
+  EGT_TRY(device_.reset(report, stream));
+  EGT_TRY(device_.verify(words, pattern, report, stream));
+  EGT_TRY(device_.flip(words, {.first = planted_place(memory_), .mask = planted_bit}, stream));
+  EGT_TRY(device_.reset(report + 1, stream));
+  EGT_TRY(device_.verify(words, pattern, report + 1, stream));
+  EGT_TRY(device_.copy(pinned_.data(), report, 2 * sizeof(Mismatches), stream));
+  return device_.synchronize(stream, timeout_seconds);
+}
+
+/// A verification that finds nothing has to have looked.
+bool MemoryCleanup::sees_what_was_planted() const {
+  const Mismatches& planted = pinned_.as<Mismatches>()[1];
+  return planted.count == 1 && planted.sample[0].index == planted_place(memory_);
+}
+
+Result<CleanupOutcome> MemoryCleanup::run(double share, const Pattern& pattern, Stream& stream,
+                                          double timeout_seconds) {
+  CleanupOutcome outcome;
+  EGT_TRY_ASSIGN(const MemoryInfo before, device_.memory());
+  const auto wanted = static_cast<std::uint64_t>(share * static_cast<double>(before.total_bytes));
+  outcome.bytes =
+      std::min(std::max(wanted, least_bytes), before.free_bytes / part_of_free) / quantum * quantum;
+  outcome.tolerance_bytes = outcome.bytes / tolerated_part;
+  if (outcome.bytes < least_bytes) {
+    outcome.failure = fmt::format("only {} of memory are free: too little to take and give back",
+                                  size_text(before.free_bytes));
+    return outcome;
+  }
+  for (const bool again : {false, true}) {
+    Result<Buffer> taken = device_.allocate(outcome.bytes);
+    if (taken.status().code() == StatusCode::out_of_memory) {
+      outcome.failure = fmt::format("{} of memory could not be taken{}: {}", size_text(outcome.bytes),
+                                    again ? " again" : "", taken.status().what());
+      return outcome;
+    }
+    EGT_TRY(taken.status());
+    if (again) break;
+    memory_ = std::move(taken.value());
+    EGT_TRY(use(pattern, stream, timeout_seconds));
+    outcome.found = pinned_.as<Mismatches>()[0];
+    if (outcome.found.count == 0 && !sees_what_was_planted())
+      outcome.failure = "a word of memory that was changed on purpose was not seen";
+    memory_ = Buffer();
+    EGT_TRY_ASSIGN(const MemoryInfo after, device_.memory());
+    outcome.missing_bytes = after.used_bytes() - std::min(before.used_bytes(), after.used_bytes());
+  }
+  if (outcome.failure.empty() && outcome.missing_bytes > outcome.tolerance_bytes)
+    outcome.failure = fmt::format("{} of memory were given back, and {} less are free than before",
+                                  size_text(outcome.bytes), size_text(outcome.missing_bytes));
+  return outcome;
+}
+
+}  // namespace egt

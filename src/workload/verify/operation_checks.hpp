@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "egt/core/digest.hpp"
+#include "egt/device/device.hpp"
+#include "workload/options.hpp"
+
+/// Operations whose answers are known: each is put in line, digested on the device, and what it gave is held
+/// against the host's own computation.
+namespace egt {
+
+/// What the host found wrong.
+struct WrongAnswer {
+  std::string where;
+  double expected = 0, actual = 0;
+  std::uint64_t count = 1;  ///< that are wrong, of those that were looked at
+};
+
+/// Evaluation: known samples are encoded by a network of fixed weights, outputs = relu(samples w1^T + b)
+/// w2^T, forward only. Similarity: the products of all pairs of encodings; by cosine, each one's best match
+/// must be itself.
+class EncodingCheck {
+ public:
+  static constexpr std::size_t answers = 2;  ///< encodings, similarities
+
+  /// `device` and `options` outlive the check.
+  EncodingCheck(Device& device, const ReadinessOptions& options, std::uint64_t seed)
+      : device_(device), options_(options), seed_(seed) {}
+
+  /// Takes memory, puts samples and weights in line, computes what the host looks at.
+  Status prepare(Stream& stream);
+  /// `digests`: device memory. What lay in the results before is gone first.
+  Status enqueue(Digest* digests, Stream& stream);
+  // Once what was enqueued is done:
+  /// Some samples' encodings.
+  std::optional<WrongAnswer> wrong_encoding() const;
+  /// All best matches, and some of the products.
+  std::optional<WrongAnswer> wrong_similarity() const;
+  /// Of one `enqueue`.
+  double flops() const;
+  /// Encodings and similarities, elements.
+  std::uint64_t outputs() const;
+
+ private:
+  struct Tensor {
+    Buffer memory;
+    MatrixView view;
+  };
+  Result<Tensor> make(std::int64_t rows, std::int64_t columns) const;
+  Status randomize(const Tensor& tensor, std::uint64_t purpose, float scale, Stream& stream) const;
+  float random(std::uint64_t purpose, float scale, std::int64_t index) const;
+  std::vector<double> expected_encoding(std::int64_t sample) const;
+  float weight_scale(std::int64_t inputs) const;
+  std::optional<WrongAnswer> wrong_match() const;
+  std::optional<WrongAnswer> wrong_product() const;
+
+  Device& device_;
+  const ReadinessOptions& options_;
+  const std::uint64_t seed_;
+  Tensor samples_, first_, bias_, second_, hidden_, encodings_, products_;
+  Buffer pinned_encodings_, pinned_products_;
+  std::vector<std::vector<double>> expected_;  ///< of the audited samples
+};
+
+/// One step of each optimizer from known weights and gradients.
+class OptimizerCheck {
+ public:
+  static constexpr std::size_t answers = 2;  ///< weights after SGD, after Adam
+
+  /// `parameters` above 0; `device` outlives the check.
+  OptimizerCheck(Device& device, std::int64_t parameters, std::uint64_t seed)
+      : device_(device), parameters_(parameters), seed_(seed) {}
+
+  Status prepare();
+  Status enqueue(Digest* digests, Stream& stream);
+  /// Once it is done: of every parameter. `answer`: 0 SGD, 1 Adam.
+  std::optional<WrongAnswer> wrong_step(std::size_t answer) const;
+  std::uint64_t outputs() const { return answers * static_cast<std::uint64_t>(parameters_); }
+
+ private:
+  std::size_t bytes() const { return static_cast<std::size_t>(parameters_) * sizeof(float); }
+
+  Device& device_;
+  const std::int64_t parameters_;
+  const std::uint64_t seed_;
+  Buffer memory_;  ///< gradient; per optimizer weights; states
+  Buffer pinned_;  ///< gradient, weights before; weights after, per optimizer
+  std::vector<float> expected_[answers];
+};
+
+}  // namespace egt

@@ -1,0 +1,220 @@
+#include "workload/verify/verify_workload.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/units.hpp"
+#include "workload/common/findings.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double cleanup_timeout_s = 30;
+constexpr int most_cleanup_attempts = 3;  ///< of one: others may take memory meanwhile
+constexpr std::int64_t before_the_first = -1;
+
+enum Question : std::size_t { evaluation, similarity, sgd_step, adam_step };
+constexpr const char* fault_kinds[] = {"evaluation", "similarity", "optimizer", "optimizer"};
+constexpr const char* operations[] = {"the encodings of the known samples", "the products of all encodings",
+                                      "a step of SGD", "a step of Adam"};
+
+std::vector<Answers> to_question(const std::vector<Answers>& ranks, std::size_t question) {
+  std::vector<Answers> one;
+  for (const Answers& rank : ranks) one.push_back({rank[question]});
+  return one;
+}
+
+bool names(const Dissent& dissent, int rank) {
+  const auto& suspects = dissent.suspects;
+  return dissent.rank == rank || std::find(suspects.begin(), suspects.end(), rank) != suspects.end();
+}
+
+}  // namespace
+
+ReadinessWorkload::ReadinessWorkload(Environment& environment, const ReadinessOptions& options,
+                                     std::function<Stream&()> communication_stream)
+    : environment_(environment),
+      options_(options),
+      communication_stream_(std::move(communication_stream)),
+      encoding_(environment.device, options_, environment.seed),
+      optimizer_(environment.device, options_.updated, environment.seed),
+      cleanup_(environment.device),
+      teller_(environment) {}
+
+Status ReadinessWorkload::prepare() {
+  Device& device = environment_.device;
+  EGT_TRY_ASSIGN(stream_, device.create_stream(StreamPriority::normal));
+  EGT_TRY_ASSIGN(done_, device.create_event(EventUse::order));
+  EGT_TRY(encoding_.prepare(*stream_));
+  EGT_TRY(optimizer_.prepare());
+  EGT_TRY(cleanup_.prepare());
+  exchange_ = std::make_unique<DigestExchange>(device, environment_.communicator, communication_stream_(),
+                                               environment_.board.line("main"));
+  return exchange_->prepare(questions);
+}
+
+Status ReadinessWorkload::start() {
+  EGT_TRY_ASSIGN(groups_, exchange_->groups_of(environment_.device_model, environment_.peer_timeout_seconds));
+  EGT_TRY(enqueue_round(before_the_first));
+  return collect_round(true);
+}
+
+Status ReadinessWorkload::enqueue(const Step& step) {
+  last_step_ = step.index;
+  const bool due = (step.index + 1) % options_.every == 0;
+  return due && !under_way_ ? enqueue_round(step.index) : Status();
+}
+
+Status ReadinessWorkload::retire(std::int64_t step, StepOutcome&) {
+  return under_way_ == step ? collect_round(false) : Status();
+}
+
+Status ReadinessWorkload::give_up_steps(double timeout_seconds) {
+  return environment_.device.forget_failure(*stream_, timeout_seconds);
+}
+
+Status ReadinessWorkload::resume(RestartInfo& resumption) {
+  under_way_.reset();
+  last_step_ = resumption.next_step - 1;
+  return {};
+}
+
+Status ReadinessWorkload::finish(bool hurry) {
+  if (hurry) return {};
+  EGT_TRY(enqueue_round(last_step_));
+  return collect_round(true);
+}
+
+// A round
+
+Status ReadinessWorkload::enqueue_round(std::int64_t step) {
+  Device& device = environment_.device;
+  Digest* const own = exchange_->own();
+  EGT_TRY(encoding_.enqueue(own, *stream_));
+  EGT_TRY(optimizer_.enqueue(own + EncodingCheck::answers, *stream_));
+  EGT_TRY(device.record(*done_, *stream_));
+  EGT_TRY(device.wait(communication_stream_(), *done_));
+  under_way_ = step;
+  return exchange_->enqueue(questions);
+}
+
+/// To take device memory and give it back holds up all else on the device: only where no step is under way.
+Status ReadinessWorkload::collect_round(bool with_cleanup) {
+  const std::int64_t step = *under_way_;
+  EGT_TRY_ASSIGN(const auto answers, exchange_->collect(environment_.peer_timeout_seconds, step));
+  for (std::size_t question = 0; question < questions; ++question) judge(question, answers);
+  if (with_cleanup) EGT_TRY(clean_up(step));
+  if (teller_.own_found() || teller_.own_suspected()) ++wrong_;
+  teller_.end_check();
+  under_way_.reset();
+  ++rounds_;
+  return {};
+}
+
+std::optional<WrongAnswer> ReadinessWorkload::host_finding(std::size_t question) const {
+  if (question == evaluation) return encoding_.wrong_encoding();
+  if (question == similarity) return encoding_.wrong_similarity();
+  return optimizer_.wrong_step(question - sgd_step);
+}
+
+/// By the digests of all ranks, and by what the host finds in this rank's own answer.
+void ReadinessWorkload::judge(std::size_t question, const std::vector<Answers>& all) {
+  const int own = environment_.place.rank;
+  const std::vector<Answers> answers = to_question(all, question);
+  std::vector<Answers>& past = past_[question];
+  past.resize(answers.size());
+  const std::vector<Dissent> dissents = vote(answers, groups_, past);
+  remember(past, answers, dissents);
+  bool right = true;
+  for (const Dissent& dissent : dissents) {
+    if (names(dissent, own)) right = false;
+    if (teller_.found(fault_kinds[question], dissent.rank)) continue;  // of the other optimizer
+    Fault fault = fault_of(environment_, fault_kinds[question], "readiness digest", name(), *under_way_);
+    fault.where = operations[question];
+    show_difference(fault, dissent.expected, dissent.actual);
+    teller_.tell(std::move(fault), dissent);
+  }
+  const auto wrong = host_finding(question);
+  if (wrong && !teller_.found(fault_kinds[question], own)) {
+    Fault fault = fault_of(environment_, fault_kinds[question], "host reference", name(), *under_way_);
+    fault.where = wrong->where;
+    fault.expected = fmt::format("{}", wrong->expected);
+    fault.actual = fmt::format("{}", wrong->actual);
+    fault.count = wrong->count;
+    Dissent dissent;
+    dissent.rank = own;
+    teller_.tell(std::move(fault), dissent);
+  }
+  if (right && !wrong) ++verified_[question];
+}
+
+Status ReadinessWorkload::clean_up(std::int64_t step) {
+  for (int attempt = 0; attempt < most_cleanup_attempts; ++attempt) {
+    environment_.board.line("main").begin("readiness: memory cleanup", step, 2 * cleanup_timeout_s);
+    const Pattern pattern{
+        .kind = PatternKind::random,
+        .seed = pattern_seed(environment_, PatternPurpose::cleanup, 0, cleanup_attempts_++)};
+    EGT_TRY_ASSIGN(last_cleanup_, cleanup_.run(options_.cleanup_share, pattern, *stream_, cleanup_timeout_s));
+    if (last_cleanup_.found.count > 0) {
+      tell_wrong_words(last_cleanup_, step);
+      return {};
+    }
+    if (!last_cleanup_.failure.empty()) continue;
+    words_verified_ += last_cleanup_.bytes / sizeof(std::uint32_t);
+    ++cleanups_;
+    return {};
+  }
+  return {};
+}
+
+void ReadinessWorkload::tell_wrong_words(const CleanupOutcome& outcome, std::int64_t step) {
+  const Mismatches::Sample sample = lowest_sample(outcome.found);
+  Fault fault = fault_of(environment_, "memory", "memory cleanup", name(), step);
+  fault.where =
+      fmt::format("{} that were taken to be given back", format_bytes(static_cast<double>(outcome.bytes)));
+  fault.offset = sample.index * sizeof(std::uint32_t);
+  show_difference(fault, sample.expected, sample.actual);
+  fault.count = outcome.found.count;
+  Dissent own;
+  own.rank = environment_.place.rank;
+  teller_.tell(std::move(fault), own);
+}
+
+// What was done
+
+/// Memory that others take meanwhile may hide what came back: one success is enough.
+std::string ReadinessWorkload::failure() const {
+  if (wrong_ > 0)
+    return fmt::format("{} round{} found wrong results of this rank", wrong_, wrong_ == 1 ? "" : "s");
+  if (rounds_ > 0 && cleanups_ == 0) return fmt::format("memory cleanup: {}", last_cleanup_.failure);
+  return {};
+}
+
+PartReport ReadinessWorkload::report() const {
+  PartReport part;
+  part.name = name();
+  part.description = "Evaluation, similarity, optimizer steps and memory cleanup with known answers";
+  part.failure = failure();
+  part.success = part.failure.empty();
+  const CleanupOutcome& cleanup = last_cleanup_;
+  part.figures = {{"rounds", rounds_},
+                  {"wrong_rounds", wrong_},
+                  {"evaluations", verified_[evaluation]},
+                  {"similarities", verified_[similarity]},
+                  {"optimizer_steps", verified_[sgd_step] + verified_[adam_step]},
+                  {"cleanups", cleanups_},
+                  {"samples", options_.samples},
+                  {"cleanup_bytes", cleanup.bytes},
+                  {"cleanup_missing_bytes", rounds_ > 0 ? Json(cleanup.missing_bytes) : Json()},
+                  {"cleanup_tolerance_bytes", cleanup.tolerance_bytes}};
+  const std::uint64_t encoded = std::min(verified_[evaluation], verified_[similarity]);
+  const std::uint64_t updated = std::min(verified_[sgd_step], verified_[adam_step]);
+  part.work.gemm_flops = encoding_.flops() * static_cast<double>(encoded);
+  part.work.outputs_verified = encoded * encoding_.outputs() + updated * optimizer_.outputs();
+  part.work.bytes_patrolled = words_verified_ * sizeof(std::uint32_t);
+  return part;
+}
+
+}  // namespace egt

@@ -1,0 +1,195 @@
+#include "judge/injection_match.hpp"
+
+#include <functional>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/record_fixtures.hpp"
+
+namespace egt {
+namespace {
+
+using namespace fixtures;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+Json asked(const std::string& kind, int rank = 1) {
+  return to_json(parse_injection(kind + ":rank=" + std::to_string(rank) + ",step=20").value());
+}
+
+Json fault_of_kind(const std::string& kind, int rank = 1) {
+  Json json = fault(rank).body;
+  json["kind"] = kind;
+  return json;
+}
+
+TEST(Fits, AFaultOfADetectorThatClaimsTheKind) {
+  const std::vector<std::string> faults = {
+      "replica",    "replay",    "gemm",           "extreme",   "collective", "memory",         "file-bit",
+      "file-stale", "file-torn", "file-misplaced", "file-lost", "nonfinite",  "file-truncated", "link"};
+  const std::vector<std::pair<std::string, std::vector<std::string>>> claims = {
+      {"weight", {"replica", "nonfinite"}},
+      {"optimizer", {"replica", "nonfinite"}},
+      {"gradient", {"replay", "nonfinite"}},
+      {"activation", {"replay", "nonfinite"}},
+      {"gemm", {"replay", "gemm", "nonfinite"}},
+      {"extreme", {"extreme"}},
+      {"collective", {"collective", "link"}},
+      {"memory", {"memory"}},
+      {"file-bit", {"file-bit"}},
+      {"file-stale", {"file-stale"}},
+      {"file-torn", {"file-torn"}},
+      {"file-misplaced", {"file-misplaced"}},
+      {"file-lost", {"file-lost"}}};
+  for (const auto& [kind, right] : claims)
+    for (const std::string& one : faults) {
+      const bool wanted = std::find(right.begin(), right.end(), one) != right.end();
+      EXPECT_EQ(fits(asked(kind), fault_of_kind(one)), wanted) << kind << " and a fault " << one;
+    }
+}
+
+TEST(Fits, AnyFaultTellsOfAnIdleDevice) {
+  for (const char* kind : {"replay", "replica", "gemm", "evaluation", "memory", "nonfinite"}) {
+    EXPECT_TRUE(fits(asked("idle"), fault_of_kind(kind))) << kind;
+    EXPECT_FALSE(fits(asked("idle"), fault_of_kind(kind, 0))) << kind;
+  }
+}
+
+TEST(Fits, OnTheRightRank) {
+  EXPECT_TRUE(fits(asked("memory", 0), fault_of_kind("memory", 0)));
+  EXPECT_FALSE(fits(asked("memory", 0), fault_of_kind("memory", 1)));
+  Json suspects_do_not_help = fault_of_kind("memory", 1);
+  suspects_do_not_help["suspects"] = {0};
+  EXPECT_FALSE(fits(asked("memory", 0), suspects_do_not_help));
+}
+
+TEST(Fits, AFaultOfNoKnownRankIfItNamesTheRank) {
+  Json ambiguous = fault_of_kind("replica", -1);
+  EXPECT_FALSE(fits(asked("weight"), ambiguous));
+  ambiguous["suspects"] = {0, 2};
+  EXPECT_FALSE(fits(asked("weight"), ambiguous));
+  ambiguous["suspects"] = {0, 1};
+  EXPECT_TRUE(fits(asked("weight"), ambiguous));
+  ambiguous.erase("suspects");
+  ambiguous["where"] = "weights of layer 1, unlike on rank 10 and rank 12";
+  EXPECT_FALSE(fits(asked("weight"), ambiguous));
+  ambiguous["where"] = "weights of layer 2, unlike on rank 10 and rank 1";
+  EXPECT_TRUE(fits(asked("weight"), ambiguous));
+}
+
+TEST(Fits, NothingThatLacksKindOrRank) {
+  for (const Json& json : {Json(), Json(3), Json::object()}) {
+    EXPECT_FALSE(fits(asked("memory"), json));
+    EXPECT_FALSE(fits(json, fault_of_kind("memory")));
+    EXPECT_FALSE(fits(json, json));
+  }
+}
+
+TEST(InjectionOutcomes, NoneOfACleanRun) {
+  EXPECT_EQ(injection_outcomes(good_run(2)), Json::array());
+  auto records = good_run(2);
+  ask_for(records, {});
+  EXPECT_EQ(injection_outcomes(records), Json::array());
+}
+
+TEST(InjectionOutcomes, AFoundOneSaysWhereItStruck) {
+  auto records = good_run(2);
+  ask_for(records, {"memory:rank=1,step=20"});
+  records.push_back(fault(1));
+  records.push_back(injection("memory:rank=1,step=20,bit=7"));  // the bit was left open
+  EXPECT_EQ(injection_outcomes(records), Json::array({{{"planned", "memory:rank=1,step=20"},
+                                                       {"kind", "memory"},
+                                                       {"rank", 1},
+                                                       {"step", 20},
+                                                       {"struck_step", 21},
+                                                       {"where", "weights of layer 3"},
+                                                       {"mask", "0x00000080"},
+                                                       {"first_word", 77},
+                                                       {"found", true}}}));
+  EXPECT_THAT(missed_injections(injection_outcomes(records)), IsEmpty());
+}
+
+TEST(InjectionOutcomes, AFaultBeforeItIsNotItsOwn) {
+  auto records = good_run(2);
+  ask_for(records, {"memory:rank=1,step=20"});
+  records.push_back(fault(1));  // at 1010 s
+  records.push_back(injection("memory:rank=1,step=20", 1012));
+  EXPECT_THAT(missed_injections(injection_outcomes(records)),
+              ElementsAre("injected fault not found: memory on rank 1, step 20"));
+  hold_back(records, "memory", 0, 3);
+  EXPECT_FALSE(injection_outcomes(records)[0]["found"]) << "of another rank";
+  hold_back(records, "memory", 1, 3, 1005);
+  EXPECT_FALSE(injection_outcomes(records)[0]["found"]) << "before it";
+  hold_back(records, "memory", 1, 3, 1020);
+  EXPECT_TRUE(injection_outcomes(records)[0]["found"]) << "held back, since one like it was told before";
+}
+
+TEST(InjectionOutcomes, OneThatDidNotStrikeIsNotFoundWhateverElseWas) {
+  auto records = good_run(2);
+  ask_for(records, {"memory:rank=1,step=20"});
+  records.push_back(fault(1));
+  const Json outcome = injection_outcomes(records).at(0);
+  EXPECT_EQ(outcome["found"], false);
+  EXPECT_EQ(outcome["step"], 20);
+  EXPECT_TRUE(outcome["struck_step"].is_null() && outcome["where"].is_null() && outcome["mask"].is_null());
+  EXPECT_THAT(missed_injections(Json::array({outcome})),
+              ElementsAre("injected fault never struck: memory on rank 1, step 20: the run was too short"));
+}
+
+TEST(InjectionOutcomes, ASlowPairIsFoundByTheFindingThatNamesBothItsRanks) {
+  const auto is_found = [](const std::string& text) {
+    auto records = good_run(4);
+    ask_for(records, {"slow:rank=1,step=0,peer=3"});
+    records.push_back(injection("slow:rank=1,step=0,peer=3"));
+    records.push_back(finding(-1, "link", "a pair"));
+    records.back().body["text"] = text;
+    return injection_outcomes(records)[0]["found"].get<bool>();
+  };
+  EXPECT_TRUE(is_found("rank 1 <-> rank 3 (NVLink 4 x18): 180 GB/s"));
+  EXPECT_FALSE(is_found("rank 1 <-> rank 2 (NVLink 4 x18): 180 GB/s"));
+  EXPECT_FALSE(is_found("rank 13 <-> rank 31 (NVLink 4 x18): 180 GB/s"));
+  EXPECT_FALSE(is_found("all links of rank 3"));
+}
+
+TEST(InjectionOutcomes, AnIdleDeviceIsFoundByWhateverGoesWrongOnItsRank) {
+  const auto is_found = [](const std::function<void(std::vector<Record>&, int)>& tell, int rank) {
+    auto records = good_run(2);
+    ask_for(records, {"idle:rank=1,step=5"});
+    records.push_back(injection("idle:rank=1,step=5"));
+    tell(records, rank);
+    return injection_outcomes(records)[0]["found"].get<bool>();
+  };
+  const std::vector<std::function<void(std::vector<Record>&, int)>> traces = {
+      [](auto& records, int rank) { records.push_back(fault(rank)); },
+      [](auto& records, int rank) { records.push_back(loss(rank)); },
+      [](auto& records, int rank) { records.push_back(restart(rank)); },
+      [](auto& records, int rank) { records.push_back(finding(rank)); },
+      [](auto& records, int rank) {
+        find(records, RecordKind::end, rank).body["parts"][0]["success"] = false;
+      }};
+  for (const auto& tell : traces) {
+    EXPECT_TRUE(is_found(tell, 1));
+    EXPECT_FALSE(is_found(tell, 0));
+  }
+  EXPECT_FALSE(is_found([](auto&, int) {}, 1));
+}
+
+TEST(InjectionOutcomes, EachRecordAnswersOnceInTheOrderAskedFor) {
+  auto records = good_run(2);
+  const std::vector<std::string> specs = {"weight:rank=0,step=5", "memory:rank=1,step=20,bit=3",
+                                          "memory:rank=1,step=20"};
+  ask_for(records, specs);
+  records.push_back(injection("memory:rank=1,step=20,bit=3"));
+  records.push_back(injection("file-bit:rank=0,step=2"));  // as of a selftest, which asks otherwise
+  const Json outcomes = injection_outcomes(records);
+  ASSERT_EQ(outcomes.size(), 4u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(outcomes[i]["planned"], specs[i]);
+  EXPECT_TRUE(outcomes[0]["struck_step"].is_null());
+  EXPECT_EQ(outcomes[1]["struck_step"], 21);
+  EXPECT_TRUE(outcomes[2]["struck_step"].is_null());
+  EXPECT_TRUE(outcomes[3]["planned"].is_null());
+  EXPECT_EQ(outcomes[3]["kind"], "file-bit");
+}
+
+}  // namespace
+}  // namespace egt

@@ -1,0 +1,219 @@
+// What rank 0 makes of all ranks' records: who is named, with which figures, and the table for the result.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "session/health/straggler_detector.hpp"
+
+namespace egt {
+namespace {
+
+using testing::HasSubstr;
+
+/// Ranks that report once a second; a test changes what they do.
+struct Ranks {
+  explicit Ranks(int count)
+      : compute_ms(fill(count, 36)), write_rate(fill(count, 1)), batch(fill(count, 64)) {
+    for (int rank = 0; rank < count; ++rank) model.push_back("NVIDIA H200");
+    sums = bytes = write_ms = fill(count, 0);
+  }
+  static std::vector<double> fill(int count, double value) {
+    return std::vector<double>(static_cast<std::size_t>(count), value);
+  }
+  int count() const { return static_cast<int>(compute_ms.size()); }
+
+  Record start(int rank) const {
+    const auto r = static_cast<std::size_t>(rank);
+    const Json device = {{"name", model[r]}, {"uuid", "GPU-" + std::to_string(rank)}};
+    return {.kind = RecordKind::start,
+            .time = 1000,
+            .rank = rank,
+            .body = {{"identity", {{"device", device}, {"hostname", "node7"}, {"batch", batch[r]}}},
+                     {"size", count()}}};
+  }
+
+  Record progress(int rank) const {
+    const auto r = static_cast<std::size_t>(rank);
+    Json train = {{"compute_ms", compute_ms[r]}};
+    if (rank == 0) train["peers"] = {{"steps", steps}, {"compute_ms_sums", sums}};
+    const Json io = {{"bytes_written", bytes[r]},
+                     {"bytes_read", 0},
+                     {"write_gb_per_s", write_ms[r] > 0 ? Json(bytes[r] / write_ms[r] * 1e-6) : Json()},
+                     {"read_gb_per_s", nullptr}};
+    return {.kind = RecordKind::progress,
+            .time = 1000 + seconds,
+            .rank = rank,
+            .step = static_cast<std::int64_t>(steps),
+            .body = {{"parts", {{{"name", "train"}, {"figures", train}}, {{"name", "io"}, {"figures", io}}}},
+                     {"telemetry", {{"power_w", {{"avg", 600.0 + rank}}}, {"temperature_c", nullptr}}}}};
+  }
+
+  /// Lets a second pass.
+  void work() {
+    seconds += 1;
+    steps += 10;
+    for (std::size_t r = 0; r < compute_ms.size(); ++r) {
+      sums[r] += 10 * compute_ms[r];
+      bytes[r] += 1e8;
+      write_ms[r] += 1e8 / write_rate[r] * 1e-6;
+    }
+  }
+
+  std::vector<double> compute_ms, write_rate, batch, sums, bytes, write_ms;
+  std::vector<std::string> model;
+  double seconds = 0, steps = 0;
+};
+
+std::vector<Finding> run(PeerReview& review, Ranks& ranks, int seconds) {
+  std::vector<Finding> found;
+  const auto take = [&](const Record& record) {
+    for (const Finding& finding : review.add(record)) found.push_back(finding);
+  };
+  if (ranks.seconds == 0)
+    for (int rank = 0; rank < ranks.count(); ++rank) take(ranks.start(rank));
+  for (int i = 0; i < seconds; ++i) {
+    ranks.work();
+    for (int rank = ranks.count(); rank-- > 0;) take(ranks.progress(rank));
+  }
+  return found;
+}
+
+TEST(StragglerDetector, NamesTheSlowRankOnceWithItsFiguresWithinAMinute) {
+  Ranks ranks(4);
+  ranks.compute_ms = {36, 36.1, 37.9, 35.9};
+  PeerReview review;
+  const auto found = run(review, ranks, 60);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].kind, "outlier");
+  EXPECT_EQ(found[0].rank, 2);
+  EXPECT_EQ(found[0].hostname, "node7");
+  EXPECT_EQ(found[0].device_uuid, "GPU-2");
+  EXPECT_EQ(found[0].where, "step compute time");
+  EXPECT_EQ(found[0].text, "step compute time 5.3 % above the median of its 3 peers: 37.9 ms, not 36 ms");
+  EXPECT_NEAR(*found[0].expected, 36, 0.01);
+  EXPECT_NEAR(*found[0].actual, 37.9, 0.01);
+  EXPECT_TRUE(run(review, ranks, 100).empty()) << "it was named";
+  EXPECT_EQ(review.findings().size(), 1u);
+}
+
+TEST(StragglerDetector, EqualRanksAreNotNamed) {
+  Ranks ranks(4);
+  PeerReview review;
+  EXPECT_TRUE(run(review, ranks, 600).empty());
+}
+
+TEST(StragglerDetector, OfTwoRanksTheSlowerIsNamedBesideTheOther) {
+  Ranks ranks(2);
+  ranks.compute_ms = {40, 36};
+  PeerReview review;
+  const auto found = run(review, ranks, 60);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].rank, 0);
+  EXPECT_EQ(found[0].text, "step compute time 11.1 % above rank 1's: 40 ms, not 36 ms");
+}
+
+TEST(StragglerDetector, ARankWithMoreSamplesMayTakeMoreTime) {
+  Ranks ranks(4);
+  ranks.compute_ms = {36, 36, 54, 36};
+  ranks.batch = {64, 64, 96, 64};
+  PeerReview review;
+  EXPECT_TRUE(run(review, ranks, 100).empty());
+}
+
+TEST(StragglerDetector, RanksOfAnotherModelAreNoPeers) {
+  Ranks ranks(6);
+  ranks.compute_ms = {36, 36, 36, 70, 70, 70};
+  ranks.model = {"H200", "H200", "H200", "H100", "H100", "H100"};
+  PeerReview review;
+  EXPECT_TRUE(run(review, ranks, 100).empty());
+}
+
+TEST(StragglerDetector, ADiskOfHalfTheBandwidthIsNamedASmallerDifferenceIsNot) {
+  Ranks ranks(4);
+  ranks.write_rate = {1, 1, 1, 0.6};
+  PeerReview review;
+  EXPECT_TRUE(run(review, ranks, 300).empty());
+  ranks.write_rate[3] = 0.3;
+  const auto found = run(review, ranks, 300);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].rank, 3);
+  EXPECT_EQ(found[0].where, "file write bandwidth");
+  EXPECT_THAT(found[0].text, HasSubstr("70 % below the median of its 3 peers: 0.3 GB/s, not 1 GB/s"));
+}
+
+TEST(StragglerDetector, RecordsThatLackFiguresOrRanksChangeNothing) {
+  Ranks ranks(4);
+  ranks.compute_ms = {36, 36, NAN, 36};
+  PeerReview review;
+  EXPECT_TRUE(review.add(ranks.progress(0)).empty()) << "nobody has told who he is";
+  EXPECT_TRUE(run(review, ranks, 30).empty());
+  Record empty = ranks.progress(0);
+  empty.body = {{"parts", nullptr}, {"telemetry", 3}};
+  EXPECT_TRUE(review.add(empty).empty());
+  empty.body = nullptr;
+  EXPECT_TRUE(review.add(empty).empty());
+}
+
+TEST(StragglerDetector, ARankThatStopsReportingIsNotNamedAndTheOthersStillAre) {
+  Ranks ranks(4);
+  ranks.write_rate = {1, 1, 1, 0.2};
+  PeerReview review;
+  EXPECT_TRUE(run(review, ranks, 60).empty());
+  const auto first = ranks.progress(3);
+  for (int i = 0; i < 300; ++i) {
+    ranks.work();
+    for (int rank = 3; rank-- > 0;) EXPECT_TRUE(review.add(ranks.progress(rank)).empty());
+  }
+  ranks.write_rate[1] = 0.2;
+  bool named = false;
+  for (int i = 0; i < 300; ++i) {
+    ranks.work();
+    for (int rank = 3; rank-- > 0;)
+      for (const Finding& finding : review.add(ranks.progress(rank))) named = named || finding.rank == 1;
+  }
+  EXPECT_TRUE(named);
+}
+
+TEST(StragglerDetector, TheSameRecordsGiveTheSameFindings) {
+  for (int round = 0; round < 2; ++round) {
+    Ranks ranks(3);
+    ranks.compute_ms = {36, 36.1, 39};
+    PeerReview review;
+    EXPECT_EQ(run(review, ranks, 100).size(), 1u);
+  }
+}
+
+TEST(StragglerDetector, TheTableHasEveryRanksShareOfItsModelsMedian) {
+  Ranks ranks(3);
+  ranks.compute_ms = {36, 40, 36};
+  PeerReview review;
+  run(review, ranks, 3);
+  const Json table = review.to_json();
+  EXPECT_EQ(table["1"]["compute_ms"], (Json{{"value", 40.0}, {"median", 36.0}, {"ratio", 40.0 / 36.0}}));
+  EXPECT_EQ(table["0"]["power_w"]["value"], 600.0);
+  EXPECT_EQ(table["2"]["write_gb_per_s"]["ratio"], 1.0);
+  EXPECT_TRUE(table["2"]["temperature_c"]["value"].is_null());
+  EXPECT_TRUE(table["2"]["read_gb_per_s"]["ratio"].is_null());
+}
+
+TEST(StragglerDetector, WhatItFindsGoesIntoTheQueue) {
+  Ranks ranks(4);
+  ranks.compute_ms = {36, 36, 36, 40};
+  RecordQueue queue(0);
+  StragglerDetector yardstick(queue);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_TRUE(yardstick.write(ranks.start(rank)).ok());
+  for (int i = 0; i < 60; ++i) {
+    ranks.work();
+    for (int rank = 0; rank < 4; ++rank) EXPECT_TRUE(yardstick.write(ranks.progress(rank)).ok());
+  }
+  const std::vector<Record> records = queue.drain();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].kind, RecordKind::finding);
+  EXPECT_EQ(records[0].body["rank"], 3);
+}
+
+}  // namespace
+}  // namespace egt

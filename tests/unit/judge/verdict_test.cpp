@@ -1,0 +1,277 @@
+#include "judge/verdict.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/support/record_fixtures.hpp"
+
+namespace egt {
+namespace {
+
+using namespace fixtures;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+void expect(const Verdict& verdict, const char* name, int exit_code) {
+  EXPECT_EQ(verdict.name, name);
+  EXPECT_EQ(verdict.exit_code, exit_code);
+  EXPECT_FALSE(verdict.reasons.empty());
+  for (const std::string& reason : verdict.reasons) EXPECT_EQ(reason.find('\n'), std::string::npos);
+}
+
+TEST(Verdict, PassesWhenAllWasDoneAndVerified) {
+  const Verdict verdict = judge(good_run(2));
+  expect(verdict, "pass", 0);
+  EXPECT_THAT(verdict.reasons, ElementsAre("all planned work was done and verified on 2 ranks"));
+}
+
+TEST(Verdict, AFaultNamesRankStepAndPlace) {
+  auto records = good_run(2);
+  records.push_back(fault(1, 40));
+  const Verdict verdict = judge(records);
+  expect(verdict, "fault", 1);
+  EXPECT_THAT(verdict.reasons, Contains("rank 1, step 40: memory fault in block 3"));
+}
+
+TEST(Verdict, AFaultOfNobodyKnownIsAFault) {
+  auto records = good_run(2);
+  records.push_back(fault(-1));
+  const Verdict verdict = judge(records);
+  expect(verdict, "fault", 1);
+  EXPECT_THAT(verdict.reasons[0], HasSubstr("rank not known"));
+}
+
+TEST(Verdict, AFaultWinsOverALostRankAndASignal) {
+  auto records = good_run(3);
+  find(records, RecordKind::end, 0) = end(0, "signal");
+  remove(records, RecordKind::end, 1);
+  records.push_back(fault(2));
+  const Verdict verdict = judge(records);
+  expect(verdict, "fault", 1);
+  EXPECT_THAT(verdict.reasons, Contains(HasSubstr("rank 1 was lost")));
+}
+
+TEST(Verdict, AnEndBecauseOfAFaultIsAFaultEvenIfItsRecordIsLost) {
+  auto records = good_run(1);
+  find(records, RecordKind::end, 0).body["reason"] = "fault";
+  expect(judge(records), "fault", 1);
+}
+
+TEST(Verdict, ARankWithoutAnEndIsLost) {
+  auto records = good_run(2);
+  remove(records, RecordKind::end, 1);
+  const Verdict verdict = judge(records);
+  expect(verdict, "incomplete", 4);
+  EXPECT_THAT(verdict.reasons, Contains("rank 1 was lost: it left no end record; last seen at step 99"));
+}
+
+TEST(Verdict, ARankThatLeftNoRecordAtAllIsLost) {
+  auto records = good_run(2);
+  records[0].body["size"] = 3;
+  const Verdict verdict = judge(records);
+  expect(verdict, "incomplete", 4);
+  EXPECT_THAT(verdict.reasons, Contains("rank 2 was lost: it left no end record"));
+}
+
+TEST(Verdict, NoRecordsAreIncomplete) {
+  expect(judge({}), "incomplete", 4);
+}
+
+class ErrorsAfterTheFirstStep : public testing::TestWithParam<StatusCode> {};
+
+TEST_P(ErrorsAfterTheFirstStep, AreIncomplete) {
+  auto records = good_run(2);
+  find(records, RecordKind::end, 1) = failed_end(1, GetParam(), 7);
+  const Verdict verdict = judge(records);
+  expect(verdict, "incomplete", 4);
+  EXPECT_THAT(verdict.reasons[0], HasSubstr("rank 1, step 6: "));
+  EXPECT_THAT(verdict.reasons[0], HasSubstr("it did not work"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Verdict, ErrorsAfterTheFirstStep,
+                         testing::Values(StatusCode::timeout, StatusCode::aborted, StatusCode::internal,
+                                         StatusCode::io_error, StatusCode::no_space,
+                                         StatusCode::unavailable));
+
+class EnvironmentErrors : public testing::TestWithParam<StatusCode> {};
+
+TEST_P(EnvironmentErrors, BeforeTheFirstStepHaveExitCode3) {
+  std::vector<Record> records = {start(0, 2), start(1, 2), failed_end(0, StatusCode::aborted, 0),
+                                 failed_end(1, GetParam(), 0)};
+  expect(judge(records), "incomplete", 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Verdict, EnvironmentErrors,
+                         testing::Values(StatusCode::unavailable, StatusCode::unsupported,
+                                         StatusCode::out_of_memory, StatusCode::no_space));
+
+TEST(Verdict, ABenchWithoutMemoryHasExitCode3) {
+  auto records = good_run(1);
+  PartReport part;
+  part.name = "bench checks";
+  part.figures = {{"trials_without_memory", 2}};
+  Json& parts = find(records, RecordKind::end, 0).body["parts"];
+  const Json worked = parts;
+  parts = Json::array({part_to_json(part)});
+  expect(judge(records), "incomplete", 3);
+  part.figures["trials_without_memory"] = 0;
+  parts = Json::array({part_to_json(part)});
+  expect(judge(records), "incomplete", 4);
+  part.figures["trials_without_memory"] = 2;
+  parts = worked;
+  parts.push_back(part_to_json(part));
+  parts.back()["success"] = false;
+  expect(judge(records), "incomplete", 4);
+}
+
+TEST(Verdict, ATimeoutBeforeTheFirstStepIsIncomplete) {
+  expect(judge({start(0, 1), failed_end(0, StatusCode::timeout, 0)}), "incomplete", 4);
+}
+
+TEST(Verdict, APlannedPartThatVerifiedNothingIsIncomplete) {
+  auto records = good_run(2);
+  PartReport part = memory_part();
+  part.work = {};
+  part.figures["planned"] = true;
+  find(records, RecordKind::end, 1).body["parts"].push_back(part_to_json(part));
+  const Verdict verdict = judge(records);
+  expect(verdict, "incomplete", 4);
+  EXPECT_THAT(verdict.reasons, ElementsAre("rank 1, memory: nothing was verified"));
+}
+
+TEST(Verdict, ASignalInterrupts) {
+  auto records = good_run(2);
+  find(records, RecordKind::end, 0) = end(0, "signal");
+  find(records, RecordKind::end, 1) = end(1, "signal");
+  const Verdict verdict = judge(records);
+  expect(verdict, "interrupted", 6);
+  EXPECT_EQ(verdict.reasons[0], "stopped by SIGTERM, step 99");
+}
+
+TEST(Verdict, WhatASignalLeftUnfinishedIsTold) {
+  std::vector<Record> records = {start(0, 1), end(0, "signal")};
+  PartReport part = memory_part();
+  part.success = false;
+  part.failure = "not all of the memory was verified";
+  part.work = {};
+  records[1].body["parts"] = Json::array({part_to_json(part)});
+  const Verdict verdict = judge(records);
+  expect(verdict, "interrupted", 6);
+  EXPECT_THAT(verdict.reasons, Contains("rank 0, memory: not all of the memory was verified"));
+}
+
+TEST(Verdict, ALostRankWinsOverASignal) {
+  auto records = good_run(2);
+  find(records, RecordKind::end, 0) = end(0, "signal");
+  remove(records, RecordKind::end, 1);
+  expect(judge(records), "incomplete", 4);
+}
+
+TEST(Verdict, APartThatFailedIsIncomplete) {
+  auto records = good_run(2);
+  Json& part = find(records, RecordKind::end, 1).body["parts"][1];
+  part["success"] = false;
+  part["failure"] = "half of it";
+  const Verdict verdict = judge(records);
+  expect(verdict, "incomplete", 4);
+  EXPECT_THAT(verdict.reasons, ElementsAre("rank 1, memory: half of it"));
+}
+
+TEST(Verdict, APartThatDoesNotSaySoDidNotSucceed) {
+  auto records = good_run(1);
+  find(records, RecordKind::end, 0).body["parts"][0].erase("success");
+  expect(judge(records), "incomplete", 4);
+}
+
+TEST(Verdict, WithoutVerifiedWorkItNeverPasses) {
+  auto records = good_run(2);
+  for (Json& part : find(records, RecordKind::end, 1).body["parts"]) part["work"] = work_to_json({});
+  const Verdict verdict = judge(records);
+  expect(verdict, "incomplete", 4);
+  EXPECT_THAT(verdict.reasons, ElementsAre("rank 1: no work was verified"));
+}
+
+TEST(Verdict, WithoutPartsItNeverPasses) {
+  auto records = good_run(1);
+  find(records, RecordKind::end, 0).body.erase("parts");
+  expect(judge(records), "incomplete", 4);
+}
+
+TEST(Verdict, AnyOrderOfRecordsGivesTheSame) {
+  auto records = good_run(2);
+  std::reverse(records.begin(), records.end());
+  expect(judge(records), "pass", 0);
+}
+
+TEST(Verdict, AFloodOfFaultsIsCutShort) {
+  auto records = good_run(1);
+  for (int i = 0; i < 100; ++i) records.push_back(fault(0, i));
+  const Verdict verdict = judge(records);
+  EXPECT_EQ(verdict.reasons.size(), 21u);
+  EXPECT_EQ(verdict.reasons.back(), "and 80 more");
+}
+
+TEST(Verdict, FaultsHeldBackAreTold) {
+  auto records = good_run(2);
+  records.push_back(fault(1));
+  hold_back(records, "memory", 1, 8112);
+  EXPECT_THAT(judge(records).reasons, Contains("rank 1: 8112 more memory faults, seen by patrol"));
+}
+
+TEST(Verdict, AFoundInjectionIsAFaultThatSaysSoFirst) {
+  auto records = good_run(2);
+  ask_for(records, {"memory:rank=1,step=20"});
+  records.push_back(injection("memory:rank=1,step=20"));
+  records.push_back(fault(1));
+  const Verdict verdict = judge(records);
+  expect(verdict, "fault", 1);
+  EXPECT_THAT(verdict.reasons, ElementsAre(says_nothing, "rank 1, step 40: memory fault in block 3"));
+  EXPECT_EQ(verdict.injections.size(), 1u);
+}
+
+TEST(Verdict, AFloodStillSaysFirstThatItWasInjected) {
+  auto records = good_run(2);
+  ask_for(records, {"memory:rank=1,step=20"});
+  records.push_back(injection("memory:rank=1,step=20"));
+  for (int i = 0; i < 100; ++i) records.push_back(fault(1));
+  EXPECT_EQ(judge(records).reasons[0], says_nothing);
+}
+
+TEST(Verdict, AnInjectionThatNobodyFoundIsIncomplete) {
+  auto records = good_run(2);
+  ask_for(records, {"weight:rank=1,step=20", "memory:rank=0,step=25"});
+  records.push_back(injection("weight:rank=1,step=20"));
+  const Verdict verdict = judge(records);
+  expect(verdict, "incomplete", 4);
+  EXPECT_THAT(verdict.reasons,
+              ElementsAre(says_nothing, "injected fault not found: weight on rank 1, step 20",
+                          "injected fault never struck: memory on rank 0, step 25: the run was too short"));
+}
+
+TEST(Verdict, WithOneFoundTheMissedOnesAreTold) {
+  auto records = good_run(2);
+  ask_for(records, {"memory:rank=1,step=20", "weight:rank=0,step=20"});
+  records.push_back(injection("memory:rank=1,step=20"));
+  records.push_back(injection("weight:rank=0,step=20"));
+  records.push_back(fault(1));
+  const Verdict verdict = judge(records);
+  expect(verdict, "fault", 1);
+  EXPECT_EQ(verdict.reasons[0], says_nothing);
+  EXPECT_THAT(verdict.reasons, Contains("injected fault not found: weight on rank 0, step 20"));
+}
+
+TEST(Verdict, AnInterruptedRunWithInjectionsIsNoCleanOne) {
+  auto records = good_run(1);
+  ask_for(records, {"memory:rank=0,step=20"});
+  find(records, RecordKind::end, 0) = end(0, "signal");
+  expect(judge(records), "incomplete", 4);
+}
+
+TEST(Verdict, AnInjectionNobodyAskedForIsNoCleanRunEither) {
+  auto records = good_run(1);
+  records.push_back(injection("memory:rank=0,step=20"));
+  expect(judge(records), "incomplete", 4);
+}
+
+}  // namespace
+}  // namespace egt

@@ -1,0 +1,108 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "report/console/summary.hpp"
+#include "report/tables/bench_text.hpp"
+
+namespace egt {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Json one(const std::string& workload, std::int64_t size, const std::string& mode, std::vector<int> ranks,
+         double step) {
+  const auto devices = static_cast<double>(ranks.size());
+  const std::string name = workload == "voxelize" ? "voxelize " + std::to_string(size) + " points"
+                                                  : workload + " batch " + std::to_string(size);
+  return {{"test_name", name},
+          {"test_type", "bench"},
+          {"rank", nullptr},
+          {"workload", workload},
+          {"size", size},
+          {"mode", mode},
+          {"devices", ranks.size()},
+          {"ranks", ranks},
+          {"step_ms", {{"min", step}, {"p50", step}, {"p95", step}, {"max", step}}},
+          {"spread_percent", 1.25},
+          {"ms_per_batch", step / devices},
+          {"items", workload == "voxelize" ? "points" : "samples"},
+          {"items_per_second", static_cast<double>(size) * devices / step * 1e3},
+          {"speedup", nullptr},
+          {"memory_bytes", 2e9},
+          {"power_w", 700 * devices},
+          {"sm_clock_mhz", 1755},
+          {"success", true},
+          {"failure", nullptr}};
+}
+
+Json result() {
+  Json made = {{"schema", 1}, {"command", "bench"}, {"verdict", "pass"}, {"ranks", Json::array()}};
+  for (int rank = 0; rank < 2; ++rank)
+    made["ranks"].push_back({{"rank", rank}, {"device", {{"name", "NVIDIA H200"}}}});
+  Json& results = made["results"] = Json::array();
+  for (const auto& [workload, size] :
+       {std::pair("mlp", 8192), std::pair("multimodal", 8), std::pair("multimodal", 32),
+        std::pair("voxelize", 10'000), std::pair("voxelize", 1'000'000)}) {
+    const double step = size == 32 ? 0.05 : size == 1'000'000 ? 0.02 : 1;
+    for (int rank = 0; rank < 2; ++rank) results.push_back(one(workload, size, "single", {rank}, step));
+    results.push_back(one(workload, size, "p2p", {0, 1}, step * 1.12));
+    results.push_back(one(workload, size, "collective", {0, 1}, step * 1.28));
+    results.push_back(one(workload, size, "hetero", {0, 1}, step * 1.1));
+  }
+  return made;
+}
+
+TEST(BenchText, HasTheSeedsTable) {
+  const std::string text = bench_text(result());
+  EXPECT_THAT(
+      text,
+      HasSubstr("| Configuration               | Multimodal (ms) | Voxelize (ms) | MLP (ms) | Speedup |"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("| 1x NVIDIA H200              |           0.050 |         0.020 |    1.000 |   1.00x |"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("| 2x NVIDIA H200 (p2p)        |           0.028 |         0.011 |    0.560 |   1.79x |"));
+  EXPECT_THAT(text, HasSubstr("2x NVIDIA H200 (collective)"));
+  EXPECT_THAT(text, HasSubstr("2x NVIDIA H200 (hetero)"));
+  EXPECT_THAT(text, HasSubstr("multimodal batch 32, voxelize 1000000 points, mlp batch 8192"));
+}
+
+TEST(BenchText, HasAllThatWasMeasured) {
+  const std::string text = bench_text(result());
+  for (const char* piece :
+       {"\nmlp\n", "\nmultimodal\n", "\nvoxelize\n", "| voxelize 10000 points   |  rank 1 alone |",
+        "| multimodal batch 8  | 2, collective |", "1.2 %", "2.00 GB", "1400 W | 1755 MHz |"})
+    EXPECT_THAT(text, HasSubstr(piece));
+  EXPECT_EQ(summary_text(result()), text);
+}
+
+TEST(BenchText, TellsWhatFailedOrCouldNotBe) {
+  Json changed = result();
+  Json& results = changed["results"];
+  results[2]["success"] = false;
+  results[2]["failure"] = "rank 1 found wrong results";
+  results[3]["not_possible"] = "ranks 0 and 1 are on different hosts";
+  results[3]["step_ms"] = results[3]["ms_per_batch"] = results[3]["items_per_second"] = nullptr;
+  results[4]["shares"] = {10923, 5461};
+  results[4]["even_items_per_second"] = 12'000'000;
+  const std::string text = bench_text(changed);
+  EXPECT_THAT(text, HasSubstr("  mlp batch 8192 (2, p2p): failed: rank 1 found wrong results\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("  mlp batch 8192 (2, collective): not possible: ranks 0 and 1 are on different hosts\n"));
+  EXPECT_THAT(text, HasSubstr("shares [10923,5461], "));
+  EXPECT_THAT(text, HasSubstr("in equal shares 12 M samples/s\n"));
+}
+
+TEST(BenchText, StandsWhatIsCut) {
+  EXPECT_EQ(bench_text(Json::object()), "");
+  EXPECT_EQ(bench_text({{"results", 3}}), "");
+  const Json cut = {{"command", "bench"}, {"results", {{{"workload", "voxelize"}}, 7, nullptr}}};
+  EXPECT_THAT(bench_text(cut), HasSubstr("voxelize"));
+  EXPECT_THAT(bench_text(cut), Not(HasSubstr("nan")));
+}
+
+}  // namespace
+}  // namespace egt

@@ -1,0 +1,360 @@
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "report/journal/journal.hpp"
+#include "tests/support/record_fixtures.hpp"
+
+namespace egt {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Record record_of(RecordKind kind, double time, int rank = 3) {
+  return {.kind = kind, .time = time, .rank = rank, .step = 1, .body = {{"text", std::string(500, 'x')}}};
+}
+
+bool eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 1000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+class ReportJournal : public testing::Test {
+ protected:
+  ReportJournal() {
+    std::string name = fs::temp_directory_path() / "egt_journal_XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~ReportJournal() override { fs::remove_all(folder_); }
+
+  std::unique_ptr<Journal> open(Journal::Mode mode = Journal::Mode::create,
+                                const JournalLimits& limits = {}) {
+    auto journal = Journal::open(folder_, 3, mode, limits);
+    EXPECT_TRUE(journal.ok()) << journal.status().what();
+    return journal.ok() ? std::move(journal.value()) : nullptr;
+  }
+  fs::path path() const { return folder_ / journal_name(3); }
+  std::uintmax_t bytes() const {
+    std::uintmax_t sum = 0;
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator(folder_))
+      if (const auto size = entry.file_size(gone); !gone) sum += size;
+    return sum;
+  }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+  Journals read() const {
+    auto journals = read_journals(folder_);
+    EXPECT_TRUE(journals.ok()) << journals.status().what();
+    return journals.ok() ? std::move(journals.value()) : Journals{};
+  }
+
+  fs::path folder_;
+};
+
+/// A run of 4000 s with a progress record a second and now and then another, faster than a real one, but not
+/// so fast that the journal's thread is left behind.
+class LongRun : public ReportJournal {
+ protected:
+  static constexpr JournalLimits limits{.part = 50'000, .history = 100'000};
+  static constexpr int seconds = 4000;
+
+  void run() {
+    const auto journal = open(Journal::Mode::create, limits);
+    ASSERT_TRUE(journal->write(record_of(RecordKind::start, 0)).ok());
+    for (int second = 1; second <= seconds; ++second) {
+      ASSERT_TRUE(journal->write(record_of(RecordKind::progress, second)).ok());
+      for (int i = 0; i < 3 && second % 500 == 0; ++i)  // close together
+        ASSERT_TRUE(journal->write(record_of(lasting(second), second)).ok());
+      ASSERT_TRUE(journal->flush().ok());
+      largest_ = std::max(largest_, bytes());
+      if (fs::file_size(path()) > limits.part) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    ASSERT_TRUE(journal->write(record_of(RecordKind::end, seconds)).ok());
+  }
+  static RecordKind lasting(int second) {
+    constexpr RecordKind kinds[] = {RecordKind::fault, RecordKind::finding, RecordKind::loss,
+                                    RecordKind::restart, RecordKind::injection};
+    return kinds[second / 500 % 5];
+  }
+
+  std::uintmax_t largest_ = 0;
+};
+
+TEST_F(LongRun, IsBoundedAndLosesNothingThatLasts) {
+  run();
+  EXPECT_LT(largest_, 5 * limits.history)
+      << "of 2.4 MB: two histories and two parts, while it is thinned, and what is written meanwhile";
+  const Journals journals = read();
+  EXPECT_TRUE(journals.problems.empty());
+  std::map<RecordKind, int> count;
+  for (const Record& record : journals.records) ++count[record.kind];
+  EXPECT_EQ(count[RecordKind::start], 1);
+  EXPECT_EQ(count[RecordKind::end], 1);
+  EXPECT_EQ(count[RecordKind::fault] + count[RecordKind::finding] + count[RecordKind::loss] +
+                count[RecordKind::restart] + count[RecordKind::injection],
+            3 * seconds / 500);
+  EXPECT_GT(count[RecordKind::progress], 100);
+}
+
+TEST_F(LongRun, WhatIsLeftIsInOrderAndSpreadOverAllOfIt) {
+  run();
+  double before = -1, widest = 0;
+  for (const Record& record : read().records) {
+    EXPECT_GE(record.time, before);
+    if (before >= 0) widest = std::max(widest, record.time - before);
+    before = record.time;
+  }
+  EXPECT_EQ(before, seconds);
+  EXPECT_LE(widest, 64) << "seconds between records: 4000 of which 200 fit are 20 apart, or 32";
+}
+
+TEST_F(ReportJournal, SmallRunsStayOneFile) {
+  {
+    const auto journal = open();
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(journal->write(record_of(RecordKind::progress, i)).ok());
+  }
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(ReportJournal, ACrashBeforeTheOldPartsAreGoneTellsNothingTwice) {
+  const auto line = [](double time) { return one_line(to_json(record_of(RecordKind::fault, time))) + "\n"; };
+  std::ofstream(folder_ / "journal.rank3.1-2.jsonl") << line(1) << line(2);
+  std::ofstream(folder_ / "journal.rank3.1-1.jsonl") << line(1);
+  std::ofstream(folder_ / "journal.rank3.2-2.jsonl") << line(2);
+  std::ofstream(folder_ / "journal.rank3.10-10.jsonl") << line(10);
+  std::ofstream(folder_ / "journal.rank3.3-9.jsonl") << line(9);
+  std::ofstream(folder_ / "journal.rank3.3-11.jsonl.tmp") << line(9) << line(10).substr(0, 20);
+  std::ofstream(folder_ / "journal.rank3.jsonl") << line(11) << line(12).substr(0, 20);
+  std::vector<double> times;
+  for (const Record& record : read().records) times.push_back(record.time);
+  EXPECT_THAT(times, ElementsAre(1, 2, 9, 10, 11));
+}
+
+TEST_F(ReportJournal, ReadsAllRanksThatLeftOne) {
+  for (const int rank : {0, 2, 11}) {
+    auto journal = Journal::open(folder_, rank);
+    ASSERT_TRUE(journal.value()->write(fixtures::start(rank, 12)).ok());
+  }
+  const Journals journals = read();
+  EXPECT_THAT(journals.ranks, ElementsAre(0, 2, 11));
+  EXPECT_EQ(journals.records.size(), 3u);
+}
+
+TEST_F(ReportJournal, ABadLineCostsThatLineOnlyAndIsTold) {
+  const std::string line = one_line(to_json(fixtures::fault(0)));
+  std::ofstream(path()) << line << "\n" << line.substr(7) << "\n" << line << "\n" << line.substr(0, 9);
+  const Journals journals = read();
+  EXPECT_EQ(journals.records.size(), 2u);
+  ASSERT_EQ(journals.problems.size(), 1u) << "the torn end is none";
+  EXPECT_THAT(journals.problems[0], HasSubstr("journal.rank3.jsonl: line 2 is no record"));
+}
+
+TEST_F(ReportJournal, ADirectoryWithoutAJournalIsAnError) {
+  const auto empty = read_journals(folder_);
+  ASSERT_FALSE(empty.ok());
+  EXPECT_THAT(empty.status().what(), HasSubstr("holds no journal of a run"));
+  EXPECT_FALSE(read_journals(folder_ / "none").ok());
+}
+
+TEST_F(ReportJournal, ResumesBehindWhatIsThereAndCutsATornLine) {
+  ASSERT_TRUE(open()->write(record_of(RecordKind::start, 1)).ok());
+  std::ofstream(path(), std::ios::app) << "{\"body\": {\"torn" << std::string(5, '\0');
+  {
+    const auto journal = open(Journal::Mode::resume);
+    ASSERT_TRUE(journal->write(record_of(RecordKind::end, 2)).ok());
+  }
+  const auto records = read_journal(path());
+  ASSERT_TRUE(records.ok()) << records.status().what();
+  ASSERT_EQ(records.value().size(), 2u);
+  EXPECT_EQ(records.value()[1].kind, RecordKind::end);
+}
+
+TEST_F(ReportJournal, ResumesWhereOnlyATornLineOrNothingIs) {
+  std::ofstream(path()) << "{\"torn";
+  ASSERT_TRUE(open(Journal::Mode::resume)->write(record_of(RecordKind::end, 2)).ok());
+  EXPECT_EQ(read().records.size(), 1u);
+  fs::remove(path());
+  ASSERT_TRUE(open(Journal::Mode::resume)->write(record_of(RecordKind::end, 2)).ok());
+  EXPECT_EQ(read().records.size(), 1u);
+}
+
+TEST_F(ReportJournal, ResumedPartsAreNumberedOn) {
+  constexpr JournalLimits limits{.part = 1'000, .history = 1 << 20};
+  for (const auto mode : {Journal::Mode::create, Journal::Mode::resume}) {
+    const auto journal = open(mode, limits);
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(journal->write(record_of(RecordKind::fault, i)).ok());
+  }
+  EXPECT_TRUE(fs::exists(folder_ / "journal.rank3.1-1.jsonl"));
+  EXPECT_TRUE(fs::exists(folder_ / "journal.rank3.2-2.jsonl"));
+  EXPECT_EQ(read().records.size(), 4u);
+}
+
+Status append(const fs::path& folder, const Record& record, double seconds = 2.0) {
+  std::vector<Record> one = {record};
+  return append_records(folder, one, seconds);
+}
+
+TEST_F(ReportJournal, AnotherThreadAppendsItsLastWords) {
+  const auto journal = open();
+  ASSERT_TRUE(journal->write(record_of(RecordKind::start, 1)).ok());
+  ASSERT_TRUE(append(folder_, record_of(RecordKind::loss, 2)).ok());
+  ASSERT_TRUE(journal->write(record_of(RecordKind::end, 3)).ok());
+  std::vector<double> times;
+  for (const Record& record : read().records) times.push_back(record.time);
+  EXPECT_THAT(times, ElementsAre(1, 2, 3));
+  EXPECT_FALSE(append(folder_ / "none", record_of(RecordKind::loss, 2)).ok());
+}
+
+TEST_F(ReportJournal, LastWordsThatCannotBeWrittenAreKept) {
+  std::vector<Record> words = {record_of(RecordKind::fault, 1), record_of(RecordKind::loss, 2)};
+  fs::create_directory(path());  // in the journal's place
+  EXPECT_FALSE(append_records(folder_, words).ok());
+  EXPECT_EQ(words.size(), 2u);
+  fs::remove(path());
+  EXPECT_TRUE(append_records(folder_, words).ok());
+  EXPECT_TRUE(words.empty());
+  EXPECT_EQ(read().records.size(), 2u);
+}
+
+TEST_F(ReportJournal, LastWordsBehindATornLineAreALineOfTheirOwn) {
+  std::ofstream(path()) << "{\"torn";
+  ASSERT_TRUE(append(folder_, record_of(RecordKind::loss, 2)).ok());
+  EXPECT_EQ(read().records.size(), 1u);
+  EXPECT_EQ(read().problems.size(), 1u);
+}
+
+TEST_F(ReportJournal, ManyWritersTearNoLine) {
+  const auto journal = open();
+  std::vector<std::thread> others;
+  for (int i = 0; i < 4; ++i)
+    others.emplace_back([&] {
+      for (int n = 0; n < 20; ++n) EXPECT_TRUE(append(folder_, record_of(RecordKind::loss, n), 20).ok());
+    });
+  for (int n = 0; n < 200; ++n) ASSERT_TRUE(journal->write(record_of(RecordKind::progress, n)).ok());
+  for (std::thread& other : others) other.join();
+  EXPECT_EQ(read().records.size(), 280u);
+  EXPECT_TRUE(read().problems.empty());
+}
+
+TEST_F(ReportJournal, ADiskThatHangsCostsNoMoreThanItsTime) {
+  fs::create_directory(folder_ / "stuck");
+  const fs::path pipe = folder_ / "stuck" / journal_name(3);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto keep_open = std::fopen(pipe.c_str(), "r+");
+  ASSERT_NE(keep_open, nullptr);
+  Record large = record_of(RecordKind::loss, 1);
+  large.body["text"] = std::string(1 << 20, 'x');  // more than the pipe takes
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = append(folder_ / "stuck", large, 0.2);
+  EXPECT_EQ(status.code(), StatusCode::timeout) << status.what();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  std::string drain(1 << 16, '\0');  // so that the thread ends before the test does
+  for (std::size_t got = 0; got < (1 << 20); got += drain.size())
+    ASSERT_GT(std::fread(drain.data(), 1, drain.size(), keep_open), 0u);
+  std::fclose(keep_open);
+}
+
+TEST_F(ReportJournal, ADeletedFileIsTold) {
+  const auto journal = open();
+  ASSERT_TRUE(journal->write(record_of(RecordKind::start, 1)).ok());
+  ASSERT_TRUE(journal->flush().ok());
+  fs::remove_all(folder_);
+  Status status;
+  ASSERT_TRUE(eventually([&] { return !(status = journal->flush()).ok(); }));
+  EXPECT_THAT(status.what(), HasSubstr("journal.rank3.jsonl: somebody deleted it"));
+  EXPECT_TRUE(journal->write(record_of(RecordKind::end, 1)).ok()) << "and is no reason to stop";
+}
+
+TEST_F(ReportJournal, OneProcessAloneWritesIt) {
+  auto journal = open(Journal::Mode::create, {.part = 1'000, .history = 100'000});
+  Record start = record_of(RecordKind::start, 1);
+  start.body = {{"process", 77}, {"identity", {{"hostname", "node7"}}}};
+  ASSERT_TRUE(journal->write(start).ok());
+  const auto is_refused = [&] {
+    const auto second = Journal::open(folder_, 3, Journal::Mode::resume);
+    EXPECT_EQ(second.status().code(), StatusCode::unavailable);
+    EXPECT_EQ(await_writers(folder_, 0).code(), StatusCode::unavailable);
+    return second.status().what();
+  };
+  EXPECT_THAT(is_refused(),
+              HasSubstr("journal.rank3.jsonl: a run that is still going writes it (process 77 on node7)"));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(journal->write(record_of(RecordKind::fault, i)).ok());
+  EXPECT_GT(files(), 1u) << "a new file is locked as well";
+  is_refused();
+  EXPECT_TRUE(journal->unlocked().empty());
+  std::thread ends([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    journal.reset();
+  });
+  EXPECT_TRUE(await_writers(folder_, 20).ok()) << "of a run that ends meanwhile";
+  ends.join();
+  EXPECT_TRUE(open(Journal::Mode::resume));
+}
+
+TEST_F(ReportJournal, ALockEndsWithItsProcess) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto journal = Journal::open(folder_, 3);
+    static_cast<void>(::write(ready[1], "x", 1));
+    ::pause();
+    ::_exit(0);
+  }
+  char one;
+  ASSERT_EQ(::read(ready[0], &one, 1), 1);
+  EXPECT_EQ(await_writers(folder_, 0).code(), StatusCode::unavailable);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(await_writers(folder_, 0).ok());
+  for (const int end : ready) ::close(end);
+}
+
+TEST_F(ReportJournal, ForeignLinesAreCountedAndNotKept) {
+  {
+    std::ofstream file(path());
+    for (int i = 0; i < 10'000; ++i) file << "foreign\n";
+    file << std::string(40 << 20, 'x') << '\n' << one_line(to_json(record_of(RecordKind::end, 1))) << '\n';
+  }
+  const Journals journals = read();
+  EXPECT_EQ(journals.records.size(), 1u) << "what comes behind them is read";
+  ASSERT_EQ(journals.problems.size(), 4u);
+  EXPECT_THAT(journals.problems[0], HasSubstr("line 1 is no record"));
+  EXPECT_THAT(journals.problems[3], HasSubstr("9998 more lines are no records"));
+}
+
+TEST_F(ReportJournal, OnlyRegularFilesAreRead) {
+  ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
+  fs::create_symlink("/dev/zero", folder_ / journal_name(4));
+  EXPECT_THAT(read().problems, ElementsAre(HasSubstr("rank3.jsonl: is no regular file"),
+                                           HasSubstr("rank4.jsonl: is no regular file")));
+  EXPECT_TRUE(await_writers(folder_, 0).ok());
+}
+
+TEST_F(ReportJournal, WhereItCannotBeRotatedItGrowsOn) {
+  const auto journal = open(Journal::Mode::create, {.part = 1'000, .history = 1'000});
+  fs::rename(path(), folder_ / "moved");
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(journal->write(record_of(RecordKind::fault, i)).ok());
+  EXPECT_EQ(read_journal(folder_ / "moved").value().size(), 20u);
+}
+
+}  // namespace
+}  // namespace egt

@@ -1,0 +1,331 @@
+#include "session/health/error_counters.hpp"
+
+#include <atomic>
+#include <ostream>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "egt/core/clock.hpp"
+#include "tests/support/nvml_script.hpp"
+
+namespace egt {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// A GPU's script; looks at it every 5 s from 0 to 60 s, in phase "train" up to 20 s and "io" behind it; and
+/// exactly what is told, as "kind: where" of faults, "kind: where" of findings, and the number of notices.
+struct Fixture {
+  const char* name;
+  std::string script;
+  std::vector<std::string> faults;
+  std::vector<std::string> findings;
+  std::size_t notices = 0;
+};
+
+std::ostream& operator<<(std::ostream& out, const Fixture& fixture) {
+  return out << fixture.name;
+}
+
+/// All that was told, and the counters at the end.
+struct Told {
+  std::vector<Fault> faults;
+  std::vector<Finding> findings;
+  std::vector<std::string> notices;
+  Json counters;
+
+  void add(const LedgerNews& news) {
+    faults.insert(faults.end(), news.faults.begin(), news.faults.end());
+    findings.insert(findings.end(), news.findings.begin(), news.findings.end());
+    notices.insert(notices.end(), news.notices.begin(), news.notices.end());
+  }
+};
+
+constexpr double period = 5, end = 60;
+
+LedgerMoment moment_at(double seconds, const std::unique_ptr<Sensor>& sensor) {
+  LedgerMoment moment;
+  moment.seconds = 1000 + seconds;
+  moment.step = static_cast<std::int64_t>(seconds);
+  moment.phase = seconds <= 20 ? "train" : "io";
+  if (const auto reading = sensor->read(); reading.ok())
+    moment.utilization_percent = reading.value().gpu_utilization_percent;
+  return moment;
+}
+
+LedgerMoment at(double seconds) {
+  LedgerMoment moment;
+  moment.seconds = seconds;
+  return moment;
+}
+
+Told run(const std::string& text, std::optional<std::uint64_t> corrected_limit = 10) {
+  NvmlScript script(text);
+  auto sensor = NvmlScript::open();
+  EXPECT_TRUE(sensor.ok()) << sensor.status().what();
+  Ledger ledger({2, "node7", "GPU-fake"}, corrected_limit);
+  Told told;
+  for (double seconds = 0; seconds <= end; seconds += period) {
+    script.at(seconds);
+    const LedgerMoment moment = moment_at(seconds, sensor.value());
+    told.add(ledger.look(moment, sensor.value()->counters()));
+    told.add(ledger.overdue(moment.seconds + 1));
+  }
+  told.counters = ledger.counters();
+  return told;
+}
+
+class LedgerFixture : public ::testing::TestWithParam<Fixture> {};
+
+TEST_P(LedgerFixture, TellsExactlyThis) {
+  const Fixture& fixture = GetParam();
+  const Told told = run(fixture.script);
+  std::vector<std::string> faults, findings;
+  for (const Fault& fault : told.faults) {
+    faults.push_back(fault.kind + ": " + fault.where);
+    EXPECT_EQ(fault.rank, 2);
+    EXPECT_EQ(fault.hostname, "node7");
+    EXPECT_EQ(fault.device_uuid, "GPU-fake");
+    EXPECT_EQ(fault.detector, "NVML");
+    EXPECT_EQ(fault.blame, Blame::certain);
+    EXPECT_NE(fault.expected, fault.actual);
+  }
+  for (const Finding& finding : told.findings) {
+    findings.push_back(finding.kind + ": " + finding.where);
+    EXPECT_EQ(finding.rank, 2);
+    EXPECT_FALSE(finding.text.empty());
+  }
+  EXPECT_THAT(faults, ElementsAreArray(fixture.faults));
+  EXPECT_THAT(findings, ElementsAreArray(fixture.findings));
+  EXPECT_EQ(told.notices.size(), fixture.notices) << ::testing::PrintToString(told.notices);
+}
+
+const std::string& ok = healthy_gpu;
+const std::string pending = "remap: a row of memory waits to be remapped";
+const std::string failed = "remap: a row of memory could not be remapped";
+
+const Fixture fixtures[] = {
+    {"healthy", ok, {}, {}},
+    {"not_supported_everywhere", "", {}, {}},
+    {"large_counters_from_before",
+     ok + "ecc_corrected 99999\necc_uncorrected 7\nnvlink.crc 12\nnvlink.recovery 3\npcie_replay 1000\n",
+     {},
+     {}},
+    {"uncorrectable", ok + "at 10 ecc_uncorrected 2\n", {"ecc: uncorrectable memory errors (ECC)"}, {}},
+    {"uncorrectable_ever_more",
+     ok + "at 10 ecc_uncorrected 2\nat 15 ecc_uncorrected 4\nat 40 ecc_uncorrected 9\n",
+     {"ecc: uncorrectable memory errors (ECC)"},
+     {}},
+    {"corrected_within_limit", ok + "at 10 ecc_corrected 13\n", {}, {}},
+    {"corrected_above_limit",
+     ok + "at 10 ecc_corrected 9\nat 30 ecc_corrected 14\nat 40 ecc_corrected 90\n",
+     {},
+     {"ecc: corrected memory errors (ECC)"}},
+    {"a_counter_that_falls_and_comes_back",
+     ok + "ecc_uncorrected 7\nat 10 ecc_uncorrected 0\nat 20 ecc_uncorrected 7\n",
+     {},
+     {}},
+    {"remap_newly_pending", ok + "at 10 remap_pending 1\n", {pending}, {}},
+    {"remap_pending_from_before", ok + "remap_pending 1\n", {}, {pending}},
+    {"remap_newly_failed", ok + "at 10 remap_failure 1\n", {failed}, {}},
+    {"remap_failed_from_before", ok + "remap_failure 1\n", {}, {failed}},
+    {"remap_flag_that_comes_and_goes",
+     ok + "at 10 remap_pending 1\nat 15 remap_pending 0\nat 20 remap_pending 1\n",
+     {pending},
+     {}},
+    {"rows_remapped", ok + "at 10 remapped_corrected 1\n", {}, {}},
+    {"xid_48", ok + "at 10 xid 48\n", {"xid: Xid 48: uncorrectable memory error (ECC)"}, {}},
+    {"xid_63_64",
+     ok + "at 10 xid 63\nat 10 xid 64\n",
+     {"xid: Xid 63: a row of memory is to be remapped", "xid: Xid 64: a row of memory could not be remapped"},
+     {}},
+    {"xid_74", ok + "at 10 xid 74\n", {"xid: Xid 74: NVLink error"}, {}},
+    {"xid_79", ok + "at 10 xid 79\n", {"xid: Xid 79: GPU has fallen off the bus"}, {}},
+    {"xid_95_thrice",
+     ok + "at 10 xid 95\nat 15 xid 95\nat 50 xid 95\n",
+     {"xid: Xid 95: uncontained uncorrectable memory error"},
+     {}},
+    {"xids_of_programs", ok + "at 10 xid 13\nat 10 xid 31\nat 10 xid 43\nat 10 xid 45\n", {}, {}, 4},
+    {"xids_unclear",
+     ok + "at 10 xid 119\nat 10 xid 92\nat 10 xid 999\n",
+     {},
+     {"xid: Xid 119: GPU system processor does not answer",
+      "xid: Xid 92: high rate of corrected memory errors (ECC)", "xid: Xid 999"}},
+    {"lost",
+     ok + "at 30 all 15\n",
+     {"gpu-lost: GPU 00000000:18:00.0 is lost: it does not answer on its bus"},
+     {}},
+    {"needs_reset",
+     ok + "at 30 all 16\n",
+     {"gpu-lost: GPU 00000000:18:00.0 has stopped working: it needs a reset"},
+     {}},
+    {"xid_of_a_lost_gpu",
+     ok + "at 30 all 15\nat 35 xid 79\n",
+     {"gpu-lost: GPU 00000000:18:00.0 is lost: it does not answer on its bus",
+      "xid: Xid 79: GPU has fallen off the bus"},
+     {}},
+    {"answers_nothing_any_more",
+     ok + "at 30 all 999\n",
+     {"gpu-lost: the device answers nothing for 10 s: NVML answers nothing about GPU 00000000:18:00.0"},
+     {}},
+    {"one_look_without_an_answer", ok + "at 30 all 999\nat 35 all 0\n", {}, {}},
+    {"answers_again",
+     ok + "at 30 all 999\nat 45 all 0\n",
+     {"gpu-lost: the device answers nothing for 10 s: NVML answers nothing about GPU 00000000:18:00.0"},
+     {},
+     1},
+    {"never_answered", "all 999\n", {}, {}},
+    {"link_goes_down", ok + "at 10 nvlink.7.up 0\nat 40 nvlink.7.up 1\n", {"nvlink: NVLink 7 went down"}, {}},
+    {"link_down_from_before", ok + "nvlink.7.up 0\nnvlink.8.up 0\n", {}, {}, 1},
+    {"link_errors_put_right", ok + "at 10 nvlink.3.crc 5\nat 15 nvlink.4.replay 2\n", {}, {}, 1},
+    {"link_recovery_errors",
+     ok + "at 10 nvlink.3.recovery 1\nat 20 nvlink.3.recovery 2\nat 20 nvlink.9.recovery 1\n",
+     {"nvlink: NVLink 3: recovery errors", "nvlink: NVLink 9: recovery errors"},
+     {}},
+    {"link_recoveries_that_did_well",
+     "links 2\nnvlink.up 1\nnvlink.recovery_failed 0\nnvlink.recovery_events 0\n"
+     "at 10 nvlink.1.recovery_events 3\n",
+     {},
+     {"link: NVLink 1"}},
+    {"link_recoveries_that_failed",
+     "links 2\nnvlink.up 1\nnvlink.recovery_failed 0\nnvlink.recovery_events 0\n"
+     "at 10 nvlink.1.recovery_failed 1\n",
+     {"nvlink: NVLink 1: recoveries that failed"},
+     {}},
+    {"pcie_narrow_under_load", ok + "at 10 pcie_width 8\n", {}, {"link: PCIe link width"}},
+    {"pcie_slow_under_load_from_before", ok + "pcie_generation 3\n", {}, {"link: PCIe link generation"}},
+    {"pcie_slow_while_idle", ok + "utilization 0\npcie_generation 1\n", {}, {}},
+    {"pcie_slow_for_a_moment",
+     ok + "at 10 pcie_generation 1\nat 30 pcie_generation 5\nat 40 pcie_generation 1\n",
+     {},
+     {}},
+    {"pcie_slow_in_pauses_of_the_load",
+     ok + "at 10 utilization 3\nat 10 pcie_generation 1\nat 25 utilization 99\nat 30 pcie_generation 5\n"
+          "at 40 utilization 3\nat 40 pcie_generation 1\n",
+     {},
+     {}},
+    {"pcie_replays", ok + "at 10 pcie_replay 500\n", {}, {}},
+    {"several_at_once",
+     ok + "at 10 ecc_uncorrected 1\nat 10 remap_pending 1\nat 10 xid 94\n",
+     {"xid: Xid 94: contained uncorrectable memory error", "ecc: uncorrectable memory errors (ECC)", pending},
+     {}},
+};
+
+INSTANTIATE_TEST_SUITE_P(Ledger, LedgerFixture, ::testing::ValuesIn(fixtures),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Ledger, TellsWhereAndWhenAFaultShowed) {
+  const Told told = run(ok + "ecc_uncorrected 5\nat 27 ecc_uncorrected 8\n");
+  ASSERT_EQ(told.faults.size(), 1u);
+  EXPECT_EQ(told.faults[0].phase, "io");
+  EXPECT_EQ(told.faults[0].step, 30);
+  EXPECT_EQ(told.faults[0].expected, "5");
+  EXPECT_EQ(told.faults[0].actual, "8");
+  EXPECT_EQ(told.faults[0].count, 3u);
+}
+
+TEST(Ledger, KeepsBeforeAfterAndThePhaseOfEachMove) {
+  const Told told =
+      run(ok +
+          "at 8 ecc_corrected 5\nat 18 ecc_corrected 6\nat 40 ecc_corrected 7\nat 40 remap_pending 1\n"
+          "at 30 pcie_replay 9\nat 30 nvlink.2.crc 4\nat 55 nvlink.2.up 0\nat 12 xid 43\n");
+  const Json& c = told.counters;
+  EXPECT_EQ(c["ecc_corrected"], (Json{{"before", 3}, {"after", 7}, {"moved", {{"train", 3}, {"io", 1}}}}));
+  EXPECT_EQ(c["ecc_uncorrected"], (Json{{"before", 0}, {"after", 0}}));
+  EXPECT_EQ(c["remapped_rows"], (Json{{"before", 0}, {"after", 0}}));
+  EXPECT_EQ(c["remap_pending"], (Json{{"before", false}, {"after", true}}));
+  EXPECT_EQ(c["remap_failure"], (Json{{"before", false}, {"after", false}}));
+  EXPECT_EQ(c["pcie_replay"], (Json{{"before", 4}, {"after", 9}, {"moved", {{"io", 5}}}}));
+  EXPECT_EQ(c["pcie_generation"], (Json{{"before", 5}, {"after", 5}, {"max", 5}, {"under_load", 5}}));
+  EXPECT_EQ(c["nvlink_crc"], (Json{{"before", 0}, {"after", 4}, {"moved", {{"io", 4}}}}));
+  EXPECT_EQ(c["nvlink_recovery"], (Json{{"before", 0}, {"after", 0}}));
+  ASSERT_EQ(c["nvlinks"].size(), 18u);
+  EXPECT_EQ(c["nvlinks"][2]["link"], 2);
+  EXPECT_EQ(c["nvlinks"][2]["crc"]["after"], 4);
+  EXPECT_EQ(c["nvlinks"][2]["up"], (Json{{"before", true}, {"after", false}}));
+  ASSERT_EQ(c["xid"].size(), 1u);
+  EXPECT_EQ(c["xid"][0]["xid"], 43);
+  EXPECT_EQ(c["xid"][0]["phase"], "train");
+  EXPECT_EQ(c["xid"][0]["step"], 15);
+}
+
+TEST(Ledger, WhatIsNotAnsweredIsNull) {
+  const Json c = run("").counters;
+  for (const char* name : {"ecc_corrected", "ecc_uncorrected", "remapped_rows", "remap_pending",
+                           "remap_failure", "pcie_replay", "nvlink_crc", "nvlink_replay", "nvlink_recovery"})
+    EXPECT_EQ(c[name], (Json{{"before", nullptr}, {"after", nullptr}})) << name;
+  EXPECT_TRUE(c["xid"].is_null());
+  EXPECT_TRUE(c["nvlinks"].empty());
+}
+
+TEST(Ledger, XidsOfTwoSourcesNeedNotKeepTheirOrder) {
+  Ledger ledger({2, "node7", "GPU-fake"}, {});
+  SensorCounters counters;
+  counters.xids = {{79, 1, ""}};
+  EXPECT_EQ(ledger.look(at(0), counters).faults.size(), 1u);
+  counters.xids = {{48, 2, ""}, {79, 1, "fallen off the bus"}};
+  const LedgerNews news = ledger.look(at(5), counters);
+  ASSERT_EQ(news.faults.size(), 1u);
+  EXPECT_EQ(news.faults[0].actual, "48");
+  EXPECT_EQ(ledger.counters()["xid"].size(), 2u);
+  EXPECT_EQ(ledger.counters()["xid"][1]["detail"], "fallen off the bus");
+}
+
+TEST(Ledger, HasNoLimitOfCorrectedErrorsByDefault) {
+  EXPECT_THAT(run(ok + "at 10 ecc_corrected 1000000\n", std::nullopt).findings, IsEmpty());
+  const Told strict = run(ok + "at 10 ecc_corrected 4\n", 0);
+  ASSERT_EQ(strict.findings.size(), 1u);
+  EXPECT_EQ(strict.findings[0].text, "1 new corrected memory errors (ECC), the limit is 0");
+}
+
+TEST(Ledger, ALinkBelowItsMaximumTellsBoth) {
+  const Told told = run(ok + "pcie_generation 3\n");
+  ASSERT_EQ(told.findings.size(), 1u);
+  EXPECT_EQ(told.findings[0].text,
+            "PCIe link generation is 3 under load, it could be 5: check seat, riser and slot");
+  EXPECT_EQ(told.findings[0].expected, 5.0);
+  EXPECT_EQ(told.findings[0].actual, 3.0);
+  EXPECT_EQ(told.counters["pcie_generation"]["under_load"], 3);
+}
+
+TEST(Ledger, AStalledDriverIsTold) {
+  Ledger ledger({2, "node7", "GPU-fake"}, {});
+  EXPECT_THAT(ledger.overdue(500).findings, IsEmpty()) << "it was never looked at";
+  ledger.look(at(100), SensorCounters{});
+  EXPECT_THAT(ledger.overdue(110).findings, IsEmpty());
+  const LedgerNews news = ledger.overdue(116);
+  ASSERT_EQ(news.findings.size(), 1u);
+  EXPECT_EQ(news.findings[0].kind, "sensor");
+  EXPECT_EQ(news.findings[0].text, "NVML does not answer since 16 s");
+  EXPECT_THAT(ledger.overdue(200).findings, IsEmpty()) << "once";
+  const LedgerNews back = ledger.look(at(205), SensorCounters{});
+  ASSERT_EQ(back.notices.size(), 1u);
+  EXPECT_THAT(back.notices[0], HasSubstr("answers again after 105 s"));
+}
+
+TEST(Ledger, ACallThatStallsKeepsOnlyItsOwnThread) {
+  NvmlScript script(ok + "at 1 stall 0.003\n");
+  auto sensor = NvmlScript::open();
+  ASSERT_TRUE(sensor.ok());
+  Ledger ledger({2, "node7", "GPU-fake"}, {});
+  ledger.look(at(0), sensor.value()->counters());
+  script.at(1);
+  const Clock::time_point start = Clock::now();
+  std::atomic<bool> answered = false;
+  std::jthread looks([&] {
+    (void)sensor.value()->counters();
+    answered = true;
+  });
+  const LedgerNews news = ledger.overdue(Ledger::stalled_seconds);
+  EXPECT_FALSE(answered) << "asking does not wait for the driver";
+  EXPECT_EQ(news.findings.size(), 1u);
+  looks.join();
+  EXPECT_GT(seconds_since(start), 0.5) << "the call did stall";
+}
+
+}  // namespace
+}  // namespace egt

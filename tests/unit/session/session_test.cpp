@@ -1,0 +1,108 @@
+#include "session/session.hpp"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "session/stop_signal.hpp"
+
+namespace egt {
+namespace {
+
+/// One rank alone.
+class LoneControl : public Control {
+ public:
+  const RankPlace& place() const override { return place_; }
+  Result<std::vector<std::string>> gather(const std::string& text) override { return std::vector{text}; }
+  Result<std::string> broadcast(const std::string& text) override { return text; }
+  Status barrier() override { return {}; }
+  Status send_to_root(std::string) override { return {}; }
+  Result<std::optional<std::string>> receive() override { return std::optional<std::string>(); }
+
+ private:
+  RankPlace place_ = {.rank = 0, .size = 1, .local_rank = 0, .local_size = 1, .hostname = "node1"};
+};
+
+class NoReunion : public Reunion {
+ public:
+  std::optional<int> meet(const Status&, const std::function<Status()>&) override { return std::nullopt; }
+  void resumed(int, std::int64_t, std::int64_t) override {}
+  bool lost_peers() const override { return false; }
+};
+
+class KeepingSink : public Sink {
+ public:
+  Status write(const Record& record) override {
+    records.push_back(record);
+    return {};
+  }
+  Status flush() override { return {}; }
+
+  std::vector<Record> records;
+};
+
+/// Steps that take a while, whose votes are heard when they retire.
+class SlowSteps : public Workload {
+ public:
+  explicit SlowSteps(double step_seconds) : step_seconds_(step_seconds) {}
+  std::string name() const override { return "slow"; }
+  Status prepare() override { return {}; }
+  Status enqueue(const Step& step) override {
+    std::this_thread::sleep_for(std::chrono::duration<double>(step_seconds_));
+    votes_.push_back(step.vote);
+    return {};
+  }
+  Status retire(std::int64_t step, StepOutcome& outcome) override {
+    outcome.decision = votes_.at(static_cast<std::size_t>(step));
+    return {};
+  }
+  Status finish(bool) override { return {}; }
+  PartReport report() const override { return {}; }
+
+ private:
+  const double step_seconds_;
+  std::vector<StopVote> votes_;
+};
+
+TEST(Session, ASignalEndsARestUnderALoweredDuty) {
+  StopSignal::take();
+  LoneControl control;
+  RecordQueue records(0);
+  KeepingSink journal;
+  RecordRouter route(control, records, journal, {});
+  Telemetry telemetry(nullptr, 60, Clock::now());
+  ProgressBoard board;
+  LoadControl load;
+  load.set_duty(LoadControl::least_duty);
+  NoReunion reunion;
+  Session::Workloads workloads;
+  workloads.push_back(std::make_unique<SlowSteps>(0.25));  // and 4.75 s of rest behind each
+  Session session({.records = records,
+                   .route = route,
+                   .telemetry = telemetry,
+                   .board = board,
+                   .load = load,
+                   .reunion = reunion},
+                  workloads);
+  std::string phase;
+  Clock::time_point signalled;
+  std::jthread sender([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    phase = board.line("main").read().phase;
+    signalled = Clock::now();
+    std::raise(SIGTERM);
+  });
+  const Status failure = session.run({.duration_seconds = 60, .steps = {}, .is_done = {}, .before_step = {}});
+  EXPECT_TRUE(failure.ok()) << failure.what();
+  EXPECT_LT(seconds_since(signalled), 3.0) << "some steps, and no rest";
+  EXPECT_EQ(phase, "rest: the duty is lowered");
+  ASSERT_TRUE(route.pump().ok());
+  ASSERT_FALSE(journal.records.empty());
+  EXPECT_EQ(journal.records.back().kind, RecordKind::end);
+  EXPECT_EQ(journal.records.back().body.at("reason"), "signal");
+}
+
+}  // namespace
+}  // namespace egt

@@ -1,0 +1,108 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "workload/bench/scaling_entry.hpp"
+
+namespace egt {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::DoubleNear;
+using ::testing::HasSubstr;
+using ::testing::Optional;
+
+BenchEntry entry(BenchMode mode, std::vector<int> ranks, double step_ms) {
+  BenchEntry made;
+  made.trial.workload = BenchWorkload::voxelize;
+  made.trial.size = 1000;
+  made.trial.mode = mode;
+  made.trial.name = "voxelize 1000 points";
+  made.shares.assign(ranks.size(), 1000);
+  made.trial.ranks = std::move(ranks);
+  made.own_ms = step_ms;
+  made.step = ScalingTimes{.min = step_ms * 0.9, .p50 = step_ms, .p95 = step_ms * 1.1, .max = step_ms * 1.1};
+  return made;
+}
+
+TEST(BenchEntries, SpeedUpIsAgainstTheMeanOfItsDevicesAlone) {
+  SingleSpeeds singles;
+  singles.add(entry(BenchMode::single, {0}, 2));
+  BenchEntry both = entry(BenchMode::p2p, {0, 1}, 4);
+  complete(both, singles);
+  EXPECT_EQ(both.speedup, std::nullopt) << "one of them was not measured alone";
+  singles.add(entry(BenchMode::single, {1}, 4));
+  complete(both, singles);
+  EXPECT_THAT(both.items_per_second(), Optional(DoubleEq(500'000)));
+  EXPECT_THAT(both.speedup, Optional(DoubleNear(500'000 / 375'000.0, 1e-9)));
+  EXPECT_THAT(both.efficiency(), Optional(DoubleNear(500'000 / 750'000.0, 1e-9)));
+  EXPECT_THAT(both.exposed_communication_ms, Optional(DoubleEq(1)));
+  BenchEntry faster = entry(BenchMode::collective, {0, 1}, 2.5);
+  complete(faster, singles);
+  EXPECT_THAT(faster.exposed_communication_ms, Optional(DoubleEq(0))) << "never below 0";
+}
+
+TEST(BenchEntries, WhatWasNotMeasuredIsNull) {
+  BenchEntry none = entry(BenchMode::p2p, {0, 1, 2}, 1);
+  none.step.reset();
+  none.not_possible = "ranks 0 and 2 are on different hosts";
+  complete(none, SingleSpeeds());
+  const PartReport report = report_of(none);
+  EXPECT_TRUE(report.success);
+  for (const char* name : {"step_ms", "ms_per_batch", "items_per_second", "speedup", "efficiency",
+                           "exposed_communication_ms", "memory_bytes", "power_w", "tflops"})
+    EXPECT_TRUE(report.figures.at(name).is_null()) << name;
+  EXPECT_EQ(report.figures.at("not_possible"), "ranks 0 and 2 are on different hosts");
+  EXPECT_THAT(line_of(none), HasSubstr("3 devices, p2p: not possible: ranks 0 and 2"));
+}
+
+TEST(BenchEntries, AreTheContracts) {
+  BenchEntry both = entry(BenchMode::p2p, {0, 1}, 4);
+  complete(both, SingleSpeeds());
+  const PartReport report = report_of(both);
+  EXPECT_TRUE(report.of_all_ranks);
+  EXPECT_EQ(report.name, "voxelize 1000 points");
+  const Json& figures = report.figures;
+  EXPECT_EQ(figures.at("workload"), "voxelize");
+  EXPECT_EQ(figures.at("mode"), "p2p");
+  EXPECT_EQ(figures.at("devices"), 2);
+  EXPECT_EQ(figures.at("ranks"), Json({0, 1}));
+  EXPECT_EQ(figures.at("items"), "points");
+  EXPECT_DOUBLE_EQ(figures.at("ms_per_batch").get<double>(), 2);
+  EXPECT_DOUBLE_EQ(figures.at("step_ms").at("p50").get<double>(), 4);
+  EXPECT_NEAR(figures.at("spread_percent").get<double>(), 20, 1e-9);
+}
+
+TEST(BenchEntries, AFailureIsTold) {
+  BenchEntry failed = entry(BenchMode::single, {1}, 1);
+  failed.step.reset();
+  failed.failure = "rank 1: out_of_memory";
+  EXPECT_FALSE(report_of(failed).success);
+  EXPECT_THAT(line_of(failed), HasSubstr("rank 1 alone: failed: rank 1: out_of_memory"));
+}
+
+TEST(SingleSpeedsTest, ASlowDeviceIsSeenAmongItsLike) {
+  SingleSpeeds singles;
+  for (const char* test : {"a", "b"})
+    for (int rank = 0; rank < 4; ++rank) {
+      BenchEntry one = entry(BenchMode::single, {rank}, rank == 2 ? 2 : 1);
+      one.trial.name = test;
+      singles.add(one);
+    }
+  const std::vector<int> alike(4, 0);
+  EXPECT_THAT(singles.slowness(2, alike, 2), Optional(DoubleNear(2, 1e-9)));
+  EXPECT_THAT(singles.slowness(0, alike, 2), Optional(DoubleNear(1, 1e-9)));
+  EXPECT_EQ(singles.slowness(2, alike, 3), std::nullopt) << "there are two tests";
+  EXPECT_EQ(singles.slowness(2, {0, 0, 1, 0}, 1), std::nullopt) << "of another model";
+  BenchEntry fast = entry(BenchMode::single, {2}, 1.2);
+  fast.trial.name = "c";
+  singles.add(fast);
+  for (const int rank : {0, 1}) {
+    BenchEntry other = entry(BenchMode::single, {rank}, 1);
+    other.trial.name = "c";
+    singles.add(other);
+  }
+  EXPECT_THAT(singles.slowness(2, alike, 2), Optional(DoubleNear(1.2, 1e-9))) << "it must be slow in all";
+}
+
+}  // namespace
+}  // namespace egt

@@ -1,0 +1,96 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "workload/bench/bench_measurement.hpp"
+
+namespace egt {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::Eq;
+using ::testing::Gt;
+using ::testing::Optional;
+using ::testing::SizeIs;
+
+constexpr double step_ms = 10;
+
+/// Takes no time, and says that it took `step_ms` an iteration.
+class QuickJob final : public BenchJob {
+ public:
+  Result<Answers> answers() override { return Answers(); }
+  Result<BurstTimes> burst(int chunks, std::int64_t per_chunk) override {
+    ++bursts;
+    const double chunk_ms = step_ms * static_cast<double>(per_chunk);
+    return BurstTimes{.chunk_ms = std::vector<double>(static_cast<std::size_t>(chunks), chunk_ms),
+                      .busy_ms = chunk_ms * chunks};
+  }
+  Result<JobReport> check() override { return JobReport(); }
+  Status give_up(double) override { return {}; }
+
+  int bursts = 0;
+};
+
+/// Of one rank, whose sensor says something else each time.
+struct Alone {
+  BenchTrialMaker::Surroundings surroundings() {
+    return {.share = [](std::span<const double> own, const char*) -> Result<std::vector<double>> {
+              return std::vector<double>(own.begin(), own.end());
+            },
+            .stopping = [] { return false; },
+            .reading =
+                [this] {
+                  ++looks;
+                  return looks == silent_look ? SensorReading() : reading();
+                },
+            .memory_bytes = [] { return std::optional(1e9); }};
+  }
+  SensorReading reading() const {
+    SensorReading now;
+    now.power_w = 100.0 * looks;
+    now.sm_clock_mhz = 2000.0 - looks;
+    return now;
+  }
+
+  int looks = 0;
+  int silent_look = 0;
+};
+
+TEST(BenchTrials, FiguresOfTheDeviceAreMeansOfTheMeasurement) {
+  Alone world;
+  const auto surroundings = world.surroundings();
+  QuickJob job;
+  const auto measured = BenchTrialMaker(surroundings, 1).make(&job);
+  ASSERT_TRUE(measured.ok()) << measured.status().what();
+  EXPECT_DOUBLE_EQ(measured.value().step.p50, step_ms);
+  ASSERT_THAT(measured.value().devices, SizeIs(1));
+  const DeviceFigures& device = measured.value().devices.front();
+  ASSERT_THAT(world.looks, Gt(3)) << "a look a burst";
+  EXPECT_LT(world.looks, job.bursts) << "none in the warm-up";
+  EXPECT_THAT(device.power_w, Optional(DoubleNear(50.0 * (world.looks + 1), 1e-9)));
+  EXPECT_THAT(device.sm_clock_mhz, Optional(DoubleNear(2000 - 0.5 * (world.looks + 1), 1e-9)));
+  EXPECT_THAT(device.gpu_utilization_percent, Eq(std::nullopt)) << "the sensor does not tell it";
+  EXPECT_THAT(device.memory_bytes, Optional(1e9));
+}
+
+TEST(BenchTrials, ALookThatTellsNothingIsNoZero) {
+  Alone world;
+  world.silent_look = 2;
+  const auto surroundings = world.surroundings();
+  QuickJob job;
+  const auto measured = BenchTrialMaker(surroundings, 1).make(&job);
+  ASSERT_TRUE(measured.ok()) << measured.status().what();
+  const double looks = world.looks, sum = 50.0 * looks * (looks + 1) - 200;
+  EXPECT_THAT(measured.value().devices.front().power_w, Optional(DoubleNear(sum / (looks - 1), 1e-9)));
+}
+
+TEST(BenchTrials, WhoTakesNoPartHasNoFigures) {
+  Alone world;
+  const auto surroundings = world.surroundings();
+  const auto measured = BenchTrialMaker(surroundings, 1).make(nullptr);
+  ASSERT_TRUE(measured.ok()) << measured.status().what();
+  EXPECT_EQ(world.looks, 0);
+  EXPECT_THAT(measured.value().devices.front().power_w, Eq(std::nullopt));
+}
+
+}  // namespace
+}  // namespace egt

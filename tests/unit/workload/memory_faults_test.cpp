@@ -1,0 +1,299 @@
+#include <atomic>
+#include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/memory_fixture.hpp"
+#include "tests/support/workload_fixture.hpp"
+#include "workload/common/findings.hpp"
+#include "workload/memory/memory_workload.hpp"
+
+namespace egt {
+namespace {
+
+using test::bodies;
+using test::eventually;
+using test::figure;
+using test::fill_of;
+using test::ForwardingDevice;
+using test::injections_of;
+using test::small_host_device;
+using test::World;
+using ::testing::HasSubstr;
+
+/// One bit that is always `value` once `cell` is set: put there, in order, behind each operation that writes.
+class StuckDevice : public ForwardingDevice {
+ public:
+  StuckDevice(std::uint32_t mask, bool value) : ForwardingDevice(small_host_device()) {
+    stick_.keep = ~mask;
+    stick_.mask = value ? mask : 0;
+  }
+  Status fill(WordsView words, const Pattern& pattern, Stream& s) override {
+    EGT_TRY(ForwardingDevice::fill(words, pattern, s));
+    return stick(words, s);
+  }
+  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
+                         Mismatches* report, Stream& s) override {
+    EGT_TRY(ForwardingDevice::verify_and_fill(words, expected, next, direction, report, s));
+    return stick(words, s);
+  }
+  std::atomic<std::uint32_t*> cell = nullptr;
+
+ private:
+  Status stick(WordsView words, Stream& s) {
+    if (!cell || cell < words.data || cell >= words.data + words.count) return {};
+    return flip({cell, 1}, stick_, s);
+  }
+  Flip stick_;
+};
+
+void tells_a_stuck_cell_once(bool value, double duty) {
+  auto device = std::make_unique<StuckDevice>(1u << 5, value);
+  StuckDevice& stuck = *device;
+  World world(std::move(device));
+  world.load.set_duty(duty);
+  MemoryWorkload memory(world.environment, fill_of(4 << 20, 1));
+  ASSERT_TRUE(memory.prepare().ok());
+  const std::vector<WordsView> blocks = memory.blocks();
+  stuck.cell = blocks[1].data + 777;
+  ASSERT_TRUE(memory.start().ok());
+  ASSERT_TRUE(eventually([&] { return figure(memory, "rounds") >= 1; }));
+  ASSERT_TRUE(memory.finish(false).ok());
+  const std::vector<Json> faults = world.faults();
+  ASSERT_EQ(faults.size(), 1u) << "every pass sees it, one record tells it";
+  EXPECT_EQ(faults[0]["offset"], blocks[0].bytes() + 777 * 4);
+  EXPECT_EQ(faults[0]["xor"], "0x00000020");
+  EXPECT_THAT(faults[0]["where"].get<std::string>(), HasSubstr("single bit 5, "));
+  EXPECT_THAT(faults[0]["where"].get<std::string>(),
+              HasSubstr(value ? "stuck at 1 in 0x00000020" : "stuck at 0 in 0x00000020"));
+  EXPECT_GE(figure(memory, "mismatches"), 10u) << "the others are counted";
+  EXPECT_TRUE(world.records.repeats().empty()) << "none was held back for being too many";
+}
+
+TEST(MemoryWorkload, TellsACellStuckAtOneOnce) {
+  for (const double duty : {1.0, 0.5}) tells_a_stuck_cell_once(true, duty);
+}
+
+TEST(MemoryWorkload, TellsACellStuckAtZeroOnce) {
+  for (const double duty : {1.0, 0.5}) tells_a_stuck_cell_once(false, duty);
+}
+
+/// Reads a word wrong, once, in the operation that is asked for; what is stored stays right.
+class MisreadingDevice : public ForwardingDevice {
+ public:
+  MisreadingDevice() : ForwardingDevice(small_host_device()) {}
+  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& s) override {
+    if (!in_verify.exchange(false)) return ForwardingDevice::verify(words, expected, report, s);
+    EGT_TRY(flip(words, misread, s));
+    EGT_TRY(ForwardingDevice::verify(words, expected, report, s));
+    return flip(words, misread, s);
+  }
+  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
+                         Mismatches* report, Stream& s) override {
+    if (in_refill.exchange(false)) EGT_TRY(flip(words, misread, s));
+    return ForwardingDevice::verify_and_fill(words, expected, next, direction, report, s);
+  }
+  std::atomic<bool> in_verify = false, in_refill = false;
+  const Flip misread{.first = 50, .count = 3, .stride = 10, .mask = 0x11};
+};
+
+/// The only fault that a patrol tells whose device misreads once.
+Json fault_of_misreading(std::atomic<bool> MisreadingDevice::*where, double duty = 1) {
+  auto device = std::make_unique<MisreadingDevice>();
+  (*device).*where = true;
+  World world(std::move(device));
+  world.load.set_duty(duty);
+  MemoryWorkload memory(world.environment, fill_of(2 << 20));
+  EXPECT_TRUE(memory.prepare().ok());
+  EXPECT_TRUE(memory.start().ok());
+  EXPECT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 2; }));
+  EXPECT_TRUE(memory.finish(false).ok());
+  EXPECT_EQ(figure(memory, "mismatches"), 3u);
+  const std::vector<Json> faults = world.faults();
+  EXPECT_EQ(faults.size(), 1u);
+  return faults.empty() ? Json() : faults[0];
+}
+
+TEST(MemoryWorkload, ASecondReadTellsWhatWasOnlyReadWrong) {
+  const Json fault = fault_of_misreading(&MisreadingDevice::in_verify);
+  EXPECT_EQ(fault["offset"], 200);
+  EXPECT_EQ(fault["count"], 3);
+  EXPECT_EQ(fault["xor"], "0x00000011");
+  EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("bits 0x00000011 in each"));
+  EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("as expected): stored right, read wrong"));
+  EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("not stuck"));
+}
+
+TEST(MemoryWorkload, AWrongWordInAPassSaysWhichPassAndThatItIsRewritten) {
+  const Json fault = fault_of_misreading(&MisreadingDevice::in_refill);
+  EXPECT_EQ(fault["offset"], 200);
+  EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("in pass 1 of test finite inverse"));
+  EXPECT_THAT(fault["where"].get<std::string>(), HasSubstr("right when it was rewritten"));
+}
+
+TEST(MemoryWorkload, TellsTheSameUnderALoweredDuty) {
+  for (auto where : {&MisreadingDevice::in_verify, &MisreadingDevice::in_refill}) {
+    Json lowered = fault_of_misreading(where, 0.5), full = fault_of_misreading(where, 1);
+    for (Json* fault : {&lowered, &full}) fault->erase("time");
+    EXPECT_EQ(lowered, full);
+  }
+}
+
+TEST(MemoryInjection, EachGivesOneFaultWithItsMask) {
+  World world(small_host_device(),
+              injections_of({"memory:rank=3,step=5,bit=9", "memory:rank=3,step=6,bit=0+31",
+                             "memory:rank=3,step=7", "memory:rank=3,step=7", "memory:rank=2,step=5"}));
+  MemoryWorkload memory(world.environment, fill_of(8 << 20, 1));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.start().ok());
+  for (std::int64_t step = 4; step < 9; ++step) {
+    ASSERT_TRUE(memory.enqueue({.index = step}).ok());
+    const std::uint64_t sweep = figure(memory, "sweeps");
+    ASSERT_TRUE(eventually([&] { return figure(memory, "sweeps") >= sweep + 2; }));
+  }
+  ASSERT_TRUE(memory.finish(false).ok());
+  EXPECT_EQ(figure(memory, "mismatches"), 4u);
+  const std::vector<Record> records = world.records.drain();
+  std::vector<Json> struck;
+  for (const Record& record : records) {
+    if (record.kind == RecordKind::injection) struck.push_back(record.body);
+    if (record.kind != RecordKind::fault) continue;
+    ASSERT_FALSE(struck.empty());
+    const Json& injection = struck.back();
+    EXPECT_EQ(record.body["xor"], injection["mask"]);
+    EXPECT_EQ(record.body["step"], injection["struck_step"]);
+    EXPECT_EQ(record.body["count"], 1);
+    const std::string offset = "offset " + std::to_string(record.body["offset"].get<std::uint64_t>());
+    EXPECT_THAT(injection["where"].get<std::string>(), ::testing::EndsWith(offset));
+    EXPECT_THAT(record.body["where"].get<std::string>(), HasSubstr("(same): stored wrong, not stuck"));
+  }
+  EXPECT_EQ(struck.size(), 4u);
+  EXPECT_EQ(records.size(), 8u);
+}
+
+TEST(MemoryInjection, ManyWordsAreOneIncident) {
+  World world(small_host_device(), injections_of({"memory:rank=3,step=0,bit=3+7,count=5000,stride=4096"}));
+  MemoryWorkload memory(world.environment, fill_of(8 << 20, 1));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.enqueue({.index = 0}).ok());
+  ASSERT_TRUE(memory.start().ok());
+  ASSERT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 3; }));
+  ASSERT_TRUE(memory.finish(false).ok());
+  const std::vector<Json> faults = bodies(world, RecordKind::fault);
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_EQ(faults[0]["xor"], "0x00000088");
+  EXPECT_EQ(faults[0]["count"], 64) << "a block of 1 MiB has so many such words, each is hit once";
+  EXPECT_EQ(figure(memory, "mismatches"), 64u);
+}
+
+TEST(MemoryInjection, WhatWaitsAtTheEndIsStillPutInAndFound) {
+  World world(small_host_device(), injections_of({"memory:rank=3,step=2", "memory:rank=3,step=9"}));
+  MemoryWorkload memory(world.environment, fill_of(8 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.enqueue({.index = 3}).ok());
+  ASSERT_TRUE(memory.finish(false).ok());
+  EXPECT_EQ(world.faults().size(), 1u) << "one was due, the other was not";
+  EXPECT_FALSE(memory.report().success);
+}
+
+TEST(MemoryLedger, TellsEachWordOnceAndABadBlockOnce) {
+  const auto found = [](std::uint64_t count, std::vector<std::uint64_t> indices) {
+    Mismatches m = Mismatches::none();
+    m.count = count;
+    for (const std::uint64_t index : indices) m.sample[m.samples++] = {index, 0, 1};
+    return m;
+  };
+  MemoryLedger ledger;
+  EXPECT_FALSE(ledger.news(0, found(0, {})));
+  EXPECT_EQ(ledger.news(0, found(2, {9, 4}))->index, 4u);
+  EXPECT_FALSE(ledger.news(0, found(1, {9})));
+  EXPECT_EQ(ledger.news(0, found(2, {4, 11}))->index, 11u);
+  EXPECT_EQ(ledger.news(1024, found(1, {9}))->index, 9u) << "of another block";
+  EXPECT_EQ(ledger.news(0, found(1000, {20, 21, 22, 23, 24, 25, 26, 27}))->index, 20u);
+  EXPECT_FALSE(ledger.news(0, found(1000, {30, 31, 32, 33, 34, 35, 36, 37}))) << "the same bad block";
+  ledger.was_right(0);
+  EXPECT_EQ(ledger.news(0, found(1, {40}))->index, 40u);
+}
+
+/// Multiplies, and turns, otherwise than asked in one call out of many.
+class SlippingDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Status gemm(const Gemm& call, Stream& stream) override {
+    Gemm wrong = call;
+    if (slip_gemm && ++products_ == 4) wrong.alpha = 2;
+    return ForwardingDevice::gemm(wrong, stream);
+  }
+  Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override {
+    if (slip_turn && ++turns_ == 4) ++iterations;
+    return ForwardingDevice::sine_exponential(words, iterations, digest, stream);
+  }
+  std::atomic<bool> slip_gemm = false, slip_turn = false;
+
+ private:
+  int products_ = 0, turns_ = 0;
+};
+
+/// What the workload finds on that device in a sweep.
+std::vector<Json> faults_of_a_sweep(std::unique_ptr<Device> device) {
+  World world(std::move(device));
+  MemoryWorkload memory(world.environment, fill_of(4 << 20));
+  EXPECT_TRUE(memory.prepare().ok());
+  EXPECT_TRUE(memory.start().ok());
+  EXPECT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 1; }));
+  EXPECT_TRUE(memory.finish(false).ok());
+  std::vector<Json> faults = world.faults();
+  EXPECT_EQ(memory.report().success, faults.empty());
+  return faults;
+}
+
+TEST(MemoryWorkload, AProductThatDiffersWhenRepeatedIsAFault) {
+  auto device = std::make_unique<SlippingDevice>(small_host_device());
+  device->slip_gemm = true;
+  const std::vector<Json> faults = faults_of_a_sweep(std::move(device));
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_EQ(faults[0]["kind"], "gemm");
+  EXPECT_EQ(faults[0]["detector"], "repetition");
+  EXPECT_NE(faults[0]["expected"], faults[0]["actual"]);
+}
+
+TEST(MemoryWorkload, SinesThatDifferWhenRepeatedAreAFault) {
+  auto device = std::make_unique<SlippingDevice>(small_host_device());
+  device->slip_turn = true;
+  const std::vector<Json> faults = faults_of_a_sweep(std::move(device));
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_EQ(faults[0]["kind"], "extreme");
+}
+
+/// Does no product at all: its result is whatever lay there.
+class ProductlessDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Status gemm(const Gemm&, Stream&) override { return {}; }
+};
+
+/// Makes no turn of sine and exponential.
+class TurnlessDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Status sine_exponential(WordsView, int, Digest*, Stream&) override { return {}; }
+};
+
+TEST(MemoryWorkload, TurnsThatAreNotMadeAreAFaultWithoutValues) {
+  const std::vector<Json> faults = faults_of_a_sweep(std::make_unique<TurnlessDevice>(small_host_device()));
+  ASSERT_FALSE(faults.empty());
+  EXPECT_EQ(faults[0]["kind"], "extreme");
+  EXPECT_THAT(faults[0]["where"].get<std::string>(), ::testing::EndsWith(": nothing was computed"));
+  for (const char* value : {"expected", "actual", "xor"}) EXPECT_EQ(faults[0][value], "") << value;
+}
+
+TEST(MemoryWorkload, ProductsThatAreNotMadeAreAFault) {
+  const std::vector<Json> faults =
+      faults_of_a_sweep(std::make_unique<ProductlessDevice>(small_host_device()));
+  ASSERT_FALSE(faults.empty());
+  EXPECT_EQ(faults[0]["kind"], "gemm");
+}
+
+}  // namespace
+}  // namespace egt
