@@ -1,9 +1,17 @@
 #!/usr/bin/env bash
-# Everything that CI checks: floors, format, all tests, then the tests again under sanitizers.
-# EGT_SKIP_ASAN=1 leaves the sanitizers out, EGT_LONG_TESTS=1 adds what takes minutes.
+# Builds and runs all tests: test.sh [--sanitize]. With --sanitize instead: the unit, contract and MPI tests under
+# AddressSanitizer and UndefinedBehaviorSanitizer, on the host backend.
 # Ends with ctest's summaries; exit code 0 only if all passed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+sanitize=
+for argument; do
+  case $argument in
+    --sanitize) sanitize=1 ;;
+    *) echo "test.sh: unknown option $argument; allowed: --sanitize" >&2 && exit 2 ;;
+  esac
+done
 
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
@@ -39,13 +47,7 @@ summary() {
 }
 
 scripts/setup.sh
-check scripts/check_layers.py --headers
-check format_is_clean
-heading "build of preset release"
-scripts/build.sh --tests
-run_tests release release
-
-if [[ ${EGT_SKIP_ASAN-0} != 1 ]]; then
+if [[ $sanitize ]]; then
   export LSAN_OPTIONS="suppressions=$PWD/scripts/lsan.supp:print_suppressions=0"
   heading "build of preset asan"
   scripts/build.sh --preset asan --tests
@@ -54,12 +56,15 @@ if [[ ${EGT_SKIP_ASAN-0} != 1 ]]; then
   # whole stacks, which take their time, tell that it was Open MPI: one rank alone must do.
   ASAN_OPTIONS=fast_unwind_on_malloc=0 run_tests asan-mpi-alone asan -R '^mpi[.]ranks[.]alone$'
   ASAN_OPTIONS=detect_leaks=0 run_tests asan-mpi asan -R '^mpi[.]ranks[.](3|hosts)$'
+else
+  check scripts/check_layers.py --headers
+  check format_is_clean
+  heading "build of preset release"
+  scripts/build.sh --tests
+  run_tests release release
 fi
 
-summary asan
-summary asan-mpi-alone
-summary asan-mpi
-summary release
+for log in asan asan-mpi-alone asan-mpi release; do summary $log; done
 if ((${#failed[@]})); then
   printf 'test.sh: failed: %s\n' "${failed[@]}" >&2
   exit 1

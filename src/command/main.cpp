@@ -61,7 +61,7 @@ Result<int> run_command(const Options& options, MpiSession& mpi, Control& contro
     static_cast<void>(write_all(STDERR_FILENO,
                                 "extreme_gpu_trainer: the host has no memory left for this process; give it "
                                 "more, or look at ulimit -v and the control group's limit\n"));
-    std::_Exit(exit_code::no_environment);
+    std::_Exit(run_has_begun ? exit_code::incomplete : exit_code::no_environment);
   } catch (...) {
     __gnu_cxx::__verbose_terminate_handler();
   }
@@ -84,7 +84,7 @@ int run(int argc, char** argv, Clock::time_point started) {
     return code.ok() ? code.value() : fail(code.status(), 0);
   }
   Result<std::unique_ptr<MpiSession>> mpi = MpiSession::open(argc, argv);
-  if (!mpi.ok()) leave(fail(mpi.status(), launched_rank()));
+  if (!mpi.ok()) leave(fail(mpi.status(), 0));  // each rank tells it: limits differ between hosts
   if (command != "devices") StopSignal::keep();
   const int rank = mpi.value()->place().rank;
   Result<std::unique_ptr<Control>> control = open_mpi_control(*mpi.value(), control_timeout_s);

@@ -27,6 +27,10 @@ void wait_for(int file) {
 
 }  // namespace
 
+Descriptor::~Descriptor() {
+  if (valid()) ::close(number_);
+}
+
 int write_all(int file, const std::string& text) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t wrote = ::write(file, text.data() + done, text.size() - done);

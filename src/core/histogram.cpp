@@ -1,5 +1,9 @@
 #include "egt/core/histogram.hpp"
 
+#include <numeric>
+
+#include <cstddef>
+
 #include <algorithm>
 #include <cmath>
 
@@ -27,6 +31,12 @@ double Histogram::quantile(double q) const {
       return std::min(max_, lowest_ * std::exp((i + 0.5) * log_step));
   }
   return max_;
+}
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return values.size() % 2 ? *middle : std::midpoint(*std::max_element(values.begin(), middle), *middle);
 }
 
 }  // namespace egt

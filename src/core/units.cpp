@@ -145,6 +145,13 @@ Result<SizeOrShare> parse_size_or_share(std::string_view text) {
   return not_allowed(text, size_or_share_allowed);
 }
 
+std::string format_amount(double value) {
+  constexpr const char* powers[] = {"", " k", " M", " G", " T"};
+  std::size_t power = 0;
+  for (; value >= 1000 && power + 1 < std::size(powers); ++power) value /= 1000;
+  return fmt::format("{:.4g}{}", value, powers[power]);
+}
+
 std::string format_bytes(double bytes) {
   if (!std::isfinite(bytes)) return fmt::format("{} B", bytes);
   if (bytes < 0) return fmt::format("-{}", format_bytes(-bytes));

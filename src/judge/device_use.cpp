@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "egt/core/histogram.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/units.hpp"
 
@@ -188,12 +189,6 @@ std::string label_of(const Json& rank, bool name_host) {
                      name_host ? fmt::format(" on {}", text_at(rank, "hostname")) : "");
 }
 
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-}
-
 DeviceUse use_of(const Json& rank, const Parts& parts, const Json& result, bool name_host) {
   DeviceUse use;
   use.rank = value_at<int>(rank, "rank").value_or(-1);
@@ -223,7 +218,7 @@ std::optional<double> peers_compute_ms(const Json& own, const Json& result,
     const auto batch = value_at<double>(rank, "batch"), ms = value_at<double>(train, "compute_ms");
     if (ms && batch && samples && *batch > 0) peers.push_back(*ms * *samples / *batch);
   }
-  return median(peers);
+  return peers.empty() ? std::nullopt : std::optional(median_of(peers));
 }
 
 bool has_no_utilization(const Json& result, int rank) {

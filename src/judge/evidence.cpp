@@ -32,11 +32,29 @@ int rank_in(const Record& record) {
   return value_at<int>(record.body, "rank").value_or(-1);
 }
 
+/// The part of the run that each record of this kind belongs to: numbers (of checks, of restarts) begin anew
+/// in each part, but its ranks start before all else.
+std::map<const Record*, int> part_of_each(const std::vector<Record>& records, RecordKind kind) {
+  std::map<const Record*, int> parts;
+  std::map<int, int> current;
+  for (const Record& record : records) {
+    if (record.kind == RecordKind::start) current[record.rank] = part_of_start(record);
+    if (record.kind == kind) parts[&record] = current[record.rank];
+  }
+  return parts;
+}
+
 }  // namespace
 
 bool is_lasting(RecordKind kind) {
   return kind == RecordKind::start || kind == RecordKind::fault || kind == RecordKind::finding ||
          kind == RecordKind::loss || kind == RecordKind::restart || kind == RecordKind::injection;
+}
+
+const Json& first_start(const ByRank& ranks) {
+  for (const auto& [number, rank] : ranks)
+    if (rank.start) return rank.start_body();
+  return RankRecords().start_body();
 }
 
 const Json& RankRecords::start_body() const {
@@ -81,15 +99,17 @@ std::vector<const Record*> faults_of(const std::vector<Record>& records) {
     return value_at<bool>(record.body, "provisional").value_or(false);
   };
   std::vector<const Record*> all = records_of(records, RecordKind::fault);
-  std::set<std::string> settled;
+  const auto parts = part_of_each(records, RecordKind::fault);
+  std::set<std::pair<int, std::string>> settled;
   for (const Record* record : all)
-    if (!provisional(*record)) settled.insert(incident(*record));
-  std::set<std::pair<std::string, int>> told;
+    if (!provisional(*record)) settled.emplace(parts.at(record), incident(*record));
+  std::set<std::tuple<int, std::string, int>> told;
   std::erase_if(all, [&](const Record* record) {
+    const int part = parts.at(record);
     const std::string name = incident(*record);
     if (name.empty()) return false;
-    if (provisional(*record) && settled.contains(name)) return true;
-    return !told.emplace(name, rank_in(*record)).second;
+    if (provisional(*record) && settled.contains({part, name})) return true;
+    return !told.emplace(part, name, rank_in(*record)).second;
   });
   return all;
 }
@@ -104,14 +124,8 @@ std::vector<const Record*> findings_of(const std::vector<Record>& records) {
   });
 }
 
-/// Numbers begin anew in each part of a run, but its ranks start before they restart.
 std::vector<const Record*> restarts_of(const std::vector<Record>& records) {
-  std::map<const Record*, int> parts;
-  std::map<int, int> current;
-  for (const Record& record : records) {
-    if (record.kind == RecordKind::start) current[record.rank] = part_of_start(record);
-    if (record.kind == RecordKind::restart) parts[&record] = current[record.rank];
-  }
+  const auto parts = part_of_each(records, RecordKind::restart);
   return distinct(records_of(records, RecordKind::restart), [&](const Record& record) {
     return std::pair(parts.at(&record), value_at<int>(record.body, "number").value_or(0));
   });

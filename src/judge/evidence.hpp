@@ -25,6 +25,8 @@ struct RankRecords {
   const Json& last_body() const;   ///< likewise
 };
 using ByRank = std::map<int, RankRecords>;
+/// The start body that speaks for the run: the lowest rank's that has one; else null.
+const Json& first_start(const ByRank& ranks);
 
 /// A run is one part, and one more each time that it was resumed: the parts that left records, in order.
 /// Records before a rank's start belong to the part before, if there is one.

@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "egt/core/histogram.hpp"
+
 namespace egt {
 
 namespace {
@@ -23,12 +25,6 @@ bool is_known(double time) {
 }
 
 }  // namespace
-
-double median_of(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return values.size() % 2 == 1 ? *middle : (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 PeerComparison::PeerComparison(const PeerRule& rule, std::vector<std::string> models)
     : rule_(rule), ranks_(models.size()) {

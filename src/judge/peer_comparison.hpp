@@ -72,8 +72,4 @@ class PeerComparison {
   mutable std::vector<double> scratch_;
 };
 
-/// The median; the mean of the two in the middle where the number is even. `values` is put in another order
-/// and must not be empty.
-double median_of(std::vector<double>& values);
-
 }  // namespace egt

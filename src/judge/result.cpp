@@ -19,13 +19,6 @@
 namespace egt {
 namespace {
 
-/// The start body that speaks for the run: the lowest rank's that has one.
-const Json& first_start(const ByRank& ranks) {
-  for (const auto& [number, rank] : ranks)
-    if (rank.start) return rank.start_body();
-  return RankRecords().start_body();
-}
-
 /// "2026-01-31T23:59:59.123Z"
 std::string utc_text(double unix_seconds) {
   const double whole = std::floor(unix_seconds);

@@ -4,17 +4,13 @@
 #include <utility>
 
 #include "egt/core/wait.hpp"
+#include "judge/evidence.hpp"
 #include "judge/record_schema.hpp"
 
 namespace egt {
 namespace {
 
 constexpr double send_patience_s = 3;  // for a send that fails to succeed again
-
-bool lasts(RecordKind kind) {
-  return kind == RecordKind::start || kind == RecordKind::fault || kind == RecordKind::finding ||
-         kind == RecordKind::loss || kind == RecordKind::restart || kind == RecordKind::injection;
-}
 
 }  // namespace
 
@@ -82,7 +78,7 @@ void RecordRouter::deliver(const Record& record) {
     const std::lock_guard lock(mutex_);
     if (record.kind == RecordKind::progress) progress_[record.rank] = record;
     if (record.kind == RecordKind::end) ends_[record.rank] = record;
-    if (lasts(record.kind)) lasting_.push_back(record);
+    if (is_lasting(record.kind)) lasting_.push_back(record);
   }
   for (Listener& listener : listeners_) note(listener, listener.sink->write(record));
 }

@@ -17,13 +17,6 @@ Status refused(const std::string& directory, const std::string& why) {
   return {StatusCode::invalid_argument, fmt::format("--resume {}: {}", directory, why)};
 }
 
-const Json& first_start(const ByRank& part) {
-  static const Json none;
-  for (const auto& [number, rank] : part)
-    if (rank.start) return rank.start_body();
-  return none;
-}
-
 /// Did all of its ranks end, and none because it was told to stop?
 bool ended_by_itself(const ByRank& part, int size) {
   int ended = 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 #include "egt/core/status.hpp"
 
 namespace egt {
@@ -10,6 +12,9 @@ inline constexpr int pass = 0, fault = 1, wrong_usage = 2, no_environment = 3, i
                      interrupted = 6;
 inline constexpr int all[] = {pass, fault, wrong_usage, no_environment, incomplete, degraded, interrupted};
 }  // namespace exit_code
+
+/// Whether this process makes steps, so that its journal is to be judged however it ends. Any thread.
+inline std::atomic<bool> run_has_begun{false};
 
 /// That of a run that did not begin, or of a command that failed.
 inline int exit_code_of(const Status& status) {

@@ -1,10 +1,29 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "egt/core/status.hpp"
 
 namespace egt {
+
+/// A file descriptor, closed with its owner.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor();
+
+  int get() const { return number_; }
+  bool valid() const { return number_ >= 0; }
+
+ private:
+  int number_;
+};
 
 /// no_space where the disk, the quota or the limit on files is full, else `otherwise`.
 StatusCode code_of_errno(int error, StatusCode otherwise);

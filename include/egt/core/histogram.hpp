@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 namespace egt {
 
@@ -24,5 +25,8 @@ class Histogram {
   double sum_ = 0;
   double max_ = 0;
 };
+
+/// The mean of the two in the middle where the number is even. Not of nothing.
+double median_of(std::vector<double> values);
 
 }  // namespace egt

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,6 +43,12 @@ Result<SizeOrShare> parse_size_or_share(std::string_view text);
 
 /// "1.50 GB", powers of 10^3, three significant digits.
 std::string format_bytes(double bytes);
+template <std::integral Integer>
+std::string format_bytes(Integer bytes) {
+  return format_bytes(static_cast<double>(bytes));
+}
+/// "83.33 M", powers of 10^3, four significant digits.
+std::string format_amount(double value);
 /// "25 Gb/s", "1.5 Gb/s", powers of 10^3, three significant digits.
 std::string format_bit_rate(double bits_per_second);
 /// "1 m 05 s", "42 s", "3 h 07 m".

@@ -93,8 +93,7 @@ class LinksPurpose : public TrialRun {
     if (options_.size / 2 < least) return false;
     if (is_root_)
       records.warning(fmt::format("--size {}: does not fit into memory: {} is taken",
-                                  format_bytes(static_cast<double>(options_.size)),
-                                  format_bytes(static_cast<double>(options_.size / 2))));
+                                  format_bytes(options_.size), format_bytes(options_.size / 2)));
     options_.size /= 2;
     return true;
   }

@@ -24,8 +24,8 @@ constexpr double last_words_reserve_s = 120;  // for the result, and for rank 0'
 constexpr double console_timeout_s = 30;      // for a terminal or a pipe to take what is in line
 constexpr double hurried_console_timeout_s = 0.5;
 
-/// Without its result a run has no evidence: it cannot pass.
-void lose_result(Verdict& verdict, const Status& why) {
+/// Without its result, or with records that came late or cannot be read, a run cannot pass.
+void lose_evidence(Verdict& verdict, const Status& why) {
   if (verdict.exit_code == exit_code::pass || verdict.exit_code == exit_code::interrupted)
     verdict = {.name = "incomplete", .exit_code = exit_code::incomplete, .reasons = {}};
   verdict.reasons.push_back(why.what());
@@ -376,6 +376,7 @@ void Run::show_devices(const std::vector<std::string>& cards) {
 }
 
 Result<int> Run::run() {
+  run_has_begun = true;
   Session::Workloads none;
   Session session({.records = records_,
                    .route = *route_,
@@ -401,7 +402,7 @@ Result<int> Run::share_verdict(const Status& failure) {
   board_.line("main").begin("last words", -1, patience + last_words_reserve_s);
   const Status told = route_->pump_to_the_end(patience);
   if (recovery_->was_given_up()) leave(exit_code::incomplete);  // others have told the end of this run
-  const int code = is_root() ? conclude() : exit_code::incomplete;
+  const int code = is_root() ? conclude(told) : exit_code::incomplete;
   if (!failure.ok() || !told.ok()) leave(code);
   EGT_TRY_ASSIGN(const std::string shared, control_.broadcast(std::to_string(code)));
   recovery_->leave();
@@ -409,7 +410,7 @@ Result<int> Run::share_verdict(const Status& failure) {
 }
 
 /// On rank 0: the verdict, the result, the last words.
-int Run::conclude() {
+int Run::conclude(const Status& told) {
   if (log_sink_) {  // which may have failed at the very last record
     static_cast<void>(wait_until([this]() -> Result<bool> { return log_sink_->settled(); },
                                  {.seconds = hurried_console_timeout_s, .what = "the log file"}));
@@ -417,12 +418,13 @@ int Run::conclude() {
   }
   const std::vector<Record> records = route_->kept();
   Verdict verdict = purpose_.judge(records);
+  if (!told.ok()) lose_evidence(verdict, told);
   if (verdict.exit_code == exit_code::pass)
-    if (const Status kept = purpose_.keep_answers(); !kept.ok()) lose_result(verdict, kept);
+    if (const Status kept = purpose_.keep_answers(); !kept.ok()) lose_evidence(verdict, kept);
   Json result = purpose_.result(records, verdict);
   const Status written = write_result(result);
   if (!written.ok()) {
-    lose_result(verdict, written);
+    lose_evidence(verdict, written);
     set_verdict(result, verdict);
   }
   say_last_words(verdict, std::move(result), written.ok());

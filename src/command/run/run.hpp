@@ -132,7 +132,7 @@ class Run {
   Status open_lifeline();
   Status open_telemetry();
   Result<int> share_verdict(const Status& failure);
-  int conclude();
+  int conclude(const Status& told);
   void say_last_words(const Verdict& verdict, Json result, bool has_result);
   Status write_result(const Json& result) const;
   [[noreturn]] void leave(int code);

@@ -134,15 +134,13 @@ Result<Buffer> CudaDevice::allocate(std::size_t bytes) {
   EGT_TRY(select_cuda_device(index_));
   void* data = nullptr;
   if (const cudaError_t error = cudaMalloc(&data, bytes); error != cudaSuccess) {
-    const Status status = cuda_status(
-        error, fmt::format("allocate {} on GPU {}", format_bytes(static_cast<double>(bytes)), index_));
+    const Status status =
+        cuda_status(error, fmt::format("allocate {} on GPU {}", format_bytes(bytes), index_));
     if (status.code() != StatusCode::out_of_memory) return status;
     EGT_TRY_ASSIGN(const MemoryInfo left, memory());
     return Status(StatusCode::out_of_memory,
-                  fmt::format("GPU {} cannot give {}: {} of its {} are free", index_,
-                              format_bytes(static_cast<double>(bytes)),
-                              format_bytes(static_cast<double>(left.free_bytes)),
-                              format_bytes(static_cast<double>(left.total_bytes))),
+                  fmt::format("GPU {} cannot give {}: {} of its {} are free", index_, format_bytes(bytes),
+                              format_bytes(left.free_bytes), format_bytes(left.total_bytes)),
                   error);
   }
   return Buffer(data, bytes, [index = index_](void* memory) {
@@ -154,8 +152,8 @@ Result<Buffer> CudaDevice::allocate_pinned(std::size_t bytes) {
   if (bytes == 0) return Buffer();
   EGT_TRY(select_cuda_device(index_));
   void* data = nullptr;
-  EGT_TRY(cuda_status(cudaMallocHost(&data, bytes), fmt::format("allocate {} of page-locked host memory",
-                                                                format_bytes(static_cast<double>(bytes)))));
+  EGT_TRY(cuda_status(cudaMallocHost(&data, bytes),
+                      fmt::format("allocate {} of page-locked host memory", format_bytes(bytes))));
   return Buffer(data, bytes, [index = index_](void* memory) {
     if (select_cuda_device(index).ok()) cudaFreeHost(memory);
   });

@@ -176,8 +176,7 @@ bool HostDevice::reserve(std::size_t bytes) {
 Status HostDevice::no_memory(std::size_t bytes, std::uint64_t left, const char* of_what) const {
   return Status(StatusCode::out_of_memory,
                 fmt::format("no {} of memory: {} has {} left; ask for less, or run fewer ranks on the node",
-                            format_bytes(static_cast<double>(bytes)), of_what,
-                            format_bytes(static_cast<double>(left))));
+                            format_bytes(bytes), of_what, format_bytes(left)));
 }
 
 /// The same, and says what there is; also what the node has.

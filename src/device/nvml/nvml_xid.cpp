@@ -55,33 +55,17 @@ std::optional<XidEvent> parse_xid(std::string_view line, const PciAddress& gpu) 
 }
 
 Result<KernelLog> KernelLog::open(const std::string& file) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (descriptor < 0 || lseek(descriptor, 0, SEEK_END) < 0) {
-    const int error = errno;
-    if (descriptor >= 0) close(descriptor);
-    return Status(StatusCode::unavailable, fmt::format("{}: {}", file, std::strerror(error)), error);
-  }
-  return KernelLog(descriptor);
-}
-
-KernelLog::KernelLog(KernelLog&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), part_(std::move(other.part_)) {}
-
-KernelLog& KernelLog::operator=(KernelLog&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(part_, other.part_);
-  return *this;
-}
-
-KernelLog::~KernelLog() {
-  if (descriptor_ >= 0) close(descriptor_);
+  Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!descriptor.valid() || lseek(descriptor.get(), 0, SEEK_END) < 0)
+    return Status(StatusCode::unavailable, fmt::format("{}: {}", file, std::strerror(errno)), errno);
+  return KernelLog(std::move(descriptor));
 }
 
 std::vector<std::string> KernelLog::new_lines() {
   std::array<char, 8192> block{};  // a record of /dev/kmsg comes whole, and is at most so long
   std::vector<std::string> lines;
   for (int reads = 0; reads < most_reads; ++reads) {
-    const ssize_t size = ::read(descriptor_, block.data(), block.size());
+    const ssize_t size = ::read(descriptor_.get(), block.data(), block.size());
     if (size < 0 && errno == EPIPE) continue;  // records were overwritten before they were read
     if (size <= 0) break;
     part_.append(block.data(), static_cast<std::size_t>(size));

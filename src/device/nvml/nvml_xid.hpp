@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/nvml/nvml_library.hpp"
+#include "egt/core/file_io.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/sensor.hpp"
 
@@ -31,17 +32,13 @@ class KernelLog {
  public:
   /// `file`: /dev/kmsg, or any file that grows by lines.
   static Result<KernelLog> open(const std::string& file);
-  KernelLog(KernelLog&& other) noexcept;
-  KernelLog& operator=(KernelLog&& other) noexcept;
-  ~KernelLog();
-
   /// The lines since the last call, as far as they are whole. Never blocks.
   std::vector<std::string> new_lines();
 
  private:
-  explicit KernelLog(int descriptor) : descriptor_(descriptor) {}
+  explicit KernelLog(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
 
-  int descriptor_;
+  Descriptor descriptor_;
   std::string part_;  ///< of a line that is not whole
 };
 

@@ -33,7 +33,7 @@ Result<void*> map(int file, std::size_t bytes) {
   void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (data == MAP_FAILED)
     return failed(StatusCode::out_of_memory,
-                  fmt::format("cannot map {} of shared memory", format_bytes(static_cast<double>(bytes))));
+                  fmt::format("cannot map {} of shared memory", format_bytes(bytes)));
   return data;
 }
 
@@ -73,8 +73,7 @@ Result<SharedPages> SharedPages::create(std::size_t bytes) {
   // Takes the pages now: else a page that the system lacks later would end the process.
   if (const int error = posix_fallocate(mapping->file, 0, static_cast<off_t>(bytes)); error != 0) {
     errno = error;
-    return failed(StatusCode::out_of_memory,
-                  fmt::format("no {} of shared memory", format_bytes(static_cast<double>(bytes))));
+    return failed(StatusCode::out_of_memory, fmt::format("no {} of shared memory", format_bytes(bytes)));
   }
   EGT_TRY_ASSIGN(mapping->data, map(mapping->file, bytes));
   mapping->bytes = bytes;

@@ -35,10 +35,6 @@ bool would_block() {
 
 }  // namespace
 
-Descriptor::~Descriptor() {
-  if (valid()) ::close(number_);
-}
-
 HeartbeatLink::HeartbeatLink(Descriptor socket) : socket_(std::move(socket)) {
   const int yes = 1;
   // Where these fail the link is slower, or the next call tells.

@@ -7,25 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "egt/core/file_io.hpp"
+
 namespace egt {
-
-/// A file descriptor, closed with its owner.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor();
-
-  int get() const { return number_; }
-  bool valid() const { return number_ >= 0; }
-
- private:
-  int number_;
-};
 
 enum class FrameKind : std::uint8_t { hello = 1, text = 2, goodbye = 3 };
 

@@ -86,12 +86,15 @@ Result<Directory> share_directory(Control& control, int port) {
 
 }  // namespace
 
-Result<std::vector<HeartbeatConnection>> open_heartbeat_connections(Control& control,
+Result<std::vector<HeartbeatConnection>> open_heartbeat_connections(Control& control, const Status& own,
                                                                     double timeout_seconds) {
   std::vector<HeartbeatConnection> connections;
-  if (control.place().size == 1) return connections;
+  if (control.place().size == 1) {
+    EGT_TRY(own);
+    return connections;
+  }
   auto listener = listen_on_all();
-  EGT_TRY(agree(control, listener.status()));
+  EGT_TRY(agree(control, own.ok() ? listener.status() : own));
   EGT_TRY_ASSIGN(const Directory directory, share_directory(control, port_of(listener.value())));
   HeartbeatLinks links;
   EGT_TRY(agree(control, meet_all(listener.value(), directory, timeout_seconds, links)));

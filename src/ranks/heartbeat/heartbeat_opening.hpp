@@ -17,7 +17,9 @@ struct HeartbeatConnection {
   HeartbeatLink link;
 };
 
-/// Connects every rank with every other one, as `open_tcp_heartbeat` tells. In rank order.
-Result<std::vector<HeartbeatConnection>> open_heartbeat_connections(Control& control, double timeout_seconds);
+/// Connects every rank with every other one, as `open_tcp_heartbeat` tells. In rank order. `own`: whether
+/// this rank has all else that it needs; where one has not, none opens.
+Result<std::vector<HeartbeatConnection>> open_heartbeat_connections(Control& control, const Status& own,
+                                                                    double timeout_seconds);
 
 }  // namespace egt

@@ -168,11 +168,11 @@ void TcpHeartbeat::goodbye() {
 }  // namespace
 
 Result<std::unique_ptr<Heartbeat>> open_tcp_heartbeat(Control& control, double timeout_seconds) {
-  EGT_TRY_ASSIGN(auto connections, open_heartbeat_connections(control, timeout_seconds));
   Descriptor alarm(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!alarm.valid())
-    return Status(StatusCode::unavailable, std::string("no heartbeats: eventfd: ") + std::strerror(errno),
-                  errno);
+  const Status own =
+      alarm.valid() ? Status()
+                    : Status(StatusCode::unavailable, std::string("eventfd: ") + std::strerror(errno), errno);
+  EGT_TRY_ASSIGN(auto connections, open_heartbeat_connections(control, own, timeout_seconds));
   return std::unique_ptr<Heartbeat>(
       new TcpHeartbeat(control.place().rank, std::move(alarm), std::move(connections)));
 }

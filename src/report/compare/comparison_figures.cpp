@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/histogram.hpp"
 #include "egt/core/json_access.hpp"
 
 namespace egt {
@@ -69,12 +70,6 @@ double sum(const std::vector<double>& values) {
   return all;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 ? values[middle] : values[middle - 1] / 2 + values[middle] / 2;
-}
-
 /// Of all entries; nothing where one has none, or they are too large to add.
 std::optional<double> combined(const Group& group, const std::string& name, OverRanks over_ranks) {
   std::vector<double> values;
@@ -87,7 +82,7 @@ std::optional<double> combined(const Group& group, const std::string& name, Over
   if (!group.of_ranks)
     one /= static_cast<double>(values.size());
   else if (over_ranks == OverRanks::median)
-    one = median(values);
+    one = median_of(values);
   return std::isfinite(one) ? std::optional(one) : std::nullopt;
 }
 

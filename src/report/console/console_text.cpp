@@ -77,7 +77,7 @@ std::string work_text(const Json& result) {
   const auto add = [&](bool any, std::string text) {
     if (any) parts.push_back(std::move(text));
   };
-  const auto bytes = [](std::uint64_t count) { return format_bytes(static_cast<double>(count)); };
+  const auto bytes = [](std::uint64_t count) { return format_bytes(count); };
   add(work.gemm_flops > 0, fmt::format("{:.3g} TFLOP of products", work.gemm_flops * 1e-12));
   add(work.replica_checks > 0, fmt::format("{} replica checks", work.replica_checks));
   add(work.collective_elements_checked > 0,
@@ -250,7 +250,7 @@ std::string progress_text(const Json& progress) {
   std::string text =
       fmt::format("step {}, {} elapsed, {} verified", value_at<std::int64_t>(progress, "steps").value_or(0),
                   format_duration(std::floor(value_at<double>(progress, "elapsed_seconds").value_or(0))),
-                  format_bytes(static_cast<double>(verified_bytes(progress))));
+                  format_bytes(verified_bytes(progress)));
   const auto note = [&](std::optional<double> value, const char* format) {
     if (value) text += fmt::format(", {}", fmt::format(fmt::runtime(format), *value));
   };
@@ -289,7 +289,7 @@ std::string row_text(const std::string& label, const Json& start, const Json& pr
       has_share ? cell(memory, "{:.1f} %") : "-", cell(current(progress, "temperature_c"), "{:.0f} C"),
       cell(current(progress, "power_w"), "{:.0f} W"),
       cell(value_at<double>(member(part_named(progress, "train"), "figures"), "tflops"), "{:.3g}"),
-      format_bytes(static_cast<double>(verified_bytes(progress))), faults);
+      format_bytes(verified_bytes(progress)), faults);
 }
 
 std::string clipped(const std::string& text, int columns) {

@@ -30,12 +30,7 @@ std::optional<double> figure(const Json& entry, const char* name) {
 }
 
 std::string amount(const std::optional<double>& value) {
-  constexpr const char* powers[] = {"", " k", " M", " G", " T"};
-  if (!value) return not_measured;
-  double scaled = *value;
-  std::size_t power = 0;
-  for (; scaled >= 1000 && power < 4; ++power) scaled /= 1000;
-  return fmt::format("{:.4g}{}", scaled, powers[power]);
+  return value ? format_amount(*value) : not_measured;
 }
 
 /// "2, p2p", and of one device alone which.

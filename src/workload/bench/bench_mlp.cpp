@@ -141,8 +141,10 @@ Status MlpJob::look_at(const StepResult& result) {
   last_losses_.push_back(result.loss);
   if (last_losses_.size() > compared_losses) last_losses_.pop_front();
   if (std::isfinite(result.loss) || !report_.failure.empty()) return {};
-  // No evidence against a device: nothing here repeats the steps, as `burn` does.
-  report_.failure = fmt::format("the loss of step {} is not finite: training diverges", retired_);
+  report_.failure = fmt::format(
+      "the loss of step {} is not finite: training diverges, or a device is wrong; burn repeats the steps "
+      "and tells which",
+      retired_);
   return {};
 }
 

@@ -7,19 +7,15 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/histogram.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/units.hpp"
 
 namespace egt {
 namespace {
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 Json step_json(const BenchEntry& entry) {
@@ -32,13 +28,6 @@ Json step_json(const BenchEntry& entry) {
 std::optional<double> ms_per_batch(const BenchEntry& entry) {
   if (!entry.step) return std::nullopt;
   return entry.step->p50 / entry.trial.devices();
-}
-
-std::string amount(double value) {
-  constexpr const char* powers[] = {"", " k", " M", " G", " T"};
-  std::size_t power = 0;
-  for (; value >= 1000 && power < 4; ++power) value /= 1000;
-  return fmt::format("{:.4g}{}", value, powers[power]);
 }
 
 }  // namespace
@@ -116,7 +105,7 @@ std::optional<double> SingleSpeeds::slowness(int rank, const std::vector<int>& m
   int tests = 0;
   for (const Single& one : all_) {
     if (one.rank != rank || !others.contains(one.test)) continue;
-    const double times = one.own_ms / median(others.at(one.test));
+    const double times = one.own_ms / median_of(others.at(one.test));
     least = std::min(least.value_or(times), times);
     ++tests;
   }
@@ -181,14 +170,14 @@ std::string line_of(const BenchEntry& entry) {
   if (!entry.not_possible.empty()) return fmt::format("{}: not possible: {}", what, entry.not_possible);
   if (!entry.step) return fmt::format("{}: failed: {}", what, entry.failure);
   std::string text = fmt::format("{}: {:.4g} ms a step, spread {:.1f} %, {} {}/s", what, entry.step->p50,
-                                 entry.step->spread_percent(), amount(*entry.items_per_second()),
+                                 entry.step->spread_percent(), format_amount(*entry.items_per_second()),
                                  items_of(entry.trial.workload));
   if (entry.trial.mode != BenchMode::single && entry.speedup)
     text += fmt::format(", speed-up {:.2f}", *entry.speedup);
   if (entry.ratio_copy_bandwidth)
     text += fmt::format(", {:.0f} % of the copy bandwidth", 100 * *entry.ratio_copy_bandwidth);
   if (entry.even_items_per_second)
-    text += fmt::format(", {} {}/s in equal shares", amount(*entry.even_items_per_second),
+    text += fmt::format(", {} {}/s in equal shares", format_amount(*entry.even_items_per_second),
                         items_of(entry.trial.workload));
   return entry.failure.empty() ? text : fmt::format("{}; failed: {}", text, entry.failure);
 }

@@ -4,16 +4,18 @@
 #include <cmath>
 #include <cstddef>
 
+#include "egt/core/histogram.hpp"
+
 #include "workload/bench/scaling_plan.hpp"
 
 namespace egt {
 
 ScalingTimes step_times(std::vector<double> ms) {
   std::sort(ms.begin(), ms.end());
-  const std::size_t count = ms.size(), middle = count / 2;
+  const std::size_t count = ms.size();
   const auto rank95 = static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(count)));
   return {.min = ms.front(),
-          .p50 = count % 2 ? ms[middle] : (ms[middle - 1] + ms[middle]) / 2,
+          .p50 = median_of(ms),
           .p95 = ms[std::clamp<std::size_t>(rank95, 1, count) - 1],
           .max = ms.back()};
 }

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "egt/core/histogram.hpp"
+
 namespace egt {
 
 LinkTiming timing_of(std::vector<double> seconds) {
   if (seconds.empty()) return {};
   std::sort(seconds.begin(), seconds.end());
-  const std::size_t middle = seconds.size() / 2;
-  const double median = seconds.size() % 2 ? seconds[middle] : (seconds[middle - 1] + seconds[middle]) / 2;
-  return {.median = median, .least = seconds.front(), .most = seconds.back()};
+  return {.median = median_of(seconds), .least = seconds.front(), .most = seconds.back()};
 }
 
 std::vector<double> seconds_of(std::span<const LinkRepeat> repeats) {

@@ -29,20 +29,6 @@ constexpr int claim_attempts = 200;
 constexpr std::chrono::milliseconds between_attempts{5};
 constexpr double untouched_seconds = 24 * 3600;  ///< of a file from another host
 
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
-
 enum class Lock { taken, held_by_another, not_supported };
 
 Lock try_lock(const Descriptor& file) {

@@ -206,8 +206,7 @@ Status FilePass::check_room(std::uint64_t growth) {
   if (space.value().free_bytes >= reserve + growth_of_host) return {};
   return of_file({StatusCode::no_space,
                   fmt::format("{}: the disk is full up to its reserve: {} are free, of which {} must stay",
-                              directory_, format_bytes(static_cast<double>(space.value().free_bytes)),
-                              format_bytes(static_cast<double>(reserve)))});
+                              directory_, format_bytes(space.value().free_bytes), format_bytes(reserve))});
 }
 
 /// What was found is told also where the reading did not come to its end.

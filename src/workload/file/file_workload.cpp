@@ -60,10 +60,6 @@ std::uint64_t most_bytes(const DiskSpace& space, int ranks_of_host) {
   return std::min(space.free_bytes / free_space_divisor, room - std::min(room, FilePass::largest_chunk));
 }
 
-std::string size_text(std::uint64_t bytes) {
-  return format_bytes(static_cast<double>(bytes));
-}
-
 Json by_kind(const std::array<std::uint64_t, file_fault_kinds>& blocks) {
   Json counts = Json::object();
   for (std::size_t i = 0; i < blocks.size(); ++i) counts[to_string(static_cast<FileFault>(i))] = blocks[i];
@@ -123,18 +119,18 @@ Result<std::uint64_t> FileWorkload::file_bytes() {
           StatusCode::no_space,
           fmt::format("--io-dir {}: {} are free there, of which {} must stay free; "
                       "name another folder, or use --no-io",
-                      options_.directory, size_text(space.free_bytes), size_text(reserve_of(space))));
+                      options_.directory, format_bytes(space.free_bytes), format_bytes(reserve_of(space))));
     bytes = most;
     environment_.records.notice(
         fmt::format("io: the files are {} instead of {}: at most 5 % of the {} that are free in {}, and {} "
                     "must stay free",
-                    size_text(bytes), size_text(options_.size), size_text(space.free_bytes),
-                    options_.directory, size_text(reserve_of(space))));
+                    format_bytes(bytes), format_bytes(options_.size), format_bytes(space.free_bytes),
+                    options_.directory, format_bytes(reserve_of(space))));
   }
   if (options_.budget && bytes > *options_.budget) {
     bytes = *options_.budget;
     environment_.records.notice(
-        fmt::format("io: the files are {}: --io-budget allows no more", size_text(bytes)));
+        fmt::format("io: the files are {}: --io-budget allows no more", format_bytes(bytes)));
   }
   return bytes / FilePass::block_bytes * FilePass::block_bytes;
 }
@@ -225,7 +221,7 @@ bool FileWorkload::within_budget() {
   environment_.records.notice(
       fmt::format("io: {} were written; one more pass of {} would go over --io-budget {}, "
                   "so the file part is done",
-                  size_text(written), size_text(bytes_), size_text(*options_.budget)));
+                  format_bytes(written), format_bytes(bytes_), format_bytes(*options_.budget)));
   const std::lock_guard lock(mutex_);
   over_ = true;
   return false;
@@ -254,8 +250,8 @@ std::string FileWorkload::with_free_space(const Status& status) {
   if (status.code() != StatusCode::no_space || status.native() == 0) return status.what();
   const Result<DiskSpace> space = layer_->space(options_.directory);
   if (!space.ok()) return status.what();
-  return fmt::format("{}; {} of {} are free there", status.what(), size_text(space.value().free_bytes),
-                     size_text(space.value().total_bytes));
+  return fmt::format("{}; {} of {} are free there", status.what(), format_bytes(space.value().free_bytes),
+                     format_bytes(space.value().total_bytes));
 }
 
 /// Lets the pass under way end if that does not take long, and those that `wants_last_pass` in any case.
@@ -298,7 +294,7 @@ void FileWorkload::remove_leftovers() {
   if (removed.files == 0) return;
   environment_.records.notice(fmt::format("io: {} test file{} of {} that an earlier run left in {} removed",
                                           removed.files, removed.files == 1 ? "" : "s",
-                                          size_text(removed.bytes), options_.directory));
+                                          format_bytes(removed.bytes), options_.directory));
 }
 
 /// On a thread of its own: taking a name away may wait for the disk. Where there is none, on this one: files

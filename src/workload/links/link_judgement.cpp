@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/histogram.hpp"
 #include "egt/core/units.hpp"
 
 namespace egt {
@@ -39,12 +40,6 @@ struct Limit {
     text = std::move(why);
   }
 };
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 void raise_by_line_rate(Limit& limit, const LinkType& type) {
   if (!type.line_rate_bytes_per_second) return;

@@ -111,9 +111,9 @@ Status MemoryPatrol::keep_to_share(const std::stop_token& stop) {
     figures_.verifications.resize(blocks_.size());
     figures_.freed_bytes = planned_bytes_ - held_bytes_;
   }
-  environment_.records.warning(fmt::format(
-      "memory: the fill was made smaller: {} of {} are still held and patrolled",
-      format_bytes(static_cast<double>(held_bytes_)), format_bytes(static_cast<double>(planned_bytes_))));
+  environment_.records.warning(
+      fmt::format("memory: the fill was made smaller: {} of {} are still held and patrolled",
+                  format_bytes(held_bytes_), format_bytes(planned_bytes_)));
   return {};
 }
 

@@ -58,11 +58,9 @@ Result<MemoryPlan> plan_memory(const MemoryInfo& now, const SizeOrShare& fill) {
         StatusCode::out_of_memory,
         fmt::format("memory: {} of the device's {} are wanted in use, but {} are used already and {} "
                     "are free, of which {} are kept in reserve; ask for less with --memory",
-                    format_bytes(static_cast<double>(plan.wanted_bytes)),
-                    format_bytes(static_cast<double>(now.total_bytes)),
-                    format_bytes(static_cast<double>(plan.used_bytes)),
-                    format_bytes(static_cast<double>(now.free_bytes)),
-                    format_bytes(static_cast<double>(reserve(now.total_bytes)))));
+                    format_bytes(plan.wanted_bytes), format_bytes(now.total_bytes),
+                    format_bytes(plan.used_bytes), format_bytes(now.free_bytes),
+                    format_bytes(reserve(now.total_bytes))));
   plan.product_rows = product_rows(room);
   const std::uint64_t region = room - std::min(room, plan.product_bytes());
   const std::uint64_t quanta = (region + memory_quantum_bytes - 1) / memory_quantum_bytes;

@@ -13,10 +13,6 @@ namespace {
 constexpr double stop_seconds = 10;
 constexpr double hurried_stop_seconds = 0.2;
 
-std::string size_text(std::uint64_t bytes) {
-  return format_bytes(static_cast<double>(bytes));
-}
-
 std::uint64_t least_verifications(const PatrolFigures& figures) {
   const auto least = std::min_element(figures.verifications.begin(), figures.verifications.end());
   return least == figures.verifications.end() ? 0 : *least;
@@ -47,7 +43,7 @@ Status MemoryWorkload::prepare() {
         StatusCode::out_of_memory,
         fmt::format("memory: {} are wanted in use and {} are used already, so none would be tested; ask for "
                     "more with --memory, or for none (--memory 0)",
-                    size_text(plan_.wanted_bytes), size_text(plan_.used_bytes))};
+                    format_bytes(plan_.wanted_bytes), format_bytes(plan_.used_bytes))};
   EGT_TRY_ASSIGN(Buffer product, device.allocate(plan_.product_bytes()));
   EGT_TRY_ASSIGN(std::vector<MemoryBlock> blocks, allocate_blocks(plan_));
   patrol_ =
@@ -64,7 +60,7 @@ void MemoryWorkload::tell_smaller_fill(const SizeOrShare& fill) const {
     environment_.records.warning(
         fmt::format("memory: the {} asked for with --memory would exceed the limit of {:.0f} % "
                     "(--memory-limit): the fill is made smaller, to {} in use",
-                    size_text(asked), 100 * options_.limit, size_text(taken)));
+                    format_bytes(asked), 100 * options_.limit, format_bytes(taken)));
 }
 
 Result<std::vector<MemoryBlock>> MemoryWorkload::allocate_blocks(const MemoryPlan& plan) const {
@@ -77,7 +73,7 @@ Result<std::vector<MemoryBlock>> MemoryWorkload::allocate_blocks(const MemoryPla
           buffer.status().code(),
           fmt::format("memory: {} are wanted in use and {} were used before, but after {} more: {}; "
                       "ask for less with --memory",
-                      size_text(plan.wanted_bytes), size_text(plan.used_bytes), size_text(offset),
+                      format_bytes(plan.wanted_bytes), format_bytes(plan.used_bytes), format_bytes(offset),
                       buffer.status().what()),
           buffer.status().native());
     MemoryBlock block{.buffer = std::move(buffer.value()), .words = {}, .offset = offset};

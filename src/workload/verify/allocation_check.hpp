@@ -14,7 +14,10 @@ struct CleanupOutcome {
   std::uint64_t missing_bytes = 0;    ///< by which less is free now than before
   std::uint64_t tolerance_bytes = 0;  ///< how many may be missing: others take memory too
   Mismatches found = {};              ///< words that were not as filled
-  std::string failure;  ///< why it is no success, one line; empty: it is one, or words were wrong
+  bool is_blind = false;              ///< the word that was changed on purpose was not found, or not it alone
+  std::string failure;  ///< why it is no success, one line; empty: it is one, or the device was wrong
+
+  bool is_wrong() const { return found.count > 0 || is_blind; }
 };
 
 /// Memory that is taken, used and given back. Its stream is the caller's, destroyed before it, so that what

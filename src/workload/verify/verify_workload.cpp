@@ -157,7 +157,7 @@ Status ReadinessWorkload::clean_up(std::int64_t step) {
         .kind = PatternKind::random,
         .seed = pattern_seed(environment_, PatternPurpose::cleanup, 0, cleanup_attempts_++)};
     EGT_TRY_ASSIGN(last_cleanup_, cleanup_.run(options_.cleanup_share, pattern, *stream_, cleanup_timeout_s));
-    if (last_cleanup_.found.count > 0) {
+    if (last_cleanup_.is_wrong()) {
       tell_wrong_words(last_cleanup_, step);
       return {};
     }
@@ -170,13 +170,17 @@ Status ReadinessWorkload::clean_up(std::int64_t step) {
 }
 
 void ReadinessWorkload::tell_wrong_words(const CleanupOutcome& outcome, std::int64_t step) {
-  const Mismatches::Sample sample = lowest_sample(outcome.found);
   Fault fault = fault_of(environment_, "memory", "memory cleanup", name(), step);
-  fault.where =
-      fmt::format("{} that were taken to be given back", format_bytes(static_cast<double>(outcome.bytes)));
-  fault.offset = sample.index * sizeof(std::uint32_t);
-  show_difference(fault, sample.expected, sample.actual);
-  fault.count = outcome.found.count;
+  fault.where = fmt::format("{} that were taken to be given back", format_bytes(outcome.bytes));
+  if (outcome.found.count > 0) {
+    const Mismatches::Sample sample = lowest_sample(outcome.found);
+    fault.offset = sample.index * sizeof(std::uint32_t);
+    show_difference(fault, sample.expected, sample.actual);
+    fault.count = outcome.found.count;
+  } else {
+    fault.expected = "the one word that was changed on purpose";
+    fault.actual = "none, or others";
+  }
   Dissent own;
   own.rank = environment_.place.rank;
   teller_.tell(std::move(fault), own);

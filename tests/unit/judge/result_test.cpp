@@ -146,6 +146,22 @@ TEST(Result, OfOneIncidentTheLastWordHoldsWhicheverRankTellsIt) {
   EXPECT_EQ(judge(records).exit_code, 1);
 }
 
+TEST(Result, IncidentsOfTwoPartsOfARunAreNotOne) {
+  auto records = good_run(2);
+  records.push_back(of_incident(0, "replica in check 5", false, 0, 1010));
+  for (int rank = 0; rank < 2; ++rank) {
+    Record again = start(rank, 2);
+    again.body["part"] = 1;
+    again.time = 2000;
+    records.push_back(again);
+  }
+  records.push_back(of_incident(1, "replica in check 5", true, 1, 2010));  // killed before it was located
+  records.push_back(of_incident(0, "replica in check 5", false, 0, 2011));
+  EXPECT_EQ(result_of(records)["faults"].size(), 2u) << "of each part one, the provisional one is settled";
+  records.pop_back();
+  EXPECT_EQ(result_of(records)["faults"].size(), 2u) << "nothing settled it";
+}
+
 TEST(Result, AProvisionalFaultAloneConvicts) {
   auto records = good_run(2);
   records.push_back(of_incident(-1, "replica in check 5", true, 0, 1010));
