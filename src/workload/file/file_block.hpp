@@ -17,6 +17,11 @@ constexpr std::uint64_t file_block_bytes = 4096;
 constexpr std::size_t file_block_words = file_block_bytes / sizeof(std::uint32_t);
 constexpr std::size_t identity_words = 8;  ///< at either end
 
+/// Whole blocks.
+constexpr std::uint64_t blocks_in(std::uint64_t bytes) {
+  return bytes / file_block_bytes;
+}
+
 using FileBlock = std::array<std::uint32_t, file_block_words>;
 
 /// Which block it is, and which writing of it.

@@ -1,70 +1,21 @@
+#include "model/mlp_trainer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <ostream>
+#include <random>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
-#include <random>
+#include "tests/support/trainer_fixture.hpp"
 
-#include "device/host/host_device.hpp"
-#include "egt/core/wait.hpp"
-#include "model/mlp_trainer.hpp"
-#include "tests/support/single_rank_communicator.hpp"
-#include "tests/support/state_digests.hpp"
-
-namespace egt {
+namespace egt::test {
 namespace {
-
-constexpr double timeout_s = 60;
-
-MlpConfig small_network(std::vector<Precision> precisions) {
-  MlpConfig config;
-  config.neurons = {12, 20, 17, 5};
-  config.batch = {.global = 16, .first = 0, .local = 16};
-  config.precisions = std::move(precisions);
-  config.seed = 7;
-  return config;
-}
-
-class Trainer : public ::testing::Test {
- protected:
-  void SetUp() override {
-    auto opened = open_host_device({});
-    ASSERT_TRUE(opened.ok()) << opened.status().what();
-    device = std::move(opened.value());
-    communicator = std::make_unique<SingleRankCommunicator>(*device);
-    stream = std::move(device->create_stream(StreamPriority::normal).value());
-  }
-
-  std::unique_ptr<MlpTrainer> make(const MlpConfig& config) {
-    auto trainer = MlpTrainer::create(*device, *communicator, config);
-    EXPECT_TRUE(trainer.ok()) << trainer.status().what();
-    return std::move(trainer.value());
-  }
-
-  StepResult step(MlpTrainer& trainer, std::int64_t index, bool measure = false) {
-    EXPECT_TRUE(trainer.enqueue_step(index, {}, measure).ok());
-    auto result = trainer.retire_step(index, timeout_s);
-    EXPECT_TRUE(result.ok()) << result.status().what();
-    return result.value();
-  }
-
-  std::vector<float> read(VectorView view) {
-    Buffer pinned = std::move(device->allocate_pinned(view.bytes()).value());
-    EXPECT_TRUE(device->copy(pinned.data(), view.data, view.bytes(), *stream).ok());
-    EXPECT_TRUE(device->synchronize(*stream, timeout_s).ok());
-    return {pinned.as<float>(), pinned.as<float>() + view.count};
-  }
-
-  void write(VectorView view, const std::vector<float>& values) {
-    Buffer pinned = std::move(device->allocate_pinned(view.bytes()).value());
-    std::memcpy(pinned.data(), values.data(), view.bytes());
-    EXPECT_TRUE(device->copy(view.data, pinned.data(), view.bytes(), *stream).ok());
-    EXPECT_TRUE(device->synchronize(*stream, timeout_s).ok());
-  }
-
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Stream> stream;
-  std::unique_ptr<SingleRankCommunicator> communicator;
-};
 
 TEST_F(Trainer, GradientsAreThoseOfFiniteDifferences) {
   const MlpConfig config = small_network({Precision::fp64});  // rate 0: the weights stay
@@ -204,14 +155,12 @@ TEST_F(Trainer, AtTheDefaultRateNoNetworkDiverges) {
   }
 }
 
-const std::vector<Precision> all = {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,
-                                    Precision::bf16};
 INSTANTIATE_TEST_SUITE_P(Ways, TrainerLearns,
                          ::testing::Values(Learning{{Precision::fp32}, Optimizer::sgd, 0},
                                            Learning{{Precision::fp32}, Optimizer::adam, 2},
                                            Learning{{Precision::fp16}, Optimizer::sgd, 2},
                                            Learning{{Precision::bf16}, Optimizer::adam, 0},
-                                           Learning{all, Optimizer::sgd, 1}));
+                                           Learning{all_precisions, Optimizer::sgd, 1}));
 
 TEST_F(Trainer, TheSameStepsGiveTheSameBitsWhileStepsOverlap) {
   MlpConfig config = small_network({Precision::bf16});
@@ -230,273 +179,6 @@ TEST_F(Trainer, TheSameStepsGiveTheSameBitsWhileStepsOverlap) {
     result = read(trainer->weights());
   }
   EXPECT_EQ(0, std::memcmp(weights[0].data(), weights[1].data(), weights[0].size() * sizeof(float)));
-}
-
-TEST_F(Trainer, AFlippedWeightBitChangesTheDigestOfItsLayerOnly) {
-  auto trainer = make(small_network({Precision::fp32}));
-  const auto digests = [&] { return test::state_digests(*device, *communicator, *trainer).at(0); };
-  const auto before = digests();
-  EXPECT_EQ(before, digests());
-  std::vector<float> weights = read(trainer->weights());
-  float& victim = weights[static_cast<std::size_t>(trainer->layout().layers()[1].weights + 5)];
-  victim = float_from_bits(float_bits(victim) ^ 1u);
-  write(trainer->weights(), weights);
-  const auto after = digests();
-  EXPECT_EQ(before[0], after[0]);
-  EXPECT_NE(before[1], after[1]);
-  EXPECT_EQ(before[2], after[2]);
-}
-
-// Known-answer replays, and the state that is kept
-
-std::vector<Digest> replay(Device& device, MlpTrainer& trainer, Precision precision) {
-  const std::size_t count = trainer.replay_tensors().size();
-  const Buffer answers = std::move(device.allocate(count * sizeof(Digest)).value());
-  const Buffer pinned = std::move(device.allocate_pinned(count * sizeof(Digest)).value());
-  Stream& stream = trainer.communication_stream();
-  EXPECT_TRUE(trainer.enqueue_replay(precision, answers.as<Digest>()).ok());
-  EXPECT_TRUE(device.copy(pinned.data(), answers.data(), count * sizeof(Digest), stream).ok());
-  EXPECT_TRUE(device.synchronize(stream, timeout_s).ok());
-  return {pinned.as<Digest>(), pinned.as<Digest>() + count};
-}
-
-enum class Lost { nan, infinity };
-
-/// Element 3 of the tensor becomes `lost`.
-std::vector<Tampering> element_lost(const PassTensor& tensor, ElementType type, Lost lost) {
-  constexpr std::uint64_t element = 3;
-  const auto word = [&](std::uint64_t index, std::uint32_t keep, std::uint32_t bits) {
-    return Tampering{tensor, {.first = index, .keep = keep, .mask = bits}};
-  };
-  const bool is_nan = lost == Lost::nan;
-  switch (type) {
-    case ElementType::f64:
-      return {word(2 * element, 0, 0), word(2 * element + 1, 0, is_nan ? 0x7FF80000u : 0x7FF00000u)};
-    case ElementType::f32:
-      return {word(element, 0, is_nan ? 0x7FC00000u : 0x7F800000u)};
-    case ElementType::f16:
-      return {word(element / 2, 0x0000FFFFu, is_nan ? 0x7E000000u : 0x7C000000u)};
-    case ElementType::bf16:
-      return {word(element / 2, 0x0000FFFFu, is_nan ? 0x7FC00000u : 0x7F800000u)};
-  }
-  return {};
-}
-
-/// Is `later`, in the order of making, made from `earlier`, directly or not?
-bool is_made_from(const PassTensor& later, const PassTensor& earlier) {
-  if (earlier.kind == TensorKind::weight_gradient) return false;  // no other tensor of the pass
-  const bool of_inputs =
-      earlier.kind == TensorKind::input_product || earlier.kind == TensorKind::input_gradient;
-  const bool beside = of_inputs && later.layer == earlier.layer && later.kind == TensorKind::weight_gradient;
-  return !beside;
-}
-
-struct Epilogue {
-  Precision precision;
-  ElementType gradient_type;
-  int extreme_iterations;
-};
-void PrintTo(const Epilogue& epilogue, std::ostream* stream) {
-  *stream << to_string(epilogue.precision) << ", gradient " << to_string(epilogue.gradient_type)
-          << ", extreme iterations " << epilogue.extreme_iterations;
-}
-
-class ReplayShows : public Trainer, public ::testing::WithParamInterface<Epilogue> {
- protected:
-  void SetUp() override {
-    Trainer::SetUp();
-    MlpConfig config = small_network({GetParam().precision});
-    config.batch = {.global = 15, .first = 0, .local = 15};  // some tensors end within a word
-    config.gradient_type = GetParam().gradient_type;
-    config.extreme_iterations = GetParam().extreme_iterations;
-    trainer = make(config);
-    tensors = trainer->replay_tensors();
-    clean = digests();
-  }
-  std::vector<Digest> digests() { return replay(*device, *trainer, GetParam().precision); }
-
-  std::unique_ptr<MlpTrainer> trainer;
-  std::vector<PassTensor> tensors;
-  std::vector<Digest> clean;
-};
-
-TEST_P(ReplayShows, ThatNothingWasLostWhenItIsRepeated) {
-  EXPECT_EQ(digests(), clean);
-}
-
-/// Element 3 is of row 0. An infinity in a gradient that the mask sets to 0 ends there, so those before a
-/// mask are put into each element of row 0, some of which pass.
-TEST_P(ReplayShows, ANanOrAnInfinityInAnyTensorAndInAllThatIsMadeFromIt) {
-  for (std::size_t struck = 0; struck < tensors.size(); ++struck) {
-    const PassTensor& tensor = tensors[struck];
-    const ElementType type = tensor.kind == TensorKind::weight_gradient ? GetParam().gradient_type
-                                                                        : storage_type(GetParam().precision);
-    for (const Lost lost : {Lost::nan, Lost::infinity}) {
-      SCOPED_TRACE(to_string(tensor) + (lost == Lost::nan ? ": NaN" : ": infinity"));
-      std::vector<Tampering> tampering = element_lost(tensor, type, lost);
-      if (tensor.kind == TensorKind::input_product && lost == Lost::infinity)
-        for (Tampering& one : tampering) {
-          one.flip.count = 6;
-          one.flip.stride = size_of(type) == 8 ? 2 : 1;
-        }
-      trainer->set_tampering(tampering);
-      const std::vector<Digest> actual = digests();
-      for (std::size_t q = 0; q < tensors.size(); ++q) {
-        const bool shows = q == struck || (q > struck && is_made_from(tensors[q], tensor));
-        EXPECT_EQ(actual[q] != clean[q], shows) << to_string(tensors[q]);
-      }
-    }
-  }
-  trainer->set_tampering({});
-  EXPECT_EQ(digests(), clean);
-}
-
-/// The least change of a single bit.
-TEST_P(ReplayShows, TheLowestBitOfAnyTensor) {
-  for (std::size_t struck = 0; struck < tensors.size(); ++struck) {
-    SCOPED_TRACE(to_string(tensors[struck]));
-    trainer->set_tampering({{tensors[struck], {.first = 6, .mask = 1}}});
-    const std::vector<Digest> actual = digests();
-    for (std::size_t q = 0; q < struck; ++q) EXPECT_EQ(actual[q], clean[q]) << to_string(tensors[q]);
-    EXPECT_NE(actual[struck], clean[struck]);
-  }
-}
-
-std::vector<Epilogue> all_epilogues() {
-  std::vector<Epilogue> epilogues;
-  for (const Precision precision : all)
-    for (const ElementType gradient : {ElementType::f32, ElementType::bf16})
-      for (const int iterations : {0, 2}) epilogues.push_back({precision, gradient, iterations});
-  return epilogues;
-}
-INSTANTIATE_TEST_SUITE_P(Epilogues, ReplayShows, ::testing::ValuesIn(all_epilogues()));
-
-TEST_F(Trainer, ReplaysDoNotDependOnHowFarTrainingIs) {
-  MlpConfig config = small_network(all);
-  config.learning_rate = 0.01;
-  auto trainer = make(config);
-  std::vector<std::vector<Digest>> before;
-  for (const Precision precision : all) before.push_back(replay(*device, *trainer, precision));
-  for (std::int64_t i = 0; i < 5; ++i) step(*trainer, i);
-  for (std::size_t p = 0; p < all.size(); ++p)
-    EXPECT_EQ(replay(*device, *trainer, all[p]), before[p]) << to_string(all[p]);
-}
-
-struct Keeping {
-  Optimizer optimizer;
-  ElementType gradient_type;
-};
-void PrintTo(const Keeping& keeping, std::ostream* stream) {
-  *stream << (keeping.optimizer == Optimizer::adam ? "adam" : "sgd") << ", gradient "
-          << to_string(keeping.gradient_type);
-}
-
-class TrainerState : public Trainer, public ::testing::WithParamInterface<Keeping> {
- protected:
-  std::unique_ptr<MlpTrainer> make_trainer() {
-    MlpConfig config = small_network(all);
-    config.optimizer = GetParam().optimizer;
-    config.gradient_type = GetParam().gradient_type;
-    config.learning_rate = 0.01;
-    config.keeps_states = true;
-    return make(config);
-  }
-  /// Each in the precision that is its turn.
-  void steps(MlpTrainer& trainer, std::int64_t first, std::int64_t end) {
-    for (std::int64_t i = first; i < end; ++i) {
-      ASSERT_TRUE(trainer.set_precision(all[static_cast<std::size_t>(i) % all.size()]).ok());
-      step(trainer, i);
-    }
-  }
-  std::vector<Digest> state(MlpTrainer& trainer) {
-    return test::state_digests(*device, *communicator, trainer).at(0);
-  }
-};
-
-TEST_P(TrainerState, IsNotTouchedByReplaysAndDigestsBetweenAndBesideSteps) {
-  auto plain = make_trainer(), checked = make_trainer();
-  steps(*plain, 0, 10);
-  const Buffer answers =
-      std::move(device->allocate(checked->replay_tensors().size() * sizeof(Digest)).value());
-  for (std::int64_t i = 0; i < 10; ++i) {
-    const auto turn = static_cast<std::size_t>(i);
-    ASSERT_TRUE(checked->set_precision(all[turn % all.size()]).ok());
-    ASSERT_TRUE(checked->enqueue_step(i, {}, false).ok());
-    // In line right behind the step, which is still under way; in another precision than the next step's.
-    ASSERT_TRUE(checked->enqueue_replay(all[turn * 3 % all.size()], answers.as<Digest>()).ok());
-    ASSERT_TRUE(checked->enqueue_state_digests(answers.as<Digest>()).ok());
-    ASSERT_TRUE(checked->keep_state(static_cast<int>(i % 2)).ok());
-    if (i < MlpTrainer::depth) continue;
-    ASSERT_TRUE(checked->retire_step(i - MlpTrainer::depth, timeout_s).ok());
-  }
-  for (std::int64_t i = 10 - MlpTrainer::depth; i < 10; ++i)
-    ASSERT_TRUE(checked->retire_step(i, timeout_s).ok());
-  EXPECT_EQ(state(*checked), state(*plain));
-}
-
-TEST_P(TrainerState, TakenBackGivesTheSameStepsAgain) {
-  auto trainer = make_trainer();
-  steps(*trainer, 0, 3);
-  const std::vector<Digest> early = state(*trainer);
-  ASSERT_TRUE(trainer->keep_state(1).ok());
-  steps(*trainer, 3, 9);
-  const std::vector<Digest> late = state(*trainer);
-  ASSERT_TRUE(trainer->keep_state(0).ok());
-  EXPECT_NE(early, late);
-  ASSERT_TRUE(trainer->restore_state(1).ok());
-  EXPECT_EQ(state(*trainer), early);
-  steps(*trainer, 3, 9);
-  EXPECT_EQ(state(*trainer), late);
-  ASSERT_TRUE(trainer->restore_state(1).ok());
-  ASSERT_TRUE(trainer->restore_state(0).ok());
-  EXPECT_EQ(state(*trainer), late) << "each slot has its own";
-}
-
-TEST_P(TrainerState, UpdatesThatAreStillDueAreDroppedWhenStateIsTakenBack) {
-  auto trainer = make_trainer();
-  steps(*trainer, 0, 3);
-  const std::vector<Digest> early = state(*trainer);
-  ASSERT_TRUE(trainer->keep_state(0).ok());
-  steps(*trainer, 3, 5);  // the last one's updates would come with the next
-  ASSERT_TRUE(trainer->restore_state(0).ok());
-  EXPECT_EQ(state(*trainer), early);
-}
-
-TEST_P(TrainerState, AChangeOfOneTensorShowsInItsDigestOnlyAndNotInWhatIsKept) {
-  auto trainer = make_trainer();
-  steps(*trainer, 0, 3);
-  ASSERT_TRUE(trainer->keep_state(0).ok());
-  const std::vector<Digest> clean = state(*trainer);
-  const std::vector<StateTensor> tensors = trainer->state_tensors();
-  ASSERT_EQ(tensors.size(), GetParam().optimizer == Optimizer::adam ? 9u : 6u);
-  for (std::size_t struck = 0; struck < tensors.size(); ++struck) {
-    SCOPED_TRACE(to_string(tensors[struck]));
-    ASSERT_TRUE(trainer->tamper_state(tensors[struck], {.first = 7, .mask = 1}).ok());
-    const std::vector<Digest> actual = state(*trainer);
-    for (std::size_t q = 0; q < tensors.size(); ++q) EXPECT_EQ(actual[q] != clean[q], q == struck) << q;
-    ASSERT_TRUE(trainer->restore_state(0).ok());
-    EXPECT_EQ(state(*trainer), clean);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Ways, TrainerState,
-                         ::testing::Values(Keeping{Optimizer::sgd, ElementType::f32},
-                                           Keeping{Optimizer::adam, ElementType::f32},
-                                           Keeping{Optimizer::sgd, ElementType::bf16},
-                                           Keeping{Optimizer::adam, ElementType::bf16}));
-
-TEST_F(Trainer, APassThatIsTamperedWithChangesTheTrainingToo) {
-  MlpConfig config = small_network({Precision::fp32});
-  config.learning_rate = 0.01;
-  auto clean = make(config), struck = make(config);
-  struck->set_tampering({{{TensorKind::weight_gradient, 1}, {.first = 2, .mask = 1u << 22}}});
-  step(*clean, 0);
-  step(*struck, 0);
-  const auto expected = test::state_digests(*device, *communicator, *clean).at(0);
-  const auto actual = test::state_digests(*device, *communicator, *struck).at(0);
-  const std::size_t layers = clean->layout().layers().size();
-  for (std::size_t q = 0; q < expected.size(); ++q)
-    EXPECT_EQ(actual[q] != expected[q], q % layers == 1) << "the layer's weights and momentum: " << q;
 }
 
 TEST_F(Trainer, VotesAndTimesComeBack) {
@@ -552,4 +234,4 @@ TEST_F(Trainer, AnUnsupportedPrecisionIsRefusedWithItsReason) {
 }
 
 }  // namespace
-}  // namespace egt
+}  // namespace egt::test

@@ -1,78 +1,18 @@
 #include "session/recovery/failure_detector.hpp"
 
-#include <algorithm>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace egt {
+#include "tests/support/watch_fixture.hpp"
+
+namespace egt::test {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using Act = WatchDecision::Act;
-
-Activity working(std::int64_t step, double seconds, double patience = 0) {
-  return {.line = "main",
-          .phase = "train: forward",
-          .step = step,
-          .patience_seconds = patience,
-          .seconds = seconds};
-}
-
-Activity waiting(std::int64_t step, double seconds) {
-  return {.line = "main", .phase = "train: sums", .step = step, .waits_for_peers = true, .seconds = seconds};
-}
-
-/// Ranks that all do well at `now`; a test changes what it is about.
-struct WatchRules : testing::Test {
-  explicit WatchRules(int size = 3) {
-    for (int rank = 0; rank < size; ++rank) {
-      RankView view;
-      view.who = {"node" + std::to_string(rank), "uuid" + std::to_string(rank)};
-      view.news.activities = {working(20, 0.1)};
-      view.heard_at = now - 0.1;
-      table.ranks.push_back(view);
-    }
-  }
-
-  RankView& rank(int number) { return table.ranks[static_cast<std::size_t>(number)]; }
-  void set(int number, const Activity& main) { rank(number).news.activities = {main}; }
-  void all_but(int number, const Activity& main) {
-    for (int other = 0; other < static_cast<int>(table.ranks.size()); ++other)
-      if (other != number) set(other, main);
-  }
-  /// Time passes, and all but `silent` still send the same.
-  void pass(double seconds, int silent = -1) {
-    now += seconds;
-    for (int other = 0; other < static_cast<int>(table.ranks.size()); ++other) {
-      if (other == silent || !table.ranks[static_cast<std::size_t>(other)].news.activities.size()) continue;
-      rank(other).heard_at += seconds;
-      for (Activity& activity : rank(other).news.activities) activity.seconds += seconds;
-    }
-  }
-  void order(int number, std::vector<Loss> waited_for = {}) {
-    table.as_ordered = main_threads(table, options, now);
-    table.order = {number, std::move(waited_for)};
-    table.ordered_at = now;
-    table.all_arrived_at.reset();
-  }
-  WatchDecision decision() const { return judge(table, options, now); }
-  std::vector<int> lost() const {
-    std::vector<int> ranks;
-    for (const Loss& loss : decision().losses) ranks.push_back(loss.rank);
-    return ranks;
-  }
-
-  WatchTable table;
-  WatchOptions options{.collective_timeout_seconds = 3, .max_restarts = 1};
-  double now = 1000;
-};
-
-struct WatchRulesAlone : WatchRules {
-  WatchRulesAlone() : WatchRules(1) {}
-};
 
 TEST_F(WatchRules, AllWellIsNoCase) {
   EXPECT_EQ(decision().act, Act::none);
@@ -271,129 +211,6 @@ TEST_F(WatchRules, ABackgroundThreadWithoutPatienceHasALongOne) {
   EXPECT_EQ(decision().act, Act::give_up);
 }
 
-TEST_F(WatchRules, NoRestartsLeftIsTheEnd) {
-  all_but(1, waiting(20, 3.5));
-  set(1, working(20, 3.5));
-  options.max_restarts = 0;
-  EXPECT_EQ(decision().act, Act::give_up);
-  EXPECT_THAT(lost(), ElementsAre(1));
-}
-
-TEST_F(WatchRules, TheRestartsAreCounted) {
-  options.max_restarts = 2;
-  order(1);
-  for (auto& view : table.ranks) view.news.arrived = view.news.resumed = 1;
-  table.watched_from = now - 100;
-  set(1, working(20, 3.5));
-  EXPECT_EQ(decision().act, Act::restart);
-  order(2);
-  for (auto& view : table.ranks) view.news.arrived = view.news.resumed = 2;
-  EXPECT_EQ(decision().act, Act::give_up);
-}
-
-TEST_F(WatchRules, WhoComesToTheRestartIsNotJudgedAgain) {
-  all_but(1, waiting(20, 3.5));
-  set(1, working(20, 3.5));
-  order(1, decision().losses);
-  pass(4.9);
-  EXPECT_EQ(decision().act, Act::none) << "the grace is 5 s";
-  for (auto& view : table.ranks) view.news.arrived = 1;
-  table.all_arrived_at = now;
-  pass(1);
-  EXPECT_EQ(decision().act, Act::none) << "what was before the arrival does not count";
-  EXPECT_TRUE(restart_open(table));
-  for (auto& view : table.ranks) view.news.resumed = 1;
-  EXPECT_FALSE(restart_open(table));
-}
-
-TEST_F(WatchRules, WhoDoesNotComeIsLostAsItWasWhenTheTimeoutStruck) {
-  all_but(1, waiting(20, 3.5));
-  set(1, working(20, 3.5));
-  order(1, decision().losses);
-  rank(0).news.arrived = rank(2).news.arrived = 1;
-  set(1, {.line = "main", .phase = "elsewhere", .step = 99, .seconds = 0.1});
-  pass(5.1);
-  EXPECT_EQ(decision().act, Act::give_up);
-  EXPECT_THAT(lost(), ElementsAre(1));
-  EXPECT_EQ(decision().losses.front().phase, "train: forward");
-  EXPECT_EQ(decision().losses.front().step, 20);
-  EXPECT_NEAR(decision().losses.front().seconds, 3.6, 1e-9);
-  EXPECT_EQ(decision().losses.front().text, "it did not come to restart 1 within 5 s");
-}
-
-TEST_F(WatchRules, WhoDoesNotComeIsNamedAsTheOneSawItThatOrderedTheRestart) {
-  Loss seen = main_threads(table, options, now)[1];
-  seen.how = Loss::How::silent;
-  seen.seconds = 3.4;
-  order(1, {seen});
-  rank(0).news.arrived = rank(2).news.arrived = 1;
-  pass(5.1);
-  ASSERT_THAT(lost(), ElementsAre(1));
-  EXPECT_EQ(decision().losses.front().how, Loss::How::silent);
-  EXPECT_EQ(decision().losses.front().seconds, 3.4);
-}
-
-TEST_F(WatchRules, AnInnocentThatDoesNotComeIsNamedAndNotTheOneThatCame) {
-  all_but(1, waiting(20, 3.5));
-  set(1, working(20, 3.5));
-  order(1, decision().losses);
-  rank(0).news.arrived = rank(1).news.arrived = 1;
-  pass(5.1);
-  EXPECT_THAT(lost(), ElementsAre(2));
-  EXPECT_EQ(decision().losses.front().phase, "train: sums");
-}
-
-TEST_F(WatchRules, AStoppedOneDoesNotComeAndStaysSilent) {
-  set(0, waiting(20, 0.1));
-  set(1, waiting(20, 0.1));
-  pass(3.1, 2);
-  ASSERT_THAT(lost(), ElementsAre(2));
-  order(1, decision().losses);
-  rank(0).news.arrived = rank(1).news.arrived = 1;
-  pass(5.1, 2);
-  EXPECT_EQ(decision().act, Act::give_up);
-  EXPECT_THAT(lost(), ElementsAre(2));
-  EXPECT_EQ(decision().losses.front().how, Loss::How::silent);
-  EXPECT_NEAR(decision().losses.front().seconds, 3.2, 1e-9);
-}
-
-TEST_F(WatchRules, AKillDuringARestartIsGivenUpAtOnce) {
-  order(1);
-  rank(1).gone_at = now;
-  pass(0.2, 1);
-  EXPECT_EQ(decision().act, Act::give_up);
-  EXPECT_THAT(lost(), ElementsAre(1));
-}
-
-TEST_F(WatchRules, WhoHangsWhileTheCommunicatorIsBuiltIsFound) {
-  options.max_restarts = 2;
-  order(1);
-  for (auto& view : table.ranks) view.news.arrived = 1;
-  table.all_arrived_at = now;
-  rank(0).news.resumed = rank(2).news.resumed = 1;
-  all_but(1, waiting(20, 0));
-  set(1, working(20, 0));
-  pass(2.9);
-  EXPECT_EQ(decision().act, Act::none);
-  pass(0.3);
-  EXPECT_EQ(decision().act, Act::restart);
-  EXPECT_THAT(lost(), ElementsAre(1));
-}
-
-TEST_F(WatchRules, StepsAfterARestartAreWatchedAnew) {
-  order(1);
-  for (auto& view : table.ranks) view.news.arrived = view.news.resumed = 1;
-  table.watched_from = now;
-  set(1, working(20, 50));
-  rank(1).heard_at = now;
-  EXPECT_EQ(decision().act, Act::none);
-}
-
-TEST_F(WatchRules, TheGraceFollowsTheTimeoutWithinLimits) {
-  for (const auto& [timeout, grace] : {std::pair{1.0, 5.0}, {7.0, 7.0}, {30.0, 10.0}})
-    EXPECT_EQ(watch::arrival_grace({.collective_timeout_seconds = timeout}), grace);
-}
-
 TEST_F(WatchRules, WhoSleptItselfNamesNobody) {
   pass(60, 1);
   pass(0, 2);
@@ -484,48 +301,5 @@ TEST(Deputy, IsTheLowestSurvivor) {
   EXPECT_EQ(deputy({loss(0, Loss::How::stuck)}, 1), 0);
 }
 
-TEST(WatchNews, ComeBackFromTheirText) {
-  WatchNews news;
-  news.activities = {waiting(7, 1.5),
-                     {.line = "file", .phase = "write \xff", .patience_seconds = 30, .seconds = 2}};
-  news.failed = "why";
-  news.arrived = 2;
-  news.resumed = 1;
-  Loss loss;
-  loss.how = Loss::How::silent;
-  loss.rank = 3;
-  loss.hostname = "node";
-  loss.device_uuid = "uuid";
-  loss.phase = "train";
-  loss.step = 8;
-  loss.seconds = 4.5;
-  loss.text = "text";
-  news.order = {2, {loss}};
-  news.given_up = {loss, {}};
-  news.words = {"result"};
-  const auto again = parse_watch_news(to_text(news));
-  ASSERT_TRUE(again);
-  ASSERT_EQ(again->activities.size(), 2u);
-  EXPECT_EQ(again->activities[0].phase, "train: sums");
-  EXPECT_EQ(again->activities[0].step, 7);
-  EXPECT_TRUE(again->activities[0].waits_for_peers);
-  EXPECT_EQ(again->activities[0].seconds, 1.5);
-  EXPECT_EQ(again->activities[1].line, "file");
-  EXPECT_EQ(again->activities[1].patience_seconds, 30);
-  EXPECT_EQ(again->failed, "why");
-  EXPECT_EQ(again->arrived, 2);
-  EXPECT_EQ(again->resumed, 1);
-  EXPECT_EQ(again->order.number, 2);
-  ASSERT_EQ(again->order.waited_for.size(), 1u);
-  EXPECT_EQ(to_json(again->order.waited_for[0]), to_json(loss));
-  EXPECT_EQ(again->given_up.size(), 2u);
-  EXPECT_THAT(again->words, ElementsAre("result"));
-}
-
-TEST(WatchNews, OtherTextsAreNone) {
-  for (const char* text : {"", "{}", "[1]", "{\"activities\": 3}", "{\"activ"})
-    EXPECT_FALSE(parse_watch_news(text));
-}
-
 }  // namespace
-}  // namespace egt
+}  // namespace egt::test

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "egt/core/status.hpp"
+#include "egt/device/device.hpp"
+
+namespace egt {
+
+struct CudaDeviceInfo {
+  DeviceInfo info;
+  bool has_bf16_and_tf32 = false;
+};
+
+/// What the GPU that CUDA counts as `index` is, and that this program can run on it. Errors, and the calling
+/// thread's current device after it: as of open_cuda_device. Safe from any thread.
+Result<CudaDeviceInfo> inspect_cuda_device(int index);
+
+}  // namespace egt

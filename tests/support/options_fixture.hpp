@@ -1,0 +1,55 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "command/options/options.hpp"
+
+/// Command lines and config files that are parsed, or must be refused.
+namespace egt::test {
+
+inline Result<Options> parse(std::vector<std::string> arguments) {
+  std::vector<const char*> argv = {"extreme_gpu_trainer"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  return parse_options(static_cast<int>(argv.size()), argv.data(), "1.2.3");
+}
+
+inline Options good(std::vector<std::string> arguments) {
+  auto result = parse(std::move(arguments));
+  EXPECT_TRUE(result.ok()) << result.status().what();
+  return result.ok() ? result.value() : Options();
+}
+
+/// The message of a command line that must be refused: invalid_argument, one line.
+inline std::string refused(std::vector<std::string> arguments) {
+  auto result = parse(std::move(arguments));
+  EXPECT_FALSE(result.ok());
+  if (result.ok()) return {};
+  EXPECT_EQ(result.status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(result.status().what().find('\n'), std::string::npos);
+  return result.status().what();
+}
+
+/// A config file, as long as this lives.
+class ConfigFile {
+ public:
+  explicit ConfigFile(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() /
+              ("egt_options_" + std::to_string(getpid()) + "_" + std::to_string(made_++) + ".toml")) {
+    std::ofstream(path_) << text;
+  }
+  ~ConfigFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_; }
+
+ private:
+  static inline int made_ = 0;
+  std::filesystem::path path_;
+};
+
+}  // namespace egt::test

@@ -1,0 +1,169 @@
+#include "command/options/options.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/options_fixture.hpp"
+
+namespace egt::test {
+namespace {
+
+TEST(Options, OptionsOfLaterCommandsAreUnknown) {
+  for (const char* option : {"--preset", "--balance", "--pulse", "--serve", "--quick"})
+    EXPECT_NE(refused({option, "1"}).find("unknown option"), std::string::npos) << option;
+  for (const char* command : {"loadtest"})
+    EXPECT_NE(refused({command}).find("unknown command"), std::string::npos) << command;
+}
+
+TEST(Options, VerifyTellsAllThatItLoadsTheDevicesWith) {
+  const Json options = effective_options(good({"verify", "--duration", "20s", "--memory", "5%"}));
+  EXPECT_EQ(options.at("duration"), 20.0);
+  for (const char* name : {"check-every", "io-every", "layers", "memory", "inject"})
+    EXPECT_TRUE(options.contains(name)) << name;
+  for (const char* option : {"--steps", "--io-repeats", "--check-every", "--golden"})
+    EXPECT_EQ(refused({"verify", option, "5"}),
+              std::string(option) + ": the command verify has no such option");
+}
+
+TEST(Options, HelpAndVersionAreCommandsToo) {
+  EXPECT_EQ(*good({"version"}).message, *good({"--version"}).message);
+  EXPECT_EQ(*good({"-V"}).message, *good({"--version"}).message);
+  EXPECT_EQ(*good({"help"}).message, *good({"--help"}).message);
+  EXPECT_EQ(*good({"help", "links"}).message, *good({"links", "--help"}).message);
+}
+
+TEST(Options, HelpAndVersionWinOverErrors) {
+  EXPECT_EQ(*good({"--version"}).message, "extreme_gpu_trainer 1.2.3");
+  const std::string help = *good({"--help", "--seed", "x"}).message;
+  for (const char* text : {"--memory SHARE|SIZE", "--backend auto|cuda|host", "(5m)", "mpirun -np 2"})
+    EXPECT_NE(help.find(text), std::string::npos) << text;
+  const std::string devices = *good({"devices", "-h"}).message;
+  EXPECT_EQ(devices.find("--memory SHARE"), std::string::npos);
+}
+
+TEST(Options, TheSelftestTakesWhatLoadsTheDevicesAndNoMore) {
+  const Options options = good({"selftest", "--layers",
+                                "8,4",      "--batch",
+                                "3",        "--precision",
+                                "fp32",     "--seed",
+                                "5",        "--optimizer",
+                                "adam",     "--gradient-dtype",
+                                "bf16",     "--extreme-iterations",
+                                "1",        "--memory",
+                                "1MB",      "--io-dir",
+                                "/x",       "--io-size",
+                                "8KiB",     "--no-io"});
+  EXPECT_EQ(options.command, "selftest");
+  EXPECT_EQ(options.burn.train.batch, 3);
+  EXPECT_EQ(options.burn.file.size, 8192u);
+  const Options safe = good({"selftest", "--temperature-limit", "80", "--memory-limit", "90%",
+                             "--collective-timeout", "1h", "--max-restarts", "1000"});
+  EXPECT_EQ(safe.run.guard.temperature_limit_c, 80);
+  EXPECT_EQ(safe.run.watch.collective_timeout_seconds, 3600);
+  const Json effective = effective_options(options);
+  EXPECT_EQ(effective.at("layers"), Json({8, 4}));
+  EXPECT_FALSE(effective.contains("duration"));
+  for (const char* option :
+       {"--duration", "--steps", "--inject", "--check-every", "--check-budget", "--golden", "--global-batch",
+        "--io-repeats", "--buffer-iterations", "--corrected-limit", "--resume"})
+    EXPECT_EQ(refused({"selftest", option, "5"}),
+              std::string(option) + ": the command selftest has no such option");
+}
+
+TEST(Options, HelpTellsEachCommandsOptions) {
+  const auto help = [](const char* command) { return *good({command, "--help"}).message; };
+  for (const char* command : {"burn", "selftest", "report", "devices"}) {
+    EXPECT_NE(help(command).find("\n  selftest  "), std::string::npos);
+    EXPECT_NE(help(command).find("--seed N"), std::string::npos);
+    const bool loads = command == std::string("burn") || command == std::string("selftest");
+    EXPECT_EQ(help(command).find("--layers N") != std::string::npos, loads);
+    EXPECT_EQ(help(command).find("--temperature-limit C") != std::string::npos, loads);
+    EXPECT_EQ(help(command).find("--golden FILE") != std::string::npos, command == std::string("burn"));
+    EXPECT_EQ(
+        help(command).find("KIND is one of weight gradient activation gemm extreme collective optimizer "
+                           "memory file-bit file-stale file-torn file-misplaced file-lost\n"
+                           "  or one that leaves data as they are: slow hang kill stop temperature xid ecc "
+                           "diskfull memory-pressure idle\n") != std::string::npos,
+        command == std::string("burn"));
+  }
+}
+
+TEST(Options, AReportNeedsOneDirectory) {
+  const Options options = good({"report", "a/run"});
+  EXPECT_EQ(options.command, "report");
+  EXPECT_EQ(options.directory, "a/run");
+  const std::string missing = "report: name the directory of a run, as in: extreme_gpu_trainer report DIR";
+  EXPECT_EQ(refused({"report"}), missing);
+  EXPECT_EQ(refused({"report", ""}), missing);
+  EXPECT_EQ(refused({"report", "a", "b"}), "'b': unexpected argument; --help shows how to call");
+  EXPECT_EQ(refused({"report", "a", "--steps", "5"}), "--steps: the command report has no such option");
+}
+
+TEST(Options, LinksHasOptionsOfItsOwn) {
+  const LinksOptions defaults = good({"links"}).links;
+  EXPECT_EQ(defaults.size, 1'000'000'000u);
+  EXPECT_EQ(defaults.repeats, 10);
+  EXPECT_EQ(defaults.warn_below, 20e9);
+  const Options given = good({"links", "--size", "64MiB", "--repeats", "3", "--warn-below", "2.5GB/s"});
+  EXPECT_EQ(given.links.size, 64u << 20);
+  EXPECT_EQ(given.links.repeats, 3);
+  EXPECT_EQ(given.links.warn_below, 20e9);
+  for (const auto& [option, value] :
+       {std::pair{"--size", "1MB"}, std::pair{"--repeats", "2"}, std::pair{"--warn-below", "0"}}) {
+    EXPECT_NE(effective_options(good({"links", option, value})), effective_options(good({"links"})))
+        << option;
+    EXPECT_NE(refused({"burn", option, value}).find("no such option"), std::string::npos) << option;
+  }
+  for (const char* size : {"999B", "1.1TB", "x"})
+    EXPECT_EQ(refused({"links", "--size", size}),
+              std::string("--size ") + size + ": use a size of 1KB to 1TB, such as 1GB");
+  for (const char* repeats : {"0", "1001"}) EXPECT_NE(refused({"links", "--repeats", repeats}), "");
+  EXPECT_NE(refused({"links", "--warn-below", "20GB"}).find("a rate such as 20Gb/s"), std::string::npos);
+}
+
+TEST(Options, HostDefaultsOfLinksAreItsOwn) {
+  Options options = good({"links", "--warn-below", "3Gb/s"});
+  apply_host_defaults(options);
+  EXPECT_EQ(options.links.size, 16'000'000u);
+  EXPECT_EQ(options.links.warn_below, 3e9);
+  EXPECT_EQ(options.host_defaults, std::vector<std::string>{"--size 16MB"});
+}
+
+TEST(Options, CompareTakesFilesATolerancePricesAndAnOutput) {
+  const Options options = good({"compare", "a.json", "--price", "H200=2.5", "runs/b", "--price", "x=y=3",
+                                "--tolerance", "2.5%", "--output", "c.json", "c"});
+  EXPECT_EQ(options.command, "compare");
+  EXPECT_EQ(options.compare.files, (std::vector<std::string>{"a.json", "runs/b", "c"}));
+  EXPECT_EQ(options.common.output, "c.json");
+  EXPECT_DOUBLE_EQ(options.compare.comparison.tolerance, 0.025);
+  const std::vector<Price>& prices = options.compare.comparison.prices;
+  ASSERT_EQ(prices.size(), 2u);
+  EXPECT_EQ(prices[0].name, "H200");
+  EXPECT_EQ(prices[0].per_hour, 2.5);
+  EXPECT_EQ(prices[1].name, "x=y");
+  EXPECT_DOUBLE_EQ(good({"compare", "a"}).compare.comparison.tolerance, 0.05);
+}
+
+TEST(Options, CompareRefusesWhatItCannotTake) {
+  for (const auto& files : {std::vector<std::string>{"compare"}, {"compare", "a", ""}})
+    EXPECT_EQ(refused(files).find("compare: name result files or directories of runs"), 0u);
+  for (const char* tolerance : {"5", "101%", "-1%", "nan%", ""})
+    EXPECT_EQ(refused({"compare", "a", "--tolerance", tolerance}),
+              std::string("--tolerance ") + tolerance + ": use a share of 0 to 100 %");
+  for (const char* price :
+       {"H200", "=2", "H200=", "H200=0", "H200=-1", "H200=nan", "H200=1e10", "H200=2$", ""})
+    EXPECT_EQ(
+        refused({"compare", "a", "--price", price}).find(std::string("--price ") + price + ": use NAME=X"),
+        0u)
+        << price;
+  EXPECT_EQ(refused({"compare", "a", "--price", "x=1", "--price", "x=2"}).find("--price x=2: use NAME=X"),
+            0u);
+  EXPECT_EQ(refused({"compare", "a", "--steps", "5"}), "--steps: the command compare has no such option");
+  EXPECT_EQ(refused({"--price", "x=1"}), "--price: the command burn has no such option");
+}
+
+}  // namespace
+}  // namespace egt::test

@@ -1,0 +1,166 @@
+#include "model/mlp_trainer.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/state_digests.hpp"
+#include "tests/support/trainer_fixture.hpp"
+
+namespace egt::test {
+namespace {
+
+std::vector<Digest> replay(Device& device, MlpTrainer& trainer, Precision precision) {
+  const std::size_t count = trainer.replay_tensors().size();
+  const Buffer answers = std::move(device.allocate(count * sizeof(Digest)).value());
+  const Buffer pinned = std::move(device.allocate_pinned(count * sizeof(Digest)).value());
+  Stream& stream = trainer.communication_stream();
+  EXPECT_TRUE(trainer.enqueue_replay(precision, answers.as<Digest>()).ok());
+  EXPECT_TRUE(device.copy(pinned.data(), answers.data(), count * sizeof(Digest), stream).ok());
+  EXPECT_TRUE(device.synchronize(stream, timeout_s).ok());
+  return {pinned.as<Digest>(), pinned.as<Digest>() + count};
+}
+
+enum class Lost { nan, infinity };
+
+/// Element 3 of the tensor becomes `lost`.
+std::vector<Tampering> element_lost(const PassTensor& tensor, ElementType type, Lost lost) {
+  constexpr std::uint64_t element = 3;
+  const auto word = [&](std::uint64_t index, std::uint32_t keep, std::uint32_t bits) {
+    return Tampering{tensor, {.first = index, .keep = keep, .mask = bits}};
+  };
+  const bool is_nan = lost == Lost::nan;
+  switch (type) {
+    case ElementType::f64:
+      return {word(2 * element, 0, 0), word(2 * element + 1, 0, is_nan ? 0x7FF80000u : 0x7FF00000u)};
+    case ElementType::f32:
+      return {word(element, 0, is_nan ? 0x7FC00000u : 0x7F800000u)};
+    case ElementType::f16:
+      return {word(element / 2, 0x0000FFFFu, is_nan ? 0x7E000000u : 0x7C000000u)};
+    case ElementType::bf16:
+      return {word(element / 2, 0x0000FFFFu, is_nan ? 0x7FC00000u : 0x7F800000u)};
+  }
+  return {};
+}
+
+/// Is `later`, in the order of making, made from `earlier`, directly or not?
+bool is_made_from(const PassTensor& later, const PassTensor& earlier) {
+  if (earlier.kind == TensorKind::weight_gradient) return false;  // no other tensor of the pass
+  const bool of_inputs =
+      earlier.kind == TensorKind::input_product || earlier.kind == TensorKind::input_gradient;
+  const bool beside = of_inputs && later.layer == earlier.layer && later.kind == TensorKind::weight_gradient;
+  return !beside;
+}
+
+struct Epilogue {
+  Precision precision;
+  ElementType gradient_type;
+  int extreme_iterations;
+};
+void PrintTo(const Epilogue& epilogue, std::ostream* stream) {
+  *stream << to_string(epilogue.precision) << ", gradient " << to_string(epilogue.gradient_type)
+          << ", extreme iterations " << epilogue.extreme_iterations;
+}
+
+class ReplayShows : public Trainer, public ::testing::WithParamInterface<Epilogue> {
+ protected:
+  void SetUp() override {
+    Trainer::SetUp();
+    MlpConfig config = small_network({GetParam().precision});
+    config.batch = {.global = 15, .first = 0, .local = 15};  // some tensors end within a word
+    config.gradient_type = GetParam().gradient_type;
+    config.extreme_iterations = GetParam().extreme_iterations;
+    trainer = make(config);
+    tensors = trainer->replay_tensors();
+    clean = digests();
+  }
+  std::vector<Digest> digests() { return replay(*device, *trainer, GetParam().precision); }
+
+  std::unique_ptr<MlpTrainer> trainer;
+  std::vector<PassTensor> tensors;
+  std::vector<Digest> clean;
+};
+
+TEST_P(ReplayShows, ThatNothingWasLostWhenItIsRepeated) {
+  EXPECT_EQ(digests(), clean);
+}
+
+/// Element 3 is of row 0. An infinity in a gradient that the mask sets to 0 ends there, so those before a
+/// mask are put into each element of row 0, some of which pass.
+TEST_P(ReplayShows, ANanOrAnInfinityInAnyTensorAndInAllThatIsMadeFromIt) {
+  for (std::size_t struck = 0; struck < tensors.size(); ++struck) {
+    const PassTensor& tensor = tensors[struck];
+    const ElementType type = tensor.kind == TensorKind::weight_gradient ? GetParam().gradient_type
+                                                                        : storage_type(GetParam().precision);
+    for (const Lost lost : {Lost::nan, Lost::infinity}) {
+      SCOPED_TRACE(to_string(tensor) + (lost == Lost::nan ? ": NaN" : ": infinity"));
+      std::vector<Tampering> tampering = element_lost(tensor, type, lost);
+      if (tensor.kind == TensorKind::input_product && lost == Lost::infinity)
+        for (Tampering& one : tampering) {
+          one.flip.count = 6;
+          one.flip.stride = size_of(type) == 8 ? 2 : 1;
+        }
+      trainer->set_tampering(tampering);
+      const std::vector<Digest> actual = digests();
+      for (std::size_t q = 0; q < tensors.size(); ++q) {
+        const bool shows = q == struck || (q > struck && is_made_from(tensors[q], tensor));
+        EXPECT_EQ(actual[q] != clean[q], shows) << to_string(tensors[q]);
+      }
+    }
+  }
+  trainer->set_tampering({});
+  EXPECT_EQ(digests(), clean);
+}
+
+/// The least change of a single bit.
+TEST_P(ReplayShows, TheLowestBitOfAnyTensor) {
+  for (std::size_t struck = 0; struck < tensors.size(); ++struck) {
+    SCOPED_TRACE(to_string(tensors[struck]));
+    trainer->set_tampering({{tensors[struck], {.first = 6, .mask = 1}}});
+    const std::vector<Digest> actual = digests();
+    for (std::size_t q = 0; q < struck; ++q) EXPECT_EQ(actual[q], clean[q]) << to_string(tensors[q]);
+    EXPECT_NE(actual[struck], clean[struck]);
+  }
+}
+
+std::vector<Epilogue> all_epilogues() {
+  std::vector<Epilogue> epilogues;
+  for (const Precision precision : all_precisions)
+    for (const ElementType gradient : {ElementType::f32, ElementType::bf16})
+      for (const int iterations : {0, 2}) epilogues.push_back({precision, gradient, iterations});
+  return epilogues;
+}
+INSTANTIATE_TEST_SUITE_P(Epilogues, ReplayShows, ::testing::ValuesIn(all_epilogues()));
+
+TEST_F(Trainer, ReplaysDoNotDependOnHowFarTrainingIs) {
+  MlpConfig config = small_network(all_precisions);
+  config.learning_rate = 0.01;
+  auto trainer = make(config);
+  std::vector<std::vector<Digest>> before;
+  for (const Precision precision : all_precisions) before.push_back(replay(*device, *trainer, precision));
+  for (std::int64_t i = 0; i < 5; ++i) step(*trainer, i);
+  for (std::size_t p = 0; p < all_precisions.size(); ++p)
+    EXPECT_EQ(replay(*device, *trainer, all_precisions[p]), before[p]) << to_string(all_precisions[p]);
+}
+
+TEST_F(Trainer, APassThatIsTamperedWithChangesTheTrainingToo) {
+  MlpConfig config = small_network({Precision::fp32});
+  config.learning_rate = 0.01;
+  auto clean = make(config), struck = make(config);
+  struck->set_tampering({{{TensorKind::weight_gradient, 1}, {.first = 2, .mask = 1u << 22}}});
+  step(*clean, 0);
+  step(*struck, 0);
+  const auto expected = test::state_digests(*device, *communicator, *clean).at(0);
+  const auto actual = test::state_digests(*device, *communicator, *struck).at(0);
+  const std::size_t layers = clean->layout().layers().size();
+  for (std::size_t q = 0; q < expected.size(); ++q)
+    EXPECT_EQ(actual[q] != expected[q], q % layers == 1) << "the layer's weights and momentum: " << q;
+}
+
+}  // namespace
+}  // namespace egt::test
