@@ -18,19 +18,6 @@
 namespace egt {
 namespace {
 
-constexpr double last_words_timeout_s = 180.0;  // above all that a rank's workloads may take to finish
-constexpr double hurried_last_words_timeout_s = 5.0;
-constexpr double last_words_reserve_s = 120;  // for the result, and for rank 0's code to come
-constexpr double console_timeout_s = 30;      // for a terminal or a pipe to take what is in line
-constexpr double hurried_console_timeout_s = 0.5;
-
-/// Without its result, or with records that came late or cannot be read, a run cannot pass.
-void lose_evidence(Verdict& verdict, const Status& why) {
-  if (verdict.exit_code == exit_code::pass || verdict.exit_code == exit_code::interrupted)
-    verdict = {.name = "incomplete", .exit_code = exit_code::incomplete, .reasons = {}};
-  verdict.reasons.push_back(why.what());
-}
-
 /// The journal, and beside it whoever wants to know what happens on this rank.
 class Tee : public Sink {
  public:
@@ -392,76 +379,6 @@ Result<int> Run::run() {
   recovery_->end_work();
   if (!failure.ok() && control_.place().size > 1) recovery_->fail(failure);
   return share_verdict(failure);
-}
-
-/// Rank 0 alone has all the evidence; its code is everybody's.
-Result<int> Run::share_verdict(const Status& failure) {
-  if (!failure.ok()) platform_.communicator->abort();
-  const bool hurry = !failure.ok() || StopSignal::received() != 0;
-  const double patience = hurry ? hurried_last_words_timeout_s : last_words_timeout_s;
-  board_.line("main").begin("last words", -1, patience + last_words_reserve_s);
-  const Status told = route_->pump_to_the_end(patience);
-  if (recovery_->was_given_up()) leave(exit_code::incomplete);  // others have told the end of this run
-  const int code = is_root() ? conclude(told) : exit_code::incomplete;
-  if (!failure.ok() || !told.ok()) leave(code);
-  EGT_TRY_ASSIGN(const std::string shared, control_.broadcast(std::to_string(code)));
-  recovery_->leave();
-  return std::atoi(shared.c_str());
-}
-
-/// On rank 0: the verdict, the result, the last words.
-int Run::conclude(const Status& told) {
-  if (log_sink_) {  // which may have failed at the very last record
-    static_cast<void>(wait_until([this]() -> Result<bool> { return log_sink_->settled(); },
-                                 {.seconds = hurried_console_timeout_s, .what = "the log file"}));
-    static_cast<void>(route_->pump());
-  }
-  const std::vector<Record> records = route_->kept();
-  Verdict verdict = purpose_.judge(records);
-  if (!told.ok()) lose_evidence(verdict, told);
-  if (verdict.exit_code == exit_code::pass)
-    if (const Status kept = purpose_.keep_answers(); !kept.ok()) lose_evidence(verdict, kept);
-  Json result = purpose_.result(records, verdict);
-  const Status written = write_result(result);
-  if (!written.ok()) {
-    lose_evidence(verdict, written);
-    set_verdict(result, verdict);
-  }
-  say_last_words(verdict, std::move(result), written.ok());
-  return verdict.exit_code;
-}
-
-/// Waits until all is said, a while: somebody may read the output page by page, and nobody a stopped
-/// terminal.
-void Run::say_last_words(const Verdict& verdict, Json result, bool has_result) {
-  std::string summary = purpose_.summary(result);
-  console_->show([=, result = std::move(result), directory = directory_.path()](Console& console) {
-    if (!summary.empty()) console.on_summary(summary);
-    console.on_verdict(verdict, result, directory, has_result);
-  });
-  console_->sink().close();
-  if (log_sink_) log_sink_->close();
-  const auto started = Clock::now();
-  const auto said = [&]() -> Result<bool> {
-    const bool hurry = StopSignal::received() != 0 && seconds_since(started) > hurried_console_timeout_s;
-    return hurry || (console_->sink().ended() && (!log_sink_ || log_sink_->ended()));
-  };
-  static_cast<void>(wait_until(said, {.seconds = console_timeout_s, .what = "the console"}));
-}
-
-Status Run::write_result(const Json& result) const {
-  // After a signal mpirun leaves a second, and a busy disk may want more.
-  const Durability durability = StopSignal::received() != 0 ? Durability::system : Durability::disk;
-  return write_atomically(directory_.file("result.json"), result_text(result), durability);
-}
-
-/// The one place that gives up on work that may never end (a collective whose peer is lost, a stuck kernel):
-/// all is written, so the process ends without waiting for threads, streams or peers.
-void Run::leave(int code) {
-  mpi_.abandon();
-  journal_.reset();
-  std::fflush(nullptr);
-  std::_Exit(code);
 }
 
 }  // namespace egt
