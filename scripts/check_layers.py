@@ -150,7 +150,7 @@ def library_flags():
     flags = []
     if shutil.which("mpicxx"):
         shown = subprocess.run(["mpicxx", "-showme:compile"], capture_output=True, text=True, check=False)
-        flags += shlex.split(shown.stdout)
+        flags += [flag.replace("-I", "-isystem", 1) for flag in shlex.split(shown.stdout)]
     if CUDA_INCLUDE.is_dir():
         flags += ["-isystem", str(CUDA_INCLUDE)]
     return flags

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/record_text.hpp"
 #include "egt/core/status.hpp"
@@ -255,13 +256,13 @@ std::string pass_reason(const Evidence& evidence) {
   return text;
 }
 
-Verdict verdict(const char* name, int exit_code, std::vector<std::string> reasons) {
+Verdict verdict(const char* name, int code, std::vector<std::string> reasons) {
   if (reasons.size() > most_reasons) {
     const std::size_t more = reasons.size() - most_reasons;
     reasons.resize(most_reasons);
     reasons.push_back(fmt::format("and {} more", more));
   }
-  return {.name = name, .exit_code = exit_code, .reasons = std::move(reasons)};
+  return {.name = name, .exit_code = code, .reasons = std::move(reasons)};
 }
 
 /// What speaks against the run, by weight.
@@ -319,12 +320,13 @@ Verdict judge_evidence(const std::vector<Record>& records, const Json& injection
   if (weighed.interrupted) all.push_back(signal_reason(evidence));
   append(all, weighed.unfinished);
 
-  if (!weighed.fault.empty()) return verdict("fault", 1, all);
+  if (!weighed.fault.empty()) return verdict("fault", exit_code::fault, all);
   if (!weighed.incomplete.empty()) return verdict("incomplete", environment_code(evidence).value_or(4), all);
-  if (!weighed.degraded.empty() || !weighed.idle.empty()) return verdict("degraded", 5, all);
-  if (weighed.interrupted) return verdict("interrupted", 6, all);
+  if (!weighed.degraded.empty() || !weighed.idle.empty())
+    return verdict("degraded", exit_code::degraded, all);
+  if (weighed.interrupted) return verdict("interrupted", exit_code::interrupted, all);
   all.push_back(pass_reason(evidence));
-  return verdict("pass", 0, all);
+  return verdict("pass", exit_code::pass, all);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/printable.hpp"
 #include "judge/result.hpp"
@@ -218,7 +219,7 @@ void conclude(Comparison& comparison) {
     comparison.reasons.push_back("the files have no test in common; compare results of the same command");
   if (nothing_measured(comparison))
     comparison.reasons.push_back("no figure was measured in two files; compare results of complete runs");
-  if (!comparison.reasons.empty()) comparison.exit_code = 2;
+  if (!comparison.reasons.empty()) comparison.exit_code = exit_code::wrong_usage;
   for (const std::size_t file : comparison.worse_verdicts)
     comparison.reasons.push_back(verdict_reason(comparison.files[file]));
   const std::size_t told = std::min(comparison.regressions.size(), most_told);
@@ -227,14 +228,14 @@ void conclude(Comparison& comparison) {
   if (told < comparison.regressions.size())
     comparison.reasons.push_back(fmt::format("and {} more", comparison.regressions.size() - told));
   for (std::string& reason : comparison.reasons) reason = printable(reason);
-  if (comparison.exit_code != 0) return;
+  if (comparison.exit_code != exit_code::pass) return;
   if (!comparison.reasons.empty()) {
-    comparison.exit_code = 5;
+    comparison.exit_code = exit_code::degraded;
     comparison.verdict = "degraded";
     return;
   }
   const bool is_any = comparison.judged > 0 || any_compared(comparison.tests);
-  comparison.exit_code = is_any ? 0 : 4;
+  comparison.exit_code = is_any ? exit_code::pass : exit_code::incomplete;
   comparison.verdict = is_any ? "pass" : "incomplete";
   comparison.reasons.push_back(
       is_any ? pass_reason(comparison, used)

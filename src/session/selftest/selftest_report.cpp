@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
 #include "judge/injection_match.hpp"
 #include "judge/result.hpp"
@@ -157,11 +158,11 @@ Verdict judge_selftest(const SelftestPlan& plan, const SelftestScore& score,
   std::vector<std::string> found = failures(plan, score);
   if (!score.settled() && met_the_deadline(records))
     found.push_back("the deadline came first: use less --memory, or a faster --io-dir");
-  if (verdict.exit_code != 0) {
+  if (verdict.exit_code != exit_code::pass) {
     verdict.reasons.insert(verdict.reasons.end(), found.begin(), found.end());
     return verdict;
   }
-  if (!score.passed()) return {.name = "fault", .exit_code = 1, .reasons = found};
+  if (!score.passed()) return {.name = "fault", .exit_code = exit_code::fault, .reasons = found};
   verdict.reasons = {fmt::format("all {} injected faults were found in time and blamed on the right rank",
                                  sum(score.rows, &SelftestRow::injected))};
   return verdict;
