@@ -13,7 +13,7 @@
 #include "report/console/console_style.hpp"
 #include "report/log_level.hpp"
 #include "session/options.hpp"
-#include "session/restart_info.hpp"
+#include "session/resumed_run.hpp"
 #include "workload/bench/scaling_options.hpp"
 #include "workload/options.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "command/options/choices.hpp"
 #include "egt/ranks/agreement.hpp"
-#include "session/restart_info.hpp"
+#include "session/resumed_run.hpp"
 #include "workload/train/golden_digests.hpp"
 #include "workload/train/train_workload.hpp"
 

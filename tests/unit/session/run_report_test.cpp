@@ -11,7 +11,7 @@
 #include "egt/core/file_io.hpp"
 #include "judge/result.hpp"
 #include "report/journal/journal.hpp"
-#include "session/restart_info.hpp"
+#include "session/resumed_run.hpp"
 #include "session/selftest/selftest_report.hpp"
 #include "tests/support/record_fixtures.hpp"
 #include "tests/support/selftest_fixtures.hpp"

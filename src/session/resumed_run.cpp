@@ -1,4 +1,4 @@
-#include "session/restart_info.hpp"
+#include "session/resumed_run.hpp"
 
 #include <algorithm>
 
