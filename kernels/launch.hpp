@@ -7,13 +7,13 @@
 #include "egt/core/flip.hpp"
 #include "egt/core/math/fusion_math.hpp"
 #include "egt/core/math/math.hpp"
+#include "egt/core/math/voxel_math.hpp"
 #include "egt/core/pattern.hpp"
 #include "egt/core/view.hpp"
-#include "egt/core/math/voxel_math.hpp"
 
 struct CUstream_st;  // cudaStream_t is a pointer to it
 
-/// What the CUDA adapter launches. Every function puts its kernels in line, waits for nothing, checks no
+/// What the CUDA adapter launches. Every function enqueues its kernels, waits for nothing, checks no
 /// argument (the adapter did), and returns the cudaError_t of the launch as an int: 0 is success. Empty views
 /// launch nothing. Formulas are those of core; how they are spread over threads is said in the .cu files.
 namespace egt::kernels {

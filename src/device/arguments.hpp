@@ -6,7 +6,7 @@
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
 
-/// What every adapter takes for granted once an operation of Device is in line: memory wherever there are
+/// What every adapter takes for granted once an operation of Device is enqueued: memory wherever there are
 /// elements, and shapes, counts and types that fit. One function an operation, for the calling thread;
 /// invalid_argument names the operation and what is wrong. What only one adapter cannot do is its own to say.
 namespace egt {

@@ -23,7 +23,7 @@ struct PeerStanding {
   double deviation = 0;       ///< ln of its time over that of its peers: the median over windows
   double error = 0;           ///< the standard error of it
   double time = 0;            ///< its own, for a unit of work: the median over windows
-  double threshold = 0;       ///< that was held against `deviation - error`
+  double threshold = 0;       ///< that was compared with `deviation - error`
   int peers = 0;              ///< of its model, itself not counted
   std::optional<int> beside;  ///< the one it was compared with, where there are two; else the median of all
 };

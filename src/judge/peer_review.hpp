@@ -12,7 +12,7 @@
 
 namespace egt {
 
-/// Holds every rank against the others of its device model, from all ranks' records (start, progress and end;
+/// Compares every rank with the others of its device model, from all ranks' records (start, progress and end;
 /// others change nothing). Pure: the same records in the same order give the same findings, in a run and out
 /// of its journals.
 ///

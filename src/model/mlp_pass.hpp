@@ -21,7 +21,7 @@ struct PassPlan {
   float* loss = nullptr;          ///< device memory: the sum of squared errors
 };
 
-/// Whoever goes along with a pass; called while it is put in line, so what it enqueues on the same stream
+/// Whoever goes along with a pass; called while it is enqueued, so what it enqueues on the same stream
 /// comes right behind.
 class PassCompanion {
  public:
@@ -37,7 +37,7 @@ class PassCompanion {
   virtual Status bucket_made(std::size_t) { return {}; }
 };
 
-/// Puts passes in line on one stream.
+/// Enqueues passes on one stream.
 class Pass {
  public:
   Pass(Device& device, const MlpConfig& config, const ParameterLayout& layout, const Workspace& workspace,

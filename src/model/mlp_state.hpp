@@ -15,7 +15,7 @@
 /// Private to the trainer: what training keeps from step to step.
 namespace egt::mlp {
 
-/// The weights, the optimizer's moments, and two copies of all these. Whatever is put in line here takes them
+/// The weights, the optimizer's moments, and two copies of all these. Whatever is enqueued here takes them
 /// as they are at that place of its stream.
 class TrainedState {
  public:

@@ -53,7 +53,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Status close_step(const StepNote& note);
   /// Where the bucket's sum has been awaited, or is known to have come.
   Status update(std::size_t bucket);
-  /// Puts the updates that are still due in line, behind their sums.
+  /// Enqueues the updates that are still due, behind their sums.
   Status settle();
   /// What is put in the communication stream from here on comes behind what is in the compute stream.
   Status show_to_communication();
@@ -73,7 +73,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Precision precision = Precision::fp32;
   std::optional<std::int64_t> last_retired;
   float last_compute_ms = 0;       // not told to the peers yet; 0: none
-  std::int64_t enqueued_step = 0;  // that is being put in line
+  std::int64_t enqueued_step = 0;  // that is being enqueued
   StepTail* enqueued = nullptr;    // of it
   std::vector<bool> due;           // a bucket each: it is made, and not used up yet
   ExtraWork extra_work;

@@ -62,26 +62,26 @@ class MlpTrainer {
 
   /// For the steps enqueued from now on.
   Status set_precision(Precision precision);
-  /// Puts the step in line. `measure`: its StepTimes are wanted; at most one such step at a time.
+  /// Enqueues the step. `measure`: its StepTimes are wanted; at most one such step at a time.
   Status enqueue_step(std::int64_t step, const StepNote& note, bool measure);
   /// Waits until the step is over; steps are retired in order.
   Result<StepResult> retire_step(std::int64_t step, double timeout_seconds);
   /// Waits until this rank's own pass of the step is made: what is missing then comes from its peers.
   Status wait_for_pass(std::int64_t step, double timeout_seconds) const;
-  /// Puts the updates of the last enqueued step in line at once, on the compute stream; otherwise they come
+  /// Enqueues the updates of the last enqueued step at once, on the compute stream; otherwise they come
   /// with the next step. All that reads or changes the state below does so by itself.
   Status settle();
   /// After the communicator was given up: waits, at most `timeout_seconds`, until nothing of the steps
-  /// enqueued is in line any more, and forgets them and that they failed. `restore_state` must follow.
+  /// enqueued is under way any more, and forgets them and that they failed. `restore_state` must follow.
   Status give_up_steps(double timeout_seconds);
-  /// Puts more work in line on the compute stream, in every training pass enqueued from now on and within its
+  /// Enqueues more work on the compute stream, in every training pass enqueued from now on and within its
   /// measured time; it must leave training's memory alone. Empty: none.
   using ExtraWork = std::function<Status(std::int64_t step, Stream& compute)>;
   void set_extra_work(ExtraWork work);
   /// Of the last step enqueued with `measure`, after it was retired.
   Result<StepTimes> measured_times() const;
 
-  /// What follows a product of a replay in line: an audit of it.
+  /// What follows a product of a replay enqueued: an audit of it.
   using ProductAudit = std::function<Status(const Gemm&, const PassTensor&, Stream&)>;
 
   /// Every tensor that a pass makes, in order.

@@ -19,7 +19,7 @@ class StepTail {
  public:
   /// Where the pass leaves this rank's sum of squared errors: device memory, one float.
   float* loss() const { return device_; }
-  /// Puts the sum over ranks in line. `compute_ms`: how long an earlier pass of this rank took, which all
+  /// Enqueues the sum over ranks. `compute_ms`: how long an earlier pass of this rank took, which all
   /// ranks are told; 0: nothing new.
   Status close(Device& device, Communicator& communicator, const StepNote& note, float compute_ms,
                Stream& stream);

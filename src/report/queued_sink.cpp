@@ -46,9 +46,9 @@ struct QueuedSink::State {
   mutable std::mutex mutex;  ///< of what follows
   std::condition_variable changed;
   std::deque<Item> items;
-  std::size_t dropped = 0;  ///< since the last that was put in line
+  std::size_t dropped = 0;  ///< since the last that was enqueued
   bool closed = false, ended = false;
-  bool settled = true;  ///< all that was put in line is written and flushed
+  bool settled = true;  ///< all that was enqueued is written and flushed
   Status failure;       ///< the last
 };
 

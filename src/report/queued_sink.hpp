@@ -24,15 +24,15 @@ class QueuedSink : public Sink {
   QueuedSink(const QueuedSink&) = delete;
   QueuedSink& operator=(const QueuedSink&) = delete;
 
-  /// Puts it in line. What the sink failed with last, if it did.
+  /// Enqueues it. What the sink failed with last, if it did.
   Status write(const Record& record) override;
   /// Likewise; the sink is flushed by its thread.
   Status flush() override;
-  /// Is called on the sink's thread, after all that is in line.
+  /// Is called on the sink's thread, after all that is enqueued.
   void post(std::function<void()> task);
-  /// Takes nothing any more; does not wait for what is in line.
+  /// Takes nothing any more; does not wait for what is enqueued.
   void close();
-  /// Has all that was put in line so far been written and flushed, or failed to be?
+  /// Has all that was enqueued so far been written and flushed, or failed to be?
   bool settled() const;
   /// Has all been written, after `close`?
   bool ended() const;
@@ -50,7 +50,7 @@ class QueuedConsole {
  public:
   static Result<std::unique_ptr<QueuedConsole>> open(const ConsoleStyle& style);
   QueuedSink& sink() { return *sink_; }
-  /// Is called with the console on its thread, after all that is in line.
+  /// Is called with the console on its thread, after all that is enqueued.
   void show(std::function<void(Console&)> what);
 
  private:

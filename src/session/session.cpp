@@ -14,7 +14,7 @@ constexpr double progress_period_s = 1.0;
 constexpr double hurried_telemetry_s = 0.1;
 constexpr double start_patience_s = 120;   // first answers in every precision
 constexpr double finish_patience_s = 300;  // a last sweep of the memory, a file to its end
-constexpr double drain_timeout_s = 20;     // of what is in line when the communicator was given up
+constexpr double drain_timeout_s = 20;     // of what is enqueued when the communicator was given up
 
 }  // namespace
 

@@ -37,7 +37,7 @@ class RecordQueue {
   explicit RecordQueue(int rank, std::size_t capacity = 4096, FaultLimit limit = FaultLimit::flood)
       : rank_(rank), capacity_(capacity), limit_(limit) {}
 
-  /// Stamps time and rank and puts the record in line.
+  /// Stamps time and rank and enqueues the record.
   void emit(RecordKind kind, std::int64_t step, Json body);
   void emit(const Fault& fault);
   void emit(const Finding& finding, std::int64_t step = -1) {
@@ -50,7 +50,7 @@ class RecordQueue {
     emit(RecordKind::notice, -1, {{"level", "warning"}, {"text", std::move(text)}});
   }
 
-  /// All that is in line, oldest first; never blocks.
+  /// All that is enqueued, oldest first; never blocks.
   std::vector<Record> drain();
   std::size_t dropped() const;
   /// Was there a fault yet?

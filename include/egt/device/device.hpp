@@ -94,7 +94,7 @@ struct ParameterRange {
 /// The order in which an operation goes through memory; on a GPU, of the waves of threads.
 enum class Direction { ascending, descending };
 
-/// The port to a device that computes. Calls that take a Stream put work in line and return at once; the
+/// The port to a device that computes. Calls that take a Stream enqueue work and return at once; the
 /// work's own failure shows at the next `done` or `synchronize` of that stream. Only `allocate*`, `create_*`
 /// and `synchronize` may take time. Pointers are device memory except where said. Sums within an operation
 /// are made in a fixed order, so the same call gives the same bits every time. Arguments that do not fit are
@@ -131,7 +131,7 @@ class Device {
   virtual Result<double> busy_ms(const Event& from, const Event& to) = 0;
   /// Waits for all work of `stream`, at most `timeout_seconds`.
   virtual Status synchronize(Stream& stream, double timeout_seconds) = 0;
-  /// For a stream whose work was given up: waits until nothing is in line, at most `timeout_seconds`, and
+  /// For a stream whose work was given up: waits until nothing is enqueued, at most `timeout_seconds`, and
   /// forgets that it failed; what it wrote is not to be trusted. An error: the device itself has failed.
   virtual Status forget_failure(Stream& stream, double timeout_seconds) = 0;
 

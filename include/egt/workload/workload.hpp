@@ -48,7 +48,7 @@ struct VerifiedWork {
   std::uint64_t bytes_patrolled = 0;
   std::uint64_t bytes_file_verified = 0;
   std::uint64_t bytes_exchanged_verified = 0;  ///< that came from another device or from the host
-  std::uint64_t outputs_verified = 0;          ///< of an operation, held against a known answer
+  std::uint64_t outputs_verified = 0;          ///< of an operation, compared with a known answer
 };
 
 /// One entry of `results[]`: what a part did on this rank so far.
@@ -92,9 +92,9 @@ class Workload {
   virtual Status prepare() = 0;
   /// Starts threads of its own, if any.
   virtual Status start() { return {}; }
-  /// Puts this step's work in line; does not wait for it.
+  /// Enqueues this step's work; does not wait for it.
   virtual Status enqueue(const Step&) { return {}; }
-  /// Waits (with a deadline) for what step `index` put in line and looks at its results; called a fixed
+  /// Waits (with a deadline) for what step `index` enqueued and looks at its results; called a fixed
   /// number of steps after enqueue.
   virtual Status retire(std::int64_t, StepOutcome&) { return {}; }
   /// The communicator was aborted: waits, at most `timeout_seconds`, until what was enqueued and not retired

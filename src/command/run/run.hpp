@@ -70,7 +70,7 @@ class RunPurpose {
   virtual Sink* own_records() { return nullptr; }
   /// On rank 0: all ranks' records as they arrive; null: nobody cares.
   virtual Sink* all_records() { return nullptr; }
-  /// Are ranks held against the others of their device model, and slow ones told?
+  /// Are ranks compared with the others of their device model, and slow ones told?
   virtual bool compares_peers() const { return true; }
   /// Is it for people to see while the run goes on?
   virtual bool is_shown(const Record&) const { return true; }

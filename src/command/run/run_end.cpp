@@ -13,7 +13,7 @@ namespace {
 constexpr double last_words_timeout_s = 180.0;  // above all that a rank's workloads may take to finish
 constexpr double hurried_last_words_timeout_s = 5.0;
 constexpr double last_words_reserve_s = 120;  // for the result, and for rank 0's code to come
-constexpr double console_timeout_s = 30;      // for a terminal or a pipe to take what is in line
+constexpr double console_timeout_s = 30;      // for a terminal or a pipe to take what is enqueued
 constexpr double hurried_console_timeout_s = 0.5;
 
 /// Without its result, or with records that came late or cannot be read, a run cannot pass.

@@ -95,7 +95,7 @@ class CudaDevice : public Device {
             stream.scratch(), overlaps_};
   }
 
-  /// Puts work in line: `start(stream)` returns a cudaError_t as an int. Nothing more is taken by a stream
+  /// Enqueues work: `start(stream)` returns a cudaError_t as an int. Nothing more is taken by a stream
   /// that has failed, so its first error stays the one that is seen.
   template <typename Start>
   Status enqueue(Stream& any, std::string_view doing, Start&& start) {

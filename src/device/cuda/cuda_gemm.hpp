@@ -24,7 +24,7 @@ class GemmPlanner {
   GemmPlanner();
   ~GemmPlanner();
 
-  /// Puts the product in line; its m, n and k are above 0 and it passed check_gemm. unsupported: cuBLASLt
+  /// Enqueues the product; its m, n and k are above 0 and it passed check_gemm. unsupported: cuBLASLt
   /// has no algorithm for it.
   Status multiply(const Gemm& gemm, CudaStream& stream);
 

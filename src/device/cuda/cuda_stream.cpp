@@ -11,7 +11,7 @@
 namespace egt {
 namespace {
 
-constexpr double destructor_seconds = 20;  // longer than any work that is put in line
+constexpr double destructor_seconds = 20;  // longer than any work that is enqueued
 
 /// The device's number for a priority; lower is more urgent.
 Result<int> native_priority(StreamPriority priority) {

@@ -13,7 +13,7 @@
 namespace egt {
 
 /// An event of the host. Each recording has a number; a wait is for the number that was last recorded when
-/// the wait was put in line. Safe from any thread.
+/// the wait was enqueued. Safe from any thread.
 class HostEvent final : public Event {
  public:
   using Event::Event;
@@ -44,7 +44,7 @@ class HostEvent final : public Event {
   };
   Status check_reached() const;
 
-  /// Shared with the tasks in line, so that an event may be destroyed before it is reached.
+  /// Shared with the tasks enqueued, so that an event may be destroyed before it is reached.
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 

@@ -27,12 +27,12 @@ class HostStream final : public Stream {
   /// there is no thread for it.
   static Result<std::unique_ptr<HostStream>> create(StreamPriority priority, int cores,
                                                     StreamUse use = StreamUse::all);
-  /// Waits for all work in line.
+  /// Waits for all work enqueued.
   ~HostStream() override;
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
 
-  /// Puts the task in line. Safe from any thread.
+  /// Enqueues the task. Safe from any thread.
   void enqueue(Task task);
   /// The same for a task that runs after an error too.
   void enqueue_always(StatusTask task);
@@ -41,7 +41,7 @@ class HostStream final : public Stream {
   Status status() const;
   /// Takes tasks again after an error.
   void forget_failure();
-  /// Waits until nothing is in line; false when `timeout_seconds` passed before.
+  /// Waits until nothing is enqueued; false when `timeout_seconds` passed before.
   bool wait_idle(double timeout_seconds);
 
   /// For tasks only, on the stream's own thread: memory that is the task's until it ends, 64-byte aligned.

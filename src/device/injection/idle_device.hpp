@@ -16,7 +16,7 @@ class IdleDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
 
-  /// For all that is put in line from now on. Any thread.
+  /// For all that is enqueued from now on. Any thread.
   void make_idle() { idle_ = true; }
 
   Status add(VectorView sum, VectorView term, Stream& stream) override {

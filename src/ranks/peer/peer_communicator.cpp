@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t host_chunk_bytes = std::size_t{1} << 20;  ///< stays in a cache
 /// A chunk is some 12 calls to the driver between two ranks, 19 among four: smaller ones would be copied
-/// before the next are in line.
+/// before the next are enqueued.
 constexpr std::size_t gpu_chunk_bytes = std::size_t{32} << 20;
 /// So many chunks at least, where they are not too small: their copies and sums then overlap.
 constexpr std::size_t wanted_chunks = 4, smallest_part_of_chunk = 8;

@@ -94,7 +94,7 @@ void compare_with_others(ComparedTest& test) {
   }
 }
 
-/// What `value` is, held against its like in an earlier file.
+/// What `value` is, compared with its like in an earlier file.
 std::optional<Regression> judge(const ComparedTest& test, const ComparedFigure& value, double tolerance) {
   const ComparedFigure* reference = reference_of(test, value);
   if (!reference) return std::nullopt;

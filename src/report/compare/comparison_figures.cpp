@@ -98,7 +98,7 @@ bool any_has(const Entries& entries, std::string_view name) {
                      [&](const Json* entry) { return figure_at(*entry, name).has_value(); });
 }
 
-/// Beginnings of names that are no figures to compare: what others are held against, or others in other
+/// Beginnings of names that are no figures to compare: what others are compared with, or others in other
 /// words.
 constexpr std::string_view left_out[] = {"expected_", "warn_", "line_rate_", "algorithm_"};
 

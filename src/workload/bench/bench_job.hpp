@@ -44,7 +44,7 @@ class BenchJob {
   virtual Result<BurstTimes> burst(int chunks, std::int64_t per_chunk) = 0;
   /// After the last burst: holds the results against what they must be.
   virtual Result<JobReport> check() = 0;
-  /// The communicator was given up: waits until nothing of the job is in line, at most `seconds`. The job is
+  /// The communicator was given up: waits until nothing of the job is enqueued, at most `seconds`. The job is
   /// of no more use; its memory may still be.
   virtual Status give_up(double seconds) = 0;
 };

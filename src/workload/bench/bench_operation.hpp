@@ -26,7 +26,7 @@ class BenchOperation {
   virtual std::size_t input_stride() const = 0;
   /// Writes an input of a generation: the same on every device. May wait.
   virtual Status make_input(int generation, std::byte* input, Stream& stream) = 0;
-  /// Puts the work on this device's batch in line.
+  /// Enqueues the work on this device's batch.
   virtual Status enqueue(int generation, const std::byte* input, Stream& stream) = 0;
 
   /// What is checked.

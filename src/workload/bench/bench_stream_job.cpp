@@ -27,7 +27,7 @@ class SubmissionWindow {
     }
     return {};
   }
-  /// The mark that must be reached before iteration `number` is put in line; null: none. It is then to be
+  /// The mark that must be reached before iteration `number` is enqueued; null: none. It is then to be
   /// recorded again.
   Event* due(std::int64_t number) {
     if (number % iterations != 0) return nullptr;
@@ -132,7 +132,7 @@ Result<std::byte*> StreamJob::borrow(std::size_t bytes) {
   return borrowed_.back().as<std::byte>();
 }
 
-/// Of the last batch in line; waits for it.
+/// Of the last batch enqueued; waits for it.
 Result<Answers> StreamJob::digests_of_outputs() {
   EGT_TRY(operation_->digest(digests_.as<Digest>(), *compute_));
   EGT_TRY(device_.copy(pinned_.data(), digests_.data(), digests_.bytes(), *compute_));
@@ -167,7 +167,7 @@ Result<BurstTimes> StreamJob::burst(int chunks, std::int64_t per_chunk) {
   return times;
 }
 
-/// The next delivery is put in line ahead of the work on this one.
+/// The next delivery is enqueued ahead of the work on this one.
 Status StreamJob::make(std::int64_t iterations, std::int64_t per_chunk) {
   const std::int64_t first = next_, end = first + iterations, per_delivery = shape_.per_delivery;
   const std::int64_t deliveries = end / per_delivery;

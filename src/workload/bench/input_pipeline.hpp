@@ -45,8 +45,8 @@ class InputPipeline {
   using MakeInput = std::function<Status(int generation, std::byte* input, Stream& stream)>;
 
   virtual ~InputPipeline() = default;
-  /// Puts what this device has to do for a delivery in line. Those behind it in `compute` may follow only
-  /// after `release` of the one two before was put in line.
+  /// Enqueues what this device has to do for a delivery. Those behind it in `compute` may follow only
+  /// after `release` of the one two before was enqueued.
   virtual Status deliver(std::int64_t delivery) = 0;
   /// What follows in `compute` finds the delivery.
   virtual Status ready(std::int64_t delivery, Stream& compute) = 0;
@@ -56,7 +56,7 @@ class InputPipeline {
   virtual const std::byte* input(std::int64_t iteration) const = 0;
   /// Does it come from another device?
   virtual bool is_moved() const = 0;
-  /// Where it puts work in line; null: nowhere of its own.
+  /// Where it enqueues work; null: nowhere of its own.
   virtual Stream* stream() = 0;
   /// Ends waits for peers.
   virtual void give_up() {}

@@ -10,7 +10,7 @@
 
 namespace egt {
 
-/// What every rank answered to the known-answer questions of a test: held against what it answered before,
+/// What every rank answered to the known-answer questions of a test: compared with what it answered before,
 /// and against the ranks of the same device model that had the same question. The same on all ranks.
 class BenchAnswers {
  public:

@@ -38,7 +38,7 @@ constexpr std::string_view to_string(StreamOrigin origin) {
 struct BenchOptions {
   std::vector<BenchWorkload> workloads = {BenchWorkload::mlp, BenchWorkload::multimodal,
                                           BenchWorkload::voxelize};
-  /// `single` is always measured: the others are held against it.
+  /// `single` is always measured: the others are compared with it.
   std::vector<BenchMode> modes = {BenchMode::single, BenchMode::p2p, BenchMode::collective,
                                   BenchMode::hetero};
   std::vector<std::int64_t> points = {10'000, 100'000, 1'000'000, 10'000'000};  ///< of a device's cloud

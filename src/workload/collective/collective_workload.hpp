@@ -93,7 +93,7 @@ class CollectiveWorkload : public Workload {
   std::uint64_t slice_elements_ = 1;
   Buffer data_, slice_, told_, gathered_, introduction_;
   std::array<Slot, slots> slots_;
-  std::uint64_t enqueued_ = 0, rounds_ = 0;  ///< rounds put in line, and collected
+  std::uint64_t enqueued_ = 0, rounds_ = 0;  ///< rounds enqueued, and collected
   std::uint64_t first_number_ = 0;           ///< of the rounds after the last restart
   std::uint64_t rounds_before_ = 0;          ///< collected before it
   std::int64_t last_step_ = 0;               ///< enqueued last

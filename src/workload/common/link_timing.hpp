@@ -22,7 +22,7 @@ LinkTiming timing_of(std::vector<double> seconds);
 /// One repeat of a measurement.
 struct LinkRepeat {
   double seconds = 0;  ///< of a transfer
-  bool led = true;     ///< all of it was in line before the device began: no time of the host is in it
+  bool led = true;     ///< all of it was enqueued before the device began: no time of the host is in it
 };
 std::vector<double> seconds_of(std::span<const LinkRepeat> repeats);
 

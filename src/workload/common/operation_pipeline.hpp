@@ -23,12 +23,12 @@ struct Evidence {
   bool runs_agree() const { return first == second && first != Digest{}; }
 };
 
-/// A stream of its own with a bounded number of operations in line, so that the work of others is never
+/// A stream of its own with a bounded number of operations enqueued, so that the work of others is never
 /// behind much of it and a stop is quick. Each operation's evidence is copied to pinned memory and judged,
 /// in order, when its event is reached. For one thread at a time.
 class OperationPipeline {
  public:
-  static constexpr std::size_t slots = 2;  ///< operations in line at most
+  static constexpr std::size_t slots = 2;  ///< operations enqueued at most
 
   /// Puts the operation in the stream.
   using Enqueue = std::function<Status(Stream& stream, Evidence* on_device)>;
@@ -44,9 +44,9 @@ class OperationPipeline {
   /// may then be used again. Relays what a judge said.
   Result<std::size_t> acquire(const std::stop_token& stop);
   Status submit(const Enqueue& enqueue, Judge judge, const std::stop_token& stop);
-  /// Waits for all in line, at most `seconds`, and judges it.
+  /// Waits for all enqueued, at most `seconds`, and judges it.
   Status drain(double seconds, const std::stop_token& stop = {});
-  /// Waits for all in line, at most `seconds`, and drops it unjudged.
+  /// Waits for all enqueued, at most `seconds`, and drops it unjudged.
   Status discard(double seconds);
 
   static constexpr double deadline_seconds = 120;  ///< of one operation, behind the work of all others
@@ -55,7 +55,7 @@ class OperationPipeline {
   struct Slot {
     std::unique_ptr<Event> begin;
     std::unique_ptr<Event> end;
-    Judge judge;  ///< empty: nothing is in line
+    Judge judge;  ///< empty: nothing is enqueued
   };
 
   OperationPipeline(Device& device, std::string name) : device_(device), name_(std::move(name)) {}

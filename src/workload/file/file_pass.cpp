@@ -89,7 +89,7 @@ Status FilePass::run(const std::stop_token& stop) {
   for (File& file : files_)
     if (status.ok()) status = renew(file, stop);
   if (!status.ok()) {
-    // The judgements in line speak of a file that is closed by now.
+    // The judgements enqueued speak of a file that is closed by now.
     EGT_TRY(in_flight_->discard(OperationPipeline::deadline_seconds));
     return status;
   }
@@ -159,7 +159,7 @@ Status FilePass::write(File& file, const std::stop_token& stop) {
   return {};
 }
 
-/// The write is the judgement of the copy: so it begins when the copy is done, with the next chunk in line.
+/// The write is the judgement of the copy: so it begins when the copy is done, with the next chunk enqueued.
 Status FilePass::fill_then_write(OpenFile& open, const Chunk& chunk, const std::stop_token& stop) {
   begin("wait for the device");
   EGT_TRY_ASSIGN(const std::size_t slot, in_flight_->acquire(stop));

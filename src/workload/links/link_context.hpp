@@ -59,10 +59,10 @@ class LinkContext {
   Stream& other_stream() { return *other_stream_; }
 
   /// In the stream: on a GPU, keeps it busy for about `milliseconds` (and a little more), while the host puts
-  /// in line what is to be measured. That may take the host longer than the device: else its time would be
+  /// enqueued what is to be measured. That may take the host longer than the device: else its time would be
   /// measured.
   Status hold(double milliseconds);
-  /// What putting a call of the communicator in line may take the host (of NCCL about half of it), and the
+  /// What enqueuing a call of the communicator may take the host (of NCCL about half of it), and the
   /// longest hold, unless more hangs on it.
   static constexpr double call_ms = 0.2, longest_hold_ms = 6;
   /// In the stream: goes on when the peer, or all ranks, have come as far.
@@ -74,7 +74,7 @@ class LinkContext {
   /// In the stream: what is between them is timed.
   Status start_clock() { return environment_.device.record(*begin_, *stream_); }
   Status stop_clock() { return environment_.device.record(*end_, *stream_); }
-  /// Behind `stop_clock`, before any wait: is all that is timed in line before the device has come to its
+  /// Behind `stop_clock`, before any wait: is all that is timed enqueued before the device has come to its
   /// start? True where the host is the device.
   Result<bool> leads_device();
   /// After `wait`.

@@ -140,7 +140,7 @@ Status PairTrial::measure_latency() {
   return {};
 }
 
-/// A round trip waits for what the peer's host has not put in line yet.
+/// A round trip waits for what the peer's host has not enqueued yet.
 Status PairTrial::take_peers_lead(std::vector<LinkRepeat>& blocks) {
   std::vector<std::uint8_t> own, theirs(blocks.size());
   for (const LinkRepeat& block : blocks) own.push_back(block.led);

@@ -39,7 +39,7 @@ struct PairOutcome {
 ///
 /// Latency is half a round trip of 8 B by exchange, as osu_latency has it; for copies, which nobody answers,
 /// the time of one of many copies of 8 B in a row, as in CUDA's p2pBandwidthLatencyTest: the median of many
-/// blocks, each in line before the device begins with it.
+/// blocks, each enqueued before the device begins with it.
 class PairTrial {
  public:
   struct Setup {

@@ -73,7 +73,7 @@ struct PairPlan {
 };
 
 /// Blocks of small transfers that a latency is the median of, and transfers of a block (round trips, by
-/// exchange): so few that the host can put them all in line while the device is held.
+/// exchange): so few that the host can enqueue them all while the device is held.
 constexpr int latency_blocks = 25, latency_copies = 64, latency_round_trips = 8;
 
 /// How long a trial may take, and what its rows may hold.

@@ -11,7 +11,7 @@
 namespace egt {
 namespace {
 
-constexpr double copy_call_ms = 0.02;  ///< what putting a copy in line may take the host
+constexpr double copy_call_ms = 0.02;  ///< what enqueuing a copy may take the host
 constexpr double longest_leading_hold_ms = 25;
 
 }  // namespace

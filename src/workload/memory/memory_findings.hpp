@@ -43,7 +43,7 @@ struct CellProbe {
 };
 
 /// Looks at `word` (one word of device memory) and leaves `content` in it. `pinned`: of a CellProbe. Waits
-/// for the work in line before it.
+/// for the work enqueued before it.
 Result<CellProbe> probe_cell(Device& device, Stream& stream, const Buffer& pinned, WordsView word,
                              std::uint32_t content);
 

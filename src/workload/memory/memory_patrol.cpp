@@ -84,7 +84,7 @@ Status MemoryPatrol::submit(const OperationPipeline::Enqueue& enqueue, Operation
   return rest(stop);
 }
 
-/// What is in line would work on while this thread rests. The last look at all blocks, which nobody stops,
+/// What is enqueued would work on while this thread rests. The last look at all blocks, which nobody stops,
 /// does not rest: all other load is over by then.
 Status MemoryPatrol::rest(const std::stop_token& stop) {
   if (!stop.stop_possible() || environment_.load.duty() >= 1) {
@@ -92,7 +92,7 @@ Status MemoryPatrol::rest(const std::stop_token& stop) {
     return {};
   }
   const Status drained = in_flight_->drain(OperationPipeline::deadline_seconds, stop);
-  // The operation is in line: the caller must note what it writes, and is stopped at its next one.
+  // The operation is enqueued, and what it writes is noted; the caller is stopped at its next one.
   if (drained.code() == StatusCode::stopped) return {};
   EGT_TRY(drained);
   environment_.load.rest(std::exchange(worked_ms_, 0) * 1e-3, [&] { return stop.stop_requested(); });
@@ -117,7 +117,7 @@ Status MemoryPatrol::keep_to_share(const std::stop_token& stop) {
   return {};
 }
 
-/// Nothing is in line. A fault on purpose that waits for the block gets another place.
+/// Nothing is enqueued. A fault on purpose that waits for the block gets another place.
 void MemoryPatrol::give_back_last() {
   held_bytes_ -= blocks_.back().words.bytes();
   blocks_.pop_back();
@@ -198,7 +198,7 @@ Status MemoryPatrol::run_test(std::size_t block, const std::stop_token& stop) {
 }
 
 /// What was told of the block at rest is not told again: its first pass only fills. What a pass writes is
-/// noted as soon as it is in line: `submit` may judge it, or one before it, by what the block then holds.
+/// noted as soon as it is enqueued: `submit` may judge it, or one before it, by what the block then holds.
 Status MemoryPatrol::apply(std::size_t block, std::size_t number, const std::stop_token& stop) {
   BlockCourse& course = courses_[block];
   const MemoryPass& pass = course.test().passes[number];
@@ -291,7 +291,7 @@ void MemoryPatrol::count_verification(const Check& check, const Mismatches& foun
 /// A closer look at one wrong word: was it stored or only read wrong, and can the cell hold both values?
 Status MemoryPatrol::tell_mismatch(const Check& check, const Mismatches& found,
                                    const Mismatches::Sample& sample) {
-  // What the word is to hold behind all that is in line by now.
+  // What the word is to hold behind all that is enqueued by now.
   const std::uint32_t content = PatternFunction(courses_[check.block].pattern())(sample.index);
   EGT_TRY_ASSIGN(const CellProbe probe,
                  probe_cell(device_, in_flight_->stream(), probe_, word(check.block, sample.index), content));

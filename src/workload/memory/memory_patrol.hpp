@@ -80,9 +80,9 @@ class MemoryPatrol {
 
   /// Makes ready what judging needs, puts the first pattern into every block and waits for it.
   Status prepare();
-  /// Patrols until a stop is asked for, and then leaves at most OperationPipeline::slots operations in line.
+  /// Patrols until a stop is asked for, and then leaves at most OperationPipeline::slots operations enqueued.
   Status run(const std::stop_token& stop);
-  /// Judges what `run` left in line.
+  /// Judges what `run` left enqueued.
   Status settle(double seconds) { return in_flight_->drain(seconds); }
   /// Verifies every block once more; faults on purpose that are due are put in before.
   Status verify_all();
@@ -93,7 +93,7 @@ class MemoryPatrol {
   const std::vector<MemoryBlock>& blocks() const { return blocks_; }
 
  private:
-  /// A verification in line.
+  /// A verification enqueued.
   struct Check {
     std::size_t block = 0;
     Pattern expected;

@@ -55,7 +55,7 @@ class BlockCourse {
   BlockCourse(std::span<const MemoryTest> suite, std::uint64_t block, std::uint64_t blocks,
               std::uint64_t seed);
 
-  /// What the block holds once all that was put in line is done.
+  /// What the block holds once all that was enqueued is done.
   const Pattern& pattern() const { return pattern_; }
   /// How often it was rewritten since the first fill.
   std::uint64_t generation() const { return generation_; }
@@ -70,7 +70,7 @@ class BlockCourse {
 
   /// The pattern that `pass` of this visit's test writes.
   Pattern next(const MemoryPass& pass) const;
-  /// It was put in line.
+  /// It was enqueued.
   void wrote(const MemoryPass& pass);
   /// The visit is over, or was left out because the block is held.
   void leave();

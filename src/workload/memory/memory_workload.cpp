@@ -106,7 +106,7 @@ Status MemoryWorkload::finish(bool hurry) {
   EGT_TRY(stopped);
   EGT_TRY(thread_.failure());
   if (!patrol_) return {};
-  // What is still in line is worth a moment; a verdict cut short by a signal does not wait for it.
+  // What is still enqueued is worth a moment; a verdict cut short by a signal does not wait for it.
   const Status settled = patrol_->settle(hurry ? hurried_stop_seconds : OperationPipeline::deadline_seconds);
   if (hurry && settled.code() == StatusCode::timeout) return {};
   EGT_TRY(settled);

@@ -21,7 +21,7 @@ struct CleanupOutcome {
 };
 
 /// Memory that is taken, used and given back. Its stream is the caller's, destroyed before it, so that what
-/// is in line at a failure ends before the memory goes.
+/// is enqueued at a failure ends before the memory goes.
 class MemoryCleanup {
  public:
   explicit MemoryCleanup(Device& device) : device_(device) {}

@@ -10,7 +10,7 @@
 #include "egt/device/device.hpp"
 #include "workload/options.hpp"
 
-/// Operations whose answers are known: each is put in line, digested on the device, and what it gave is held
+/// Operations whose answers are known: each is enqueued, digested on the device, and what it gave is held
 /// against the host's own computation.
 namespace egt {
 
@@ -32,7 +32,7 @@ class EncodingCheck {
   EncodingCheck(Device& device, const ReadinessOptions& options, std::uint64_t seed)
       : device_(device), options_(options), seed_(seed) {}
 
-  /// Takes memory, puts samples and weights in line, computes what the host looks at.
+  /// Takes memory, enqueues samples and weights, computes what the host looks at.
   Status prepare(Stream& stream);
   /// `digests`: device memory. What lay in the results before is gone first.
   Status enqueue(Digest* digests, Stream& stream);

@@ -60,7 +60,7 @@ class ReadinessWorkload : public Workload {
   FaultReporter teller_;
   std::vector<int> groups_;  ///< of each rank
   std::array<std::vector<Answers>, questions> past_;
-  std::optional<std::int64_t> under_way_;  ///< the step of the round that is in line
+  std::optional<std::int64_t> under_way_;  ///< the step of the round that is enqueued
   std::int64_t last_step_ = -1;
 
   std::uint64_t rounds_ = 0;
