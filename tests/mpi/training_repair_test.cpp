@@ -131,6 +131,23 @@ TEST_F(TrainingRepairOnRanks, AWeightThatWentWrongManyStepsBeforeTheCheckIsBlame
     }
 }
 
+TEST_F(TrainingRepairOnRanks, AFaultInTheNextPeriodIsNotBlamedOnTheRankOfTheFirst) {
+  if (size() < 2) GTEST_SKIP() << "needs a peer";
+  for (const int step : {50, 55, 60, 80})
+    for (const int layer : {1, 2, 3}) {
+      SCOPED_TRACE(fmt::format("step {}, layer {}", step, layer));
+      const Outcome outcome =
+          run({.steps = 103,
+               .check_every = 50,
+               .precisions = {Precision::fp32},
+               .injections = {"weight:rank=0,step=20,layer=2,bit=22",
+                              fmt::format("weight:rank=1,step={},layer={},bit=22", step, layer)}});
+      ASSERT_THAT(outcome.faults, SizeIs(2)) << all_of(outcome.faults);
+      for (const Json& fault : outcome.faults)
+        EXPECT_EQ(fault.at("rank"), fault.at("step") == 49 ? 0 : 1) << fault;
+    }
+}
+
 TEST_F(TrainingRepairOnRanks, AFaultInEveryCheckIsCountedInEveryCheck) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
   std::vector<std::string> injections;

@@ -29,6 +29,7 @@ void LossHistory::keep(std::int64_t step, const std::vector<float>& own_losses) 
 
 void LossHistory::clear() {
   losses_.clear();
+  replacement_ = {};
   too_many_ = false;
 }
 
@@ -42,15 +43,25 @@ void LossHistory::cut(std::int64_t end, bool too_many) {
   losses_.resize(std::min(losses_.size(), steps * ranks_));
 }
 
-std::optional<Deviation> LossHistory::first_deviation(const Repetition& repetition) const {
+void LossHistory::replace(const Repeated& repeated) {
+  for (std::int64_t step = repeated.first_step; step < repeated.end(); ++step) {
+    const std::vector<float>& losses = repeated.losses[static_cast<std::size_t>(step - repeated.first_step)];
+    if (has(step))
+      std::copy(losses.begin(), losses.end(), losses_.begin() + static_cast<std::ptrdiff_t>(index(step)));
+  }
+}
+
+std::optional<Deviation> LossHistory::compare(const Repetition& repetition) {
   if (too_many_) return std::nullopt;
+  Repeated repeated{.first_step = repetition.first_step, .losses = repetition.own_losses};
+  if (replacement_.end() < repeated.end()) replace(replacement_);
   Deviation found;
-  for (std::size_t i = 0; i < repetition.own_losses.size() && found.ranks.empty(); ++i) {
-    found.step = repetition.first_step + static_cast<std::int64_t>(i);
-    if (found.step < first_step_ || found.step >= end()) continue;
-    const std::size_t at = static_cast<std::size_t>(found.step - first_step_) * ranks_;
+  for (std::int64_t step = repeated.first_step; step < repeated.end() && found.ranks.empty(); ++step) {
+    if (!has(step)) continue;
+    found.step = step;
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      const float first = losses_[at + rank], again = repetition.own_losses[i][rank];
+      const float first = losses_[index(step) + rank];
+      const float again = repeated.losses[static_cast<std::size_t>(step - repeated.first_step)][rank];
       if (std::bit_cast<std::uint32_t>(first) == std::bit_cast<std::uint32_t>(again)) continue;
       found.ranks.insert(static_cast<int>(rank));
       const bool small = std::abs(first - again) <= rounding * std::abs(again);  // false where one is NaN
@@ -58,6 +69,7 @@ std::optional<Deviation> LossHistory::first_deviation(const Repetition& repetiti
     }
   }
   if (found.ranks.empty()) found.step = -1;
+  if (repetition.alike) replacement_ = std::move(repeated);
   return found;
 }
 

@@ -17,7 +17,7 @@ namespace egt {
 /// would not tell whose came first. One rank alone keeps none. Not thread-safe.
 class LossHistory {
  public:
-  static constexpr std::size_t most_losses = std::size_t{1} << 22;  ///< of all ranks: 16 MiB
+  static constexpr std::size_t most_losses = std::size_t{1} << 22;  ///< of all ranks: 16 MiB, twice
 
   /// Steps come without a gap. `own_losses`: by rank.
   void keep(std::int64_t step, const std::vector<float>& own_losses);
@@ -29,11 +29,25 @@ class LossHistory {
   std::int64_t end() const;
   /// Forgets `end` and the steps behind it; `too_many`: all.
   void cut(std::int64_t end, bool too_many);
-  /// The first step whose loss came out otherwise when it was repeated; none: not known, as too few are kept.
-  std::optional<Deviation> first_deviation(const Repetition& repetition) const;
+  /// The first step whose loss came out otherwise when it was repeated; none: not known, as too many came.
+  /// Where the repetition left all ranks alike, training goes on from it: it takes the place of what is kept,
+  /// but only when a later step is repeated, as a restart may have this one repeated and compared once more.
+  std::optional<Deviation> compare(const Repetition& repetition);
 
  private:
+  /// Of steps that were repeated.
+  struct Repeated {
+    std::int64_t first_step = 0;
+    std::vector<std::vector<float>> losses;  ///< by step, then by rank
+    std::int64_t end() const { return first_step + static_cast<std::int64_t>(losses.size()); }
+  };
+
+  bool has(std::int64_t step) const { return step >= first_step_ && step < end(); }
+  std::size_t index(std::int64_t step) const { return static_cast<std::size_t>(step - first_step_) * ranks_; }
+  void replace(const Repeated& repeated);
+
   std::deque<float> losses_;  ///< by step, then by rank
+  Repeated replacement_;      ///< to come
   std::int64_t first_step_ = 0;
   std::size_t ranks_ = 0;
   bool too_many_ = false;

@@ -409,7 +409,7 @@ Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std
   costs_.disturb();
   figures_.repeated_steps += repetition.own_losses.size();
   state_stays_wrong_ = !dissents.empty() && !repetition.alike;
-  decide_by_repetition(dissents, state, differences, repetition, own_losses_.first_deviation(repetition),
+  decide_by_repetition(dissents, state, differences, repetition, own_losses_.compare(repetition),
                        under_way_->step);
   return repetition;
 }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <limits>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "egt/core/math/half.hpp"
@@ -38,22 +40,27 @@ class LossesKept : public ::testing::Test {
   void keep(std::int64_t first, std::int64_t end) {
     for (std::int64_t step = first; step < end; ++step) losses.keep(step, {1, 2, 3});
   }
-  std::set<int> deviating(const Repetition& again) { return losses.first_deviation(again)->ranks; }
+  /// Compared with a repetition that leaves the ranks unlike, so that it changes nothing.
+  std::optional<Deviation> compared(Repetition again) {
+    again.alike = false;
+    return losses.compare(again);
+  }
+  std::set<int> deviating(const Repetition& again) { return compared(again)->ranks; }
 
   LossHistory losses;
 };
 
 TEST_F(LossesKept, TellTheFirstStepThatCameOutOtherwiseAndItsRanks) {
   keep(4, 7);
-  const auto found = losses.first_deviation(repeated(4, {{1, 2, 3}, {1, 2.5f, 3}, {9, 9, 9}}));
+  const auto found = compared(repeated(4, {{1, 2, 3}, {1, 2.5f, 3}, {9, 9, 9}}));
   ASSERT_TRUE(found);
   EXPECT_EQ(found->step, 5);
   EXPECT_THAT(found->ranks, ElementsAre(1));
   EXPECT_TRUE(found->clear);
   const float rounded = float_from_bits(float_bits(2.0f) + 1);
   EXPECT_THAT(deviating(repeated(4, {{1, 2, 3}, {1, rounded, 3}})), ElementsAre(1));
-  EXPECT_FALSE(losses.first_deviation(repeated(4, {{1, 2, 3}, {1, rounded, 3}}))->clear);
-  EXPECT_TRUE(losses.first_deviation(repeated(4, {{1, 2, 3}, {1, nan, 3}}))->clear);
+  EXPECT_FALSE(compared(repeated(4, {{1, 2, 3}, {1, rounded, 3}}))->clear);
+  EXPECT_TRUE(compared(repeated(4, {{1, 2, 3}, {1, nan, 3}}))->clear);
   EXPECT_THAT(deviating(repeated(4, {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}})), IsEmpty());
 }
 
@@ -72,7 +79,20 @@ TEST_F(LossesKept, EndWhereAnotherRankHasNoMore) {
   EXPECT_EQ(losses.end(), 0);
   EXPECT_THAT(deviating(repeated(4, {{9, 2, 3}})), IsEmpty());
   losses.cut(0, true);
-  EXPECT_FALSE(losses.first_deviation(repeated(4, {{1, 2, 3}})));
+  EXPECT_FALSE(compared(repeated(4, {{1, 2, 3}})));
+}
+
+TEST_F(LossesKept, AreThoseOfARepetitionWhenALaterStepIsRepeated) {
+  keep(4, 6);
+  const Repetition first = repeated(4, {{1, 2, 3}, {1, 2, 9}});
+  for (int times = 0; times < 2; ++times)
+    EXPECT_THAT(losses.compare(first)->ranks, ElementsAre(2)) << "a restart repeats the same steps";
+  keep(6, 8);
+  const Repetition next = repeated(4, {{1, 2, 3}, {1, 2, 9}, {1, 2, 3}, {1, 7, 3}});
+  for (int times = 0; times < 2; ++times) EXPECT_THAT(losses.compare(next)->ranks, ElementsAre(1));
+  losses.clear();
+  keep(4, 9);
+  EXPECT_THAT(deviating(repeated(4, {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}})), IsEmpty());
 }
 
 TEST_F(LossesKept, AreNoneOnceTheyAreTooMany) {
@@ -84,7 +104,7 @@ TEST_F(LossesKept, AreNoneOnceTheyAreTooMany) {
   losses.keep(5, {1, 2, 3});
   EXPECT_TRUE(losses.too_many());
   EXPECT_EQ(losses.end(), 0);
-  EXPECT_FALSE(losses.first_deviation(repeated(0, {many})));
+  EXPECT_FALSE(compared(repeated(0, {many})));
   losses.clear();
   keep(6, 7);
   EXPECT_EQ(losses.end(), 7);
