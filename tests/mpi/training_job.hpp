@@ -45,6 +45,8 @@ struct Job {
   std::optional<Golden> golden = {};
   /// So long after a repair began the communicator is given up, and training goes on with a new one; by rank.
   std::function<std::chrono::microseconds(int rank)> restart_in_repair = {};
+  /// The step that a rank does not come to at first, as if it were stuck: then all restart; -1: it is not.
+  std::function<std::int64_t(int rank)> stuck_before = {};
 };
 
 /// What all ranks told, the same on every rank, and what this rank reports.
@@ -67,6 +69,27 @@ struct Outcome {
     return found;
   }
 };
+
+inline std::uint32_t flip_bit_29(std::uint32_t word) {
+  return word ^ 0x20000000u;  // reaches the weights even from a gradient of zero
+}
+inline std::uint32_t make_nan(std::uint32_t) {
+  return 0x7FC00000u;
+}
+/// Of the gradients' sums, not of the digests, nor of the end of a step with its loss and notes.
+inline CorruptingCommunicator::Hit gradient_hit(int rank, std::uint32_t (*change)(std::uint32_t)) {
+  return {.rank = rank, .bytes_at_least = 64, .change = change};
+}
+
+inline bool is_sure(const Json& fault) {
+  return fault.at("blame") == "certain" || fault.at("blame") == "majority";
+}
+inline std::string where(const Json& fault) {
+  return fault.at("where").get<std::string>();
+}
+inline std::string all_of(const std::vector<Json>& faults) {
+  return Json(faults).dump(1);
+}
 
 class TrainingJobs : public ::testing::Test {
  protected:
@@ -178,8 +201,10 @@ class TrainingJobs : public ::testing::Test {
     real_ = std::move(communicator.value());
   }
 
-  static Status make_steps(Workload& workload, CorruptingDevice& device, const Job& job, std::int64_t first) {
+  static Status make_steps(Workload& workload, CorruptingDevice& device, const Job& job, std::int64_t first,
+                           std::int64_t stuck_before) {
     for (std::int64_t step = first; step < job.steps + MlpTrainer::depth; ++step) {
+      if (step == stuck_before) return {StatusCode::aborted, "this rank is stuck"};
       StepOutcome outcome;
       device.set_broken(is_broken(job, step));
       if (step < job.steps) EGT_TRY(workload.enqueue({.index = step}));
@@ -203,10 +228,10 @@ class TrainingJobs : public ::testing::Test {
                  const Job& job, std::jthread& interrupter, Outcome& outcome) {
     ASSERT_OK(workload.prepare());
     ASSERT_OK(workload.start());
-    std::int64_t next = 0;
+    std::int64_t next = 0, stuck_before = job.stuck_before ? job.stuck_before(rank()) : -1;
     for (;;) {
-      const Status made = make_steps(workload, device, job, next);
-      const bool was_interrupted = interrupter.joinable();
+      const Status made = make_steps(workload, device, job, next, std::exchange(stuck_before, -1));
+      const bool was_interrupted = interrupter.joinable() || made.code() == StatusCode::aborted;
       interrupter = {};
       if (!any(was_interrupted)) {
         ASSERT_OK(made);

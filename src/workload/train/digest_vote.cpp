@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace egt {
 namespace {
 
@@ -153,6 +155,18 @@ std::vector<Dissent> GroupVote::dissents() {
 
 }  // namespace
 
+std::vector<std::size_t> unlike(const std::vector<Answers>& ranks) {
+  std::vector<std::size_t> questions;
+  for (std::size_t q = 0; q < ranks[0].size(); ++q)
+    if (std::any_of(ranks.begin(), ranks.end(), [&](const Answers& rank) { return rank[q] != ranks[0][q]; }))
+      questions.push_back(q);
+  return questions;
+}
+
+std::string more_tensors(std::uint64_t count) {
+  return count > 1 ? fmt::format(", and in {} tensor{} made after it", count - 1, count == 2 ? "" : "s") : "";
+}
+
 std::vector<Dissent> vote(const std::vector<Answers>& ranks, const std::vector<int>& group,
                           const std::vector<Answers>& past) {
   assert(group.size() == ranks.size() && past.size() == ranks.size());
@@ -165,6 +179,10 @@ std::vector<Dissent> vote(const std::vector<Answers>& ranks, const std::vector<i
     result.insert(result.end(), found.begin(), found.end());
   }
   return result;
+}
+
+std::vector<Dissent> vote(const std::vector<Answers>& ranks) {
+  return vote(ranks, std::vector<int>(ranks.size(), 0), std::vector<Answers>(ranks.size()));
 }
 
 void remember(std::vector<Answers>& past, const std::vector<Answers>& answers,

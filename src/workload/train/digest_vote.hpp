@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "egt/core/digest.hpp"
@@ -21,6 +22,12 @@ struct Dissent {
   Digest expected, actual;  ///< of the first question; of suspects: two digests that should be the same
   std::uint64_t count = 1;  ///< questions on which it is wrong
 };
+
+/// The questions to which not all ranks gave the same answer, ascending.
+std::vector<std::size_t> unlike(const std::vector<Answers>& ranks);
+
+/// That `count - 1` tensors behind the one that is named are wrong, too; empty: none is.
+std::string more_tensors(std::uint64_t count);
 
 /// Holds the ranks' answers to the same questions against each other and against the past.
 ///
@@ -45,6 +52,9 @@ struct Dissent {
 /// within it by rank; suspects (rank -1, `ambiguous`, one Dissent a group) come behind. Empty: no doubt.
 std::vector<Dissent> vote(const std::vector<Answers>& ranks, const std::vector<int>& group,
                           const std::vector<Answers>& past);
+
+/// The same of one group without a past.
+std::vector<Dissent> vote(const std::vector<Answers>& ranks);
 
 /// Makes of what was not doubted the past, where there was none. `past`: one list a rank, or empty.
 void remember(std::vector<Answers>& past, const std::vector<Answers>& answers,

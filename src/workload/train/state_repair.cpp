@@ -1,7 +1,6 @@
 #include "workload/train/state_repair.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -9,13 +8,17 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "egt/core/math/half.hpp"
+#include "workload/common/findings.hpp"
 
 namespace egt {
 
 namespace {
 
-constexpr std::uint64_t pieces = 64;  // that a range is cut into to find those that differ
+constexpr std::size_t located_tensors = 8;  // of those that differ
+constexpr std::uint64_t pieces = 64;        // that a range is cut into to find those that differ
 /// Steps behind a flipped word in which the sums of gradients cannot have pulled the copies past the right
 /// value: with momentum 0.9 and a rate of at most a twentieth of the stable one a disturbance swings back to
 /// -0.6 of itself in six steps.
@@ -23,14 +26,6 @@ constexpr std::int64_t trusted_steps = 5;
 /// How many times as far from the right value as the nearest rank's word a wrong one is: soon after it went
 /// wrong, and whenever that was.
 constexpr double clearly = 4, beyond_doubt = 16;
-/// Of a loss: what rounding alone may have changed when gradients were a little different.
-constexpr float rounding = 16 * std::numeric_limits<float>::epsilon();
-
-bool all_alike(const std::vector<Answers>& ranks, std::size_t question) {
-  return std::all_of(ranks.begin(), ranks.end(),
-                     [&](const Answers& rank) { return rank[question] == ranks[0][question]; });
-}
-
 /// Words travel in digests' places: four a digest.
 constexpr std::uint64_t words_per_digest = sizeof(Digest) / sizeof(std::uint32_t);
 
@@ -96,6 +91,17 @@ Result<std::vector<Answers>> StateRepair::candidates(double timeout_seconds) {
       tensors.size(), timeout_seconds);
 }
 
+Result<std::vector<StateDifference>> StateRepair::locate(const std::vector<Answers>& states,
+                                                         double timeout_seconds) {
+  std::vector<StateDifference> differences;
+  for (const std::size_t question : unlike(states)) {
+    if (differences.size() == located_tensors) break;
+    EGT_TRY_ASSIGN(StateDifference difference, locate(question, timeout_seconds));
+    differences.push_back(std::move(difference));
+  }
+  return differences;
+}
+
 Result<StateDifference> StateRepair::locate(std::size_t question, double timeout_seconds) {
   struct Range {
     std::uint64_t first, count;
@@ -133,8 +139,8 @@ Result<StateDifference> StateRepair::locate(std::size_t question, double timeout
                          return Status();
                        },
                        pieces, timeout_seconds));
-    for (std::uint64_t i = pieces; i-- > 0;)
-      if (!all_alike(ranks, i)) open.push_front(piece(i));
+    const std::vector<std::size_t> differ = unlike(ranks);
+    for (auto i = differ.rbegin(); i != differ.rend(); ++i) open.push_front(piece(*i));
   }
   return found;
 }
@@ -154,25 +160,23 @@ Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences
     return exchange([&](Digest* to) { return trainer_.enqueue_state_digests(to); }, tensors.size(),
                     timeout_seconds);
   };
-  const auto alike = [&](const std::vector<Answers>& ranks) {
-    return std::all_of(ranks.begin(), ranks.end(), [&](const Answers& rank) { return rank == ranks[0]; });
-  };
-  Repetition made{.alike = false, .states = {}, .first_step = proven_step_ + 1, .own_losses = {}};
+  Repetition made{.alike = false, .states = {}, .first_step = proven_step_ + 1};
   for (std::int64_t step = made.first_step; step <= candidate_step_; ++step) {
     if (step == loss_step && step > made.first_step) {
       EGT_TRY_ASSIGN(const auto before, states());
-      made.alike_before_loss = alike(before);
+      made.alike_before_loss = unlike(before).empty();
     }
     line_.begin("repair: pass", step);
     EGT_TRY(repeat_(step));
     EGT_TRY(trainer_.wait_for_pass(step, timeout_seconds));
     line_.wait_for_peers("repair: sums");
     EGT_TRY_ASSIGN(const StepResult result, trainer_.retire_step(step, timeout_seconds));
+    made.losses.push_back(result.loss);
     made.own_losses.push_back(result.own_losses);
   }
   EGT_TRY_ASSIGN(const auto ranks, states());
   made.states = ranks[0];
-  made.alike = alike(ranks);
+  made.alike = unlike(ranks).empty();
   for (StateDifference& difference : differences) {
     const WordsView words = trainer_.state(tensors[difference.question]);
     for (auto word = difference.words.begin(); word != difference.words.end();) {
@@ -203,25 +207,6 @@ std::vector<int> furthest_from(std::uint32_t repeated, const std::vector<std::ui
   std::vector<int> found;
   for (std::size_t rank = 0; rank < distances.size(); ++rank)
     if (nearest < never && distances[rank] > times * nearest) found.push_back(static_cast<int>(rank));
-  return found;
-}
-
-Deviation first_deviation(const std::map<std::int64_t, std::vector<float>>& own_losses,
-                          const Repetition& repetition) {
-  Deviation found;
-  for (std::size_t i = 0; i < repetition.own_losses.size() && found.ranks.empty(); ++i) {
-    found.step = repetition.first_step + static_cast<std::int64_t>(i);
-    const auto before = own_losses.find(found.step);
-    if (before == own_losses.end()) continue;
-    for (std::size_t rank = 0; rank < before->second.size(); ++rank) {
-      const float first = before->second[rank], again = repetition.own_losses[i][rank];
-      if (std::bit_cast<std::uint32_t>(first) == std::bit_cast<std::uint32_t>(again)) continue;
-      found.ranks.insert(static_cast<int>(rank));
-      const bool small = std::abs(first - again) <= rounding * std::abs(again);  // false where one is NaN
-      found.clear = found.clear || !small;
-    }
-  }
-  if (found.ranks.empty()) found.step = -1;
   return found;
 }
 
@@ -306,6 +291,59 @@ std::vector<Dissent> decide_by_repetition(const Dissent& undecided, const std::v
   for (auto& [rank, dissent] : by_rank) decided.push_back(std::move(dissent));
   if (left) decided.push_back(std::move(*left));
   return decided;
+}
+
+void decide_by_repetition(std::vector<Dissent>& dissents, const std::vector<Answers>& states,
+                          const std::vector<StateDifference>& differences, const Repetition& repetition,
+                          const std::optional<Deviation>& deviation, std::int64_t candidate_step) {
+  if (dissents.empty() || dissents.back().rank >= 0 || !repetition.alike) return;
+  const Dissent undecided = std::move(dissents.back());
+  dissents.pop_back();
+  const Deviation nothing_known{.step = repetition.first_step,
+                                .ranks = {undecided.suspects.begin(), undecided.suspects.end()}};
+  for (Dissent& decided : decide_by_repetition(undecided, states, differences, repetition,
+                                               deviation.value_or(nothing_known), candidate_step))
+    if (std::none_of(dissents.begin(), dissents.end(),
+                     [&](const Dissent& known) { return decided.rank >= 0 && known.rank == decided.rank; }))
+      dissents.push_back(std::move(decided));
+}
+
+void show_state(Fault& fault, const Dissent& dissent, const std::string& tensor,
+                const std::vector<StateDifference>& differences) {
+  fault.where = tensor + more_tensors(dissent.count);
+  show_difference(fault, dissent.expected, dissent.actual);
+  const auto located = std::find_if(differences.begin(), differences.end(),
+                                    [&](const auto& one) { return one.question == dissent.question; });
+  if (located == differences.end() || located->words.empty()) return;
+  const std::vector<DifferentWord>& words = located->words;
+  const auto show_word = [&](const DifferentWord& word, std::uint32_t expected, std::uint32_t actual) {
+    fault.where = fmt::format("{}, element {}{}", tensor, word.index, more_tensors(dissent.count));
+    fault.offset = word.index * sizeof(float);
+    show_difference(fault, expected, actual);
+  };
+  if (dissent.rank < 0) {
+    const std::vector<std::uint32_t>& by_rank = words.front().by_rank;
+    show_word(words.front(), by_rank[static_cast<std::size_t>(dissent.suspects.front())],
+              by_rank[static_cast<std::size_t>(dissent.suspects.back())]);
+    fault.count = words.size();
+    return;
+  }
+  // The rank holds there what most ranks do not, or where that tells nothing, what is further from the
+  // repetition's.
+  const auto own = static_cast<std::size_t>(dissent.rank);
+  const auto is_its = [&](const DifferentWord& word) {
+    const auto alike = std::count(word.by_rank.begin(), word.by_rank.end(), word.by_rank[own]);
+    const auto furthest = furthest_from(word.repeated, word.by_rank);
+    return 2 * static_cast<std::size_t>(alike) < word.by_rank.size() || furthest.empty() ||
+           std::count(furthest.begin(), furthest.end(), dissent.rank) > 0;
+  };
+  const auto first = std::find_if(words.begin(), words.end(), is_its);
+  if (first == words.end()) return;
+  const std::uint32_t held = first->by_rank[own];
+  const auto right = std::find_if(first->by_rank.begin(), first->by_rank.end(),
+                                  [&](std::uint32_t word) { return word != held; });
+  show_word(*first, right != first->by_rank.end() ? *right : first->repeated, held);
+  fault.count = static_cast<std::uint64_t>(std::count_if(first, words.end(), is_its));
 }
 
 }  // namespace egt

@@ -2,12 +2,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "egt/core/progress_board.hpp"
+#include "egt/core/record.hpp"
 #include "model/mlp_trainer.hpp"
 #include "workload/train/digest_exchange.hpp"
 
@@ -30,11 +31,12 @@ struct StateDifference {
 
 /// What the steps from the proven state to the candidate's gave when they were made again.
 struct Repetition {
-  bool alike = false;                          ///< all ranks' states are the same at the candidate's step
-  Answers states;                              ///< their digests there, of rank 0
-  std::int64_t first_step = 0;                 ///< of the steps repeated
-  std::vector<std::vector<float>> own_losses;  ///< by repeated step, then by rank
-  bool alike_before_loss = true;               ///< all ranks' states just before the step that was asked for
+  bool alike = false;               ///< all ranks' states are the same at the candidate's step
+  Answers states;                   ///< their digests there, of rank 0
+  std::int64_t first_step = 0;      ///< of the steps repeated
+  std::vector<double> losses = {};  ///< by repeated step: of all ranks
+  std::vector<std::vector<float>> own_losses = {};  ///< by repeated step, then by rank
+  bool alike_before_loss = true;  ///< all ranks' states just before the step that was asked for
 };
 
 /// Keeps the state of training at checks, finds where the ranks' copies differ, and goes back to the last
@@ -59,8 +61,8 @@ class StateRepair {
 
   /// Digests of all ranks' candidates, as `enqueue_state_digests` gives them of the state.
   Result<std::vector<Answers>> candidates(double timeout_seconds);
-  /// Where the candidate's copies of the state tensor with index `question` differ.
-  Result<StateDifference> locate(std::size_t question, double timeout_seconds);
+  /// Where the candidate's copies differ, in the first tensors of those whose digests in `states` do.
+  Result<std::vector<StateDifference>> locate(const std::vector<Answers>& states, double timeout_seconds);
   /// Waits for the steps that are under way, the last of which is `last`; they are to be made again.
   Status drain(std::int64_t last, double timeout_seconds);
   /// Repeats the steps from the proven state to the candidate's, and fills in `repeated` of each word of
@@ -81,6 +83,7 @@ class StateRepair {
  private:
   Result<std::vector<Answers>> exchange(const std::function<Status(Digest*)>& write, std::size_t count,
                                         double timeout_seconds);
+  Result<StateDifference> locate(std::size_t question, double timeout_seconds);
   Result<std::vector<Answers>> exchange_words(const WordsView& words, double timeout_seconds);
 
   Device& device_;
@@ -107,10 +110,6 @@ struct Deviation {
   bool clear = false;
 };
 
-/// `own_losses`: what each rank's losses were at first, by step.
-Deviation first_deviation(const std::map<std::int64_t, std::vector<float>>& own_losses,
-                          const Repetition& repetition);
-
 /// Decides by the repetition who is wrong where the ranks' vote could not: `undecided` has suspects.
 /// `states`: all ranks' digests of the candidate; `candidate_step`: its step. One Dissent a rank found wrong,
 /// and one with suspects, of the tensors that stay undecided.
@@ -120,8 +119,7 @@ Deviation first_deviation(const std::map<std::int64_t, std::vector<float>>& own_
 /// 2. The ranks whose words are 16 times as far from the repetition's as the nearest rank's are wrong: sums
 ///    of gradients pull all copies together, past the right value, but not so far past it.
 /// 3. A wrong weight changes the loss of its own rank in the next step, and that of others only after a sum
-/// of
-///    gradients: if one rank's loss was the first to deviate, and did so clearly, that rank is wrong.
+///    of gradients: if one rank's loss was the first to deviate, and did so clearly, that rank is wrong.
 /// 4. The ranks whose words are clearly furthest from the repetition's are wrong. This holds for a few steps
 ///    only, or where no loss deviated, and comes before rule 3 there, if it is clear. Later it only tells of
 ///    a second fault: where the words of one tensor speak against the rank of rule 3, and those of another
@@ -130,5 +128,15 @@ std::vector<Dissent> decide_by_repetition(const Dissent& undecided, const std::v
                                           const std::vector<StateDifference>& differences,
                                           const Repetition& repetition, const Deviation& deviation,
                                           std::int64_t candidate_step);
+/// The same for all of a vote: replaces its undecided Dissent, if there is one, by what is decided of it.
+/// `deviation`: none: no losses were kept. Where the repetition leaves the ranks unlike, nothing is decided.
+void decide_by_repetition(std::vector<Dissent>& dissents, const std::vector<Answers>& states,
+                          const std::vector<StateDifference>& differences, const Repetition& repetition,
+                          const std::optional<Deviation>& deviation, std::int64_t candidate_step);
+
+/// Puts into a fault where the state is wrong, and what is held there: as near as `differences` tell.
+/// `tensor`: the name of the dissent's first.
+void show_state(Fault& fault, const Dissent& dissent, const std::string& tensor,
+                const std::vector<StateDifference>& differences);
 
 }  // namespace egt

@@ -223,8 +223,10 @@ std::string TrainWorkload::failure_of(const CheckFigures& checks) const {
         "diverges; use a --learning-rate below {:.3g}",
         *checks.diverged_step, options_.learning_rate.value_or(0));
   if (checks.unexamined_loss_step)
-    return fmt::format("the loss of step {} is not finite, and the run ended before that step was repeated",
-                       *checks.unexamined_loss_step);
+    return fmt::format(
+        "the loss of step {} was not finite, and the run ended or was restarted before that step was "
+        "repeated",
+        *checks.unexamined_loss_step);
   return retired_ == 0 ? "no step was trained" : "";
 }
 

@@ -14,9 +14,6 @@ namespace {
 
 constexpr int enough_peers = 3;              // of one model: then a majority tells who is wrong
 constexpr std::size_t audited_products = 4;  // a check
-constexpr std::size_t located_tensors = 8;   // of those that differ
-constexpr std::size_t most_losses = std::size_t{1}
-                                    << 22;  // of all ranks, that are kept to be compared: 16 MiB
 constexpr std::int64_t before_the_first = -1;
 
 std::vector<Answers> part(const std::vector<Answers>& ranks, std::size_t first, std::size_t count) {
@@ -25,19 +22,6 @@ std::vector<Answers> part(const std::vector<Answers>& ranks, std::size_t first, 
     parts.emplace_back(rank.begin() + static_cast<std::ptrdiff_t>(first),
                        rank.begin() + static_cast<std::ptrdiff_t>(first + count));
   return parts;
-}
-
-/// The questions on which not all ranks gave the same answer.
-std::vector<std::size_t> unlike(const std::vector<Answers>& ranks) {
-  std::vector<std::size_t> questions;
-  for (std::size_t q = 0; q < ranks[0].size(); ++q)
-    if (std::any_of(ranks.begin(), ranks.end(), [&](const Answers& rank) { return rank[q] != ranks[0][q]; }))
-      questions.push_back(q);
-  return questions;
-}
-
-std::string more_tensors(std::uint64_t count) {
-  return count > 1 ? fmt::format(", and in {} tensor{} made after it", count - 1, count == 2 ? "" : "s") : "";
 }
 
 }  // namespace
@@ -53,6 +37,7 @@ TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& opt
                 environment.board.line("main")),
       repair_(environment.device, trainer, exchange_, environment.board.line("main"), std::move(repeat)),
       teller_(environment),
+      losses_(environment, teller_),
       injections_(environment, options, batch, trainer),
       schedule_(options.check_every, options.check_budget),
       tensors_(trainer.replay_tensors()),
@@ -100,7 +85,7 @@ Status TrainingChecks::take_groups() {
 Status TrainingChecks::after_step(std::int64_t step) {
   if (!under_way_) EGT_TRY(injections_.strike_states(step));
   const bool due = schedule_.due(step);
-  if (under_way_ || !(due || check_now_)) return {};
+  if (under_way_ || !(due || losses_.open_step())) return {};
   costs_.check_enqueued(step);
   return enqueue_check(step);
 }
@@ -117,7 +102,6 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
   EGT_TRY(exchange_.enqueue(sections_.all()));
   EGT_TRY(repair_.keep_candidate(step));
   under_way_ = {.step = step, .precision = precision, .number = checks_};
-  check_now_ = false;
   ++checks_;
   injections_.end_passes();
   return {};
@@ -147,7 +131,8 @@ Status TrainingChecks::retire(std::int64_t step, std::int64_t last, const StepRe
     const auto ranks = static_cast<float>(environment_.place.size);
     schedule_.learn(result.notes.check_ms / ranks, result.notes.step_ms / ranks);
   }
-  note_loss(step, result);
+  own_losses_.keep(step, result.own_losses);
+  losses_.note(step, result);
   return under_way_ && under_way_->step == step ? collect(last) : Status();
 }
 
@@ -169,9 +154,10 @@ Status TrainingChecks::finish(std::int64_t last) {
 // After a restart
 
 /// The newest state that any rank proved: it saw all ranks' digests, so it is kept on every one. Likewise the
-/// candidate of a check that some rank saw fail. Checks go on behind those that any rank began.
+/// candidate of a check that some rank saw fail. Checks go on behind those that any rank began. Losses stay
+/// that all ranks have.
 Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
-  constexpr std::size_t told = 2;
+  constexpr std::size_t told = 3;
   const auto from_zero = [](std::int64_t step) {
     return static_cast<std::uint64_t>(step - before_the_first);
   };
@@ -179,16 +165,22 @@ Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
   pinned.as<Digest>()[0] = {.a = from_zero(repair_.proven_step()), .b = checks_};
   pinned.as<Digest>()[1] = {.a = from_zero(repair_.candidate_step()),
                             .b = unrepaired_ ? unrepaired_->number + 1 : 0};
+  pinned.as<Digest>()[2] = {.a = static_cast<std::uint64_t>(own_losses_.end()),
+                            .b = own_losses_.too_many() ? 1u : 0u};
   EGT_TRY(environment_.device.copy(exchange_.own(), pinned.data(), told * sizeof(Digest),
                                    trainer_.communication_stream()));
   EGT_TRY(exchange_.enqueue(told));
   EGT_TRY_ASSIGN(const auto ranks, exchange_.collect(environment_.peer_timeout_seconds));
-  std::uint64_t newest = 0, number = 0;
+  std::uint64_t newest = 0, number = 0, losses_end = ranks[0][2].a;
+  bool too_many_losses = false;
   for (const Answers& rank : ranks) {
     newest = std::max(newest, rank[0].a);
     checks_ = std::max(checks_, rank[0].b);
     number = std::max(number, rank[1].b);
+    losses_end = std::min(losses_end, rank[2].a);
+    too_many_losses = too_many_losses || rank[2].b > 0;
   }
+  own_losses_.cut(static_cast<std::int64_t>(losses_end), too_many_losses);
   Agreement agreed{.proven_step = static_cast<std::int64_t>(newest) + before_the_first};
   const bool kept = std::all_of(ranks.begin(), ranks.end(), [&](const Answers& rank) {
     return rank[0].a == newest && rank[1].a == ranks[0][1].a && rank[1].a > newest;
@@ -203,7 +195,8 @@ Result<std::int64_t> TrainingChecks::resume() {
   teller_.tell_for_others();
   teller_.end_check();
   under_way_.reset();
-  check_now_ = false;
+  pass_was_wrong_ = state_stays_wrong_ = false;
+  losses_.give_up();
   costs_.give_up();
   schedule_ = CheckSchedule(options_.check_every, options_.check_budget);
   audit_->give_up();
@@ -211,34 +204,31 @@ Result<std::int64_t> TrainingChecks::resume() {
   if (agreed.unrepaired) EGT_TRY(finish_repair(*agreed.unrepaired));
   unrepaired_.reset();
   EGT_TRY(repair_.go_back_to(agreed.proven_step));
-  loss_is_finite_ = true;
   own_losses_.clear();
-  too_many_losses_ = false;
   EGT_TRY(enqueue_check(agreed.proven_step));
   EGT_TRY(collect(agreed.proven_step));
   return agreed.proven_step + 1;
 }
 
-/// Some rank saw the states differ, or a loss that was not finite, and the repair broke off. All ranks still
-/// have what they were to repair.
+/// Some rank saw a check fail, and the repair broke off. All ranks still have the states that it was to
+/// repair; where these are alike, going back is enough.
 Status TrainingChecks::finish_repair(const Check& check) {
   under_way_ = unrepaired_ = check;
   EGT_TRY_ASSIGN(const auto state, repair_.candidates(environment_.peer_timeout_seconds));
-  std::vector<Dissent> dissents =
-      vote(state, std::vector<int>(state.size(), 0), std::vector<Answers>(state.size()));
-  EGT_TRY(announce(state, dissents));
-  std::vector<StateDifference> differences;
-  EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
-  judge_loss(repetition, !dissents.empty());
-  tell_state_faults(state, dissents, differences);
-  count_check(!dissents.empty());
+  std::vector<Dissent> dissents = vote(state);
+  if (!dissents.empty()) {
+    EGT_TRY(announce(dissents));
+    std::vector<StateDifference> differences;
+    EGT_TRY(repair(state, dissents, differences).status());
+    for (const Dissent& dissent : dissents) teller_.tell(state_fault(dissent, differences), dissent);
+    count_check(true);
+  }
   under_way_.reset();
   return {};
 }
 
 void TrainingChecks::close(bool complete) {
   if (!complete) teller_.tell_for_others();
-  if (nonfinite_) figures_.unexamined_loss_step = nonfinite_->step;
 }
 
 Status TrainingChecks::collect(std::int64_t last) {
@@ -307,11 +297,11 @@ void TrainingChecks::judge_golden(const Answers& own) {
   const Golden::Digests* const known = golden_.known->find(environment_.device_model, golden_work(),
                                                            std::string(to_string(under_way_->precision)));
   if (!known) {
-    if (figures_.golden.empty())
-      environment_.records.warning(fmt::format(
-          "--golden {}: rank {}'s device, software or work is not in it, so nothing was compared with it",
-          options_.golden, environment_.place.rank));
-    if (figures_.golden.empty()) figures_.golden = "not known";
+    if (!figures_.golden.empty()) return;
+    figures_.golden = "not known";
+    environment_.records.warning(fmt::format(
+        "--golden {}: rank {}'s device, software or work is not in it, so nothing was compared with it",
+        options_.golden, environment_.place.rank));
     return;
   }
   figures_.golden = "checked";
@@ -376,39 +366,37 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool
   if (state.size() > 1) {
     ++figures_.replica_checks;
     figures_.digests_compared += state[0].size();
-    dissents = vote(state, std::vector<int>(state.size(), 0), std::vector<Answers>(state.size()));
+    dissents = vote(state);
   }
   if (dissents.empty()) state_stays_wrong_ = false;
   const bool explained = pass_wrong || chains_wrong || !dissents.empty();
   // What stays wrong would send training back again and again: once is enough.
   const bool goes_back =
-      (!dissents.empty() && !state_stays_wrong_) || (pass_wrong && !pass_was_wrong_) || nonfinite_;
+      (!dissents.empty() && !state_stays_wrong_) || (pass_wrong && !pass_was_wrong_) || losses_.open_step();
   pass_was_wrong_ = pass_wrong;
-  if (!pass_wrong && dissents.empty() && !nonfinite_) {
+  if (!pass_wrong && dissents.empty() && !losses_.open_step()) {
     repair_.prove_candidate();
-    own_losses_.erase(own_losses_.begin(), own_losses_.upper_bound(repair_.proven_step()));
-    too_many_losses_ = false;
+    own_losses_.clear();
   }
   std::vector<StateDifference> differences;
-  const std::uint64_t found_before = figures_.nonfinite_losses;
+  bool loss_was_wrong = false;
   if (goes_back) {
     unrepaired_ = under_way_;
-    EGT_TRY(announce(state, dissents));
+    EGT_TRY(announce(dissents));
     EGT_TRY(repair_.drain(last, environment_.peer_timeout_seconds));
     EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
-    judge_loss(repetition, explained);
+    loss_was_wrong = losses_.judge(repetition, explained, under_way_->number);
     EGT_TRY(repair_.go_on_to(last));
     figures_.repeated_steps += static_cast<std::uint64_t>(last - under_way_->step);
     unrepaired_.reset();
   }
-  tell_state_faults(state, dissents, differences);
-  return !dissents.empty() || figures_.nonfinite_losses > found_before;
+  for (const Dissent& dissent : dissents) teller_.tell(state_fault(dissent, differences), dissent);
+  return !dissents.empty() || loss_was_wrong;
 }
 
 /// Whoever is wrong is told, and is on disk, before anything is done that may break off.
-Status TrainingChecks::announce(const std::vector<Answers>& state, const std::vector<Dissent>& dissents) {
-  for (const Dissent& dissent : dissents)
-    teller_.tell_provisionally(state_fault(state, dissent, {}), dissent);
+Status TrainingChecks::announce(const std::vector<Dissent>& dissents) {
+  for (const Dissent& dissent : dissents) teller_.tell_provisionally(state_fault(dissent, {}), dissent);
   return environment_.publish();
 }
 
@@ -416,128 +404,21 @@ Status TrainingChecks::announce(const std::vector<Answers>& state, const std::ve
 Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
                                           std::vector<StateDifference>& differences) {
   const double timeout = environment_.peer_timeout_seconds;
-  std::vector<std::size_t> questions = unlike(state);
-  if (questions.size() > located_tensors) questions.resize(located_tensors);
-  for (const std::size_t question : questions) {
-    EGT_TRY_ASSIGN(StateDifference difference, repair_.locate(question, timeout));
-    differences.push_back(std::move(difference));
-  }
-  const auto loss_step = nonfinite_ ? std::optional(nonfinite_->step) : std::nullopt;
-  EGT_TRY_ASSIGN(Repetition repetition, repair_.repeat(differences, loss_step, timeout));
+  EGT_TRY_ASSIGN(differences, repair_.locate(state, timeout));
+  EGT_TRY_ASSIGN(Repetition repetition, repair_.repeat(differences, losses_.open_step(), timeout));
   costs_.disturb();
   figures_.repeated_steps += repetition.own_losses.size();
   state_stays_wrong_ = !dissents.empty() && !repetition.alike;
-  if (dissents.empty() || dissents.back().rank >= 0 || !repetition.alike) return repetition;
-  const Dissent undecided = dissents.back();
-  dissents.pop_back();
-  const Deviation nothing_known{.step = repetition.first_step,
-                                .ranks = {undecided.suspects.begin(), undecided.suspects.end()}};
-  const Deviation deviation = too_many_losses_ ? nothing_known : first_deviation(own_losses_, repetition);
-  for (Dissent& decided :
-       decide_by_repetition(undecided, state, differences, repetition, deviation, under_way_->step))
-    if (std::none_of(dissents.begin(), dissents.end(),
-                     [&](const Dissent& known) { return decided.rank >= 0 && known.rank == decided.rank; }))
-      dissents.push_back(std::move(decided));
+  decide_by_repetition(dissents, state, differences, repetition, own_losses_.compare(repetition),
+                       under_way_->step);
   return repetition;
 }
 
-Fault TrainingChecks::state_fault(const std::vector<Answers>& state, const Dissent& dissent,
+Fault TrainingChecks::state_fault(const Dissent& dissent,
                                   const std::vector<StateDifference>& differences) const {
   Fault told = fault("replica", "state digest", "train");
-  told.where = to_string(states_[dissent.question]) + more_tensors(dissent.count);
-  show_difference(told, dissent.expected, dissent.actual);
-  const auto located = std::find_if(differences.begin(), differences.end(),
-                                    [&](const auto& one) { return one.question == dissent.question; });
-  if (located == differences.end() || located->words.empty()) return told;
-  if (dissent.rank < 0) {
-    const DifferentWord& word = located->words.front();
-    told.where = fmt::format("{}, element {}{}", to_string(states_[dissent.question]), word.index,
-                             more_tensors(dissent.count));
-    told.offset = word.index * sizeof(float);
-    show_difference(told, word.by_rank[static_cast<std::size_t>(dissent.suspects.front())],
-                    word.by_rank[static_cast<std::size_t>(dissent.suspects.back())]);
-    told.count = located->words.size();
-    return told;
-  }
-  // The rank holds there what most ranks do not, or where that tells nothing, what is further from the
-  // repetition's.
-  const auto own = static_cast<std::size_t>(dissent.rank);
-  const auto is_its = [&](const DifferentWord& word) {
-    const auto alike = std::count(word.by_rank.begin(), word.by_rank.end(), word.by_rank[own]);
-    const auto furthest = furthest_from(word.repeated, word.by_rank);
-    return 2 * static_cast<std::size_t>(alike) < word.by_rank.size() || furthest.empty() ||
-           std::count(furthest.begin(), furthest.end(), dissent.rank) > 0;
-  };
-  const auto first = std::find_if(located->words.begin(), located->words.end(), is_its);
-  if (first == located->words.end()) return told;
-  std::size_t right = 0;
-  while (right < state.size() && (right == own || first->by_rank[right] == first->by_rank[own])) ++right;
-  told.where = fmt::format("{}, element {}{}", to_string(states_[dissent.question]), first->index,
-                           more_tensors(dissent.count));
-  told.offset = first->index * sizeof(float);
-  show_difference(told, right < state.size() ? first->by_rank[right] : first->repeated, first->by_rank[own]);
-  told.count = static_cast<std::uint64_t>(std::count_if(first, located->words.end(), is_its));
+  show_state(told, dissent, to_string(states_[dissent.question]), differences);
   return told;
-}
-
-void TrainingChecks::tell_state_faults(const std::vector<Answers>& state,
-                                       const std::vector<Dissent>& dissents,
-                                       const std::vector<StateDifference>& differences) {
-  for (const Dissent& dissent : dissents) teller_.tell(state_fault(state, dissent, differences), dissent);
-}
-
-// Losses
-
-/// Where checks are so far apart, or fail for so long, that they are too many, none are kept: a part of them
-/// would not tell whose came first.
-void TrainingChecks::keep_losses(std::int64_t step, const std::vector<float>& losses) {
-  if (too_many_losses_) return;
-  own_losses_[step] = losses;
-  too_many_losses_ = own_losses_.size() * losses.size() > most_losses;
-  if (too_many_losses_) own_losses_.clear();
-}
-
-void TrainingChecks::note_loss(std::int64_t step, const StepResult& result) {
-  keep_losses(step, result.own_losses);
-  const bool was_finite = std::exchange(loss_is_finite_, std::isfinite(result.loss));
-  // Made again after a restart:
-  if (nonfinite_ && step == nonfinite_->step && loss_is_finite_) tell_nonfinite();
-  if (loss_is_finite_ || !was_finite || figures_.diverged_step) return;
-  nonfinite_ = {.step = step, .ranks = result.not_finite()};
-  check_now_ = true;
-}
-
-/// The same steps from the same state: where the loss is finite now, a device or a transfer was wrong before;
-/// where it is not, but comes from states that are not the same on all ranks, it is so still.
-void TrainingChecks::judge_loss(const Repetition& repetition, bool explained) {
-  const auto finite = [](const std::vector<float>& losses) {
-    return std::all_of(losses.begin(), losses.end(), [](float loss) { return std::isfinite(loss); });
-  };
-  if (!repetition.own_losses.empty()) loss_is_finite_ = finite(repetition.own_losses.back());
-  if (!nonfinite_) return;
-  const std::int64_t index = nonfinite_->step - repetition.first_step;
-  const bool again = index >= 0 && index < static_cast<std::int64_t>(repetition.own_losses.size()) &&
-                     !finite(repetition.own_losses[static_cast<std::size_t>(index)]);
-  if (!explained && (!again || !repetition.alike_before_loss)) return tell_nonfinite();
-  if (again && !explained) figures_.diverged_step = nonfinite_->step;
-  nonfinite_.reset();
-}
-
-void TrainingChecks::tell_nonfinite() {
-  const int size = environment_.place.size;
-  Dissent dissent;
-  dissent.suspects = nonfinite_->ranks;
-  if (dissent.suspects.size() == 1) dissent.rank = dissent.suspects.front();
-  if (size > 1 && dissent.suspects.empty())
-    dissent.suspects.push_back(0);  // finite parts, and a sum that is not
-  dissent.blame = dissent.rank >= 0 ? Blame::certain : Blame::ambiguous;
-  Fault told = fault_of(environment_, "nonfinite", "loss", "train", nonfinite_->step);
-  told.incident = fmt::format("nonfinite loss {} of step {}", figures_.nonfinite_losses++, nonfinite_->step);
-  told.where = "the loss";
-  told.expected = "finite";
-  told.actual = "NaN or infinity";
-  teller_.tell(std::move(told), dissent);
-  nonfinite_.reset();
 }
 
 // What was done
@@ -561,6 +442,8 @@ CheckFigures TrainingChecks::figures() const {
   CheckFigures figures = figures_;
   figures.fraction = costs_.fraction();
   figures.period_steps = schedule_.period();
+  figures.diverged_step = losses_.diverged_step();
+  figures.unexamined_loss_step = losses_.unexamined_step();
   return figures;
 }
 

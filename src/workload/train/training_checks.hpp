@@ -5,10 +5,10 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "egt/core/record.hpp"
 #include "egt/workload/workload.hpp"
 #include "model/mlp_trainer.hpp"
 #include "workload/common/fault_reporter.hpp"
@@ -17,8 +17,8 @@
 #include "workload/train/digest_exchange.hpp"
 #include "workload/train/gemm_audit.hpp"
 #include "workload/train/golden_digests.hpp"
+#include "workload/train/loss_watch.hpp"
 #include "workload/train/state_repair.hpp"
-#include "workload/train/step_costs.hpp"
 #include "workload/train/training_injections.hpp"
 #include "workload/train/transcendental_check.hpp"
 
@@ -40,7 +40,6 @@ struct CheckFigures {
   std::uint64_t wrong_checks = 0;      ///< checks that found something, on whatever rank
   std::uint64_t own_wrong_checks = 0;  ///< those that found this rank wrong
   std::uint64_t undecided_checks = 0;  ///< those that found this rank or another wrong, not known which
-  std::uint64_t nonfinite_losses = 0;  ///< that were finite when their steps were repeated
   std::uint64_t repeated_steps = 0;
   std::optional<double> fraction;  ///< of the steps' time that checks took
   std::int64_t period_steps = 0;   ///< from one check to the next, as planned now
@@ -48,7 +47,7 @@ struct CheckFigures {
   /// Of the first loss that was not finite: it came out the same when the steps were repeated, with nothing
   /// else wrong, so training diverges. None: not so.
   std::optional<std::int64_t> diverged_step;
-  /// Of a loss that was not finite, in a run that ended before its steps were repeated.
+  /// Of a loss that was not finite, where the run ended or was restarted before its steps were repeated.
   std::optional<std::int64_t> unexamined_loss_step;
 };
 
@@ -93,7 +92,7 @@ class TrainingChecks {
   CheckFigures figures() const;
   /// Of all weights, as the last check saw them; empty: not yet.
   const std::string& weight_digest() const { return weight_digest_; }
-  bool found_nothing() const { return figures_.wrong_checks == 0 && !nonfinite_; }
+  bool found_nothing() const { return figures_.wrong_checks == 0 && !losses_.unexamined_step(); }
 
  private:
   /// Where the digests of one check lie among the answers.
@@ -106,10 +105,6 @@ class TrainingChecks {
     Precision precision = Precision::fp32;
     std::uint64_t number = 0;  ///< of all checks, the same on every rank
   };
-  struct Nonfinite {
-    std::int64_t step = -1;
-    std::vector<int> ranks;  ///< whose own loss was not finite
-  };
 
   Status enqueue_check(std::int64_t step);
   Status collect(std::int64_t last);
@@ -120,20 +115,13 @@ class TrainingChecks {
   bool has_comparison(const std::vector<Answers>& past) const;
   Result<bool> judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong,
                            std::int64_t last);
-  Status announce(const std::vector<Answers>& state, const std::vector<Dissent>& dissents);
+  Status announce(const std::vector<Dissent>& dissents);
   Result<Repetition> repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
                             std::vector<StateDifference>& differences);
-  Fault state_fault(const std::vector<Answers>& state, const Dissent& dissent,
-                    const std::vector<StateDifference>& differences) const;
-  void tell_state_faults(const std::vector<Answers>& state, const std::vector<Dissent>& dissents,
-                         const std::vector<StateDifference>& differences);
-  void judge_loss(const Repetition& repetition, bool explained);
+  Fault state_fault(const Dissent& dissent, const std::vector<StateDifference>& differences) const;
   Fault fault(const char* kind, const char* detector, const char* phase) const;
   void count_check(bool wrong);
   void note_weight_digest(const Answers& own);
-  void keep_losses(std::int64_t step, const std::vector<float>& losses);
-  void note_loss(std::int64_t step, const StepResult& result);
-  void tell_nonfinite();
 
   MlpTrainer::ProductAudit audit_of_this_check();
   Status take_groups();
@@ -157,6 +145,8 @@ class TrainingChecks {
   std::unique_ptr<TranscendentalCheck> chains_;  ///< none: no extreme compute is wanted
   std::unique_ptr<GemmAudit> audit_;
   FaultReporter teller_;
+  LossWatch losses_;
+  LossHistory own_losses_;  ///< since the proven state
   TrainingInjections injections_;
   CheckSchedule schedule_;
   StepCosts costs_;
@@ -172,12 +162,7 @@ class TrainingChecks {
   std::uint64_t checks_ = 0;
   bool pass_was_wrong_ = false;      ///< at the last check
   bool state_stays_wrong_ = false;   ///< going back did not leave the ranks alike
-  bool check_now_ = false;           ///< a loss was not finite: no waiting for the schedule
   std::optional<Check> unrepaired_;  ///< whose repair is not through yet
-  std::optional<Nonfinite> nonfinite_;
-  bool loss_is_finite_ = true;
-  std::map<std::int64_t, std::vector<float>> own_losses_;  ///< of each rank, by step since the proven one
-  bool too_many_losses_ = false;                           ///< since then: none are kept
   CheckFigures figures_;
   std::string weight_digest_;
 };

@@ -158,24 +158,5 @@ TEST(DecideByRepetition, NobodyIsBlamedWhereLossesOfBothDeviatedFirstLongAgo) {
   EXPECT_THAT(found.ranks, ElementsAre(-1));
 }
 
-TEST(FirstDeviation, IsTheFirstStepThatCameOutOtherwiseAndItsRanks) {
-  const std::map<std::int64_t, std::vector<float>> before = {{4, {1, 2, 3}}, {5, {1, 2, 3}}, {6, {1, 2, 3}}};
-  Repetition again{
-      .alike = true, .states = {}, .first_step = 4, .own_losses = {{1, 2, 3}, {1, 2.5f, 3}, {9, 9, 9}}};
-  const Deviation found = first_deviation(before, again);
-  EXPECT_EQ(found.step, 5);
-  EXPECT_THAT(found.ranks, ElementsAre(1));
-  EXPECT_TRUE(found.clear);
-  again.own_losses = {{1, 2, 3}, {1, ulps_above(2, 3), 3}};
-  EXPECT_THAT(first_deviation(before, again).ranks, ElementsAre(1));
-  EXPECT_FALSE(first_deviation(before, again).clear);
-  again.own_losses = {{1, 2, 3}, {1, nan, 3}};
-  EXPECT_TRUE(first_deviation(before, again).clear);
-  again.own_losses = {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}};
-  EXPECT_THAT(first_deviation(before, again).ranks, IsEmpty());
-  again.own_losses = {{nan, 2, 3}};
-  EXPECT_THAT(first_deviation({{4, {nan, 2, 3}}}, again).ranks, IsEmpty()) << "the same bits";
-}
-
 }  // namespace
 }  // namespace egt

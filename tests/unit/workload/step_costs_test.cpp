@@ -3,7 +3,7 @@
 #include <cmath>
 #include <optional>
 
-#include "workload/train/step_costs.hpp"
+#include "workload/train/check_schedule.hpp"
 
 namespace egt {
 namespace {

@@ -1,0 +1,127 @@
+#include "workload/train/loss_watch.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "workload/common/findings.hpp"
+
+namespace egt {
+
+namespace {
+
+/// What rounding alone may have changed when gradients were a little different.
+constexpr float rounding = 16 * std::numeric_limits<float>::epsilon();
+
+}  // namespace
+
+void LossHistory::keep(std::int64_t step, const std::vector<float>& own_losses) {
+  if (too_many_ || own_losses.size() < 2) return;
+  if (losses_.size() + own_losses.size() > most_losses) return cut(0, true);
+  if (losses_.empty()) first_step_ = step;
+  ranks_ = own_losses.size();
+  losses_.insert(losses_.end(), own_losses.begin(), own_losses.end());
+}
+
+void LossHistory::clear() {
+  losses_.clear();
+  replacement_ = {};
+  too_many_ = false;
+}
+
+std::int64_t LossHistory::end() const {
+  return losses_.empty() ? 0 : first_step_ + static_cast<std::int64_t>(losses_.size() / ranks_);
+}
+
+void LossHistory::cut(std::int64_t end, bool too_many) {
+  too_many_ = too_many;
+  const auto steps = static_cast<std::size_t>(too_many ? 0 : std::max<std::int64_t>(0, end - first_step_));
+  losses_.resize(std::min(losses_.size(), steps * ranks_));
+}
+
+void LossHistory::replace(const Repeated& repeated) {
+  for (std::int64_t step = repeated.first_step; step < repeated.end(); ++step) {
+    const std::vector<float>& losses = repeated.losses[static_cast<std::size_t>(step - repeated.first_step)];
+    if (has(step))
+      std::copy(losses.begin(), losses.end(), losses_.begin() + static_cast<std::ptrdiff_t>(index(step)));
+  }
+}
+
+std::optional<Deviation> LossHistory::compare(const Repetition& repetition) {
+  if (too_many_) return std::nullopt;
+  Repeated repeated{.first_step = repetition.first_step, .losses = repetition.own_losses};
+  if (replacement_.end() < repeated.end()) replace(replacement_);
+  Deviation found;
+  for (std::int64_t step = repeated.first_step; step < repeated.end() && found.ranks.empty(); ++step) {
+    if (!has(step)) continue;
+    found.step = step;
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      const float first = losses_[index(step) + rank];
+      const float again = repeated.losses[static_cast<std::size_t>(step - repeated.first_step)][rank];
+      if (std::bit_cast<std::uint32_t>(first) == std::bit_cast<std::uint32_t>(again)) continue;
+      found.ranks.insert(static_cast<int>(rank));
+      const bool small = std::abs(first - again) <= rounding * std::abs(again);  // false where one is NaN
+      found.clear = found.clear || !small;
+    }
+  }
+  if (found.ranks.empty()) found.step = -1;
+  if (repetition.alike) replacement_ = std::move(repeated);
+  return found;
+}
+
+void LossWatch::note(std::int64_t step, const StepResult& result) {
+  const bool was_finite = std::exchange(is_finite_, std::isfinite(result.loss));
+  if (is_finite_ || !was_finite || diverges_) return;
+  open_ = {.step = step, .ranks = result.not_finite()};
+}
+
+std::optional<std::int64_t> LossWatch::open_step() const {
+  return open_ ? std::optional(open_->step) : std::nullopt;
+}
+
+bool LossWatch::judge(const Repetition& repetition, bool explained, std::uint64_t check) {
+  const std::vector<double>& losses = repetition.losses;
+  if (!losses.empty()) is_finite_ = std::isfinite(losses.back());
+  const std::optional<Nonfinite> open = std::exchange(open_, std::nullopt);
+  if (!open || explained) return false;
+  const std::int64_t index = open->step - repetition.first_step;
+  if (index < 0 || index >= static_cast<std::int64_t>(losses.size())) {
+    unexamined_step_ = open->step;
+    return false;
+  }
+  if (std::isfinite(losses[static_cast<std::size_t>(index)]) || !repetition.alike_before_loss) {
+    tell(*open, check);
+    return true;
+  }
+  diverges_ = true;
+  if (!diverged_step_) diverged_step_ = open->step;
+  return false;
+}
+
+void LossWatch::give_up() {
+  unexamined_step_ = unexamined_step();
+  open_.reset();
+  is_finite_ = true;
+  diverges_ = false;
+}
+
+void LossWatch::tell(const Nonfinite& loss, std::uint64_t check) {
+  Dissent dissent;
+  dissent.suspects = loss.ranks;
+  if (dissent.suspects.size() == 1) dissent.rank = dissent.suspects.front();
+  if (environment_.place.size > 1 && dissent.suspects.empty())
+    dissent.suspects.push_back(0);  // finite parts, and a sum that is not
+  dissent.blame = dissent.rank >= 0 ? Blame::certain : Blame::ambiguous;
+  Fault fault = fault_of(environment_, "nonfinite", "loss", "train", loss.step);
+  fault.incident = fmt::format("nonfinite in check {}", check);
+  fault.where = "the loss";
+  fault.expected = "finite";
+  fault.actual = "NaN or infinity";
+  teller_.tell(std::move(fault), dissent);
+}
+
+}  // namespace egt

@@ -1,0 +1,163 @@
+// A fault of the training state is told before it is repaired, and whatever becomes of the repair, also where
+// several come in one check's period or one long before it.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "training_job.hpp"
+#include "workload/common/findings.hpp"
+
+namespace egt::test {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class TrainingRepairOnRanks : public TrainingJobs {};
+
+TEST_F(TrainingRepairOnRanks, AStateFaultIsToldBeforeTheRepairAndOnceMoreWithItsPlace) {
+  if (size() < 2) GTEST_SKIP() << "needs a peer";
+  const Outcome outcome = run({.injections = {"weight:rank=1,step=7,layer=2"}});
+  ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
+  EXPECT_EQ(outcome.faults.front().at("provisional"), false);
+  ASSERT_THAT(outcome.superseded, SizeIs(1));
+  const Json& first = outcome.superseded.front();
+  EXPECT_EQ(first.at("provisional"), true);
+  EXPECT_EQ(first.at("incident"), outcome.faults.front().at("incident"));
+  EXPECT_TRUE(where(first).starts_with("weights of layer 2")) << where(first);
+}
+
+TEST_F(TrainingRepairOnRanks, ARepairTellsItsProgressSoThatNoWatchdogBreaksItOff) {
+  if (size() < 2) GTEST_SKIP() << "needs a peer";
+  const Outcome outcome =
+      run({.steps = 205, .check_every = 200, .injections = {"weight:rank=1,step=30,layer=2,bit=20"}});
+  EXPECT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
+  EXPECT_GT(outcome.repaired_steps.size(), 5u) << "of 200";
+}
+
+TEST_F(TrainingRepairOnRanks, AStateFaultOutlivesARestartAtAnyMomentOfItsRepair) {
+  if (size() < 2) GTEST_SKIP() << "needs a peer";
+  const std::string clean = run({.steps = 65, .check_every = 60}).weight_digest();
+  int restarts = 0;
+  const int rounds = size() == 2 ? 20 : 5;
+  for (int round = 0; round < rounds; ++round) {
+    SCOPED_TRACE(round);
+    const auto delay =
+        [round, step = 80'000 / rounds](int rank) {  // 0.1 to 80 ms, on the ranks at about the same time
+          return std::chrono::microseconds(100 + round * step + (rank * 7919 + round * 104729) % 3000);
+        };
+    const Outcome outcome = run({.steps = 65,
+                                 .check_every = 60,
+                                 .injections = {"weight:rank=1,step=30,layer=2,bit=20"},
+                                 .restart_in_repair = delay});
+    restarts += outcome.restarts;
+    ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
+    const Json &fault = outcome.faults.front(), &injection = outcome.injections.front();
+    EXPECT_EQ(fault.at("rank"), 1);
+    EXPECT_EQ(fault.at("step"), 59);
+    EXPECT_EQ(where(fault),
+              fmt::format("weights of layer 2, element {}", injection.at("first_word").get<int>()));
+    EXPECT_TRUE(is_sure(fault)) << fault.at("blame");
+    EXPECT_EQ(outcome.part.success, rank() != 1) << outcome.part.failure;
+    EXPECT_EQ(outcome.weight_digest(), clean);
+  }
+  EXPECT_GT(restarts, rounds / 4) << "the repair was over before it was broken off";
+}
+
+TEST_F(TrainingRepairOnRanks, WhatOneRankAloneHeardOfAnotherIsToldForIt) {
+  if (size() < 2) GTEST_SKIP() << "needs a peer";
+  Surroundings world = surroundings();
+  FaultReporter teller(world.environment);
+  Dissent dissent;
+  dissent.rank = (rank() + 1) % size();
+  Fault fault = fault_of(world.environment, "replay", "replay digest", "train", 7);
+  fault.incident = "replay in check 3";
+  teller.tell(fault, dissent);
+  teller.end_check();
+  EXPECT_THAT(world.records.drain(), IsEmpty()) << "it tells that itself";
+  teller.tell_for_others();
+  const auto told = world.records.drain();
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told.front().body.at("rank"), dissent.rank);
+  teller.tell(fault, dissent);
+  teller.end_check();
+  teller.confirm_last_check();
+  teller.tell_for_others();
+  EXPECT_THAT(world.records.drain(), IsEmpty()) << "all ranks have come to the next check";
+}
+
+// Several faults in one check's period, and faults long before it
+
+TEST_F(TrainingRepairOnRanks, FaultsOfTwoRanksInOnePeriodAreBothToldAndBlamed) {
+  if (size() < 2) GTEST_SKIP() << "needs a peer";
+  const std::string clean = run({}).weight_digest();
+  const std::vector<std::vector<std::string>> pairs = {
+      {"weight:rank=0,step=7,layer=1", "weight:rank=1,step=7,layer=2"},
+      {"weight:rank=0,step=5,layer=1", "weight:rank=1,step=6,layer=2"},
+      {"weight:rank=1,step=4,layer=3,bit=21", "weight:rank=0,step=6,layer=1,bit=21"},
+      {"weight:rank=0,step=7,layer=2,bit=3", "weight:rank=1,step=7,layer=2,bit=4"}};
+  for (const auto& injections : pairs) {
+    SCOPED_TRACE(injections[0] + " " + injections[1]);
+    const Outcome outcome = run({.injections = injections});
+    ASSERT_THAT(outcome.faults, SizeIs(2)) << all_of(outcome.faults);
+    std::set<int> named;
+    for (const Json& fault : outcome.faults) {
+      EXPECT_TRUE(is_sure(fault)) << fault;
+      named.insert(fault.at("rank").get<int>());
+      for (const Json& injection : outcome.injections) {
+        if (injection.at("rank") != fault.at("rank")) continue;
+        EXPECT_EQ(where(fault),
+                  fmt::format("weights of layer {}, element {}", injection.at("layer").get<int>(),
+                              injection.at("first_word").get<std::uint64_t>()));
+      }
+    }
+    EXPECT_EQ(named, (std::set<int>{0, 1}));
+    EXPECT_EQ(outcome.weight_digest(), clean);
+  }
+}
+
+TEST_F(TrainingRepairOnRanks, AWeightThatWentWrongManyStepsBeforeTheCheckIsBlamedRightly) {
+  if (size() < 2) GTEST_SKIP() << "needs a peer";
+  for (const int step : {50, 55, 60, 80, 90, 98})
+    for (const int layer : {1, 2, 3}) {
+      const int victim = (step + layer) % 2;
+      SCOPED_TRACE(fmt::format("rank {}, step {}, layer {}", victim, step, layer));
+      const Outcome outcome =
+          run({.steps = 103,
+               .check_every = 50,
+               .precisions = {Precision::fp32},
+               .injections = {fmt::format("weight:rank={},step={},layer={},bit=22", victim, step, layer)}});
+      ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
+      EXPECT_EQ(outcome.faults.front().at("rank"), victim) << all_of(outcome.faults);
+    }
+}
+
+TEST_F(TrainingRepairOnRanks, AFaultInTheNextPeriodIsNotBlamedOnTheRankOfTheFirst) {
+  if (size() < 2) GTEST_SKIP() << "needs a peer";
+  for (const int step : {50, 55, 60, 80})
+    for (const int layer : {1, 2, 3}) {
+      SCOPED_TRACE(fmt::format("step {}, layer {}", step, layer));
+      const Outcome outcome =
+          run({.steps = 103,
+               .check_every = 50,
+               .precisions = {Precision::fp32},
+               .injections = {"weight:rank=0,step=20,layer=2,bit=22",
+                              fmt::format("weight:rank=1,step={},layer={},bit=22", step, layer)}});
+      ASSERT_THAT(outcome.faults, SizeIs(2)) << all_of(outcome.faults);
+      for (const Json& fault : outcome.faults)
+        EXPECT_EQ(fault.at("rank"), fault.at("step") == 49 ? 0 : 1) << fault;
+    }
+}
+
+TEST_F(TrainingRepairOnRanks, AFaultInEveryCheckIsCountedInEveryCheck) {
+  if (size() < 2) GTEST_SKIP() << "needs a peer";
+  std::vector<std::string> injections;
+  for (int step = 0; step < 40; ++step)
+    injections.push_back(fmt::format("weight:rank=1,step={},bit=20,layer=1", step));
+  const Outcome outcome = run({.steps = 40, .injections = injections});
+  EXPECT_EQ(outcome.figure("wrong_checks"), 10);
+  EXPECT_EQ(outcome.faults.size() + outcome.repeats, 10u) << all_of(outcome.faults);
+  for (const Json& fault : outcome.faults) EXPECT_EQ(fault.at("rank"), 1) << fault;
+}
+
+}  // namespace
+}  // namespace egt::test

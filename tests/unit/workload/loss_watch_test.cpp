@@ -1,0 +1,217 @@
+#include "workload/train/loss_watch.hpp"
+
+#include <gmock/gmock.h>
+
+#include <limits>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "egt/core/math/half.hpp"
+#include "tests/support/workload_fixture.hpp"
+
+namespace egt::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr float largest = std::numeric_limits<float>::max();
+
+/// What steps from the first one on gave when they were repeated: what each rank's loss was.
+Repetition repeated(std::int64_t first_step, std::vector<std::vector<float>> own_losses) {
+  Repetition made{.alike = true, .states = {}, .first_step = first_step};
+  for (const std::vector<float>& losses : own_losses) {
+    float sum = 0;
+    for (const float loss : losses) sum += loss;
+    made.losses.push_back(sum);
+  }
+  made.own_losses = std::move(own_losses);
+  return made;
+}
+
+// What is kept of the losses
+
+class LossesKept : public ::testing::Test {
+ protected:
+  void keep(std::int64_t first, std::int64_t end) {
+    for (std::int64_t step = first; step < end; ++step) losses.keep(step, {1, 2, 3});
+  }
+  /// Compared with a repetition that leaves the ranks unlike, so that it changes nothing.
+  std::optional<Deviation> compared(Repetition again) {
+    again.alike = false;
+    return losses.compare(again);
+  }
+  std::set<int> deviating(const Repetition& again) { return compared(again)->ranks; }
+
+  LossHistory losses;
+};
+
+TEST_F(LossesKept, TellTheFirstStepThatCameOutOtherwiseAndItsRanks) {
+  keep(4, 7);
+  const auto found = compared(repeated(4, {{1, 2, 3}, {1, 2.5f, 3}, {9, 9, 9}}));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->step, 5);
+  EXPECT_THAT(found->ranks, ElementsAre(1));
+  EXPECT_TRUE(found->clear);
+  const float rounded = float_from_bits(float_bits(2.0f) + 1);
+  EXPECT_THAT(deviating(repeated(4, {{1, 2, 3}, {1, rounded, 3}})), ElementsAre(1));
+  EXPECT_FALSE(compared(repeated(4, {{1, 2, 3}, {1, rounded, 3}}))->clear);
+  EXPECT_TRUE(compared(repeated(4, {{1, 2, 3}, {1, nan, 3}}))->clear);
+  EXPECT_THAT(deviating(repeated(4, {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}})), IsEmpty());
+}
+
+TEST_F(LossesKept, AreComparedBitForBit) {
+  losses.keep(4, {nan, 2, 3});
+  EXPECT_THAT(deviating(repeated(4, {{nan, 2, 3}})), IsEmpty());
+}
+
+TEST_F(LossesKept, EndWhereAnotherRankHasNoMore) {
+  keep(4, 7);
+  EXPECT_EQ(losses.end(), 7);
+  losses.cut(6, false);
+  EXPECT_EQ(losses.end(), 6);
+  EXPECT_THAT(deviating(repeated(4, {{1, 2, 3}, {1, 2, 3}, {9, 2, 3}})), IsEmpty());
+  losses.cut(0, false);
+  EXPECT_EQ(losses.end(), 0);
+  EXPECT_THAT(deviating(repeated(4, {{9, 2, 3}})), IsEmpty());
+  losses.cut(0, true);
+  EXPECT_FALSE(compared(repeated(4, {{1, 2, 3}})));
+}
+
+TEST_F(LossesKept, AreThoseOfARepetitionWhenALaterStepIsRepeated) {
+  keep(4, 6);
+  const Repetition first = repeated(4, {{1, 2, 3}, {1, 2, 9}});
+  for (int times = 0; times < 2; ++times)
+    EXPECT_THAT(losses.compare(first)->ranks, ElementsAre(2)) << "a restart repeats the same steps";
+  keep(6, 8);
+  const Repetition next = repeated(4, {{1, 2, 3}, {1, 2, 9}, {1, 2, 3}, {1, 7, 3}});
+  for (int times = 0; times < 2; ++times) EXPECT_THAT(losses.compare(next)->ranks, ElementsAre(1));
+  losses.clear();
+  keep(4, 9);
+  EXPECT_THAT(deviating(repeated(4, {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}})), IsEmpty());
+}
+
+TEST_F(LossesKept, AreNoneOnceTheyAreTooMany) {
+  const std::vector<float> many(LossHistory::most_losses / 4, 1.0f);
+  for (std::int64_t step = 0; step < 4; ++step) losses.keep(step, many);
+  EXPECT_FALSE(losses.too_many());
+  EXPECT_EQ(losses.end(), 4);
+  losses.keep(4, many);
+  losses.keep(5, {1, 2, 3});
+  EXPECT_TRUE(losses.too_many());
+  EXPECT_EQ(losses.end(), 0);
+  EXPECT_FALSE(compared(repeated(0, {many})));
+  losses.clear();
+  keep(6, 7);
+  EXPECT_EQ(losses.end(), 7);
+}
+
+TEST_F(LossesKept, AreNoneOfOneRankAlone) {
+  losses.keep(4, {1});
+  EXPECT_EQ(losses.end(), 0);
+}
+
+// The loss that is watched, on rank 3 of 4
+
+class LossWatched : public ::testing::Test {
+ protected:
+  void note(std::int64_t step, const std::vector<float>& own_losses) {
+    StepResult result;
+    result.own_losses = own_losses;
+    float sum = 0;
+    for (const float loss : own_losses) sum += loss;
+    result.loss = sum;
+    watch.note(step, result);
+  }
+
+  World world;
+  FaultReporter teller{world.environment};
+  LossWatch watch{world.environment, teller};
+};
+
+TEST_F(LossWatched, IsOpenFromTheFirstStepThatIsNotFinite) {
+  note(4, {1, 1, 1, 1});
+  EXPECT_FALSE(watch.open_step());
+  note(5, {1, 1, 1, nan});
+  note(6, {nan, nan, nan, nan});
+  EXPECT_EQ(watch.open_step(), 5);
+  EXPECT_EQ(watch.unexamined_step(), 5);
+}
+
+TEST_F(LossWatched, ThatIsFiniteWhenItIsRepeatedIsAFaultOfTheRankWhoseOwnWasNot) {
+  note(5, {1, 1, 1, nan});
+  EXPECT_TRUE(watch.judge(repeated(4, {{1, 1, 1, 1}, {1, 1, 1, 1}}), false, 9));
+  const auto faults = world.faults();
+  ASSERT_THAT(faults, SizeIs(1));
+  EXPECT_EQ(faults.front().at("kind"), "nonfinite");
+  EXPECT_EQ(faults.front().at("rank"), 3);
+  EXPECT_EQ(faults.front().at("step"), 5);
+  EXPECT_EQ(faults.front().at("blame"), "certain");
+  EXPECT_FALSE(watch.open_step() || watch.diverged_step() || watch.unexamined_step());
+}
+
+TEST_F(LossWatched, ThatIsNotFiniteAgainIsADivergence) {
+  note(5, {1, 1, 1, infinity});
+  EXPECT_FALSE(watch.judge(repeated(4, {{1, 1, 1, 1}, {1, 1, 1, infinity}}), false, 9));
+  EXPECT_EQ(watch.diverged_step(), 5);
+  EXPECT_FALSE(watch.open_step() || watch.unexamined_step());
+  note(6, {1, 1, 1, 1});
+  note(7, {1, 1, 1, infinity});
+  EXPECT_FALSE(watch.open_step()) << "known";
+  EXPECT_THAT(world.faults(), IsEmpty());
+}
+
+TEST_F(LossWatched, OfFinitePartsWhoseSumIsNotIsADivergenceToo) {
+  const std::vector<float> parts(4, largest / 2);
+  note(5, parts);
+  EXPECT_EQ(watch.open_step(), 5);
+  EXPECT_FALSE(watch.judge(repeated(5, {parts}), false, 9));
+  EXPECT_EQ(watch.diverged_step(), 5);
+  note(6, {infinity, infinity, infinity, infinity});
+  EXPECT_FALSE(watch.open_step()) << "it was not finite when it was repeated either";
+  EXPECT_THAT(world.faults(), IsEmpty());
+}
+
+TEST_F(LossWatched, ThatIsNotFiniteAgainBecauseTheRanksStatesAreUnlikeIsAFault) {
+  note(5, {1, 1, 1, nan});
+  Repetition again = repeated(5, {{1, 1, 1, nan}});
+  again.alike_before_loss = false;
+  EXPECT_TRUE(watch.judge(again, false, 9));
+  EXPECT_THAT(world.faults(), SizeIs(1));
+}
+
+TEST_F(LossWatched, IsExplainedByWhatElseWasWrong) {
+  note(5, {1, 1, 1, nan});
+  EXPECT_FALSE(watch.judge(repeated(5, {{1, 1, 1, 1}}), true, 9));
+  EXPECT_FALSE(watch.open_step() || watch.diverged_step() || watch.unexamined_step());
+  EXPECT_THAT(world.faults(), IsEmpty());
+}
+
+TEST_F(LossWatched, OfAStepThatWasNotRepeatedStaysUnexamined) {
+  note(5, {1, 1, 1, nan});
+  EXPECT_FALSE(watch.judge(repeated(6, {}), false, 9));
+  EXPECT_EQ(watch.unexamined_step(), 5);
+  EXPECT_FALSE(watch.open_step());
+  EXPECT_THAT(world.faults(), IsEmpty());
+}
+
+TEST_F(LossWatched, IsWatchedAnewAfterARestart) {
+  note(5, {1, 1, 1, nan});
+  watch.give_up();
+  EXPECT_FALSE(watch.open_step()) << "other ranks may not know of it";
+  EXPECT_EQ(watch.unexamined_step(), 5);
+  note(5, {1, 1, 1, nan});
+  EXPECT_EQ(watch.open_step(), 5) << "the first of the steps that are made again";
+  EXPECT_FALSE(watch.judge(repeated(5, {{1, 1, 1, nan}}), false, 9));
+  watch.give_up();
+  note(5, {1, 1, 1, nan});
+  EXPECT_EQ(watch.open_step(), 5) << "a rank that did not come to judge it opens it, too";
+  EXPECT_EQ(watch.diverged_step(), 5);
+}
+
+}  // namespace
+}  // namespace egt::test
