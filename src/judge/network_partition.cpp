@@ -49,18 +49,18 @@ std::string name_side(const std::set<int>& side, const std::vector<const Record*
 
 }  // namespace
 
-std::optional<NetworkPartition> find_rift(const std::vector<const Record*>& losses) {
-  NetworkPartition rift;
+std::optional<NetworkPartition> find_partition(const std::vector<const Record*>& losses) {
+  NetworkPartition partition;
   double seconds = 0;
   for (const Record* loss : losses) {
     if (text_at(loss->body, "how") != to_string(Loss::How::silent)) continue;
-    rift.losses.push_back(loss);
+    partition.losses.push_back(loss);
     seconds = std::max(seconds, value_at<double>(loss->body, "seconds").value_or(0));
   }
-  if (rift.losses.empty()) return std::nullopt;
-  const Sides sides = sides_of(rift.losses);
+  if (partition.losses.empty()) return std::nullopt;
+  const Sides sides = sides_of(partition.losses);
   const auto told_by = [&](const std::set<int>& side) {
-    return std::any_of(rift.losses.begin(), rift.losses.end(),
+    return std::any_of(partition.losses.begin(), partition.losses.end(),
                        [&](const Record* loss) { return side.contains(loss->rank); });
   };
   const bool clean = std::none_of(sides.here.begin(), sides.here.end(),
@@ -68,9 +68,9 @@ std::optional<NetworkPartition> find_rift(const std::vector<const Record*>& loss
   if (!clean || !told_by(sides.here) || !told_by(sides.there)) return std::nullopt;
   std::set<int> low = sides.here, high = sides.there;
   if (*high.begin() < *low.begin()) std::swap(low, high);
-  rift.text = fmt::format("{} and {} did not hear each other for {:.1f} s: the network between them",
-                          name_side(low, rift.losses), name_side(high, rift.losses), seconds);
-  return rift;
+  partition.text = fmt::format("{} and {} did not hear each other for {:.1f} s: the network between them",
+                               name_side(low, partition.losses), name_side(high, partition.losses), seconds);
+  return partition;
 }
 
 }  // namespace egt

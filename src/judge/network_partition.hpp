@@ -16,6 +16,6 @@ struct NetworkPartition {
 };
 
 /// `losses`: records of the kind loss, one for each lost rank, each of the rank that told it.
-std::optional<NetworkPartition> find_rift(const std::vector<const Record*>& losses);
+std::optional<NetworkPartition> find_partition(const std::vector<const Record*>& losses);
 
 }  // namespace egt

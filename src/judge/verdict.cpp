@@ -159,10 +159,10 @@ std::vector<std::string> vanished_ranks(const Evidence& evidence) {
 /// Lost ranks, ranks that left no last word, and ranks that ended in an error.
 std::vector<std::string> broken_ranks(const Evidence& evidence) {
   std::vector<std::string> reasons;
-  const NetworkPartition rift = find_rift(evidence.losses).value_or(NetworkPartition());
-  if (!rift.losses.empty()) reasons.push_back(rift.text);
+  const NetworkPartition partition = find_partition(evidence.losses).value_or(NetworkPartition());
+  if (!partition.losses.empty()) reasons.push_back(partition.text);
   for (const Record* loss : evidence.losses)
-    if (std::find(rift.losses.begin(), rift.losses.end(), loss) == rift.losses.end())
+    if (std::find(partition.losses.begin(), partition.losses.end(), loss) == partition.losses.end())
       reasons.push_back(loss_text(loss->body));
   append(reasons, errors(evidence));
   append(reasons, vanished_ranks(evidence));

@@ -29,11 +29,11 @@ std::string take_field(const std::string& text, std::size_t& at) {
 
 }  // namespace
 
-std::string host_id_of(const std::vector<RankHost>& seats, int rank, const char* nccl_hostid) {
+std::string host_id_of(const std::vector<RankHost>& hosts, int rank, const char* nccl_hostid) {
   if (nccl_hostid && *nccl_hostid) return nccl_hostid;
-  const RankHost& own = seats[static_cast<std::size_t>(rank)];
-  const bool shared_name = std::any_of(seats.begin(), seats.end(), [&](const RankHost& seat) {
-    return seat.hostname == own.hostname && seat.first_rank != own.first_rank;
+  const RankHost& own = hosts[static_cast<std::size_t>(rank)];
+  const bool shared_name = std::any_of(hosts.begin(), hosts.end(), [&](const RankHost& host) {
+    return host.hostname == own.hostname && host.first_rank != own.first_rank;
   });
   return shared_name ? fmt::format("{}:{}", own.hostname, own.first_rank) : own.hostname;
 }

@@ -24,7 +24,7 @@ Session::Session(const Surroundings& surroundings, Workloads& workloads)
       telemetry_(surroundings.telemetry),
       line_(surroundings.board.line("main")),
       load_(surroundings.load),
-      reunion_(surroundings.reunion),
+      rejoin_(surroundings.rejoin),
       workloads_(workloads) {}
 
 Status Session::run(const SessionPlan& plan) {
@@ -55,7 +55,7 @@ Status Session::run(const SessionPlan& plan) {
 Status Session::run_steps(const SessionPlan& plan) {
   Status status = make_steps(plan);
   while (!status.ok()) {
-    const auto number = reunion_.meet(status, [this] { return drain(); });
+    const auto number = rejoin_.meet(status, [this] { return drain(); });
     if (!number) break;
     status = resume(*number);
     if (status.ok()) status = make_steps(plan);
@@ -101,13 +101,13 @@ Status Session::drain() {
 /// All ranks have met: back to the step that they agree on.
 Status Session::resume(int number) {
   const std::int64_t given_up = retired_;
-  RestartInfo resumption{.number = number, .next_step = next_step_};
+  RestartInfo restart{.number = number, .next_step = next_step_};
   line_.begin("restart", given_up, start_patience_s);
-  for (auto& workload : workloads_) EGT_TRY(workload->resume(resumption));
-  next_step_ = retired_ = resumption.next_step;
+  for (auto& workload : workloads_) EGT_TRY(workload->resume(restart));
+  next_step_ = retired_ = restart.next_step;
   decision_ = StopVote::none;
   line_.begin("step", next_step_);
-  reunion_.resumed(number, given_up, next_step_);
+  rejoin_.resumed(number, given_up, next_step_);
   return {};
 }
 
@@ -158,7 +158,7 @@ Json Session::end_body(const SessionPlan& plan, const Status& failure) const {
   Json end = body();
   const bool interrupted = decision_ == StopVote::interrupted,
              done = plan.is_done && !is_over(plan) && plan.is_done(next_step_);
-  end["reason"] = !failure.ok()                            ? (reunion_.lost_peers() ? "peer lost" : "error")
+  end["reason"] = !failure.ok()                            ? (rejoin_.lost_peers() ? "peer lost" : "error")
                   : interrupted                            ? "signal"
                   : plan.fail_fast && records_.has_fault() ? "fault"
                   : decision_ != StopVote::finished        ? "steps"

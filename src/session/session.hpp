@@ -27,9 +27,9 @@ struct SessionPlan {
 };
 
 /// What a run does when its ranks lose touch. Called by the main thread.
-class Reunion {
+class Rejoin {
  public:
-  virtual ~Reunion() = default;
+  virtual ~Rejoin() = default;
   /// `failure` ended the steps. The number of the restart for which all ranks have met and have a new
   /// communicator; nothing: there is none, and the run ends. `drain`: called once the communicator is given
   /// up; a rank whose device does not come to rest does not come to the meeting.
@@ -53,7 +53,7 @@ class Session {
     Telemetry& telemetry;
     ProgressBoard& board;
     const LoadControl& load;
-    Reunion& reunion;
+    Rejoin& rejoin;
   };
   Session(const Surroundings& surroundings, Workloads& workloads);
 
@@ -80,7 +80,7 @@ class Session {
   Telemetry& telemetry_;
   ProgressBoard::Line& line_;
   const LoadControl& load_;
-  Reunion& reunion_;
+  Rejoin& rejoin_;
   Workloads& workloads_;
   Clock::time_point started_ = Clock::now(), last_progress_ = Clock::now();
   std::int64_t next_step_ = 0, retired_ = 0;

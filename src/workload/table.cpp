@@ -16,7 +16,7 @@ std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environm
   const auto communication = [&trained]() -> Stream& { return trained.communication_stream(); };
   table.push_back(std::make_unique<CollectiveWorkload>(environment, parts.collective, communication));
   if (parts.readiness)
-    table.push_back(std::make_unique<ReadinessWorkload>(environment, *parts.readiness, communication));
+    table.push_back(std::make_unique<VerifyWorkload>(environment, *parts.readiness, communication));
   table.push_back(std::make_unique<FileWorkload>(environment, parts.file));
   table.push_back(
       std::make_unique<MemoryWorkload>(environment, parts.memory));  // last: it takes what is left

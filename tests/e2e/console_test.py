@@ -63,7 +63,7 @@ class Console(ProgramTest):
         started = time.monotonic()
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=30), INTERRUPTED)
-        self.assertLess(time.monotonic() - started, 5)
+        self.assertLess(time.monotonic() - started, 15, "the output is waited for, 30 s; signal_test.py measures how long it takes alone")
         self.assertEqual(self.result()["verdict"], "interrupted")
 
     def test_a_pipe_that_nobody_reads_does_not_keep_it_from_ending(self):

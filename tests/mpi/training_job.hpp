@@ -243,9 +243,9 @@ class TrainingJobs : public ::testing::Test {
       ASSERT_OK(workload.give_up_steps(timeout_s));
       reopen();
       communicator.replace(std::move(real_));
-      RestartInfo resumption{.number = 1, .next_step = next};
-      ASSERT_OK(workload.resume(resumption));
-      next = resumption.next_step;
+      RestartInfo restart{.number = 1, .next_step = next};
+      ASSERT_OK(workload.resume(restart));
+      next = restart.next_step;
     }
     ASSERT_OK(workload.finish(false));
   }

@@ -66,22 +66,22 @@ TEST_F(TrainingRepairOnRanks, AStateFaultOutlivesARestartAtAnyMomentOfItsRepair)
 TEST_F(TrainingRepairOnRanks, WhatOneRankAloneHeardOfAnotherIsToldForIt) {
   if (size() < 2) GTEST_SKIP() << "needs a peer";
   Surroundings world = surroundings();
-  FaultReporter teller(world.environment);
+  FaultReporter reporter(world.environment);
   Dissent dissent;
   dissent.rank = (rank() + 1) % size();
   Fault fault = fault_of(world.environment, "replay", "replay digest", "train", 7);
   fault.incident = "replay in check 3";
-  teller.tell(fault, dissent);
-  teller.end_check();
+  reporter.tell(fault, dissent);
+  reporter.end_check();
   EXPECT_THAT(world.records.drain(), IsEmpty()) << "it tells that itself";
-  teller.tell_for_others();
+  reporter.tell_for_others();
   const auto told = world.records.drain();
   ASSERT_THAT(told, SizeIs(1));
   EXPECT_EQ(told.front().body.at("rank"), dissent.rank);
-  teller.tell(fault, dissent);
-  teller.end_check();
-  teller.confirm_last_check();
-  teller.tell_for_others();
+  reporter.tell(fault, dissent);
+  reporter.end_check();
+  reporter.confirm_last_check();
+  reporter.tell_for_others();
   EXPECT_THAT(world.records.drain(), IsEmpty()) << "all ranks have come to the next check";
 }
 

@@ -36,7 +36,7 @@ inline std::string fault_kind(InjectionKind kind) {
   }
 }
 
-/// Told by `teller`: rank 0, or for memory and files the rank itself.
+/// Told by `reporter`: rank 0, or for memory and files the rank itself.
 inline Record fault_of(const Injection& injection, std::int64_t step, int rank,
                        Blame blame = Blame::certain) {
   Fault fault;

@@ -16,8 +16,8 @@ struct RankHost {
 
 /// RankPlace::host_id of `rank`: `nccl_hostid`, the environment's NCCL_HOSTID, where it is neither null nor
 /// empty; else the hostname, and behind a ':' its first rank where other ranks with that hostname are on
-/// another host for MPI (machines of one name, network namespaces of one machine). `seats`: of all ranks.
-std::string host_id_of(const std::vector<RankHost>& seats, int rank, const char* nccl_hostid);
+/// another host for MPI (machines of one name, network namespaces of one machine). `hosts`: of all ranks.
+std::string host_id_of(const std::vector<RankHost>& hosts, int rank, const char* nccl_hostid);
 
 /// Every rank gets the places of all, in rank order. Collective.
 Result<std::vector<RankPlace>> gather_places(Control& control);

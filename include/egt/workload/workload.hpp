@@ -100,7 +100,7 @@ class Workload {
   /// The communicator was aborted: waits, at most `timeout_seconds`, until what was enqueued and not retired
   /// is out of the streams. `resume` follows, or the end.
   virtual Status give_up_steps(double) { return {}; }
-  /// All ranks have a new communicator; the calls go on with enqueue(resumption.next_step). In
+  /// All ranks have a new communicator; the calls go on with enqueue(restart.next_step). In
   /// the table's order, so that the training one comes first and writes where the others go on.
   virtual Status resume(RestartInfo&) { return {}; }
   /// The run is about to be interrupted: threads begin no more work. Does not wait; may come more than once.

@@ -55,7 +55,7 @@ Result<std::vector<int>> gather_models(Control& control, const std::string& mode
   return models;
 }
 
-class BenchRun final : public TrialRun {
+class BenchRun final : public MeasurementRun {
  public:
   Status refine(Options& options, Backend backend, const RankPlace& place) override;
   Status choose(const Options& options, const Platform& platform, Control& control) override;

@@ -72,7 +72,7 @@ Result<std::vector<LinkEndpoint>> gather_ends(const DeviceInfo& device, Control&
 }
 
 /// Every pair of devices, every device and its host, and all together.
-class LinksPurpose : public TrialRun {
+class LinksPurpose : public MeasurementRun {
  public:
   Status refine(Options& options, Backend, const RankPlace& place) override {
     if (!options.given.contains("max-restarts")) options.run.watch.max_restarts = default_restarts;

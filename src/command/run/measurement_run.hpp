@@ -6,7 +6,7 @@
 namespace egt {
 
 /// A run that measures trial by trial (links, bench): it has one workload, and ends with its last trial.
-class TrialRun : public RunPurpose {
+class MeasurementRun : public RunPurpose {
  public:
   Session::Workloads make_workloads(Environment& environment) final {
     auto suite = make_suite(environment);

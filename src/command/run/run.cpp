@@ -281,7 +281,7 @@ Status Run::introduce() {
   open_route();
   records_.emit(RecordKind::start, -1, start);
   EGT_TRY(agree(control_, open_telemetry()));
-  EGT_TRY(agree(control_, open_lifeline()));
+  EGT_TRY(agree(control_, open_recovery()));
   if (is_root()) show_devices(cards);
   return route_->pump();  // a run that is killed before its first step has left who it was
 }
@@ -308,7 +308,7 @@ Status Run::open_telemetry() {
   return telemetry_->started();
 }
 
-Status Run::open_lifeline() {
+Status Run::open_recovery() {
   const RankPlace& place = control_.place();
   crash_report_ = std::make_unique<CrashReport>(CrashReport::Context{.place = place,
                                                                      .records = records_,
@@ -324,7 +324,7 @@ Status Run::open_lifeline() {
                                                        .options = options_.run.watch,
                                                        .device_uuid = platform_.device->info().uuid,
                                                        .connect = [this] { return connect(); },
-                                                       .last_will =
+                                                       .crash_report =
                                                            [this](const std::vector<Loss>& losses) {
                                                              crash_report_->execute(losses, *recovery_);
                                                            }}));
@@ -370,7 +370,7 @@ Result<int> Run::run() {
                    .telemetry = *telemetry_,
                    .board = board_,
                    .load = load_,
-                   .reunion = *recovery_},
+                   .rejoin = *recovery_},
                   stopped_early_ ? none : workloads_);
   SessionPlan plan = purpose_.plan(options_);
   plan.is_interrupted = stopped_early_;

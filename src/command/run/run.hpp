@@ -129,7 +129,7 @@ class Run {
   void open_route();
   Result<std::unique_ptr<Communicator>> connect();
   double peer_timeout() const;
-  Status open_lifeline();
+  Status open_recovery();
   Status open_telemetry();
   Result<int> share_verdict(const Status& failure);
   int conclude(const Status& told);

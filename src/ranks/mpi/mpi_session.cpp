@@ -34,7 +34,7 @@ Result<std::string> own_hostname() {
 }
 
 /// Every rank's hostname, and the lowest rank of those that share its `local`.
-Result<std::vector<RankHost>> gather_seats(MPI_Comm world, MPI_Comm local, const RankPlace& place) {
+Result<std::vector<RankHost>> gather_hosts(MPI_Comm world, MPI_Comm local, const RankPlace& place) {
   struct Entry {
     std::array<char, 256> hostname;
     int first_rank;
@@ -45,9 +45,9 @@ Result<std::vector<RankHost>> gather_seats(MPI_Comm world, MPI_Comm local, const
   std::vector<Entry> all(static_cast<std::size_t>(place.size));
   EGT_TRY(mpi_status(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, world),
                      "MPI_Allgather"));
-  std::vector<RankHost> seats;
-  for (const Entry& entry : all) seats.push_back({entry.hostname.data(), entry.first_rank});
-  return seats;
+  std::vector<RankHost> hosts;
+  for (const Entry& entry : all) hosts.push_back({entry.hostname.data(), entry.first_rank});
+  return hosts;
 }
 
 Status find_place(MPI_Comm world, RankPlace& place) {
@@ -59,8 +59,8 @@ Status find_place(MPI_Comm world, RankPlace& place) {
   EGT_TRY(mpi_status(MPI_Comm_rank(local, &place.local_rank), "MPI_Comm_rank"));
   EGT_TRY(mpi_status(MPI_Comm_size(local, &place.local_size), "MPI_Comm_size"));
   EGT_TRY_ASSIGN(place.hostname, own_hostname());
-  EGT_TRY_ASSIGN(const auto seats, gather_seats(world, local, place));
-  place.host_id = host_id_of(seats, place.rank, std::getenv("NCCL_HOSTID"));
+  EGT_TRY_ASSIGN(const auto hosts, gather_hosts(world, local, place));
+  place.host_id = host_id_of(hosts, place.rank, std::getenv("NCCL_HOSTID"));
   EGT_TRY(mpi_status(MPI_Comm_free(&local), "MPI_Comm_free"));
   return {};
 }

@@ -18,7 +18,7 @@ std::string xid_name(unsigned xid) {
 
 }  // namespace
 
-std::uint64_t Ledger::Counter::look(std::optional<std::uint64_t> now, const std::string& phase) {
+std::uint64_t ErrorCounterMonitor::Counter::look(std::optional<std::uint64_t> now, const std::string& phase) {
   if (!now) return 0;
   if (!before) before = now;
   const std::uint64_t last = std::max(peak, *before);
@@ -28,19 +28,19 @@ std::uint64_t Ledger::Counter::look(std::optional<std::uint64_t> now, const std:
   return peak - last;
 }
 
-std::uint64_t Ledger::Counter::grown() const {
+std::uint64_t ErrorCounterMonitor::Counter::grown() const {
   std::uint64_t sum = 0;
   for (const auto& [phase, by] : moved) sum += by;
   return sum;
 }
 
-Json Ledger::Counter::json() const {
+Json ErrorCounterMonitor::Counter::json() const {
   Json json = {{"before", or_null(before)}, {"after", or_null(after)}};
   if (!moved.empty()) json["moved"] = moved;
   return json;
 }
 
-Ledger::Flag::Change Ledger::Flag::look(std::optional<bool> now) {
+ErrorCounterMonitor::Flag::Change ErrorCounterMonitor::Flag::look(std::optional<bool> now) {
   if (!now) return Change::none;
   const bool is_first = !before;
   if (is_first) before = now;
@@ -50,11 +50,11 @@ Ledger::Flag::Change Ledger::Flag::look(std::optional<bool> now) {
   return is_first ? Change::set_before : Change::newly_set;
 }
 
-Json Ledger::Flag::json() const {
+Json ErrorCounterMonitor::Flag::json() const {
   return {{"before", or_null(before)}, {"after", or_null(after)}};
 }
 
-Json Ledger::Link::json(unsigned link) const {
+Json ErrorCounterMonitor::Link::json(unsigned link) const {
   const auto up = [](std::optional<bool> is_down) { return is_down ? Json(!*is_down) : Json(nullptr); };
   return {{"link", link},
           {"up", {{"before", up(down.before)}, {"after", up(down.after)}}},
@@ -64,18 +64,18 @@ Json Ledger::Link::json(unsigned link) const {
           {"recovery_failed", recovery_failed.json()}};
 }
 
-Json Ledger::Lane::json() const {
+Json ErrorCounterMonitor::Lane::json() const {
   return {{"before", or_null(before)},
           {"after", or_null(after)},
           {"max", or_null(max)},
           {"under_load", or_null(under_load)}};
 }
 
-Ledger::Ledger(LedgerDevice device, std::optional<std::uint64_t> corrected_limit)
+ErrorCounterMonitor::ErrorCounterMonitor(LedgerDevice device, std::optional<std::uint64_t> corrected_limit)
     : device_(std::move(device)), corrected_limit_(corrected_limit) {}
 
-Fault Ledger::fault(const char* kind, std::string where, std::string expected, std::string actual,
-                    std::uint64_t count) const {
+Fault ErrorCounterMonitor::fault(const char* kind, std::string where, std::string expected,
+                                 std::string actual, std::uint64_t count) const {
   Fault fault;
   fault.kind = kind;
   fault.detector = device_.detector;
@@ -91,7 +91,7 @@ Fault Ledger::fault(const char* kind, std::string where, std::string expected, s
   return fault;
 }
 
-Finding Ledger::finding(const char* kind, std::string where, std::string text) const {
+Finding ErrorCounterMonitor::finding(const char* kind, std::string where, std::string text) const {
   Finding finding;
   finding.kind = kind;
   finding.rank = device_.rank;
@@ -102,10 +102,10 @@ Finding Ledger::finding(const char* kind, std::string where, std::string text) c
   return finding;
 }
 
-LedgerNews Ledger::look(const LedgerMoment& moment, const Result<SensorCounters>& counters) {
+CounterNews ErrorCounterMonitor::look(const LedgerMoment& moment, const Result<SensorCounters>& counters) {
   moment_ = moment;
   looked_ = moment.seconds;
-  LedgerNews news;
+  CounterNews news;
   if (!counters.ok()) {
     look_at_silence(counters.status(), news);
     return news;
@@ -126,7 +126,7 @@ LedgerNews Ledger::look(const LedgerMoment& moment, const Result<SensorCounters>
   return news;
 }
 
-void Ledger::look_at_memory(const SensorCounters& now, LedgerNews& news) {
+void ErrorCounterMonitor::look_at_memory(const SensorCounters& now, CounterNews& news) {
   if (const std::uint64_t errors = ecc_uncorrected_.look(now.ecc_uncorrected, moment_.phase);
       errors > 0 && first("uncorrected"))
     news.faults.push_back(fault("ecc", "uncorrectable memory errors (ECC)",
@@ -143,7 +143,7 @@ void Ledger::look_at_memory(const SensorCounters& now, LedgerNews& news) {
   news.findings.push_back(std::move(found));
 }
 
-void Ledger::look_at_remaps(const SensorCounters& now, LedgerNews& news) {
+void ErrorCounterMonitor::look_at_remaps(const SensorCounters& now, CounterNews& news) {
   remapped_rows_.look(now.remapped_rows, moment_.phase);
   remapped_rows_uncorrected_.look(now.remapped_rows_uncorrected, moment_.phase);
   const auto pending = remap_pending_.look(now.remap_pending);
@@ -165,7 +165,7 @@ void Ledger::look_at_remaps(const SensorCounters& now, LedgerNews& news) {
 
 /// Events of two sources need not keep their order, and a detail may come later than its number: so an event
 /// is known by its number and how many of that number come before it.
-void Ledger::look_at_xids(const SensorCounters& now, LedgerNews& news) {
+void ErrorCounterMonitor::look_at_xids(const SensorCounters& now, CounterNews& news) {
   xids_told_ = xids_told_ || now.xids_told;
   std::map<unsigned, std::size_t> count;
   for (const XidEvent& event : now.xids) {
@@ -178,7 +178,7 @@ void Ledger::look_at_xids(const SensorCounters& now, LedgerNews& news) {
   }
 }
 
-void Ledger::tell_xid(const XidEvent& event, LedgerNews& news) {
+void ErrorCounterMonitor::tell_xid(const XidEvent& event, CounterNews& news) {
   if (!first(fmt::format("xid {}", event.xid))) return;
   std::string text = xid_name(event.xid);
   if (!event.detail.empty()) text += fmt::format(" ({})", event.detail);
@@ -195,14 +195,14 @@ void Ledger::tell_xid(const XidEvent& event, LedgerNews& news) {
   }
 }
 
-void Ledger::look_at_links(const SensorCounters& now, LedgerNews& news) {
+void ErrorCounterMonitor::look_at_links(const SensorCounters& now, CounterNews& news) {
   nvlink_crc_.look(now.nvlink_crc, moment_.phase);
   nvlink_replay_.look(now.nvlink_replay, moment_.phase);
   nvlink_recovery_.look(now.nvlink_recovery, moment_.phase);
   for (const LinkCounters& link : now.nvlinks) look_at_link(link, news);
 }
 
-void Ledger::look_at_link(const LinkCounters& now, LedgerNews& news) {
+void ErrorCounterMonitor::look_at_link(const LinkCounters& now, CounterNews& news) {
   Link& link = links_[now.link];
   const std::string name = fmt::format("NVLink {}", now.link);
   const auto counts = [](std::optional<std::uint64_t> after, std::uint64_t by) {
@@ -238,8 +238,8 @@ void Ledger::look_at_link(const LinkCounters& now, LedgerNews& news) {
 }
 
 /// While idle, a link sinks to save power.
-void Ledger::look_at_pcie(Lane& lane, const char* name, std::optional<unsigned> now,
-                          std::optional<unsigned> max, LedgerNews& news) {
+void ErrorCounterMonitor::look_at_pcie(Lane& lane, const char* name, std::optional<unsigned> now,
+                                       std::optional<unsigned> max, CounterNews& news) {
   if (!now) return;
   if (!lane.before) lane.before = now;
   lane.after = now;
@@ -262,7 +262,7 @@ void Ledger::look_at_pcie(Lane& lane, const char* name, std::optional<unsigned> 
 }
 
 /// A device that never answered is one without counters.
-void Ledger::look_at_silence(const Status& status, LedgerNews& news) {
+void ErrorCounterMonitor::look_at_silence(const Status& status, CounterNews& news) {
   if (status.code() == StatusCode::aborted) {
     tell_lost(status.what(), news);
     return;
@@ -274,11 +274,11 @@ void Ledger::look_at_silence(const Status& status, LedgerNews& news) {
   tell_lost(fmt::format("the device answers nothing for {:.0f} s: {}", silent, status.what()), news);
 }
 
-void Ledger::tell_lost(const std::string& why, LedgerNews& news) {
+void ErrorCounterMonitor::tell_lost(const std::string& why, CounterNews& news) {
   if (first("lost")) news.faults.push_back(fault("gpu-lost", why, "an answer", "none"));
 }
 
-void Ledger::tell_answer(LedgerNews& news) {
+void ErrorCounterMonitor::tell_answer(CounterNews& news) {
   if (missed_)
     news.notices.push_back(fmt::format("rank {}: the device answers again after {:.0f} s", device_.rank,
                                        moment_.seconds - answered_.value_or(moment_.seconds)));
@@ -286,8 +286,8 @@ void Ledger::tell_answer(LedgerNews& news) {
   answered_ = moment_.seconds;
 }
 
-LedgerNews Ledger::overdue(double seconds) {
-  LedgerNews news;
+CounterNews ErrorCounterMonitor::overdue(double seconds) {
+  CounterNews news;
   const double stalled = seconds - looked_.value_or(seconds);
   if (stalled < stalled_seconds || missed_) return news;
   missed_ = true;
@@ -297,7 +297,7 @@ LedgerNews Ledger::overdue(double seconds) {
   return news;
 }
 
-Json Ledger::counters() const {
+Json ErrorCounterMonitor::counters() const {
   Json xids = xids_told_ || !xids_.empty() ? Json::array() : Json(nullptr);
   for (const auto& [number, seen] : xids_)
     xids.push_back({{"xid", seen.event.xid},

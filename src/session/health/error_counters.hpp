@@ -32,7 +32,7 @@ struct LedgerMoment {
 };
 
 /// What is to be told now.
-struct LedgerNews {
+struct CounterNews {
   std::vector<Fault> faults;  ///< all of them of certain blame
   std::vector<Finding> findings;
   std::vector<std::string> notices;
@@ -52,7 +52,7 @@ struct LedgerNews {
 /// only.
 ///
 /// For one thread at a time.
-class Ledger {
+class ErrorCounterMonitor {
  public:
   static constexpr double silent_seconds = 10;
   static constexpr double stalled_seconds = 15;
@@ -60,13 +60,13 @@ class Ledger {
   static constexpr double load_percent = 50;  ///< of utilization: from here on it is under load
 
   /// `corrected_limit`: new corrected memory errors that are no finding; none: any number.
-  Ledger(LedgerDevice device, std::optional<std::uint64_t> corrected_limit);
+  ErrorCounterMonitor(LedgerDevice device, std::optional<std::uint64_t> corrected_limit);
 
   /// A look at the counters, about every 1 to 5 s, and once at the end.
-  LedgerNews look(const LedgerMoment& moment, const Result<SensorCounters>& counters);
+  CounterNews look(const LedgerMoment& moment, const Result<SensorCounters>& counters);
   /// No look has come for too long? To be asked by a thread that does not wait for the driver. `seconds` is
   /// of the same clock.
-  LedgerNews overdue(double seconds);
+  CounterNews overdue(double seconds);
 
   /// {name: {before, after, moved}}: null what was not answered; `moved`, where it did: {phase: by how much}.
   /// Further `xid`: [{xid, time, step, phase, detail}], null where nobody tells Xids; `nvlinks`: [{link, up,
@@ -111,17 +111,17 @@ class Ledger {
     std::string phase;
   };
 
-  void look_at_memory(const SensorCounters& now, LedgerNews& news);
-  void look_at_remaps(const SensorCounters& now, LedgerNews& news);
-  void look_at_xids(const SensorCounters& now, LedgerNews& news);
-  void tell_xid(const XidEvent& event, LedgerNews& news);
-  void look_at_links(const SensorCounters& now, LedgerNews& news);
-  void look_at_link(const LinkCounters& now, LedgerNews& news);
+  void look_at_memory(const SensorCounters& now, CounterNews& news);
+  void look_at_remaps(const SensorCounters& now, CounterNews& news);
+  void look_at_xids(const SensorCounters& now, CounterNews& news);
+  void tell_xid(const XidEvent& event, CounterNews& news);
+  void look_at_links(const SensorCounters& now, CounterNews& news);
+  void look_at_link(const LinkCounters& now, CounterNews& news);
   void look_at_pcie(Lane& lane, const char* name, std::optional<unsigned> now, std::optional<unsigned> max,
-                    LedgerNews& news);
-  void look_at_silence(const Status& status, LedgerNews& news);
-  void tell_answer(LedgerNews& news);
-  void tell_lost(const std::string& why, LedgerNews& news);
+                    CounterNews& news);
+  void look_at_silence(const Status& status, CounterNews& news);
+  void tell_answer(CounterNews& news);
+  void tell_lost(const std::string& why, CounterNews& news);
 
   Fault fault(const char* kind, std::string where, std::string expected, std::string actual,
               std::uint64_t count = 1) const;

@@ -118,7 +118,7 @@ struct Post {
   void tell(const std::vector<Finding>& findings) {
     for (const Finding& finding : findings) guarding.records.emit(finding);
   }
-  void tell(const LedgerNews& news) {
+  void tell(const CounterNews& news) {
     for (const Fault& fault : news.faults) guarding.records.emit(fault);
     tell(news.findings);
     for (const std::string& text : news.notices) guarding.records.notice(text);
@@ -134,7 +134,7 @@ struct Post {
   }
 };
 
-Ledger open_ledger(const std::optional<Guarding>& guarding) {
+ErrorCounterMonitor open_monitor(const std::optional<Guarding>& guarding) {
   if (!guarding) return {{}, {}};
   const GuardedDevice& device = guarding->device;
   return {{device.rank, device.hostname, device.device_uuid, guarding->detector},
@@ -156,7 +156,7 @@ struct Telemetry::State {
         sample_seconds(seconds),
         process_started(started),
         clock(clock_of(guarding)),
-        ledger(open_ledger(guarding)) {}
+        monitor(open_monitor(guarding)) {}
 
   void run();
   void sample();
@@ -188,8 +188,8 @@ struct Telemetry::State {
   std::optional<Post> post;  ///< none: nothing is guarded (any more)
   Json guard_summary;
   std::optional<double> power_limit_w;
-  const std::function<double()> clock;  ///< of guard and ledger: seconds
-  Ledger ledger;
+  const std::function<double()> clock;  ///< of guard and error counters: seconds
+  ErrorCounterMonitor monitor;
   Figures figures;
 };
 
@@ -225,20 +225,20 @@ void Telemetry::State::keep(const std::optional<Result<SensorReading>>& reading,
   figures.memory_share.add(std::optional(post->guarding.load.memory_share()));
 }
 
-/// The ledger judges what was counted.
+/// The error counters are judged.
 void Telemetry::State::enter(const std::optional<Result<SensorCounters>>& counters) {
   if (!counters) return;
   const Activity activity = post ? post->main_activity() : Activity{};
-  const LedgerNews news = ledger.look({.seconds = clock(),
-                                       .step = activity.step,
-                                       .phase = activity.phase.empty() ? idle : activity.phase,
-                                       .utilization_percent = figures.latest.gpu_utilization_percent},
-                                      *counters);
+  const CounterNews news = monitor.look({.seconds = clock(),
+                                         .step = activity.step,
+                                         .phase = activity.phase.empty() ? idle : activity.phase,
+                                         .utilization_percent = figures.latest.gpu_utilization_percent},
+                                        *counters);
   if (post) post->tell(news);
 }
 
 void Telemetry::State::ask_overdue() {
-  if (post) post->tell(ledger.overdue(clock()));
+  if (post) post->tell(monitor.overdue(clock()));
 }
 
 /// The last judgements. From here on what the guard acts on may go.
@@ -354,7 +354,7 @@ Json Telemetry::summary() const {
 
 Json Telemetry::counters() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->ledger.counters();
+  return state_->monitor.counters();
 }
 
 SensorReading Telemetry::latest() const {

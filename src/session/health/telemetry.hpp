@@ -27,8 +27,8 @@ struct Guarding {
 };
 
 /// Samples a rank's sensor and its node's load on a thread of its own, keeps what a report needs, lets a
-/// Guard set the load by it and a Ledger judge its counters: their faults and findings become records. All
-/// calls may come from any thread.
+/// Guard set the load by it and a ErrorCounterMonitor judge its counters: their faults and findings become
+/// records. All calls may come from any thread.
 class Telemetry {
  public:
   /// Reads limits and counters, then starts to sample. `sensor` may be null (only the node is watched) and is
@@ -59,7 +59,7 @@ class Telemetry {
   /// start of this object; the time to full load from the process's start to the first sample with 90 % of
   /// utilization; sensor failures are samples in which the device did not answer.
   Json summary() const;
-  /// Ledger::counters; what is newest in it is at most about 5 s old, or of `stop`.
+  /// ErrorCounterMonitor::counters; what is newest in it is at most about 5 s old, or of `stop`.
   Json counters() const;
   /// The newest sample; empty where the device does not answer (any more).
   SensorReading latest() const;

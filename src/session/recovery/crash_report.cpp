@@ -56,17 +56,17 @@ void kill_later(const std::vector<int>& processes) {
 
 }  // namespace
 
-void CrashReport::execute(const std::vector<Loss>& losses, RecoveryCoordinator& lifeline) {
-  Watchdog& watchdog = lifeline.watchdog();
+void CrashReport::execute(const std::vector<Loss>& losses, RecoveryCoordinator& recovery) {
+  Watchdog& watchdog = recovery.watchdog();
   const bool is_lost = std::any_of(losses.begin(), losses.end(),
-                                   [this](const Loss& loss) { return loss.rank == estate_.place.rank; });
-  for (const Loss& loss : losses) estate_.records.emit(RecordKind::loss, loss.step, to_json(loss));
+                                   [this](const Loss& loss) { return loss.rank == context_.place.rank; });
+  for (const Loss& loss : losses) context_.records.emit(RecordKind::loss, loss.step, to_json(loss));
   write_journal();
   if (watchdog.is_deputy()) static_cast<void>(store(report()));  // mpirun may end all at any moment
-  watchdog.wait_until([&] { return lifeline.work_is_over(); }, main_thread_s);
+  watchdog.wait_until([&] { return recovery.work_is_over(); }, main_thread_s);
   write_journal();
   watchdog.tell_all(journal_word);
-  if (is_lost) clean_up(lifeline, 0);  // who is not lost soon ends, and mpirun then ends this one
+  if (is_lost) clean_up(recovery, 0);  // who is not lost soon ends, and mpirun then ends this one
   int code = exit_code::incomplete;
   if (watchdog.is_deputy()) {
     watchdog.wait_until(
@@ -82,24 +82,24 @@ void CrashReport::execute(const std::vector<Loss>& losses, RecoveryCoordinator& 
   } else {
     code = await_result(watchdog);
   }
-  clean_up(lifeline, clean_up_s);
+  clean_up(recovery, clean_up_s);
   end_silent(losses, watchdog);
-  remove_leftover_files(estate_.io_directory, estate_.place.hostname);  // of those that were killed
+  remove_leftover_files(context_.io_directory, context_.place.hostname);  // of those that were killed
   std::fflush(nullptr);
   std::_Exit(code);
 }
 
 /// What a disk does not take now it may take the next time.
 void CrashReport::write_journal() {
-  for (Record& record : estate_.records.drain()) unwritten_.push_back(std::move(record));
-  static_cast<void>(append_records(estate_.directory, unwritten_, sync_s));
+  for (Record& record : context_.records.drain()) unwritten_.push_back(std::move(record));
+  static_cast<void>(append_records(context_.directory, unwritten_, sync_s));
 }
 
 /// The main thread removes what this process made, unless it is the one that hangs.
-void CrashReport::clean_up(RecoveryCoordinator& lifeline, double patience_seconds) const {
-  const auto over = [&] { return lifeline.work_is_over(); };
-  if (!lifeline.watchdog().wait_until(over, patience_seconds))
-    remove_test_files_of(::getpid(), estate_.io_directory, estate_.place.hostname);
+void CrashReport::clean_up(RecoveryCoordinator& recovery, double patience_seconds) const {
+  const auto over = [&] { return recovery.work_is_over(); };
+  if (!recovery.watchdog().wait_until(over, patience_seconds))
+    remove_test_files_of(::getpid(), context_.io_directory, context_.place.hostname);
 }
 
 /// From the journals, and for ranks whose journals are on other hosts from what they sent.
@@ -107,19 +107,19 @@ RunReport CrashReport::report() const {
   std::vector<Record> records;
   std::vector<std::string> problems;
   std::set<int> read;
-  if (auto journals = read_journals(estate_.directory, JournalContent::evidence); journals.ok()) {
+  if (auto journals = read_journals(context_.directory, JournalContent::evidence); journals.ok()) {
     records = std::move(journals.value().records);
     problems = std::move(journals.value().problems);
     read.insert(journals.value().ranks.begin(), journals.value().ranks.end());
   }
-  for (const Record& record : estate_.route.kept())
+  for (const Record& record : context_.route.kept())
     if (!read.contains(record.rank)) records.push_back(record);
   records.insert(records.end(), unwritten_.begin(), unwritten_.end());
   return report_of(records, problems);
 }
 
 Status CrashReport::store(const RunReport& known) const {
-  return write_atomically(estate_.directory + "/result.json", result_text(known.result), Durability::system);
+  return write_atomically(context_.directory + "/result.json", result_text(known.result), Durability::system);
 }
 
 /// The result once more, with what came in since, and the last words.
@@ -133,9 +133,9 @@ int CrashReport::write_result(Watchdog& watchdog) const {
 }
 
 void CrashReport::say(Watchdog& watchdog, RunReport report, bool has_result) const {
-  QueuedSink& sink = estate_.console.sink();
-  estate_.console.show(
-      [report = std::move(report), has_result, directory = estate_.directory](Console& shown) {
+  QueuedSink& sink = context_.console.sink();
+  context_.console.show(
+      [report = std::move(report), has_result, directory = context_.directory](Console& shown) {
         if (!report.summary.empty()) shown.on_summary(report.summary);
         shown.on_verdict(report.verdict, report.result, directory, has_result);
       });
@@ -164,7 +164,7 @@ void CrashReport::end_silent(const std::vector<Loss>& losses, Watchdog& watchdog
   std::vector<int> processes;
   for (const Peer& peer : watchdog.peers())
     for (const Loss& loss : losses)
-      if (loss.rank == peer.rank && loss.how == Loss::How::silent && peer.hostname == estate_.place.hostname)
+      if (loss.rank == peer.rank && loss.how == Loss::How::silent && peer.hostname == context_.place.hostname)
         processes.push_back(peer.pid);
   kill_later(processes);
 }

@@ -28,14 +28,14 @@ class CrashReport {
     std::string io_directory;  ///< of test files
     QueuedConsole& console;
   };
-  explicit CrashReport(Context estate) : estate_(std::move(estate)) {}
+  explicit CrashReport(Context context) : context_(std::move(context)) {}
 
   /// Does not return.
-  [[noreturn]] void execute(const std::vector<Loss>& losses, RecoveryCoordinator& lifeline);
+  [[noreturn]] void execute(const std::vector<Loss>& losses, RecoveryCoordinator& recovery);
 
  private:
   void write_journal();
-  void clean_up(RecoveryCoordinator& lifeline, double patience_seconds) const;
+  void clean_up(RecoveryCoordinator& recovery, double patience_seconds) const;
   RunReport report() const;
   Status store(const RunReport& known) const;
   int write_result(Watchdog& watchdog) const;
@@ -43,7 +43,7 @@ class CrashReport {
   int await_result(Watchdog& watchdog) const;
   void end_silent(const std::vector<Loss>& losses, Watchdog& watchdog) const;
 
-  Context estate_;
+  Context context_;
   std::vector<Record> unwritten_;  ///< that the journal does not have yet
 };
 

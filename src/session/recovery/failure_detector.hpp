@@ -24,7 +24,7 @@ struct WatchNews {
   int resumed = 0;                    ///< the newest restart that it went on after
   RestartOrder order;                 ///< the newest that it knows of
   std::vector<Loss> given_up;         ///< it ends, because of these
-  std::vector<std::string> words;     ///< what its last will told
+  std::vector<std::string> words;     ///< what its crash report told
 };
 
 std::string to_text(const WatchNews& news);

@@ -11,7 +11,7 @@ namespace egt {
 namespace {
 
 constexpr double heartbeat_timeout_s = 20;
-constexpr double verdict_timeout_s = 30;  // for the last will to end the process
+constexpr double verdict_timeout_s = 30;  // for the crash report to end the process
 
 /// True once a stop signal came some time ago.
 std::function<bool()> stop_watch() {
@@ -26,9 +26,9 @@ std::function<bool()> stop_watch() {
 }  // namespace
 
 Result<std::unique_ptr<RecoveryCoordinator>> RecoveryCoordinator::open(Setup setup) {
-  std::unique_ptr<RecoveryCoordinator> lifeline(new RecoveryCoordinator(std::move(setup)));
-  EGT_TRY(lifeline->open_watchdog());
-  return lifeline;
+  std::unique_ptr<RecoveryCoordinator> recovery(new RecoveryCoordinator(std::move(setup)));
+  EGT_TRY(recovery->open_watchdog());
+  return recovery;
 }
 
 Status RecoveryCoordinator::open_watchdog() {
@@ -50,7 +50,7 @@ Status RecoveryCoordinator::open_watchdog() {
                           [this](const std::vector<Loss>& losses) {
                             given_up_ = true;
                             setup_.communicator.interrupt();
-                            setup_.last_will(losses);
+                            setup_.crash_report(losses);
                           },
                       .stopping = stop_watch()};
   watchdog_ = std::make_unique<Watchdog>(*heartbeat_, setup_.board, std::move(ranks), setup_.options,

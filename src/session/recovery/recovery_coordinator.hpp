@@ -19,14 +19,14 @@ namespace egt {
 
 /// What ties a rank to its peers beside the work: the watchdog, the restarts that it orders, and the end when
 /// it finds that a rank is lost. One thread, but for what says otherwise.
-class RecoveryCoordinator : public Reunion {
+class RecoveryCoordinator : public Rejoin {
  public:
   /// Opens a new communicator; all ranks call it together.
   using Connect = std::function<Result<std::unique_ptr<Communicator>>()>;
   /// Writes what is known of the run and ends the process; on the watchdog's thread.
   using CrashReport = std::function<void(const std::vector<Loss>&)>;
 
-  /// All references outlive the lifeline.
+  /// All references outlive the recovery.
   struct Setup {
     Control& control;
     RestartableCommunicator& communicator;
@@ -35,7 +35,7 @@ class RecoveryCoordinator : public Reunion {
     WatchOptions options;
     std::string device_uuid;  ///< of this rank's device
     Connect connect;
-    CrashReport last_will;
+    CrashReport crash_report;
   };
 
   /// Collective: opens the heartbeat. Nobody is judged before `start`.
@@ -47,10 +47,10 @@ class RecoveryCoordinator : public Reunion {
   /// Any thread.
   bool lost_peers() const override { return given_up_; }
 
-  /// This rank cannot go on: all are told, and the last will ends this process as all others. Returns where
-  /// it did not within its time.
+  /// This rank cannot go on: all are told, and the crash report ends this process as all others. Returns
+  /// where it did not within its time.
   void fail(const Status& why);
-  /// The work of the main thread is over, well or not: the last will may be written. Any thread.
+  /// The work of the main thread is over, well or not: the crash report may be written. Any thread.
   void end_work() { work_over_ = true; }
   bool work_is_over() const { return work_over_; }
   /// An orderly end.

@@ -64,9 +64,9 @@ struct MlpJobConfig {
   Precision precision = Precision::fp32;
   BatchShare batch;
 };
-/// Trains; gradients are summed over `communicator`, which outlives it, as do `environment` and `teller`.
+/// Trains; gradients are summed over `communicator`, which outlives it, as do `environment` and `reporter`.
 Result<std::unique_ptr<BenchJob>> make_mlp_job(Environment& environment, Communicator& communicator,
                                                const MlpJobConfig& config,
-                                               const std::optional<Injection>& slow, FaultReporter& teller);
+                                               const std::optional<Injection>& slow, FaultReporter& reporter);
 
 }  // namespace egt

@@ -21,13 +21,13 @@ constexpr std::int64_t fewest_steps = 20;
 class MlpJob final : public BenchJob {
  public:
   MlpJob(Environment& environment, Communicator& communicator, const MlpJobConfig& config,
-         const std::optional<Injection>& slow, FaultReporter& teller)
+         const std::optional<Injection>& slow, FaultReporter& reporter)
       : environment_(environment),
         device_(environment.device),
         communicator_(communicator),
         config_(config),
         slow_(slow),
-        teller_(teller),
+        reporter_(reporter),
         line_(environment.board.line("main")) {}
 
   Status prepare();
@@ -52,7 +52,7 @@ class MlpJob final : public BenchJob {
   Communicator& communicator_;
   const MlpJobConfig config_;
   const std::optional<Injection> slow_;
-  FaultReporter& teller_;
+  FaultReporter& reporter_;
   ProgressBoard::Line& line_;
   std::int64_t next_ = 0, retired_ = 0;
   Answers known_;  ///< of the replay: a digest a tensor
@@ -205,7 +205,7 @@ Status MlpJob::check_replicas() {
     show_difference(fault, dissent.expected, dissent.actual);
     if (report_.failure.empty())
       report_.failure = fmt::format("{} differs between ranks after {} steps", fault.where, next_);
-    teller_.tell(std::move(fault), dissent);
+    reporter_.tell(std::move(fault), dissent);
   }
   return {};
 }
@@ -230,8 +230,9 @@ Status MlpJob::give_up(double seconds) {
 
 Result<std::unique_ptr<BenchJob>> make_mlp_job(Environment& environment, Communicator& communicator,
                                                const MlpJobConfig& config,
-                                               const std::optional<Injection>& slow, FaultReporter& teller) {
-  auto job = std::make_unique<MlpJob>(environment, communicator, config, slow, teller);
+                                               const std::optional<Injection>& slow,
+                                               FaultReporter& reporter) {
+  auto job = std::make_unique<MlpJob>(environment, communicator, config, slow, reporter);
   EGT_TRY(job->prepare());
   return std::unique_ptr<BenchJob>(std::move(job));
 }

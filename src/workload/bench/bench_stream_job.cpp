@@ -86,7 +86,7 @@ class StreamJob final : public BenchJob {
   std::vector<Buffer> borrowed_;
   std::vector<std::unique_ptr<Event>> chunk_ends_;
   std::unique_ptr<Event> done_, moved_;
-  SubmissionWindow leash_;
+  SubmissionWindow window_;
   // Streams go before the memory that their work uses.
   std::unique_ptr<InputPipeline> feed_;
   std::unique_ptr<Stream> compute_;
@@ -98,7 +98,7 @@ Status StreamJob::prepare() {
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(bytes));
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
   EGT_TRY_ASSIGN(moved_, device_.create_event(EventUse::order));
-  EGT_TRY(leash_.prepare(device_));
+  EGT_TRY(window_.prepare(device_));
   EGT_TRY_ASSIGN(compute_, device_.create_stream(StreamPriority::normal, StreamUse::without_products));
   return {};
 }
@@ -175,7 +175,7 @@ Status StreamJob::make(std::int64_t iterations, std::int64_t per_chunk) {
   EGT_TRY(feed_->deliver(first / per_delivery));
   for (; next_ < end; ++next_) {
     const std::int64_t delivery = next_ / per_delivery, made = next_ - first;
-    if (Event* const mark = leash_.due(next_)) {
+    if (Event* const mark = window_.due(next_)) {
       tell_progress();
       EGT_TRY(wait(*mark, "the device"));
       EGT_TRY(device_.record(*mark, *compute_));
@@ -265,7 +265,7 @@ Result<double> StreamJob::copy_ms() {
   for (int chunk = 0; chunk < copy_chunks; ++chunk) {
     EGT_TRY(device_.record(*chunk_ends_[0], *compute_));
     for (std::int64_t i = 0; i < per_chunk_; ++i, ++number) {
-      if (Event* const mark = leash_.due(number)) {
+      if (Event* const mark = window_.due(number)) {
         EGT_TRY(wait(*mark, "copies"));
         EGT_TRY(device_.record(*mark, *compute_));
       }

@@ -92,7 +92,7 @@ BenchSuite::BenchSuite(Environment& environment, Control& control, const BenchPa
           .trial_seconds = parts.bench.trial_seconds},
       plan_(plan_trials(parts.bench, parts.train.batch, parts.train.precisions, ranks())),
       answers_(parts.models),
-      teller_(environment) {}
+      reporter_(environment) {}
 
 BenchGroups::Needs BenchSuite::needs() const {
   BenchGroups::Needs needs{.counts = device_counts(ranks()), .places = parts_.places};
@@ -162,7 +162,7 @@ Status BenchSuite::make_trial(std::int64_t number) {
   if (entry.not_possible.empty() && entry.failure.empty())
     EGT_TRY(entry.trial.mode == BenchMode::hetero ? measure_hetero(entry, interrupted)
                                                   : measure(entry, interrupted));
-  teller_.end_check();
+  reporter_.end_check();
   if (!interrupted) keep(std::move(entry));
   return {};
 }
@@ -264,7 +264,7 @@ void BenchSuite::judge_answers(const BenchTrial& trial, const Shares& shares,
     fault.actual = "0x" + to_string(dissent.actual);
     failure = dissent.rank >= 0 ? fmt::format("rank {} gave a wrong known answer", dissent.rank)
                                 : fmt::format("{} gave unlike known answers", text_of(dissent.suspects));
-    teller_.tell(std::move(fault), dissent);
+    reporter_.tell(std::move(fault), dissent);
   }
 }
 
@@ -278,7 +278,7 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_job(const BenchTrial& trial, 
   Communicator& communicator = trial.mode == BenchMode::single ? groups_->alone()
                                : trial.mode == BenchMode::p2p  ? groups_->peers_of_first(trial.devices())
                                                                : groups_->of_first(trial.devices());
-  return make_mlp_job(environment(), communicator, config, slow_, teller_);
+  return make_mlp_job(environment(), communicator, config, slow_, reporter_);
 }
 
 Result<std::unique_ptr<BenchJob>> BenchSuite::make_stream(const BenchTrial& trial, const Shares& shares) {

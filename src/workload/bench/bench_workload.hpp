@@ -85,7 +85,7 @@ class BenchSuite final : public MeasurementWorkload {
   std::vector<BenchEntry> entries_;  ///< on all ranks alike
   SingleSpeeds singles_;
   BenchAnswers answers_;
-  FaultReporter teller_;
+  FaultReporter reporter_;
   VerifiedWork work_;              ///< of this rank
   int trials_without_memory_ = 0;  ///< on some rank
   std::optional<Injection> slow_;  ///< this device, from some trial on

@@ -288,14 +288,14 @@ Status CollectiveWorkload::retire(std::int64_t step, StepOutcome&) {
 }
 
 /// Some ranks may have collected a round that others had to give up: the numbers begin anew.
-Status CollectiveWorkload::resume(RestartInfo& resumption) {
+Status CollectiveWorkload::resume(RestartInfo& restart) {
   constexpr int most_rounds_log2 = 40;
-  first_number_ = static_cast<std::uint64_t>(resumption.number) << most_rounds_log2;
+  first_number_ = static_cast<std::uint64_t>(restart.number) << most_rounds_log2;
   enqueued_ = rounds_before_ = rounds_;
   planned_injections_.clear();
   for (const Injection& injection : environment_.injector.all())
     if (injection.kind == InjectionKind::collective && injection.rank < environment_.place.size &&
-        injection.step >= resumption.next_step)
+        injection.step >= restart.next_step)
       planned_injections_.push_back(injection);
   return {};
 }

@@ -34,7 +34,7 @@ class CollectiveWorkload : public Workload {
   Status prepare() override;
   Status enqueue(const Step& step) override;
   Status retire(std::int64_t step, StepOutcome& outcome) override;
-  Status resume(RestartInfo& resumption) override;
+  Status resume(RestartInfo& restart) override;
   /// A run shorter than the period still gets its round, and so do injections that are due.
   Status finish(bool hurry) override;
   PartReport report() const override;

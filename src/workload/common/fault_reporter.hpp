@@ -15,7 +15,7 @@ namespace egt {
 /// itself. Equal faults of later checks are the queue's to count. Main thread only.
 class FaultReporter {
  public:
-  /// `environment` outlives the teller.
+  /// `environment` outlives the reporter.
   explicit FaultReporter(Environment& environment) : environment_(environment) {}
 
   /// `fault`: as if this rank were wrong; who really is, and on what evidence, comes from `dissent`.

@@ -42,14 +42,14 @@ Status MeasurementWorkload::give_up_steps(double timeout_seconds) {
 
 /// Some ranks may have met after the trial while others still waited there: the trial of those that are
 /// furthest is the one that is lost.
-Status MeasurementWorkload::resume(RestartInfo& resumption) {
+Status MeasurementWorkload::resume(RestartInfo& restart) {
   const std::array own = {static_cast<double>(trial_)};
   EGT_TRY_ASSIGN(const auto furthest, share(own, "restart: agrees on the next trial"));
   trial_ = static_cast<std::int64_t>(*std::max_element(furthest.begin(), furthest.end()));
   lose_trial(trial_);
   EGT_TRY(reconnect());
   decisions_.clear();
-  resumption.next_step = trial_ + 1;
+  restart.next_step = trial_ + 1;
   return {};
 }
 

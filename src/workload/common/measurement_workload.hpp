@@ -25,7 +25,7 @@ class MeasurementWorkload : public Workload {
   Status enqueue(const Step& step) final;
   Status retire(std::int64_t step, StepOutcome& outcome) final;
   Status give_up_steps(double timeout_seconds) final;
-  Status resume(RestartInfo& resumption) final;
+  Status resume(RestartInfo& restart) final;
   Status finish(bool hurry) override;
 
  protected:

@@ -121,7 +121,7 @@ void LossWatch::tell(const Nonfinite& loss, std::uint64_t check) {
   fault.where = "the loss";
   fault.expected = "finite";
   fault.actual = "NaN or infinity";
-  teller_.tell(std::move(fault), dissent);
+  reporter_.tell(std::move(fault), dissent);
 }
 
 }  // namespace egt

@@ -59,7 +59,8 @@ class LossHistory {
 class LossWatch {
  public:
   /// Both outlive the watch.
-  LossWatch(Environment& environment, FaultReporter& teller) : environment_(environment), teller_(teller) {}
+  LossWatch(Environment& environment, FaultReporter& reporter)
+      : environment_(environment), reporter_(reporter) {}
 
   /// Step `step` is over.
   void note(std::int64_t step, const StepResult& result);
@@ -86,7 +87,7 @@ class LossWatch {
   void tell(const Nonfinite& loss, std::uint64_t check);
 
   Environment& environment_;
-  FaultReporter& teller_;
+  FaultReporter& reporter_;
   std::optional<Nonfinite> open_;
   bool is_finite_ = true;
   bool diverges_ = false;  ///< since the last restart: nothing more is opened

@@ -118,11 +118,11 @@ Status TrainWorkload::give_up_steps(double timeout_seconds) {
   return trainer_->give_up_steps(timeout_seconds);
 }
 
-Status TrainWorkload::resume(RestartInfo& resumption) {
+Status TrainWorkload::resume(RestartInfo& restart) {
   precision_.reset();  // the weights' copy is of another state
-  EGT_TRY_ASSIGN(resumption.next_step, checks_->resume());
-  retired_ = resumption.next_step;
-  last_ = resumption.next_step - 1;
+  EGT_TRY_ASSIGN(restart.next_step, checks_->resume());
+  retired_ = restart.next_step;
+  last_ = restart.next_step - 1;
   return {};
 }
 
@@ -274,7 +274,7 @@ PartReport TrainWorkload::report() const {
       {"check_period_steps", checks.period_steps},
       {"golden", checks.golden.empty() ? Json(nullptr) : Json(checks.golden)},
       {"weight_digest", weight_digest.empty() ? Json(nullptr) : Json(weight_digest)}};
-  // Rank 0 tells for all, step for step the same: what its yardstick compares.
+  // Rank 0 tells for all, step for step the same: what its straggler_detector compares.
   if (environment_.place.rank == 0 && environment_.place.size > 1)
     part.figures["peers"] = {{"steps", all_compute_steps_}, {"compute_ms_sums", all_compute_ms_}};
   part.work.replays = checks.replays;

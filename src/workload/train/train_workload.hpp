@@ -33,7 +33,7 @@ class TrainWorkload : public Workload {
   Status enqueue(const Step& step) override;
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   Status give_up_steps(double timeout_seconds) override;
-  Status resume(RestartInfo& resumption) override;
+  Status resume(RestartInfo& restart) override;
   Status finish(bool hurry) override;
   PartReport report() const override;
   std::vector<PartReport> reports() const override;

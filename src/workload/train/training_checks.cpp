@@ -36,8 +36,8 @@ TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& opt
       exchange_(environment.device, environment.communicator, trainer.communication_stream(),
                 environment.board.line("main")),
       repair_(environment.device, trainer, exchange_, environment.board.line("main"), std::move(repeat)),
-      teller_(environment),
-      losses_(environment, teller_),
+      reporter_(environment),
+      losses_(environment, reporter_),
       injections_(environment, options, batch, trainer),
       schedule_(options.check_every, options.check_budget),
       tensors_(trainer.replay_tensors()),
@@ -192,8 +192,8 @@ Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
 }
 
 Result<std::int64_t> TrainingChecks::resume() {
-  teller_.tell_for_others();
-  teller_.end_check();
+  reporter_.tell_for_others();
+  reporter_.end_check();
   under_way_.reset();
   pass_was_wrong_ = state_stays_wrong_ = false;
   losses_.give_up();
@@ -220,7 +220,7 @@ Status TrainingChecks::finish_repair(const Check& check) {
     EGT_TRY(announce(dissents));
     std::vector<StateDifference> differences;
     EGT_TRY(repair(state, dissents, differences).status());
-    for (const Dissent& dissent : dissents) teller_.tell(state_fault(dissent, differences), dissent);
+    for (const Dissent& dissent : dissents) reporter_.tell(state_fault(dissent, differences), dissent);
     count_check(true);
   }
   under_way_.reset();
@@ -228,12 +228,12 @@ Status TrainingChecks::finish_repair(const Check& check) {
 }
 
 void TrainingChecks::close(bool complete) {
-  if (!complete) teller_.tell_for_others();
+  if (!complete) reporter_.tell_for_others();
 }
 
 Status TrainingChecks::collect(std::int64_t last) {
   EGT_TRY_ASSIGN(const auto answers, exchange_.collect(environment_.peer_timeout_seconds, under_way_->step));
-  teller_.confirm_last_check();
+  reporter_.confirm_last_check();
   const auto state = part(answers, sections_.replay + sections_.chains, sections_.state);
   const bool pass_wrong = judge_replay(part(answers, 0, sections_.replay));
   const bool chains_wrong = chains_ && judge_chains(part(answers, sections_.replay, sections_.chains));
@@ -246,12 +246,12 @@ Status TrainingChecks::collect(std::int64_t last) {
 }
 
 void TrainingChecks::count_check(bool wrong) {
-  if (teller_.own_found())
+  if (reporter_.own_found())
     ++figures_.own_wrong_checks;
-  else if (teller_.own_suspected())
+  else if (reporter_.own_suspected())
     ++figures_.undecided_checks;
-  if (wrong || teller_.own_found()) ++figures_.wrong_checks;
-  teller_.end_check();
+  if (wrong || reporter_.own_found()) ++figures_.wrong_checks;
+  reporter_.end_check();
 }
 
 /// A fault that this check found, as if this rank were wrong.
@@ -282,7 +282,7 @@ bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
     told.where = fmt::format("{}, {} replay{}", to_string(tensors_[dissent.question]),
                              to_string(under_way_->precision), more_tensors(dissent.count));
     show_difference(told, dissent.expected, dissent.actual);
-    teller_.tell(std::move(told), dissent);
+    reporter_.tell(std::move(told), dissent);
   }
   const bool doubted = std::any_of(dissents.begin(), dissents.end(), [&](const Dissent& dissent) {
     return dissent.rank == environment_.place.rank || dissent.rank < 0;
@@ -322,7 +322,7 @@ void TrainingChecks::judge_golden(const Answers& own) {
   told.where = fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent.question]),
                            to_string(under_way_->precision), more_tensors(dissent.count));
   show_difference(told, dissent.expected, dissent.actual);
-  teller_.tell(std::move(told), dissent);
+  reporter_.tell(std::move(told), dissent);
 }
 
 bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
@@ -335,7 +335,7 @@ bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
     told.where = fmt::format("{}, {} values, {} turns", TranscendentalCheck::name(dissent.question),
                              chains_->words(), options_.extreme_iterations);
     show_difference(told, dissent.expected, dissent.actual);
-    teller_.tell(std::move(told), dissent);
+    reporter_.tell(std::move(told), dissent);
   }
   return !dissents.empty();
 }
@@ -347,14 +347,14 @@ Status TrainingChecks::judge_audit() {
   figures_.products_audited += report.products / 2;
   Dissent own;
   own.rank = environment_.place.rank;
-  if (report.findings.empty() || teller_.found("replay", own.rank)) return {};
+  if (report.findings.empty() || reporter_.found("replay", own.rank)) return {};
   const GemmFinding& finding = report.findings.front();
   Fault told = fault("gemm", finding.check, "train");
   told.where = finding.text();
   told.expected = fmt::format("{}", finding.expected);
   told.actual = fmt::format("{}", finding.actual);
   told.count = finding.rows_wrong;
-  teller_.tell(std::move(told), own);
+  reporter_.tell(std::move(told), own);
   return {};
 }
 
@@ -390,13 +390,13 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool
     figures_.repeated_steps += static_cast<std::uint64_t>(last - under_way_->step);
     unrepaired_.reset();
   }
-  for (const Dissent& dissent : dissents) teller_.tell(state_fault(dissent, differences), dissent);
+  for (const Dissent& dissent : dissents) reporter_.tell(state_fault(dissent, differences), dissent);
   return !dissents.empty() || loss_was_wrong;
 }
 
 /// Whoever is wrong is told, and is on disk, before anything is done that may break off.
 Status TrainingChecks::announce(const std::vector<Dissent>& dissents) {
-  for (const Dissent& dissent : dissents) teller_.tell_provisionally(state_fault(dissent, {}), dissent);
+  for (const Dissent& dissent : dissents) reporter_.tell_provisionally(state_fault(dissent, {}), dissent);
   return environment_.publish();
 }
 

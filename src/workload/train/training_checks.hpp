@@ -144,7 +144,7 @@ class TrainingChecks {
   StateRepair repair_;
   std::unique_ptr<TranscendentalCheck> chains_;  ///< none: no extreme compute is wanted
   std::unique_ptr<GemmAudit> audit_;
-  FaultReporter teller_;
+  FaultReporter reporter_;
   LossWatch losses_;
   LossHistory own_losses_;  ///< since the proven state
   TrainingInjections injections_;

@@ -23,13 +23,13 @@ std::uint64_t planted_place(const Buffer& memory) {
 
 }  // namespace
 
-Status MemoryCleanup::prepare() {
+Status AllocationCheck::prepare() {
   EGT_TRY_ASSIGN(reports_, device_.allocate(2 * sizeof(Mismatches)));
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(2 * sizeof(Mismatches)));
   return {};
 }
 
-Status MemoryCleanup::use(const Pattern& pattern, Stream& stream, double timeout_seconds) {
+Status AllocationCheck::use(const Pattern& pattern, Stream& stream, double timeout_seconds) {
   const WordsView words{memory_.as<std::uint32_t>(), memory_.bytes() / sizeof(std::uint32_t)};
   auto* const report = reports_.as<Mismatches>();
   EGT_TRY(device_.fill(words, pattern, stream));
@@ -43,14 +43,14 @@ Status MemoryCleanup::use(const Pattern& pattern, Stream& stream, double timeout
 }
 
 /// A verification that finds nothing has to have looked.
-bool MemoryCleanup::sees_what_was_planted() const {
+bool AllocationCheck::sees_what_was_planted() const {
   const Mismatches& planted = pinned_.as<Mismatches>()[1];
   return planted.count == 1 && planted.sample[0].index == planted_place(memory_);
 }
 
-Result<CleanupOutcome> MemoryCleanup::run(double share, const Pattern& pattern, Stream& stream,
-                                          double timeout_seconds) {
-  CleanupOutcome outcome;
+Result<AllocationOutcome> AllocationCheck::run(double share, const Pattern& pattern, Stream& stream,
+                                               double timeout_seconds) {
+  AllocationOutcome outcome;
   EGT_TRY_ASSIGN(const MemoryInfo before, device_.memory());
   const auto wanted = static_cast<std::uint64_t>(share * static_cast<double>(before.total_bytes));
   outcome.bytes =

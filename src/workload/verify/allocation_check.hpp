@@ -9,7 +9,7 @@
 namespace egt {
 
 /// What became of memory that was taken and given back.
-struct CleanupOutcome {
+struct AllocationOutcome {
   std::uint64_t bytes = 0;            ///< that were taken
   std::uint64_t missing_bytes = 0;    ///< by which less is free now than before
   std::uint64_t tolerance_bytes = 0;  ///< how many may be missing: others take memory too
@@ -22,16 +22,16 @@ struct CleanupOutcome {
 
 /// Memory that is taken, used and given back. Its stream is the caller's, destroyed before it, so that what
 /// is enqueued at a failure ends before the memory goes.
-class MemoryCleanup {
+class AllocationCheck {
  public:
-  explicit MemoryCleanup(Device& device) : device_(device) {}
+  explicit AllocationCheck(Device& device) : device_(device) {}
 
   Status prepare();
   /// Takes `share` of the device's memory, or less where less is free, fills it with `pattern` and verifies
   /// it, sees a word that it changes itself, gives all back, looks whether as much is free as before, and
   /// takes and gives back as much once more. Waits for `stream`, at most `timeout_seconds`; nothing else may
   /// be in it. A device that has not the memory is an outcome with a failure; one that fails is an error.
-  Result<CleanupOutcome> run(double share, const Pattern& pattern, Stream& stream, double timeout_seconds);
+  Result<AllocationOutcome> run(double share, const Pattern& pattern, Stream& stream, double timeout_seconds);
 
  private:
   Status use(const Pattern& pattern, Stream& stream, double timeout_seconds);

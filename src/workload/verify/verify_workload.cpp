@@ -33,17 +33,17 @@ bool names(const Dissent& dissent, int rank) {
 
 }  // namespace
 
-ReadinessWorkload::ReadinessWorkload(Environment& environment, const ReadinessOptions& options,
-                                     std::function<Stream&()> communication_stream)
+VerifyWorkload::VerifyWorkload(Environment& environment, const ReadinessOptions& options,
+                               std::function<Stream&()> communication_stream)
     : environment_(environment),
       options_(options),
       communication_stream_(std::move(communication_stream)),
       encoding_(environment.device, options_, environment.seed),
       optimizer_(environment.device, options_.updated, environment.seed),
       cleanup_(environment.device),
-      teller_(environment) {}
+      reporter_(environment) {}
 
-Status ReadinessWorkload::prepare() {
+Status VerifyWorkload::prepare() {
   Device& device = environment_.device;
   EGT_TRY_ASSIGN(stream_, device.create_stream(StreamPriority::normal));
   EGT_TRY_ASSIGN(done_, device.create_event(EventUse::order));
@@ -55,33 +55,33 @@ Status ReadinessWorkload::prepare() {
   return exchange_->prepare(questions);
 }
 
-Status ReadinessWorkload::start() {
+Status VerifyWorkload::start() {
   EGT_TRY_ASSIGN(groups_, exchange_->groups_of(environment_.device_model, environment_.peer_timeout_seconds));
   EGT_TRY(enqueue_round(before_the_first));
   return collect_round(true);
 }
 
-Status ReadinessWorkload::enqueue(const Step& step) {
+Status VerifyWorkload::enqueue(const Step& step) {
   last_step_ = step.index;
   const bool due = (step.index + 1) % options_.every == 0;
   return due && !under_way_ ? enqueue_round(step.index) : Status();
 }
 
-Status ReadinessWorkload::retire(std::int64_t step, StepOutcome&) {
+Status VerifyWorkload::retire(std::int64_t step, StepOutcome&) {
   return under_way_ == step ? collect_round(false) : Status();
 }
 
-Status ReadinessWorkload::give_up_steps(double timeout_seconds) {
+Status VerifyWorkload::give_up_steps(double timeout_seconds) {
   return environment_.device.forget_failure(*stream_, timeout_seconds);
 }
 
-Status ReadinessWorkload::resume(RestartInfo& resumption) {
+Status VerifyWorkload::resume(RestartInfo& restart) {
   under_way_.reset();
-  last_step_ = resumption.next_step - 1;
+  last_step_ = restart.next_step - 1;
   return {};
 }
 
-Status ReadinessWorkload::finish(bool hurry) {
+Status VerifyWorkload::finish(bool hurry) {
   if (hurry) return {};
   EGT_TRY(enqueue_round(last_step_));
   return collect_round(true);
@@ -89,7 +89,7 @@ Status ReadinessWorkload::finish(bool hurry) {
 
 // A round
 
-Status ReadinessWorkload::enqueue_round(std::int64_t step) {
+Status VerifyWorkload::enqueue_round(std::int64_t step) {
   Device& device = environment_.device;
   Digest* const own = exchange_->own();
   EGT_TRY(encoding_.enqueue(own, *stream_));
@@ -101,26 +101,26 @@ Status ReadinessWorkload::enqueue_round(std::int64_t step) {
 }
 
 /// To take device memory and give it back holds up all else on the device: only where no step is under way.
-Status ReadinessWorkload::collect_round(bool with_cleanup) {
+Status VerifyWorkload::collect_round(bool with_cleanup) {
   const std::int64_t step = *under_way_;
   EGT_TRY_ASSIGN(const auto answers, exchange_->collect(environment_.peer_timeout_seconds, step));
   for (std::size_t question = 0; question < questions; ++question) judge(question, answers);
   if (with_cleanup) EGT_TRY(clean_up(step));
-  if (teller_.own_found() || teller_.own_suspected()) ++wrong_;
-  teller_.end_check();
+  if (reporter_.own_found() || reporter_.own_suspected()) ++wrong_;
+  reporter_.end_check();
   under_way_.reset();
   ++rounds_;
   return {};
 }
 
-std::optional<WrongAnswer> ReadinessWorkload::host_finding(std::size_t question) const {
+std::optional<WrongAnswer> VerifyWorkload::host_finding(std::size_t question) const {
   if (question == evaluation) return encoding_.wrong_encoding();
   if (question == similarity) return encoding_.wrong_similarity();
   return optimizer_.wrong_step(question - sgd_step);
 }
 
 /// By the digests of all ranks, and by what the host finds in this rank's own answer.
-void ReadinessWorkload::judge(std::size_t question, const std::vector<Answers>& all) {
+void VerifyWorkload::judge(std::size_t question, const std::vector<Answers>& all) {
   const int own = environment_.place.rank;
   const std::vector<Answers> answers = to_question(all, question);
   std::vector<Answers>& past = past_[question];
@@ -130,14 +130,14 @@ void ReadinessWorkload::judge(std::size_t question, const std::vector<Answers>& 
   bool right = true;
   for (const Dissent& dissent : dissents) {
     if (names(dissent, own)) right = false;
-    if (teller_.found(fault_kinds[question], dissent.rank)) continue;  // of the other optimizer
+    if (reporter_.found(fault_kinds[question], dissent.rank)) continue;  // of the other optimizer
     Fault fault = fault_of(environment_, fault_kinds[question], "readiness digest", name(), *under_way_);
     fault.where = operations[question];
     show_difference(fault, dissent.expected, dissent.actual);
-    teller_.tell(std::move(fault), dissent);
+    reporter_.tell(std::move(fault), dissent);
   }
   const auto wrong = host_finding(question);
-  if (wrong && !teller_.found(fault_kinds[question], own)) {
+  if (wrong && !reporter_.found(fault_kinds[question], own)) {
     Fault fault = fault_of(environment_, fault_kinds[question], "host reference", name(), *under_way_);
     fault.where = wrong->where;
     fault.expected = fmt::format("{}", wrong->expected);
@@ -145,12 +145,12 @@ void ReadinessWorkload::judge(std::size_t question, const std::vector<Answers>& 
     fault.count = wrong->count;
     Dissent dissent;
     dissent.rank = own;
-    teller_.tell(std::move(fault), dissent);
+    reporter_.tell(std::move(fault), dissent);
   }
   if (right && !wrong) ++verified_[question];
 }
 
-Status ReadinessWorkload::clean_up(std::int64_t step) {
+Status VerifyWorkload::clean_up(std::int64_t step) {
   for (int attempt = 0; attempt < most_cleanup_attempts; ++attempt) {
     environment_.board.line("main").begin("readiness: memory cleanup", step, 2 * cleanup_timeout_s);
     const Pattern pattern{
@@ -169,7 +169,7 @@ Status ReadinessWorkload::clean_up(std::int64_t step) {
   return {};
 }
 
-void ReadinessWorkload::tell_wrong_words(const CleanupOutcome& outcome, std::int64_t step) {
+void VerifyWorkload::tell_wrong_words(const AllocationOutcome& outcome, std::int64_t step) {
   Fault fault = fault_of(environment_, "memory", "memory cleanup", name(), step);
   fault.where = fmt::format("{} that were taken to be given back", format_bytes(outcome.bytes));
   if (outcome.found.count > 0) {
@@ -183,26 +183,26 @@ void ReadinessWorkload::tell_wrong_words(const CleanupOutcome& outcome, std::int
   }
   Dissent own;
   own.rank = environment_.place.rank;
-  teller_.tell(std::move(fault), own);
+  reporter_.tell(std::move(fault), own);
 }
 
 // What was done
 
 /// Memory that others take meanwhile may hide what came back: one success is enough.
-std::string ReadinessWorkload::failure() const {
+std::string VerifyWorkload::failure() const {
   if (wrong_ > 0)
     return fmt::format("{} round{} found wrong results of this rank", wrong_, wrong_ == 1 ? "" : "s");
   if (rounds_ > 0 && cleanups_ == 0) return fmt::format("memory cleanup: {}", last_cleanup_.failure);
   return {};
 }
 
-PartReport ReadinessWorkload::report() const {
+PartReport VerifyWorkload::report() const {
   PartReport part;
   part.name = name();
   part.description = "Evaluation, similarity, optimizer steps and memory cleanup with known answers";
   part.failure = failure();
   part.success = part.failure.empty();
-  const CleanupOutcome& cleanup = last_cleanup_;
+  const AllocationOutcome& cleanup = last_cleanup_;
   part.figures = {{"rounds", rounds_},
                   {"wrong_rounds", wrong_},
                   {"evaluations", verified_[evaluation]},

@@ -21,11 +21,11 @@ namespace egt {
 /// optimizers, and, in the first and the last one, memory that is taken and given back. All answers are
 /// known: they must be the same on all ranks of a device model, in every round, and as the host computes
 /// them. Main thread only; all ranks make the same calls in the same order.
-class ReadinessWorkload : public Workload {
+class VerifyWorkload : public Workload {
  public:
   /// `communication_stream`: where the communicator's other collectives run; asked from prepare on.
-  ReadinessWorkload(Environment& environment, const ReadinessOptions& options,
-                    std::function<Stream&()> communication_stream);
+  VerifyWorkload(Environment& environment, const ReadinessOptions& options,
+                 std::function<Stream&()> communication_stream);
 
   std::string name() const override { return "readiness"; }
   Status prepare() override;
@@ -34,7 +34,7 @@ class ReadinessWorkload : public Workload {
   Status enqueue(const Step& step) override;
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   Status give_up_steps(double timeout_seconds) override;
-  Status resume(RestartInfo& resumption) override;
+  Status resume(RestartInfo& restart) override;
   /// The last round.
   Status finish(bool hurry) override;
   PartReport report() const override;
@@ -47,7 +47,7 @@ class ReadinessWorkload : public Workload {
   void judge(std::size_t question, const std::vector<Answers>& answers);
   std::optional<WrongAnswer> host_finding(std::size_t question) const;
   Status clean_up(std::int64_t step);
-  void tell_wrong_words(const CleanupOutcome& outcome, std::int64_t step);
+  void tell_wrong_words(const AllocationOutcome& outcome, std::int64_t step);
   std::string failure() const;
 
   Environment& environment_;
@@ -55,9 +55,9 @@ class ReadinessWorkload : public Workload {
   const std::function<Stream&()> communication_stream_;
   EncodingCheck encoding_;
   OptimizerCheck optimizer_;
-  MemoryCleanup cleanup_;
+  AllocationCheck cleanup_;
   std::unique_ptr<DigestExchange> exchange_;
-  FaultReporter teller_;
+  FaultReporter reporter_;
   std::vector<int> groups_;  ///< of each rank
   std::array<std::vector<Answers>, questions> past_;
   std::optional<std::int64_t> under_way_;  ///< the step of the round that is enqueued
@@ -67,7 +67,7 @@ class ReadinessWorkload : public Workload {
   std::array<std::uint64_t, questions> verified_{};  ///< rounds in which this rank's answer was right
   std::uint64_t cleanups_ = 0, cleanup_attempts_ = 0, wrong_ = 0;
   std::uint64_t words_verified_ = 0;
-  CleanupOutcome last_cleanup_;
+  AllocationOutcome last_cleanup_;
 
   std::unique_ptr<Event> done_;
   std::unique_ptr<Stream> stream_;  ///< last: it waits for its work before the memory goes

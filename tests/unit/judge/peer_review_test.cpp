@@ -203,11 +203,11 @@ TEST(StragglerDetector, WhatItFindsGoesIntoTheQueue) {
   Ranks ranks(4);
   ranks.compute_ms = {36, 36, 36, 40};
   RecordQueue queue(0);
-  StragglerDetector yardstick(queue);
-  for (int rank = 0; rank < 4; ++rank) EXPECT_TRUE(yardstick.write(ranks.start(rank)).ok());
+  StragglerDetector straggler_detector(queue);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_TRUE(straggler_detector.write(ranks.start(rank)).ok());
   for (int i = 0; i < 60; ++i) {
     ranks.work();
-    for (int rank = 0; rank < 4; ++rank) EXPECT_TRUE(yardstick.write(ranks.progress(rank)).ok());
+    for (int rank = 0; rank < 4; ++rank) EXPECT_TRUE(straggler_detector.write(ranks.progress(rank)).ok());
   }
   const std::vector<Record> records = queue.drain();
   ASSERT_EQ(records.size(), 1u);

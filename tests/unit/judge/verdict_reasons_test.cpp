@@ -74,10 +74,10 @@ Records losing(int rank, Loss::How how) {
 /// Of four ranks on two nodes those of each node called the other's lost, or only those of the first did.
 Records cut_apart(bool told_by_both) {
   Records records = {start(0, 4), start(1, 4), start(2, 4), start(3, 4)};
-  for (int teller = 0; teller < 4; ++teller)
-    for (const int other : teller < 2 ? std::vector{2, 3} : std::vector{0, 1}) {
-      if (teller >= 2 && !told_by_both) continue;
-      records.push_back(loss(other, Loss::How::silent, teller, 1020 + teller));
+  for (int reporter = 0; reporter < 4; ++reporter)
+    for (const int other : reporter < 2 ? std::vector{2, 3} : std::vector{0, 1}) {
+      if (reporter >= 2 && !told_by_both) continue;
+      records.push_back(loss(other, Loss::How::silent, reporter, 1020 + reporter));
       records.back().body["hostname"] = other < 2 ? "node1" : "node2";
     }
   return records;

@@ -38,7 +38,7 @@ struct Told {
   std::vector<std::string> notices;
   Json counters;
 
-  void add(const LedgerNews& news) {
+  void add(const CounterNews& news) {
     faults.insert(faults.end(), news.faults.begin(), news.faults.end());
     findings.insert(findings.end(), news.findings.begin(), news.findings.end());
     notices.insert(notices.end(), news.notices.begin(), news.notices.end());
@@ -67,15 +67,15 @@ Told run(const std::string& text, std::optional<std::uint64_t> corrected_limit =
   NvmlScript script(text);
   auto sensor = NvmlScript::open();
   EXPECT_TRUE(sensor.ok()) << sensor.status().what();
-  Ledger ledger({2, "node7", "GPU-fake"}, corrected_limit);
+  ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, corrected_limit);
   Told told;
   for (double seconds = 0; seconds <= end; seconds += period) {
     script.at(seconds);
     const LedgerMoment moment = moment_at(seconds, sensor.value());
-    told.add(ledger.look(moment, sensor.value()->counters()));
-    told.add(ledger.overdue(moment.seconds + 1));
+    told.add(monitor.look(moment, sensor.value()->counters()));
+    told.add(monitor.overdue(moment.seconds + 1));
   }
-  told.counters = ledger.counters();
+  told.counters = monitor.counters();
   return told;
 }
 
@@ -215,10 +215,10 @@ const Fixture fixtures[] = {
      {}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Ledger, LedgerFixture, ::testing::ValuesIn(fixtures),
+INSTANTIATE_TEST_SUITE_P(ErrorCounterMonitor, LedgerFixture, ::testing::ValuesIn(fixtures),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(Ledger, TellsWhereAndWhenAFaultShowed) {
+TEST(ErrorCounterMonitor, TellsWhereAndWhenAFaultShowed) {
   const Told told = run(ok + "ecc_uncorrected 5\nat 27 ecc_uncorrected 8\n");
   ASSERT_EQ(told.faults.size(), 1u);
   EXPECT_EQ(told.faults[0].phase, "io");
@@ -228,7 +228,7 @@ TEST(Ledger, TellsWhereAndWhenAFaultShowed) {
   EXPECT_EQ(told.faults[0].count, 3u);
 }
 
-TEST(Ledger, KeepsBeforeAfterAndThePhaseOfEachMove) {
+TEST(ErrorCounterMonitor, KeepsBeforeAfterAndThePhaseOfEachMove) {
   const Told told =
       run(ok +
           "at 8 ecc_corrected 5\nat 18 ecc_corrected 6\nat 40 ecc_corrected 7\nat 40 remap_pending 1\n"
@@ -253,7 +253,7 @@ TEST(Ledger, KeepsBeforeAfterAndThePhaseOfEachMove) {
   EXPECT_EQ(c["xid"][0]["step"], 15);
 }
 
-TEST(Ledger, WhatIsNotAnsweredIsNull) {
+TEST(ErrorCounterMonitor, WhatIsNotAnsweredIsNull) {
   const Json c = run("").counters;
   for (const char* name : {"ecc_corrected", "ecc_uncorrected", "remapped_rows", "remap_pending",
                            "remap_failure", "pcie_replay", "nvlink_crc", "nvlink_replay", "nvlink_recovery"})
@@ -262,27 +262,27 @@ TEST(Ledger, WhatIsNotAnsweredIsNull) {
   EXPECT_TRUE(c["nvlinks"].empty());
 }
 
-TEST(Ledger, XidsOfTwoSourcesNeedNotKeepTheirOrder) {
-  Ledger ledger({2, "node7", "GPU-fake"}, {});
+TEST(ErrorCounterMonitor, XidsOfTwoSourcesNeedNotKeepTheirOrder) {
+  ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, {});
   SensorCounters counters;
   counters.xids = {{79, 1, ""}};
-  EXPECT_EQ(ledger.look(at(0), counters).faults.size(), 1u);
+  EXPECT_EQ(monitor.look(at(0), counters).faults.size(), 1u);
   counters.xids = {{48, 2, ""}, {79, 1, "fallen off the bus"}};
-  const LedgerNews news = ledger.look(at(5), counters);
+  const CounterNews news = monitor.look(at(5), counters);
   ASSERT_EQ(news.faults.size(), 1u);
   EXPECT_EQ(news.faults[0].actual, "48");
-  EXPECT_EQ(ledger.counters()["xid"].size(), 2u);
-  EXPECT_EQ(ledger.counters()["xid"][1]["detail"], "fallen off the bus");
+  EXPECT_EQ(monitor.counters()["xid"].size(), 2u);
+  EXPECT_EQ(monitor.counters()["xid"][1]["detail"], "fallen off the bus");
 }
 
-TEST(Ledger, HasNoLimitOfCorrectedErrorsByDefault) {
+TEST(ErrorCounterMonitor, HasNoLimitOfCorrectedErrorsByDefault) {
   EXPECT_THAT(run(ok + "at 10 ecc_corrected 1000000\n", std::nullopt).findings, IsEmpty());
   const Told strict = run(ok + "at 10 ecc_corrected 4\n", 0);
   ASSERT_EQ(strict.findings.size(), 1u);
   EXPECT_EQ(strict.findings[0].text, "1 new corrected memory errors (ECC), the limit is 0");
 }
 
-TEST(Ledger, ALinkBelowItsMaximumTellsBoth) {
+TEST(ErrorCounterMonitor, ALinkBelowItsMaximumTellsBoth) {
   const Told told = run(ok + "pcie_generation 3\n");
   ASSERT_EQ(told.findings.size(), 1u);
   EXPECT_EQ(told.findings[0].text,
@@ -292,27 +292,27 @@ TEST(Ledger, ALinkBelowItsMaximumTellsBoth) {
   EXPECT_EQ(told.counters["pcie_generation"]["under_load"], 3);
 }
 
-TEST(Ledger, AStalledDriverIsTold) {
-  Ledger ledger({2, "node7", "GPU-fake"}, {});
-  EXPECT_THAT(ledger.overdue(500).findings, IsEmpty()) << "it was never looked at";
-  ledger.look(at(100), SensorCounters{});
-  EXPECT_THAT(ledger.overdue(110).findings, IsEmpty());
-  const LedgerNews news = ledger.overdue(116);
+TEST(ErrorCounterMonitor, AStalledDriverIsTold) {
+  ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, {});
+  EXPECT_THAT(monitor.overdue(500).findings, IsEmpty()) << "it was never looked at";
+  monitor.look(at(100), SensorCounters{});
+  EXPECT_THAT(monitor.overdue(110).findings, IsEmpty());
+  const CounterNews news = monitor.overdue(116);
   ASSERT_EQ(news.findings.size(), 1u);
   EXPECT_EQ(news.findings[0].kind, "sensor");
   EXPECT_EQ(news.findings[0].text, "NVML does not answer since 16 s");
-  EXPECT_THAT(ledger.overdue(200).findings, IsEmpty()) << "once";
-  const LedgerNews back = ledger.look(at(205), SensorCounters{});
+  EXPECT_THAT(monitor.overdue(200).findings, IsEmpty()) << "once";
+  const CounterNews back = monitor.look(at(205), SensorCounters{});
   ASSERT_EQ(back.notices.size(), 1u);
   EXPECT_THAT(back.notices[0], HasSubstr("answers again after 105 s"));
 }
 
-TEST(Ledger, ACallThatStallsKeepsOnlyItsOwnThread) {
+TEST(ErrorCounterMonitor, ACallThatStallsKeepsOnlyItsOwnThread) {
   NvmlScript script(ok + "at 1 stall 0.003\n");
   auto sensor = NvmlScript::open();
   ASSERT_TRUE(sensor.ok());
-  Ledger ledger({2, "node7", "GPU-fake"}, {});
-  ledger.look(at(0), sensor.value()->counters());
+  ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, {});
+  monitor.look(at(0), sensor.value()->counters());
   script.at(1);
   const Clock::time_point start = Clock::now();
   std::atomic<bool> answered = false;
@@ -320,7 +320,7 @@ TEST(Ledger, ACallThatStallsKeepsOnlyItsOwnThread) {
     (void)sensor.value()->counters();
     answered = true;
   });
-  const LedgerNews news = ledger.overdue(Ledger::stalled_seconds);
+  const CounterNews news = monitor.overdue(ErrorCounterMonitor::stalled_seconds);
   EXPECT_FALSE(answered) << "asking does not wait for the driver";
   EXPECT_EQ(news.findings.size(), 1u);
   looks.join();

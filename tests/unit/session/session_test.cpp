@@ -25,7 +25,7 @@ class LoneControl : public Control {
   RankPlace place_ = {.rank = 0, .size = 1, .local_rank = 0, .local_size = 1, .hostname = "node1"};
 };
 
-class NoReunion : public Reunion {
+class NoRejoin : public Rejoin {
  public:
   std::optional<int> meet(const Status&, const std::function<Status()>&) override { return std::nullopt; }
   void resumed(int, std::int64_t, std::int64_t) override {}
@@ -77,7 +77,7 @@ void check_that_a_signal_ends_a_rest() {
   ProgressBoard board;
   LoadControl load;
   load.set_duty(LoadControl::least_duty);
-  NoReunion reunion;
+  NoRejoin rejoin;
   Session::Workloads workloads;
   workloads.push_back(std::make_unique<SlowSteps>(0.25));  // and 4.75 s of rest behind each
   Session session({.records = records,
@@ -85,7 +85,7 @@ void check_that_a_signal_ends_a_rest() {
                    .telemetry = telemetry,
                    .board = board,
                    .load = load,
-                   .reunion = reunion},
+                   .rejoin = rejoin},
                   workloads);
   std::string phase;
   Clock::time_point signalled;

@@ -209,12 +209,12 @@ class WatchdogClock : public testing::Test {
   }
   /// All of them gave up, after so many seconds from `start`, and named this one alone.
   void expect_lost(int lost, Loss::How how, std::vector<int> tellers, double start, double seconds) {
-    for (const int teller : tellers) {
-      const std::vector<Loss> losses = rank(teller).lost();
-      ASSERT_EQ(losses.size(), 1u) << teller;
+    for (const int reporter : tellers) {
+      const std::vector<Loss> losses = rank(reporter).lost();
+      ASSERT_EQ(losses.size(), 1u) << reporter;
       EXPECT_EQ(losses[0].rank, lost);
       EXPECT_EQ(losses[0].how, how);
-      EXPECT_NEAR(rank(teller).given_up_at - start, seconds, 0.15) << teller;
+      EXPECT_NEAR(rank(reporter).given_up_at - start, seconds, 0.15) << reporter;
     }
   }
 

@@ -147,8 +147,8 @@ int exit_code(const std::vector<Loss>& losses) {
 }
 constexpr int orderly = 1, orderly_restarted = 2, learnt_its_loss = 3, no_result = 4, no_heartbeat = 5;
 
-/// The last will: the deputy writes, the others wait for it.
-int last_will(Watchdog& watchdog, const std::vector<Loss>& losses, int rank) {
+/// The crash report: the deputy writes, the others wait for it.
+int crash_report(Watchdog& watchdog, const std::vector<Loss>& losses, int rank) {
   for (const Loss& loss : losses)
     if (loss.rank == rank && watchdog.given_up()) return learnt_its_loss;
   if (watchdog.is_deputy())
@@ -239,7 +239,7 @@ class Watchdogs : public testing::Test {
     const Status opened = self.open(
         {.on_restart = {},
          .on_give_up =
-             [&](const std::vector<Loss>& losses) { ::_exit(last_will(*self.watchdog, losses, rank)); },
+             [&](const std::vector<Loss>& losses) { ::_exit(crash_report(*self.watchdog, losses, rank)); },
          .stopping = {}});
     if (!opened.ok()) return no_heartbeat;
     const Clock::time_point start = Clock::now();

@@ -160,12 +160,12 @@ TEST(BenchJob, ASlowDeviceDoesItsWorkMoreOften) {
 
 TEST(BenchJob, TrainsAndLearns) {
   World world;
-  FaultReporter teller(world.environment);
+  FaultReporter reporter(world.environment);
   MlpJobConfig config;
   config.train.layers = {16, 32, 8};
   config.train.extreme_iterations = 0;
   config.batch = {.global = 32, .first = 0, .local = 32};
-  auto job = make_mlp_job(world.environment, world.communicator, config, {}, teller);
+  auto job = make_mlp_job(world.environment, world.communicator, config, {}, reporter);
   ASSERT_TRUE(job.ok()) << job.status().what();
   ASSERT_THAT(job.value()->answers().value(), SizeIs(1));
   const auto ms = job.value()->burst(4, 10);
@@ -182,13 +182,13 @@ TEST(BenchJob, TrainsAndLearns) {
 
 TEST(BenchJob, TrainingThatDoesNotLearnFails) {
   World world;
-  FaultReporter teller(world.environment);
+  FaultReporter reporter(world.environment);
   MlpJobConfig config;
   config.train.layers = {16, 32, 8};
   config.train.learning_rate = 1e-12;
   config.train.extreme_iterations = 0;
   config.batch = {.global = 4096, .first = 0, .local = 4096};
-  auto job = make_mlp_job(world.environment, world.communicator, config, {}, teller);
+  auto job = make_mlp_job(world.environment, world.communicator, config, {}, reporter);
   ASSERT_TRUE(job.ok()) << job.status().what();
   ASSERT_TRUE(job.value()->answers().ok());
   bool failed = false;  // the loss of fresh samples goes up and down by chance

@@ -129,8 +129,8 @@ class LossWatched : public ::testing::Test {
   }
 
   World world;
-  FaultReporter teller{world.environment};
-  LossWatch watch{world.environment, teller};
+  FaultReporter reporter{world.environment};
+  LossWatch watch{world.environment, reporter};
 };
 
 TEST_F(LossWatched, IsOpenFromTheFirstStepThatIsNotFinite) {

@@ -32,8 +32,8 @@ struct Job {
     world.place.rank = 0;
     world.place.size = 1;
     stream = std::move(world.device->create_stream(StreamPriority::normal).value());
-    readiness = std::make_unique<ReadinessWorkload>(world.environment, small,
-                                                    [this]() -> Stream& { return *stream; });
+    readiness =
+        std::make_unique<VerifyWorkload>(world.environment, small, [this]() -> Stream& { return *stream; });
   }
   void run(const std::function<void(std::int64_t)>& before_step = [](std::int64_t) {}) {
     ASSERT_TRUE(readiness->prepare().ok());
@@ -58,7 +58,7 @@ struct Job {
   World world;
   std::vector<Json> faults;
   std::unique_ptr<Stream> stream;
-  std::unique_ptr<ReadinessWorkload> readiness;
+  std::unique_ptr<VerifyWorkload> readiness;
 };
 
 TEST(Readiness, CountsWhatWasRightInEveryRound) {
