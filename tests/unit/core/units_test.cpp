@@ -159,6 +159,14 @@ TEST(ParseSizeOrShare, TheWholeIsExact) {
   EXPECT_EQ(parse_size_or_share("0%").value().of(total), 0u);
 }
 
+TEST(FormatAmount, ShowsFourDigitsAndThePower) {
+  EXPECT_EQ(format_amount(0), "0");
+  EXPECT_EQ(format_amount(999.9), "999.9");
+  EXPECT_EQ(format_amount(1000), "1 k");
+  EXPECT_EQ(format_amount(83'331'234), "83.33 M");
+  EXPECT_EQ(format_amount(5e15), "5000 T");
+}
+
 TEST(FormatBytes, ShowsThreeDigits) {
   EXPECT_EQ(format_bytes(0), "0 B");
   EXPECT_EQ(format_bytes(512), "512 B");

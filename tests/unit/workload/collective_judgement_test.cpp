@@ -148,6 +148,15 @@ TEST_P(Judgement, AReceiverWithManyWrongBlocksIsToldOnce) {
   EXPECT_EQ(first().sample.index, 77u);
 }
 
+TEST_P(Judgement, HalfOfTheReceiversIsNoMinority) {
+  if (size() < 4 || size() % 2) GTEST_SKIP() << "needs an even number of ranks, four at least";
+  for (int rank = size() / 2; rank < size(); ++rank)
+    of(rank).broadcast = found(static_cast<std::uint64_t>(rank), 0x12345678u, 0x12345679u);
+  for (const CollectiveFinding& finding : judge())
+    EXPECT_EQ(finding.blame, Blame::ambiguous) << finding.where;
+  EXPECT_FALSE(judge().empty());
+}
+
 TEST_P(Judgement, AMinorityOfReceiversIsToldOneByOne) {
   if (size() < 5) GTEST_SKIP() << "needs five ranks";
   of(1).broadcast = wrong_message;
