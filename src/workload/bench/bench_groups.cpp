@@ -1,7 +1,6 @@
 #include "workload/bench/bench_groups.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
