@@ -124,28 +124,19 @@ std::string journal_name(int rank) {
   return fmt::format("journal.rank{}.jsonl", rank);
 }
 
-/// Closed when nobody uses it any more: a thread that the disk holds may be the last.
-struct Journal::File {
-  explicit File(int a_descriptor) : descriptor(a_descriptor) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() { ::close(descriptor); }
-  const int descriptor;
-};
-
 /// What the journal and its thread share.
 struct Journal::Shared {
   std::atomic<bool> dirty = false;
   std::atomic<int> sync_error = 0;  ///< an errno, or `deleted`
   std::mutex mutex;
   std::condition_variable wake;
-  std::shared_ptr<const File> file;    ///< the one that is written
-  std::shared_ptr<const File> closed;  ///< the newest part, until the history was thinned; else none
+  std::shared_ptr<const Descriptor> file;    ///< the one that is written
+  std::shared_ptr<const Descriptor> closed;  ///< the newest part, until the history was thinned; else none
   bool stopping = false;
   bool ended = false;
 
   void keep(const std::string& directory, int rank, std::int64_t history_bytes);
-  void sync(const File& one);
+  void sync(const Descriptor& one);
 };
 
 /// The life of the thread.
@@ -154,9 +145,9 @@ void Journal::Shared::keep(const std::string& directory, int rank, std::int64_t 
   for (;;) {
     wake.wait_for(lock, sync_period, [&] { return stopping || closed; });
     if (stopping) break;
-    const std::shared_ptr<const File> now = file, part = closed;
+    const std::shared_ptr<const Descriptor> now = file, part = closed;
     lock.unlock();
-    if (part && ::fdatasync(part->descriptor) != 0) sync_error = errno;
+    if (part && ::fdatasync(part->get()) != 0) sync_error = errno;
     sync(*now);
     // A history that cannot be thinned (a full disk, a folder that became read-only) stays as it is.
     if (part) static_cast<void>(thin_history(directory, rank, history_bytes));
@@ -167,10 +158,10 @@ void Journal::Shared::keep(const std::string& directory, int rank, std::int64_t 
   wake.notify_all();
 }
 
-void Journal::Shared::sync(const File& one) {
-  if (dirty.exchange(false) && ::fdatasync(one.descriptor) != 0) sync_error = errno;
+void Journal::Shared::sync(const Descriptor& one) {
+  if (dirty.exchange(false) && ::fdatasync(one.get()) != 0) sync_error = errno;
   struct stat found {};
-  if (::fstat(one.descriptor, &found) == 0 && found.st_nlink == 0) sync_error = deleted;
+  if (::fstat(one.get(), &found) == 0 && found.st_nlink == 0) sync_error = deleted;
 }
 
 Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int rank, Mode mode,
@@ -183,7 +174,7 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int
         StatusCode::invalid_argument,
         fmt::format("{}: exists already; two runs in one directory: give each its own --output", path));
   if (descriptor < 0) return failed_at(path, "cannot be created", errno);
-  auto file = std::make_shared<const File>(descriptor);
+  auto file = std::make_shared<const Descriptor>(descriptor);
   std::string unlocked;
   EGT_TRY(lock(descriptor, path, unlocked));
   EGT_TRY(cut_torn_line(descriptor, path));
@@ -200,13 +191,12 @@ Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int
 }
 
 Journal::Journal(std::string directory, int rank, const JournalLimits& limits,
-                 std::shared_ptr<const File> file)
+                 std::shared_ptr<const Descriptor> file)
     : directory_(std::move(directory)),
       rank_(rank),
       limits_(limits),
       path_(directory_ + "/" + journal_name(rank)),
       file_(std::move(file)),
-      length_(length_of(file_->descriptor)),
       rotate_at_(limits.part),
       shared_(std::make_shared<Shared>()) {
   shared_->file = file_;
@@ -239,25 +229,25 @@ Status Journal::failed(const char* what, int error) const {
 
 Status Journal::write(const Record& record) {
   const std::string line = line_of(record);
-  const std::int64_t before = length_of(file_->descriptor);
-  if (const int error = write_all(file_->descriptor, line)) {
+  const std::int64_t before = length_of(file_->get());
+  if (const int error = write_all(file_->get(), line)) {
     // Best effort: a torn line is tolerated at the end, not in the middle.
-    if (::ftruncate(file_->descriptor, before) != 0)
+    if (::ftruncate(file_->get(), before) != 0)
       return failed("cannot be cut back after a failed write", errno);
     return failed("cannot be written", error);
   }
-  length_ = before + static_cast<std::int64_t>(line.size());
+  const std::int64_t length = before + static_cast<std::int64_t>(line.size());
   shared_->dirty = true;
   if (must_be_on_disk(record)) EGT_TRY(sync());
-  if (length_ >= rotate_at_) rotate();
+  if (length >= rotate_at_) rotate(length);
   return {};
 }
 
 /// The file becomes a part, and a new one takes its place. Where that fails the old one just grows on.
-void Journal::rotate() {
+void Journal::rotate(std::int64_t length) {
   const std::lock_guard lock(shared_->mutex);
   if (shared_->closed) return;  // one at a time
-  rotate_at_ = length_ + limits_.part;
+  rotate_at_ = length + limits_.part;
   const auto next = next_part();
   if (!next || std::rename(path_.c_str(), next->c_str()) != 0) return;
   const int descriptor = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -266,7 +256,7 @@ void Journal::rotate() {
     return;
   }
   static_cast<void>(::flock(descriptor, LOCK_EX | LOCK_NB));
-  shared_->closed = std::exchange(file_, std::make_shared<const File>(descriptor));
+  shared_->closed = std::exchange(file_, std::make_shared<const Descriptor>(descriptor));
   shared_->file = file_;
   shared_->wake.notify_all();
   rotate_at_ = limits_.part;
@@ -293,17 +283,11 @@ Status Journal::flush() {
 
 Status Journal::sync() {
   shared_->dirty = false;
-  if (::fdatasync(file_->descriptor) != 0) return failed("cannot be brought to disk", errno);
+  if (::fdatasync(file_->get()) != 0) return failed("cannot be brought to disk", errno);
   return {};
 }
 
 namespace {
-
-bool ends_with_newline(int file) {
-  const std::int64_t length = length_of(file);
-  char last = '\n';
-  return length <= 0 || ::pread(file, &last, 1, length - 1) != 1 || last == '\n';
-}
 
 /// What became of lines that are appended.
 struct Appended {
@@ -313,19 +297,19 @@ struct Appended {
 
 Appended append_lines(const std::string& path, const std::vector<std::string>& lines) {
   Appended done;
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (file < 0) return {failed_at(path, "cannot be opened", errno)};
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file.valid()) return {failed_at(path, "cannot be opened", errno)};
   // Never cut: what looks torn may be the owner's line on its way. An empty line is none for the reader.
-  const bool torn = !ends_with_newline(file);
+  const std::int64_t length = length_of(file.get());
+  const bool torn = end_of_lines(file.get(), length) != length;
   for (const std::string& line : lines) {
-    const int error = write_all(file, torn && done.lines == 0 ? "\n" + line : line);
+    const int error = write_all(file.get(), torn && done.lines == 0 ? "\n" + line : line);
     if (error != 0) done.status = failed_at(path, "cannot be written", error);
     if (error != 0) break;
     ++done.lines;
   }
-  if (::fdatasync(file) != 0 && done.status.ok())
+  if (::fdatasync(file.get()) != 0 && done.status.ok())
     done.status = failed_at(path, "cannot be brought to disk", errno);
-  ::close(file);
   return done;
 }
 
@@ -352,20 +336,6 @@ Status append_records(const std::string& directory, std::vector<Record>& records
   const Appended appended = done.get();
   records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(appended.lines));
   return appended.status;
-}
-
-Result<std::vector<Record>> read_journal(const std::string& path) {
-  std::vector<Record> records;
-  int number = 0;
-  EGT_TRY(for_each_line(path, [&](JournalLine& line) -> Status {
-    ++number;
-    if (line.is_record)
-      records.push_back(std::move(line.record));
-    else if (line.has_newline)
-      return {StatusCode::io_error, fmt::format("{}: line {} is no record", path, number)};
-    return {};
-  }));
-  return records;
 }
 
 namespace {
@@ -404,13 +374,12 @@ Status await_writers(const std::string& directory, double patience_seconds) {
   EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_seconds);
   for (const JournalPart& part : parts) {
-    const int file = part.is_open ? ::open(part.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
-    if (file < 0) continue;  // reading it will tell
-    const auto is_busy = [&] { return ::flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; };
+    const Descriptor file(part.is_open ? ::open(part.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1);
+    if (!file.valid()) continue;  // reading it will tell
+    const auto is_busy = [&] { return ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; };
     bool busy = is_busy();
     for (; busy && std::chrono::steady_clock::now() < deadline; busy = is_busy())
       std::this_thread::sleep_for(lock_period);
-    ::close(file);
     if (busy) return is_written(part.path);
   }
   return {};

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "egt/core/file_io.hpp"
 #include "egt/report/sink.hpp"
 
 namespace egt {
@@ -57,23 +58,22 @@ class Journal : public Sink {
   Status flush() override;
 
  private:
-  struct File;
   struct Shared;
 
-  Journal(std::string directory, int rank, const JournalLimits& limits, std::shared_ptr<const File> file);
+  Journal(std::string directory, int rank, const JournalLimits& limits,
+          std::shared_ptr<const Descriptor> file);
   Status start();
   Status failed(const char* what, int error) const;
   Status sync();
-  void rotate();
+  void rotate(std::int64_t length);
   std::optional<std::string> next_part() const;
 
   const std::string directory_;
   const int rank_;
   const JournalLimits limits_;
   const std::string path_;
-  std::shared_ptr<const File> file_;
+  std::shared_ptr<const Descriptor> file_;  ///< a thread that the disk holds may use it last
   std::string unlocked_;
-  std::int64_t length_;     ///< of the file, bytes
   std::int64_t rotate_at_;  ///< bytes
   const std::shared_ptr<Shared> shared_;
   std::thread keeper_;  ///< owns a share of `shared_`: a disk that hangs may outlive the journal
@@ -88,9 +88,6 @@ Status await_writers(const std::string& directory, double patience_seconds);
 /// most, then `timeout`: whether the lines arrive is not known. On any other error `records` keeps those that
 /// are not in the file; else it is empty then.
 Status append_records(const std::string& directory, std::vector<Record>& records, double seconds = 2.0);
-
-/// All records of one file. A last line that a crash tore is left out; any other bad line is an error.
-Result<std::vector<Record>> read_journal(const std::string& path);
 
 /// What the journals of a run hold.
 struct Journals {

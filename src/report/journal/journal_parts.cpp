@@ -1,12 +1,10 @@
 #include "report/journal/journal_parts.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -27,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view prefix = "journal.rank", suffix = ".jsonl";
 constexpr int most_doublings = 40;  ///< of the distance between records: more than any run is long
-constexpr std::size_t write_bytes = 1 << 20, read_bytes = 1 << 18;
+constexpr std::size_t read_bytes = 1 << 18;
 constexpr std::size_t longest_line = 16 << 20;  ///< what is longer is no record, and cut
 
 /// None: it is no journal.
@@ -60,12 +58,15 @@ bool is_thinned(const JournalLine& line) {
                             line.record.kind == RecordKind::epoch || line.record.kind == RecordKind::notice);
 }
 
-/// Which records stay where those of a kind are `distance` seconds apart; shown all of them in their order.
+/// Which records stay where those of a kind that may be left out are `distance` seconds apart; shown all of
+/// them in their order.
 class Thinning {
  public:
   explicit Thinning(double distance) : distance_(distance) {}
-  bool keeps(RecordKind kind, double time) {
-    const auto [last, is_first] = kept_.try_emplace(kind, time);
+  bool keeps(const JournalLine& line) {
+    if (!is_thinned(line)) return true;
+    const double time = line.record.time;
+    const auto [last, is_first] = kept_.try_emplace(line.record.kind, time);
     // A clock that was set back begins a new distance.
     if (!is_first && time >= last->second && time < last->second + distance_) return false;
     last->second = time;
@@ -73,103 +74,32 @@ class Thinning {
   }
 
  private:
-  const double distance_;
+  double distance_;
   std::map<RecordKind, double> kept_;
 };
 
-/// What a history holds, as far as its thinning needs it.
-struct Outline {
-  struct Entry {
-    RecordKind kind;
-    double time;
-    std::int64_t bytes;
-  };
-  std::vector<Entry> thinned;
-  std::int64_t lasting_bytes = 0;
-};
-
-Result<Outline> outline_of(const std::vector<JournalPart>& parts) {
-  Outline outline;
+/// What is left of the parts with the least distance of 2^k seconds that makes them small enough.
+Result<std::string> thinned_text(const std::vector<JournalPart>& parts, std::int64_t bytes) {
+  std::vector<Thinning> trials;
+  for (int doublings = 0; doublings <= most_doublings; ++doublings)
+    trials.emplace_back(std::ldexp(1.0, doublings));
+  std::vector<std::int64_t> lengths(trials.size());
   for (const JournalPart& part : parts)
     EGT_TRY(for_each_line(part.path, [&](const JournalLine& line) {
-      const auto bytes = static_cast<std::int64_t>(line.text.size() + 1);
-      if (is_thinned(line))
-        outline.thinned.push_back({line.record.kind, line.record.time, bytes});
-      else
-        outline.lasting_bytes += bytes;
+      for (std::size_t i = 0; i < trials.size(); ++i)
+        if (trials[i].keeps(line)) lengths[i] += static_cast<std::int64_t>(line.text.size() + 1);
       return Status();
     }));
-  return outline;
-}
-
-std::int64_t bytes_at(const Outline& outline, double distance) {
-  Thinning thinning(distance);
-  std::int64_t bytes = outline.lasting_bytes;
-  for (const Outline::Entry& entry : outline.thinned)
-    if (thinning.keeps(entry.kind, entry.time)) bytes += entry.bytes;
-  return bytes;
-}
-
-/// The least distance with which the history is small enough.
-double distance_for(const Outline& outline, std::int64_t bytes) {
-  double distance = 1;
-  for (int i = 0; i < most_doublings && bytes_at(outline, distance) > bytes; ++i) distance *= 2;
-  return distance;
-}
-
-/// A file that appears under its name when all of it is on the disk.
-class NewFile {
- public:
-  explicit NewFile(const std::string& path)
-      : path_(path),
-        temporary_(path + ".tmp"),
-        file_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)),
-        error_(file_ < 0 ? errno : 0) {}
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-  ~NewFile() {
-    if (file_ < 0) return;
-    ::close(file_);
-    ::unlink(temporary_.c_str());  // not there any more once it has its name
-  }
-
-  Status add(const std::string& line) {
-    buffer_ += line;
-    buffer_ += '\n';
-    return buffer_.size() < write_bytes ? Status() : put();
-  }
-  Status finish() {
-    EGT_TRY(put());
-    if (::fsync(file_) != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) error_ = errno;
-    return state();
-  }
-
- private:
-  Status put() {
-    if (error_ == 0) error_ = write_all(file_, buffer_);
-    buffer_.clear();
-    return state();
-  }
-  Status state() const {
-    if (error_ == 0) return {};
-    return {code_of_errno(error_, StatusCode::io_error),
-            fmt::format("{}: cannot be written: {}", path_, std::strerror(error_)), error_};
-  }
-
-  const std::string path_, temporary_;
-  const int file_;
-  int error_;
-  std::string buffer_;
-};
-
-Status write_thinned(const std::vector<JournalPart>& parts, double distance, NewFile& file) {
-  Thinning thinning(distance);
+  const auto fitting =
+      std::find_if(lengths.begin(), lengths.end() - 1, [&](std::int64_t length) { return length <= bytes; });
+  Thinning thinning(std::ldexp(1.0, static_cast<int>(fitting - lengths.begin())));
+  std::string text;
   for (const JournalPart& part : parts)
     EGT_TRY(for_each_line(part.path, [&](const JournalLine& line) {
-      const bool left_out = is_thinned(line) && !thinning.keeps(line.record.kind, line.record.time);
-      return left_out ? Status() : file.add(line.text);
+      if (thinning.keeps(line)) text += line.text + '\n';
+      return Status();
     }));
-  return file.finish();
+  return text;
 }
 
 std::int64_t bytes_of(const std::vector<JournalPart>& parts) {
@@ -260,9 +190,9 @@ Status thin_history(const std::string& directory, int rank, std::int64_t bytes) 
   std::erase_if(parts, [&](const JournalPart& part) { return part.rank != rank || part.is_open; });
   std::erase_if(replaced, [&](const JournalPart& part) { return part.rank != rank; });
   if (parts.size() > 1 && bytes_of(parts) > bytes) {
-    EGT_TRY_ASSIGN(const Outline outline, outline_of(parts));
-    NewFile file(directory + "/" + journal_part_name(rank, parts.front().first, parts.back().last));
-    EGT_TRY(write_thinned(parts, distance_for(outline, bytes), file));
+    EGT_TRY_ASSIGN(const std::string text, thinned_text(parts, bytes));
+    EGT_TRY(write_atomically(
+        directory + "/" + journal_part_name(rank, parts.front().first, parts.back().last), text));
     replaced.insert(replaced.end(), parts.begin(), parts.end());
   }
   for (const JournalPart& part : replaced) ::unlink(part.path.c_str());

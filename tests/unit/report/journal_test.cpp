@@ -148,6 +148,16 @@ TEST_F(ReportJournal, ACrashBeforeTheOldPartsAreGoneTellsNothingTwice) {
   EXPECT_THAT(times, ElementsAre(1, 2, 9, 10, 11));
 }
 
+TEST_F(ReportJournal, NamesThatNoJournalHasAreNotRead) {
+  const std::string line = one_line(to_json(record_of(RecordKind::fault, 1))) + "\n";
+  for (const char* name : {"journal.rank3.9-3.jsonl", "journal.rank3.0-2.jsonl", "journal.rank3.1-2-3.jsonl",
+                           "journal.rank3.1.jsonl", "journal.rank-3.jsonl", "journal.rank.jsonl"})
+    std::ofstream(folder_ / name) << line;
+  EXPECT_FALSE(read_journals(folder_).ok());
+  std::ofstream(folder_ / "journal.rank3.9-10.jsonl") << line;
+  EXPECT_EQ(read().records.size(), 1u);
+}
+
 TEST_F(ReportJournal, ReadsAllRanksThatLeftOne) {
   for (const int rank : {0, 2, 11}) {
     auto journal = Journal::open(folder_, rank);
@@ -181,10 +191,10 @@ TEST_F(ReportJournal, ResumesBehindWhatIsThereAndCutsATornLine) {
     const auto journal = open(Journal::Mode::resume);
     ASSERT_TRUE(journal->write(record_of(RecordKind::end, 2)).ok());
   }
-  const auto records = read_journal(path());
-  ASSERT_TRUE(records.ok()) << records.status().what();
-  ASSERT_EQ(records.value().size(), 2u);
-  EXPECT_EQ(records.value()[1].kind, RecordKind::end);
+  const Journals journals = read();
+  EXPECT_TRUE(journals.problems.empty());
+  ASSERT_EQ(journals.records.size(), 2u);
+  EXPECT_EQ(journals.records[1].kind, RecordKind::end);
 }
 
 TEST_F(ReportJournal, ResumesWhereOnlyATornLineOrNothingIs) {
@@ -353,7 +363,9 @@ TEST_F(ReportJournal, WhereItCannotBeRotatedItGrowsOn) {
   const auto journal = open(Journal::Mode::create, {.part = 1'000, .history = 1'000});
   fs::rename(path(), folder_ / "moved");
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(journal->write(record_of(RecordKind::fault, i)).ok());
-  EXPECT_EQ(read_journal(folder_ / "moved").value().size(), 20u);
+  fs::rename(folder_ / "moved", path());
+  EXPECT_TRUE(read().problems.empty());
+  EXPECT_EQ(read().records.size(), 20u);
 }
 
 }  // namespace
