@@ -5,6 +5,9 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
 
@@ -32,16 +35,50 @@ int rank_in(const Record& record) {
   return value_at<int>(record.body, "rank").value_or(-1);
 }
 
-/// The part of the run that each record of this kind belongs to: numbers (of checks, of restarts) begin anew
-/// in each part, but its ranks start before all else.
-std::map<const Record*, int> part_of_each(const std::vector<Record>& records, RecordKind kind) {
+/// The part of the run that each record belongs to: numbers (of checks, of restarts) begin anew in each.
+std::map<const Record*, int> part_of_each(const std::vector<Record>& records) {
+  std::map<int, int> current;  // by rank
+  for (const Record& record : records)
+    if (record.kind == RecordKind::start) current.try_emplace(record.rank, part_of_start(record));
   std::map<const Record*, int> parts;
-  std::map<int, int> current;
   for (const Record& record : records) {
     if (record.kind == RecordKind::start) current[record.rank] = part_of_start(record);
-    if (record.kind == kind) parts[&record] = current[record.rank];
+    parts[&record] = current[record.rank];
   }
   return parts;
+}
+
+struct Sides {
+  std::set<int> here, there;
+};
+
+/// Starting from the first loss: who calls somebody lost is on the other side.
+Sides sides_of(const std::vector<const Record*>& losses) {
+  Sides sides{.here = {losses.front()->rank}, .there = {}};
+  for (std::size_t known = 0; known != sides.here.size() + sides.there.size();) {
+    known = sides.here.size() + sides.there.size();
+    for (const Record* loss : losses) {
+      const int lost = rank_in(*loss);
+      const bool from_there = sides.there.contains(loss->rank) || sides.here.contains(lost);
+      const bool from_here = sides.here.contains(loss->rank) || sides.there.contains(lost);
+      if (from_here) sides.here.insert(loss->rank), sides.there.insert(lost);
+      if (from_there) sides.there.insert(loss->rank), sides.here.insert(lost);
+    }
+  }
+  return sides;
+}
+
+/// "ranks 0, 1 on node1", of those that were called lost.
+std::string name_side(const std::set<int>& side, const std::vector<const Record*>& losses) {
+  std::set<int> ranks;
+  std::set<std::string> hosts;
+  for (const Record* loss : losses)
+    if (side.contains(rank_in(*loss))) {
+      ranks.insert(rank_in(*loss));
+      hosts.insert(text_at(loss->body, "hostname"));
+    }
+  return fmt::format("rank{} {} on {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "),
+                     fmt::join(hosts, ", "));
 }
 
 }  // namespace
@@ -66,13 +103,9 @@ const Json& RankRecords::last_body() const {
 
 std::vector<ByRank> parts_of(const std::vector<Record>& records) {
   std::map<int, ByRank> parts;
-  std::map<int, int> current;  // by rank: the part that its records belong to
-  for (const Record& record : records)
-    if (record.kind == RecordKind::start && !current.contains(record.rank))
-      current[record.rank] = part_of_start(record);
+  const auto part_of = part_of_each(records);
   for (const Record& record : records) {
-    if (record.kind == RecordKind::start) current[record.rank] = part_of_start(record);
-    RankRecords& rank = parts[current[record.rank]][record.rank];
+    RankRecords& rank = parts[part_of.at(&record)][record.rank];
     if (record.kind == RecordKind::start) rank.start = &record;
     if (record.kind == RecordKind::end) rank.end = &record;
     const bool newer = !rank.progress || record.time >= rank.progress->time;
@@ -99,7 +132,7 @@ std::vector<const Record*> faults_of(const std::vector<Record>& records) {
     return value_at<bool>(record.body, "provisional").value_or(false);
   };
   std::vector<const Record*> all = records_of(records, RecordKind::fault);
-  const auto parts = part_of_each(records, RecordKind::fault);
+  const auto parts = part_of_each(records);
   std::set<std::pair<int, std::string>> settled;
   for (const Record* record : all)
     if (!provisional(*record)) settled.emplace(parts.at(record), incident(*record));
@@ -125,10 +158,34 @@ std::vector<const Record*> findings_of(const std::vector<Record>& records) {
 }
 
 std::vector<const Record*> restarts_of(const std::vector<Record>& records) {
-  const auto parts = part_of_each(records, RecordKind::restart);
+  const auto parts = part_of_each(records);
   return distinct(records_of(records, RecordKind::restart), [&](const Record& record) {
     return std::pair(parts.at(&record), value_at<int>(record.body, "number").value_or(0));
   });
+}
+
+std::optional<NetworkPartition> find_partition(const std::vector<const Record*>& losses) {
+  NetworkPartition partition;
+  double seconds = 0;
+  for (const Record* loss : losses) {
+    if (text_at(loss->body, "how") != to_string(Loss::How::silent)) continue;
+    partition.losses.push_back(loss);
+    seconds = std::max(seconds, value_at<double>(loss->body, "seconds").value_or(0));
+  }
+  if (partition.losses.empty()) return std::nullopt;
+  const Sides sides = sides_of(partition.losses);
+  const auto told_by = [&](const std::set<int>& side) {
+    return std::any_of(partition.losses.begin(), partition.losses.end(),
+                       [&](const Record* loss) { return side.contains(loss->rank); });
+  };
+  const bool clean = std::none_of(sides.here.begin(), sides.here.end(),
+                                  [&](int rank) { return sides.there.contains(rank); });
+  if (!clean || !told_by(sides.here) || !told_by(sides.there)) return std::nullopt;
+  std::set<int> low = sides.here, high = sides.there;
+  if (*high.begin() < *low.begin()) std::swap(low, high);
+  partition.text = fmt::format("{} and {} did not hear each other for {:.1f} s: the network between them",
+                               name_side(low, partition.losses), name_side(high, partition.losses), seconds);
+  return partition;
 }
 
 }  // namespace egt

@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/histogram.hpp"
 #include "egt/core/json_access.hpp"
+#include "judge/record_schema.hpp"
 
 namespace egt {
 
@@ -16,16 +18,20 @@ constexpr PeerRule compute_rule{};
 constexpr PeerRule bandwidth_rule{
     .limit = half, .least = half, .horizon_seconds = 240, .least_seconds = 120, .hold_seconds = 10};
 
-/// A figure that is judged, and its name for people.
+/// A figure that is judged, and its name for people. Of a bandwidth: which part tells it, and what it moved.
 struct Judged {
   const char* name;
   PeerRule rule;
+  const char* part = nullptr;
+  const char* rate = nullptr;
+  std::array<const char*, 2> bytes = {};
 };
-enum Figure : std::size_t { compute, memory, file_write, file_read };
-constexpr std::array<Judged, 4> figures = {{{"step compute time", compute_rule},
-                                            {"memory bandwidth", bandwidth_rule},
-                                            {"file write bandwidth", bandwidth_rule},
-                                            {"file read bandwidth", bandwidth_rule}}};
+constexpr std::size_t compute = 0;  ///< the one that is no bandwidth
+constexpr std::array<Judged, 4> figures = {
+    {{"step compute time", compute_rule},
+     {"memory bandwidth", bandwidth_rule, "memory", "memory_gb_per_s", {"bytes_verified", "bytes_written"}},
+     {"file write bandwidth", bandwidth_rule, "io", "write_gb_per_s", {"bytes_written"}},
+     {"file read bandwidth", bandwidth_rule, "io", "read_gb_per_s", {"bytes_read"}}}};
 
 /// A column of the table: of a part's figures, or, where `part` is null, of the telemetry's means.
 struct Column {
@@ -45,12 +51,6 @@ constexpr std::array<Column, 8> columns = {{{"compute_ms", "train", "compute_ms"
 /// A shorter pass is mostly launches, and on the host what other processes leave in the caches: with 0.2 ms
 /// two equal ranks differed by 8 % for a minute, beside a compiler.
 constexpr double shortest_pass_ms = 2;
-
-const Json& part_figures(const Json& body, const std::string& name) {
-  for (const Json& part : member(body, "parts"))
-    if (text_at(part, "name") == name) return member(part, "figures");
-  return member(Json(), name);
-}
 
 double percent_more_time(double deviation) {
   return 100 * std::expm1(deviation);
@@ -102,7 +102,7 @@ void PeerReview::begin() {
 std::optional<PeerReview::Done> PeerReview::done(std::size_t figure, int rank) const {
   const Peer& peer = peers_.at(rank);
   if (figure == compute) {
-    const Json& all = member(part_figures(peers_.at(0).body, "train"), "peers");
+    const Json& all = member(figures_in(peers_.at(0).body, "train"), "peers");
     const Json& sums = member(all, "compute_ms_sums");
     const auto index = static_cast<std::size_t>(rank);
     const auto steps = value_at<double>(all, "steps");
@@ -111,14 +111,11 @@ std::optional<PeerReview::Done> PeerReview::done(std::size_t figure, int rank) c
     if (ms < shortest_pass_ms * *steps) return std::nullopt;
     return Done{*steps * peer.samples, ms};
   }
-  const Json part = part_figures(peer.body, figure == memory ? "memory" : "io");
-  const char* const rate_key = figure == memory       ? "memory_gb_per_s"
-                               : figure == file_write ? "write_gb_per_s"
-                                                      : "read_gb_per_s";
-  const auto rate = value_at<double>(part, rate_key);
-  const double read = value_at<double>(part, figure == memory ? "bytes_verified" : "bytes_read").value_or(0);
-  const double written = value_at<double>(part, "bytes_written").value_or(0);
-  const double bytes = figure == memory ? read + written : figure == file_write ? written : read;
+  const Json& part = figures_in(peer.body, figures[figure].part);
+  const auto rate = value_at<double>(part, figures[figure].rate);
+  double bytes = 0;
+  for (const char* key : figures[figure].bytes)
+    if (key) bytes += value_at<double>(part, key).value_or(0);
   if (!rate || *rate <= 0 || bytes <= 0) return std::nullopt;
   return Done{bytes, bytes / *rate * 1e-6};
 }
@@ -138,7 +135,6 @@ std::vector<Finding> PeerReview::close_window(double time) {
     for (const PeerStanding& standing : comparisons_[figure].new_outliers())
       found.push_back(finding(figure, standing));
   }
-  findings_.insert(findings_.end(), found.begin(), found.end());
   return found;
 }
 
@@ -170,12 +166,11 @@ Finding PeerReview::finding(std::size_t figure, const PeerStanding& standing) co
 std::optional<double> PeerReview::value(std::size_t column, int rank) const {
   const Column& one = columns[column];
   const Json& body = peers_.at(rank).body;
-  if (one.part != nullptr) return value_at<double>(part_figures(body, one.part), one.key);
+  if (one.part != nullptr) return value_at<double>(figures_in(body, one.part), one.key);
   return value_at<double>(member(member(body, "telemetry"), one.key), "avg");
 }
 
 Json PeerReview::to_json() const {
-  const auto or_null = [](const std::optional<double>& number) { return number ? Json(*number) : Json(); };
   Json table = Json::object();
   for (const auto& [rank, peer] : peers_)
     for (std::size_t column = 0; column < columns.size(); ++column) {

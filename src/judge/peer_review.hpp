@@ -30,7 +30,6 @@ class PeerReview {
  public:
   /// What is new with this record.
   std::vector<Finding> add(const Record& record);
-  const std::vector<Finding>& findings() const { return findings_; }
 
   /// A table as in result.json's `telemetry`: {rank: {figure: {"value", "median", "ratio"}}} with the figures
   /// compute_ms, compute_tflops, memory_gb_per_s, write_gb_per_s, read_gb_per_s, power_w, temperature_c,
@@ -63,8 +62,6 @@ class PeerReview {
   std::map<int, Peer> peers_;
   int size_ = 0;
   std::vector<PeerComparison> comparisons_;  ///< a judged figure each, once all ranks have told who they are
-  std::vector<std::vector<double>> times_;   ///< a judged figure and rank each: of the last window
-  std::vector<Finding> findings_;
 };
 
 }  // namespace egt

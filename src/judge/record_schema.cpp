@@ -91,6 +91,18 @@ VerifiedWork work_from_json(const Json& json) {
           .outputs_verified = count("outputs_verified")};
 }
 
+VerifiedWork work_in(const Json& body) {
+  VerifiedWork sum;
+  for (const Json& part : member(body, "parts")) add(sum, work_from_json(member(part, "work")));
+  return sum;
+}
+
+const Json& figures_in(const Json& body, const std::string& name) {
+  for (const Json& part : member(body, "parts"))
+    if (text_at(part, "name") == name) return member(part, "figures");
+  return member(Json(), name);
+}
+
 void add(VerifiedWork& sum, const VerifiedWork& more) {
   sum.gemm_flops += more.gemm_flops;
   sum.replays += more.replays;

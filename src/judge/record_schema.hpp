@@ -46,6 +46,10 @@ Json part_to_json(const PartReport& part);
 Json work_to_json(const VerifiedWork& work);
 /// What is missing counts as 0.
 VerifiedWork work_from_json(const Json& json);
+/// Of all parts that the body of a progress or end record tells of, together.
+VerifiedWork work_in(const Json& body);
+/// The figures of the part of that name in such a body; null where there is none.
+const Json& figures_in(const Json& body, const std::string& name);
 void add(VerifiedWork& sum, const VerifiedWork& more);
 /// Is there any?
 bool any(const VerifiedWork& work);

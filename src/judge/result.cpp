@@ -136,8 +136,7 @@ Json results(const ByRank& ranks) {
 
 VerifiedWork verified_work(const ByRank& ranks) {
   VerifiedWork sum;
-  for (const auto& [number, rank] : ranks)
-    for (const Json& part : member(rank.last_body(), "parts")) add(sum, work_from_json(member(part, "work")));
+  for (const auto& [number, rank] : ranks) add(sum, work_in(rank.last_body()));
   return sum;
 }
 

@@ -16,7 +16,6 @@
 #include "judge/device_use.hpp"
 #include "judge/evidence.hpp"
 #include "judge/injection_match.hpp"
-#include "judge/network_partition.hpp"
 #include "judge/record_schema.hpp"
 #include "judge/result.hpp"
 
@@ -190,9 +189,7 @@ std::vector<std::string> unfinished_parts(const Evidence& evidence) {
 VerifiedWork work_of(const Evidence& evidence, int number) {
   VerifiedWork sum;
   for (const ByRank& part : evidence.parts)
-    if (const auto rank = part.find(number); rank != part.end())
-      for (const Json& one : member(rank->second.last_body(), "parts"))
-        add(sum, work_from_json(member(one, "work")));
+    if (const auto rank = part.find(number); rank != part.end()) add(sum, work_in(rank->second.last_body()));
   return sum;
 }
 
@@ -214,11 +211,9 @@ std::vector<std::string> finding_reasons(const Evidence& evidence) {
 /// Did every trial of `bench` find too little memory?
 bool lacked_memory(const Json& body) {
   bool lacked = false;
-  for (const Json& part : member(body, "parts")) {
-    if (any(work_from_json(member(part, "work")))) return false;
+  for (const Json& part : member(body, "parts"))
     lacked = lacked || value_at<int>(member(part, "figures"), "trials_without_memory").value_or(0) > 0;
-  }
-  return lacked;
+  return lacked && !any(work_in(body));
 }
 
 /// Exit code 2 or 3 where a rank could not begin for a reason outside the program; nothing otherwise.

@@ -45,16 +45,9 @@ std::string cell(std::optional<double> value, const char* format) {
   return value ? fmt::format(fmt::runtime(format), *value) : "-";
 }
 
-const Json& part_named(const Json& progress, const char* name) {
-  for (const Json& part : member(progress, "parts"))
-    if (text_at(part, "name") == name) return part;
-  return member(Json(), "");
-}
-
 std::uint64_t verified_bytes(const Json& progress) {
-  VerifiedWork sum;
-  for (const Json& part : member(progress, "parts")) add(sum, work_from_json(member(part, "work")));
-  return sum.bytes_patrolled + sum.bytes_file_verified;
+  const VerifiedWork work = work_in(progress);
+  return work.bytes_patrolled + work.bytes_file_verified;
 }
 
 /// How much of the plan is done, 0 to 1: of the time or the steps, whichever is further.
@@ -254,7 +247,7 @@ std::string progress_text(const Json& progress) {
   const auto note = [&](std::optional<double> value, const char* format) {
     if (value) text += fmt::format(", {}", fmt::format(fmt::runtime(format), *value));
   };
-  note(value_at<double>(member(part_named(progress, "train"), "figures"), "tflops"), "{:.3g} TFLOP/s");
+  note(value_at<double>(figures_in(progress, "train"), "tflops"), "{:.3g} TFLOP/s");
   note(current(progress, "temperature_c"), "{:.0f} C");
   note(current(progress, "power_w"), "{:.0f} W");
   return text;
@@ -283,13 +276,13 @@ std::string row_text(const std::string& label, const Json& start, const Json& pr
   const auto total = value_at<double>(device_of(start), "memory_total_bytes");
   if (memory && total && *total > 0) *memory *= 100 / *total;
   const bool has_share = memory && total && *total > 0;
-  return fmt::format(
-      "{:<14} {:>6} {:>8} {:>6} {:>7} {:>8} {:>10} {:>7}", label,
-      cell(current(progress, "gpu_utilization_percent"), "{:.0f} %"),
-      has_share ? cell(memory, "{:.1f} %") : "-", cell(current(progress, "temperature_c"), "{:.0f} C"),
-      cell(current(progress, "power_w"), "{:.0f} W"),
-      cell(value_at<double>(member(part_named(progress, "train"), "figures"), "tflops"), "{:.3g}"),
-      format_bytes(verified_bytes(progress)), faults);
+  return fmt::format("{:<14} {:>6} {:>8} {:>6} {:>7} {:>8} {:>10} {:>7}", label,
+                     cell(current(progress, "gpu_utilization_percent"), "{:.0f} %"),
+                     has_share ? cell(memory, "{:.1f} %") : "-",
+                     cell(current(progress, "temperature_c"), "{:.0f} C"),
+                     cell(current(progress, "power_w"), "{:.0f} W"),
+                     cell(value_at<double>(figures_in(progress, "train"), "tflops"), "{:.3g}"),
+                     format_bytes(verified_bytes(progress)), faults);
 }
 
 std::string clipped(const std::string& text, int columns) {

@@ -96,7 +96,6 @@ TEST(StragglerDetector, NamesTheSlowRankOnceWithItsFiguresWithinAMinute) {
   EXPECT_NEAR(*found[0].expected, 36, 0.01);
   EXPECT_NEAR(*found[0].actual, 37.9, 0.01);
   EXPECT_TRUE(run(review, ranks, 100).empty()) << "it was named";
-  EXPECT_EQ(review.findings().size(), 1u);
 }
 
 TEST(StragglerDetector, EqualRanksAreNotNamed) {
