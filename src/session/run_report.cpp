@@ -11,8 +11,8 @@
 #include "egt/core/json_access.hpp"
 #include "judge/record_schema.hpp"
 #include "judge/result.hpp"
-#include "report/console/summary.hpp"
 #include "report/journal/journal.hpp"
+#include "report/tables/summary.hpp"
 #include "session/selftest/selftest_report.hpp"
 
 namespace egt {

@@ -14,6 +14,7 @@
 #include "egt/core/record_text.hpp"
 #include "egt/core/units.hpp"
 #include "judge/record_schema.hpp"
+#include "report/tables/text_table.hpp"
 
 namespace egt {
 namespace {
@@ -39,10 +40,6 @@ std::optional<double> current(const Json& progress, const char* quantity) {
   const Json& summary = member(member(progress, "telemetry"), quantity);
   const auto last = value_at<double>(summary, "last");
   return last ? last : value_at<double>(summary, "avg");
-}
-
-std::string cell(std::optional<double> value, const char* format) {
-  return value ? fmt::format(fmt::runtime(format), *value) : "-";
 }
 
 std::uint64_t verified_bytes(const Json& progress) {

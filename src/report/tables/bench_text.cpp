@@ -1,5 +1,3 @@
-#include "report/tables/bench_text.hpp"
-
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -12,18 +10,13 @@
 #include "egt/core/units.hpp"
 #include "report/compare/comparison.hpp"
 #include "report/compare/comparison_parts.hpp"
+#include "report/tables/summary.hpp"
 #include "report/tables/text_table.hpp"
 
 namespace egt {
 namespace {
 
-using Row = std::vector<std::string>;
 using Entries = std::vector<const Json*>;
-
-/// The figure in that format, or a dash where it was not measured.
-std::string cell(const std::optional<double>& value, const char* format, double factor = 1) {
-  return value ? fmt::format(fmt::runtime(format), *value * factor) : not_measured;
-}
 
 std::optional<double> figure(const Json& entry, const char* name) {
   return value_at<double>(entry, name);
@@ -44,7 +37,7 @@ std::string ranks_text(const Json& entry) {
 
 Row row_of(const Json& entry) {
   const Json& step = member(entry, "step_ms");
-  const auto memory = figure(entry, "memory_bytes");
+  const auto memory = figure(entry, "memory_bytes"), efficiency = figure(entry, "efficiency");
   return {text_at(entry, "test_name"),
           ranks_text(entry),
           cell(figure(step, "p50"), "{:.4g}"),
@@ -52,7 +45,7 @@ Row row_of(const Json& entry) {
           cell(figure(entry, "spread_percent"), "{:.1f} %"),
           amount(figure(entry, "items_per_second")),
           cell(figure(entry, "speedup"), "{:.2f}x"),
-          cell(figure(entry, "efficiency"), "{:.1f} %", 100),
+          cell(efficiency ? std::optional(100 * *efficiency) : std::nullopt, "{:.1f} %"),
           cell(figure(entry, "exposed_communication_ms"), "{:.3g}"),
           memory ? format_bytes(*memory) : not_measured,
           cell(figure(entry, "gpu_utilization_percent"), "{:.0f} %"),
@@ -91,7 +84,7 @@ std::string table_of(const std::string& workload, const Entries& entries) {
     rows.push_back(row_of(*entry));
     notes += notes_of(*entry);
   }
-  return fmt::format("\n{}\n{}{}", printable(workload), table_text(std::move(rows)), notes);
+  return titled_table(printable(workload), std::move(rows)) + notes;
 }
 
 /// Each workload's, in the order in which they come.

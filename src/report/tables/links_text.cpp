@@ -1,5 +1,3 @@
-#include "report/tables/links_text.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -13,16 +11,17 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/histogram.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/printable.hpp"
 #include "egt/core/record_text.hpp"
 #include "egt/core/units.hpp"
+#include "report/tables/summary.hpp"
 #include "report/tables/text_table.hpp"
 
 namespace egt {
 namespace {
 
-using Row = std::vector<std::string>;
 using Direction = std::pair<int, int>;  ///< from, to
 constexpr int most_listed_ranks = 8;    ///< with more the matrices tell what a list of pairs would
 
@@ -133,7 +132,7 @@ std::string pair_list(const Json& result, const Pairs& pairs) {
                     told ? fmt::format("{:.0f} %", ratio->second.get<double>() * 100) : not_measured,
                     latency_text(forth), forth.method.empty() ? "failed" : forth.method});
   }
-  return "\nPairs, by the better method\n" + table_text(std::move(rows));
+  return titled_table("Pairs, by the better method", std::move(rows));
 }
 
 /// A square table over all ranks; `cell`: of the row's rank and the column's.
@@ -144,7 +143,7 @@ std::string matrix(const std::string& title, int size, const std::function<std::
     Row& row = rows.emplace_back(Row{std::to_string(from)});
     for (int to = 0; to < size; ++to) row.push_back(from == to ? "X" : cell({from, to}));
   }
-  return fmt::format("\n{}\n{}", title, table_text(std::move(rows)));
+  return titled_table(title, std::move(rows));
 }
 
 /// As short as `nvidia-smi topo -m` has it.
@@ -209,8 +208,7 @@ std::string rounds_text(const Json& result) {
     rows.push_back({std::to_string(rows.size()), failed ? "failed" : which, number(slowest),
                     number(value_at<double>(*entry, "together_gb_per_second"))});
   }
-  if (rows.size() == 1) return "";
-  return "\nDisjoint pairs at once, both ways\n" + table_text(std::move(rows));
+  return titled_table("Disjoint pairs at once, both ways", std::move(rows));
 }
 
 std::string host_text(const Json& result) {
@@ -229,8 +227,7 @@ std::string host_text(const Json& result) {
                       rate(node, "device_to_host"), rate(node, "both_ways")});
     }
   }
-  if (rows.size() == 1) return "";
-  return "\nDevices and their hosts, pinned memory, GB/s\n" + table_text(std::move(rows));
+  return titled_table("Devices and their hosts, pinned memory, GB/s", std::move(rows));
 }
 
 std::string collectives_text(const Json& result) {
@@ -242,25 +239,25 @@ std::string collectives_text(const Json& result) {
                     number(value_at<double>(*entry, "bus_gb_per_second")),
                     number(value_at<double>(*entry, "least_latency_us"))});
   }
-  if (rows.size() == 1) return "";
-  return "\nCollectives of all ranks (bandwidths as nccl-tests defines them)\n" + table_text(std::move(rows));
+  return titled_table("Collectives of all ranks (bandwidths as nccl-tests defines them)", std::move(rows));
 }
 
 std::string pair_summary(const Pairs& pairs) {
   std::vector<std::pair<double, Direction>> rates;
+  std::vector<double> values;
   for (const auto& [direction, figures] : pairs.figures)
-    if (figures.one_way) rates.emplace_back(*figures.one_way, direction);
+    if (figures.one_way) {
+      rates.emplace_back(*figures.one_way, direction);
+      values.push_back(*figures.one_way);
+    }
   if (rates.empty()) return "";
   std::sort(rates.begin(), rates.end());
-  const std::size_t middle = rates.size() / 2;
-  const double median =
-      rates.size() % 2 ? rates[middle].first : (rates[middle - 1].first + rates[middle].first) / 2;
   const auto named = [](const auto& one) {
     return fmt::format("{}, rank {} -> rank {}", rate_text(one.first), one.second.first, one.second.second);
   };
   return fmt::format(
       "  Lowest pair, one way:  {}\n  Median:                {}\n  Highest:               {}\n",
-      named(rates.front()), rate_text(median), named(rates.back()));
+      named(rates.front()), rate_text(median_of(values)), named(rates.back()));
 }
 
 /// The errors that the links themselves counted in the run; empty where nobody tells them.

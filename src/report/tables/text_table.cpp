@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -9,8 +10,6 @@
 
 namespace egt {
 namespace {
-
-using Row = std::vector<std::string>;
 
 /// Columns of a terminal that a text takes: fmt counts them when it pads.
 std::size_t width_of(const std::string& text) {
@@ -28,6 +27,10 @@ std::string line_of(const Row& cells, const std::vector<std::size_t>& widths) {
 
 }  // namespace
 
+std::string cell(std::optional<double> value, const char* format) {
+  return value ? fmt::format(fmt::runtime(format), *value) : not_measured;
+}
+
 std::string table_text(std::vector<Row> rows) {
   if (rows.empty()) return "";
   std::vector<std::size_t> widths(rows.front().size(), 3);
@@ -42,6 +45,10 @@ std::string table_text(std::vector<Row> rows) {
   text += "\n";
   for (std::size_t i = 1; i < rows.size(); ++i) text += line_of(rows[i], widths);
   return text;
+}
+
+std::string titled_table(const std::string& title, std::vector<Row> rows) {
+  return rows.size() < 2 ? "" : fmt::format("\n{}\n{}", title, table_text(std::move(rows)));
 }
 
 }  // namespace egt

@@ -1,5 +1,3 @@
-#include "report/tables/verify_text.hpp"
-
 #include <algorithm>
 #include <vector>
 
@@ -8,6 +6,7 @@
 
 #include "egt/core/json_access.hpp"
 #include "judge/device_use.hpp"
+#include "report/tables/summary.hpp"
 
 namespace egt {
 namespace {

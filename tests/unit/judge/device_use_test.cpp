@@ -8,8 +8,7 @@
 
 #include "judge/result.hpp"
 #include "judge/verdict.hpp"
-#include "report/console/summary.hpp"
-#include "report/tables/verify_text.hpp"
+#include "report/tables/summary.hpp"
 #include "tests/support/record_fixtures.hpp"
 
 namespace egt {

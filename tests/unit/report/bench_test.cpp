@@ -1,8 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "report/console/summary.hpp"
-#include "report/tables/bench_text.hpp"
+#include "report/tables/summary.hpp"
 
 namespace egt {
 namespace {

@@ -1,8 +1,6 @@
-#include "report/tables/links_text.hpp"
+#include "report/tables/summary.hpp"
 
 #include <gmock/gmock.h>
-
-#include "report/console/summary.hpp"
 
 namespace egt {
 namespace {
