@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -30,7 +31,7 @@ Status no_result(std::string why) {
 /// Whether `a` is of the test's baseline rather than `b`.
 bool is_before(const ComparedFigure& a, const ComparedFigure& b) {
   if (a.file != b.file) return a.file < b.file;
-  return a.measured.configuration < b.measured.configuration;
+  return a.configuration < b.configuration;
 }
 
 /// A test that measured nothing in one file stands beside what it measured in others: it may have failed.
@@ -41,31 +42,24 @@ void join_those_without_figure(std::vector<ComparedTest>& tests) {
       return other.test == test.test && !other.figure.empty();
     });
     if (measured == tests.end()) continue;
-    for (ComparedFigure& value : test.values) {
-      value.measured.figure = measured->figure;
-      value.measured.unit = measured->unit;
-      value.measured.better = measured->better;
-      measured->values.push_back(std::move(value));
-    }
+    std::move(test.values.begin(), test.values.end(), std::back_inserter(measured->values));
     test.values.clear();
   }
   std::erase_if(tests, [](const ComparedTest& test) { return test.values.empty(); });
 }
 
-/// All files' figures by test and figure, in the order in which they first come.
-std::vector<ComparedTest> aligned(const std::vector<ComparedFile>& files) {
+/// All files' tests by name and figure, in the order in which they first come.
+std::vector<ComparedTest> aligned(const Comparison& comparison) {
   std::vector<ComparedTest> tests;
   std::map<std::pair<std::string, std::string>, std::size_t> places;
-  for (std::size_t file = 0; file < files.size(); ++file) {
-    if (!files[file].problem.empty()) continue;
-    for (TestFigure& one : figures_of(files[file].result)) {
+  for (const std::size_t file : comparison.used())
+    for (ComparedTest& one : tests_of(comparison.files[file].result, file)) {
       const auto [place, is_new] = places.try_emplace({one.test, one.figure}, tests.size());
-      if (is_new) tests.push_back({one.test, one.figure, one.unit, one.better, {}});
-      ComparedFigure& value = tests[place->second].values.emplace_back();
-      value.file = file;
-      value.measured = std::move(one);
+      if (is_new)
+        tests.push_back(std::move(one));
+      else
+        std::move(one.values.begin(), one.values.end(), std::back_inserter(tests[place->second].values));
     }
-  }
   join_those_without_figure(tests);
   for (ComparedTest& test : tests) std::stable_sort(test.values.begin(), test.values.end(), is_before);
   return tests;
@@ -74,22 +68,22 @@ std::vector<ComparedTest> aligned(const std::vector<ComparedFile>& files) {
 /// The first of an earlier file that ran in the same configuration.
 const ComparedFigure* reference_of(const ComparedTest& test, const ComparedFigure& value) {
   for (const ComparedFigure& one : test.values)
-    if (one.file < value.file && one.measured.configuration == value.measured.configuration) return &one;
+    if (one.file < value.file && one.configuration == value.configuration) return &one;
   return nullptr;
 }
 
 void compare_with_others(ComparedTest& test) {
-  const TestFigure base = test.baseline();
+  const ComparedFigure base = test.baseline();
   for (ComparedFigure& value : test.values) {
-    value.speedup = times_better(value.measured.value, base.value, test.better);
+    value.speedup = times_better(value.value, base.value, test.better);
     if (value.speedup)
       value.efficiency = *value.speedup * static_cast<double>(base.configuration.devices) /
-                         static_cast<double>(value.measured.configuration.devices);
+                         static_cast<double>(value.configuration.devices);
     const ComparedFigure* reference = reference_of(test, value);
     if (!reference) continue;
     value.reference = reference->file;
     // Of the figure itself, whichever direction is the better one.
-    if (const auto ratio = times_better(value.measured.value, reference->measured.value, Better::higher))
+    if (const auto ratio = times_better(value.value, reference->value, Better::higher))
       value.change_percent = (*ratio - 1) * 100;
   }
 }
@@ -99,7 +93,7 @@ std::optional<Regression> judge(const ComparedTest& test, const ComparedFigure& 
   const ComparedFigure* reference = reference_of(test, value);
   if (!reference) return std::nullopt;
   Regression regression;
-  regression.reference_value = reference->measured.value;
+  regression.reference_value = reference->value;
   if (value.change_percent) {
     const double worse = test.better == Better::higher ? -*value.change_percent : *value.change_percent;
     if (worse > tolerance * 100 + rounding) {
@@ -107,18 +101,18 @@ std::optional<Regression> judge(const ComparedTest& test, const ComparedFigure& 
       return regression;
     }
   }
-  if (reference->measured.success && !value.measured.success) return regression;
+  if (reference->success && !value.success) return regression;
   return std::nullopt;
 }
 
 /// A failed test is told once, however many figures it has.
 bool is_told(const Comparison& comparison, const ComparedTest& test, const ComparedFigure& value) {
-  return std::any_of(
-      comparison.regressions.begin(), comparison.regressions.end(), [&](const Regression& known) {
-        const ComparedFigure& other = comparison.tests[known.test].values[known.value];
-        return !known.worse_percent && comparison.tests[known.test].test == test.test &&
-               other.file == value.file && other.measured.configuration == value.measured.configuration;
-      });
+  return std::any_of(comparison.regressions.begin(), comparison.regressions.end(),
+                     [&](const Regression& known) {
+                       const ComparedFigure& other = comparison.tests[known.test].values[known.value];
+                       return !known.worse_percent && comparison.tests[known.test].test == test.test &&
+                              other.file == value.file && other.configuration == value.configuration;
+                     });
 }
 
 void find_regressions(Comparison& comparison) {
@@ -146,9 +140,7 @@ int weight_of(const ComparedFile& file) {
 
 /// Against the first file; a file alone, against a pass.
 void find_worse_verdicts(Comparison& comparison) {
-  std::vector<std::size_t> used;
-  for (std::size_t i = 0; i < comparison.files.size(); ++i)
-    if (comparison.files[i].problem.empty()) used.push_back(i);
+  const std::vector<std::size_t> used = comparison.used();
   const int baseline = used.size() > 1 ? weight_of(comparison.files[used.front()]) : 0;
   for (const std::size_t file : used)
     if (weight_of(comparison.files[file]) > baseline) comparison.worse_verdicts.push_back(file);
@@ -156,11 +148,8 @@ void find_worse_verdicts(Comparison& comparison) {
 
 std::string verdict_reason(const ComparedFile& file) {
   const std::string verdict = text_at(file.result, "verdict");
-  const Json& reasons = member(file.result, "reasons");
-  const bool told = reasons.is_array() && !reasons.empty() && reasons[0].is_string();
   return fmt::format("{}: its verdict is {}{}, worse than the baseline's", file.label,
-                     verdict.empty() ? "not there" : verdict,
-                     told ? fmt::format(" ({})", reasons[0].get<std::string>()) : "");
+                     verdict.empty() ? "not there" : verdict, first_reason(file.result));
 }
 
 std::string regression_reason(const Comparison& comparison, const Regression& regression) {
@@ -169,11 +158,10 @@ std::string regression_reason(const Comparison& comparison, const Regression& re
   const std::string& label = comparison.files[value.file].label;
   const std::string& reference = comparison.files[*value.reference].label;
   if (!regression.worse_percent)
-    return fmt::format("{}, {}: failed in {}, passed in {}", test.test, to_text(value.measured.configuration),
-                       label, reference);
-  return fmt::format("{}, {}: {} is {:.1f} % worse in {} than in {}", test.test,
-                     to_text(value.measured.configuration), test.figure, *regression.worse_percent, label,
-                     reference);
+    return fmt::format("{}, {}: failed in {}, passed in {}", test.test, to_text(value.configuration), label,
+                       reference);
+  return fmt::format("{}, {}: {} is {:.1f} % worse in {} than in {}", test.test, to_text(value.configuration),
+                     test.figure, *regression.worse_percent, label, reference);
 }
 
 bool any_in_common(const std::vector<ComparedTest>& tests) {
@@ -210,11 +198,9 @@ std::string pass_reason(const Comparison& comparison, std::size_t used) {
 }
 
 void conclude(Comparison& comparison) {
-  std::size_t used = 0;
-  for (const ComparedFile& file : comparison.files) {
-    used += file.problem.empty();
+  const std::size_t used = comparison.used().size();
+  for (const ComparedFile& file : comparison.files)
     if (!file.problem.empty()) comparison.reasons.push_back(fmt::format("{}: {}", file.path, file.problem));
-  }
   if (used > 1 && !any_in_common(comparison.tests))
     comparison.reasons.push_back("the files have no test in common; compare results of the same command");
   if (nothing_measured(comparison))
@@ -263,6 +249,19 @@ std::string list_text(const std::vector<std::string>& names, std::size_t most) {
   const auto end = names.begin() + static_cast<std::ptrdiff_t>(shown);
   const std::string text = fmt::format("{}", fmt::join(names.begin(), end, ", "));
   return shown == names.size() ? text : fmt::format("{} and {} more", text, names.size() - shown);
+}
+
+std::string first_reason(const Json& result) {
+  const Json& reasons = member(result, "reasons");
+  const bool told = reasons.is_array() && !reasons.empty() && reasons[0].is_string();
+  return told ? fmt::format(" ({})", reasons[0].get<std::string>()) : "";
+}
+
+std::vector<std::size_t> Comparison::used() const {
+  std::vector<std::size_t> used;
+  for (std::size_t i = 0; i < files.size(); ++i)
+    if (files[i].problem.empty()) used.push_back(i);
+  return used;
 }
 
 Result<Json> parse_result(std::string_view text) {
@@ -318,7 +317,7 @@ Result<Comparison> compare_results(std::vector<ComparedFile> files, ComparisonOp
   Comparison comparison;
   comparison.options = std::move(options);
   comparison.files = std::move(files);
-  comparison.tests = aligned(comparison.files);
+  comparison.tests = aligned(comparison);
   for (ComparedTest& test : comparison.tests) compare_with_others(test);
   find_regressions(comparison);
   find_worse_verdicts(comparison);

@@ -2,7 +2,9 @@
 #include <cctype>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -68,72 +70,55 @@ std::optional<double> telemetry_power(const Json& result) {
   return sum;
 }
 
-/// The mean of its tests' own; where they have none, of the run if all its devices took part.
-std::optional<double> power_of(const Comparison& comparison, std::size_t file,
-                               const Configuration& configuration) {
-  double sum = 0, count = 0;
+/// What the tests of one file tell of one configuration.
+struct Found {
+  bool has_figure = false;
+  std::map<std::string, std::vector<double>> speedups;  ///< by test, against the first file
+  std::vector<double> powers;                           ///< watts, of its tests that tell
+};
+using FoundByFile = std::map<std::pair<std::size_t, Configuration>, Found>;
+
+/// A test counts once, however many figures it has, and only against the first file.
+FoundByFile found_in(const Comparison& comparison) {
+  FoundByFile all;
+  const std::vector<std::size_t> used = comparison.used();
   for (const ComparedTest& test : comparison.tests)
-    for (const ComparedFigure& value : test.values)
-      if (value.file == file && value.measured.configuration == configuration &&
-          value.measured.power_w.value_or(0) > 0) {
-        sum += *value.measured.power_w;
-        ++count;
-      }
-  if (count > 0 && std::isfinite(sum)) return sum / count;
-  const Json& result = comparison.files[file].result;
-  const bool all = device_models(result).size() == static_cast<std::size_t>(configuration.devices);
+    for (const ComparedFigure& value : test.values) {
+      Found& found = all[{value.file, value.configuration}];
+      found.has_figure = found.has_figure || !test.figure.empty();
+      if (value.power_w.value_or(0) > 0) found.powers.push_back(*value.power_w);
+      if (test.baseline().file == used.front() && value.speedup && value.success)
+        found.speedups[test.test].push_back(*value.speedup);
+    }
+  return all;
+}
+
+/// The mean of its tests' own; where they have none, of the run if all its devices took part.
+std::optional<double> power_of(const std::vector<double>& powers, const Json& result, std::int64_t devices) {
+  const double sum = std::accumulate(powers.begin(), powers.end(), 0.0);
+  if (!powers.empty() && std::isfinite(sum)) return sum / static_cast<double>(powers.size());
+  const bool all = device_models(result).size() == static_cast<std::size_t>(devices);
   return all ? telemetry_power(result) : std::nullopt;
 }
 
-std::optional<std::size_t> first_used(const std::vector<ComparedFile>& files) {
-  for (std::size_t i = 0; i < files.size(); ++i)
-    if (files[i].problem.empty()) return i;
-  return std::nullopt;
-}
-
-/// A test counts once, however many figures it has, and only against the first file.
-std::vector<double> speedups_of(const Comparison& comparison, const Cost& cost) {
-  std::map<std::string, std::vector<double>> by_test;
-  for (const ComparedTest& test : comparison.tests) {
-    if (test.values.front().file != first_used(comparison.files)) continue;
-    for (const ComparedFigure& value : test.values)
-      if (value.file == cost.file && value.measured.configuration == cost.configuration && value.speedup &&
-          value.measured.success)
-        by_test[test.test].push_back(*value.speedup);
-  }
-  std::vector<double> means;
-  for (const auto& [test, speedups] : by_test) means.push_back(*geometric_mean(speedups));
-  return means;
-}
-
-std::optional<double> over(std::optional<double> value, std::optional<double> divisor) {
-  return times_better(value, divisor, Better::higher);
-}
-
-Cost cost_of(const Comparison& comparison, std::size_t file, const Configuration& configuration) {
+Cost cost_of(const Comparison& comparison, std::size_t file, const Configuration& configuration,
+             const Found& found) {
   Cost cost;
   cost.file = file;
   cost.configuration = configuration;
-  const std::vector<double> speedups = speedups_of(comparison, cost);
+  std::vector<double> speedups;
+  for (const auto& [test, figures] : found.speedups) speedups.push_back(*geometric_mean(figures));
   cost.tests = speedups.size();
   cost.performance = geometric_mean(speedups);
   for (const Scaling::Row& row : comparison.scaling.rows)
     if (row.file == file && row.configuration == configuration) cost.scaling = row.speedup;
-  cost.price_per_hour = price_of(comparison.files[file].label, configuration, comparison.options.prices);
-  cost.performance_per_price = over(cost.performance, cost.price_per_hour);
-  cost.power_w = power_of(comparison, file, configuration);
-  cost.performance_per_kilowatt = over(cost.performance, cost.power_w);
+  const ComparedFile& result = comparison.files[file];
+  cost.price_per_hour = price_of(result.label, configuration, comparison.options.prices);
+  cost.performance_per_price = times_better(cost.performance, cost.price_per_hour, Better::higher);
+  cost.power_w = power_of(found.powers, result.result, configuration.devices);
+  cost.performance_per_kilowatt = times_better(cost.performance, cost.power_w, Better::higher);
   if (cost.performance_per_kilowatt) *cost.performance_per_kilowatt *= 1000;
   return cost;
-}
-
-/// Each file's configurations, the fewest devices first.
-std::vector<std::set<Configuration>> configurations_of(const Comparison& comparison) {
-  std::vector<std::set<Configuration>> all(comparison.files.size());
-  for (const ComparedTest& test : comparison.tests)
-    for (const ComparedFigure& value : test.values)
-      if (!test.figure.empty()) all[value.file].insert(value.measured.configuration);
-  return all;
 }
 
 }  // namespace
@@ -156,19 +141,15 @@ Status check_prices(const std::vector<ComparedFile>& files, const std::vector<Pr
 }
 
 std::vector<Cost> costs_of(const Comparison& comparison) {
-  const auto configurations = configurations_of(comparison);
-  const auto used = std::count_if(comparison.files.begin(), comparison.files.end(),
-                                  [](const ComparedFile& file) { return file.problem.empty(); });
+  const bool is_one_file = comparison.used().size() == 1;
   std::vector<Cost> costs;
-  for (std::size_t file = 0; file < comparison.files.size(); ++file) {
-    std::vector<Cost> own;
-    for (const Configuration& configuration : configurations[file])
-      own.push_back(cost_of(comparison, file, configuration));
-    if (used > 1 && !own.empty())
-      own = {*std::max_element(own.begin(), own.end(), [](const Cost& a, const Cost& b) {
-        return a.performance.value_or(-1) < b.performance.value_or(-1);
-      })};
-    costs.insert(costs.end(), own.begin(), own.end());
+  for (const auto& [key, found] : found_in(comparison)) {
+    if (!found.has_figure) continue;
+    Cost cost = cost_of(comparison, key.first, key.second, found);
+    if (is_one_file || costs.empty() || costs.back().file != cost.file)
+      costs.push_back(std::move(cost));
+    else if (cost.performance.value_or(-1) > costs.back().performance.value_or(-1))
+      costs.back() = std::move(cost);
   }
   const bool any_power = std::any_of(costs.begin(), costs.end(), [](auto& cost) { return cost.power_w; });
   return any_power || !comparison.options.prices.empty() ? costs : std::vector<Cost>();

@@ -1,10 +1,9 @@
-#include "report/compare/comparison_figures.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -13,32 +12,12 @@
 
 #include "egt/core/histogram.hpp"
 #include "egt/core/json_access.hpp"
+#include "report/compare/comparison.hpp"
 
 namespace egt {
 namespace {
 
 constexpr std::int64_t most_devices = 100'000;
-
-constexpr KnownFigure work_table[] = {
-    {"items_per_second", NameMatch::whole, "items/s", Better::higher, OverRanks::sum},
-    {"throughput_samples_per_second", NameMatch::whole, "samples/s", Better::higher, OverRanks::sum},
-    {"samples_per_second", NameMatch::whole, "samples/s", Better::higher, OverRanks::sum},
-    {"giga_turns_per_second", NameMatch::whole, "Gturns/s", Better::higher, OverRanks::sum},
-    {"tflops", NameMatch::whole, "TFLOP/s", Better::higher, OverRanks::sum},
-    {"step_ms", NameMatch::whole, "ms", Better::lower, OverRanks::median},
-    {"avg_iteration_time_ms", NameMatch::whole, "ms", Better::lower, OverRanks::median},
-};
-
-// What a collective moved all its ranks tell alike; what a memory or a disk moved is each rank's own.
-constexpr KnownFigure part_table[] = {
-    {"bus_gb_per_s", NameMatch::ending, "GB/s", Better::higher, OverRanks::median},
-    {"bus_gb_per_second", NameMatch::ending, "GB/s", Better::higher, OverRanks::median},
-    {"gb_per_s", NameMatch::ending, "GB/s", Better::higher, OverRanks::sum},
-    {"gb_per_second", NameMatch::ending, "GB/s", Better::higher, OverRanks::sum},
-    {"gbps", NameMatch::ending, "Gb/s", Better::higher, OverRanks::sum},
-    {"latency_us", NameMatch::ending, "us", Better::lower, OverRanks::median},
-    {"latency_ms", NameMatch::ending, "ms", Better::lower, OverRanks::median},
-};
 
 using Entries = std::vector<const Json*>;
 
@@ -64,12 +43,6 @@ std::optional<double> figure_at(const Json& entry, std::string_view name) {
   return value && *value >= 0 ? value : std::nullopt;
 }
 
-double sum(const std::vector<double>& values) {
-  double all = 0;
-  for (const double value : values) all += value;
-  return all;
-}
-
 /// Of all entries; nothing where one has none, or they are too large to add.
 std::optional<double> combined(const Group& group, const std::string& name, OverRanks over_ranks) {
   std::vector<double> values;
@@ -78,7 +51,7 @@ std::optional<double> combined(const Group& group, const std::string& name, Over
     if (!value) return std::nullopt;
     values.push_back(*value);
   }
-  double one = sum(values);
+  double one = std::accumulate(values.begin(), values.end(), 0.0);
   if (!group.of_ranks)
     one /= static_cast<double>(values.size());
   else if (over_ranks == OverRanks::median)
@@ -104,26 +77,27 @@ constexpr std::string_view left_out[] = {"expected_", "warn_", "line_rate_", "al
 
 /// "write_gb_per_s" fits "gb_per_s".
 bool fits(const KnownFigure& known, std::string_view name) {
-  if (known.match == NameMatch::whole || name == known.name) return name == known.name;
+  if (name == known.name) return true;
   for (const std::string_view beginning : left_out)
     if (name.starts_with(beginning)) return false;
   return name.size() > known.name.size() && name.ends_with(known.name) &&
          name[name.size() - known.name.size() - 1] == '_';
 }
 
-/// The figures to compare by, with their fields' names.
-std::vector<std::pair<std::string, const KnownFigure*>> chosen_figures(const Entries& entries) {
-  for (const KnownFigure& known : work_table)
+/// The figures to compare by, with their fields' names; of a test without any a nameless one.
+std::map<std::string, const KnownFigure*> chosen_figures(const Entries& entries) {
+  static constexpr KnownFigure none{};
+  for (const KnownFigure& known : work_figures)
     if (any_has(entries, known.name)) return {{std::string(known.name), &known}};
   std::map<std::string, const KnownFigure*> parts;
   for (const Json* entry : entries)
     for (const auto& [name, value] : entry->items())
-      for (const KnownFigure& known : part_table)
+      for (const KnownFigure& known : part_figures)
         if (fits(known, name) && figure_at(*entry, name)) {
           parts.try_emplace(name, &known);
           break;
         }
-  return {parts.begin(), parts.end()};
+  return parts.empty() ? std::map<std::string, const KnownFigure*>{{"", &none}} : parts;
 }
 
 std::optional<std::int64_t> device_count(const Json& entry) {
@@ -214,15 +188,13 @@ std::vector<Group> groups_of(const Entries& entries, const std::map<std::int64_t
 }
 
 /// All but what differs from figure to figure.
-TestFigure describe(const std::string& test, const Group& group) {
-  TestFigure common;
-  common.test = test;
+ComparedFigure describe(std::size_t file, const Group& group) {
+  ComparedFigure common;
+  common.file = file;
   common.configuration = group.configuration;
   common.spread_percent = largest(group, "spread_percent");
   common.power_w = combined(group, "power_w", OverRanks::sum);
   common.ms_per_batch = combined(group, "ms_per_batch", OverRanks::median);
-  common.workload = text_at(*group.entries.front(), "workload");
-  common.size = figure_at(*group.entries.front(), "size");
   for (const Json* entry : group.entries) {
     if (value_at<bool>(*entry, "success").value_or(true)) continue;
     common.success = false;
@@ -236,32 +208,26 @@ std::string unit_of(const std::string& figure, const KnownFigure& known, const J
   return figure == "items_per_second" && !items.empty() ? items + "/s" : std::string(known.unit);
 }
 
-void add_test(const std::string& test, const Entries& entries,
-              const std::map<std::int64_t, std::string>& by_rank, std::vector<TestFigure>& figures) {
-  const auto chosen = chosen_figures(entries);
-  for (const Group& group : groups_of(entries, by_rank)) {
-    const TestFigure common = describe(test, group);
-    if (chosen.empty()) figures.push_back(common);
-    for (const auto& [name, known] : chosen) {
-      TestFigure figure = common;
-      figure.figure = name;
-      figure.unit = unit_of(name, *known, *group.entries.front());
-      figure.better = known->better;
-      figure.value = combined(group, name, known->over_ranks);
-      figures.push_back(std::move(figure));
+/// One test a figure.
+void add_tests(const std::string& name, const Entries& entries, std::size_t file,
+               const std::map<std::int64_t, std::string>& by_rank, std::vector<ComparedTest>& tests) {
+  const std::vector<Group> groups = groups_of(entries, by_rank);
+  for (const auto& [figure, known] : chosen_figures(entries)) {
+    ComparedTest& test = tests.emplace_back();
+    test.test = name;
+    test.figure = figure;
+    test.unit = unit_of(figure, *known, *groups.front().entries.front());
+    test.better = known->better;
+    test.workload = text_at(*entries.front(), "workload");
+    test.size = figure_at(*entries.front(), "size");
+    for (const Group& group : groups) {
+      ComparedFigure& value = test.values.emplace_back(describe(file, group));
+      value.value = combined(group, figure, known->over_ranks);
     }
   }
 }
 
 }  // namespace
-
-std::span<const KnownFigure> work_figures() {
-  return work_table;
-}
-
-std::span<const KnownFigure> part_figures() {
-  return part_table;
-}
 
 bool Configuration::operator<(const Configuration& other) const {
   const auto key = [](const Configuration& one) {
@@ -280,20 +246,20 @@ std::string to_text(const Configuration& configuration) {
   return told ? fmt::format("{} ({})", text, configuration.mode) : text;
 }
 
-std::vector<TestFigure> figures_of(const Json& result) {
+std::vector<ComparedTest> tests_of(const Json& result, std::size_t file) {
   const std::map<std::int64_t, std::string> by_rank = models_by_rank(result);
-  std::vector<std::string> tests;
-  std::map<std::string, Entries> by_test;
+  std::vector<std::string> names;
+  std::map<std::string, Entries> by_name;
   for (const Json& entry : member(result, "results")) {
-    const std::string test = text_at(entry, "test_name");
-    if (test.empty()) continue;
-    Entries& entries = by_test[test];
-    if (entries.empty()) tests.push_back(test);
+    const std::string name = text_at(entry, "test_name");
+    if (name.empty()) continue;
+    Entries& entries = by_name[name];
+    if (entries.empty()) names.push_back(name);
     entries.push_back(&entry);
   }
-  std::vector<TestFigure> figures;
-  for (const std::string& test : tests) add_test(test, by_test[test], by_rank, figures);
-  return figures;
+  std::vector<ComparedTest> tests;
+  for (const std::string& name : names) add_tests(name, by_name[name], file, by_rank, tests);
+  return tests;
 }
 
 std::vector<std::string> device_models(const Json& result) {

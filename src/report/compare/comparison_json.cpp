@@ -30,14 +30,13 @@ Json file_json(const ComparedFile& file) {
           {"device_names", used ? Json(device_models(file.result)) : Json()}};
 }
 
-Json value_json(const Comparison& comparison, const ComparedFigure& value) {
-  const TestFigure& one = value.measured;
-  Json json = configuration_json(comparison, value.file, one.configuration);
+Json value_json(const Comparison& comparison, const ComparedFigure& one) {
+  Json json = configuration_json(comparison, one.file, one.configuration);
   json.update({{"value", or_null(one.value)},
-               {"speedup", or_null(value.speedup)},
-               {"efficiency", or_null(value.efficiency)},
-               {"reference", value.reference ? Json(comparison.files[*value.reference].label) : Json()},
-               {"change_percent", or_null(value.change_percent)},
+               {"speedup", or_null(one.speedup)},
+               {"efficiency", or_null(one.efficiency)},
+               {"reference", one.reference ? Json(comparison.files[*one.reference].label) : Json()},
+               {"change_percent", or_null(one.change_percent)},
                {"spread_percent", or_null(one.spread_percent)},
                {"ms_per_batch", or_null(one.ms_per_batch)},
                {"power_w", or_null(one.power_w)},
@@ -70,7 +69,7 @@ Json scaling_json(const Comparison& comparison) {
     Json json = configuration_json(comparison, row.file, row.configuration);
     json["ms_per_batch"] = Json::object();
     for (std::size_t i = 0; i < row.ms.size(); ++i)
-      json["ms_per_batch"][comparison.scaling.columns[i].test] = or_null(row.ms[i]);
+      json["ms_per_batch"][comparison.tests[comparison.scaling.columns[i].test].test] = or_null(row.ms[i]);
     json["speedup"] = or_null(row.speedup);
     rows.push_back(std::move(json));
   }
@@ -83,12 +82,12 @@ Json regressions_json(const Comparison& comparison) {
     const ComparedTest& test = comparison.tests[regression.test];
     const ComparedFigure& value = test.values[regression.value];
     Json json = named(test);
-    json.update(configuration_json(comparison, value.file, value.measured.configuration));
+    json.update(configuration_json(comparison, value.file, value.configuration));
     json.update({{"reference", comparison.files[*value.reference].label},
                  {"reference_value", or_null(regression.reference_value)},
-                 {"value", or_null(value.measured.value)},
+                 {"value", or_null(value.value)},
                  {"worse_percent", or_null(regression.worse_percent)},
-                 {"failed", !value.measured.success}});
+                 {"failed", !value.success}});
     regressions.push_back(std::move(json));
   }
   return regressions;

@@ -14,23 +14,12 @@ namespace {
 
 using Notes = std::vector<std::string>;
 
-std::vector<std::size_t> used_files(const Comparison& comparison) {
-  std::vector<std::size_t> used;
-  for (std::size_t i = 0; i < comparison.files.size(); ++i)
-    if (comparison.files[i].problem.empty()) used.push_back(i);
-  return used;
-}
-
 /// Of a file by itself.
 void note_outcome(const ComparedFile& file, bool is_baseline, Notes& notes) {
   const std::string who = is_baseline ? fmt::format("the baseline {}", file.label) : file.label;
-  if (const std::string verdict = text_at(file.result, "verdict"); verdict != "pass") {
-    const Json& reasons = member(file.result, "reasons");
-    const bool told = reasons.is_array() && !reasons.empty() && reasons[0].is_string();
+  if (const std::string verdict = text_at(file.result, "verdict"); verdict != "pass")
     notes.push_back(fmt::format("{}: its verdict is {}, not pass{}", who,
-                                verdict.empty() ? "not there" : verdict,
-                                told ? fmt::format(" ({})", reasons[0].get<std::string>()) : ""));
-  }
+                                verdict.empty() ? "not there" : verdict, first_reason(file.result)));
   if (value_at<bool>(file.result, "injected").value_or(false))
     notes.push_back(fmt::format("{}: faults were put in on purpose there", who));
   const std::string version = text_at(file.result, "program_version");
@@ -114,13 +103,12 @@ void note_tests(const Comparison& comparison, Notes& notes) {
       add_once(without, test.test);
     else if (test.baseline().value == 0.0)
       add_once(zero, test.test);
-    for (const ComparedFigure& value : test.values) {
-      const TestFigure& one = value.measured;
+    for (const ComparedFigure& one : test.values) {
       const std::string name = fmt::format("{}, {}", test.test, to_text(one.configuration));
       if (!one.success)
-        add_once(failed[value.file], one.failure.empty() ? name : fmt::format("{} ({})", name, one.failure));
+        add_once(failed[one.file], one.failure.empty() ? name : fmt::format("{} ({})", name, one.failure));
       if (!test.figure.empty() && !one.value)
-        missing[value.file].push_back(fmt::format("{} {}", name, test.figure));
+        missing[one.file].push_back(fmt::format("{} {}", name, test.figure));
     }
   }
   for (const auto& [file, tests] : failed)
@@ -138,7 +126,7 @@ void note_tests(const Comparison& comparison, Notes& notes) {
 
 std::vector<std::string> notes_of(const Comparison& comparison) {
   Notes notes;
-  const std::vector<std::size_t> used = used_files(comparison);
+  const std::vector<std::size_t> used = comparison.used();
   for (const std::size_t file : used)
     note_outcome(comparison.files[file], file == used.front() && used.size() > 1, notes);
   for (const std::size_t file : used)

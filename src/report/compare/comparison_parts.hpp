@@ -23,6 +23,9 @@ Status check_prices(const std::vector<ComparedFile>& files, const std::vector<Pr
 
 std::vector<Cost> costs_of(const Comparison& comparison);
 
+/// " (the result's first reason)"; empty where it tells none.
+std::string first_reason(const Json& result);
+
 /// What to know when reading the figures: results that are not `pass`, other versions, hardware, drivers or
 /// options, tests that are in one file only, failed tests.
 std::vector<std::string> notes_of(const Comparison& comparison);

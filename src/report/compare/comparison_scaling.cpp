@@ -29,41 +29,22 @@ double size_that_stands_for(std::string_view workload) {
   return known < std::size(known_workloads) ? known_workloads[known].size : 0;
 }
 
-bool is_of_bench(const TestFigure& figure) {
-  return !figure.workload.empty() && figure.size && figure.ms_per_batch;
-}
-
-/// Some configuration of the test, if it is one of `bench`.
-const TestFigure* bench_figure(const ComparedTest& test) {
-  for (const ComparedFigure& value : test.values)
-    if (is_of_bench(value.measured)) return &value.measured;
-  return nullptr;
-}
-
-/// The size that most configurations ran: of several such the known one, else the largest.
-Scaling::Column column_of(const std::string& workload, const std::vector<ComparedTest>& tests) {
-  Scaling::Column chosen;
-  std::tuple<std::ptrdiff_t, bool, double> best{};
-  for (const ComparedTest& test : tests) {
-    const TestFigure* first = bench_figure(test);
-    if (!first || first->workload != workload) continue;
-    const auto ran = std::count_if(test.values.begin(), test.values.end(),
-                                   [](const ComparedFigure& value) { return is_of_bench(value.measured); });
-    const std::tuple rank(ran, *first->size == size_that_stands_for(workload), *first->size);
-    if (rank <= best) continue;
-    best = rank;
-    chosen = {workload, *first->size, test.test};
-  }
-  return chosen;
-}
-
+/// Of each workload the size that most configurations ran: of several such the known one, else the largest.
 std::vector<Scaling::Column> columns_of(const std::vector<ComparedTest>& tests) {
-  std::set<std::pair<std::size_t, std::string>> workloads;
-  for (const ComparedTest& test : tests)
-    if (const TestFigure* figure = bench_figure(test))
-      workloads.emplace(workload_order(figure->workload), figure->workload);
+  using Choice = std::tuple<std::ptrdiff_t, bool, double>;
+  std::map<std::pair<std::size_t, std::string>, std::pair<Choice, Scaling::Column>> chosen;
+  for (std::size_t i = 0; i < tests.size(); ++i) {
+    const ComparedTest& test = tests[i];
+    const auto ran = std::count_if(test.values.begin(), test.values.end(), [](const ComparedFigure& value) {
+      return value.ms_per_batch.has_value();
+    });
+    if (test.workload.empty() || !test.size || ran == 0) continue;
+    const Choice choice(ran, *test.size == size_that_stands_for(test.workload), *test.size);
+    auto& best = chosen[{workload_order(test.workload), test.workload}];
+    if (choice > best.first) best = {choice, {test.workload, i}};
+  }
   std::vector<Scaling::Column> columns;
-  for (const auto& [order, workload] : workloads) columns.push_back(column_of(workload, tests));
+  for (const auto& [key, best] : chosen) columns.push_back(best.second);
   return columns;
 }
 
@@ -74,9 +55,9 @@ std::set<std::string> distinct_models(const Configuration& configuration) {
 /// What one device alone did: of the first file that tells.
 std::optional<double> alone(const ComparedTest& test, const std::string& model) {
   for (const ComparedFigure& value : test.values) {
-    const Configuration& configuration = value.measured.configuration;
-    if (configuration.devices == 1 && configuration.models.front() == model && value.measured.value)
-      return value.measured.value;
+    const Configuration& configuration = value.configuration;
+    if (configuration.devices == 1 && configuration.models.front() == model && value.value)
+      return value.value;
   }
   return std::nullopt;
 }
@@ -92,31 +73,24 @@ std::optional<double> base_of(const ComparedTest& test, const Configuration& con
       ++told;
     }
   if (told == configuration.models.size()) return sum / static_cast<double>(told);
-  const TestFigure* fewest = nullptr;
+  const ComparedFigure* fewest = nullptr;
   for (const ComparedFigure& value : test.values)
-    if (distinct_models(value.measured.configuration) == distinct_models(configuration) &&
-        (!fewest || value.measured.configuration < fewest->configuration))
-      fewest = &value.measured;
+    if (distinct_models(value.configuration) == distinct_models(configuration) &&
+        (!fewest || value.configuration < fewest->configuration))
+      fewest = &value;
   return fewest ? fewest->value : std::nullopt;
-}
-
-const ComparedTest* find_test(const std::vector<ComparedTest>& tests, const std::string& name) {
-  const auto is_it = [&](const ComparedTest& test) { return test.test == name && bench_figure(test); };
-  const auto found = std::find_if(tests.begin(), tests.end(), is_it);
-  return found == tests.end() ? nullptr : &*found;
 }
 
 /// Adds the row's figure of one column, if it ran there.
 void fill(Scaling::Row& row, const ComparedTest& test, std::vector<double>& speedups) {
   row.ms.emplace_back();
   for (const ComparedFigure& value : test.values) {
-    if (value.file != row.file || value.measured.configuration != row.configuration) continue;
-    row.ms.back() = value.measured.ms_per_batch;
+    if (value.file != row.file || value.configuration != row.configuration) continue;
+    row.ms.back() = value.ms_per_batch;
     const auto base = base_of(test, row.configuration);
     // A time of the whole step would not tell: more devices do more work in it.
     if (test.better == Better::higher)
-      if (const auto speedup = times_better(value.measured.value, base, test.better))
-        speedups.push_back(*speedup);
+      if (const auto speedup = times_better(value.value, base, test.better)) speedups.push_back(*speedup);
   }
 }
 
@@ -126,8 +100,8 @@ std::vector<Scaling::Row> empty_rows(const std::vector<ComparedTest>& tests,
   std::map<std::set<std::string>, std::size_t> kinds;
   std::set<std::tuple<std::size_t, Configuration, std::size_t>> keys;
   for (const Scaling::Column& column : columns)
-    for (const ComparedFigure& value : find_test(tests, column.test)->values) {
-      const Configuration& configuration = value.measured.configuration;
+    for (const ComparedFigure& value : tests[column.test].values) {
+      const Configuration& configuration = value.configuration;
       const auto kind = kinds.try_emplace(distinct_models(configuration), kinds.size()).first->second;
       keys.emplace(kind, configuration, value.file);
     }
@@ -148,7 +122,7 @@ Scaling scaling_of(const std::vector<ComparedTest>& tests) {
   scaling.rows = empty_rows(tests, scaling.columns);
   for (Scaling::Row& row : scaling.rows) {
     std::vector<double> speedups;
-    for (const Scaling::Column& column : scaling.columns) fill(row, *find_test(tests, column.test), speedups);
+    for (const Scaling::Column& column : scaling.columns) fill(row, tests[column.test], speedups);
     row.speedup = geometric_mean(speedups);
     row.counted = speedups.size();
   }

@@ -13,8 +13,6 @@
 namespace egt {
 namespace {
 
-using Row = std::vector<std::string>;
-
 /// "1.234", "12.35 k", "83.33 M"
 std::string amount_text(double value) {
   constexpr std::array<const char*, 6> powers = {"", " k", " M", " G", " T", " P"};
@@ -86,7 +84,7 @@ std::string scaling_text(const Comparison& comparison) {
   std::vector<std::string> tests;
   for (const Scaling::Column& column : scaling.columns) {
     head.push_back(title_of(column.workload));
-    tests.push_back(column.test);
+    tests.push_back(comparison.tests[column.test].test);
   }
   head.push_back("Speedup");
   std::vector<Row> rows = {head};
@@ -109,14 +107,13 @@ std::string value_text(const ComparedTest& test, const std::optional<double>& va
   return value ? fmt::format("{} {}", amount_text(*value), test.unit) : "not measured";
 }
 
-Row row_of(const Comparison& comparison, const ComparedTest& test, const ComparedFigure& value) {
-  const TestFigure& one = value.measured;
-  return {fmt::format("{}: {}{}", comparison.files[value.file].label, to_text(one.configuration),
+Row row_of(const Comparison& comparison, const ComparedTest& test, const ComparedFigure& one) {
+  return {fmt::format("  {}: {}{}", comparison.files[one.file].label, to_text(one.configuration),
                       one.success ? "" : ", failed"),
           value_text(test, one.value),
-          times_text(value.speedup),
-          percent_text(value.efficiency ? std::optional(*value.efficiency * 100) : std::nullopt, false),
-          percent_text(value.change_percent, true),
+          times_text(one.speedup),
+          percent_text(one.efficiency ? std::optional(*one.efficiency * 100) : std::nullopt, false),
+          percent_text(one.change_percent, true),
           percent_text(one.spread_percent, false)};
 }
 
@@ -128,11 +125,7 @@ std::string tests_text(const Comparison& comparison) {
     rows.push_back({fmt::format("{} ({}{})", test.test, test.figure,
                                 test.better == Better::lower ? ", lower is better" : ""),
                     "", "", "", "", ""});
-    for (const ComparedFigure& value : test.values) {
-      Row row = row_of(comparison, test, value);
-      row[0] = "  " + row[0];
-      rows.push_back(std::move(row));
-    }
+    for (const ComparedFigure& value : test.values) rows.push_back(row_of(comparison, test, value));
   }
   if (rows.size() == 1) return "";
   return fmt::format(
@@ -249,11 +242,11 @@ std::string regressions_text(const Comparison& comparison) {
   for (const Regression& regression : comparison.regressions) {
     const ComparedTest& test = comparison.tests[regression.test];
     const ComparedFigure& value = test.values[regression.value];
-    rows.push_back({fmt::format("{}, {}: {} against {}", test.test, to_text(value.measured.configuration),
+    rows.push_back({fmt::format("{}, {}: {} against {}", test.test, to_text(value.configuration),
                                 comparison.files[value.file].label, comparison.files[*value.reference].label),
                     test.figure.empty() ? not_measured : test.figure,
                     regression.worse_percent ? value_text(test, regression.reference_value) : "passed",
-                    regression.worse_percent ? value_text(test, value.measured.value) : "failed",
+                    regression.worse_percent ? value_text(test, value.value) : "failed",
                     percent_text(regression.worse_percent, false)});
   }
   return fmt::format("\nRegressions beyond {:.4g} %\n{}", comparison.options.tolerance * 100,
