@@ -72,13 +72,12 @@ class OverheardControl final : public egt::Control {
  public:
   OverheardControl(egt::Control& control, Strangers& strangers) : control_(control), strangers_(strangers) {}
   const RankPlace& place() const override { return control_.place(); }
-  Result<std::vector<std::string>> gather(const std::string& text) override { return control_.gather(text); }
-  Result<std::string> broadcast(const std::string& text) override {
-    const auto directory = nlohmann::json::parse(text, nullptr, false);
-    if (place().rank == 0 && directory.is_object())
-      strangers_.call(directory["ranks"][0]["port"].get<int>(), place().size);
-    return control_.broadcast(text);
+  Result<std::vector<std::string>> gather(const std::string& text) override {
+    const auto own = nlohmann::json::parse(text, nullptr, false);
+    if (place().rank == 0 && own.is_object()) strangers_.call(own["port"].get<int>(), place().size);
+    return control_.gather(text);
   }
+  Result<std::string> broadcast(const std::string& text) override { return control_.broadcast(text); }
   Status barrier() override { return control_.barrier(); }
   Status send_to_root(std::string text) override { return control_.send_to_root(std::move(text)); }
   Result<std::optional<std::string>> receive() override { return control_.receive(); }
@@ -96,16 +95,14 @@ class ScatteredControl final : public egt::Control {
     addresses_.insert(addresses_.end(), last.begin(), last.end());
   }
   const RankPlace& place() const override { return control_.place(); }
-  Result<std::vector<std::string>> gather(const std::string& text) override { return control_.gather(text); }
-  Result<std::string> broadcast(const std::string& text) override {
-    auto directory = nlohmann::json::parse(text, nullptr, false);
-    if (place().rank != 0 || !directory.is_object()) return control_.broadcast(text);
-    for (std::size_t rank = 0; rank < directory["ranks"].size(); ++rank) {
-      directory["ranks"][rank]["hostname"] = "host" + std::to_string(rank);
-      directory["ranks"][rank]["addresses"] = addresses_;
-    }
-    return control_.broadcast(directory.dump());
+  Result<std::vector<std::string>> gather(const std::string& text) override {
+    auto own = nlohmann::json::parse(text, nullptr, false);
+    if (!own.is_object()) return control_.gather(text);
+    own["hostname"] = "host" + std::to_string(place().rank);
+    own["addresses"] = addresses_;
+    return control_.gather(own.dump());
   }
+  Result<std::string> broadcast(const std::string& text) override { return control_.broadcast(text); }
   Status barrier() override { return control_.barrier(); }
   Status send_to_root(std::string text) override { return control_.send_to_root(std::move(text)); }
   Result<std::optional<std::string>> receive() override { return control_.receive(); }

@@ -1,11 +1,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "egt/core/status.hpp"
 #include "egt/ranks/control.hpp"
 
 namespace egt {
+
+/// Every rank gets all ranks' texts, in rank order. Collective.
+Result<std::vector<std::string>> all_gather(Control& control, const std::string& text);
 
 /// Every rank brings its own Status and all leave with the same one: ok, or the failure of the lowest rank
 /// that has one (told as "rank 2: .." where that is not rank 0). Collective. So one line is printed, by rank

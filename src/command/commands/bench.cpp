@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "command/commands.hpp"
 #include "command/options/choices.hpp"
@@ -44,14 +43,11 @@ Status check_bench_injections(const std::vector<Injection>& injections, int rank
 
 /// By rank: ranks whose devices must give the same bits have the same number. Collective.
 Result<std::vector<int>> gather_models(Control& control, const std::string& model) {
-  EGT_TRY_ASSIGN(const auto texts, control.gather(model));
-  std::map<std::string, std::size_t> numbers;
-  std::vector<std::size_t> by_rank;
-  for (const std::string& text : texts)
-    by_rank.push_back(numbers.try_emplace(text, numbers.size()).first->second);
-  EGT_TRY_ASSIGN(const std::string joined, control.broadcast(fmt::format("{}", fmt::join(by_rank, ","))));
+  EGT_TRY_ASSIGN(const auto texts, all_gather(control, model));
+  std::map<std::string, int> numbers;
   std::vector<int> models;
-  for (const Json& number : Json::parse("[" + joined + "]")) models.push_back(number.get<int>());
+  for (const std::string& text : texts)
+    models.push_back(numbers.try_emplace(text, static_cast<int>(numbers.size())).first->second);
   return models;
 }
 

@@ -25,17 +25,10 @@ std::string machine_id() {
   return id;
 }
 
-/// All ranks' texts on every rank. Collective.
-Result<std::vector<std::string>> gather_for_all(Control& control, const std::string& own) {
-  EGT_TRY_ASSIGN(const auto texts, control.gather(own));
-  EGT_TRY_ASSIGN(const std::string all, control.broadcast(one_line(Json(texts))));
-  return Json::parse(all).get<std::vector<std::string>>();
-}
-
 /// Bus ids of the other devices of this rank's host.
 Result<std::vector<std::string>> neighbours(Control& control, const std::string& pci_id) {
   EGT_TRY_ASSIGN(const auto places, gather_places(control));
-  EGT_TRY_ASSIGN(const auto ids, gather_for_all(control, pci_id));
+  EGT_TRY_ASSIGN(const auto ids, all_gather(control, pci_id));
   std::vector<std::string> others;
   for (std::size_t rank = 0; rank < ids.size(); ++rank)
     if (static_cast<int>(rank) != control.place().rank && places[rank].host_id == control.place().host_id &&
@@ -65,7 +58,7 @@ Result<std::vector<LinkEndpoint>> gather_ends(const DeviceInfo& device, Control&
     else
       own.untold = links.status().what();
   }
-  EGT_TRY_ASSIGN(const auto texts, gather_for_all(control, one_line(to_json(own))));
+  EGT_TRY_ASSIGN(const auto texts, all_gather(control, one_line(to_json(own))));
   std::vector<LinkEndpoint> ends;
   for (const std::string& text : texts) ends.push_back(link_end_from(Json::parse(text)));
   return ends;

@@ -2,23 +2,268 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <list>
+#include <optional>
 #include <random>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "egt/core/clock.hpp"
+#include "egt/ranks/agreement.hpp"
 #include "ranks/heartbeat/heartbeat_address.hpp"
-#include "ranks/heartbeat/heartbeat_meeting.hpp"
 
 namespace egt {
 namespace {
 
 using Json = nlohmann::json;
+
+/// How a rank can be reached.
+struct Whereabouts {
+  std::string token;  ///< the run's is that of rank 0
+  std::string hostname;
+  int pid = 0;
+  int port = 0;
+  std::vector<std::string> addresses;
+};
+
+/// What all ranks know before they connect.
+struct Directory {
+  int self = 0;
+  std::vector<Whereabouts> ranks;
+
+  const Whereabouts& own() const { return ranks[static_cast<std::size_t>(self)]; }
+  const std::string& token() const { return ranks.front().token; }
+};
+
+constexpr std::size_t most_strangers = 64;     ///< connections that said nothing yet, beside the ranks'
+constexpr double next_address_seconds = 0.25;  ///< as browsers do (RFC 8305)
+
+std::string hello_text(const Directory& directory, int to) {
+  return Json{{"token", directory.token()}, {"rank", directory.self}, {"to", to}}.dump();
+}
+
+/// The rank that says this hello to `self`; none: a stranger's.
+std::optional<int> rank_of_hello(const Frame& frame, const Directory& directory) {
+  if (frame.kind != FrameKind::hello) return std::nullopt;
+  const Json hello = Json::parse(frame.body, nullptr, false);
+  const bool known = hello.is_object() && hello.value("token", Json()) == directory.token() &&
+                     hello.value("to", Json()) == directory.self &&
+                     hello.value("rank", Json()).is_number_integer();
+  if (!known) return std::nullopt;
+  const int rank = hello["rank"].get<int>();
+  return rank >= 0 && rank < static_cast<int>(directory.ranks.size()) ? std::optional(rank) : std::nullopt;
+}
+
+pollfd entry_of(const HeartbeatLink& link) {
+  return {link.descriptor(), static_cast<short>(link.wants_to_send() ? POLLIN | POLLOUT : POLLIN), 0};
+}
+
+/// A connection that is being made, or its errno.
+Result<Descriptor> begin_connection(const std::string& text, int port) {
+  const auto address = parse_address(text, port);
+  if (!address) return Status(StatusCode::invalid_argument, "not an address");
+  Descriptor socket(::socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) return Status(StatusCode::unavailable, std::strerror(errno), errno);
+  if (::connect(socket.get(), address->get(), address->bytes) != 0 && errno != EINPROGRESS)
+    return Status(StatusCode::unavailable, std::strerror(errno), errno);
+  return socket;
+}
+
+/// The calling of one rank.
+class Call {
+ public:
+  Call(int peer, const Directory& directory)
+      : peer_(peer), directory_(directory), addresses_(there().addresses) {
+    if (there().hostname == directory.own().hostname) addresses_.insert(addresses_.begin(), "127.0.0.1");
+  }
+
+  int peer() const { return peer_; }
+  /// Begins what is due and hears what was begun: the link to the rank once it greets.
+  std::optional<HeartbeatLink> turn();
+  bool has_failed() const { return next_ == addresses_.size() && attempts_.empty(); }
+  /// Until `turn` has something to begin.
+  double seconds_to_next() const;
+  void add_entries(std::vector<pollfd>& entries) const {
+    for (const Attempt& attempt : attempts_) entries.push_back(entry_of(attempt.link));
+  }
+  Status failure(StatusCode code) const;
+
+ private:
+  struct Attempt {
+    std::string address;
+    HeartbeatLink link;
+  };
+
+  const Whereabouts& there() const { return directory_.ranks[static_cast<std::size_t>(peer_)]; }
+  void begin_next();
+  static std::string tale_of(const std::string& address, const std::string& why) {
+    return fmt::format("{} ({})", address, why);
+  }
+
+  int peer_;
+  const Directory& directory_;
+  std::vector<std::string> addresses_;
+  std::size_t next_ = 0;  ///< of the addresses, to be called
+  Clock::time_point begun_at_;
+  std::vector<Attempt> attempts_;   ///< under way
+  std::vector<std::string> tales_;  ///< of those that failed
+};
+
+void Call::begin_next() {
+  const std::string& address = addresses_[next_++];
+  begun_at_ = Clock::now();
+  auto socket = begin_connection(address, there().port);
+  if (!socket.ok()) return tales_.push_back(tale_of(address, socket.status().what()));
+  attempts_.push_back({address, HeartbeatLink(std::move(socket.value()))});
+  attempts_.back().link.put(FrameKind::hello, hello_text(directory_, peer_));
+}
+
+std::optional<HeartbeatLink> Call::turn() {
+  for (auto attempt = attempts_.begin(); attempt != attempts_.end();) {
+    HeartbeatLink& link = attempt->link;
+    link.push();
+    const auto frames = link.take();
+    if (!frames.empty() && rank_of_hello(frames.front(), directory_) == peer_) return std::move(link);
+    if (frames.empty() && !link.ended()) {
+      ++attempt;
+      continue;
+    }
+    const bool broke = frames.empty() && link.error() != 0;
+    tales_.push_back(tale_of(attempt->address, broke ? std::strerror(link.error()) : "somebody else"));
+    attempt = attempts_.erase(attempt);
+  }
+  while (next_ < addresses_.size() && (attempts_.empty() || seconds_to_next() <= 0)) begin_next();
+  return std::nullopt;
+}
+
+double Call::seconds_to_next() const {
+  if (next_ == addresses_.size()) return std::numeric_limits<double>::infinity();
+  return next_ == 0 ? 0 : next_address_seconds - seconds_since(begun_at_);
+}
+
+Status Call::failure(StatusCode code) const {
+  std::vector<std::string> tales = tales_;
+  for (const Attempt& attempt : attempts_)
+    tales.push_back(tale_of(attempt.address, attempt.link.wants_to_send() ? "no answer" : "no greeting"));
+  if (tales.empty()) tales.push_back("it has no address");
+  return {code, fmt::format("rank {} does not reach rank {} on {} at port {}: {}", directory_.self, peer_,
+                            there().hostname, there().port, fmt::join(tales, ", "))};
+}
+
+/// Calls the lower ranks and takes the calls of the higher ones, all at the same time, until each has proved
+/// that it knows the token. A rank is called at its addresses one after the other; the next one's turn comes
+/// when those before failed or did not answer at once, and none is given up before one of them has led to the
+/// rank: so an address that leads nowhere costs a moment, and one that leads to somebody else does no harm.
+///
+/// Calls that are on `listener`, a listening socket, and come from strangers are dropped.
+class Meeting {
+ public:
+  Meeting(const Descriptor& listener, const Directory& directory,
+          std::vector<HeartbeatConnection>& connections)
+      : listener_(listener), directory_(directory), connections_(connections) {
+    for (int rank = 0; rank < directory.self; ++rank) calls_.emplace_back(rank, directory);
+    for (int rank = directory.self + 1; rank < static_cast<int>(directory.ranks.size()); ++rank)
+      missing_.push_back(rank);
+  }
+
+  Status run(double timeout_seconds) {
+    const Clock::time_point start = Clock::now();
+    for (;;) {
+      EGT_TRY(make_calls());
+      welcome();
+      hear_guests();
+      if (calls_.empty() && missing_.empty()) return {};
+      const double left = timeout_seconds - seconds_since(start);
+      if (left <= 0) return lateness();
+      wait(left);
+    }
+  }
+
+ private:
+  Status make_calls() {
+    for (auto call = calls_.begin(); call != calls_.end();) {
+      if (auto link = call->turn()) {
+        connect(call->peer(), std::move(*link));
+        call = calls_.erase(call);
+        continue;
+      }
+      if (call->has_failed()) return call->failure(StatusCode::unavailable);
+      ++call;
+    }
+    return {};
+  }
+
+  void welcome() {
+    for (;;) {
+      Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!socket.valid()) return;
+      if (guests_.size() >= missing_.size() + most_strangers) guests_.erase(guests_.begin());
+      guests_.emplace_back(std::move(socket));
+    }
+  }
+
+  void hear_guests() {
+    std::vector<HeartbeatLink> waiting;
+    for (HeartbeatLink& guest : guests_)
+      if (hear(guest)) waiting.push_back(std::move(guest));
+    guests_ = std::move(waiting);
+  }
+
+  /// Does this guest still have to say who it is? A rank that calls a second time has been answered before.
+  bool hear(HeartbeatLink& guest) {
+    const auto frames = guest.take();
+    if (frames.empty()) return !guest.ended();
+    const auto rank = rank_of_hello(frames.front(), directory_);
+    const auto place = rank ? std::find(missing_.begin(), missing_.end(), *rank) : missing_.end();
+    if (place == missing_.end()) return false;
+    missing_.erase(place);
+    guest.put(FrameKind::hello, hello_text(directory_, *rank));
+    guest.push();
+    connect(*rank, std::move(guest));
+    return false;
+  }
+
+  void connect(int rank, HeartbeatLink link) {
+    const Whereabouts& there = directory_.ranks[static_cast<std::size_t>(rank)];
+    link.allow(HeartbeatLink::text_limit);
+    connections_.push_back({rank, there.pid, there.hostname, std::move(link)});
+  }
+
+  /// Until something came, or a call's next address is due.
+  void wait(double seconds) const {
+    std::vector<pollfd> entries = {{listener_.get(), POLLIN, 0}};
+    for (const HeartbeatLink& guest : guests_) entries.push_back(entry_of(guest));
+    for (const Call& call : calls_) {
+      call.add_entries(entries);
+      seconds = std::min(seconds, std::max(0.0, call.seconds_to_next()));
+    }
+    // What fails here fails in the calls that follow, too.
+    (void)::poll(entries.data(), entries.size(), static_cast<int>(std::ceil(seconds * 1000)));
+  }
+
+  Status lateness() const {
+    if (!calls_.empty()) return calls_.front().failure(StatusCode::timeout);
+    return {StatusCode::timeout, fmt::format("rank {} did not connect to rank {} on {} in time",
+                                             missing_.front(), directory_.self, directory_.own().hostname)};
+  }
+
+  const Descriptor& listener_;
+  const Directory& directory_;
+  std::vector<HeartbeatConnection>& connections_;
+  std::list<Call> calls_;              ///< of lower ranks
+  std::vector<int> missing_;           ///< higher ranks that did not call yet
+  std::vector<HeartbeatLink> guests_;  ///< who did not say yet who they are
+};
 
 std::string system_error(const char* what) {
   return fmt::format("{}: {}", what, std::strerror(errno));
@@ -53,13 +298,12 @@ int port_of(const Descriptor& listener) {
 
 /// Do all ranks succeed? Else the last one's reason, on all: of two ranks that do not meet the higher one
 /// calls, and so knows more.
-Status agree(Control& control, const Status& own) {
-  EGT_TRY_ASSIGN(const auto reasons, control.gather(own.what()));
+Status agree_on_last(Control& control, const Status& own) {
+  EGT_TRY_ASSIGN(const auto reasons, all_gather(control, own.what()));
   const auto last =
       std::find_if(reasons.rbegin(), reasons.rend(), [](const auto& why) { return !why.empty(); });
-  EGT_TRY_ASSIGN(const std::string why, control.broadcast(last == reasons.rend() ? "" : *last));
-  if (why.empty()) return {};
-  return {StatusCode::unavailable, "no heartbeats between the ranks: " + why};
+  if (last == reasons.rend()) return {};
+  return {StatusCode::unavailable, "no heartbeats between the ranks: " + *last};
 }
 
 std::string new_token() {
@@ -69,18 +313,19 @@ std::string new_token() {
 
 /// Tells all ranks where this one listens, and learns it of all.
 Result<Directory> share_directory(Control& control, int port) {
-  const Json own = {{"hostname", control.place().hostname},
+  const Json own = {{"token", new_token()},
+                    {"hostname", control.place().hostname},
                     {"pid", ::getpid()},
                     {"port", port},
                     {"addresses", own_addresses()}};
-  EGT_TRY_ASSIGN(const auto texts, control.gather(own.dump(-1, ' ', false, Json::error_handler_t::replace)));
-  Json all = {{"token", texts.empty() ? "" : new_token()}, {"ranks", Json::array()}};
-  for (const std::string& text : texts) all["ranks"].push_back(Json::parse(text, nullptr, false));
-  EGT_TRY_ASSIGN(const std::string shared, control.broadcast(all.dump()));
-  all = Json::parse(shared, nullptr, false);
-  Directory directory{control.place().rank, all["token"], {}};
-  for (const Json& rank : all["ranks"])
-    directory.ranks.push_back({rank["hostname"], rank["pid"], rank["port"], rank["addresses"]});
+  EGT_TRY_ASSIGN(const auto texts,
+                 all_gather(control, own.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  Directory directory{control.place().rank, {}};
+  for (const std::string& text : texts) {
+    const Json rank = Json::parse(text, nullptr, false);
+    directory.ranks.push_back(
+        {rank["token"], rank["hostname"], rank["pid"], rank["port"], rank["addresses"]});
+  }
   return directory;
 }
 
@@ -94,16 +339,11 @@ Result<std::vector<HeartbeatConnection>> open_heartbeat_connections(Control& con
     return connections;
   }
   auto listener = listen_on_all();
-  EGT_TRY(agree(control, own.ok() ? listener.status() : own));
+  EGT_TRY(agree_on_last(control, own.ok() ? listener.status() : own));
   EGT_TRY_ASSIGN(const Directory directory, share_directory(control, port_of(listener.value())));
-  HeartbeatLinks links;
-  EGT_TRY(agree(control, meet_all(listener.value(), directory, timeout_seconds, links)));
-  std::sort(links.begin(), links.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (auto& [rank, link] : links) {
-    const Whereabouts& there = directory.ranks[static_cast<std::size_t>(rank)];
-    link.allow(HeartbeatLink::text_limit);
-    connections.push_back({rank, there.pid, there.hostname, std::move(link)});
-  }
+  EGT_TRY(agree_on_last(control, Meeting(listener.value(), directory, connections).run(timeout_seconds)));
+  std::sort(connections.begin(), connections.end(),
+            [](const auto& a, const auto& b) { return a.rank < b.rank; });
   return connections;
 }
 

@@ -34,14 +34,17 @@ struct Tagged {
 };
 
 Status run_exchange(MpiGroup& group, const std::vector<Tagged>& sends, const std::vector<Tagged>& receives) {
-  MpiExchange exchange(group.ranks);
-  for (const auto& [message, tag] : receives)
-    exchange.receive(bytes_of(message.data), message.bytes, message.peer, tag);
-  for (const auto& [message, tag] : sends)
-    exchange.send(bytes_of(message.data), message.bytes, message.peer, tag);
-  const Status status = exchange.run(group.limits_from_now(group.aborted));
+  MpiTransfer transfer(group.ranks);
+  const auto run = [&]() -> Status {
+    for (const auto& [message, tag] : receives)
+      EGT_TRY(transfer.receive(bytes_of(message.data), message.bytes, message.peer, tag));
+    for (const auto& [message, tag] : sends)
+      EGT_TRY(transfer.send(bytes_of(message.data), message.bytes, message.peer, tag));
+    return transfer.finish(group.limits_from_now(group.aborted));
+  };
+  const Status status = run();
   if (status.ok()) return {};
-  if (auto left = exchange.withdraw(); !left.empty()) group.world->session.adopt({std::move(left), {}});
+  if (auto left = transfer.withdraw(); !left.empty()) group.world->session.adopt({std::move(left), {}});
   group.fail(status);
   return status;
 }

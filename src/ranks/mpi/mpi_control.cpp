@@ -61,12 +61,6 @@ class MpiControl final : public Control {
   std::deque<std::string> own_;  ///< rank 0's texts to itself
 };
 
-Result<bool> done(MPI_Request& request) {
-  int flag = 0;
-  EGT_TRY(mpi_status(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), "MPI_Test"));
-  return flag != 0;
-}
-
 MpiControl::~MpiControl() {
   // A failure here needs no word of its own: what is not sent is left to the session, which then does not
   // finalize.
@@ -84,8 +78,11 @@ void MpiControl::leave(const std::shared_ptr<Message>& message) {
 }
 
 Status MpiControl::finish(const std::shared_ptr<Collective>& collective, const char* what) {
-  Status status =
-      wait_until([&] { return done(collective->request); }, {.seconds = timeout_seconds_, .what = what});
+  Status status = wait_until(
+      [&] {
+        return mpi_done({&collective->request, 1});
+      },
+      {.seconds = timeout_seconds_, .what = what});
   if (!status.ok()) session_.adopt({{collective->request}, collective});
   return status;
 }
@@ -165,7 +162,7 @@ Status MpiControl::send_to_root(std::string text) {
 
 Result<bool> MpiControl::sent_all() {
   while (!outgoing_.empty()) {
-    EGT_TRY_ASSIGN(const bool sent, done(outgoing_.front()->request));
+    EGT_TRY_ASSIGN(const bool sent, mpi_done({&outgoing_.front()->request, 1}));
     if (!sent) return false;
     outgoing_.pop_front();
   }
@@ -191,7 +188,7 @@ Result<std::optional<std::string>> MpiControl::receive() {
     EGT_TRY(mpi_status(MPI_Imrecv(incoming_->text.data(), bytes, MPI_BYTE, &handle, &incoming_->request),
                        "MPI_Imrecv"));
   }
-  EGT_TRY_ASSIGN(const bool whole, done(incoming_->request));
+  EGT_TRY_ASSIGN(const bool whole, mpi_done({&incoming_->request, 1}));
   if (!whole) return std::optional<std::string>();
   std::optional<std::string> text = std::move(incoming_->text);
   incoming_.reset();

@@ -75,18 +75,24 @@ Status mpi_status(int code, const char* call) {
   return {StatusCode::aborted, std::string(call) + " failed: " + text.data(), code};
 }
 
+Result<bool> mpi_done(std::span<MPI_Request> requests) {
+  int done = 0;
+  EGT_TRY(
+      mpi_status(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+                 "MPI_Testall"));
+  return done != 0;
+}
+
 Result<MPI_Comm> MpiSession::Impl::duplicate(double timeout_seconds) {
   // MPI writes the new communicator when the request is done, maybe after this call has given up.
   auto made = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
   MPI_Request request = MPI_REQUEST_NULL;
   EGT_TRY(mpi_status(MPI_Comm_idup(world, made.get(), &request), "MPI_Comm_idup"));
-  const auto poll = [&]() -> Result<bool> {
-    int done = 0;
-    EGT_TRY(mpi_status(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test"));
-    return done != 0;
-  };
-  const Status status =
-      wait_until(poll, {.seconds = timeout_seconds, .what = "the opening of a communicator by all ranks"});
+  const Status status = wait_until(
+      [&] {
+        return mpi_done({&request, 1});
+      },
+      {.seconds = timeout_seconds, .what = "the opening of a communicator by all ranks"});
   if (!status.ok()) {
     adopt({{request}, made});
     return status;
@@ -102,11 +108,7 @@ void MpiSession::Impl::adopt(MpiOrphan orphan) {
 Result<bool> MpiSession::Impl::orphans_done() {
   const std::lock_guard lock(mutex_);
   while (!orphans_.empty()) {
-    auto& requests = orphans_.back().requests;
-    int done = 0;
-    EGT_TRY(mpi_status(
-        MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
-        "MPI_Testall"));
+    EGT_TRY_ASSIGN(const bool done, mpi_done(orphans_.back().requests));
     if (!done) return false;
     orphans_.pop_back();
   }
@@ -117,12 +119,11 @@ Status MpiSession::Impl::meet() {
   if (abandoned) return {StatusCode::aborted, "MPI was abandoned"};
   MPI_Request barrier = MPI_REQUEST_NULL;
   EGT_TRY(mpi_status(MPI_Ibarrier(world, &barrier), "MPI_Ibarrier"));
-  const auto all_came = [&]() -> Result<bool> {
-    int done = 0;
-    EGT_TRY(mpi_status(MPI_Test(&barrier, &done, MPI_STATUS_IGNORE), "MPI_Test"));
-    return done != 0;
-  };
-  return wait_until(all_came, {.seconds = finalize_seconds, .what = "the end of MPI on all ranks"});
+  return wait_until(
+      [&] {
+        return mpi_done({&barrier, 1});
+      },
+      {.seconds = finalize_seconds, .what = "the end of MPI on all ranks"});
 }
 
 void MpiSession::Impl::close() {

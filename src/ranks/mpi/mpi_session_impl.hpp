@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "ranks/mpi/mpi_session.hpp"
@@ -13,6 +14,8 @@ namespace egt {
 
 /// Ok, or what MPI says about `call`.
 Status mpi_status(int code, const char* call);
+/// Have all of them come to their end? Never waits.
+Result<bool> mpi_done(std::span<MPI_Request> requests);
 
 /// Requests that nobody waits for any more, and the memory that MPI may still use for them.
 struct MpiOrphan {

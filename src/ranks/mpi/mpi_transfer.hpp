@@ -41,40 +41,23 @@ class TransferPoll {
   std::chrono::microseconds sleep_{5};
 };
 
-/// Takes back the receives that have not begun; the requests that MPI does not give back.
-std::vector<MPI_Request> withdraw(std::vector<MPI_Request> requests);
-
-/// Messages between ranks that are under way together. For one thread.
+/// Messages of any size between ranks, under way together. Each goes on by itself, piece by piece, however
+/// late the others' peers are. For one thread.
 class MpiTransfer {
  public:
   explicit MpiTransfer(const MpiRanks& ranks) : ranks_(&ranks) {}
 
-  /// 0 bytes: no message, on neither side. At most 2^31 - 1 bytes each.
-  Status send(const std::byte* data, std::size_t bytes, int peer, int tag);
-  Status receive(std::byte* data, std::size_t bytes, int peer, int tag);
+  /// 0 bytes: no message, on neither side. The receiver names the same bytes and tag.
+  Status send(const std::byte* data, std::size_t bytes, int peer, int tag) {
+    return begin({data, nullptr, bytes, ranks_->at(peer), tag});
+  }
+  Status receive(std::byte* data, std::size_t bytes, int peer, int tag) {
+    return begin({nullptr, data, bytes, ranks_->at(peer), tag});
+  }
   /// Waits for all of them; afterwards the transfer is empty and may be used again. On an error they are
   /// still under way.
   Status finish(const TransferLimits& limits);
   /// After an error: takes back the receives that have not begun; the requests that MPI does not give back.
-  std::vector<MPI_Request> withdraw();
-
- private:
-  const MpiRanks* ranks_;
-  std::vector<MPI_Request> requests_;
-};
-
-/// Messages of any size, each of which goes on by itself, piece by piece, however late the others' peers are.
-/// For one thread.
-class MpiExchange {
- public:
-  explicit MpiExchange(const MpiRanks& ranks) : ranks_(&ranks) {}
-
-  /// Before `run`. The receiver names the same bytes and tag.
-  void send(const std::byte* data, std::size_t bytes, int peer, int tag);
-  void receive(std::byte* data, std::size_t bytes, int peer, int tag);
-  /// On an error messages are still under way.
-  Status run(const TransferLimits& limits);
-  /// As MpiTransfer's.
   std::vector<MPI_Request> withdraw();
 
  private:
@@ -86,6 +69,7 @@ class MpiExchange {
     int tag;
     std::size_t begun = 0;  ///< bytes that were handed to MPI
   };
+  Status begin(const Flow& flow);
   /// Hands the flow's next piece to MPI, if there is one.
   Status begin_piece(Flow& flow, MPI_Request& request);
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/cuda/cuda_native.hpp"
+#include "device/shared/shared_handle.hpp"
 #include "egt/core/process_limits.hpp"
 #include "egt/core/wait.hpp"
 #include "ranks/messages.hpp"
@@ -30,19 +31,10 @@ Status nccl_status(ncclResult_t result, std::string_view doing, ncclComm_t commu
                 result);
 }
 
-int hex_digit(char c) {
-  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 Result<ncclUniqueId> parse_unique_id(const std::string& text) {
   ncclUniqueId id{};
-  bool right = text.size() == 2 * sizeof id.internal;
-  for (std::size_t i = 0; right && i < sizeof id.internal; ++i) {
-    const int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
-    right = high >= 0 && low >= 0;
-    id.internal[i] = static_cast<char>(high * 16 + low);
-  }
-  if (!right) return Status(StatusCode::internal, "the NCCL id that came from rank 0 is not one");
+  if (!from_hex(text, id.internal, sizeof id.internal).ok())
+    return Status(StatusCode::internal, "the NCCL id that came from rank 0 is not one");
   return id;
 }
 
@@ -340,9 +332,7 @@ NcclCommunicator::~NcclCommunicator() {
 Result<std::string> make_nccl_unique_id() {
   ncclUniqueId id{};
   EGT_TRY(nccl_status(ncclGetUniqueId(&id), "make an id"));
-  std::string text;
-  for (const char byte : id.internal) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return text;
+  return to_hex(id.internal, sizeof id.internal);
 }
 
 Result<std::unique_ptr<Communicator>> open_nccl_communicator(const std::string& unique_id,

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "egt/core/wait.hpp"
+#include "egt/ranks/agreement.hpp"
 #include "ranks/heartbeat/tcp_heartbeat.hpp"
 #include "session/stop_signal.hpp"
 
@@ -35,16 +36,11 @@ Status RecoveryCoordinator::open_watchdog() {
   EGT_TRY_ASSIGN(heartbeat_, open_tcp_heartbeat(setup_.control, heartbeat_timeout_s));
   const RankPlace& place = setup_.control.place();
   // Known to all, since whoever is left tells of the others.
-  EGT_TRY_ASSIGN(auto names, setup_.control.gather(place.hostname + "\n" + setup_.device_uuid));
-  std::string all;
-  for (const std::string& name : names) all += name + "\n";
-  EGT_TRY_ASSIGN(all, setup_.control.broadcast(all));
+  EGT_TRY_ASSIGN(const auto hostnames, all_gather(setup_.control, place.hostname));
+  EGT_TRY_ASSIGN(const auto device_uuids, all_gather(setup_.control, setup_.device_uuid));
   std::vector<WatchedRank> ranks;
-  for (std::size_t at = 0; static_cast<int>(ranks.size()) < place.size;) {
-    const std::size_t middle = all.find('\n', at), end = all.find('\n', middle + 1);
-    ranks.push_back({all.substr(at, middle - at), all.substr(middle + 1, end - middle - 1)});
-    at = end + 1;
-  }
+  for (std::size_t rank = 0; rank < hostnames.size(); ++rank)
+    ranks.push_back({hostnames[rank], device_uuids[rank]});
   WatchdogHooks hooks{.on_restart = [this](const RestartOrder&) { setup_.communicator.interrupt(); },
                       .on_give_up =
                           [this](const std::vector<Loss>& losses) {

@@ -280,8 +280,24 @@ void judge_exchange(std::vector<RankReports>& reports, Findings& findings) {
 }  // namespace
 
 const char* to_string(CollectiveKind kind) {
-  constexpr const char* names[] = {"all-reduce", "broadcast", "reduce-scatter", "all-gather"};
+  constexpr const char* names[] = {"all-reduce", "broadcast", "reduce-scatter", "all-gather", "all-to-all"};
   return names[static_cast<std::size_t>(kind)];
+}
+
+double bus_factor(CollectiveKind kind, int ranks) {
+  if (kind == CollectiveKind::broadcast) return 1;
+  const double n = ranks;
+  return (kind == CollectiveKind::all_reduce ? 2 : 1) * (n - 1) / n;
+}
+
+void show_finding(Fault& fault, const CollectiveFinding& finding) {
+  fault.rank = finding.blame == Blame::ambiguous ? -1 : finding.rank;
+  fault.where = finding.where;
+  fault.offset = finding.sample.index * sizeof(std::uint32_t);
+  show_difference(fault, finding.sample.expected, finding.sample.actual);
+  fault.count = finding.count;
+  fault.blame = finding.blame;
+  fault.suspects = finding.suspects;
 }
 
 std::vector<CollectiveFinding> judge_round(const CollectiveRound& round, std::vector<RankReports> reports) {
@@ -315,6 +331,7 @@ bool CollectiveIncidents::had_its_chance(const Incident& incident, const Collect
     case CollectiveKind::broadcast:
       return round.root() == incident.rank;
     case CollectiveKind::all_gather:
+    case CollectiveKind::all_to_all:
       return true;
   }
   return true;

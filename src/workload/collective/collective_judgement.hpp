@@ -33,10 +33,12 @@
 namespace egt {
 
 /// The order is that of an injection's `layer`.
-enum class CollectiveKind { all_reduce, broadcast, reduce_scatter, all_gather };
-constexpr int collective_kinds = 4;
+enum class CollectiveKind { all_reduce, broadcast, reduce_scatter, all_gather, all_to_all };
+constexpr int collective_kinds = 4;  ///< of a round: all but the all-to-all
 /// "all-reduce"
 const char* to_string(CollectiveKind kind);
+/// Bus bandwidth over algorithm bandwidth, as nccl-tests defines them (doc/PERFORMANCE.md there).
+double bus_factor(CollectiveKind kind, int ranks);
 
 /// Who does what in a round: a pure function of its number, so the same on all ranks. Up to four ranks put
 /// something into the sums, each in a field of bits of its own (pattern.hpp); with more ranks these four move
@@ -85,6 +87,10 @@ struct CollectiveFinding {
 
 /// `reports`: of all ranks, in rank order. At most one finding a collective and rank; none: all is right.
 std::vector<CollectiveFinding> judge_round(const CollectiveRound& round, std::vector<RankReports> reports);
+
+/// Puts what was found and who is to blame into a fault: rank -1 where that is ambiguous. The host and device
+/// of the rank are the caller's to add.
+void show_finding(Fault& fault, const CollectiveFinding& finding);
 
 /// Is it a report that a device could have written? All zeros, say, are none: so an exchange of reports that
 /// did nothing is seen.

@@ -20,14 +20,6 @@ constexpr int most_in_row = 16;  ///< each has patterns of its own, for every pa
 /// Parts begin at multiples of as many words, where they are long enough: kernels are fastest so.
 constexpr std::uint64_t part_grain = 64;
 
-std::byte* at(WordsView words, std::uint64_t word_offset) {
-  return reinterpret_cast<std::byte*>(words.data + word_offset);
-}
-
-WordsView part(WordsView words, std::uint64_t first, std::uint64_t count) {
-  return {words.data + first, count};
-}
-
 /// Each block is of one rank for another: the two of them, and where several blocks have a rank in common
 /// that one, by majority.
 std::vector<CollectiveFinding> judge_all_to_all(const std::vector<RankReports>& reports) {
@@ -58,7 +50,7 @@ std::vector<CollectiveFinding> judge_all_to_all(const std::vector<RankReports>& 
 }  // namespace
 
 LinkCollectiveTrial::LinkCollectiveTrial(LinkContext& bench, LinkInjections& injections, std::int64_t trial,
-                                         LinkCollective collective, const LinksOptions& options,
+                                         CollectiveKind collective, const LinksOptions& options,
                                          const LinkLimits& limits, Share share)
     : bench_(bench),
       injections_(injections),
@@ -84,22 +76,34 @@ std::uint64_t LinkCollectiveTrial::bytes_of(const Row& row) const {
   return row.part_words * (is_split() ? ranks() : 1) * word;
 }
 
-std::uint64_t LinkCollectiveTrial::words_in(const Row& row) const {
-  return row.part_words * (collective_ == LinkCollective::all_gather || !is_split() ? 1 : ranks());
-}
-
-std::uint64_t LinkCollectiveTrial::words_out(const Row& row) const {
-  return row.part_words * (collective_ == LinkCollective::reduce_scatter || !is_split() ? 1 : ranks());
+WordsView LinkCollectiveTrial::received(const Row& row) const {
+  return bench_.incoming(row.part_words * KnownAnswer::parts_received(collective_, ranks_) *
+                         static_cast<std::uint64_t>(row.count) * word);
 }
 
 CollectiveRound LinkCollectiveTrial::round_of(const Row& row) const {
   return {.number = row.index, .size = ranks_, .slice = row.part_words};
 }
 
-std::uint64_t LinkCollectiveTrial::seed(const Row& row, int repeat, int slot, int from, int to) const {
+std::vector<KnownAnswer> LinkCollectiveTrial::answers(const Row& row, int repeat) const {
+  const std::uint64_t in = row.part_words * KnownAnswer::parts_put_in(collective_, ranks_),
+                      out = row.part_words * KnownAnswer::parts_received(collective_, ranks_);
   const auto number = [](auto value) { return static_cast<std::uint64_t>(value); };
-  return link_seed(bench_.environment().seed,
-                   {number(trial_), row.index, number(repeat), number(slot), number(from), number(to)});
+  std::vector<KnownAnswer> answers;
+  for (std::uint64_t slot = 0; slot < number(row.count); ++slot) {
+    const auto seed = [=, run_seed = bench_.environment().seed, trial = trial_, index = row.index](int from,
+                                                                                                   int to) {
+      return link_seed(run_seed, {number(trial), index, number(repeat), slot, number(from), number(to)});
+    };
+    answers.push_back({.kind = collective_,
+                       .round = round_of(row),
+                       .rank = self_,
+                       .part_words = row.part_words,
+                       .send = bench_.outgoing(bench_.bytes()).data + slot * in,
+                       .receive = bench_.incoming(bench_.bytes()).data + slot * out,
+                       .seed = seed});
+  }
+  return answers;
 }
 
 Result<LinkCollectiveOutcome> LinkCollectiveTrial::make() {
@@ -138,132 +142,37 @@ Result<PairPlan> LinkCollectiveTrial::agree_on_plan() {
 }
 
 Result<double> LinkCollectiveTrial::measure(const Row& row, int repeats) {
-  std::vector<double> seconds;
-  EGT_TRY(bench_.reset_reports(ranks() + 1));
-  for (int repeat = 0; repeat < repeats; ++repeat) {
-    EGT_TRY(fill(row, repeat));
-    EGT_TRY(bench_.hold(std::min((row.count + 1) * LinkContext::call_ms, LinkContext::longest_hold_ms)));
-    EGT_TRY(bench_.align_with_all());
-    EGT_TRY(bench_.start_clock());
-    for (int slot = 0; slot < row.count; ++slot) EGT_TRY(run(row, slot));
-    EGT_TRY(bench_.stop_clock());
-    EGT_TRY(verify(row, repeat));
-    EGT_TRY(bench_.wait());
-    EGT_TRY_ASSIGN(const double time, bench_.clock_seconds());
-    seconds.push_back(time / row.count);
-    EGT_TRY(bench_.check_stop());
-  }
-  EGT_TRY(bench_.fetch_reports(ranks() + 1));
-  EGT_TRY(bench_.wait());
-  bench_.count_verified(words_out(row) * word * static_cast<std::uint64_t>(row.count * repeats));
-  keep_reports(row);
-  return timing_of(std::move(seconds)).median;
-}
-
-void LinkCollectiveTrial::keep_reports(const Row& row) {
+  std::vector<KnownAnswer> row_answers;
+  const auto each = [&](const auto& call) -> Status {
+    for (const KnownAnswer& answer : row_answers) EGT_TRY(call(answer));
+    return {};
+  };
+  Stream& stream = bench_.stream();
+  EGT_TRY_ASSIGN(
+      const auto measured,
+      bench_.measure(
+          {.repeats = repeats,
+           .transfers = row.count,
+           .reports = reports_of(ranks_),
+           .prepare = [&](int repeat, double) -> Status {
+             row_answers = answers(row, repeat);
+             EGT_TRY(each([&](auto& answer) { return answer.fill(bench_.device(), stream); }));
+             EGT_TRY(
+                 bench_.hold(std::min((row.count + 1) * LinkContext::call_ms, LinkContext::longest_hold_ms)));
+             return bench_.align_with_all();
+           },
+           .move =
+               [&] { return each([&](auto& answer) { return answer.run(bench_.communicator(), stream); }); },
+           .verify = [&](int) -> Status {
+             if (changes_) EGT_TRY(injections_.change_received(trial_, -1, received(row), stream));
+             return each(
+                 [&](auto& answer) { return answer.verify(bench_.device(), bench_.report(0), stream); });
+           }}));
+  bench_.count_verified(received(row).bytes() * static_cast<std::uint64_t>(repeats));
   rows_.push_back(row);
-  std::optional<RankReports>& kept = wrong_.emplace_back();
-  std::uint64_t wrong = 0;
-  for (std::size_t i = 0; i <= ranks(); ++i) wrong += bench_.told(i).count;
-  outcome_.own_wrong_words += wrong;
-  if (wrong == 0) return;
-  kept.emplace(ranks_);
-  switch (collective_) {
-    case LinkCollective::all_reduce:
-      kept->all_reduce = bench_.told(0);
-      break;
-    case LinkCollective::reduce_scatter:
-      kept->reduce_scatter = bench_.told(0);
-      kept->put_in = bench_.told(1);
-      break;
-    case LinkCollective::all_gather:
-    case LinkCollective::all_to_all:
-      for (std::size_t rank = 0; rank < ranks(); ++rank) kept->blocks[rank] = bench_.told(rank);
-      break;
-  }
-}
-
-/// What is received into holds other words before. An all-reduce is made in place, in what is received.
-Status LinkCollectiveTrial::fill(const Row& row, int repeat) {
-  Device& device = bench_.device();
-  Stream& stream = bench_.stream();
-  const auto count = static_cast<std::uint64_t>(row.count);
-  const std::uint64_t in = words_in(row), out = words_out(row);
-  const WordsView outgoing = bench_.outgoing(in * count * word),
-                  incoming = bench_.incoming(out * count * word);
-  const bool sums =
-      collective_ == LinkCollective::all_reduce || collective_ == LinkCollective::reduce_scatter;
-  if (is_split())
-    EGT_TRY(device.fill(incoming, {.kind = PatternKind::random, .seed = ~seed(row, repeat, -1, self_, self_)},
-                        stream));
-  for (int slot = 0; slot < row.count; ++slot)
-    for (int to = 0; static_cast<std::uint64_t>(to) * row.part_words < in; ++to) {
-      const std::uint64_t first =
-          static_cast<std::uint64_t>(slot) * in + static_cast<std::uint64_t>(to) * row.part_words;
-      Pattern pattern{.kind = PatternKind::random, .seed = seed(row, repeat, slot, self_, to)};
-      if (sums)
-        pattern = {.kind = PatternKind::contribution,
-                   .parameter = static_cast<std::uint32_t>(round_of(row).field_of(self_)),
-                   .seed = seed(row, repeat, slot, -1, to)};
-      EGT_TRY(device.fill(part(is_split() ? outgoing : incoming, first, row.part_words), pattern, stream));
-    }
-  return {};
-}
-
-Status LinkCollectiveTrial::run(const Row& row, int slot) {
-  Communicator& communicator = bench_.communicator();
-  const auto place = static_cast<std::uint64_t>(slot);
-  const std::uint64_t in = words_in(row), out = words_out(row);
-  const auto count = static_cast<std::uint64_t>(row.count);
-  std::byte* const send = at(bench_.outgoing(in * count * word), place * in);
-  std::byte* const receive = at(bench_.incoming(out * count * word), place * out);
-  switch (collective_) {
-    case LinkCollective::all_reduce:
-      return communicator.all_reduce(receive, row.part_words, ElementType::f32, bench_.stream());
-    case LinkCollective::all_gather:
-      return communicator.all_gather(send, receive, row.part_words * word, bench_.stream());
-    case LinkCollective::reduce_scatter:
-      return communicator.reduce_scatter(send, receive, row.part_words, ElementType::f32, bench_.stream());
-    case LinkCollective::all_to_all:
-      return all_to_all(communicator, send, receive, row.part_words * word, bench_.stream());
-  }
-  return Status(StatusCode::internal, "there is no such collective");
-}
-
-Status LinkCollectiveTrial::verify(const Row& row, int repeat) {
-  Device& device = bench_.device();
-  Stream& stream = bench_.stream();
-  const std::uint64_t in = words_in(row), out = words_out(row);
-  const auto count = static_cast<std::uint64_t>(row.count);
-  const WordsView outgoing = bench_.outgoing(in * count * word),
-                  incoming = bench_.incoming(out * count * word);
-  if (changes_) EGT_TRY(injections_.change_received(trial_, -1, incoming, stream));
-  for (int slot = 0; slot < row.count; ++slot) {
-    const std::uint64_t place = static_cast<std::uint64_t>(slot);
-    if (collective_ == LinkCollective::all_reduce || collective_ == LinkCollective::reduce_scatter) {
-      const int to = is_split() ? self_ : 0;
-      const Pattern sum{.kind = PatternKind::contribution_sum,
-                        .parameter = static_cast<std::uint32_t>(round_of(row).fields()),
-                        .seed = seed(row, repeat, slot, -1, to)};
-      EGT_TRY(device.verify(part(incoming, place * out, row.part_words), sum, bench_.report(0), stream));
-      for (int owner = 0; is_split() && owner < ranks_; ++owner)
-        EGT_TRY(device.verify(
-            part(outgoing, place * in + static_cast<std::uint64_t>(owner) * row.part_words, row.part_words),
-            {.kind = PatternKind::contribution,
-             .parameter = static_cast<std::uint32_t>(round_of(row).field_of(self_)),
-             .seed = seed(row, repeat, slot, -1, owner)},
-            bench_.report(1), stream));
-      continue;
-    }
-    for (int from = 0; from < ranks_; ++from) {
-      const int to = collective_ == LinkCollective::all_gather ? 0 : self_;
-      EGT_TRY(device.verify(
-          part(incoming, place * out + static_cast<std::uint64_t>(from) * row.part_words, row.part_words),
-          {.kind = PatternKind::random, .seed = seed(row, repeat, slot, from, to)},
-          bench_.report(static_cast<std::size_t>(from)), stream));
-    }
-  }
-  return {};
+  told_.emplace_back(&bench_.told(0), &bench_.told(0) + reports_of(ranks_));
+  for (const Mismatches& found : told_.back()) outcome_.own_wrong_words += found.count;
+  return timing_of(seconds_of(measured)).median;
 }
 
 Result<std::vector<double>> LinkCollectiveTrial::share_means(const std::vector<double>& own) {
@@ -275,27 +184,21 @@ Result<std::vector<double>> LinkCollectiveTrial::share_means(const std::vector<d
 
 /// All ranks' reports of the first size at which any of them found something wrong.
 Status LinkCollectiveTrial::judge() {
-  const auto own = std::find_if(wrong_.begin(), wrong_.end(), [](auto& one) { return one.has_value(); });
-  const std::array<double, 1> first = {static_cast<double>(own - wrong_.begin())};
+  const auto own = std::find_if(told_.begin(), told_.end(), [](const auto& told) {
+    return std::any_of(told.begin(), told.end(), [](const Mismatches& found) { return found.count > 0; });
+  });
+  const std::array<double, 1> first = {static_cast<double>(own - told_.begin())};
   EGT_TRY_ASSIGN(const auto firsts, share_(first));
   const auto row = static_cast<std::size_t>(*std::min_element(firsts.begin(), firsts.end()));
-  if (row == wrong_.size()) return {};
-  const RankReports mine = wrong_[row].value_or(RankReports(ranks_));
-  std::vector<Mismatches> told = {mine.all_reduce, mine.reduce_scatter, mine.put_in}, all;
-  told.insert(told.end(), mine.blocks.begin(), mine.blocks.end());
-  all.resize(told.size() * ranks());
-  EGT_TRY(bench_.gather(told.data(), all.data(), told.size() * sizeof(Mismatches)));
+  if (row == told_.size()) return {};
+  const std::size_t count = reports_of(ranks_);
+  std::vector<Mismatches> all(count * ranks());
+  EGT_TRY(bench_.gather(told_[row].data(), all.data(), count * sizeof(Mismatches)));
   std::vector<RankReports> reports;
-  for (std::size_t rank = 0; rank < ranks(); ++rank) {
-    const Mismatches* const of_rank = all.data() + rank * told.size();
-    RankReports& one = reports.emplace_back(ranks_);
-    one.all_reduce = of_rank[0];
-    one.reduce_scatter = of_rank[1];
-    one.put_in = of_rank[2];
-    std::copy_n(of_rank + 3, ranks(), one.blocks.begin());
-  }
+  for (std::size_t rank = 0; rank < ranks(); ++rank)
+    reports.push_back(rank_reports(all.data() + rank * count, ranks_));
   outcome_.wrong_size = bytes_of(rows_[row]);
-  outcome_.findings = collective_ == LinkCollective::all_to_all
+  outcome_.findings = collective_ == CollectiveKind::all_to_all
                           ? judge_all_to_all(reports)
                           : judge_round(round_of(rows_[row]), std::move(reports));
   return {};

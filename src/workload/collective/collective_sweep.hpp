@@ -2,16 +2,16 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "workload/collective/collective_judgement.hpp"
+#include "workload/collective/known_answer.hpp"
 #include "workload/common/link_timing.hpp"
 #include "workload/links/link_context.hpp"
 #include "workload/links/link_injections.hpp"
 #include "workload/links/link_plan.hpp"
-#include "workload/links/link_transfers.hpp"
 
 namespace egt {
 
@@ -31,15 +31,15 @@ struct LinkCollectiveOutcome {
 };
 
 /// The trial of one collective on all ranks, by size. Every element is known beforehand and verified on the
-/// device: sums are of whole numbers, exact in any order (as in CollectiveWorkload). Of an all-to-all each
-/// block is from one rank, so who sent and who received is known.
+/// device (known_answer.hpp). Of an all-to-all each block is from one rank, so who sent and who received is
+/// known.
 class LinkCollectiveTrial {
  public:
   /// Every rank brings figures, all get all of them.
   using Share = std::function<Result<std::vector<double>>(std::span<const double> own)>;
 
   LinkCollectiveTrial(LinkContext& bench, LinkInjections& injections, std::int64_t trial,
-                      LinkCollective collective, const LinksOptions& options, const LinkLimits& limits,
+                      CollectiveKind collective, const LinksOptions& options, const LinkLimits& limits,
                       Share share);
   Result<LinkCollectiveOutcome> make();
 
@@ -51,35 +51,32 @@ class LinkCollectiveTrial {
     int count = 1;
   };
   std::size_t ranks() const { return static_cast<std::size_t>(ranks_); }
-  bool is_split() const { return collective_ != LinkCollective::all_reduce; }
+  bool is_split() const { return collective_ != CollectiveKind::all_reduce; }
   Row row_of(std::uint64_t index, std::uint64_t bytes, int count) const;
   std::uint64_t bytes_of(const Row& row) const;
-  std::uint64_t words_in(const Row& row) const;   ///< that one rank puts in
-  std::uint64_t words_out(const Row& row) const;  ///< that one rank receives
+  /// All that one rank receives.
+  WordsView received(const Row& row) const;
   CollectiveRound round_of(const Row& row) const;
-  std::uint64_t seed(const Row& row, int repeat, int slot, int from, int to) const;
+  /// The collectives of a row, one behind the other in memory.
+  std::vector<KnownAnswer> answers(const Row& row, int repeat) const;
 
   Result<PairPlan> agree_on_plan();
   /// Seconds of one; what is wrong is kept.
   Result<double> measure(const Row& row, int repeats);
-  void keep_reports(const Row& row);
-  Status fill(const Row& row, int repeat);
-  Status run(const Row& row, int slot);
-  Status verify(const Row& row, int repeat);
   Result<std::vector<double>> share_means(const std::vector<double>& own);
   Status judge();
 
   LinkContext& bench_;
   LinkInjections& injections_;
   const std::int64_t trial_;
-  const LinkCollective collective_;
+  const CollectiveKind collective_;
   const LinksOptions& options_;
   const LinkLimits limits_;
   const Share share_;
   const int ranks_, self_;
   bool changes_ = false;
-  std::vector<Row> rows_;                          ///< that were measured, also to make the plan
-  std::vector<std::optional<RankReports>> wrong_;  ///< by row
+  std::vector<Row> rows_;                      ///< that were measured, also to make the plan
+  std::vector<std::vector<Mismatches>> told_;  ///< this rank's reports, by row
   LinkCollectiveOutcome outcome_;
 };
 

@@ -25,9 +25,6 @@ struct Introduction {
   char device_uuid[64];
 };
 
-/// What a rank tells of a round: its introduction, then these reports, then one a block of the all-gather.
-enum Told : std::size_t { sum_report, message_report, slice_report, put_in_report, first_block_report };
-
 std::size_t index_of(CollectiveKind kind) {
   return static_cast<std::size_t>(kind);
 }
@@ -58,35 +55,33 @@ CollectiveWorkload::CollectiveWorkload(const Environment& environment, const Col
 }
 
 std::size_t CollectiveWorkload::told_bytes() const {
-  return sizeof(Introduction) + (first_block_report + ranks()) * sizeof(Mismatches);
+  return sizeof(Introduction) + reports_of(environment_.place.size) * sizeof(Mismatches);
 }
 
 Mismatches* CollectiveWorkload::own_report(std::size_t index) const {
   return reinterpret_cast<Mismatches*>(told_.as<std::byte>() + sizeof(Introduction)) + index;
 }
 
-WordsView CollectiveWorkload::slice_of(int rank) const {
-  return {data_.as<std::uint32_t>() + static_cast<std::uint64_t>(rank) * slice_elements_, slice_elements_};
-}
-
-std::uint64_t CollectiveWorkload::seed(const Slot& slot, CollectiveKind kind, int rank) const {
+std::uint64_t CollectiveWorkload::seed(const Slot& slot, CollectiveKind kind, int block) const {
   std::uint64_t seed = environment_.seed;
   for (const std::uint64_t part :
-       {slot.round.number, static_cast<std::uint64_t>(kind), static_cast<std::uint64_t>(rank)})
+       {slot.round.number, static_cast<std::uint64_t>(kind), static_cast<std::uint64_t>(block)})
     seed = mix64((seed ^ part) + 0x9E3779B97F4A7C15ull);
   return seed;
 }
 
-Pattern CollectiveWorkload::contribution(const Slot& slot, CollectiveKind kind, int slice_owner) const {
-  return {.kind = PatternKind::contribution,
-          .parameter = static_cast<std::uint32_t>(slot.round.field_of(environment_.place.rank)),
-          .seed = seed(slot, kind, slice_owner)};
-}
-
-Pattern CollectiveWorkload::sum(const Slot& slot, CollectiveKind kind, int slice_owner) const {
-  return {.kind = PatternKind::contribution_sum,
-          .parameter = static_cast<std::uint32_t>(slot.round.fields()),
-          .seed = seed(slot, kind, slice_owner)};
+/// All slices lie in `data_`, this rank's own in `slice_`.
+KnownAnswer CollectiveWorkload::known_answer(const Slot& slot, CollectiveKind kind) const {
+  using enum CollectiveKind;
+  auto *const data = data_.as<std::uint32_t>(), *const own = slice_.as<std::uint32_t>();
+  const bool is_split = kind == reduce_scatter || kind == all_gather;
+  return {.kind = kind,
+          .round = slot.round,
+          .rank = environment_.place.rank,
+          .part_words = is_split ? slice_elements_ : options_.elements,
+          .send = kind == all_gather ? own : data,
+          .receive = kind == reduce_scatter ? own : data,
+          .seed = [this, &slot, kind](int from, int to) { return seed(slot, kind, std::max(from, to)); }};
 }
 
 Status CollectiveWorkload::prepare() {
@@ -133,90 +128,24 @@ Status CollectiveWorkload::enqueue_round(std::int64_t step) {
                 .size = environment_.place.size,
                 .slice = slice_elements_};
   take_injections(slot);
-  for (std::size_t i = 0; i < first_block_report + ranks(); ++i)
+  for (std::size_t i = 0; i < reports_of(environment_.place.size); ++i)
     EGT_TRY(environment_.device.reset(own_report(i), stream_()));
-  EGT_TRY(enqueue_all_reduce(slot));
-  EGT_TRY(enqueue_broadcast(slot));
-  EGT_TRY(enqueue_reduce_scatter(slot));
-  EGT_TRY(enqueue_all_gather(slot));
+  for (int kind = 0; kind < collective_kinds; ++kind)
+    EGT_TRY(enqueue_collective(slot, static_cast<CollectiveKind>(kind)));
   EGT_TRY(enqueue_exchange(slot));
   ++enqueued_;
   return {};
 }
 
-template <typename Collective>
-Status CollectiveWorkload::timed(Slot& slot, CollectiveKind kind, const Collective& collective) {
+Status CollectiveWorkload::enqueue_collective(Slot& slot, CollectiveKind kind) {
+  const KnownAnswer answer = known_answer(slot, kind);
+  EGT_TRY(answer.fill(environment_.device, stream_()));
+  if (kind == CollectiveKind::all_reduce) EGT_TRY(inject(slot, contribution_place, answer.received()));
   EGT_TRY(environment_.device.record(*slot.begin[index_of(kind)], stream_()));
-  EGT_TRY(collective(environment_.communicator, stream_()));
-  return environment_.device.record(*slot.end[index_of(kind)], stream_());
-}
-
-Status CollectiveWorkload::enqueue_all_reduce(Slot& slot) {
-  constexpr CollectiveKind kind = CollectiveKind::all_reduce;
-  EGT_TRY(environment_.device.fill(whole(), contribution(slot, kind), stream_()));
-  EGT_TRY(inject(slot, contribution_place, whole()));
-  EGT_TRY(timed(slot, kind, [&](Communicator& communicator, Stream& stream) {
-    return communicator.all_reduce(data_.data(), whole().count, ElementType::f32, stream);
-  }));
-  EGT_TRY(inject(slot, static_cast<int>(kind), whole()));
-  return environment_.device.verify(whole(), sum(slot, kind), own_report(sum_report), stream_());
-}
-
-Status CollectiveWorkload::enqueue_broadcast(Slot& slot) {
-  constexpr CollectiveKind kind = CollectiveKind::broadcast;
-  const Pattern message{.kind = PatternKind::random, .seed = seed(slot, kind)};
-  Pattern before = message;
-  if (environment_.place.rank != slot.round.root()) before.kind = PatternKind::random_inverse;
-  EGT_TRY(environment_.device.fill(whole(), before, stream_()));
-  EGT_TRY(timed(slot, kind, [&](Communicator& communicator, Stream& stream) {
-    return communicator.broadcast(data_.data(), whole().bytes(), slot.round.root(), stream);
-  }));
-  EGT_TRY(inject(slot, static_cast<int>(kind), whole()));
-  return environment_.device.verify(whole(), message, own_report(message_report), stream_());
-}
-
-/// Each slice is a region of its own. What was put in is looked at too: see collective_judgement.hpp.
-Status CollectiveWorkload::enqueue_reduce_scatter(Slot& slot) {
-  constexpr CollectiveKind kind = CollectiveKind::reduce_scatter;
-  Device& device = environment_.device;
-  const int size = environment_.place.size, rank = environment_.place.rank;
-  for (int owner = 0; owner < size; ++owner)
-    EGT_TRY(device.fill(slice_of(owner), contribution(slot, kind, owner), stream_()));
-  // One in 2^32 of these words is the sum by accident.
-  EGT_TRY(device.fill(slice(), {.kind = PatternKind::random, .seed = ~seed(slot, kind, rank)}, stream_()));
-  EGT_TRY(timed(slot, kind, [&](Communicator& communicator, Stream& stream) {
-    return communicator.reduce_scatter(data_.data(), slice_.data(), slice_elements_, ElementType::f32,
-                                       stream);
-  }));
-  EGT_TRY(inject(slot, static_cast<int>(kind), slice()));
-  EGT_TRY(device.verify(slice(), sum(slot, kind, rank), own_report(slice_report), stream_()));
-  for (int owner = 0; owner < size; ++owner)
-    EGT_TRY(device.verify(slice_of(owner), contribution(slot, kind, owner), own_report(put_in_report),
-                          stream_()));
-  return {};
-}
-
-Status CollectiveWorkload::enqueue_all_gather(Slot& slot) {
-  constexpr CollectiveKind kind = CollectiveKind::all_gather;
-  Device& device = environment_.device;
-  const int size = environment_.place.size;
-  const auto block = [&](int rank) -> Pattern {
-    return {.kind = PatternKind::random, .seed = seed(slot, kind, rank)};
-  };
-  for (int rank = 0; rank < size; ++rank) {
-    Pattern before = block(rank);
-    before.kind = PatternKind::random_inverse;
-    EGT_TRY(device.fill(slice_of(rank), before, stream_()));
-  }
-  EGT_TRY(device.fill(slice(), block(environment_.place.rank), stream_()));
-  EGT_TRY(timed(slot, kind, [&](Communicator& communicator, Stream& stream) {
-    return communicator.all_gather(slice_.data(), data_.data(), slice().bytes(), stream);
-  }));
-  EGT_TRY(inject(slot, static_cast<int>(kind), all_slices()));
-  for (int rank = 0; rank < size; ++rank)
-    EGT_TRY(device.verify(slice_of(rank), block(rank),
-                          own_report(first_block_report + static_cast<std::size_t>(rank)), stream_()));
-  return {};
+  EGT_TRY(answer.run(environment_.communicator, stream_()));
+  EGT_TRY(environment_.device.record(*slot.end[index_of(kind)], stream_()));
+  EGT_TRY(inject(slot, static_cast<int>(kind), answer.received()));
+  return answer.verify(environment_.device, own_report(sum_report), stream_());
 }
 
 /// Always, so that all ranks make the same calls. Zeros are no report: an exchange that does nothing is seen.
@@ -228,7 +157,7 @@ Status CollectiveWorkload::enqueue_exchange(Slot& slot) {
   return device.record(*slot.done, stream_());
 }
 
-/// From 0; as in the table of collective.hpp.
+/// From 0; as CollectiveWorkload counts them.
 int CollectiveWorkload::place_of(const Injection& injection) const {
   return choose_layer(injection, injection.layer ? contribution_place + 1 : contribution_place,
                       environment_.seed);
@@ -268,7 +197,7 @@ Status CollectiveWorkload::inject(const Slot& slot, int place, WordsView words) 
 /// All words that are hit become one valid contribution of this rank, which the first one was not: a flip of
 /// a float's bits would reach other sources' parts of the sum.
 Flip CollectiveWorkload::flip_contribution(const Slot& slot, const Injection& injection, Flip flip) const {
-  const PatternFunction own(contribution(slot, CollectiveKind::all_reduce));
+  const PatternFunction own(known_answer(slot, CollectiveKind::all_reduce).put_in(injection.rank, 0));
   const std::uint32_t parts = contribution_parts(own.pattern.seed, flip.first) & own.field_mask;
   const auto chosen = static_cast<std::uint32_t>(std::countr_zero(flip.mask)) % contribution_field_bits;
   const auto field = static_cast<std::uint32_t>(slot.round.field_of(injection.rank));
@@ -317,7 +246,7 @@ Status CollectiveWorkload::collect_round() {
     milliseconds_[kind] += ms;
   }
   ++rounds_;
-  elements_checked_ += 2 * whole().count + slice().count + all_slices().count;
+  elements_checked_ += 2 * options_.elements + slice_elements_ * (1 + ranks());
   look_at(slot, read_reports(slot));
   return {};
 }
@@ -325,14 +254,8 @@ Status CollectiveWorkload::collect_round() {
 std::vector<RankReports> CollectiveWorkload::read_reports(const Slot& slot) const {
   std::vector<RankReports> reports;
   for (std::size_t rank = 0; rank < ranks(); ++rank) {
-    const auto* told = reinterpret_cast<const Mismatches*>(slot.gathered.as<std::byte>() +
-                                                           rank * told_bytes() + sizeof(Introduction));
-    RankReports& one = reports.emplace_back(environment_.place.size);
-    one.all_reduce = told[sum_report];
-    one.broadcast = told[message_report];
-    one.reduce_scatter = told[slice_report];
-    one.put_in = told[put_in_report];
-    std::copy_n(told + first_block_report, ranks(), one.blocks.begin());
+    const auto* told = slot.gathered.as<std::byte>() + rank * told_bytes() + sizeof(Introduction);
+    reports.push_back(rank_reports(reinterpret_cast<const Mismatches*>(told), environment_.place.size));
   }
   return reports;
 }
@@ -357,21 +280,13 @@ void CollectiveWorkload::look_at(const Slot& slot, const std::vector<RankReports
 void CollectiveWorkload::tell(const Slot& slot, const CollectiveFinding& finding) {
   Fault fault = fault_of(environment_, "collective", fmt::format("known-answer {}", to_string(finding.kind)),
                          "collective", slot.step);
-  const bool known = finding.blame != Blame::ambiguous;
+  show_finding(fault, finding);
   Introduction blamed{};
-  if (known)
-    std::memcpy(&blamed,
-                slot.gathered.as<std::byte>() + static_cast<std::size_t>(finding.rank) * told_bytes(),
+  if (fault.rank >= 0)
+    std::memcpy(&blamed, slot.gathered.as<std::byte>() + static_cast<std::size_t>(fault.rank) * told_bytes(),
                 sizeof blamed);
-  fault.rank = known ? finding.rank : -1;
   fault.hostname = std::string(blamed.hostname, strnlen(blamed.hostname, sizeof blamed.hostname));
   fault.device_uuid = std::string(blamed.device_uuid, strnlen(blamed.device_uuid, sizeof blamed.device_uuid));
-  fault.where = finding.where;
-  fault.offset = finding.sample.index * sizeof(float);
-  show_difference(fault, finding.sample.expected, finding.sample.actual);
-  fault.count = finding.count;
-  fault.blame = finding.blame;
-  fault.suspects = finding.suspects;
   environment_.records.emit(fault);
 }
 
@@ -392,20 +307,20 @@ PartReport CollectiveWorkload::report() const {
   part.description = "Collectives with known answers while the devices are busy";
   part.success = wrong_rounds_ == 0;
   if (wrong_rounds_ > 0) part.failure = "a collective gave wrong elements, here or through this rank";
-  const double n = environment_.place.size, rounds = static_cast<double>(rounds_);
+  const double rounds = static_cast<double>(rounds_);
   const double bytes = static_cast<double>(options_.elements) * sizeof(float) * rounds;
-  const double sliced = static_cast<double>(slice_elements_) * n * sizeof(float) * rounds;
-  // Bus bandwidth as nccl-tests defines it: what a collective must move over each link, per time.
+  const double sliced = static_cast<double>(slice_elements_ * ranks()) * sizeof(float) * rounds;
   const auto bus = [&](CollectiveKind kind, double moved) {
-    return ratio_or_null(moved * 1e-6, milliseconds_[index_of(kind)]);
+    return ratio_or_null(moved * bus_factor(kind, environment_.place.size) * 1e-6,
+                         milliseconds_[index_of(kind)]);
   };
   part.figures = {{"rounds", rounds_},
                   {"wrong_rounds", wrong_rounds_},
                   {"bytes_per_round", planned() ? Json(options_.elements * sizeof(float)) : Json(nullptr)},
-                  {"all_reduce_bus_gb_per_s", bus(CollectiveKind::all_reduce, bytes * 2 * (n - 1) / n)},
+                  {"all_reduce_bus_gb_per_s", bus(CollectiveKind::all_reduce, bytes)},
                   {"broadcast_bus_gb_per_s", bus(CollectiveKind::broadcast, bytes)},
-                  {"reduce_scatter_bus_gb_per_s", bus(CollectiveKind::reduce_scatter, sliced * (n - 1) / n)},
-                  {"all_gather_bus_gb_per_s", bus(CollectiveKind::all_gather, sliced * (n - 1) / n)},
+                  {"reduce_scatter_bus_gb_per_s", bus(CollectiveKind::reduce_scatter, sliced)},
+                  {"all_gather_bus_gb_per_s", bus(CollectiveKind::all_gather, sliced)},
                   {"elements_checked", elements_checked_},
                   {"mismatches", mismatches_}};
   part.work.collective_elements_checked = elements_checked_ - std::min(mismatches_, elements_checked_);

@@ -9,14 +9,13 @@
 
 #include "egt/workload/workload.hpp"
 #include "workload/collective/collective_judgement.hpp"
+#include "workload/collective/known_answer.hpp"
 #include "workload/options.hpp"
 
 namespace egt {
 
 /// From time to time, while the devices are busy with a step: a round of all-reduce, broadcast,
 /// reduce-scatter and all-gather whose every element is known beforehand and verified on the device.
-/// Contributions to sums are whole numbers with bits of their own a source, so their sum is exact in any
-/// order. What lies in a buffer before is unlike the answer, so a collective that does nothing is seen.
 /// All ranks exchange what they found, judge it alike (collective_judgement.hpp), and rank 0 tells the
 /// faults. With one rank there is nothing to do.
 ///
@@ -56,24 +55,15 @@ class CollectiveWorkload : public Workload {
   std::size_t ranks() const { return static_cast<std::size_t>(environment_.place.size); }
   std::size_t told_bytes() const;
 
-  WordsView whole() const { return {data_.as<std::uint32_t>(), options_.elements}; }
-  WordsView slice() const { return {slice_.as<std::uint32_t>(), slice_elements_}; }
-  WordsView slice_of(int rank) const;
-  WordsView all_slices() const { return {data_.as<std::uint32_t>(), slice_elements_ * ranks()}; }
   Mismatches* own_report(std::size_t index) const;
-  std::uint64_t seed(const Slot& slot, CollectiveKind kind, int rank = 0) const;
-  Pattern contribution(const Slot& slot, CollectiveKind kind, int slice_owner = 0) const;
-  Pattern sum(const Slot& slot, CollectiveKind kind, int slice_owner = 0) const;
+  /// `block`: the rank that a part belongs to; 0 where there is one part only.
+  std::uint64_t seed(const Slot& slot, CollectiveKind kind, int block) const;
+  KnownAnswer known_answer(const Slot& slot, CollectiveKind kind) const;
 
   Status introduce();
   Status enqueue_round(std::int64_t step);
-  Status enqueue_all_reduce(Slot& slot);
-  Status enqueue_broadcast(Slot& slot);
-  Status enqueue_reduce_scatter(Slot& slot);
-  Status enqueue_all_gather(Slot& slot);
+  Status enqueue_collective(Slot& slot, CollectiveKind kind);
   Status enqueue_exchange(Slot& slot);
-  template <typename Collective>
-  Status timed(Slot& slot, CollectiveKind kind, const Collective& collective);
 
   int place_of(const Injection& injection) const;
   bool strikes(const Injection& injection, const CollectiveRound& round) const;

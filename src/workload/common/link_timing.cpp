@@ -13,6 +13,12 @@ LinkTiming timing_of(std::vector<double> seconds) {
   return {.median = median_of(seconds), .least = seconds.front(), .most = seconds.back()};
 }
 
+LinkTiming longer_of(const LinkTiming& a, const LinkTiming& b) {
+  return {.median = std::max(a.median, b.median),
+          .least = std::max(a.least, b.least),
+          .most = std::max(a.most, b.most)};
+}
+
 std::vector<double> seconds_of(std::span<const LinkRepeat> repeats) {
   std::vector<double> seconds;
   for (const LinkRepeat& repeat : repeats) seconds.push_back(repeat.seconds);

@@ -18,6 +18,8 @@ struct LinkTiming {
 
 /// `seconds`: of each repeat; none: nothing was measured.
 LinkTiming timing_of(std::vector<double> seconds);
+/// Of what two ranks timed of the same transfers: the longer ones, so that the bytes of both have gone in it.
+LinkTiming longer_of(const LinkTiming& a, const LinkTiming& b);
 
 /// One repeat of a measurement.
 struct LinkRepeat {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "egt/core/wait.hpp"
+#include "workload/common/findings.hpp"
 #include "workload/common/value_exchange.hpp"
 
 namespace egt {
@@ -54,9 +55,9 @@ Status LinkContext::calibrate_hold() {
   const WordsView words{busy_.as<std::uint32_t>(), busy_words};
   EGT_TRY(device.set_zero(words.data, words.bytes(), *stream_));
   for (int warm = 0; warm < 2; ++warm) {  // the first time the kernel is loaded
-    EGT_TRY(start_clock());
+    EGT_TRY(device.record(*begin_, *stream_));
     EGT_TRY(device.sine_exponential(words, calibration_turns, busy_digest_.as<Digest>(), *stream_));
-    EGT_TRY(stop_clock());
+    EGT_TRY(device.record(*end_, *stream_));
     EGT_TRY(device.synchronize(*stream_, timeout_s));
   }
   EGT_TRY_ASSIGN(const double seconds, clock_seconds());
@@ -127,6 +128,8 @@ Status LinkContext::wait() {
   return {};
 }
 
+/// After `wait`: was any of those that were last aligned asked to stop before? All of them get the same
+/// answer, so that they end a trial together; where none were aligned, it is this rank's own.
 bool LinkContext::is_stopped() const {
   if (aligned_ == Aligned::nobody) return stopping_();
   if (aligned_ == Aligned::all) return *told_stop(all_stops) > 0;
@@ -166,42 +169,84 @@ Status LinkContext::align_with_all() {
   return environment_.communicator.all_reduce(sum, 1, ElementType::f32, *stream_);
 }
 
-Status LinkContext::check_stop() const {
-  return is_stopped() ? Status(StatusCode::stopped, "the run is to be interrupted") : Status();
+Result<std::vector<LinkRepeat>> LinkContext::measure(const LinkMeasurement& m) {
+  Device& device = environment_.device;
+  std::vector<LinkRepeat> repeats;
+  double hold_factor = 1;
+  for (std::size_t i = 0; i < m.reports; ++i) EGT_TRY(device.reset(report(i), *stream_));
+  for (int repeat = 0; repeat < m.repeats; ++repeat) {
+    EGT_TRY(m.prepare(repeat, hold_factor));
+    EGT_TRY(device.record(*begin_, *stream_));
+    EGT_TRY(m.move());
+    EGT_TRY(device.record(*end_, *stream_));
+    EGT_TRY_ASSIGN(const bool led, leads_device());
+    if (!led) hold_factor *= 2;
+    EGT_TRY(m.verify(repeat));
+    EGT_TRY(wait());
+    EGT_TRY_ASSIGN(const double seconds, clock_seconds());
+    repeats.push_back({.seconds = seconds / m.transfers, .led = led});
+    if (is_stopped()) return Status(StatusCode::stopped, "the run is to be interrupted");
+  }
+  if (m.reports == 0) return repeats;
+  EGT_TRY(device.copy(told_reports_.data(), reports_.data(), m.reports * sizeof(Mismatches), *stream_));
+  EGT_TRY(wait());
+  return repeats;
 }
 
+std::optional<WrongData> LinkContext::wrong_data(int from, std::uint64_t bytes, std::size_t reports) const {
+  std::optional<WrongData> wrong;
+  for (std::size_t i = 0; i < reports; ++i) {
+    const Mismatches& found = told(i);
+    if (found.count == 0) continue;
+    if (!wrong) {
+      const Mismatches::Sample sample = lowest_sample(found);
+      wrong = {.from = from,
+               .bytes = bytes,
+               .offset = sample.index * sizeof(std::uint32_t) % bytes,
+               .expected = sample.expected,
+               .actual = sample.actual,
+               .words = 0};
+    }
+    wrong->words += found.count;
+  }
+  return wrong;
+}
+
+/// Behind the end of what is timed, before any wait: is all of it enqueued before the device has come to its
+/// start? True where the host is the device.
 Result<bool> LinkContext::leads_device() {
   if (turns_a_ms_ <= 0) return true;
   EGT_TRY_ASSIGN(const bool began, environment_.device.done(*begin_));
   return !began;
 }
 
+/// After `wait`.
 Result<double> LinkContext::clock_seconds() const {
   EGT_TRY_ASSIGN(const double ms, environment_.device.elapsed_ms(*begin_, *end_));
   return ms * 1e-3;
 }
 
-Status LinkContext::reset_reports(std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) EGT_TRY(environment_.device.reset(report(i), *stream_));
+/// Small data out and in, by what `send` enqueues: waits.
+template <typename Send>
+Status LinkContext::trade(const void* own, std::size_t bytes, void* theirs, std::size_t their_bytes,
+                          const Send& send) {
+  if (bytes + their_bytes > small_.bytes())
+    return {StatusCode::internal, "more of the other ranks than there is memory for"};
+  auto *const pinned = pinned_.as<std::byte>(), *const small = small_.as<std::byte>();
+  std::memcpy(pinned, own, bytes);
+  EGT_TRY(environment_.device.copy(small, pinned, bytes, *stream_));
+  EGT_TRY(send(small, small + bytes));
+  EGT_TRY(environment_.device.copy(pinned + bytes, small + bytes, their_bytes, *stream_));
+  EGT_TRY(wait());
+  std::memcpy(theirs, pinned + bytes, their_bytes);
   return {};
-}
-
-Status LinkContext::fetch_reports(std::size_t count) {
-  return environment_.device.copy(told_reports_.data(), reports_.data(), count * sizeof(Mismatches),
-                                  *stream_);
 }
 
 Status LinkContext::swap(int peer, const void* own, void* theirs, std::size_t bytes) {
-  auto* const pinned = pinned_.as<std::byte>();
-  auto* const small = small_.as<std::byte>();
-  std::memcpy(pinned, own, bytes);
-  EGT_TRY(environment_.device.copy(small, pinned, bytes, *stream_));
-  const Message send{small, bytes, peer}, receive{small + bytes, bytes, peer};
-  EGT_TRY(environment_.communicator.exchange({&send, 1}, {&receive, 1}, *stream_));
-  EGT_TRY(environment_.device.copy(pinned + bytes, small + bytes, bytes, *stream_));
-  EGT_TRY(wait());
-  std::memcpy(theirs, pinned + bytes, bytes);
-  return {};
+  return trade(own, bytes, theirs, bytes, [&](std::byte* out, std::byte* in) {
+    const Message send{out, bytes, peer}, receive{in, bytes, peer};
+    return environment_.communicator.exchange({&send, 1}, {&receive, 1}, *stream_);
+  });
 }
 
 Result<std::string> LinkContext::swap_text(int peer, const std::string& own) {
@@ -214,17 +259,9 @@ Result<std::string> LinkContext::swap_text(int peer, const std::string& own) {
 
 Status LinkContext::gather(const void* own, void* all, std::size_t bytes) {
   const std::size_t all_bytes = bytes * static_cast<std::size_t>(environment_.place.size);
-  if (bytes + all_bytes > small_.bytes())
-    return Status(StatusCode::internal, "more of every rank than there is memory for");
-  auto* const pinned = pinned_.as<std::byte>();
-  auto* const small = small_.as<std::byte>();
-  std::memcpy(pinned, own, bytes);
-  EGT_TRY(environment_.device.copy(small, pinned, bytes, *stream_));
-  EGT_TRY(environment_.communicator.all_gather(small, small + bytes, bytes, *stream_));
-  EGT_TRY(environment_.device.copy(pinned + bytes, small + bytes, all_bytes, *stream_));
-  EGT_TRY(wait());
-  std::memcpy(all, pinned + bytes, all_bytes);
-  return {};
+  return trade(own, bytes, all, all_bytes, [&](std::byte* out, std::byte* in) {
+    return environment_.communicator.all_gather(out, in, bytes, *stream_);
+  });
 }
 
 }  // namespace egt

@@ -5,19 +5,42 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "egt/workload/workload.hpp"
+#include "workload/common/link_timing.hpp"
 
 namespace egt {
 
 /// The seed of one pattern of a trial: another for all parts (trial, measurement, repeat, from, to).
 std::uint64_t link_seed(std::uint64_t run_seed, std::initializer_list<std::uint64_t> parts);
 
-/// What the trials of a rank share: memory that is sent and received, a stream, and the steps that every
-/// measurement is made of. Main thread only. Errors are those of the device or of the communicator; after one
+/// Data that came other than they were sent.
+struct WrongData {
+  int from = -1;             ///< who sent them; this rank received them; -1: the rank's own host
+  std::uint64_t bytes = 0;   ///< of the transfer
+  std::uint64_t offset = 0;  ///< bytes from the transfer's start, of the first word that differs
+  std::uint32_t expected = 0, actual = 0;
+  std::uint64_t words = 0;  ///< that differ, in all repeats
+};
+
+/// What a rank does in a measurement. All calls enqueue work in the context's stream.
+struct LinkMeasurement {
+  int repeats = 1;
+  int transfers = 1;        ///< in a repeat, one after the other
+  std::size_t reports = 0;  ///< of verifications, all repeats together
+  /// Fills the memory, holds the device and aligns with the peers. `hold_factor`: doubles with each repeat
+  /// that did not lead (LinkRepeat).
+  std::function<Status(int repeat, double hold_factor)> prepare;
+  std::function<Status()> move;  ///< what is timed
+  std::function<Status(int repeat)> verify;
+};
+
+/// What the trials of a rank share: memory that is sent and received, a stream, and the driver of every
+/// measurement. Main thread only. Errors are those of the device or of the communicator; after one
 /// of the latter, `recover` and `renew` come before anything else.
 class LinkContext {
  public:
@@ -68,24 +91,14 @@ class LinkContext {
   /// In the stream: goes on when the peer, or all ranks, have come as far.
   Status align_with(int peer);
   Status align_with_all();
-  /// After `wait`: `stopped` where any of those that were last aligned was asked to stop before. All of them
-  /// get the same answer, so that they end a trial together; where none were aligned, it is this rank's own.
-  Status check_stop() const;
-  /// In the stream: what is between them is timed.
-  Status start_clock() { return environment_.device.record(*begin_, *stream_); }
-  Status stop_clock() { return environment_.device.record(*end_, *stream_); }
-  /// Behind `stop_clock`, before any wait: is all that is timed enqueued before the device has come to its
-  /// start? True where the host is the device.
-  Result<bool> leads_device();
-  /// After `wait`.
-  Result<double> clock_seconds() const;
+  /// Makes a measurement: seconds of a transfer, by repeat. Reports begin empty, and `told` gives them
+  /// afterwards. `stopped`, on all ranks that are aligned, where one of them was asked to.
+  Result<std::vector<LinkRepeat>> measure(const LinkMeasurement& measurement);
 
-  /// Reports of verifications, `count` of them, made empty, in the stream.
-  Status reset_reports(std::size_t count);
   Mismatches* report(std::size_t index) const { return reports_.as<Mismatches>() + index; }
-  /// In the stream; then, after `wait`, `told` gives them.
-  Status fetch_reports(std::size_t count);
   const Mismatches& told(std::size_t index) const { return told_reports_.as<Mismatches>()[index]; }
+  /// What the first `reports` of them say of transfers of `bytes` each; none: all is right.
+  std::optional<WrongData> wrong_data(int from, std::uint64_t bytes, std::size_t reports) const;
 
   /// Small data for the peer's: waits.
   Status swap(int peer, const void* own, void* theirs, std::size_t bytes);
@@ -110,6 +123,10 @@ class LinkContext {
   Status calibrate_hold();
   Status tell_stop(void* word);
   bool is_stopped() const;
+  Result<bool> leads_device();
+  Result<double> clock_seconds() const;
+  template <typename Send>
+  Status trade(const void* own, std::size_t bytes, void* theirs, std::size_t their_bytes, const Send& send);
   float* told_stop(std::size_t index) const { return stops_.as<float>() + index; }
 
   const Environment& environment_;

@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "workload/common/link_timing.hpp"
 #include "workload/links/link_context.hpp"
-#include "workload/links/link_transfers.hpp"
+#include "workload/options.hpp"
 
 namespace egt {
 
@@ -31,23 +32,23 @@ class LinkHostCopies {
   Result<HostCopyOutcome> make();
 
  private:
-  enum class Way { to_device, from_device, both };
+  struct Way {
+    bool to_device = false, from_device = false;
+  };
 
-  Status measure_node(std::optional<int> node);
   Status take_memory();
+  Status measure_node(std::optional<int> node);
   Result<LinkTiming> measure(Way way);
-  Status copy(Way way, int repeat);
   Status prepare(int repeat);
+  Status copy(Way way);
   Status verify(Way way, int repeat);
   Pattern pattern(int repeat, bool to_device) const;
 
   LinkContext& bench_;
   const std::int64_t trial_;
-  const int repeats_;
-  const std::uint64_t bytes_;
-  std::uint64_t measurement_ = 0;
-  Buffer source_, target_;  ///< pinned: what goes to the device, what comes from it
-  std::unique_ptr<Event> prepared_, other_begin_, other_end_;
+  std::uint64_t measurements_ = 0;  ///< begun: other patterns for each
+  Buffer source_, target_;          ///< pinned: what goes to the device, what comes from it
+  std::unique_ptr<Event> prepared_, other_end_;
   HostCopyOutcome outcome_;
 };
 

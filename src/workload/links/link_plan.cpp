@@ -47,16 +47,6 @@ double seconds_of(const PairPlan& plan, const LinkLimits& limits, const PairProb
 
 }  // namespace
 
-const char* to_string(LinkCollective collective) {
-  constexpr const char* names[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all"};
-  return names[static_cast<int>(collective)];
-}
-
-double bus_factor(LinkCollective collective, int ranks) {
-  const double n = ranks;
-  return (collective == LinkCollective::all_reduce ? 2 : 1) * (n - 1) / n;
-}
-
 int LinkTrial::partner_of(int one) const {
   for (const auto& [a, b] : pairs) {
     if (a == one) return b;
@@ -81,14 +71,15 @@ std::vector<LinkTrial> plan_link_trials(const std::vector<std::string>& host_ids
       trials.push_back({.kind = LinkTrial::Kind::round, .pairs = tournament_round(ranks, round)});
   for (int rank = 0; rank < ranks; ++rank) trials.push_back({.kind = LinkTrial::Kind::host, .rank = rank});
   if (ranks > 1)
-    for (const LinkCollective collective : all_link_collectives)
+    for (const CollectiveKind collective : link_collectives)
       trials.push_back({.kind = LinkTrial::Kind::collective, .collective = collective});
   return trials;
 }
 
 std::vector<std::uint64_t> link_sizes(std::uint64_t largest) {
   std::vector<std::uint64_t> sizes;
-  for (std::uint64_t size = 8; size < largest && sizes.size() < 20; size *= 8) sizes.push_back(size);
+  for (std::uint64_t size = 8; size < largest && sizes.size() + 1 < most_link_sizes; size *= 8)
+    sizes.push_back(size);
   sizes.push_back(largest);
   return sizes;
 }

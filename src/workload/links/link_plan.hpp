@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "workload/collective/collective_judgement.hpp"
 #include "workload/options.hpp"
 
 /// Which trials `links` makes, in which order, and how much each moves: pure functions, the same on all
@@ -17,14 +19,8 @@ enum class LinkMethod {
   copy,      ///< the sender's device writes into the receiver's memory
 };
 
-enum class LinkCollective { all_reduce, all_gather, reduce_scatter, all_to_all };
-constexpr LinkCollective all_link_collectives[] = {LinkCollective::all_reduce, LinkCollective::all_gather,
-                                                   LinkCollective::reduce_scatter,
-                                                   LinkCollective::all_to_all};
-/// "all-reduce"
-const char* to_string(LinkCollective collective);
-/// Bus bandwidth over algorithm bandwidth, as nccl-tests defines them (doc/PERFORMANCE.md there).
-double bus_factor(LinkCollective collective, int ranks);
+constexpr CollectiveKind link_collectives[] = {CollectiveKind::all_reduce, CollectiveKind::all_gather,
+                                               CollectiveKind::reduce_scatter, CollectiveKind::all_to_all};
 
 /// One step of the run.
 struct LinkTrial {
@@ -35,19 +31,20 @@ struct LinkTrial {
   std::vector<Pair> pairs = {};  ///< at the same time, each rank in one at most; `again` names none
   LinkMethod method = LinkMethod::exchange;
   int rank = -1;  ///< of a host trial: whose device
-  LinkCollective collective = LinkCollective::all_reduce;
+  CollectiveKind collective = CollectiveKind::all_reduce;
 
   /// The other rank of the pair that `rank` is in; -1: it is in none.
   int partner_of(int rank) const;
 };
 
 /// All pairs by exchange; pairs of one host by copies; places for pairs that look slow to be measured again
-/// (link_looks.hpp); from 4 ranks on rounds of disjoint pairs; every device and its host; with 2 ranks and
-/// more the collectives. `host_ids`: of all ranks.
+/// (link_remeasure.hpp); from 4 ranks on rounds of disjoint pairs; every device and its host; with 2 ranks
+/// and more the collectives. `host_ids`: of all ranks.
 std::vector<LinkTrial> plan_link_trials(const std::vector<std::string>& host_ids);
 
 /// 8 B, 64 B, .. times 8, as far as they are below `largest`, and `largest` itself (above 0): bytes.
 std::vector<std::uint64_t> link_sizes(std::uint64_t largest);
+constexpr std::size_t most_link_sizes = 21;
 
 /// `count` transfers of `bytes` each, one after the other, which are timed together.
 struct TransferRow {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -14,7 +15,7 @@ Json rate_json(double bytes, double seconds) {
   return seconds > 0 ? Json(bytes / seconds * giga) : Json();
 }
 
-Json rates_json(const std::vector<std::uint64_t>& sizes, const std::vector<double>& seconds, double factor) {
+Json rates_json(const std::vector<std::uint64_t>& sizes, std::span<const double> seconds, double factor) {
   Json rates = Json::array();
   for (std::size_t i = 0; i < sizes.size() && i < seconds.size(); ++i)
     rates.push_back(rate_json(factor * static_cast<double>(sizes[i]), seconds[i]));
@@ -30,9 +31,8 @@ void put_pair_figures(const PairResult& result, const LinkType& type, Json& figu
   const auto largest = static_cast<double>(forth.largest);
   const std::vector<std::uint64_t> sizes = link_sizes(forth.largest);
   const double slower = std::max(forth.one_way_largest.median, back.one_way_largest.median);
-  std::vector<double> both;
-  for (std::size_t i = 0; i < sizes.size(); ++i)
-    both.push_back(std::max(result.side_a.both_ways[i], result.side_b.both_ways[i]));
+  auto both = result.side_a.both_ways;
+  for (std::size_t i = 0; i < both.size(); ++i) both[i] = std::max(both[i], result.side_b.both_ways[i]);
   const std::string to_b = arrow(result.a, result.b), to_a = arrow(result.b, result.a);
   figures.update({{"size_bytes", forth.largest},
                   {"repeats", forth.repeats},
@@ -65,13 +65,6 @@ Json empty_pair_figures() {
 }
 
 }  // namespace
-
-LinkTiming PairResult::both_ways() const {
-  const LinkTiming &own = side_a.both_largest, &other = side_b.both_largest;
-  return {.median = std::max(own.median, other.median),
-          .least = std::max(own.least, other.least),
-          .most = std::max(own.most, other.most)};
-}
 
 std::string method_name(LinkMethod method, bool is_gpu) {
   if (method == LinkMethod::copy) return "peer copies";

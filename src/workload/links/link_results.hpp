@@ -18,7 +18,6 @@ namespace egt {
 struct PairResult {
   enum class State { not_made, done, impossible, lost };
   State state = State::not_made;
-  int trial = 0;
   int a = 0, b = 0;  ///< the lower rank first
   LinkMethod method = LinkMethod::exchange;
   PairSide side_a, side_b;  ///< where it is done
@@ -30,8 +29,7 @@ struct PairResult {
   const PairSide& side_of(bool from_a) const {
     return (method == LinkMethod::exchange) == from_a ? side_b : side_a;
   }
-  /// Of both ways at once: the longer one's, so that the bytes of both have gone in it.
-  LinkTiming both_ways() const;
+  LinkTiming both_ways() const { return longer_of(side_a.both_largest, side_b.both_largest); }
 };
 
 /// One round of disjoint pairs, all at once and both ways.
@@ -54,7 +52,7 @@ struct HostResult {
 };
 
 struct CollectiveResult {
-  LinkCollective collective = LinkCollective::all_reduce;
+  CollectiveKind collective = CollectiveKind::all_reduce;
   bool is_made = false;
   std::string lost;
   LinkCollectiveOutcome outcome;

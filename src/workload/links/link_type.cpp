@@ -55,15 +55,14 @@ Bundle lesser(const Bundle& a, const Bundle& b) {
 }
 
 LinkType nvlink_type(const Bundle& links, bool through_switch) {
-  LinkType type;
-  type.kind = LinkKind::nvlink;
-  type.generation = links.generation;
-  type.width = links.count;
-  if (const auto rate = nvlink_rate(links.generation)) type.line_rate_bytes_per_second = *rate * links.count;
-  type.text = links.generation > 0 ? fmt::format("NVLink {} x{}", links.generation, links.count)
-                                   : fmt::format("NVLink x{}", links.count);
-  if (through_switch) type.text += " through NVSwitch";
-  return type;
+  const auto rate = nvlink_rate(links.generation);
+  return {
+      .kind = LinkKind::nvlink,
+      .generation = links.generation,
+      .width = links.count,
+      .line_rate_bytes_per_second = rate ? std::optional(*rate * links.count) : std::nullopt,
+      .text = fmt::format("NVLink {}x{}{}", links.generation > 0 ? fmt::format("{} ", links.generation) : "",
+                          links.count, through_switch ? " through NVSwitch" : "")};
 }
 
 /// What the driver says of the two, where it says anything.
@@ -93,21 +92,23 @@ std::optional<LinkType> nvlink_between(const LinkEndpoint& a, const LinkEndpoint
   return std::nullopt;
 }
 
-LinkType pcie_type(unsigned generation, unsigned width) {
-  LinkType type;
-  type.kind = LinkKind::pcie;
-  type.generation = static_cast<int>(generation);
-  type.width = static_cast<int>(width);
-  type.line_rate_bytes_per_second = pcie_rate(type.generation, type.width);
-  type.text = fmt::format("PCIe {} x{}", generation, width);
-  return type;
-}
-
 /// The most that an end can: what it is at this moment sinks while the device is idle.
-std::optional<std::pair<unsigned, unsigned>> pcie_of(const LinkEndpoint& end) {
+std::optional<std::pair<int, int>> pcie_of(const LinkEndpoint& end) {
   const PcieLink& pcie = end.links.pcie;
   if (!pcie.max_generation || !pcie.max_width) return std::nullopt;
-  return std::pair(*pcie.max_generation, *pcie.max_width);
+  return std::pair(static_cast<int>(*pcie.max_generation), static_cast<int>(*pcie.max_width));
+}
+
+LinkType pcie_between(const LinkEndpoint& a, const LinkEndpoint& b) {
+  const auto pcie_a = pcie_of(a), pcie_b = pcie_of(b);
+  if (!pcie_a || !pcie_b) return {.text = "not known"};
+  const int generation = std::min(pcie_a->first, pcie_b->first),
+            width = std::min(pcie_a->second, pcie_b->second);
+  return {.kind = LinkKind::pcie,
+          .generation = generation,
+          .width = width,
+          .line_rate_bytes_per_second = pcie_rate(generation, width),
+          .text = fmt::format("PCIe {} x{}", generation, width)};
 }
 
 /// Bits a second of the ports that may carry its traffic, where they are all alike.
@@ -124,32 +125,18 @@ std::optional<double> port_rate(const LinkEndpoint& end) {
 }
 
 LinkType network_between(const LinkEndpoint& a, const LinkEndpoint& b) {
-  LinkType type;
-  type.kind = LinkKind::network;
-  type.text = "network";
-  if (!a.machine.empty() && a.machine == b.machine) {
-    type.text = "network within one machine";
-    return type;
-  }
+  if (!a.machine.empty() && a.machine == b.machine)
+    return {.kind = LinkKind::network, .text = "network within one machine"};
   const auto rate_a = port_rate(a), rate_b = port_rate(b);
-  if (!rate_a || !rate_b) return type;
+  if (!rate_a || !rate_b) return {.kind = LinkKind::network, .text = "network"};
   const double bits = std::min(*rate_a, *rate_b);
-  type.line_rate_bytes_per_second = bits / 8;
-  type.text = fmt::format("network, {}", format_bit_rate(bits));
-  return type;
+  return {.kind = LinkKind::network,
+          .line_rate_bytes_per_second = bits / 8,
+          .text = fmt::format("network, {}", format_bit_rate(bits))};
 }
 
-LinkType memory_type() {
-  LinkType type;
-  type.kind = LinkKind::memory;
-  type.text = "host memory";
-  return type;
-}
-
-LinkType unknown_type() {
-  LinkType type;
-  type.text = "not known";
-  return type;
+LinkType host_memory() {
+  return {.kind = LinkKind::memory, .text = "host memory"};
 }
 
 }  // namespace
@@ -170,17 +157,13 @@ std::optional<double> pcie_rate(int generation, int width) {
 
 LinkType classify(const LinkEndpoint& a, const LinkEndpoint& b) {
   if (a.host_id != b.host_id) return network_between(a, b);
-  if (!a.is_gpu || !b.is_gpu) return memory_type();
+  if (!a.is_gpu || !b.is_gpu) return host_memory();
   if (auto nvlink = nvlink_between(a, b)) return *nvlink;
-  const auto pcie_a = pcie_of(a), pcie_b = pcie_of(b);
-  if (!pcie_a || !pcie_b) return unknown_type();
-  return pcie_type(std::min(pcie_a->first, pcie_b->first), std::min(pcie_a->second, pcie_b->second));
+  return pcie_between(a, b);
 }
 
 LinkType classify_to_host(const LinkEndpoint& end) {
-  if (!end.is_gpu) return memory_type();
-  const auto pcie = pcie_of(end);
-  return pcie ? pcie_type(pcie->first, pcie->second) : unknown_type();
+  return end.is_gpu ? pcie_between(end, end) : host_memory();
 }
 
 Json to_json(const LinkType& type) {

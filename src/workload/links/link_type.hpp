@@ -20,10 +20,10 @@ const char* to_string(LinkKind kind);
 
 struct LinkType {
   LinkKind kind = LinkKind::unknown;
-  int generation = 0;                                ///< of NVLink or PCIe; 0: none, or not told
-  int width = 0;                                     ///< NVLinks, or PCIe lanes; 0: none, or not told
-  std::optional<double> line_rate_bytes_per_second;  ///< one way; none: not known
-  std::string text;  ///< "NVLink 4 x18 through NVSwitch", "PCIe 5 x16", "network, 25 Gb/s"
+  int generation = 0;                                     ///< of NVLink or PCIe; 0: none, or not told
+  int width = 0;                                          ///< NVLinks, or PCIe lanes; 0: none, or not told
+  std::optional<double> line_rate_bytes_per_second = {};  ///< one way; none: not known
+  std::string text = {};  ///< "NVLink 4 x18 through NVSwitch", "PCIe 5 x16", "network, 25 Gb/s"
 };
 
 /// Bytes a second and direction of one NVLink; nothing for a generation that is not known.

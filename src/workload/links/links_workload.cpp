@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <span>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,9 +17,6 @@ namespace egt {
 namespace {
 
 constexpr std::uint64_t size_grain = 16;  ///< transfers are made of whole words, and kernels like more
-constexpr std::size_t pair_figures = 60;  ///< of a rank after a pair's trial: what follows, then its side
-enum PairFigure : std::size_t { state_figure, wrong_figure, side_figures };
-constexpr double measured_side = 1, impossible_side = 2, failed_side = 3;  ///< 0: not made by this rank
 
 LinksOptions whole(LinksOptions options) {
   options.size = std::max(options.size / size_grain * size_grain, size_grain);
@@ -45,8 +45,7 @@ LinksWorkload::LinksWorkload(Environment& environment, const LinksOptions& optio
       limits_(link_limits(environment.device.info().backend == "cuda", timeout_seconds)),
       trials_(plan_link_trials(host_ids_of(ends_))),
       bench_(environment, memory_of(options_, ends_.size()), std::move(stopping)),
-      injections_(environment),
-      transfers_(bench_, injections_) {
+      injections_(environment) {
   for (const LinkTrial& trial : trials_) {
     if (trial.kind == LinkTrial::Kind::pair) {
       PairResult& pair = pairs_.emplace_back();
@@ -67,10 +66,8 @@ std::size_t LinksWorkload::place_of(std::int64_t trial) const {
 }
 
 Status LinksWorkload::prepare_trials() {
-  constexpr std::size_t own_reports = 3;  // of a collective, besides one of every rank
-  return bench_.prepare(
-      std::max({static_cast<std::size_t>(options_.repeats), static_cast<std::size_t>(latency_blocks),
-                static_cast<std::size_t>(ranks()) + own_reports}));
+  return bench_.prepare(std::max({static_cast<std::size_t>(options_.repeats),
+                                  static_cast<std::size_t>(latency_blocks), reports_of(ranks())}));
 }
 
 std::string LinksWorkload::phase_of(std::int64_t trial) const {
@@ -112,60 +109,67 @@ Status LinksWorkload::make_by_kind(std::int64_t trial) {
   return make_collective(trial);
 }
 
+template <typename T>
+Result<std::vector<T>> LinksWorkload::share_each(const T& own, const char* phase) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(double) == 0 &&
+                sizeof(T) <= most_figures * sizeof(double));
+  std::array<double, sizeof(T) / sizeof(double)> figures;
+  std::memcpy(figures.data(), &own, sizeof(T));
+  EGT_TRY_ASSIGN(const auto all, share(figures, phase));
+  std::vector<T> each(static_cast<std::size_t>(ranks()));
+  std::memcpy(static_cast<void*>(each.data()), all.data(), all.size() * sizeof(double));
+  return each;
+}
+
 /// A failure of this rank alone fails the pair: its peer waits until all begin anew.
-Status LinksWorkload::make_pair(std::int64_t trial, PairResult& result) {
-  if (rank() != result.a && rank() != result.b) return share_pair(result, {}, false);
+Result<LinksWorkload::PairNews> LinksWorkload::test_pair(std::int64_t trial, PairResult& result) {
   const int peer = rank() == result.a ? result.b : result.a;
   EGT_TRY(hang_on_purpose(trial, peer));
-  PairTrial pair(
-      bench_, transfers_, injections_,
-      {.trial = trial, .peer = peer, .method = result.method, .options = options_, .limits = limits_});
-  auto made = pair.make();
-  if (made.status().code() == StatusCode::stopped) {
-    transfers_.close();
-    return share_pair(result, {}, false);
-  }
+  pair_test_.emplace(
+      bench_, injections_,
+      LinkPairTest::Setup{
+          .trial = trial, .peer = peer, .method = result.method, .options = options_, .limits = limits_});
+  const auto made = pair_test_->make();
+  if (made.ok() || made.status().code() == StatusCode::stopped) pair_test_.reset();
+  if (made.status().code() == StatusCode::stopped) return PairNews();
   if (!made.ok()) {
     EGT_TRY(environment().communicator.check());
     if (made.status().code() == StatusCode::timeout) return made.status();
     result.why = fmt::format("rank {} with rank {}: {}", rank(), peer, made.status().what());
     environment().records.warning(fmt::format("{}: {}", phase_of(trial), result.why));
-    return share_pair(result, {}, false);
+    return PairNews{.state = PairResult::State::lost};
   }
   result.why = made.value().impossible;
-  for (const WrongData& wrong : made.value().wrong) tell_wrong_pair(wrong, trial);
-  return share_pair(result, made.value(), true);
+  PairNews own{.state = result.why.empty() ? PairResult::State::done : PairResult::State::impossible,
+               .side = made.value().side};
+  for (const WrongData& wrong : made.value().wrong) {
+    own.wrong_words += wrong.words;
+    tell_wrong(wrong, trial);
+  }
+  return own;
 }
 
-Status LinksWorkload::share_pair(PairResult& result, const PairOutcome& own, bool was_made) {
-  std::vector<double> figures(side_figures);
-  if (was_made) {
-    figures[state_figure] = own.impossible.empty() ? measured_side : impossible_side;
-    for (const WrongData& wrong : own.wrong) figures[wrong_figure] += static_cast<double>(wrong.words);
-    const std::vector<double> side = own.side.to_figures();
-    figures.insert(figures.end(), side.begin(), side.end());
-  } else if (!result.why.empty()) {
-    figures[state_figure] = failed_side;
+Status LinksWorkload::make_pair(std::int64_t trial, PairResult& result) {
+  using enum PairResult::State;
+  PairNews own;
+  if (rank() == result.a || rank() == result.b) {
+    EGT_TRY_ASSIGN(own, test_pair(trial, result));
   }
-  figures.resize(pair_figures);
-  EGT_TRY_ASSIGN(const auto all, share(figures, "waits for the pair's figures"));
-  const auto of = [&](int one) {
-    return std::span(all).subspan(static_cast<std::size_t>(one) * pair_figures, pair_figures);
-  };
-  const auto a = of(result.a), b = of(result.b);
-  if (a[wrong_figure] + b[wrong_figure] > 0) wrong_pairs_.emplace_back(result.a, result.b);
-  if (a[state_figure] == measured_side && b[state_figure] == measured_side) {
-    result.state = PairResult::State::done;
-    result.side_a = PairSide::from_figures(a.subspan(side_figures));
-    result.side_b = PairSide::from_figures(b.subspan(side_figures));
-  } else if (a[state_figure] == impossible_side && b[state_figure] == impossible_side) {
-    result.state = PairResult::State::impossible;
-  } else if (a[state_figure] + b[state_figure] > 0) {
-    result.state = PairResult::State::lost;
-    if (result.why.empty())
-      result.why =
-          fmt::format("rank {} or rank {} could not make it, as its warning tells", result.a, result.b);
+  EGT_TRY_ASSIGN(const auto all, share_each(own, "waits for the pair's figures"));
+  const PairNews &a = all[static_cast<std::size_t>(result.a)], &b = all[static_cast<std::size_t>(result.b)];
+  if (a.wrong_words + b.wrong_words > 0) wrong_pairs_.emplace_back(result.a, result.b);
+  if (a.state == b.state && a.state != not_made) {
+    result.state = a.state;
+  } else if (a.state != b.state) {
+    result.state = lost;
   }
+  if (result.state == done) {
+    result.side_a = a.side;
+    result.side_b = b.side;
+  }
+  if (result.state == lost && result.why.empty())
+    result.why =
+        fmt::format("rank {} or rank {} could not make it, as its warning tells", result.a, result.b);
   return {};
 }
 
@@ -200,60 +204,44 @@ Status LinksWorkload::hang_on_purpose(std::int64_t trial, int peer) {
   return bench_.idle(hang->ms ? *hang->ms * 1e-3 : environment().peer_timeout_seconds);
 }
 
-std::uint64_t LinksWorkload::size_between(int a, int b) const {
+std::vector<const PairResult*> LinksWorkload::done_between(int a, int b) const {
+  std::vector<const PairResult*> done;
   for (const PairResult& pair : pairs_)
-    if (pair.method == LinkMethod::exchange && pair.a == a && pair.b == b &&
-        pair.state == PairResult::State::done)
-      return pair.side_a.largest;
-  return 0;
+    if (pair.a == a && pair.b == b && pair.state == PairResult::State::done) done.push_back(&pair);
+  return done;
 }
 
-double LinksWorkload::rate_between(int a, int b) const {
-  for (const PairResult& pair : pairs_)
-    if (pair.a == a && pair.b == b && pair.state == PairResult::State::done && pair.both_ways().is_measured())
-      return static_cast<double>(pair.side_a.largest) / pair.both_ways().median;
-  return 1;
-}
-
-/// A pair whose own trial failed is left out: it would hold all others up again.
+/// A pair whose own trial by exchange failed is left out: it would hold all others up again.
 Status LinksWorkload::make_round(std::int64_t trial) {
   RoundResult& round = round_of(trial);
   round.repeats = options_.repeats;
-  for (const auto& [a, b] : trial_at(trial).pairs) {
-    round.pairs.push_back({.a = a, .b = b, .bytes = size_between(a, b), .both_ways = {}});
-    for (const PairResult& pair : pairs_)
-      if (pair.a == a && pair.b == b && pair.state == PairResult::State::done)
-        round.repeats = std::min(round.repeats, pair.side_a.repeats);
-  }
   const int partner = trial_at(trial).partner_of(rank());
-  const std::uint64_t bytes =
-      partner < 0 ? 0 : size_between(std::min(rank(), partner), std::max(rank(), partner));
-  PairMeasurement m{.row = {.bytes = bytes, .count = 1}, .repeats = round.repeats, .trial = trial};
-  m.with_all = true;
-  if (bytes > 0) {
-    m.peer = partner;
+  PairMeasurement m{.with_all = true, .row = {.bytes = 0, .count = 1}};
+  for (const LinkTrial::Pair& members : trial_at(trial).pairs) {
+    RoundResult::PairFigures& figures = round.pairs.emplace_back();
+    std::tie(figures.a, figures.b) = members;
+    double rate = 0;
+    for (const PairResult* pair : done_between(figures.a, figures.b)) {
+      round.repeats = std::min(round.repeats, pair->side_a.repeats);
+      if (pair->method == LinkMethod::exchange) figures.bytes = pair->side_a.largest;
+      if (rate == 0 && pair->both_ways().is_measured())
+        rate = static_cast<double>(pair->side_a.largest) / pair->both_ways().median;
+    }
+    if (members != LinkTrial::Pair(std::minmax(rank(), partner)) || figures.bytes == 0) continue;
+    m.row.bytes = figures.bytes;
     m.sends = m.receives = true;
-    m.extra_bytes = injections_.extra_bytes(
-        trial, partner, m.row, rate_between(std::min(rank(), partner), std::max(rank(), partner)));
+    m.extra_bytes = injections_.extra_bytes(trial, partner, m.row, rate > 0 ? rate : 1);
   }
-  auto made = transfers_.measure(m);
+  m.repeats = round.repeats;
+  LinkPairTest test(bench_, injections_, {.trial = trial, .peer = m.sends ? partner : -1});
+  auto made = test.measure(m);
   if (made.status().code() == StatusCode::stopped) return {};  // on all ranks
-  EGT_TRY_ASSIGN(MeasuredRow measured, std::move(made));
-  if (measured.wrong) tell_wrong_pair(*measured.wrong, trial);
-  return share_round(trial, bytes > 0 ? timing_of(seconds_of(measured.repeats)) : LinkTiming());
-}
-
-Status LinksWorkload::share_round(std::int64_t trial, const LinkTiming& own) {
-  const std::array figures = {own.median, own.least, own.most};
-  EGT_TRY_ASSIGN(const auto all, share(figures, "waits for all pairs' figures"));
-  RoundResult& round = round_of(trial);
-  for (RoundResult::PairFigures& pair : round.pairs) {
-    const auto longer = [&](std::size_t which) {
-      return std::max(all[static_cast<std::size_t>(pair.a) * figures.size() + which],
-                      all[static_cast<std::size_t>(pair.b) * figures.size() + which]);
-    };
-    pair.both_ways = {.median = longer(0), .least = longer(1), .most = longer(2)};
-  }
+  EGT_TRY_ASSIGN(const MeasuredRow measured, std::move(made));
+  if (measured.wrong) tell_wrong(*measured.wrong, trial);
+  const LinkTiming own = m.sends ? timing_of(seconds_of(measured.repeats)) : LinkTiming();
+  EGT_TRY_ASSIGN(const auto all, share_each(own, "waits for all pairs' figures"));
+  for (RoundResult::PairFigures& pair : round.pairs)
+    pair.both_ways = longer_of(all[static_cast<std::size_t>(pair.a)], all[static_cast<std::size_t>(pair.b)]);
   round.is_made = true;
   return {};
 }
@@ -264,7 +252,7 @@ Status LinksWorkload::make_host(std::int64_t trial) {
   if (made.ok()) {
     host_.outcome = std::move(made.value());
     host_.is_made = true;
-    for (const WrongData& wrong : host_.outcome.wrong) tell_wrong_host(wrong, trial);
+    for (const WrongData& wrong : host_.outcome.wrong) tell_wrong(wrong, trial);
     judge_host();
     return {};
   }
@@ -319,7 +307,7 @@ void LinksWorkload::lose_trial(std::int64_t trial) {
 
 Status LinksWorkload::recover(double timeout_seconds) {
   EGT_TRY(bench_.recover(timeout_seconds));
-  transfers_.close();
+  pair_test_.reset();
   return {};
 }
 
@@ -328,32 +316,26 @@ Status LinksWorkload::finish(bool hurry) {
   return {};
 }
 
-void LinksWorkload::tell_wrong_pair(const WrongData& wrong, std::int64_t trial) {
+void LinksWorkload::tell_wrong(const WrongData& wrong, std::int64_t trial) {
   wrong_words_ += wrong.words;
-  auto pairs = wrong_pairs_;
-  pairs.emplace_back(std::min(rank(), wrong.from), std::max(rank(), wrong.from));
-  const auto common = common_rank(pairs);
   Fault fault = fault_of(environment(), "link", "links", phase_of(trial), trial);
-  fault.rank = common.value_or(rank());
-  fault.blame = common ? Blame::majority : Blame::ambiguous;
-  if (!common) fault.suspects = {pairs.back().first, pairs.back().second};
-  if (common && *common != rank()) {
-    fault.hostname = ends_[static_cast<std::size_t>(*common)].hostname;
-    fault.device_uuid.clear();  // the result knows it
+  if (wrong.from < 0) {
+    fault.where =
+        fmt::format("what went between rank {}'s device and its host, a copy of {} B", rank(), wrong.bytes);
+  } else {
+    auto pairs = wrong_pairs_;
+    pairs.push_back(std::minmax(rank(), wrong.from));
+    const auto common = common_rank(pairs);
+    fault.rank = common.value_or(rank());
+    fault.blame = common ? Blame::majority : Blame::ambiguous;
+    if (!common) fault.suspects = {pairs.back().first, pairs.back().second};
+    if (common && *common != rank()) {
+      fault.hostname = ends_[static_cast<std::size_t>(*common)].hostname;
+      fault.device_uuid.clear();  // the result knows it
+    }
+    fault.where = fmt::format("what rank {} received from rank {}, a transfer of {} B", rank(), wrong.from,
+                              wrong.bytes);
   }
-  fault.where =
-      fmt::format("what rank {} received from rank {}, a transfer of {} B", rank(), wrong.from, wrong.bytes);
-  fault.offset = wrong.offset;
-  show_difference(fault, wrong.expected, wrong.actual);
-  fault.count = wrong.words;
-  environment().records.emit(fault);
-}
-
-void LinksWorkload::tell_wrong_host(const WrongData& wrong, std::int64_t trial) {
-  wrong_words_ += wrong.words;
-  Fault fault = fault_of(environment(), "link", "links", phase_of(trial), trial);
-  fault.where =
-      fmt::format("what went between rank {}'s device and its host, a copy of {} B", rank(), wrong.bytes);
   fault.offset = wrong.offset;
   show_difference(fault, wrong.expected, wrong.actual);
   fault.count = wrong.words;
@@ -364,16 +346,10 @@ void LinksWorkload::tell_wrong_collective(const CollectiveResult& result, const 
   const char* const name = to_string(result.collective);
   Fault fault = fault_of(environment(), "collective", fmt::format("links: known-answer {}", name),
                          fmt::format("links: {}", name), trial());
-  const bool known = finding.blame != Blame::ambiguous;
-  fault.rank = known ? finding.rank : -1;
-  fault.hostname = known ? ends_[static_cast<std::size_t>(finding.rank)].hostname : "";
+  show_finding(fault, finding);
+  fault.where += fmt::format(", {} B", result.outcome.wrong_size);
+  fault.hostname = fault.rank < 0 ? "" : ends_[static_cast<std::size_t>(fault.rank)].hostname;
   fault.device_uuid.clear();
-  fault.where = fmt::format("{}, {} B", finding.where, result.outcome.wrong_size);
-  fault.offset = finding.sample.index * sizeof(std::uint32_t);
-  show_difference(fault, finding.sample.expected, finding.sample.actual);
-  fault.count = finding.count;
-  fault.blame = finding.blame;
-  fault.suspects = finding.suspects;
   environment().records.emit(fault);
 }
 

@@ -3,14 +3,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workload/common/measurement_workload.hpp"
 #include "workload/links/link_context.hpp"
 #include "workload/links/link_injections.hpp"
 #include "workload/links/link_judgement.hpp"
+#include "workload/links/link_pair.hpp"
 #include "workload/links/link_results.hpp"
-#include "workload/links/link_transfers.hpp"
 
 namespace egt {
 
@@ -52,21 +53,27 @@ class LinksWorkload : public MeasurementWorkload {
   Status make_by_kind(std::int64_t trial);
   /// By `result`'s ranks and method, into it.
   Status make_pair(std::int64_t trial, PairResult& result);
-  Status share_pair(PairResult& result, const PairOutcome& own, bool was_made);
+  /// What a rank of a pair tells all of the pair's trial.
+  struct PairNews {
+    PairResult::State state = PairResult::State::not_made;
+    std::uint64_t wrong_words = 0;
+    PairSide side = {};
+  };
+  Result<PairNews> test_pair(std::int64_t trial, PairResult& result);
+  /// Of all ranks, by rank; a barrier, as `share`.
+  template <typename T>
+  Result<std::vector<T>> share_each(const T& own, const char* phase);
   Status make_again(std::int64_t trial);
   void forget_again(std::int64_t trial);
   std::optional<std::size_t> pair_to_measure_again() const;
   Status make_round(std::int64_t trial);
-  Status share_round(std::int64_t trial, const LinkTiming& own);
   Status make_host(std::int64_t trial);
   Status make_collective(std::int64_t trial);
   Status hang_on_purpose(std::int64_t trial, int peer);
-  /// The largest size that the pair's own trial moved; 0: it failed.
-  std::uint64_t size_between(int a, int b) const;
-  double rate_between(int a, int b) const;
+  /// The pair's own trials that came through.
+  std::vector<const PairResult*> done_between(int a, int b) const;
 
-  void tell_wrong_pair(const WrongData& wrong, std::int64_t trial);
-  void tell_wrong_host(const WrongData& wrong, std::int64_t trial);
+  void tell_wrong(const WrongData& wrong, std::int64_t trial);
   void tell_wrong_collective(const CollectiveResult& result, const CollectiveFinding& finding);
   void judge_pairs();
   void judge_host();
@@ -77,7 +84,8 @@ class LinksWorkload : public MeasurementWorkload {
   std::vector<LinkTrial> trials_;
   LinkContext bench_;
   LinkInjections injections_;
-  LinkTransfers transfers_;
+  /// The last one: where it failed it stays until the streams are empty.
+  std::optional<LinkPairTest> pair_test_;
 
   std::vector<PairResult> pairs_;  ///< as the trials begin
   /// The pair that was measured again last, as it was before: all ranks must know the same of it.

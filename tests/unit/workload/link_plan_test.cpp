@@ -84,13 +84,14 @@ TEST(LinkSizes, TimesEightUpToTheLargest) {
   EXPECT_THAT(link_sizes(5000), ElementsAre(8, 64, 512, 4096, 5000));
   EXPECT_THAT(link_sizes(8), ElementsAre(8));
   EXPECT_EQ(link_sizes(1'000'000'000).size(), 10u);
+  EXPECT_LE(link_sizes(~0ull).size(), most_link_sizes);
 }
 
 TEST(BusFactor, AsNcclTestsHasIt) {
-  EXPECT_DOUBLE_EQ(bus_factor(LinkCollective::all_reduce, 4), 1.5);
-  EXPECT_DOUBLE_EQ(bus_factor(LinkCollective::all_gather, 4), 0.75);
-  EXPECT_DOUBLE_EQ(bus_factor(LinkCollective::reduce_scatter, 8), 0.875);
-  EXPECT_DOUBLE_EQ(bus_factor(LinkCollective::all_to_all, 2), 0.5);
+  EXPECT_DOUBLE_EQ(bus_factor(CollectiveKind::all_reduce, 4), 1.5);
+  EXPECT_DOUBLE_EQ(bus_factor(CollectiveKind::all_gather, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(CollectiveKind::reduce_scatter, 8), 0.875);
+  EXPECT_DOUBLE_EQ(bus_factor(CollectiveKind::all_to_all, 2), 0.5);
 }
 
 double transfer_seconds(const PairPlan& plan, const PairProbe& probe) {

@@ -1,4 +1,4 @@
-// What becomes of a trial's figures: their way to all ranks, and their entries in the result.
+// What becomes of a trial's figures: their entries in the result.
 #include "workload/links/link_results.hpp"
 
 #include <gmock/gmock.h>
@@ -18,9 +18,10 @@ PairSide side(double one_way = 2.5e-3) {
   side.largest = 1'000'000'000;
   side.repeats = 10;
   side.latency = {.median = 1.2e-5, .low = 1.1e-5, .high = 1.3e-5};
-  for (const std::uint64_t bytes : link_sizes(side.largest)) {
-    side.one_way.push_back(one_way * static_cast<double>(bytes) * 1e-9);
-    side.both_ways.push_back(2.6e-12 * static_cast<double>(bytes));
+  const auto sizes = link_sizes(side.largest);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    side.one_way[i] = one_way * static_cast<double>(sizes[i]) * 1e-9;
+    side.both_ways[i] = 2.6e-12 * static_cast<double>(sizes[i]);
   }
   side.one_way_largest = {.median = one_way, .least = 0.96 * one_way, .most = 1.2 * one_way};
   side.both_largest = {.median = 2.6e-3, .least = 2.5e-3, .most = 2.7e-3};
@@ -94,23 +95,6 @@ TEST(LatencyOf, SaysWhereItScatters) {
   for (const auto& [name, value] : none.items()) EXPECT_TRUE(value.is_null()) << name;
 }
 
-TEST(PairSide, GivesTheSameAgainFromFigures) {
-  const PairSide sent = side();
-  std::vector<double> figures = sent.to_figures();
-  figures.resize(60);
-  const PairSide got = PairSide::from_figures(figures);
-  EXPECT_EQ(got.largest, sent.largest);
-  EXPECT_EQ(got.repeats, sent.repeats);
-  EXPECT_EQ(got.latency.median, sent.latency.median);
-  EXPECT_EQ(got.latency.low, sent.latency.low);
-  EXPECT_EQ(got.latency.high, sent.latency.high);
-  EXPECT_EQ(got.one_way, sent.one_way);
-  EXPECT_EQ(got.both_ways, sent.both_ways);
-  EXPECT_EQ(got.one_way_largest.least, sent.one_way_largest.least);
-  EXPECT_EQ(got.both_largest.most, sent.both_largest.most);
-  EXPECT_EQ(PairSide::from_figures(std::vector<double>(60)).largest, 0u);
-}
-
 TEST(PairReport, AnExchangeIsTimedByWhoReceivesACopyByWhoSends) {
   const auto ends = h200_node(3);
   const Json exchange = pair_report(pair_result(LinkMethod::exchange), ends).figures;
@@ -156,7 +140,7 @@ TEST(PairReport, FailedAndImpossibleOnesNameWhy) {
 
 TEST(CollectiveReport, BandwidthsOfNcclTests) {
   CollectiveResult result;
-  result.collective = LinkCollective::all_reduce;
+  result.collective = CollectiveKind::all_reduce;
   result.is_made = true;
   result.outcome.sizes = {{.bytes = 8, .seconds = 1e-5}, {.bytes = 1'000'000'000, .seconds = 4e-3}};
   PartReport part = collective_report(result, 4);
