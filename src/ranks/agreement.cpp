@@ -33,6 +33,20 @@ Status agree(Control& control, const Status& own) {
   return decode(decision);
 }
 
+Result<std::vector<std::string>> gather_for_all(Control& control, const std::string& own) {
+  EGT_TRY_ASSIGN(auto texts, control.gather(own));
+  std::string all;  // each behind its length
+  for (const std::string& text : texts) all += fmt::format("{} {}", text.size(), text);
+  EGT_TRY_ASSIGN(all, control.broadcast(all));
+  texts.clear();
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t begin = all.find(' ', at) + 1;
+    texts.push_back(all.substr(begin, std::strtoull(all.c_str() + at, nullptr, 10)));
+    at = begin + texts.back().size();
+  }
+  return texts;
+}
+
 Status agree_on_text(Control& control, const std::string& text, const std::string& what) {
   EGT_TRY_ASSIGN(const std::string first, control.broadcast(text));
   return agree(control,

@@ -2,29 +2,20 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
+#include <sstream>
 
 #include <fmt/format.h>
+
+#include "egt/ranks/agreement.hpp"
 
 namespace egt {
 
 namespace {
 
-/// Each field ends with a zero byte, which no name of a host contains.
+/// Behind the numbers each name ends with a zero byte, which no name of a host contains.
 std::string encode(const RankPlace& place) {
-  std::string text;
-  for (const std::string& field :
-       {std::to_string(place.local_rank), std::to_string(place.local_size), place.hostname, place.host_id})
-    text += field + '\0';
-  return text;
-}
-
-/// Takes the next field off `text` at `at`.
-std::string take_field(const std::string& text, std::size_t& at) {
-  const std::size_t end = text.find('\0', at);
-  std::string field = text.substr(at, end - at);
-  at = end + 1;
-  return field;
+  return fmt::format("{} {} ", place.local_rank, place.local_size) + place.hostname + '\0' + place.host_id +
+         '\0';
 }
 
 }  // namespace
@@ -39,20 +30,17 @@ std::string host_id_of(const std::vector<RankHost>& hosts, int rank, const char*
 }
 
 Result<std::vector<RankPlace>> gather_places(Control& control) {
-  EGT_TRY_ASSIGN(const auto texts, control.gather(encode(control.place())));
-  std::string all;
-  for (const std::string& text : texts) all += text;
-  EGT_TRY_ASSIGN(all, control.broadcast(all));
-  std::vector<RankPlace> places(static_cast<std::size_t>(control.place().size));
-  std::size_t at = 0;
-  for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    RankPlace& place = places[rank];
-    place.rank = static_cast<int>(rank);
+  EGT_TRY_ASSIGN(const auto texts, gather_for_all(control, encode(control.place())));
+  std::vector<RankPlace> places;
+  for (const std::string& text : texts) {
+    RankPlace& place = places.emplace_back();
+    place.rank = static_cast<int>(places.size()) - 1;
     place.size = control.place().size;
-    place.local_rank = std::atoi(take_field(all, at).c_str());
-    place.local_size = std::atoi(take_field(all, at).c_str());
-    place.hostname = take_field(all, at);
-    place.host_id = take_field(all, at);
+    std::istringstream fields(text);
+    fields >> place.local_rank >> place.local_size;
+    fields.get();
+    std::getline(fields, place.hostname, '\0');
+    std::getline(fields, place.host_id, '\0');
   }
   return places;
 }

@@ -1,13 +1,11 @@
 #include "workload/bench/bench_workload.hpp"
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "command/commands.hpp"
 #include "command/options/choices.hpp"
@@ -40,19 +38,6 @@ Status check_bench_injections(const std::vector<Injection>& injections, int rank
       return refuse(text.c_str(), "bench hangs by its main thread only; leave layer out");
   }
   return check_injections(injections, ranks);
-}
-
-/// By rank: ranks whose devices must give the same bits have the same number. Collective.
-Result<std::vector<int>> gather_models(Control& control, const std::string& model) {
-  EGT_TRY_ASSIGN(const auto texts, control.gather(model));
-  std::map<std::string, std::size_t> numbers;
-  std::vector<std::size_t> by_rank;
-  for (const std::string& text : texts)
-    by_rank.push_back(numbers.try_emplace(text, numbers.size()).first->second);
-  EGT_TRY_ASSIGN(const std::string joined, control.broadcast(fmt::format("{}", fmt::join(by_rank, ","))));
-  std::vector<int> models;
-  for (const Json& number : Json::parse("[" + joined + "]")) models.push_back(number.get<int>());
-  return models;
 }
 
 class BenchRun final : public MeasurementRun {
@@ -103,8 +88,11 @@ Status BenchRun::choose(const Options& options, const Platform& platform, Contro
   parts_.train.precisions = std::move(precisions.value());
   EGT_TRY_ASSIGN(parts_.places, gather_places(control));
   const SensorLimits limits = platform.sensor ? platform.sensor->limits() : SensorLimits();
-  EGT_TRY_ASSIGN(parts_.models,
-                 gather_models(control, describe_device_model(platform.device->info(), limits)));
+  EGT_TRY_ASSIGN(const auto models,
+                 gather_for_all(control, describe_device_model(platform.device->info(), limits)));
+  for (const std::string& model : models)
+    parts_.models.push_back(
+        static_cast<int>(std::find(models.begin(), models.end(), model) - models.begin()));
   return {};
 }
 

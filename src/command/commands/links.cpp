@@ -25,13 +25,6 @@ std::string machine_id() {
   return id;
 }
 
-/// All ranks' texts on every rank. Collective.
-Result<std::vector<std::string>> gather_for_all(Control& control, const std::string& own) {
-  EGT_TRY_ASSIGN(const auto texts, control.gather(own));
-  EGT_TRY_ASSIGN(const std::string all, control.broadcast(one_line(Json(texts))));
-  return Json::parse(all).get<std::vector<std::string>>();
-}
-
 /// Bus ids of the other devices of this rank's host.
 Result<std::vector<std::string>> neighbours(Control& control, const std::string& pci_id) {
   EGT_TRY_ASSIGN(const auto places, gather_places(control));

@@ -33,16 +33,6 @@ Status clear(Device& device, void* data, std::size_t bytes) {
   return device.synchronize(*stream, clear_seconds);
 }
 
-/// Every rank gets all ranks' lines, in rank order. Collective.
-Result<std::vector<std::string>> exchange_lines(Control& control, const std::string& line) {
-  EGT_TRY_ASSIGN(const std::vector<std::string> gathered, control.gather(line));
-  EGT_TRY_ASSIGN(const std::string joined, control.broadcast(fmt::format("{}", fmt::join(gathered, "\n"))));
-  std::vector<std::string> lines;
-  std::istringstream stream(joined);
-  for (std::string each; std::getline(stream, each);) lines.push_back(each);
-  return lines;
-}
-
 }  // namespace
 
 /// What a rank tells of its piece, as one line; "-" where it shares nothing.
@@ -108,7 +98,7 @@ Result<std::unique_ptr<PeerMemory>> PeerMemory::open(Device& device, Control& co
   Result<std::unique_ptr<PeerMemory>> prepared = prepare(device, control.place().rank, bytes, ranks, own);
   EGT_TRY(agree(control, prepared.status()));
   std::unique_ptr<PeerMemory> made = std::move(prepared.value());
-  EGT_TRY_ASSIGN(const std::vector<std::string> lines, exchange_lines(control, own.line()));
+  EGT_TRY_ASSIGN(const std::vector<std::string> lines, gather_for_all(control, own.line()));
   std::vector<Offer> offers;
   for (const std::string& line : lines) offers.push_back(Offer::parse(line));
   const Status agreed = agree(control, made ? made->open_peers(device, ranks, own, offers) : Status());
