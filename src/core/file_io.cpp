@@ -16,6 +16,11 @@ StatusCode code_of_errno(int error, StatusCode otherwise) {
   return error == ENOSPC || error == EDQUOT || error == EFBIG ? StatusCode::no_space : otherwise;
 }
 
+Status file_error(const std::string& path, const std::string& what, int error, StatusCode otherwise) {
+  return {code_of_errno(error, otherwise), fmt::format("{}: {}: {}", path, what, std::strerror(error)),
+          error};
+}
+
 namespace {
 
 /// A pipe or a terminal that was set not to block by somebody who shares it.
@@ -70,8 +75,7 @@ Status write_atomically(const std::string& path, const std::string& text, Durabi
   if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error != 0) {
     ::unlink(temporary.c_str());
-    return {code_of_errno(error, StatusCode::io_error),
-            fmt::format("{}: cannot be written: {}", path, std::strerror(error)), error};
+    return file_error(path, "cannot be written", error);
   }
   if (durability == Durability::disk) sync_folder(path);
   return {};

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "egt/ranks/agreement.hpp"
+
 #include "mpi_test.hpp"
 #include "ranks/mpi/mpi_control.hpp"
 
@@ -38,6 +40,22 @@ TEST(Places, AreKnownToAllRanks) {
     told += place.host_id + "\n";
   }
   EXPECT_EQ(told, ids.value());
+}
+
+/// Of any length and of any bytes: others' texts must not run into them.
+TEST(Texts, AreKnownToAllRanks) {
+  auto control = open_mpi_control(mpi_session(), 10);
+  ASSERT_OK(control.status());
+  const auto text_of = [](int rank) {
+    if (rank % 3 == 1) return std::string();
+    return std::string(static_cast<std::size_t>(rank) * 9, 'x') + std::string("7 \n\0 12 a\xff", 11);
+  };
+  const RankPlace& own = control.value()->place();
+  const auto texts = all_gather(*control.value(), text_of(own.rank));
+  ASSERT_OK(texts.status());
+  ASSERT_EQ(texts.value().size(), static_cast<std::size_t>(own.size));
+  for (int rank = 0; rank < own.size; ++rank)
+    EXPECT_EQ(texts.value()[static_cast<std::size_t>(rank)], text_of(rank)) << "rank " << rank;
 }
 
 }  // namespace

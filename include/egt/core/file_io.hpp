@@ -28,6 +28,10 @@ class Descriptor {
 /// no_space where the disk, the quota or the limit on files is full, else `otherwise`.
 StatusCode code_of_errno(int error, StatusCode otherwise);
 
+/// "PATH: WHAT: what the system says of `error`", with that errno as its native code, and `code_of_errno`'s.
+Status file_error(const std::string& path, const std::string& what, int error,
+                  StatusCode otherwise = StatusCode::io_error);
+
 /// All of `text`, however many calls it takes; 0, or the errno of the call that failed.
 int write_all(int file, const std::string& text);
 

@@ -1,7 +1,6 @@
 #include "workload/bench/bench_workload.hpp"
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,16 +38,6 @@ Status check_bench_injections(const std::vector<Injection>& injections, int rank
       return refuse(text.c_str(), "bench hangs by its main thread only; leave layer out");
   }
   return check_injections(injections, ranks);
-}
-
-/// By rank: ranks whose devices must give the same bits have the same number. Collective.
-Result<std::vector<int>> gather_models(Control& control, const std::string& model) {
-  EGT_TRY_ASSIGN(const auto texts, all_gather(control, model));
-  std::map<std::string, int> numbers;
-  std::vector<int> models;
-  for (const std::string& text : texts)
-    models.push_back(numbers.try_emplace(text, static_cast<int>(numbers.size())).first->second);
-  return models;
 }
 
 class BenchRun final : public MeasurementRun {
@@ -99,8 +88,11 @@ Status BenchRun::choose(const Options& options, const Platform& platform, Contro
   parts_.train.precisions = std::move(precisions.value());
   EGT_TRY_ASSIGN(parts_.places, gather_places(control));
   const SensorLimits limits = platform.sensor ? platform.sensor->limits() : SensorLimits();
-  EGT_TRY_ASSIGN(parts_.models,
-                 gather_models(control, describe_device_model(platform.device->info(), limits)));
+  EGT_TRY_ASSIGN(const auto models,
+                 all_gather(control, describe_device_model(platform.device->info(), limits)));
+  for (const std::string& model : models)
+    parts_.models.push_back(
+        static_cast<int>(std::find(models.begin(), models.end(), model) - models.begin()));
   return {};
 }
 

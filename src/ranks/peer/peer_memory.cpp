@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "device/shared/shared_handle.hpp"
 #include "egt/core/wait.hpp"
@@ -31,16 +29,6 @@ Status clear(Device& device, void* data, std::size_t bytes) {
                  device.create_stream(StreamPriority::normal, StreamUse::without_products));
   EGT_TRY(device.set_zero(data, bytes, *stream));
   return device.synchronize(*stream, clear_seconds);
-}
-
-/// Every rank gets all ranks' lines, in rank order. Collective.
-Result<std::vector<std::string>> exchange_lines(Control& control, const std::string& line) {
-  EGT_TRY_ASSIGN(const std::vector<std::string> gathered, control.gather(line));
-  EGT_TRY_ASSIGN(const std::string joined, control.broadcast(fmt::format("{}", fmt::join(gathered, "\n"))));
-  std::vector<std::string> lines;
-  std::istringstream stream(joined);
-  for (std::string each; std::getline(stream, each);) lines.push_back(each);
-  return lines;
 }
 
 }  // namespace
@@ -108,7 +96,7 @@ Result<std::unique_ptr<PeerMemory>> PeerMemory::open(Device& device, Control& co
   Result<std::unique_ptr<PeerMemory>> prepared = prepare(device, control.place().rank, bytes, ranks, own);
   EGT_TRY(agree(control, prepared.status()));
   std::unique_ptr<PeerMemory> made = std::move(prepared.value());
-  EGT_TRY_ASSIGN(const std::vector<std::string> lines, exchange_lines(control, own.line()));
+  EGT_TRY_ASSIGN(const std::vector<std::string> lines, all_gather(control, own.line()));
   std::vector<Offer> offers;
   for (const std::string& line : lines) offers.push_back(Offer::parse(line));
   const Status agreed = agree(control, made ? made->open_peers(device, ranks, own, offers) : Status());

@@ -1,24 +1,16 @@
 #include "workload/bench/bench_measurement.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
-#include <limits>
 #include <utility>
-
-#include "workload/bench/scaling_plan.hpp"
 
 namespace egt {
 namespace {
 
-constexpr double none = std::numeric_limits<double>::quiet_NaN();
-
-std::optional<double> told(double figure) {
-  return std::isnan(figure) ? std::nullopt : std::optional(figure);
-}
-
-double or_none(const std::optional<double>& figure) {
-  return figure.value_or(none);
-}
+/// As they are shared.
+using Figures = std::array<double, sizeof(RankFigures) / sizeof(double)>;
 
 /// The largest of all ranks' i-th figure.
 double largest(const std::vector<std::vector<double>>& ranks, std::size_t i) {
@@ -29,32 +21,9 @@ double largest(const std::vector<std::vector<double>>& ranks, std::size_t i) {
 
 }  // namespace
 
-void DeviceMeans::Mean::add(const std::optional<double>& figure) {
-  if (!figure) return;
-  sum += *figure;
-  ++count;
-}
-
-std::optional<double> DeviceMeans::Mean::value() const {
-  return count > 0 ? std::optional(sum / count) : std::nullopt;
-}
-
-void DeviceMeans::add(const SensorReading& reading) {
-  utilization_.add(reading.gpu_utilization_percent);
-  power_.add(reading.power_w);
-  clock_.add(reading.sm_clock_mhz);
-}
-
-DeviceFigures DeviceMeans::figures() const {
-  return {.memory_bytes = {},
-          .gpu_utilization_percent = utilization_.value(),
-          .power_w = power_.value(),
-          .sm_clock_mhz = clock_.value()};
-}
-
-Result<std::vector<std::vector<double>>> BenchTrialMaker::meet(const std::vector<double>& own,
+Result<std::vector<std::vector<double>>> BenchTrialMaker::meet(std::span<const double> own,
                                                                const char* phase) {
-  std::vector<double> figures = own;
+  std::vector<double> figures(own.begin(), own.end());
   figures.push_back(surroundings_.stopping() ? 1 : 0);
   EGT_TRY_ASSIGN(const auto all, surroundings_.share(figures, phase));
   std::vector<std::vector<double>> ranks;
@@ -66,7 +35,6 @@ Result<std::vector<std::vector<double>>> BenchTrialMaker::meet(const std::vector
 }
 
 Result<Measured> BenchTrialMaker::make(BenchJob* job) {
-  measured_ = {};
   EGT_TRY(warm_up(job));
   if (!measured_.interrupted) EGT_TRY(measure(job));
   if (!measured_.interrupted) EGT_TRY(conclude(job));
@@ -81,7 +49,7 @@ Status BenchTrialMaker::warm_up(BenchJob* job) {
       EGT_TRY_ASSIGN(const BurstTimes times, job->burst(1, warm_up.iterations()));
       own = times.chunk_ms.front() / static_cast<double>(warm_up.iterations());
     }
-    EGT_TRY_ASSIGN(const auto ranks, meet({own}, "bench: warms up"));
+    EGT_TRY_ASSIGN(const auto ranks, meet(std::array{own}, "bench: warms up"));
     warm_up.add(largest(ranks, 0));
   }
   step_ms_ = warm_up.step_ms();
@@ -96,10 +64,13 @@ Status BenchTrialMaker::measure(BenchJob* job) {
     std::vector<double> own(static_cast<std::size_t>(chunks), 0.0);
     if (job != nullptr) {
       EGT_TRY_ASSIGN(BurstTimes times, job->burst(chunks, plan.per_chunk));
-      device_.add(surroundings_.reading());
+      const SensorReading reading = surroundings_.reading();
+      utilization_.add(reading.gpu_utilization_percent);
+      power_.add(reading.power_w);
+      clock_.add(reading.sm_clock_mhz);
       own = std::move(times.chunk_ms);
-      const double busy_ms = times.busy_ms / static_cast<double>(chunks * plan.per_chunk);
-      busy_ms_ = std::min(busy_ms_.value_or(busy_ms), busy_ms);
+      // The first time it is the burst's: NaN is no number to take the least of.
+      own_.busy_ms = std::fmin(own_.busy_ms, times.busy_ms / static_cast<double>(chunks * plan.per_chunk));
     }
     EGT_TRY_ASSIGN(const auto ranks, meet(own, "bench: measures"));
     for (std::size_t chunk = 0; chunk < own.size(); ++chunk)
@@ -110,29 +81,20 @@ Status BenchTrialMaker::measure(BenchJob* job) {
 }
 
 Status BenchTrialMaker::conclude(BenchJob* job) {
-  DeviceFigures device;
   if (job != nullptr) {
-    device = device_.figures();
-    device.memory_bytes = surroundings_.memory_bytes();
+    own_.memory_bytes = surroundings_.memory_bytes().value_or(RankFigures::unknown);
+    own_.gpu_utilization_percent = utilization_.value();
+    own_.power_w = power_.value();
+    own_.sm_clock_mhz = clock_.value();
     EGT_TRY_ASSIGN(measured_.own, job->check());
+    own_.copy_ms = measured_.own.copy_ms.value_or(RankFigures::unknown);
+    own_.failures = measured_.own.failure.empty() ? 0 : 1;
   }
-  const std::vector<double> own = {measured_.own.failure.empty() ? 0.0 : 1.0,
-                                   or_none(busy_ms_),
-                                   or_none(measured_.own.copy_ms),
-                                   or_none(device.memory_bytes),
-                                   or_none(device.gpu_utilization_percent),
-                                   or_none(device.power_w),
-                                   or_none(device.sm_clock_mhz)};
-  EGT_TRY_ASSIGN(const auto ranks, meet(own, "bench: checks the results"));
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const std::vector<double>& figures = ranks[rank];
-    if (figures[0] > 0) measured_.failed.push_back(static_cast<int>(rank));
-    measured_.busy_ms.push_back(figures[1]);
-    measured_.copy_ms.push_back(figures[2]);
-    measured_.devices.push_back({.memory_bytes = told(figures[3]),
-                                 .gpu_utilization_percent = told(figures[4]),
-                                 .power_w = told(figures[5]),
-                                 .sm_clock_mhz = told(figures[6])});
+  EGT_TRY_ASSIGN(const auto ranks, meet(std::bit_cast<Figures>(own_), "bench: checks the results"));
+  for (const std::vector<double>& figures : ranks) {
+    Figures of_rank;
+    std::copy_n(figures.begin(), of_rank.size(), of_rank.begin());
+    measured_.ranks.push_back(std::bit_cast<RankFigures>(of_rank));
   }
   measured_.interrupted = false;  // all is measured: the next step tells of the stop
   return {};

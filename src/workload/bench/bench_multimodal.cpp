@@ -57,22 +57,11 @@ class Multimodal final : public BenchOperation {
 
   Status prepare();
 
-  std::size_t input_stride() const override {
-    return aligned_input(multimodal_input_bytes(most_.batch, origin_));
-  }
   Status make_input(int generation, std::byte* input, Stream& stream) override;
   Status enqueue(int generation, const std::byte* input, Stream& stream) override;
 
-  int outputs() const override { return multimodal_outputs; }
-  const char* output_name(int output) const override {
-    constexpr const char* names[multimodal_outputs] = {"fused values", "dropped samples"};
-    return names[output];
-  }
-  Status digest(Digest* digests, Stream& stream) override {
-    for (const Buffer* output : {&fused_, &dropped_})
-      EGT_TRY(device_.digest({output->as<std::uint32_t>(), output->bytes() / sizeof(std::uint32_t)},
-                             digests++, stream));
-    return {};
+  std::vector<Output> outputs() const override {
+    return {{"fused values", &fused_}, {"dropped samples", &dropped_}};
   }
   std::uint64_t necessary_bytes() const override { return fusion_bytes(shape_); }
 

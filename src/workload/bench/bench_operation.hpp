@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
-#include "egt/core/digest.hpp"
 #include "egt/device/device.hpp"
 #include "workload/bench/scaling_options.hpp"
 
@@ -22,18 +22,18 @@ class BenchOperation {
 
   virtual ~BenchOperation() = default;
 
-  /// Bytes from one input to the next, a multiple of 256: room for the largest batch of all devices.
-  virtual std::size_t input_stride() const = 0;
-  /// Writes an input of a generation: the same on every device. May wait.
+  /// Writes an input of a generation, with room for the largest batch of all devices: the same on every
+  /// device. May wait.
   virtual Status make_input(int generation, std::byte* input, Stream& stream) = 0;
   /// Enqueues the work on this device's batch.
   virtual Status enqueue(int generation, const std::byte* input, Stream& stream) = 0;
 
-  /// What is checked.
-  virtual int outputs() const = 0;
-  virtual const char* output_name(int output) const = 0;
-  /// A digest of each output, in device memory.
-  virtual Status digest(Digest* digests, Stream& stream) = 0;
+  /// What is checked: memory of the operation, whole words.
+  struct Output {
+    const char* name;
+    const Buffer* memory;
+  };
+  virtual std::vector<Output> outputs() const = 0;
 
   /// Bytes that a batch cannot do without moving, in and out of the device's memory.
   virtual std::uint64_t necessary_bytes() const = 0;

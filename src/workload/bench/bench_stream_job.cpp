@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/histogram.hpp"
 #include "workload/bench/bench_job.hpp"
-#include "workload/bench/scaling_statistics.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/common/value_exchange.hpp"
 #include "workload/train/slow_injection.hpp"
@@ -48,6 +48,7 @@ class StreamJob final : public BenchJob {
         slow_(slow),
         line_(environment.board.line("main")),
         operation_(std::move(operation)),
+        outputs_(operation_->outputs()),
         feed_(std::move(feed)) {}
 
   Status prepare();
@@ -59,13 +60,16 @@ class StreamJob final : public BenchJob {
   Status give_up(double seconds) override;
 
  private:
-  std::size_t outputs() const { return static_cast<std::size_t>(operation_->outputs()); }
   Status make(std::int64_t iterations, std::int64_t per_chunk);
   Status work(std::int64_t iteration);
   /// Batches that come from a peer cannot be told from work that is stuck.
   void tell_progress();
   Status wait(const Event& event, const char* what);
+  /// The window's mark before iteration `number`, as soon as it may be used again.
+  Status keep_pace(std::int64_t number, const char* what);
   Result<Answers> digests_of_outputs();
+  /// The first of `digests_`; waits for them.
+  Result<Answers> read_digests(std::size_t count, const char* what);
   Status check_last_output();
   Result<bool> is_input_right();
   Result<double> copy_ms();
@@ -82,6 +86,7 @@ class StreamJob final : public BenchJob {
   Answers known_;  ///< a generation's outputs, one generation behind the other
   JobReport report_;
   std::unique_ptr<BenchOperation> operation_;
+  const std::vector<BenchOperation::Output> outputs_;
   Buffer digests_, pinned_;
   std::vector<Buffer> borrowed_;
   std::vector<std::unique_ptr<Event>> chunk_ends_;
@@ -93,7 +98,7 @@ class StreamJob final : public BenchJob {
 };
 
 Status StreamJob::prepare() {
-  const std::size_t bytes = outputs() * sizeof(Digest);
+  const std::size_t bytes = outputs_.size() * sizeof(Digest);
   EGT_TRY_ASSIGN(digests_, device_.allocate(bytes));
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(bytes));
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
@@ -134,12 +139,19 @@ Result<std::byte*> StreamJob::borrow(std::size_t bytes) {
 
 /// Of the last batch enqueued; waits for it.
 Result<Answers> StreamJob::digests_of_outputs() {
-  EGT_TRY(operation_->digest(digests_.as<Digest>(), *compute_));
-  EGT_TRY(device_.copy(pinned_.data(), digests_.data(), digests_.bytes(), *compute_));
+  Digest* digest = digests_.as<Digest>();
+  for (const auto& [name, memory] : outputs_)
+    EGT_TRY(device_.digest({memory->as<std::uint32_t>(), memory->bytes() / sizeof(std::uint32_t)}, digest++,
+                           *compute_));
+  return read_digests(outputs_.size(), "the digests of a batch");
+}
+
+Result<Answers> StreamJob::read_digests(std::size_t count, const char* what) {
+  EGT_TRY(device_.copy(pinned_.data(), digests_.data(), count * sizeof(Digest), *compute_));
   EGT_TRY(device_.record(*done_, *compute_));
-  EGT_TRY(wait(*done_, "the digests of a batch"));
+  EGT_TRY(wait(*done_, what));
   const Digest* const digests = pinned_.as<Digest>();
-  return Answers(digests, digests + outputs());
+  return Answers(digests, digests + count);
 }
 
 /// The first delivery is not timed: it fills the slots.
@@ -175,11 +187,7 @@ Status StreamJob::make(std::int64_t iterations, std::int64_t per_chunk) {
   EGT_TRY(feed_->deliver(first / per_delivery));
   for (; next_ < end; ++next_) {
     const std::int64_t delivery = next_ / per_delivery, made = next_ - first;
-    if (Event* const mark = window_.due(next_)) {
-      tell_progress();
-      EGT_TRY(wait(*mark, "the device"));
-      EGT_TRY(device_.record(*mark, *compute_));
-    }
+    EGT_TRY(keep_pace(next_, "the device"));
     if (next_ % per_delivery == 0) {
       if (delivery + 1 < deliveries) EGT_TRY(feed_->deliver(delivery + 1));
       EGT_TRY(feed_->ready(delivery, *compute_));
@@ -192,6 +200,14 @@ Status StreamJob::make(std::int64_t iterations, std::int64_t per_chunk) {
   return device_.record(*chunk_ends_[chunk], *compute_);
 }
 
+Status StreamJob::keep_pace(std::int64_t number, const char* what) {
+  Event* const mark = window_.due(number);
+  if (mark == nullptr) return {};
+  tell_progress();
+  EGT_TRY(wait(*mark, what));
+  return device_.record(*mark, *compute_);
+}
+
 Status StreamJob::work(std::int64_t iteration) {
   const int generation = shape_.generation(iteration);
   EGT_TRY(operation_->enqueue(generation, feed_->input(iteration), *compute_));
@@ -201,17 +217,16 @@ Status StreamJob::work(std::int64_t iteration) {
 }
 
 Status StreamJob::check_last_output() {
-  const auto first = static_cast<std::size_t>(shape_.generation(next_ - 1)) * outputs();
+  const auto first = static_cast<std::size_t>(shape_.generation(next_ - 1)) * outputs_.size();
   EGT_TRY_ASSIGN(const Answers made, digests_of_outputs());
-  report_.work.outputs_verified += outputs();
-  for (std::size_t output = 0; output < outputs(); ++output) {
+  report_.work.outputs_verified += outputs_.size();
+  for (std::size_t output = 0; output < outputs_.size(); ++output) {
     const Digest &expected = known_[first + output], &actual = made[output];
     if (made[output] == expected) continue;
     EGT_TRY_ASSIGN(const bool input_right, is_input_right());
     Fault fault = fault_of(environment_, "output", "known answer of a batch", "bench", -1);
-    fault.where =
-        fmt::format("{} of batch {}{}", operation_->output_name(static_cast<int>(output)), next_ - 1,
-                    input_right ? "" : ", whose input was wrong when it came from rank 0");
+    fault.where = fmt::format("{} of batch {}{}", outputs_[output].name, next_ - 1,
+                              input_right ? "" : ", whose input was wrong when it came from rank 0");
     show_difference(fault, expected, actual);
     if (!input_right) {
       fault.blame = Blame::ambiguous;
@@ -230,15 +245,12 @@ Result<bool> StreamJob::is_input_right() {
   const std::size_t bytes = shape_.bytes[static_cast<std::size_t>(shape_.index)];
   EGT_TRY_ASSIGN(std::byte* const expected, borrow(shape_.stride));
   EGT_TRY(operation_->make_input(shape_.generation(next_ - 1), expected, *compute_));
-  Digest digests[2];
-  const std::byte* const inputs[] = {expected, feed_->input(next_ - 1)};
-  for (int i = 0; i < 2; ++i) {
-    auto* const words = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(inputs[i]));
+  Answers digests;
+  for (const std::byte* const input : {static_cast<const std::byte*>(expected), feed_->input(next_ - 1)}) {
+    auto* const words = reinterpret_cast<std::uint32_t*>(const_cast<std::byte*>(input));
     EGT_TRY(device_.digest({words, bytes / sizeof(std::uint32_t)}, digests_.as<Digest>(), *compute_));
-    EGT_TRY(device_.copy(pinned_.data(), digests_.data(), sizeof(Digest), *compute_));
-    EGT_TRY(device_.record(*done_, *compute_));
-    EGT_TRY(wait(*done_, "the digest of an input"));
-    digests[i] = *pinned_.as<Digest>();
+    EGT_TRY_ASSIGN(const Answers one, read_digests(1, "the digest of an input"));
+    digests.push_back(one.front());
   }
   borrowed_.clear();
   return digests[0] == digests[1];
@@ -265,10 +277,7 @@ Result<double> StreamJob::copy_ms() {
   for (int chunk = 0; chunk < copy_chunks; ++chunk) {
     EGT_TRY(device_.record(*chunk_ends_[0], *compute_));
     for (std::int64_t i = 0; i < per_chunk_; ++i, ++number) {
-      if (Event* const mark = window_.due(number)) {
-        EGT_TRY(wait(*mark, "copies"));
-        EGT_TRY(device_.record(*mark, *compute_));
-      }
+      EGT_TRY(keep_pace(number, "copies"));
       EGT_TRY(device_.copy(data,
                            data + static_cast<std::size_t>(1 + number % BenchOperation::generations) * bytes,
                            bytes, *compute_));
@@ -279,7 +288,7 @@ Result<double> StreamJob::copy_ms() {
     ms.push_back(chunk_ms / static_cast<double>(per_chunk_));
   }
   borrowed_.clear();
-  return step_times(ms).p50;
+  return median_of(ms);
 }
 
 Status StreamJob::give_up(double seconds) {

@@ -18,7 +18,6 @@ class Voxelize final : public BenchOperation {
 
   Status prepare();
 
-  std::size_t input_stride() const override { return aligned_input(voxelize_input_bytes(points_.most)); }
   Status make_input(int generation, std::byte* input, Stream& stream) override {
     return device_.randomize({input, ElementType::f32, points_.most * coordinates},
                              {.seed = seed_, .sequence = static_cast<std::uint64_t>(generation)}, stream);
@@ -28,19 +27,12 @@ class Voxelize final : public BenchOperation {
     return device_.voxelize(call_, stream);
   }
 
-  int outputs() const override { return voxelize_outputs; }
-  const char* output_name(int output) const override {
-    constexpr const char* names[voxelize_outputs] = {"occupancy", "features", "counts"};
-    return names[output];
+  std::vector<Output> outputs() const override {
+    return {{"occupancy", &occupancy_}, {"features", &features_}, {"counts", &counts_}};
   }
-  Status digest(Digest* digests, Stream& stream) override;
   std::uint64_t necessary_bytes() const override { return voxelization_bytes(points_.own, call_.grid); }
 
  private:
-  static WordsView words(const Buffer& buffer) {
-    return {buffer.as<std::uint32_t>(), buffer.bytes() / sizeof(std::uint32_t)};
-  }
-
   Device& device_;
   const std::uint64_t seed_;
   const BatchItems points_;
@@ -64,12 +56,6 @@ Status Voxelize::prepare() {
                  device_.create_stream(StreamPriority::normal, StreamUse::without_products));
   EGT_TRY(device_.set_zero(occupancy_.data(), occupancy_.bytes(), *stream));
   return device_.synchronize(*stream, ready_seconds);
-}
-
-Status Voxelize::digest(Digest* digests, Stream& stream) {
-  for (const Buffer* output : {&occupancy_, &features_, &counts_})
-    EGT_TRY(device_.digest(words(*output), digests++, stream));
-  return {};
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "workload/bench/bench_workload.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -16,7 +19,6 @@ namespace {
 /// on a host, whose cores others use too, much and more.
 constexpr double gpu_slowness_limit = 1.1, host_slowness_limit = 1.5;
 constexpr int gpu_fewest_tests = 1, host_fewest_tests = 2;
-constexpr std::size_t words_of_digest = 4;
 
 std::size_t answers_of(BenchWorkload workload) {
   switch (workload) {
@@ -30,22 +32,18 @@ std::size_t answers_of(BenchWorkload workload) {
   return 0;
 }
 
-/// Whole numbers of 32 bits are exact in a figure.
+/// Bit for bit, as figures to be shared.
 std::vector<double> to_figures(const Answers& answers) {
   std::vector<double> figures;
   for (const Digest& digest : answers)
-    for (const std::uint64_t half : {digest.a, digest.b})
-      for (const int shift : {0, 32}) figures.push_back(static_cast<std::uint32_t>(half >> shift));
+    for (const std::uint64_t half : {digest.a, digest.b}) figures.push_back(std::bit_cast<double>(half));
   return figures;
 }
 
 Answers from_figures(const double* figures, std::size_t count) {
-  const auto half = [&](std::size_t i) {
-    return static_cast<std::uint64_t>(figures[i]) | static_cast<std::uint64_t>(figures[i + 1]) << 32;
-  };
   Answers answers;
-  for (std::size_t i = 0; i < count; ++i)
-    answers.push_back({half(words_of_digest * i), half(words_of_digest * i + 2)});
+  for (const double* at = figures; at != figures + 2 * count; at += 2)
+    answers.push_back({std::bit_cast<std::uint64_t>(at[0]), std::bit_cast<std::uint64_t>(at[1])});
   return answers;
 }
 
@@ -55,25 +53,23 @@ bool is_of_trial(StatusCode code) {
          code == StatusCode::unavailable || code == StatusCode::invalid_argument;
 }
 
+std::int64_t most_of(const std::vector<std::int64_t>& shares) {
+  return *std::max_element(shares.begin(), shares.end());
+}
+
 std::string text_of(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-/// The largest, or nothing where one is missing.
-std::optional<double> largest(const std::vector<std::optional<double>>& values) {
-  const bool all = std::all_of(values.begin(), values.end(), [](const auto& one) { return one.has_value(); });
-  return all ? *std::max_element(values.begin(), values.end()) : std::nullopt;
-}
-
-std::optional<double> least(const std::vector<std::optional<double>>& values) {
-  return *std::min_element(values.begin(), values.end());  // nothing is less than any
-}
-
-std::optional<double> sum(const std::vector<std::optional<double>>& values) {
-  double all = 0;
-  for (const auto& value : values) {
-    if (!value) return std::nullopt;
-    all += *value;
+/// A figure of all devices of the trial in one, `both` for two; empty where one did not tell it.
+template <typename Both>
+std::optional<double> of_devices(const BenchTrial& trial, const Measured& measured,
+                                 double RankFigures::*figure, const Both& both) {
+  std::optional<double> all;
+  for (const int rank : trial.ranks) {
+    const double one = measured.ranks[static_cast<std::size_t>(rank)].*figure;
+    if (std::isnan(one)) return std::nullopt;
+    all = all ? both(*all, one) : one;
   }
   return all;
 }
@@ -138,8 +134,11 @@ void BenchSuite::take_slowness(std::int64_t trial) {
         *slow_, trial, fmt::format("all work from trial {} on, +{:.3g} %", trial, slow_percent(slow_)));
 }
 
-BenchSuite::Shares BenchSuite::even_shares(const BenchTrial& trial) const {
-  return Shares(trial.ranks.size(), trial.size);
+BenchEntry BenchSuite::entry_of(std::int64_t number) const {
+  BenchEntry entry;
+  entry.trial = plan_[static_cast<std::size_t>(number)];
+  entry.shares.assign(entry.trial.ranks.size(), entry.trial.size);
+  return entry;
 }
 
 /// What speaks against it before it is begun.
@@ -154,74 +153,71 @@ void BenchSuite::look_at_peers(BenchEntry& entry) const {
 
 Status BenchSuite::make_trial(std::int64_t number) {
   take_slowness(number);
-  BenchEntry entry;
-  entry.trial = plan_[static_cast<std::size_t>(number)];
-  entry.shares = even_shares(entry.trial);
+  BenchEntry entry = entry_of(number);
   look_at_peers(entry);
-  bool interrupted = false;
+  interrupted_ = false;
   if (entry.not_possible.empty() && entry.failure.empty())
-    EGT_TRY(entry.trial.mode == BenchMode::hetero ? measure_hetero(entry, interrupted)
-                                                  : measure(entry, interrupted));
+    EGT_TRY(entry.trial.mode == BenchMode::hetero ? measure_hetero(entry) : measure(entry));
   reporter_.end_check();
-  if (!interrupted) keep(std::move(entry));
-  return {};
-}
-
-Status BenchSuite::measure(BenchEntry& entry, bool& interrupted) {
-  EGT_TRY_ASSIGN(const auto measured, measure(entry, entry.shares, interrupted));
-  if (measured) take(entry, *measured);
+  if (!interrupted_) keep(std::move(entry));
   return {};
 }
 
 /// The same load twice: in equal shares, and in those that suit what each device does alone.
-Status BenchSuite::measure_hetero(BenchEntry& entry, bool& interrupted) {
-  const std::vector<double> speeds = singles_.powers_of(entry.trial);
-  if (speeds.empty()) {
+Status BenchSuite::measure_hetero(BenchEntry& entry) {
+  std::vector<double> batches_per_ms;
+  for (const BenchEntry* one : each_alone(entries_, entry.trial)) batches_per_ms.push_back(1 / one->own_ms);
+  if (batches_per_ms.empty()) {
     entry.failure = "what each device does alone is not known";
     return {};
   }
-  const Shares even = entry.shares;
-  EGT_TRY_ASSIGN(const auto evenly, measure(entry, even, interrupted));
-  if (!evenly || !entry.failure.empty()) return {};
-  entry.even_items_per_second = items_per_second(entry.items(), evenly->step);
-  entry.shares = share_load(entry.items(), speeds);
-  return measure(entry, interrupted);
+  BenchEntry even = entry;
+  EGT_TRY(measure(even));
+  entry.failure = even.failure;
+  if (!even.step || !even.success()) return {};
+  entry.even_items_per_second = even.items_per_second();
+  entry.shares = share_load(entry.items(), batches_per_ms);
+  return measure(entry);
 }
 
-Result<std::optional<Measured>> BenchSuite::measure(BenchEntry& entry, const Shares& shares,
-                                                    bool& interrupted) {
-  EGT_TRY(open_job(entry.trial, shares, entry.failure));
+Status BenchSuite::measure(BenchEntry& entry) {
+  EGT_TRY(open_job(entry));
   if (!entry.failure.empty()) {
     job_.reset();
-    return std::optional<Measured>();
+    return {};
   }
   const std::int64_t multiple =
-      entry.trial.workload == BenchWorkload::mlp ? 1 : feed_shape(entry.trial, shares).per_delivery;
+      entry.trial.workload == BenchWorkload::mlp ? 1 : feed_shape(entry).per_delivery;
   BenchTrialMaker maker(surroundings_, multiple);
-  EGT_TRY_ASSIGN(Measured measured, maker.make(job_.get()));
+  EGT_TRY_ASSIGN(const Measured measured, maker.make(job_.get()));
   job_.reset();
   work_.replays += measured.own.work.replays;
   work_.replica_checks += measured.own.work.replica_checks;
   work_.outputs_verified += measured.own.work.outputs_verified;
-  interrupted = measured.interrupted;
-  if (interrupted) return std::optional<Measured>();
+  interrupted_ = measured.interrupted;
+  if (interrupted_) return {};
+  std::vector<int> failed;
+  for (std::size_t r = 0; r < measured.ranks.size(); ++r)
+    if (measured.ranks[r].failures > 0) failed.push_back(static_cast<int>(r));
   if (!measured.own.failure.empty())
     entry.failure = measured.own.failure;
-  else if (!measured.failed.empty())
-    entry.failure = fmt::format("{} found wrong results", text_of(measured.failed));
-  return std::optional(std::move(measured));
+  else if (!failed.empty())
+    entry.failure = fmt::format("{} found wrong results", text_of(failed));
+  take(entry, measured);
+  return {};
 }
 
 /// And what it makes of known input.
-Result<Answers> BenchSuite::open_own_job(const BenchTrial& trial, const Shares& shares) {
-  EGT_TRY_ASSIGN(job_, make_job(trial, shares));
+Result<Answers> BenchSuite::open_own_job(const BenchEntry& entry) {
+  EGT_TRY_ASSIGN(job_, make_job(entry));
   return job_->answers();
 }
 
 /// Of a rank that takes no part nothing is asked.
-Status BenchSuite::open_job(const BenchTrial& trial, const Shares& shares, std::string& failure) {
+Status BenchSuite::open_job(BenchEntry& entry) {
+  const BenchTrial& trial = entry.trial;
   const std::size_t count = answers_of(trial.workload);
-  const Result<Answers> own = trial.has(rank()) ? open_own_job(trial, shares) : Answers(count);
+  const Result<Answers> own = trial.has(rank()) ? open_own_job(entry) : Answers(count);
   const Status status = own.status();
   if (!status.ok() && !is_of_trial(status.code())) return status;
   if (!status.ok()) environment().records.warning(fmt::format("{}: {}", describe(trial), status.what()));
@@ -235,24 +231,24 @@ Status BenchSuite::open_job(const BenchTrial& trial, const Shares& shares, std::
     const auto code = static_cast<StatusCode>(static_cast<int>(of_rank[figures.size() - 1]));
     lacks_memory = lacks_memory || code == StatusCode::out_of_memory;
     if (code != StatusCode::ok)
-      failure = fmt::format("rank {}: {}", r, r == rank() ? status.what() : to_string(code));
+      entry.failure = fmt::format("rank {}: {}", r, r == rank() ? status.what() : to_string(code));
     by_rank.push_back(trial.has(r) ? from_figures(of_rank, count) : Answers());
   }
   trials_without_memory_ += lacks_memory;
-  if (failure.empty()) judge_answers(trial, shares, by_rank, failure);
+  if (entry.failure.empty()) judge_answers(entry, by_rank);
   return {};
 }
 
 /// What a device made of a batch whose content is known, beside what it made of it before and what others
 /// did.
-void BenchSuite::judge_answers(const BenchTrial& trial, const Shares& shares,
-                               const std::vector<Answers>& by_rank, std::string& failure) {
+void BenchSuite::judge_answers(BenchEntry& entry, const std::vector<Answers>& by_rank) {
+  const BenchTrial& trial = entry.trial;
   const bool is_mlp = trial.workload == BenchWorkload::mlp;
   std::vector<std::int64_t> sizes(by_rank.size(), trial.size);
-  for (std::size_t device = 0; device < shares.size(); ++device)
+  for (std::size_t device = 0; device < entry.shares.size(); ++device)
     // A known-answer pass has no more samples than an equal share.
     sizes[static_cast<std::size_t>(trial.ranks[device])] =
-        is_mlp ? std::min(shares[device], trial.size) : shares[device];
+        is_mlp ? std::min(entry.shares[device], trial.size) : entry.shares[device];
   // Its gradients are scaled by the samples of all devices.
   const std::string question =
       is_mlp ? fmt::format("{}, {} devices", trial.name, trial.devices()) : trial.name;
@@ -262,14 +258,17 @@ void BenchSuite::judge_answers(const BenchTrial& trial, const Shares& shares,
     fault.where = fmt::format("{}, known answer {}", trial.name, dissent.question);
     fault.expected = "0x" + to_string(dissent.expected);
     fault.actual = "0x" + to_string(dissent.actual);
-    failure = dissent.rank >= 0 ? fmt::format("rank {} gave a wrong known answer", dissent.rank)
-                                : fmt::format("{} gave unlike known answers", text_of(dissent.suspects));
+    entry.failure = dissent.rank >= 0
+                        ? fmt::format("rank {} gave a wrong known answer", dissent.rank)
+                        : fmt::format("{} gave unlike known answers", text_of(dissent.suspects));
     reporter_.tell(std::move(fault), dissent);
   }
 }
 
-Result<std::unique_ptr<BenchJob>> BenchSuite::make_job(const BenchTrial& trial, const Shares& shares) {
-  if (trial.workload != BenchWorkload::mlp) return make_stream(trial, shares);
+Result<std::unique_ptr<BenchJob>> BenchSuite::make_job(const BenchEntry& entry) {
+  const BenchTrial& trial = entry.trial;
+  const std::vector<std::int64_t>& shares = entry.shares;
+  if (trial.workload != BenchWorkload::mlp) return make_stream(entry);
   const auto own = static_cast<std::ptrdiff_t>(rank() - trial.ranks.front());
   MlpJobConfig config{.train = parts_.train, .precision = trial.precision, .batch = {}};
   config.batch.global = std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
@@ -281,12 +280,13 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_job(const BenchTrial& trial, 
   return make_mlp_job(environment(), communicator, config, slow_, reporter_);
 }
 
-Result<std::unique_ptr<BenchJob>> BenchSuite::make_stream(const BenchTrial& trial, const Shares& shares) {
+Result<std::unique_ptr<BenchJob>> BenchSuite::make_stream(const BenchEntry& entry) {
+  const BenchTrial& trial = entry.trial;
   Device& device = environment().device;
   const std::uint64_t seed = environment().seed;
-  const FeedShape shape = feed_shape(trial, shares);
-  const BatchItems items{.own = shares[static_cast<std::size_t>(shape.index)],
-                         .most = *std::max_element(shares.begin(), shares.end())};
+  const FeedShape shape = feed_shape(entry);
+  const BatchItems items{.own = entry.shares[static_cast<std::size_t>(shape.index)],
+                         .most = most_of(entry.shares)};
   EGT_TRY_ASSIGN(auto operation, trial.workload == BenchWorkload::voxelize
                                      ? make_voxelize(device, seed, parts_.bench.grid, items)
                                      : make_multimodal(device, seed, parts_.bench.streams, items));
@@ -301,16 +301,20 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_stream(const BenchTrial& tria
   return make_stream_job(environment(), std::move(operation), std::move(feed), shape, slow_);
 }
 
-FeedShape BenchSuite::feed_shape(const BenchTrial& trial, const Shares& shares) const {
+FeedShape BenchSuite::feed_shape(const BenchEntry& entry) const {
+  const BenchTrial& trial = entry.trial;
   FeedShape shape{.index = rank() - trial.ranks.front(), .devices = trial.devices(), .bytes = {}};
-  const std::int64_t most = *std::max_element(shares.begin(), shares.end());
-  shape.stride = aligned_input(input_bytes(trial, most));
-  if (trial.devices() > 1)
-    if (const auto step_ms = singles_.least_step_ms(trial))
-      shape.per_delivery = batches_per_delivery(*step_ms, shape.stride);
+  shape.stride = aligned_input(input_bytes(trial, most_of(entry.shares)));
+  if (trial.devices() > 1) {
+    std::vector<double> alone_ms;
+    for (const BenchEntry* one : each_alone(entries_, trial)) alone_ms.push_back(one->step->p50);
+    if (!alone_ms.empty())
+      shape.per_delivery =
+          batches_per_delivery(*std::min_element(alone_ms.begin(), alone_ms.end()), shape.stride);
+  }
   const bool in_one_piece =
       trial.workload == BenchWorkload::voxelize || parts_.bench.streams == StreamOrigin::own;
-  for (const std::int64_t share : shares)
+  for (const std::int64_t share : entry.shares)
     shape.bytes.push_back(in_one_piece ? input_bytes(trial, share) : shape.stride);
   return shape;
 }
@@ -321,22 +325,18 @@ std::size_t BenchSuite::input_bytes(const BenchTrial& trial, std::int64_t items)
 }
 
 void BenchSuite::take(BenchEntry& entry, const Measured& measured) {
+  const BenchTrial& trial = entry.trial;
+  const double busy_ms = measured.ranks[static_cast<std::size_t>(trial.ranks.front())].busy_ms;
+  const auto largest = [](double a, double b) { return std::max(a, b); };
+  const auto least = [](double a, double b) { return std::min(a, b); };
   entry.step = measured.step;
-  const double busy_ms = measured.busy_ms[static_cast<std::size_t>(entry.trial.ranks.front())];
   entry.own_ms = is_host() && busy_ms > 0 ? busy_ms : entry.step->p50;
-  std::vector<std::optional<double>> memory, utilization, power, clocks;
-  for (const int r : entry.trial.ranks) {
-    const DeviceFigures& device = measured.devices[static_cast<std::size_t>(r)];
-    memory.push_back(device.memory_bytes);
-    utilization.push_back(device.gpu_utilization_percent);
-    power.push_back(device.power_w);
-    clocks.push_back(device.sm_clock_mhz);
-  }
-  const auto devices = static_cast<double>(entry.trial.devices());
-  entry.memory_bytes = largest(memory);
-  if (const auto all = sum(utilization)) entry.gpu_utilization_percent = *all / devices;
-  entry.power_w = sum(power);
-  entry.sm_clock_mhz = least(clocks);
+  entry.memory_bytes = of_devices(trial, measured, &RankFigures::memory_bytes, largest);
+  entry.power_w = of_devices(trial, measured, &RankFigures::power_w, std::plus<double>());
+  entry.sm_clock_mhz = of_devices(trial, measured, &RankFigures::sm_clock_mhz, least);
+  const auto utilization =
+      of_devices(trial, measured, &RankFigures::gpu_utilization_percent, std::plus<double>());
+  if (utilization) entry.gpu_utilization_percent = *utilization / trial.devices();
   add_rates(entry, measured);
 }
 
@@ -358,13 +358,12 @@ void BenchSuite::add_rates(BenchEntry& entry, const Measured& measured) const {
                                   ? voxelization_bytes(trial.size, grid)
                                   : fusion_bytes(standard_fusion_shape(trial.size));
   entry.gb_per_second = static_cast<double>(bytes) / step_ms * 1e-6;
-  const double copy_ms = measured.copy_ms[static_cast<std::size_t>(trial.ranks.front())];
+  const double copy_ms = measured.ranks[static_cast<std::size_t>(trial.ranks.front())].copy_ms;
   if (copy_ms > 0) entry.ratio_copy_bandwidth = copy_ms / step_ms;
 }
 
 void BenchSuite::keep(BenchEntry entry) {
-  if (entry.success()) singles_.add(entry);
-  complete(entry, singles_);
+  complete(entry, entries_);
   if (rank() == 0) environment().records.notice(line_of(entry));
   entries_.push_back(std::move(entry));
 }
@@ -379,12 +378,7 @@ std::optional<double> BenchSuite::used_memory_bytes() const {
 void BenchSuite::lose_trial(std::int64_t number) {
   if (number < 0) return;
   entries_.resize(std::min(entries_.size(), static_cast<std::size_t>(number)));
-  singles_ = {};
-  for (const BenchEntry& entry : entries_)
-    if (entry.success()) singles_.add(entry);
-  BenchEntry entry;
-  entry.trial = plan_[static_cast<std::size_t>(number)];
-  entry.shares = even_shares(entry.trial);
+  BenchEntry entry = entry_of(number);
   entry.failure = "the ranks lost touch in it";
   keep(std::move(entry));
 }
@@ -404,10 +398,10 @@ Status BenchSuite::reconnect() {
 /// A device that is slower than its like in all that it did alone.
 Status BenchSuite::finish(bool hurry) {
   if (hurry) return {};
-  const auto slowness =
-      singles_.slowness(rank(), parts_.models, is_host() ? host_fewest_tests : gpu_fewest_tests);
+  const auto times =
+      slowness(entries_, rank(), parts_.models, is_host() ? host_fewest_tests : gpu_fewest_tests);
   const double limit = is_host() ? host_slowness_limit : gpu_slowness_limit;
-  if (!slowness || *slowness <= limit) return {};
+  if (!times || *times <= limit) return {};
   Finding finding;
   finding.kind = "outlier";
   finding.rank = rank();
@@ -416,9 +410,9 @@ Status BenchSuite::finish(bool hurry) {
   finding.where = "speed alone";
   finding.text = fmt::format(
       "alone, its device took at least {:.2f} times as long as the others of its model in every test",
-      *slowness);
+      *times);
   finding.expected = 1;
-  finding.actual = *slowness;
+  finding.actual = *times;
   environment().records.emit(finding);
   return {};
 }

@@ -41,11 +41,7 @@ class BenchSuite final : public MeasurementWorkload {
   PartReport report() const override;
   std::vector<PartReport> reports() const override;
 
-  const std::vector<BenchEntry>& entries() const { return entries_; }
-
  private:
-  using Shares = std::vector<std::int64_t>;  ///< items of each device of the trial
-
   Status prepare_trials() override;
   std::string phase_of(std::int64_t trial) const override;
   Status make_trial(std::int64_t trial) override;
@@ -56,21 +52,20 @@ class BenchSuite final : public MeasurementWorkload {
   BenchGroups::Needs needs() const;
   Status open_groups();
   void take_slowness(std::int64_t trial);
-  Shares even_shares(const BenchTrial& trial) const;
+  /// Nothing is measured yet; equal shares.
+  BenchEntry entry_of(std::int64_t trial) const;
   std::size_t slot_bytes(const BenchTrial& trial) const;
   void look_at_peers(BenchEntry& entry) const;
-  Status measure(BenchEntry& entry, bool& interrupted);
-  Status measure_hetero(BenchEntry& entry, bool& interrupted);
-  /// Nothing: it was interrupted, or failed, which the entry then tells.
-  Result<std::optional<Measured>> measure(BenchEntry& entry, const Shares& shares, bool& interrupted);
-  Status open_job(const BenchTrial& trial, const Shares& shares, std::string& failure);
-  Result<Answers> open_own_job(const BenchTrial& trial, const Shares& shares);
-  Result<std::unique_ptr<BenchJob>> make_job(const BenchTrial& trial, const Shares& shares);
-  Result<std::unique_ptr<BenchJob>> make_stream(const BenchTrial& trial, const Shares& shares);
-  FeedShape feed_shape(const BenchTrial& trial, const Shares& shares) const;
+  Status measure_hetero(BenchEntry& entry);
+  /// In its shares. Where nothing came of it the entry tells why, or somebody was told to stop.
+  Status measure(BenchEntry& entry);
+  Status open_job(BenchEntry& entry);
+  Result<Answers> open_own_job(const BenchEntry& entry);
+  Result<std::unique_ptr<BenchJob>> make_job(const BenchEntry& entry);
+  Result<std::unique_ptr<BenchJob>> make_stream(const BenchEntry& entry);
+  FeedShape feed_shape(const BenchEntry& entry) const;
   std::size_t input_bytes(const BenchTrial& trial, std::int64_t items) const;
-  void judge_answers(const BenchTrial& trial, const Shares& shares, const std::vector<Answers>& by_rank,
-                     std::string& failure);
+  void judge_answers(BenchEntry& entry, const std::vector<Answers>& by_rank);
   void take(BenchEntry& entry, const Measured& measured);
   void add_rates(BenchEntry& entry, const Measured& measured) const;
   void keep(BenchEntry entry);
@@ -83,11 +78,11 @@ class BenchSuite final : public MeasurementWorkload {
   const BenchTrialMaker::Surroundings surroundings_;
   std::vector<BenchTrial> plan_;
   std::vector<BenchEntry> entries_;  ///< on all ranks alike
-  SingleSpeeds singles_;
   BenchAnswers answers_;
   FaultReporter reporter_;
   VerifiedWork work_;              ///< of this rank
   int trials_without_memory_ = 0;  ///< on some rank
+  bool interrupted_ = false;       ///< somebody was told to stop in the trial that is being made
   std::optional<Injection> slow_;  ///< this device, from some trial on
   std::unique_ptr<BenchGroups> groups_;
   std::unique_ptr<BenchJob> job_;  ///< of the trial that is being made

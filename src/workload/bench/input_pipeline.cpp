@@ -43,11 +43,12 @@ class Ring {
   Buffer memory_;
 };
 
-class LocalFeed final : public InputPipeline {
+/// The first device's batches, which it uses itself where they are; alone it moves none.
+class LocalFeed : public InputPipeline {
  public:
-  explicit LocalFeed(const FeedShape& shape) : shape_(shape) {}
-  Status prepare(Device& device, const MakeInput& make) { return ring_.prepare(device, shape_, make); }
+  LocalFeed(Device& device, const FeedShape& shape) : device_(device), shape_(shape) {}
 
+  Status prepare(const MakeInput& make) { return ring_.prepare(device_, shape_, make); }
   Status deliver(std::int64_t) override { return {}; }
   Status ready(std::int64_t, Stream&) override { return {}; }
   Status release(std::int64_t, Stream&) override { return {}; }
@@ -57,19 +58,19 @@ class LocalFeed final : public InputPipeline {
   bool is_moved() const override { return false; }
   Stream* stream() override { return nullptr; }
 
- private:
+ protected:
+  Device& device_;
   const FeedShape shape_;
   Ring ring_;
 };
 
-/// What both ways of moving have: the first device's batches, which it uses itself where they are, and a
-/// stream for the movement.
-class MovingFeed : public InputPipeline {
+/// What both ways of moving have: a stream for the movement, and what a receiver's streams wait for.
+class MovingFeed : public LocalFeed {
  public:
-  MovingFeed(Device& device, const FeedShape& shape) : device_(device), shape_(shape) {}
+  using LocalFeed::LocalFeed;
 
   const std::byte* input(std::int64_t iteration) const override {
-    if (is_source()) return ring_.of_generation(shape_.generation(iteration));
+    if (is_source()) return LocalFeed::input(iteration);
     const std::int64_t delivery = iteration / shape_.per_delivery, batch = iteration % shape_.per_delivery;
     return slot(delivery) + static_cast<std::size_t>(batch) * shape_.stride;
   }
@@ -88,7 +89,7 @@ class MovingFeed : public InputPipeline {
 
   Status prepare_ends(const MakeInput& make) {
     EGT_TRY_ASSIGN(move_, device_.create_stream(StreamPriority::high, StreamUse::without_products));
-    if (is_source()) return ring_.prepare(device_, shape_, make);
+    if (is_source()) return LocalFeed::prepare(make);
     for (auto* events : {&arrived_, &released_})
       for (auto& event : *events) {
         EGT_TRY_ASSIGN(event, device_.create_event(EventUse::order));
@@ -98,9 +99,6 @@ class MovingFeed : public InputPipeline {
   bool is_source() const { return shape_.index == 0; }
   static std::size_t index(std::int64_t delivery) { return static_cast<std::size_t>(delivery % slots); }
 
-  Device& device_;
-  const FeedShape shape_;
-  Ring ring_;
   std::array<std::unique_ptr<Event>, slots> arrived_, released_;  ///< a receiver's
   std::unique_ptr<Stream> move_;  ///< goes before the memory of the ring; derived ones see to theirs
 };
@@ -204,6 +202,14 @@ class PeerFeed final : public MovingFeed {
   const std::vector<std::uint32_t> begun_;  ///< deliveries before this feed's
 };
 
+template <typename Feed, typename... Arguments>
+Result<std::unique_ptr<InputPipeline>> prepared(const InputPipeline::MakeInput& make,
+                                                Arguments&&... arguments) {
+  auto feed = std::make_unique<Feed>(std::forward<Arguments>(arguments)...);
+  EGT_TRY(feed->prepare(make));
+  return std::unique_ptr<InputPipeline>(std::move(feed));
+}
+
 }  // namespace
 
 int FeedShape::generation(std::int64_t iteration) const {
@@ -220,25 +226,19 @@ std::size_t peer_feed_bytes(std::size_t stride, std::int64_t per_delivery) {
 
 Result<std::unique_ptr<InputPipeline>> make_local_feed(Device& device, const FeedShape& shape,
                                                        const InputPipeline::MakeInput& make) {
-  auto feed = std::make_unique<LocalFeed>(shape);
-  EGT_TRY(feed->prepare(device, make));
-  return std::unique_ptr<InputPipeline>(std::move(feed));
+  return prepared<LocalFeed>(make, device, shape);
 }
 
 Result<std::unique_ptr<InputPipeline>> make_exchange_feed(Device& device, Communicator& communicator,
                                                           const FeedShape& shape,
                                                           const InputPipeline::MakeInput& make) {
-  auto feed = std::make_unique<ExchangeFeed>(device, communicator, shape);
-  EGT_TRY(feed->prepare(make));
-  return std::unique_ptr<InputPipeline>(std::move(feed));
+  return prepared<ExchangeFeed>(make, device, communicator, shape);
 }
 
 Result<std::unique_ptr<InputPipeline>> make_peer_feed(Device& device, PeerChannel& channel,
                                                       const FeedShape& shape,
                                                       const InputPipeline::MakeInput& make) {
-  auto feed = std::make_unique<PeerFeed>(device, channel, shape);
-  EGT_TRY(feed->prepare(make));
-  return std::unique_ptr<InputPipeline>(std::move(feed));
+  return prepared<PeerFeed>(make, device, channel, shape);
 }
 
 }  // namespace egt

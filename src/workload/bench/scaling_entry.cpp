@@ -14,8 +14,12 @@
 namespace egt {
 namespace {
 
-double mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+/// Of what each device does alone.
+template <typename Figure>
+double mean(const std::vector<const BenchEntry*>& alone, const Figure& figure) {
+  double sum = 0;
+  for (const BenchEntry* one : alone) sum += figure(*one);
+  return sum / static_cast<double>(alone.size());
 }
 
 Json step_json(const BenchEntry& entry) {
@@ -32,98 +36,63 @@ std::optional<double> ms_per_batch(const BenchEntry& entry) {
 
 }  // namespace
 
-double items_per_second(std::int64_t items, const ScalingTimes& step) {
-  return static_cast<double>(items) / step.p50 * 1e3;
-}
-
 std::int64_t BenchEntry::items() const {
   return std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
 }
 
 std::optional<double> BenchEntry::items_per_second() const {
-  return step ? std::optional(egt::items_per_second(items(), *step)) : std::nullopt;
+  return step ? std::optional(static_cast<double>(items()) / step->p50 * 1e3) : std::nullopt;
 }
 
 std::optional<double> BenchEntry::efficiency() const {
   return speedup ? std::optional(*speedup / trial.devices()) : std::nullopt;
 }
 
-void SingleSpeeds::add(const BenchEntry& single) {
-  if (single.trial.mode == BenchMode::single && single.step)
-    all_.push_back({single.trial.name, single.trial.ranks.front(), *single.items_per_second(),
-                    single.step->p50, single.own_ms});
-}
-
-std::optional<double> SingleSpeeds::of(const std::string& test, int rank) const {
-  for (const Single& one : all_)
-    if (one.test == test && one.rank == rank) return one.items_per_second;
-  return std::nullopt;
-}
-
-std::vector<double> SingleSpeeds::of(const BenchTrial& trial) const {
-  std::vector<double> speeds;
-  for (const int rank : trial.ranks) {
-    const auto speed = of(trial.name, rank);
-    if (!speed) return {};
-    speeds.push_back(*speed);
-  }
-  return speeds;
-}
-
-std::vector<double> SingleSpeeds::powers_of(const BenchTrial& trial) const {
-  std::vector<double> powers;
+std::vector<const BenchEntry*> each_alone(const std::vector<BenchEntry>& entries, const BenchTrial& trial) {
+  std::vector<const BenchEntry*> alone;
   for (const int rank : trial.ranks)
-    for (const Single& one : all_)
-      if (one.test == trial.name && one.rank == rank) powers.push_back(1 / one.own_ms);
-  return powers.size() == trial.ranks.size() ? powers : std::vector<double>();
+    for (const BenchEntry& one : entries)
+      if (one.tells_of_one() && one.trial.name == trial.name && one.trial.has(rank)) alone.push_back(&one);
+  if (alone.size() != trial.ranks.size()) alone.clear();
+  return alone;
 }
 
-std::vector<double> SingleSpeeds::steps_of(const BenchTrial& trial) const {
-  std::vector<double> steps;
-  for (const Single& one : all_)
-    if (one.test == trial.name && trial.has(one.rank)) steps.push_back(one.step_ms);
-  return steps.size() == trial.ranks.size() ? steps : std::vector<double>();
-}
-
-std::optional<double> SingleSpeeds::mean_step_ms(const BenchTrial& trial) const {
-  const std::vector<double> steps = steps_of(trial);
-  return steps.empty() ? std::nullopt : std::optional(mean(steps));
-}
-
-std::optional<double> SingleSpeeds::least_step_ms(const BenchTrial& trial) const {
-  const std::vector<double> steps = steps_of(trial);
-  return steps.empty() ? std::nullopt : std::optional(*std::min_element(steps.begin(), steps.end()));
-}
-
-std::optional<double> SingleSpeeds::slowness(int rank, const std::vector<int>& models,
-                                             int fewest_tests) const {
+std::optional<double> slowness(const std::vector<BenchEntry>& entries, int rank,
+                               const std::vector<int>& models, int fewest_tests) {
   const auto model_of = [&](int one) { return models[static_cast<std::size_t>(one)]; };
+  std::map<std::string, double> own;
   std::map<std::string, std::vector<double>> others;
-  for (const Single& one : all_)
-    if (one.rank != rank && model_of(one.rank) == model_of(rank)) others[one.test].push_back(one.own_ms);
+  for (const BenchEntry& one : entries) {
+    if (!one.tells_of_one()) continue;
+    if (one.trial.has(rank))
+      own[one.trial.name] = one.own_ms;
+    else if (model_of(one.trial.ranks.front()) == model_of(rank))
+      others[one.trial.name].push_back(one.own_ms);
+  }
   std::optional<double> least;
   int tests = 0;
-  for (const Single& one : all_) {
-    if (one.rank != rank || !others.contains(one.test)) continue;
-    const double times = one.own_ms / median_of(others.at(one.test));
+  for (const auto& [test, ms] : own) {
+    if (!others.contains(test)) continue;
+    const double times = ms / median_of(others.at(test));
     least = std::min(least.value_or(times), times);
     ++tests;
   }
   return tests >= fewest_tests ? least : std::nullopt;
 }
 
-void complete(BenchEntry& entry, const SingleSpeeds& singles) {
+void complete(BenchEntry& entry, const std::vector<BenchEntry>& entries) {
   if (!entry.step) return;
-  const BenchTrial& trial = entry.trial;
-  if (trial.mode == BenchMode::single) {
+  if (entry.trial.mode == BenchMode::single) {
     entry.speedup = 1;
     return;
   }
-  if (const std::vector<double> alone = singles.of(trial); !alone.empty())
-    entry.speedup = *entry.items_per_second() / mean(alone);
-  const auto step_alone = singles.mean_step_ms(trial);
-  if (step_alone && trial.mode != BenchMode::hetero)
-    entry.exposed_communication_ms = std::max(0.0, entry.step->p50 - *step_alone);
+  const auto alone = each_alone(entries, entry.trial);
+  if (alone.empty()) return;
+  entry.speedup =
+      *entry.items_per_second() / mean(alone, [](const BenchEntry& one) { return *one.items_per_second(); });
+  if (entry.trial.mode != BenchMode::hetero)
+    entry.exposed_communication_ms =
+        std::max(0.0, entry.step->p50 - mean(alone, [](const BenchEntry& one) { return one.step->p50; }));
 }
 
 PartReport report_of(const BenchEntry& entry) {

@@ -7,7 +7,6 @@
 
 #include "egt/workload/workload.hpp"
 #include "workload/bench/scaling_plan.hpp"
-#include "workload/bench/scaling_statistics.hpp"
 
 namespace egt {
 
@@ -34,43 +33,21 @@ struct BenchEntry {
   std::optional<double> items_per_second() const;
   std::optional<double> efficiency() const;
   bool success() const { return failure.empty(); }
+  /// Was one device alone measured, and is its figure to be relied on?
+  bool tells_of_one() const { return trial.mode == BenchMode::single && step && success(); }
 };
 
-/// Items a second of all devices together.
-double items_per_second(std::int64_t items, const ScalingTimes& step);
+/// Each of the trial's devices alone in its test, in the order of its ranks; empty where one was not measured
+/// there.
+std::vector<const BenchEntry*> each_alone(const std::vector<BenchEntry>& entries, const BenchTrial& trial);
 
-/// What each device did alone, and what follows for several together.
-class SingleSpeeds {
- public:
-  void add(const BenchEntry& single);
-  /// Items a second of a rank alone in that test; empty: not measured.
-  std::optional<double> of(const std::string& test, int rank) const;
-  /// Of these ranks, in their order; empty where one's is not known.
-  std::vector<double> of(const BenchTrial& trial) const;
-  /// What their devices do by themselves: batches per millisecond of their own time; empty likewise.
-  std::vector<double> powers_of(const BenchTrial& trial) const;
-  /// Milliseconds a step of these ranks alone, in the mean.
-  std::optional<double> mean_step_ms(const BenchTrial& trial) const;
-  /// Of the fastest of them.
-  std::optional<double> least_step_ms(const BenchTrial& trial) const;
+/// How many times as long as the other ranks of its model (their median) a rank alone took at least, in every
+/// test; `models`: by rank. Empty: there are not `fewest_tests` in which it can be compared.
+std::optional<double> slowness(const std::vector<BenchEntry>& entries, int rank,
+                               const std::vector<int>& models, int fewest_tests);
 
-  /// How many times as long as the other ranks of its model (their median) a rank took at least, in every
-  /// test; `models`: by rank. Empty: there are not `fewest_tests` in which it can be compared.
-  std::optional<double> slowness(int rank, const std::vector<int>& models, int fewest_tests) const;
-
- private:
-  struct Single {
-    std::string test;
-    int rank;
-    double items_per_second, step_ms, own_ms;
-  };
-  std::vector<double> steps_of(const BenchTrial& trial) const;
-
-  std::vector<Single> all_;
-};
-
-/// Puts in what follows from the devices alone.
-void complete(BenchEntry& entry, const SingleSpeeds& singles);
+/// Puts in what follows from the devices alone, which are among the `entries` before it.
+void complete(BenchEntry& entry, const std::vector<BenchEntry>& entries);
 
 PartReport report_of(const BenchEntry& entry);
 /// "voxelize 1000000 points: 2 devices, p2p: 0.103 ms a batch, .."

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/histogram.hpp"
+
 namespace egt {
 
 std::vector<int> first_ranks(int count) {
@@ -37,36 +39,27 @@ void add_modes(const BenchTrial& test, const std::vector<BenchMode>& modes, int 
   if (wanted(BenchMode::hetero) && ranks > 1) add(BenchMode::hetero, first_ranks(ranks));
 }
 
-std::string mlp_name(std::int64_t batch, Precision precision, bool several) {
-  return several ? fmt::format("mlp batch {} {}", batch, to_string(precision))
-                 : fmt::format("mlp batch {}", batch);
-}
-
-BenchTrial test_of(BenchWorkload workload, std::int64_t size, std::string name) {
-  BenchTrial test;
-  test.workload = workload;
-  test.size = size;
-  test.name = std::move(name);
-  return test;
-}
-
 std::vector<BenchTrial> tests_of(BenchWorkload workload, const BenchOptions& options, std::int64_t mlp_batch,
                                  const std::vector<Precision>& precisions) {
   std::vector<BenchTrial> tests;
+  const auto add = [&](std::int64_t size, std::string name) {
+    tests.emplace_back().workload = workload;
+    tests.back().size = size;
+    tests.back().name = std::move(name);
+  };
   switch (workload) {
     case BenchWorkload::mlp:
       for (const Precision precision : precisions) {
-        tests.push_back(test_of(workload, mlp_batch, mlp_name(mlp_batch, precision, precisions.size() > 1)));
+        const std::string which = precisions.size() > 1 ? fmt::format(" {}", to_string(precision)) : "";
+        add(mlp_batch, fmt::format("mlp batch {}{}", mlp_batch, which));
         tests.back().precision = precision;
       }
       break;
     case BenchWorkload::multimodal:
-      for (const std::int64_t batch : options.batches)
-        tests.push_back(test_of(workload, batch, fmt::format("multimodal batch {}", batch)));
+      for (const std::int64_t batch : options.batches) add(batch, fmt::format("multimodal batch {}", batch));
       break;
     case BenchWorkload::voxelize:
-      for (const std::int64_t points : options.points)
-        tests.push_back(test_of(workload, points, fmt::format("voxelize {} points", points)));
+      for (const std::int64_t points : options.points) add(points, fmt::format("voxelize {} points", points));
       break;
   }
   return tests;
@@ -133,6 +126,28 @@ LoopPlan plan_loop(double step_ms, double trial_seconds, std::int64_t multiple) 
   plan.chunks = static_cast<int>(std::max<double>(std::round(trial_ms / chunk_ms), fewest_chunks));
   plan.per_burst = static_cast<int>(std::clamp<double>(std::floor(burst_ms / chunk_ms), 1, usual_chunks));
   return plan;
+}
+
+ScalingTimes step_times(std::vector<double> ms) {
+  std::sort(ms.begin(), ms.end());
+  const std::size_t count = ms.size();
+  const auto rank95 = static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(count)));
+  return {.min = ms.front(),
+          .p50 = median_of(ms),
+          .p95 = ms[std::clamp<std::size_t>(rank95, 1, count) - 1],
+          .max = ms.back()};
+}
+
+void WarmUp::add(double step_ms) {
+  const std::int64_t made = iterations();
+  const std::int64_t wanted = plan_loop(step_ms, trial_seconds_, multiple_).per_chunk;
+  const bool full = 2 * made >= wanted;  // as long as a chunk, or nearly so
+  const bool agrees = std::abs(step_ms - step_ms_) <= agreement * step_ms_;
+  ++rounds_;
+  spent_ms_ += static_cast<double>(made) * step_ms;
+  over_ = rounds_ >= fewest_rounds && ((full && agrees) || spent_ms_ >= most_seconds * 1e3);
+  step_ms_ = step_ms;
+  iterations_ = std::min(wanted, growth * made);
 }
 
 std::int64_t batches_per_delivery(double step_ms, std::size_t bytes_per_batch) {

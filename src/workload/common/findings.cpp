@@ -56,6 +56,12 @@ void show_difference(Fault& fault, const Digest& expected, const Digest& actual)
   fault.xor_mask = hex(Digest{expected.a ^ actual.a, expected.b ^ actual.b});
 }
 
+void put_outcome(PartReport& report, const std::string& wrong, const std::string& undone) {
+  report.failure = wrong.empty() ? undone : wrong;
+  report.success = report.failure.empty();
+  report.figures["undone"] = undone.empty() ? Json() : Json(undone);
+}
+
 Json ratio_or_null(double amount, double per) {
   return per > 0 ? Json(amount / per) : Json();
 }

@@ -35,6 +35,10 @@ Mismatches::Sample lowest_sample(const Mismatches& found);
 void show_difference(Fault& fault, std::uint32_t expected, std::uint32_t actual);
 void show_difference(Fault& fault, const Digest& expected, const Digest& actual);
 
+/// The outcome of a part that found something `wrong`, or left of what was planned something `undone`, one
+/// line each, empty: nothing. What is wrong is its failure, else what is undone; that is a figure too.
+void put_outcome(PartReport& report, const std::string& wrong, const std::string& undone);
+
 /// amount / per, or null where `per` was not measured.
 Json ratio_or_null(double amount, double per);
 

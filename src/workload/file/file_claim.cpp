@@ -43,11 +43,6 @@ bool is_named(const struct stat& file, const std::string& path) {
   return ::lstat(path.c_str(), &named) == 0 && named.st_ino == file.st_ino && named.st_dev == file.st_dev;
 }
 
-Status failed(const std::string& path, const char* what, int error) {
-  return {code_of_errno(error, StatusCode::unavailable),
-          fmt::format("{}: {}: {}", path, what, std::generic_category().message(error)), error};
-}
-
 class PosixClaim : public FileClaim {
  public:
   PosixClaim(Descriptor file, const struct stat& identity, std::string path)
@@ -61,7 +56,7 @@ class PosixClaim : public FileClaim {
     if (errno == ENOENT || errno == ENOTDIR)
       return {StatusCode::unavailable,
               fmt::format("{}: somebody deleted or moved it while it was in use", path_), errno};
-    return failed(path_, "cannot be looked up", errno);
+    return file_error(path_, "cannot be looked up", errno, StatusCode::unavailable);
   }
 
  private:
@@ -128,7 +123,7 @@ Result<std::unique_ptr<FileClaim>> claim_file(const std::string& path) {
     if (is_ours) return std::unique_ptr<FileClaim>(new PosixClaim(std::move(file), identity, path));
     error = EBUSY;
   }
-  return failed(path, "cannot make it", error);
+  return file_error(path, "cannot make it", error, StatusCode::unavailable);
 }
 
 Leftovers remove_leftover_files(const std::string& directory, const std::string& hostname) {

@@ -98,8 +98,7 @@ Status FilePass::run(const std::stop_token& stop) {
 }
 
 Status FilePass::renew(File& file, const std::stop_token& stop) {
-  if (file.generation > 0)
-    EGT_TRY(timed(&FileFigures::reread_seconds, [&] { return verify(file, Reading::again, stop); }));
+  if (file.generation > 0) EGT_TRY(verify(file, Reading::again, stop));
   const Status written =
       timed(&FileFigures::write_seconds, [&] { return write_or_give_up_direct(file, stop); });
   if (written.code() == StatusCode::no_space && file_failed_)

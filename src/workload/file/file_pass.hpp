@@ -30,7 +30,6 @@ struct FileFigures {
   std::uint64_t bytes_reread = 0;  ///< later again, before they were rewritten
   double write_seconds = 0;
   double read_seconds = 0;
-  double reread_seconds = 0;
   std::uint64_t mismatches = 0;                                ///< words that were not as expected
   std::array<std::uint64_t, file_fault_kinds> wrong_blocks{};  ///< by FileFault
   bool direct_io = false;

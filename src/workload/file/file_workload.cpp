@@ -323,12 +323,6 @@ void FileWorkload::remove_files() {
   made_ = false;
 }
 
-std::string FileWorkload::failure(const FileFigures& figures) const {
-  if (figures.mismatches)
-    return fmt::format("{} words of the files were read back wrong", figures.mismatches);
-  return undone(figures);
-}
-
 std::string FileWorkload::undone(const FileFigures& figures) const {
   if (!disk_failure_.empty()) return disk_failure_;
   if (const Status status = thread_.failure(); !status.ok()) return status.what();
@@ -346,9 +340,10 @@ PartReport FileWorkload::report() const {
   if (!pass_) return report;
   const FileFigures figures = pass_->figures();
   const std::lock_guard lock(mutex_);
-  report.failure = failure(figures);
-  report.success = report.failure.empty();
-  const std::string left = undone(figures);
+  put_outcome(
+      report,
+      figures.mismatches ? fmt::format("{} words of the files were read back wrong", figures.mismatches) : "",
+      undone(figures));
   report.figures.update(
       {{"cycles", cycles_},
        {"passes", figures.passes},
@@ -360,7 +355,6 @@ PartReport FileWorkload::report() const {
        {"read_gb_per_s", ratio_or_null(static_cast<double>(figures.bytes_read) * 1e-9, figures.read_seconds)},
        {"direct_io", figures.direct_io},
        {"mismatches", figures.mismatches},
-       {"undone", left.empty() ? Json(nullptr) : Json(left)},
        {"wrong_blocks", by_kind(figures.wrong_blocks)}});
   report.work.bytes_file_verified = figures.bytes_right;
   return report;

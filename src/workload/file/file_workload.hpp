@@ -59,7 +59,6 @@ class FileWorkload : public Workload {
   Status remove_files_within(double seconds);
   void remove_leftovers();
   std::string with_free_space(const Status& status);
-  std::string failure(const FileFigures& figures) const;
   /// What was planned and not done, whatever was found; empty: nothing.
   std::string undone(const FileFigures& figures) const;
 

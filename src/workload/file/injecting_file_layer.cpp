@@ -8,12 +8,12 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "egt/core/file_io.hpp"
 #include "workload/file/file_block.hpp"
 
 namespace egt {
@@ -65,10 +65,7 @@ Status Shared::refuse_if_full(const std::string& path, std::uint64_t offset) {
   }
   if (refusals == 0) return {};
   if (refusals != for_good) --refusals;
-  return {
-      StatusCode::no_space,
-      fmt::format("{}: cannot write at byte {}: {}", path, offset, std::generic_category().message(ENOSPC)),
-      ENOSPC};
+  return file_error(path, fmt::format("cannot write at byte {}", offset), ENOSPC);
 }
 
 class InjectingFile : public OpenFile {

@@ -4,20 +4,17 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "egt/core/file_io.hpp"
 #include "workload/file/file_claim.hpp"
 #include "workload/file/file_layer.hpp"
 
 namespace egt {
 namespace {
-
-std::string error_text(int error) {
-  return std::generic_category().message(error);
-}
 
 int flags_of(FileAccess access) {
   switch (access) {
@@ -41,17 +38,14 @@ auto uninterrupted(const Call& call) {
 
 class PosixFile : public OpenFile {
  public:
-  PosixFile(int descriptor, std::string path, bool direct)
-      : descriptor_(descriptor), path_(std::move(path)), direct_(direct) {}
-  PosixFile(const PosixFile&) = delete;
-  PosixFile& operator=(const PosixFile&) = delete;
-  ~PosixFile() override { ::close(descriptor_); }
+  PosixFile(Descriptor file, std::string path, bool direct)
+      : file_(std::move(file)), path_(std::move(path)), direct_(direct) {}
 
   Status write(const void* data, std::size_t bytes, std::uint64_t offset) override {
     const auto* from = static_cast<const char*>(data);
     for (std::size_t done = 0; done < bytes;) {
       const ssize_t written = uninterrupted([&] {
-        return ::pwrite(descriptor_, from + done, bytes - done, static_cast<off_t>(offset + done));
+        return ::pwrite(file_.get(), from + done, bytes - done, static_cast<off_t>(offset + done));
       });
       if (written < 0) return failed("write", offset + done, errno);
       if (written == 0) return failed("write", offset + done, ENOSPC);
@@ -64,7 +58,7 @@ class PosixFile : public OpenFile {
     auto* to = static_cast<char*>(data);
     for (std::size_t done = 0; done < bytes;) {
       const ssize_t got = uninterrupted(
-          [&] { return ::pread(descriptor_, to + done, bytes - done, static_cast<off_t>(offset + done)); });
+          [&] { return ::pread(file_.get(), to + done, bytes - done, static_cast<off_t>(offset + done)); });
       if (got < 0) return failed("read", offset + done, errno);
       if (got == 0)
         return {StatusCode::io_error, fmt::format("{}: the file ends at byte {}, {} more are missing", path_,
@@ -76,35 +70,28 @@ class PosixFile : public OpenFile {
 
   Result<std::uint64_t> size() override {
     struct stat found {};
-    if (::fstat(descriptor_, &found) == 0) return static_cast<std::uint64_t>(found.st_size);
-    const int error = errno;
-    return Status(StatusCode::io_error,
-                  fmt::format("{}: its size is not known: {}", path_, error_text(error)), error);
+    if (::fstat(file_.get(), &found) == 0) return static_cast<std::uint64_t>(found.st_size);
+    return file_error(path_, "its size is not known", errno);
   }
 
   Status sync() override {
-    if (uninterrupted([&] { return ::fsync(descriptor_); }) == 0) return {};
-    const int error = errno;
-    return {error == ENOSPC || error == EDQUOT ? StatusCode::no_space : StatusCode::io_error,
-            fmt::format("{}: cannot sync: {}", path_, error_text(error)), error};
+    if (uninterrupted([&] { return ::fsync(file_.get()); }) == 0) return {};
+    return file_error(path_, "cannot sync", errno);
   }
 
   Status drop_cache() override {
-    const int error = ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED);
-    if (error == 0) return {};
-    return {StatusCode::io_error, fmt::format("{}: cannot drop its cache: {}", path_, error_text(error)),
-            error};
+    const int error = ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_DONTNEED);
+    return error == 0 ? Status() : file_error(path_, "cannot drop its cache", error);
   }
 
  private:
   Status failed(const char* what, std::uint64_t offset, int error) const {
-    const StatusCode code = error == ENOSPC || error == EDQUOT || error == EFBIG ? StatusCode::no_space
-                            : error == EINVAL && direct_                         ? StatusCode::unsupported
-                                                                                 : StatusCode::io_error;
-    return {code, fmt::format("{}: cannot {} at byte {}: {}", path_, what, offset, error_text(error)), error};
+    const bool refused = error == EINVAL && direct_;
+    return file_error(path_, fmt::format("cannot {} at byte {}", what, offset), error,
+                      refused ? StatusCode::unsupported : StatusCode::io_error);
   }
 
-  const int descriptor_;
+  const Descriptor file_;
   const std::string path_;
   const bool direct_;
 };
@@ -116,13 +103,13 @@ class PosixFileLayer : public FileLayer {
     if (const int error = ::stat(directory.c_str(), &found) == 0 ? 0 : errno)
       return Status(
           StatusCode::unavailable,
-          fmt::format("{}: {}", directory, error == ENOENT ? "no such directory" : error_text(error)), error);
+          fmt::format("{}: {}", directory, error == ENOENT ? "no such directory" : std::strerror(error)),
+          error);
     if (!S_ISDIR(found.st_mode))
       return Status(StatusCode::unavailable, fmt::format("{}: not a directory", directory), ENOTDIR);
     struct statvfs of {};
     if (uninterrupted([&] { return ::statvfs(directory.c_str(), &of); }) != 0)
-      return Status(StatusCode::unavailable,
-                    fmt::format("{}: its free space is not known: {}", directory, error_text(errno)), errno);
+      return file_error(directory, "its free space is not known", errno, StatusCode::unavailable);
     const std::uint64_t unit = of.f_frsize;
     return DiskSpace{.free_bytes = of.f_bavail * unit, .total_bytes = of.f_blocks * unit};
   }
@@ -134,20 +121,16 @@ class PosixFileLayer : public FileLayer {
 
   Result<std::unique_ptr<OpenFile>> open(const std::string& path, FileAccess access, bool direct) override {
     const int flags = flags_of(access) | O_CLOEXEC | O_NOFOLLOW | (direct ? O_DIRECT : 0);
-    const int descriptor = uninterrupted([&] { return ::open(path.c_str(), flags, 0600); });
-    if (descriptor >= 0) return std::unique_ptr<OpenFile>(new PosixFile(descriptor, path, direct));
+    Descriptor file(uninterrupted([&] { return ::open(path.c_str(), flags, 0600); }));
     const int error = errno;
-    const StatusCode code = error == EINVAL && direct            ? StatusCode::unsupported
-                            : error == ENOSPC || error == EDQUOT ? StatusCode::no_space
-                                                                 : StatusCode::unavailable;
-    const char* const what = access == FileAccess::create ? "make" : "open";
-    return Status(code, fmt::format("{}: cannot {} it: {}", path, what, error_text(error)), error);
+    if (file.valid()) return std::unique_ptr<OpenFile>(new PosixFile(std::move(file), path, direct));
+    return file_error(path, access == FileAccess::create ? "cannot make it" : "cannot open it", error,
+                      error == EINVAL && direct ? StatusCode::unsupported : StatusCode::unavailable);
   }
 
   Status remove(const std::string& path) override {
     if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
-    const int error = errno;
-    return {StatusCode::io_error, fmt::format("{}: cannot remove it: {}", path, error_text(error)), error};
+    return file_error(path, "cannot remove it", errno);
   }
 };
 

@@ -26,6 +26,13 @@ Json passes_by_name(const PatrolFigures& figures) {
   return passes;
 }
 
+std::string wrong_in(const PatrolFigures& figures) {
+  if (figures.mismatches) return fmt::format("{} words of memory were wrong", figures.mismatches);
+  if (figures.disagreements)
+    return fmt::format("{} operations gave other bits when they were repeated", figures.disagreements);
+  return {};
+}
+
 }  // namespace
 
 Status MemoryWorkload::prepare() {
@@ -113,13 +120,6 @@ Status MemoryWorkload::finish(bool hurry) {
   return hurry ? Status() : patrol_->verify_all();
 }
 
-std::string MemoryWorkload::failure(const PatrolFigures& figures) const {
-  if (figures.mismatches) return fmt::format("{} words of memory were wrong", figures.mismatches);
-  if (figures.disagreements)
-    return fmt::format("{} operations gave other bits when they were repeated", figures.disagreements);
-  return undone(figures);
-}
-
 std::string MemoryWorkload::undone(const PatrolFigures& figures) const {
   if (const Status status = thread_.failure(); !status.ok()) return status.what();
   if (finished_ && !hurried_ && least_verifications(figures) == 0)
@@ -142,9 +142,7 @@ PartReport MemoryWorkload::report() const {
       {"blocks", plan_.block_bytes.size()}};
   if (!patrol_) return report;
   const PatrolFigures figures = patrol_->figures();
-  report.failure = failure(figures);
-  report.success = report.failure.empty();
-  const std::string left = undone(figures);
+  put_outcome(report, wrong_in(figures), undone(figures));
   report.figures.update(
       {{"filled_bytes", plan_.fill_bytes() - figures.freed_bytes},
        {"freed_bytes", figures.freed_bytes},
@@ -165,8 +163,7 @@ PartReport MemoryWorkload::report() const {
        {"sine_exponential_turns", figures.turns},
        {"sine_exponential_turns_per_second", ratio_or_null(figures.turns, figures.turns_ms * 1e-3)},
        {"mismatches", figures.mismatches},
-       {"disagreements", figures.disagreements},
-       {"undone", left.empty() ? Json(nullptr) : Json(left)}});
+       {"disagreements", figures.disagreements}});
   report.work.gemm_flops = figures.gemm_flops;
   report.work.bytes_patrolled = figures.bytes_right;
   return report;

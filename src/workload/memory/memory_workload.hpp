@@ -41,7 +41,6 @@ class MemoryWorkload : public Workload {
  private:
   void tell_smaller_fill(const SizeOrShare& fill) const;
   Result<std::vector<MemoryBlock>> allocate_blocks(const MemoryPlan& plan) const;
-  std::string failure(const PatrolFigures& figures) const;
   /// What was planned and not done, whatever was found; empty: nothing.
   std::string undone(const PatrolFigures& figures) const;
 

@@ -25,12 +25,12 @@ BenchEntry entry(BenchMode mode, std::vector<int> ranks, double step_ms) {
 }
 
 TEST(BenchEntries, SpeedUpIsAgainstTheMeanOfItsDevicesAlone) {
-  SingleSpeeds singles;
-  singles.add(entry(BenchMode::single, {0}, 2));
+  std::vector<BenchEntry> singles;
+  singles.push_back(entry(BenchMode::single, {0}, 2));
   BenchEntry both = entry(BenchMode::p2p, {0, 1}, 4);
   complete(both, singles);
   EXPECT_EQ(both.speedup, std::nullopt) << "one of them was not measured alone";
-  singles.add(entry(BenchMode::single, {1}, 4));
+  singles.push_back(entry(BenchMode::single, {1}, 4));
   complete(both, singles);
   EXPECT_THAT(both.items_per_second(), Optional(DoubleEq(500'000)));
   EXPECT_THAT(both.speedup, Optional(DoubleNear(500'000 / 375'000.0, 1e-9)));
@@ -45,7 +45,7 @@ TEST(BenchEntries, WhatWasNotMeasuredIsNull) {
   BenchEntry none = entry(BenchMode::p2p, {0, 1, 2}, 1);
   none.step.reset();
   none.not_possible = "ranks 0 and 2 are on different hosts";
-  complete(none, SingleSpeeds());
+  complete(none, {});
   const PartReport report = report_of(none);
   EXPECT_TRUE(report.success);
   for (const char* name : {"step_ms", "ms_per_batch", "items_per_second", "speedup", "efficiency",
@@ -57,7 +57,7 @@ TEST(BenchEntries, WhatWasNotMeasuredIsNull) {
 
 TEST(BenchEntries, AreTheContracts) {
   BenchEntry both = entry(BenchMode::p2p, {0, 1}, 4);
-  complete(both, SingleSpeeds());
+  complete(both, {});
   const PartReport report = report_of(both);
   EXPECT_TRUE(report.of_all_ranks);
   EXPECT_EQ(report.name, "voxelize 1000 points");
@@ -80,28 +80,28 @@ TEST(BenchEntries, AFailureIsTold) {
   EXPECT_THAT(line_of(failed), HasSubstr("rank 1 alone: failed: rank 1: out_of_memory"));
 }
 
-TEST(SingleSpeedsTest, ASlowDeviceIsSeenAmongItsLike) {
-  SingleSpeeds singles;
+TEST(BenchEntries, ASlowDeviceIsSeenAmongItsLike) {
+  std::vector<BenchEntry> singles;
   for (const char* test : {"a", "b"})
     for (int rank = 0; rank < 4; ++rank) {
       BenchEntry one = entry(BenchMode::single, {rank}, rank == 2 ? 2 : 1);
       one.trial.name = test;
-      singles.add(one);
+      singles.push_back(one);
     }
   const std::vector<int> alike(4, 0);
-  EXPECT_THAT(singles.slowness(2, alike, 2), Optional(DoubleNear(2, 1e-9)));
-  EXPECT_THAT(singles.slowness(0, alike, 2), Optional(DoubleNear(1, 1e-9)));
-  EXPECT_EQ(singles.slowness(2, alike, 3), std::nullopt) << "there are two tests";
-  EXPECT_EQ(singles.slowness(2, {0, 0, 1, 0}, 1), std::nullopt) << "of another model";
+  EXPECT_THAT(slowness(singles, 2, alike, 2), Optional(DoubleNear(2, 1e-9)));
+  EXPECT_THAT(slowness(singles, 0, alike, 2), Optional(DoubleNear(1, 1e-9)));
+  EXPECT_EQ(slowness(singles, 2, alike, 3), std::nullopt) << "there are two tests";
+  EXPECT_EQ(slowness(singles, 2, {0, 0, 1, 0}, 1), std::nullopt) << "of another model";
   BenchEntry fast = entry(BenchMode::single, {2}, 1.2);
   fast.trial.name = "c";
-  singles.add(fast);
+  singles.push_back(fast);
   for (const int rank : {0, 1}) {
     BenchEntry other = entry(BenchMode::single, {rank}, 1);
     other.trial.name = "c";
-    singles.add(other);
+    singles.push_back(other);
   }
-  EXPECT_THAT(singles.slowness(2, alike, 2), Optional(DoubleNear(1.2, 1e-9))) << "it must be slow in all";
+  EXPECT_THAT(slowness(singles, 2, alike, 2), Optional(DoubleNear(1.2, 1e-9))) << "it must be slow in all";
 }
 
 }  // namespace

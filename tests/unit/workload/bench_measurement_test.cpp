@@ -6,10 +6,8 @@
 namespace egt {
 namespace {
 
-using ::testing::DoubleNear;
-using ::testing::Eq;
 using ::testing::Gt;
-using ::testing::Optional;
+using ::testing::IsNan;
 using ::testing::SizeIs;
 
 constexpr double step_ms = 10;
@@ -62,14 +60,15 @@ TEST(BenchTrials, FiguresOfTheDeviceAreMeansOfTheMeasurement) {
   const auto measured = BenchTrialMaker(surroundings, 1).make(&job);
   ASSERT_TRUE(measured.ok()) << measured.status().what();
   EXPECT_DOUBLE_EQ(measured.value().step.p50, step_ms);
-  ASSERT_THAT(measured.value().devices, SizeIs(1));
-  const DeviceFigures& device = measured.value().devices.front();
+  ASSERT_THAT(measured.value().ranks, SizeIs(1));
+  const RankFigures& device = measured.value().ranks.front();
   ASSERT_THAT(world.looks, Gt(3)) << "a look a burst";
   EXPECT_LT(world.looks, job.bursts) << "none in the warm-up";
-  EXPECT_THAT(device.power_w, Optional(DoubleNear(50.0 * (world.looks + 1), 1e-9)));
-  EXPECT_THAT(device.sm_clock_mhz, Optional(DoubleNear(2000 - 0.5 * (world.looks + 1), 1e-9)));
-  EXPECT_THAT(device.gpu_utilization_percent, Eq(std::nullopt)) << "the sensor does not tell it";
-  EXPECT_THAT(device.memory_bytes, Optional(1e9));
+  EXPECT_NEAR(device.power_w, 50.0 * (world.looks + 1), 1e-9);
+  EXPECT_NEAR(device.sm_clock_mhz, 2000 - 0.5 * (world.looks + 1), 1e-9);
+  EXPECT_THAT(device.gpu_utilization_percent, IsNan()) << "the sensor does not tell it";
+  EXPECT_EQ(device.memory_bytes, 1e9);
+  EXPECT_NEAR(device.busy_ms, step_ms, 1e-9);
 }
 
 TEST(BenchTrials, ALookThatTellsNothingIsNoZero) {
@@ -80,7 +79,7 @@ TEST(BenchTrials, ALookThatTellsNothingIsNoZero) {
   const auto measured = BenchTrialMaker(surroundings, 1).make(&job);
   ASSERT_TRUE(measured.ok()) << measured.status().what();
   const double looks = world.looks, sum = 50.0 * looks * (looks + 1) - 200;
-  EXPECT_THAT(measured.value().devices.front().power_w, Optional(DoubleNear(sum / (looks - 1), 1e-9)));
+  EXPECT_NEAR(measured.value().ranks.front().power_w, sum / (looks - 1), 1e-9);
 }
 
 TEST(BenchTrials, WhoTakesNoPartHasNoFigures) {
@@ -89,7 +88,8 @@ TEST(BenchTrials, WhoTakesNoPartHasNoFigures) {
   const auto measured = BenchTrialMaker(surroundings, 1).make(nullptr);
   ASSERT_TRUE(measured.ok()) << measured.status().what();
   EXPECT_EQ(world.looks, 0);
-  EXPECT_THAT(measured.value().devices.front().power_w, Eq(std::nullopt));
+  EXPECT_THAT(measured.value().ranks.front().power_w, IsNan());
+  EXPECT_THAT(measured.value().ranks.front().busy_ms, IsNan());
 }
 
 }  // namespace

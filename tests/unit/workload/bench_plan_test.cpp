@@ -6,7 +6,6 @@
 
 #include "workload/bench/scaling_digests.hpp"
 #include "workload/bench/scaling_plan.hpp"
-#include "workload/bench/scaling_statistics.hpp"
 
 namespace egt {
 namespace {
