@@ -294,17 +294,17 @@ Status Run::open_telemetry() {
         sensor, *injector_,
         InjectingSensor::Settings{.temperature_limit_c = options_.run.guard.temperature_limit_c,
                                   .step = [this] { return board_.line("main").read().step; }});
-  telemetry_ =
-      std::make_unique<Telemetry>(std::move(shown), options_.common.metrics_sample_rate, process_started_,
-                                  Guarding{.options = options_.run.guard,
-                                           .device = {.rank = control_.place().rank,
-                                                      .hostname = control_.place().hostname,
-                                                      .device_uuid = platform_.device->info().uuid},
-                                           .load = load_,
-                                           .records = records_,
-                                           .board = board_,
-                                           .planned_seconds = purpose_.plan(options_).duration_seconds,
-                                           .detector = backend_ == Backend::host ? "EDAC" : "NVML"});
+  telemetry_ = std::make_unique<Telemetry>(
+      std::move(shown), options_.common.metrics_sample_rate, process_started_,
+      Guarding{.options = options_.run.guard,
+               .device = {.rank = control_.place().rank,
+                          .hostname = control_.place().hostname,
+                          .device_uuid = platform_.device->info().uuid,
+                          .detector = backend_ == Backend::host ? "EDAC" : "NVML"},
+               .load = load_,
+               .records = records_,
+               .board = board_,
+               .planned_seconds = purpose_.plan(options_).duration_seconds});
   return telemetry_->started();
 }
 
