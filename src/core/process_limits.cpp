@@ -6,43 +6,26 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
+#include <cstdint>
 #include <future>
-#include <sstream>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "egt/core/system_files.hpp"
+
 namespace egt {
 namespace {
-
-std::string first_line(const std::string& path) {
-  std::string line;
-  std::getline(std::ifstream(path), line);
-  return line;
-}
 
 /// The process's control groups that bound its threads, its own and those above it: "pids.max 24 (24 in
 /// use)".
 std::vector<std::string> group_limits() {
   std::vector<std::string> limits;
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const bool is_v2 = line.starts_with("0::");
-    const std::size_t v1 = line.find(":pids:");
-    if (!is_v2 && v1 == std::string::npos) continue;
-    const std::string root = is_v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/pids";
-    std::string group = line.substr(is_v2 ? 3 : v1 + 6);
-    for (;; group.resize(group.rfind('/'))) {
-      const std::string most = first_line(root + group + "/pids.max");
-      if (!most.empty() && most != "max")
-        limits.push_back(fmt::format("pids.max {} ({} in use) of the control group {}", most,
-                                     first_line(root + group + "/pids.current"),
-                                     group.empty() ? "/" : group));
-      if (group.rfind('/') == std::string::npos) break;
-    }
-  }
+  for (const ControlGroup& group : control_groups("/", "pids"))
+    if (const auto most = number_in<std::uint64_t>(group.folder / "pids.max"))
+      limits.push_back(fmt::format("pids.max {} ({} in use) of the control group {}", *most,
+                                   first_line(group.folder / "pids.current").value_or(""), group.name));
   return limits;
 }
 
@@ -76,7 +59,8 @@ Status no_thread(const std::string& what, const std::system_error& error) {
   std::vector<std::string> limits = group_limits();
   add_limit(limits, "u", RLIMIT_NPROC, 1);
   add_limit(limits, "v", RLIMIT_AS, 1024);
-  if (limits.empty()) limits.push_back("kernel.threads-max " + first_line("/proc/sys/kernel/threads-max"));
+  if (limits.empty())
+    limits.push_back("kernel.threads-max " + first_line("/proc/sys/kernel/threads-max").value_or(""));
   return {StatusCode::unavailable,
           fmt::format("no thread for {}: {}; raise the limit that is reached: {}", what,
                       error.code().message(), fmt::join(limits, ", ")),

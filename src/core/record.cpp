@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "egt/core/clock.hpp"
+#include "egt/core/json_access.hpp"
 
 namespace egt {
 namespace {
@@ -23,10 +24,6 @@ std::optional<RecordKind> parse_record_kind(const std::string& name) {
 template <typename Integer>
 Json number_or_null(Integer value) {
   return value < 0 ? Json() : Json(value);
-}
-
-Json number_or_null(const std::optional<double>& value) {
-  return value ? Json(*value) : Json();
 }
 
 }  // namespace
@@ -71,8 +68,8 @@ Json to_json(const Finding& finding) {
           {"device_uuid", finding.device_uuid},
           {"where", finding.where},
           {"text", finding.text},
-          {"expected", number_or_null(finding.expected)},
-          {"actual", number_or_null(finding.actual)}};
+          {"expected", or_null(finding.expected)},
+          {"actual", or_null(finding.actual)}};
 }
 
 Json to_json(const Loss& loss) {

@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/printable.hpp"
+
 namespace egt {
 namespace {
 
@@ -44,11 +46,7 @@ constexpr const char* size_or_share_allowed =
     "0% to 100%, or a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, as 90% or 72GB, is allowed";
 
 Status not_allowed(std::string_view text, const char* allowed) {
-  std::string shown(text);
-  // Control characters would break the message's one line.
-  std::replace_if(
-      shown.begin(), shown.end(), [](char c) { return (c >= 0 && c < ' ') || c == 127; }, '?');
-  return {StatusCode::invalid_argument, fmt::format("'{}' is not valid: {}", shown, allowed)};
+  return {StatusCode::invalid_argument, fmt::format("'{}' is not valid: {}", printable(text), allowed)};
 }
 
 /// A decimal number without sign or exponent, and the text after it.

@@ -20,8 +20,8 @@ struct Flag {
 };
 
 /// Gives up waits for flags, all at once: a shut gate ends every `await` under it, and no `signal` under it
-/// writes any more, so that nobody is told of data that did not come. A wait whose deadline passes shuts it
-/// too. What the host and the devices look at is one word of pinned memory; a gate must not outlive its
+/// writes any more, so that nobody is informed of data that did not come. A wait whose deadline passes shuts
+/// it too. What the host and the devices look at is one word of pinned memory; a gate must not outlive its
 /// device. Safe from any thread.
 class FlagGate {
  public:

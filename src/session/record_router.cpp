@@ -65,8 +65,8 @@ Status RecordRouter::receive() {
   }
 }
 
-/// Told once; but what comes after it is written where that is possible again: a disk may have been full for
-/// a while only.
+/// Reported once; but what comes after it is written where that is possible again: a disk may have been full
+/// for a while only.
 void RecordRouter::note_journal(const Status& status) {
   if (status.ok() || !journal_failure_.ok()) return;
   journal_failure_ = status;

@@ -27,10 +27,10 @@ class RecordRouter {
   static constexpr std::size_t most_unsent = 4096;
 
   /// Takes what is enqueued and, on rank 0, what others sent; never waits. Everything is in the journal
-  /// before anything is sent. A journal that cannot be written is told once and kept in `journal_failure`;
-  /// any other sink that fails is told once, in the same call. The run goes on. An error: a record could not
-  /// be sent, which is kept with all behind it for the next call, or one that came cannot be read; all others
-  /// were delivered.
+  /// before anything is sent. A journal that cannot be written is reported once and kept in
+  /// `journal_failure`; any other sink that fails is reported once, in the same call. The run goes on. An
+  /// error: a record could not be sent, which is kept with all behind it for the next call, or one that came
+  /// cannot be read; all others were delivered.
   Status pump();
   /// On rank 0: pumps until every rank's end record is here, at most `seconds`. On the others: until all they
   /// have is on its way, a few seconds. What came late or could not be read in between is an error.

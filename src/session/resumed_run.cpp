@@ -27,7 +27,7 @@ bool ended_by_itself(const ByRank& part, int size) {
   return ended == size;
 }
 
-/// The least that a rank of the part has done: progress is told about once a second, so ranks differ.
+/// The least that a rank of the part has done: progress is reported about once a second, so ranks differ.
 template <typename T>
 T least(const ByRank& part, const char* figure) {
   std::optional<T> least;

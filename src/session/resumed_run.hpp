@@ -30,7 +30,7 @@ Json to_json(const ResumePoint& point);
 /// The reverse, of what to_json gave.
 ResumePoint resume_point_from(const Json& json);
 
-/// `records`: the evidence of all ranks that left some. invalid_argument: nothing tells what to go on with.
+/// `records`: the evidence of all ranks that left some. invalid_argument: nothing says what to go on with.
 Result<ResumePoint> resume_point_of(const std::string& directory, const std::vector<Record>& records);
 
 /// Can a run of `ranks` ranks go on from there? invalid_argument in one line, where it cannot.

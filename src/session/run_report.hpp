@@ -9,7 +9,7 @@
 
 namespace egt {
 
-/// What a run came to, as its records tell it.
+/// What a run came to, as its records show it.
 struct RunReport {
   Verdict verdict;
   Json result;          ///< the content of result.json

@@ -46,7 +46,7 @@ Status Session::run(const SessionPlan& plan) {
   line_.begin("finish", retired_ - 1, finish_patience_s);
   for (auto& workload : workloads_) keep_first(workload->finish(hurry));
   telemetry_.stop(hurry ? hurried_telemetry_s : Telemetry::stop_seconds);
-  // A rank whose journal was cut short lacks its evidence, which is told like any other failure.
+  // A rank whose journal was cut short lacks its evidence, which is reported like any other failure.
   records_.emit(RecordKind::end, retired_ - 1,
                 end_body(plan, failure.ok() ? route_.journal_failure() : failure));
   return failure;
@@ -84,7 +84,7 @@ Status Session::make_steps(const SessionPlan& plan) {
   return {};
 }
 
-/// Others may wait for this rank meanwhile: that it rests is told, so that nobody takes it for stuck. Who
+/// Others may wait for this rank meanwhile: that it rests is reported, so that nobody takes it for stuck. Who
 /// asks for a stop is answered at once: mpirun leaves a second.
 void Session::rest(double worked_seconds) {
   if (load_.rest_after(worked_seconds) <= 0) return;

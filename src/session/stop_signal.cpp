@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "egt/core/file_io.hpp"
 #include "egt/core/process_limits.hpp"
 
 namespace egt {
@@ -112,14 +113,13 @@ struct StopFile::Watch {
 
 /// Opening the folder makes a network file system ask its server anew for what is in it.
 void StopFile::Watch::look() const {
-  const int folder = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return;
+  const Descriptor folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return;
   struct stat found {};
-  if (::fstatat(folder, stop_file_name, &found, AT_SYMLINK_NOFOLLOW) == 0) {
+  if (::fstatat(folder.get(), stop_file_name, &found, AT_SYMLINK_NOFOLLOW) == 0) {
     if (!is_resumed || found.st_mtime + clock_tolerance_s >= taken_at) StopSignal::ask(StopSignal::stop_file);
-    ::unlinkat(folder, stop_file_name, 0);
+    ::unlinkat(folder.get(), stop_file_name, 0);
   }
-  ::close(folder);
 }
 
 void StopFile::Watch::run() {

@@ -31,7 +31,7 @@ class StopSignal {
   static int received();
 };
 
-/// "SIGTERM", "the file stop": what stopped a run, as its records tell.
+/// "SIGTERM", "the file stop": what stopped a run, as its records show.
 const char* signal_name(int number);
 
 /// Takes the file `stop` in a run's folder as the wish to stop, for as long as it lives: the way that needs

@@ -18,6 +18,12 @@ bool take_number(std::string_view& text, Number& number, int base = 10) {
   return true;
 }
 
+/// The same where the whole text is one, without changing it.
+template <typename Number>
+bool parse_whole(std::string_view text, Number& number, int base = 10) {
+  return take_number(text, number, base) && text.empty();
+}
+
 inline bool take_char(std::string_view& text, char expected) {
   if (!text.starts_with(expected)) return false;
   text.remove_prefix(1);

@@ -294,17 +294,17 @@ Status Run::open_telemetry() {
         sensor, *injector_,
         InjectingSensor::Settings{.temperature_limit_c = options_.run.guard.temperature_limit_c,
                                   .step = [this] { return board_.line("main").read().step; }});
-  telemetry_ =
-      std::make_unique<Telemetry>(std::move(shown), options_.common.metrics_sample_rate, process_started_,
-                                  Guarding{.options = options_.run.guard,
-                                           .device = {.rank = control_.place().rank,
-                                                      .hostname = control_.place().hostname,
-                                                      .device_uuid = platform_.device->info().uuid},
-                                           .load = load_,
-                                           .records = records_,
-                                           .board = board_,
-                                           .planned_seconds = purpose_.plan(options_).duration_seconds,
-                                           .detector = backend_ == Backend::host ? "EDAC" : "NVML"});
+  telemetry_ = std::make_unique<Telemetry>(
+      std::move(shown), options_.common.metrics_sample_rate, process_started_,
+      Guarding{.options = options_.run.guard,
+               .device = {.rank = control_.place().rank,
+                          .hostname = control_.place().hostname,
+                          .device_uuid = platform_.device->info().uuid,
+                          .detector = backend_ == Backend::host ? "EDAC" : "NVML"},
+               .load = load_,
+               .records = records_,
+               .board = board_,
+               .planned_seconds = purpose_.plan(options_).duration_seconds});
   return telemetry_->started();
 }
 
@@ -324,10 +324,7 @@ Status Run::open_recovery() {
                                                        .options = options_.run.watch,
                                                        .device_uuid = platform_.device->info().uuid,
                                                        .connect = [this] { return connect(); },
-                                                       .crash_report =
-                                                           [this](const std::vector<Loss>& losses) {
-                                                             crash_report_->execute(losses, *recovery_);
-                                                           }}));
+                                                       .crash_report = *crash_report_}));
   return recovery_->start();
 }
 
@@ -376,7 +373,7 @@ Result<int> Run::run() {
   plan.is_interrupted = stopped_early_;
   plan.before_step = [this](std::int64_t step) { stalls_->strike(step); };
   const Status failure = session.run(plan);
-  recovery_->end_work();
+  crash_report_->end_work();
   if (!failure.ok() && control_.place().size > 1) recovery_->fail(failure);
   return share_verdict(failure);
 }

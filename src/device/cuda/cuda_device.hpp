@@ -11,7 +11,7 @@
 namespace egt {
 
 /// How many GPUs CUDA offers; 0 where there is no GPU, or no driver for one. unavailable: one may be there,
-/// but CUDA failed, so that nobody can tell.
+/// but CUDA failed, so that nobody knows.
 Result<int> cuda_device_count();
 /// Why none can be used, in one line; empty where one can.
 std::string cuda_unavailable_reason();

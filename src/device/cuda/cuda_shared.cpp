@@ -80,7 +80,7 @@ Result<Buffer> CudaSharedMemory::open_own(const SharedHandle& handle) {
 Status CudaSharedMemory::check_peer_access(const SharedHandle& handle) const {
   int owner = 0, can = 0;
   if (cudaDeviceGetByPCIBusId(&owner, handle.device.c_str()) != cudaSuccess) {
-    // The other GPU is hidden from this process, which is no hindrance: the opening itself will tell.
+    // The other GPU is hidden from this process, which is no hindrance: the opening itself will show.
     static_cast<void>(cudaGetLastError());
     return {};
   }

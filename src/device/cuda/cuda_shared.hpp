@@ -25,7 +25,7 @@ class CudaSharedMemory {
   CudaSharedMemory(int device, std::string pci_bus_id)
       : device_(device), pci_bus_id_(std::move(pci_bus_id)) {}
 
-  /// `memory`: of cudaMalloc, a multiple of `granularity`; `bytes`: how much of it is told.
+  /// `memory`: of cudaMalloc, a multiple of `granularity`; `bytes`: how much of it is reported.
   Result<SharedBuffer> share(Buffer memory, std::size_t bytes);
   Result<Buffer> open(const std::string& handle);
 

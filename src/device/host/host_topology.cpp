@@ -8,9 +8,8 @@
 #include <fstream>
 #include <limits>
 #include <memory>
-#include <optional>
-#include <sstream>
-#include <vector>
+
+#include "egt/core/system_files.hpp"
 
 namespace egt {
 namespace {
@@ -39,47 +38,9 @@ Result<Topology> load_topology() {
   return owner;
 }
 
-/// A line "name: value kB" of /proc/meminfo, in bytes.
 Result<std::uint64_t> read_meminfo(const fs::path& root, const std::string& name) {
-  std::ifstream file(root / "proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with(name + ":")) continue;
-    std::uint64_t kib = 0;
-    if (std::istringstream(line.substr(name.size() + 1)) >> kib) return kib * 1024;
-  }
+  if (const auto bytes = meminfo_bytes(root, name)) return *bytes;
   return Status(StatusCode::unavailable, "/proc/meminfo does not tell " + name);
-}
-
-/// The folders of the control groups of version 2, and of version 1 for `controller`, that this process is
-/// in: its own and all above it, up to the top, which in a container may be all that is to be seen.
-std::vector<fs::path> control_groups(const fs::path& root, const std::string& controller) {
-  const fs::path mounted = root / "sys/fs/cgroup";
-  std::string own, own_of_controller;  // paths; the top's is empty
-  std::ifstream file(root / "proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {  // "4:cpu,cpuacct:/job/7" or "0::/job/7"
-    const std::size_t names = line.find(':'), path = line.find(':', names + 1);
-    if (path == std::string::npos) continue;
-    if (path == names + 1) own = line.substr(path + 1);
-    std::istringstream listed(line.substr(names + 1, path - names - 1));
-    for (std::string one; std::getline(listed, one, ',');)
-      if (one == controller) own_of_controller = line.substr(path + 1);
-  }
-  std::vector<fs::path> groups;
-  const auto add = [&](const fs::path& top, const std::string& path) {
-    for (fs::path below = fs::path(path).relative_path(); !below.empty(); below = below.parent_path())
-      groups.push_back(top / below);
-    groups.push_back(top);
-  };
-  add(mounted, own);
-  add(mounted / controller, own_of_controller);
-  return groups;
-}
-
-/// The first number of a file, or nothing ("max", no such file).
-std::optional<std::uint64_t> read_number(const fs::path& path) {
-  std::uint64_t number = 0;
-  if (std::ifstream(path) >> number) return number;
-  return std::nullopt;
 }
 
 /// File cache of a control group, and of those below it, that the kernel drops when memory is asked for.
@@ -99,10 +60,10 @@ struct MemoryLimit {
   std::uint64_t left_bytes = no_limit;
 
   void add(const fs::path& group, const char* limit_file, const char* used_file) {
-    const std::optional<std::uint64_t> limit = read_number(group / limit_file);
+    const auto limit = number_in<std::uint64_t>(group / limit_file);
     if (!limit) return;
     bytes = std::min(bytes, *limit);
-    const std::uint64_t used = read_number(group / used_file).value_or(0);
+    const std::uint64_t used = number_in<std::uint64_t>(group / used_file).value_or(0);
     const std::uint64_t kept = used - std::min(used, reclaimable(group));
     left_bytes = std::min(left_bytes, *limit - std::min(*limit, kept));
   }
@@ -110,26 +71,25 @@ struct MemoryLimit {
 
 MemoryLimit memory_limit(const fs::path& root) {
   MemoryLimit limit;
-  for (const fs::path& group : control_groups(root, "memory")) {
-    limit.add(group, "memory.max", "memory.current");
-    limit.add(group, "memory.limit_in_bytes", "memory.usage_in_bytes");
+  for (const ControlGroup& group : control_groups(root, "memory")) {
+    limit.add(group.folder, "memory.max", "memory.current");
+    limit.add(group.folder, "memory.limit_in_bytes", "memory.usage_in_bytes");
   }
   return limit;
 }
 
-/// Cores' worth of time that the control groups allow, rounded up. Version 2 tells "quota period" or "max
+/// Cores' worth of time that the control groups allow, rounded up. Version 2 shows "quota period" or "max
 /// period", version 1 each in a file, with a quota of -1 for none.
 int cpu_quota(const fs::path& root) {
   double lowest = std::numeric_limits<int>::max();
   const auto add = [&](double quota, double period) {
     if (quota > 0 && period > 0) lowest = std::min(lowest, std::ceil(quota / period));
   };
-  for (const fs::path& group : control_groups(root, "cpu")) {
+  for (const auto& [group, name] : control_groups(root, "cpu")) {
     double quota = 0, period = 0;
     if (std::ifstream(group / "cpu.max") >> quota >> period) add(quota, period);
-    if (std::ifstream(group / "cpu.cfs_quota_us") >> quota &&
-        std::ifstream(group / "cpu.cfs_period_us") >> period)
-      add(quota, period);
+    add(number_in(group / "cpu.cfs_quota_us").value_or(0),
+        number_in(group / "cpu.cfs_period_us").value_or(0));
   }
   return std::max(1, static_cast<int>(lowest));
 }

@@ -44,25 +44,31 @@ class ForwardingDevice : public Device {
                Stream& s) override {
     return to_->await(flags, seconds, gate, s);
   }
-  Status add(VectorView sum, VectorView term, Stream& s) override { return to_->add(sum, term, s); }
-  Status gemm(const Gemm& gemm, Stream& s) override { return to_->gemm(gemm, s); }
-  Status cast(VectorView to, VectorView from, Stream& s) override { return to_->cast(to, from, s); }
+  Status add(VectorView sum, VectorView term, Stream& s) override {
+    return computes() ? to_->add(sum, term, s) : Status();
+  }
+  Status gemm(const Gemm& gemm, Stream& s) override { return computes() ? to_->gemm(gemm, s) : Status(); }
+  Status cast(VectorView to, VectorView from, Stream& s) override {
+    return computes() ? to_->cast(to, from, s) : Status();
+  }
   Status randomize(VectorView out, const RandomSequence& sequence, Stream& s) override {
-    return to_->randomize(out, sequence, s);
+    return computes() ? to_->randomize(out, sequence, s) : Status();
   }
   Status activate(MatrixView h, const float* bias, int iterations, Stream& s) override {
-    return to_->activate(h, bias, iterations, s);
+    return computes() ? to_->activate(h, bias, iterations, s) : Status();
   }
   Status activation_gradient(MatrixView g, MatrixView h, VectorView bias, Stream& s) override {
-    return to_->activation_gradient(g, h, bias, s);
+    return computes() ? to_->activation_gradient(g, h, bias, s) : Status();
   }
-  Status loss_gradient(const LossGradient& call, Stream& s) override { return to_->loss_gradient(call, s); }
+  Status loss_gradient(const LossGradient& call, Stream& s) override {
+    return computes() ? to_->loss_gradient(call, s) : Status();
+  }
   Status sgd_step(const ParameterRange& range, float* v, const math::Sgd& rule, Stream& s) override {
-    return to_->sgd_step(range, v, rule, s);
+    return computes() ? to_->sgd_step(range, v, rule, s) : Status();
   }
   Status adam_step(const ParameterRange& range, float* m, float* v, const math::Adam& rule,
                    Stream& s) override {
-    return to_->adam_step(range, m, v, rule, s);
+    return computes() ? to_->adam_step(range, m, v, rule, s) : Status();
   }
   Status fill(WordsView words, const Pattern& pattern, Stream& s) override {
     return to_->fill(words, pattern, s);
@@ -77,18 +83,26 @@ class ForwardingDevice : public Device {
   }
   Status digest(WordsView words, Digest* digest, Stream& s) override { return to_->digest(words, digest, s); }
   Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& s) override {
-    return to_->sine_exponential(words, iterations, digest, s);
+    return computes() ? to_->sine_exponential(words, iterations, digest, s) : Status();
   }
   Status flip(WordsView words, const Flip& flip, Stream& s) override { return to_->flip(words, flip, s); }
-  Status voxelize(const Voxelization& call, Stream& s) override { return to_->voxelize(call, s); }
-  Status fuse(const StreamFusion& call, Stream& s) override { return to_->fuse(call, s); }
+  Status voxelize(const Voxelization& call, Stream& s) override {
+    return computes() ? to_->voxelize(call, s) : Status();
+  }
+  Status fuse(const StreamFusion& call, Stream& s) override {
+    return computes() ? to_->fuse(call, s) : Status();
+  }
   Status extreme(VectorView values, int iterations, Stream& s) override {
-    return to_->extreme(values, iterations, s);
+    return computes() ? to_->extreme(values, iterations, s) : Status();
   }
   Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
                          Stream& s) override {
-    return to_->multiply_vector(m, transposed, absolute, x, y, s);
+    return computes() ? to_->multiply_vector(m, transposed, absolute, x, y, s) : Status();
   }
+
+ protected:
+  /// Asked for whatever computes (no copies, patterns, digests or flags); where it says no, that is left out.
+  virtual bool computes() const { return true; }
 
  private:
   const std::unique_ptr<Device> to_;

@@ -79,7 +79,7 @@ constexpr unsigned field_power_instant = 186;      ///< NVML_FI_DEV_POWER_INSTAN
 
 /// NVML_FI_DEV_CLOCKS_EVENT_REASON_*: for how long clocks were held down, nanoseconds. The last two have
 /// other numbers in the drivers of 2025's first half, where today's mean power smoothing: that one is no
-/// 64-bit value, so the type tells them apart.
+/// 64-bit value, so the type separates them.
 constexpr unsigned field_power_cap_time = 74;
 constexpr unsigned field_sw_thermal_time = 75;
 constexpr unsigned field_hw_thermal_time = 270, field_hw_thermal_time_2025 = 252;
@@ -114,54 +114,72 @@ class Library {
 
   std::string error_text(Code code) const;
 
+ private:
+  /// A function of the library, or null, of whatever type is asked for.
+  struct Symbol {
+    void* address;
+    template <typename F>
+    operator F*() const {
+      return reinterpret_cast<F*>(address);
+    }
+  };
+  Symbol find(const char* name, const char* older_name = nullptr) const;
+  explicit Library(void* handle) : handle_(handle) {}
+
+  void* const handle_;  ///< before the functions, which are found in it
+
+ public:
   template <typename... Arguments>
   using Function = Code (*)(Arguments...);
   template <typename T>
   using Get = Function<DeviceHandle, T*>;
 
-  Function<const char*, DeviceHandle*> handle_by_pci = nullptr;
-  Function<const char*, DeviceHandle*> handle_by_uuid = nullptr;
-  Function<char*, unsigned> driver_version = nullptr;
-  Get<Utilization> utilization = nullptr;
-  Get<Memory> memory = nullptr;
-  Function<DeviceHandle, unsigned, unsigned*> temperature = nullptr;
-  Function<DeviceHandle, unsigned, unsigned*> temperature_threshold = nullptr;
-  Function<DeviceHandle, int, FieldValue*> field_values = nullptr;
-  Get<unsigned> power = nullptr;  ///< milliwatts
-  Get<unsigned> power_limit = nullptr;
-  Get<unsigned long long> energy = nullptr;                     ///< millijoules
-  Function<DeviceHandle, unsigned, unsigned*> clock = nullptr;  ///< MHz
-  Get<unsigned> fan = nullptr;                                  ///< percent
-  Get<unsigned long long> event_reasons = nullptr;
-  Function<DeviceHandle, unsigned, unsigned, unsigned long long*> ecc_errors = nullptr;
+  Function<const char*, DeviceHandle*> handle_by_pci = find("nvmlDeviceGetHandleByPciBusId_v2");
+  Function<const char*, DeviceHandle*> handle_by_uuid = find("nvmlDeviceGetHandleByUUID");
+  Function<char*, unsigned> driver_version = find("nvmlSystemGetDriverVersion");
+  Get<Utilization> utilization = find("nvmlDeviceGetUtilizationRates");
+  Get<Memory> memory = find("nvmlDeviceGetMemoryInfo");
+  Function<DeviceHandle, unsigned, unsigned*> temperature = find("nvmlDeviceGetTemperature");
+  Function<DeviceHandle, unsigned, unsigned*> temperature_threshold =
+      find("nvmlDeviceGetTemperatureThreshold");
+  Function<DeviceHandle, int, FieldValue*> field_values = find("nvmlDeviceGetFieldValues");
+  Get<unsigned> power = find("nvmlDeviceGetPowerUsage");  ///< milliwatts
+  Get<unsigned> power_limit = find("nvmlDeviceGetEnforcedPowerLimit");
+  Get<unsigned long long> energy = find("nvmlDeviceGetTotalEnergyConsumption");        ///< millijoules
+  Function<DeviceHandle, unsigned, unsigned*> clock = find("nvmlDeviceGetClockInfo");  ///< MHz
+  Get<unsigned> fan = find("nvmlDeviceGetFanSpeed");                                   ///< percent
+  Get<unsigned long long> event_reasons =
+      find("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons");
+  Function<DeviceHandle, unsigned, unsigned, unsigned long long*> ecc_errors =
+      find("nvmlDeviceGetTotalEccErrors");
   /// corrected, uncorrected, pending, failed
-  Function<DeviceHandle, unsigned*, unsigned*, unsigned*, unsigned*> remapped_rows = nullptr;
-  Get<unsigned> pcie_replay = nullptr;
-  Get<unsigned> pcie_generation = nullptr;
-  Get<unsigned> pcie_width = nullptr;
-  Get<unsigned> pcie_max_generation = nullptr;  ///< that GPU and slot agree on
-  Get<unsigned> pcie_max_width = nullptr;
-  Get<PciInfo> pci_info = nullptr;
-  Function<DeviceHandle, unsigned, unsigned*> nvlink_state = nullptr;
-  Function<DeviceHandle, unsigned, unsigned, unsigned long long*> nvlink_errors = nullptr;
-  Function<DeviceHandle, unsigned, unsigned*> nvlink_version = nullptr;      ///< nvmlNvlinkVersion_t
-  Function<DeviceHandle, unsigned, unsigned*> nvlink_remote_type = nullptr;  ///< remote_gpu, ..
-  Function<DeviceHandle, unsigned, PciInfo*> nvlink_remote_pci = nullptr;
-  Function<DeviceHandle, DeviceHandle, unsigned, unsigned*> p2p_status = nullptr;
-  Function<EventSet*> event_set_create = nullptr;
-  Function<EventSet> event_set_free = nullptr;
-  Function<DeviceHandle, unsigned long long, EventSet> register_events = nullptr;
-  Function<EventSet, EventData*, unsigned> event_set_wait = nullptr;  ///< milliseconds
+  Function<DeviceHandle, unsigned*, unsigned*, unsigned*, unsigned*> remapped_rows =
+      find("nvmlDeviceGetRemappedRows");
+  Get<unsigned> pcie_replay = find("nvmlDeviceGetPcieReplayCounter");
+  Get<unsigned> pcie_generation = find("nvmlDeviceGetCurrPcieLinkGeneration");
+  Get<unsigned> pcie_width = find("nvmlDeviceGetCurrPcieLinkWidth");
+  Get<unsigned> pcie_max_generation =
+      find("nvmlDeviceGetMaxPcieLinkGeneration");  ///< that GPU and slot agree on
+  Get<unsigned> pcie_max_width = find("nvmlDeviceGetMaxPcieLinkWidth");
+  Get<PciInfo> pci_info = find("nvmlDeviceGetPciInfo_v3");
+  Function<DeviceHandle, unsigned, unsigned*> nvlink_state = find("nvmlDeviceGetNvLinkState");
+  Function<DeviceHandle, unsigned, unsigned, unsigned long long*> nvlink_errors =
+      find("nvmlDeviceGetNvLinkErrorCounter");
+  Function<DeviceHandle, unsigned, unsigned*> nvlink_version =
+      find("nvmlDeviceGetNvLinkVersion");  ///< nvmlNvlinkVersion_t
+  Function<DeviceHandle, unsigned, unsigned*> nvlink_remote_type =
+      find("nvmlDeviceGetNvLinkRemoteDeviceType");  ///< remote_gpu, ..
+  Function<DeviceHandle, unsigned, PciInfo*> nvlink_remote_pci = find("nvmlDeviceGetNvLinkRemotePciInfo_v2");
+  Function<DeviceHandle, DeviceHandle, unsigned, unsigned*> p2p_status = find("nvmlDeviceGetP2PStatus");
+  Function<EventSet*> event_set_create = find("nvmlEventSetCreate");
+  Function<EventSet> event_set_free = find("nvmlEventSetFree");
+  Function<DeviceHandle, unsigned long long, EventSet> register_events = find("nvmlDeviceRegisterEvents");
+  Function<EventSet, EventData*, unsigned> event_set_wait = find("nvmlEventSetWait_v2");  ///< milliseconds
 
  private:
-  explicit Library(void* handle) : handle_(handle) {}
-  template <typename F>
-  void find(F& function, const char* name);
-  void find_functions();
-
-  void* handle_;
+  const Function<> init_ = find("nvmlInit_v2"), shutdown_ = find("nvmlShutdown");
+  const char* (*const error_string_)(Code) = find("nvmlErrorString");
   bool initialized_ = false;
-  const char* (*error_string_)(Code) = nullptr;
 };
 
 }  // namespace egt::nvml

@@ -14,7 +14,7 @@
 namespace egt {
 namespace {
 
-/// nvmlNvlinkVersion_t counts 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0, 6.0 from 1; an H200 tells 6.
+/// nvmlNvlinkVersion_t counts 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0, 6.0 from 1; an H200 reports 6.
 int generation_of(unsigned version) {
   constexpr int generations[] = {0, 1, 2, 2, 3, 3, 4, 5, 6};
   return version < std::size(generations) ? generations[version] : 0;

@@ -46,7 +46,7 @@ std::optional<std::uint64_t> count(const nvml::FieldValue& field) {
   return value && *value >= 0 ? std::optional(static_cast<std::uint64_t>(*value)) : std::nullopt;
 }
 
-/// A time counter of nanoseconds: 64 bits, which tells it from what other drivers give under its number.
+/// A time counter of nanoseconds: 64 bits, which separates it from what other drivers give under its number.
 std::optional<double> seconds(const nvml::FieldValue& field) {
   const bool wide = field.type == nvml::type_u64 || field.type == nvml::type_ulong;
   const auto nanoseconds = wide ? number(field) : std::nullopt;

@@ -14,12 +14,12 @@ namespace egt {
 ///
 /// Power is the instantaneous one where the driver has it (else the average of a second). ECC errors are
 /// those since the driver was loaded: NVML's other count, of the GPU's whole life, is written late, while
-/// this one is never set back as long as the GPU is in use. NVLink errors are told by link and summed over
-/// the links.
+/// this one is never set back as long as the GPU is in use. NVLink errors are reported by link and summed
+/// over the links.
 ///
-/// Xids are those that NVML's events or the kernel log (`kernel_log`; often only root may read it) tell after
-/// this call, at most 16 of each number; the same one by both is one. Their time is that of the look that
-/// found them. What cannot be told is in `SensorLimits::untold`.
+/// Xids are those that NVML's events or the kernel log (`kernel_log`; often only root may read it) report
+/// after this call, at most 16 of each number; the same one by both is one. Their time is that of the look
+/// that found them. What cannot be read is in `SensorLimits::untold`.
 ///
 /// A GPU is lost when NVML says so or that it needs a reset; no answer at all is `unavailable`.
 Result<std::unique_ptr<Sensor>> open_nvml_sensor(const std::string& device,

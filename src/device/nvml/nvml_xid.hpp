@@ -60,12 +60,12 @@ class XidEvents {
   EventSet set_;
 };
 
-/// All Xids of one GPU, by NVML and by the kernel log: each may tell the same one, or be the only one to tell
-/// it (a GPU that fell off the bus has no more events).
+/// All Xids of one GPU, by NVML and by the kernel log: each may report the same one, or be the only one to
+/// report it (a GPU that fell off the bus has no more events).
 class XidList {
  public:
   static constexpr std::size_t most_of_one_kind = 16;  ///< of later ones with the same number nothing is kept
-  static constexpr double same_seconds = 10;           ///< what both tell within this time is one event
+  static constexpr double same_seconds = 10;           ///< what both report within this time is one event
 
   void told_by_nvml(unsigned xid, double time);
   void told_by_log(XidEvent event);

@@ -5,13 +5,14 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <climits>
-#include <fstream>
 #include <random>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "egt/core/system_files.hpp"
+#include "egt/core/text_scan.hpp"
 
 namespace egt {
 namespace {
@@ -21,12 +22,10 @@ constexpr std::string_view format_name = "egt1";
 constexpr std::size_t fields = 9;
 
 std::string boot_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  return file >> id ? id : std::string();
+  return first_line("/proc/sys/kernel/random/boot_id").value_or("");
 }
 
-/// "pid:[4026531836]"; empty where the system does not tell.
+/// "pid:[4026531836]"; empty where the system does not say.
 std::string process_namespace() {
   std::array<char, 64> name{};
   const ssize_t length = readlink("/proc/self/ns/pid", name.data(), name.size());
@@ -42,12 +41,6 @@ std::vector<std::string> split(const std::string& text) {
       parts.back() += c;
   }
   return parts;
-}
-
-template <typename Integer>
-bool read(const std::string& text, Integer& value, int base) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return error == std::errc() && end == text.data() + text.size();
 }
 
 int hex_digit(char c) {
@@ -80,8 +73,8 @@ std::string SharedHandle::text() const {
 Result<SharedHandle> SharedHandle::parse(const std::string& text) {
   const std::vector<std::string> parts = split(text);
   SharedHandle handle;
-  if (parts.size() != fields || parts[0] != format_name || !read(parts[4], handle.pid, 10) ||
-      !read(parts[5], handle.token, 16) || !read(parts[6], handle.bytes, 10) || handle.pid <= 0 ||
+  if (parts.size() != fields || parts[0] != format_name || !parse_whole(parts[4], handle.pid) ||
+      !parse_whole(parts[5], handle.token, 16) || !parse_whole(parts[6], handle.bytes) || handle.pid <= 0 ||
       handle.bytes == 0)
     return Status(StatusCode::invalid_argument, "this is no handle of shared memory");
   handle.backend = parts[1];

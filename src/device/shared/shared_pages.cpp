@@ -37,21 +37,6 @@ Result<void*> map(int file, std::size_t bytes) {
   return data;
 }
 
-/// Closes the file unless it is kept.
-class File {
- public:
-  explicit File(int number) : number_(number) {}
-  ~File() {
-    if (number_ >= 0) close(number_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int number() const { return number_; }
-
- private:
-  const int number_;
-};
-
 Status owner_ended(const SharedHandle& handle) {
   return Status(
       StatusCode::unavailable,
@@ -62,22 +47,21 @@ Status owner_ended(const SharedHandle& handle) {
 
 SharedPages::Mapping::~Mapping() {
   if (data != nullptr) munmap(data, bytes);
-  if (file >= 0) close(file);
 }
 
 Result<SharedPages> SharedPages::create(std::size_t bytes) {
   SharedHandle handle = SharedHandle::make(backend, bytes);
   auto mapping = std::make_unique<Mapping>();
-  mapping->file = memfd_create(name_of(handle).c_str(), MFD_CLOEXEC);
-  if (mapping->file < 0) return failed(StatusCode::unavailable, "cannot make a file in memory");
+  mapping->file = Descriptor(memfd_create(name_of(handle).c_str(), MFD_CLOEXEC));
+  if (!mapping->file.valid()) return failed(StatusCode::unavailable, "cannot make a file in memory");
   // Takes the pages now: else a page that the system lacks later would end the process.
-  if (const int error = posix_fallocate(mapping->file, 0, static_cast<off_t>(bytes)); error != 0) {
+  if (const int error = posix_fallocate(mapping->file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
     errno = error;
     return failed(StatusCode::out_of_memory, fmt::format("no {} of shared memory", format_bytes(bytes)));
   }
-  EGT_TRY_ASSIGN(mapping->data, map(mapping->file, bytes));
+  EGT_TRY_ASSIGN(mapping->data, map(mapping->file.get(), bytes));
   mapping->bytes = bytes;
-  handle.details = std::to_string(mapping->file);
+  handle.details = std::to_string(mapping->file.get());
   return SharedPages(std::move(mapping), handle.text());
 }
 
@@ -91,14 +75,13 @@ Result<SharedPages> SharedPages::open(const SharedHandle& handle) {
     return failed(StatusCode::unavailable, "shared memory cannot be opened through " + path);
   }
   if (std::strstr(link.data(), name_of(handle).c_str()) == nullptr) return owner_ended(handle);
-  File file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (file.number() < 0)
-    return failed(StatusCode::unavailable, "shared memory cannot be opened through " + path);
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.valid()) return failed(StatusCode::unavailable, "shared memory cannot be opened through " + path);
   struct stat found {};
-  if (fstat(file.number(), &found) != 0 || found.st_size != static_cast<off_t>(handle.bytes))
+  if (fstat(file.get(), &found) != 0 || found.st_size != static_cast<off_t>(handle.bytes))
     return owner_ended(handle);
   auto mapping = std::make_unique<Mapping>();
-  EGT_TRY_ASSIGN(mapping->data, map(file.number(), handle.bytes));
+  EGT_TRY_ASSIGN(mapping->data, map(file.get(), handle.bytes));
   mapping->bytes = handle.bytes;
   return SharedPages(std::move(mapping), handle.text());
 }

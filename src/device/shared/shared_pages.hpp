@@ -5,6 +5,7 @@
 #include <string>
 
 #include "device/shared/shared_handle.hpp"
+#include "egt/core/file_io.hpp"
 #include "egt/core/status.hpp"
 
 namespace egt {
@@ -31,7 +32,7 @@ class SharedPages {
     ~Mapping();
     void* data = nullptr;
     std::size_t bytes = 0;
-    int file = -1;  ///< of the owner
+    Descriptor file;  ///< of the owner
   };
   SharedPages(std::unique_ptr<Mapping> mapping, std::string handle)
       : mapping_(std::move(mapping)), handle_(std::move(handle)) {}

@@ -11,39 +11,12 @@
 #include <utility>
 
 #include "egt/core/clock.hpp"
+#include "egt/core/system_files.hpp"
 
 namespace egt {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::optional<std::string> first_line(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  if (!std::getline(in, line)) return std::nullopt;
-  return line;
-}
-
-std::optional<double> number_in(const fs::path& file) {
-  const auto line = first_line(file);
-  double value = 0;
-  if (!line || std::from_chars(line->data(), line->data() + line->size(), value).ec != std::errc{})
-    return std::nullopt;
-  return value;
-}
-
-/// The entries of a folder whose names start so, in the order of their names; none where there is no folder.
-std::vector<fs::path> entries(const fs::path& folder, std::string_view prefix) {
-  std::vector<fs::path> found;
-  std::error_code none;
-  for (auto entry = fs::directory_iterator(folder, none); entry != fs::directory_iterator();
-       entry.increment(none)) {
-    if (none) break;
-    if (entry->path().filename().string().starts_with(prefix)) found.push_back(entry->path());
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
 
 /// proc(5): user nice system idle iowait irq softirq steal; guest time is part of user's.
 CpuTicks parse_ticks(std::istringstream& fields) {
@@ -77,25 +50,6 @@ std::optional<double> busy_percent(std::optional<CpuTicks>& before, const std::o
   const std::optional<CpuTicks> last = std::exchange(before, now);
   if (!last || !now || now->total <= last->total || now->busy < last->busy) return std::nullopt;
   return 100.0 * static_cast<double>(now->busy - last->busy) / static_cast<double>(now->total - last->total);
-}
-
-struct NodeMemory {
-  std::optional<std::uint64_t> total_bytes;
-  std::optional<std::uint64_t> available_bytes;
-};
-
-NodeMemory node_memory(const fs::path& root) {
-  std::ifstream in(root / "proc/meminfo");
-  NodeMemory memory;
-  std::string name, unit;
-  std::uint64_t kibibytes = 0;
-  for (std::string line; std::getline(in, line);) {
-    std::istringstream fields(line);
-    if (!(fields >> name >> kibibytes)) continue;
-    if (name == "MemTotal:") memory.total_bytes = kibibytes * 1024;
-    if (name == "MemAvailable:") memory.available_bytes = kibibytes * 1024;
-  }
-  return memory;
 }
 
 std::optional<double> larger(std::optional<double> a, std::optional<double> b) {
@@ -250,9 +204,8 @@ std::optional<double> HostSensor::power(std::optional<double> joules) {
 
 Result<SensorReading> HostSensor::read() {
   const auto now = cpu_ticks(root_, cpus_);
-  const NodeMemory memory = node_memory(root_);
-  if (!now && !memory.total_bytes)
-    return Status(StatusCode::unavailable, "/proc tells neither CPU time nor memory");
+  const auto total = meminfo_bytes(root_, "MemTotal"), available = meminfo_bytes(root_, "MemAvailable");
+  if (!now && !total) return Status(StatusCode::unavailable, "/proc tells neither CPU time nor memory");
   SensorReading reading;
   reading.gpu_utilization_percent = busy_percent(ticks_, now);
   reading.energy_j = energy_.joules();
@@ -261,9 +214,8 @@ Result<SensorReading> HostSensor::read() {
   if (!reading.temperature_c) reading.temperature_c = zone_temperature(root_);
   reading.sm_clock_mhz = cpufreq_clock(root_, cpus_);
   if (!reading.sm_clock_mhz) reading.sm_clock_mhz = cpuinfo_clock(root_, cpus_);
-  reading.memory_total_bytes = memory.total_bytes;
-  if (memory.total_bytes && memory.available_bytes)
-    reading.memory_used_bytes = *memory.total_bytes - *memory.available_bytes;
+  reading.memory_total_bytes = total;
+  if (total && available) reading.memory_used_bytes = *total - *available;
   return reading;
 }
 
@@ -290,10 +242,9 @@ HostLoadSampler::HostLoadSampler(fs::path root) : root_(std::move(root)), before
 HostLoad HostLoadSampler::look() {
   HostLoad load;
   load.cpu_percent = busy_percent(before_, cpu_ticks(root_, {}));
-  const NodeMemory memory = node_memory(root_);
-  if (memory.total_bytes && memory.available_bytes && *memory.total_bytes > 0)
-    load.memory_percent = 100.0 * (1.0 - static_cast<double>(*memory.available_bytes) /
-                                             static_cast<double>(*memory.total_bytes));
+  const auto total = meminfo_bytes(root_, "MemTotal"), available = meminfo_bytes(root_, "MemAvailable");
+  if (total && available && *total > 0)
+    load.memory_percent = 100.0 * (1.0 - static_cast<double>(*available) / static_cast<double>(*total));
   return load;
 }
 

@@ -26,7 +26,7 @@ class HostLoadSampler {
   std::optional<CpuTicks> before_;
 };
 
-/// The node's ECC errors (EDAC) cannot be told apart by rank: of the ranks of a node one counts them for all.
+/// The node's ECC errors (EDAC) cannot be separated by rank: of the ranks of a node one counts them for all.
 enum class NodeErrors { counted, left_to_another };
 
 /// The host as a device: utilization of `cpus` (empty: of all) and their mean clock, the node's memory, the

@@ -1,39 +1,22 @@
 #include "device/system/network_ports.hpp"
 
-#include <algorithm>
-#include <fstream>
 #include <system_error>
 
 #include <fmt/format.h>
+
+#include "egt/core/system_files.hpp"
 
 namespace egt {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> entries(const fs::path& folder) {
-  std::vector<fs::path> found;
-  std::error_code none;
-  for (auto entry = fs::directory_iterator(folder, none); !none && entry != fs::directory_iterator();
-       entry.increment(none))
-    found.push_back(entry->path());
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
-/// The first word of a file as T; `otherwise` where there is none.
-template <typename T>
-T first_word(const fs::path& file, T otherwise) {
-  T value{};
-  return std::ifstream(file) >> value ? value : otherwise;
-}
-
 /// speed: Mb/s, -1 where it is not known.
 void add_interface(const fs::path& folder, std::vector<NetworkPort>& ports) {
   std::error_code none;
   if (!fs::exists(folder / "device", none)) return;
-  if (first_word<std::string>(folder / "operstate", "") == "down") return;
-  const double megabits = first_word(folder / "speed", -1.0);
+  if (first_line(folder / "operstate") == "down") return;
+  const double megabits = number_in(folder / "speed").value_or(-1);
   if (megabits > 0)
     ports.push_back(
         {.name = folder.filename().string(), .bits_per_second = megabits * 1e6, .infiniband = false});
@@ -43,8 +26,8 @@ void add_interface(const fs::path& folder, std::vector<NetworkPort>& ports) {
 void add_infiniband(const fs::path& device, std::vector<NetworkPort>& ports) {
   for (const fs::path& port : entries(device / "ports")) {
     constexpr int active = 4;
-    const double gigabits = first_word(port / "rate", 0.0);
-    if (gigabits <= 0 || first_word(port / "state", active) != active) continue;
+    const double gigabits = number_in(port / "rate").value_or(0);
+    if (gigabits <= 0 || number_in<int>(port / "state").value_or(active) != active) continue;
     ports.push_back({.name = fmt::format("{}/{}", device.filename().string(), port.filename().string()),
                      .bits_per_second = gigabits * 1e9,
                      .infiniband = true});

@@ -13,8 +13,8 @@ struct NetworkPort {
   bool infiniband = false;  ///< InfiniBand or RoCE
 };
 
-/// The ports that are up and tell their speed, as sysfs knows them: of hardware only (a bridge's or a veth's
-/// speed says nothing), in the order of their names. `root` stands for /.
+/// The ports that are up and report their speed, as sysfs knows them: of hardware only (a bridge's or a
+/// veth's speed says nothing), in the order of their names. `root` stands for /.
 std::vector<NetworkPort> read_network_ports(const std::filesystem::path& root = "/");
 
 }  // namespace egt

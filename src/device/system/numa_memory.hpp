@@ -24,7 +24,7 @@ class NumaMemory {
   Status bind_thread(int node);
   /// Back to where this thread runs.
   void release_thread();
-  /// The one node on which all pages of this memory lie; nothing: on several, or the system does not tell.
+  /// The one node on which all pages of this memory lie; nothing: on several, or the system does not say.
   std::optional<int> node_of(const void* data, std::size_t bytes) const;
 
  private:

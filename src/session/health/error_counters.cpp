@@ -71,7 +71,7 @@ Json ErrorCounterMonitor::Lane::json() const {
           {"under_load", or_null(under_load)}};
 }
 
-ErrorCounterMonitor::ErrorCounterMonitor(LedgerDevice device, std::optional<std::uint64_t> corrected_limit)
+ErrorCounterMonitor::ErrorCounterMonitor(MonitoredDevice device, std::optional<std::uint64_t> corrected_limit)
     : device_(std::move(device)), corrected_limit_(corrected_limit) {}
 
 Fault ErrorCounterMonitor::fault(const char* kind, std::string where, std::string expected,
@@ -89,17 +89,6 @@ Fault ErrorCounterMonitor::fault(const char* kind, std::string where, std::strin
   fault.actual = std::move(actual);
   fault.count = count;
   return fault;
-}
-
-Finding ErrorCounterMonitor::finding(const char* kind, std::string where, std::string text) const {
-  Finding finding;
-  finding.kind = kind;
-  finding.rank = device_.rank;
-  finding.hostname = device_.hostname;
-  finding.device_uuid = device_.device_uuid;
-  finding.where = std::move(where);
-  finding.text = std::move(text);
-  return finding;
 }
 
 CounterNews ErrorCounterMonitor::look(const LedgerMoment& moment, const Result<SensorCounters>& counters) {
@@ -135,12 +124,10 @@ void ErrorCounterMonitor::look_at_memory(const SensorCounters& now, CounterNews&
   ecc_corrected_.look(now.ecc_corrected, moment_.phase);
   const std::uint64_t corrected = ecc_corrected_.grown();
   if (!corrected_limit_ || corrected <= *corrected_limit_ || !first("corrected")) return;
-  Finding found = finding(
+  news.findings.push_back(device_.finding(
       "ecc", "corrected memory errors (ECC)",
-      fmt::format("{} new corrected memory errors (ECC), the limit is {}", corrected, *corrected_limit_));
-  found.expected = static_cast<double>(*corrected_limit_);
-  found.actual = static_cast<double>(corrected);
-  news.findings.push_back(std::move(found));
+      fmt::format("{} new corrected memory errors (ECC), the limit is {}", corrected, *corrected_limit_),
+      static_cast<double>(*corrected_limit_), static_cast<double>(corrected)));
 }
 
 void ErrorCounterMonitor::look_at_remaps(const SensorCounters& now, CounterNews& news) {
@@ -151,16 +138,17 @@ void ErrorCounterMonitor::look_at_remaps(const SensorCounters& now, CounterNews&
     news.faults.push_back(fault("remap", "a row of memory waits to be remapped", "none", "pending"));
   if (pending == Flag::Change::set_before && first("pending"))
     news.findings.push_back(
-        finding("remap", "a row of memory waits to be remapped",
-                "a row of memory waits to be remapped since before the run: needs a reset "
-                "of the GPU"));
+        device_.finding("remap", "a row of memory waits to be remapped",
+                        "a row of memory waits to be remapped since before the run: needs a reset "
+                        "of the GPU"));
   const auto failed = remap_failure_.look(now.remap_failure);
   if (failed == Flag::Change::newly_set && first("failed"))
     news.faults.push_back(fault("remap", "a row of memory could not be remapped", "none", "failed"));
   if (failed == Flag::Change::set_before && first("failed"))
-    news.findings.push_back(finding("remap", "a row of memory could not be remapped",
-                                    "a row of memory could not be remapped before the run: have the GPU "
-                                    "replaced"));
+    news.findings.push_back(
+        device_.finding("remap", "a row of memory could not be remapped",
+                        "a row of memory could not be remapped before the run: have the GPU "
+                        "replaced"));
 }
 
 /// Events of two sources need not keep their order, and a detail may come later than its number: so an event
@@ -187,7 +175,8 @@ void ErrorCounterMonitor::tell_xid(const XidEvent& event, CounterNews& news) {
       news.faults.push_back(fault("xid", text, "none", fmt::format("{}", event.xid)));
       return;
     case XidKind::unclear:
-      news.findings.push_back(finding("xid", xid_name(event.xid), text + ": see NVIDIA's Xid catalog"));
+      news.findings.push_back(
+          device_.finding("xid", xid_name(event.xid), text + ": see NVIDIA's Xid catalog"));
       return;
     case XidKind::application:
       news.notices.push_back(
@@ -226,7 +215,7 @@ void ErrorCounterMonitor::look_at_link(const LinkCounters& now, CounterNews& new
     news.faults.push_back(fault("nvlink", name + ": recovery errors", expected, actual, recovered));
   }
   if (recovered > 0 && now.recovery_failed && first(name + " recovery"))
-    news.findings.push_back(finding(
+    news.findings.push_back(device_.finding(
         "link", name, fmt::format("{} had to be trained anew {} times: check its seat", name, recovered)));
 
   const std::uint64_t crc = link.crc.look(now.crc, moment_.phase);
@@ -253,12 +242,10 @@ void ErrorCounterMonitor::look_at_pcie(Lane& lane, const char* name, std::option
   if (!lane.narrow_since) lane.narrow_since = moment_.seconds;
   const std::string where = fmt::format("PCIe link {}", name);
   if (moment_.seconds - *lane.narrow_since < narrow_seconds || !first(where)) return;
-  Finding found = finding(
+  news.findings.push_back(device_.finding(
       "link", where,
-      fmt::format("{} is {} under load, it could be {}: check seat, riser and slot", where, *now, *lane.max));
-  found.expected = *lane.max;
-  found.actual = *now;
-  news.findings.push_back(std::move(found));
+      fmt::format("{} is {} under load, it could be {}: check seat, riser and slot", where, *now, *lane.max),
+      *lane.max, *now));
 }
 
 /// A device that never answered is one without counters.
@@ -292,7 +279,7 @@ CounterNews ErrorCounterMonitor::overdue(double seconds) {
   if (stalled < stalled_seconds || missed_) return news;
   missed_ = true;
   if (first("stalled"))
-    news.findings.push_back(finding(
+    news.findings.push_back(device_.finding(
         "sensor", "counters", fmt::format("{} does not answer since {:.0f} s", device_.detector, stalled)));
   return news;
 }

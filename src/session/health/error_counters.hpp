@@ -12,16 +12,9 @@
 #include "egt/core/record.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/sensor.hpp"
+#include "session/health/monitored_device.hpp"
 
 namespace egt {
-
-/// Whose counters they are: for faults and findings.
-struct LedgerDevice {
-  int rank = 0;
-  std::string hostname;
-  std::string device_uuid;
-  std::string detector = "NVML";  ///< who counts
-};
 
 /// When and amid what the counters were read.
 struct LedgerMoment {
@@ -31,7 +24,7 @@ struct LedgerMoment {
   std::optional<double> utilization_percent;
 };
 
-/// What is to be told now.
+/// What is to be reported now.
 struct CounterNews {
   std::vector<Fault> faults;  ///< all of them of certain blame
   std::vector<Finding> findings;
@@ -39,10 +32,10 @@ struct CounterNews {
 };
 
 /// Keeps a device's error counters: before, after, and in which phase each moved; and judges them, as a pure
-/// function of what it is shown. Each thing is told once.
+/// function of what it is shown. Each thing is reported once.
 ///
 /// Faults: new uncorrectable memory errors ("ecc"); a row remap newly pending or failed ("remap"); an Xid of
-/// the hardware kinds ("xid"); an NVLink that went down or had to recover ("nvlink"; where the device tells
+/// the hardware kinds ("xid"); an NVLink that went down or had to recover ("nvlink"; where the device reports
 /// failed recoveries apart, only those); a device that is lost, or answers nothing for silent_seconds
 /// ("gpu-lost").
 /// Findings: what of this was so before the run; new corrected memory errors above the limit ("ecc"); other
@@ -60,7 +53,7 @@ class ErrorCounterMonitor {
   static constexpr double load_percent = 50;  ///< of utilization: from here on it is under load
 
   /// `corrected_limit`: new corrected memory errors that are no finding; none: any number.
-  ErrorCounterMonitor(LedgerDevice device, std::optional<std::uint64_t> corrected_limit);
+  ErrorCounterMonitor(MonitoredDevice device, std::optional<std::uint64_t> corrected_limit);
 
   /// A look at the counters, about every 1 to 5 s, and once at the end.
   CounterNews look(const LedgerMoment& moment, const Result<SensorCounters>& counters);
@@ -69,8 +62,8 @@ class ErrorCounterMonitor {
   CounterNews overdue(double seconds);
 
   /// {name: {before, after, moved}}: null what was not answered; `moved`, where it did: {phase: by how much}.
-  /// Further `xid`: [{xid, time, step, phase, detail}], null where nobody tells Xids; `nvlinks`: [{link, up,
-  /// crc, replay, recovery, recovery_failed}], each {before, after, moved}; `pcie_generation` and
+  /// Further `xid`: [{xid, time, step, phase, detail}], null where nobody reports Xids; `nvlinks`: [{link,
+  /// up, crc, replay, recovery, recovery_failed}], each {before, after, moved}; `pcie_generation` and
   /// `pcie_width`: {before, after, max, under_load}, the latter as last seen under load.
   Json counters() const;
 
@@ -125,11 +118,10 @@ class ErrorCounterMonitor {
 
   Fault fault(const char* kind, std::string where, std::string expected, std::string actual,
               std::uint64_t count = 1) const;
-  Finding finding(const char* kind, std::string where, std::string text) const;
   /// The first time that this is asked of it.
   bool first(const std::string& what) { return told_.insert(what).second; }
 
-  const LedgerDevice device_;
+  const MonitoredDevice device_;
   const std::optional<std::uint64_t> corrected_limit_;
   LedgerMoment moment_;  ///< of the newest look
   std::set<std::string> told_;
@@ -143,7 +135,7 @@ class ErrorCounterMonitor {
   std::map<std::pair<unsigned, std::size_t>, SeenXid> xids_;  ///< by number, and which of that number
 
   std::optional<double> looked_, answered_;  ///< seconds of the newest look, and of the newest answer
-  bool missed_ = false;                      ///< it was told that no answer comes
+  bool missed_ = false;                      ///< it was reported that no answer comes
 };
 
 }  // namespace egt

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double slowdown_margin_c = 4;  ///< below it the limit stays, whatever is asked for
 constexpr double shutdown_margin_c = 7;
-constexpr double slowdown_to_shutdown_c = 3;  ///< where the slowdown temperature is not told
+constexpr double slowdown_to_shutdown_c = 3;  ///< where the slowdown temperature is not reported
 constexpr double memory_above_device_c = 10;  ///< stacked memory is made for so much more: 95 and 85
 constexpr double lowest_plausible_c = 40, highest_plausible_c = 150;
 constexpr double warning_gap_seconds = 60;
@@ -91,7 +91,7 @@ std::array<Guard::Throttle, 4> Guard::throttles() {
                    .unless = hw_thermal | hw_power_brake}};  // which set it too
 }
 
-Guard::Guard(const GuardOptions& options, const SensorLimits& limits, GuardedDevice device,
+Guard::Guard(const GuardOptions& options, const SensorLimits& limits, MonitoredDevice device,
              std::optional<double> planned_seconds)
     : options_(options),
       limits_(limits),
@@ -189,7 +189,7 @@ void Guard::watch_power(const SensorReading& reading, double seconds, GuardDecis
                                        limit, PowerControl::window_seconds);
   decision.warnings.push_back(fmt::format("{}: the load is lowered to {}", text, percent(power_.duty())));
   if (!std::exchange(power_found_, true))
-    decision.findings.push_back(finding("power", "power", text, limit, power));
+    decision.findings.push_back(device_.finding("power", "power", text, limit, power));
 }
 
 void Guard::watch_clocks(const SensorReading& reading, double seconds) {
@@ -226,7 +226,7 @@ std::vector<Finding> Guard::judge_shares(double run_seconds) {
   const std::string policy = fmt::format("allowed are {} of the run", percent(options_.throttle_limit));
   std::vector<Finding> found;
   if (hottest_ && heat_seconds_ > allowed && !std::exchange(heat_found_, true))
-    found.push_back(finding(
+    found.push_back(device_.finding(
         "temperature", hottest_->what,
         fmt::format(
             "{} of up to {:.0f} C at a limit of {:.0f} C: the load was lowered for {:.1f} s, to {} at "
@@ -236,23 +236,11 @@ std::vector<Finding> Guard::judge_shares(double run_seconds) {
         hottest_->limit_c, hottest_->temperature_c));
   for (Throttle& one : throttles_)
     if (one.seconds() > allowed && !std::exchange(one.told, true))
-      found.push_back(finding("throttle", "clocks held down",
-                              fmt::format("clocks held down by {} ({}) for {:.1f} s; {}: {}", one.meaning,
-                                          one.name, one.seconds(), policy, one.advice),
-                              allowed, one.seconds()));
+      found.push_back(device_.finding("throttle", "clocks held down",
+                                      fmt::format("clocks held down by {} ({}) for {:.1f} s; {}: {}",
+                                                  one.meaning, one.name, one.seconds(), policy, one.advice),
+                                      allowed, one.seconds()));
   return found;
-}
-
-Finding Guard::finding(std::string kind, std::string where, std::string text, double expected,
-                       double actual) const {
-  return {.kind = std::move(kind),
-          .rank = device_.rank,
-          .hostname = device_.hostname,
-          .device_uuid = device_.device_uuid,
-          .where = std::move(where),
-          .text = std::move(text),
-          .expected = expected,
-          .actual = actual};
 }
 
 Json Guard::summary() const {

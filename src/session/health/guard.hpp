@@ -9,16 +9,10 @@
 #include "egt/core/record.hpp"
 #include "egt/device/sensor.hpp"
 #include "session/health/guard_control.hpp"
+#include "session/health/monitored_device.hpp"
 #include "session/options.hpp"
 
 namespace egt {
-
-/// Whose device is guarded: for findings.
-struct GuardedDevice {
-  int rank = 0;
-  std::string hostname;
-  std::string device_uuid;
-};
 
 /// What the guard is shown, about once a second.
 struct GuardSample {
@@ -27,7 +21,7 @@ struct GuardSample {
   HostLoad host;
 };
 
-/// What is to be done: the load that is allowed from now on, and what is to be told now.
+/// What is to be done: the load that is allowed from now on, and what is to be reported now.
 struct GuardDecision {
   double duty = 1;          ///< LoadControl's
   double memory_share = 1;  ///< LoadControl's
@@ -50,7 +44,7 @@ class Guard {
  public:
   /// `planned_seconds`: of the run; none: not known, and what is judged by its share of the run is judged at
   /// the end.
-  Guard(const GuardOptions& options, const SensorLimits& limits, GuardedDevice device,
+  Guard(const GuardOptions& options, const SensorLimits& limits, MonitoredDevice device,
         std::optional<double> planned_seconds = {});
 
   GuardDecision look(const GuardSample& sample);
@@ -96,12 +90,10 @@ class Guard {
   void watch_memory(const GuardSample& sample, double seconds, GuardDecision& decision);
   std::vector<Finding> judge_shares(double run_seconds);
   double allowed_seconds(double run_seconds) const;
-  Finding finding(std::string kind, std::string where, std::string text, double expected,
-                  double actual) const;
 
   const GuardOptions options_;
   const SensorLimits limits_;
-  const GuardedDevice device_;
+  const MonitoredDevice device_;
   const std::optional<double> planned_seconds_;
   const double temperature_limit_c_;
   const double memory_temperature_limit_c_;

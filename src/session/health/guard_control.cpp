@@ -18,7 +18,7 @@ constexpr double smoothing_seconds = 2;
 constexpr double critical_c = 1;  ///< below the slowdown: no more waiting for a controller
 constexpr double calm_wanted_seconds = 15;
 constexpr double calm_c = 3;         ///< below the limit
-constexpr double longest_gap_s = 5;  ///< a look after a longer gap tells no more than that
+constexpr double longest_gap_s = 5;  ///< a look after a longer gap says no more than that
 
 constexpr double power_step = 0.1;
 constexpr double power_raise_seconds = 30;

@@ -136,9 +136,7 @@ struct Post {
 
 ErrorCounterMonitor open_monitor(const std::optional<Guarding>& guarding) {
   if (!guarding) return {{}, {}};
-  const GuardedDevice& device = guarding->device;
-  return {{device.rank, device.hostname, device.device_uuid, guarding->detector},
-          guarding->options.corrected_limit};
+  return {guarding->device, guarding->options.corrected_limit};
 }
 
 std::function<double()> clock_of(const std::optional<Guarding>& guarding) {
@@ -248,7 +246,7 @@ void Telemetry::State::close_post() {
   if (abandoned && sensor)
     post->guarding.records.warning(fmt::format(
         "rank {}: {} does not answer at the end: what it counted since its last answer is not known",
-        post->guarding.device.rank, post->guarding.detector));
+        post->guarding.device.rank, post->guarding.device.detector));
   post->tell(post->guard.finish());
   guard_summary = post->guard.summary();
   post.reset();

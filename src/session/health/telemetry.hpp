@@ -17,12 +17,11 @@ namespace egt {
 /// What a telemetry needs to guard the load by its samples.
 struct Guarding {
   GuardOptions options;
-  GuardedDevice device;
+  MonitoredDevice device;
   LoadControl& load;  ///< these three outlive `Telemetry::stop`
   RecordQueue& records;
-  const ProgressBoard& board;             ///< its line "main" tells amid what a counter moved
+  const ProgressBoard& board;             ///< its line "main" says amid what a counter moved
   std::optional<double> planned_seconds;  ///< of the run; none: not known
-  std::string detector = "NVML";          ///< who counts the device's errors
   std::function<double()> seconds = {};   ///< a clock that never falls; empty: the steady one
 };
 

@@ -15,7 +15,7 @@ struct XidMeaning {
 };
 
 /// By NVIDIA's "Xid Errors" and its catalog for Ampere and newer (docs.nvidia.com/deploy/xid-errors). Numbers
-/// whose first action there is to reset or replace the device, or that tell of memory it could not correct,
+/// whose first action there is to reset or replace the device, or that report memory it could not correct,
 /// are `hardware`, but those of its firmware are `unclear`; "restart the application" is `application` where
 /// programs can cause it. What is not in the table is `unclear`.
 XidMeaning xid_meaning(unsigned xid);

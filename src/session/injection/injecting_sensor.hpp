@@ -14,11 +14,11 @@ namespace egt {
 /// - temperature: it rises from the limit to 92 C (or to 5 above the limit), is there for `ms` (10 s), and is
 ///   the real one again; with count=C above 1, for C readings instead of a time;
 /// - memory-pressure: 97 % of the memory are shown in use, for 10 s;
-/// - xid: the driver tells of Xid 48, a double-bit ECC error;
+/// - xid: the driver reports Xid 48, a double-bit ECC error;
 /// - ecc: one more uncorrectable error is counted.
-/// Each is told when the first reading shows it. Where there is no real figure (no temperature on this host,
-/// no counter), there is one as long as such a fault is planned for the run. For one thread at a time, as all
-/// sensors.
+/// Each is reported when the first reading shows it. Where there is no real figure (no temperature on this
+/// host, no counter), there is one as long as such a fault is planned for the run. For one thread at a time,
+/// as all sensors.
 class InjectingSensor final : public Sensor {
  public:
   struct Settings {

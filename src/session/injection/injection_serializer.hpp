@@ -12,7 +12,7 @@
 namespace egt {
 
 /// Hands the faults of a rank's memory and files out one at a time, whatever the speed of the patrol and of
-/// the disk: the next one when the detector told of the last, or did not within `patience_seconds` after it
+/// the disk: the next one when the detector reported the last, or did not within `patience_seconds` after it
 /// struck (with every miss in a row half as long: a deaf detector is not waited for that often). Injections
 /// of the other detectors are spread by the plan and pass at once.
 class InjectionSerializer : public Sink {
@@ -28,7 +28,7 @@ class InjectionSerializer : public Sink {
 
  private:
   struct Awaited {
-    bool is_out = false;                      ///< one was handed out, and is not told of yet
+    bool is_out = false;                      ///< one was handed out, and is not reported yet
     std::optional<Clock::time_point> struck;  ///< when it did, if it did
     int missed = 0;                           ///< in a row
   };

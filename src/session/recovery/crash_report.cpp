@@ -56,17 +56,16 @@ void kill_later(const std::vector<int>& processes) {
 
 }  // namespace
 
-void CrashReport::execute(const std::vector<Loss>& losses, RecoveryCoordinator& recovery) {
-  Watchdog& watchdog = recovery.watchdog();
+void CrashReport::execute(const std::vector<Loss>& losses, Watchdog& watchdog) {
   const bool is_lost = std::any_of(losses.begin(), losses.end(),
                                    [this](const Loss& loss) { return loss.rank == context_.place.rank; });
   for (const Loss& loss : losses) context_.records.emit(RecordKind::loss, loss.step, to_json(loss));
   write_journal();
   if (watchdog.is_deputy()) static_cast<void>(store(report()));  // mpirun may end all at any moment
-  watchdog.wait_until([&] { return recovery.work_is_over(); }, main_thread_s);
+  watchdog.wait_until([this] { return work_is_over_.load(); }, main_thread_s);
   write_journal();
   watchdog.tell_all(journal_word);
-  if (is_lost) clean_up(recovery, 0);  // who is not lost soon ends, and mpirun then ends this one
+  if (is_lost) clean_up(watchdog, 0);  // who is not lost soon ends, and mpirun then ends this one
   int code = exit_code::incomplete;
   if (watchdog.is_deputy()) {
     watchdog.wait_until(
@@ -82,7 +81,7 @@ void CrashReport::execute(const std::vector<Loss>& losses, RecoveryCoordinator& 
   } else {
     code = await_result(watchdog);
   }
-  clean_up(recovery, clean_up_s);
+  clean_up(watchdog, clean_up_s);
   end_silent(losses, watchdog);
   remove_leftover_files(context_.io_directory, context_.place.hostname);  // of those that were killed
   std::fflush(nullptr);
@@ -96,9 +95,8 @@ void CrashReport::write_journal() {
 }
 
 /// The main thread removes what this process made, unless it is the one that hangs.
-void CrashReport::clean_up(RecoveryCoordinator& recovery, double patience_seconds) const {
-  const auto over = [&] { return recovery.work_is_over(); };
-  if (!recovery.watchdog().wait_until(over, patience_seconds))
+void CrashReport::clean_up(Watchdog& watchdog, double patience_seconds) const {
+  if (!watchdog.wait_until([this] { return work_is_over_.load(); }, patience_seconds))
     remove_test_files_of(::getpid(), context_.io_directory, context_.place.hostname);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <functional>
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -9,7 +9,7 @@
 #include "egt/ranks/control.hpp"
 #include "report/queued_sink.hpp"
 #include "session/record_router.hpp"
-#include "session/recovery/recovery_coordinator.hpp"
+#include "session/recovery/watchdog.hpp"
 #include "session/run_report.hpp"
 
 namespace egt {
@@ -30,12 +30,14 @@ class CrashReport {
   };
   explicit CrashReport(Context context) : context_(std::move(context)) {}
 
-  /// Does not return.
-  [[noreturn]] void execute(const std::vector<Loss>& losses, RecoveryCoordinator& recovery);
+  /// The work of the main thread is over, well or not: what it made is removed. Any thread.
+  void end_work() { work_is_over_ = true; }
+  /// From `WatchdogHooks::on_give_up` of `watchdog`. Does not return.
+  [[noreturn]] void execute(const std::vector<Loss>& losses, Watchdog& watchdog);
 
  private:
   void write_journal();
-  void clean_up(RecoveryCoordinator& recovery, double patience_seconds) const;
+  void clean_up(Watchdog& watchdog, double patience_seconds) const;
   RunReport report() const;
   Status store(const RunReport& known) const;
   int write_result(Watchdog& watchdog) const;
@@ -44,6 +46,7 @@ class CrashReport {
   void end_silent(const std::vector<Loss>& losses, Watchdog& watchdog) const;
 
   Context context_;
+  std::atomic<bool> work_is_over_{false};
   std::vector<Record> unwritten_;  ///< that the journal does not have yet
 };
 

@@ -153,8 +153,8 @@ Loss vanished_rank(const WatchTable& table, int rank) {
 
 // ---- The rules, one by one. An empty list: nothing to judge.
 
-/// Vanished, or told that they failed. A peer's end makes others fail: so these are named only where nobody
-/// vanished.
+/// Vanished, or reported that they failed. A peer's end makes others fail: so these are named only where
+/// nobody vanished.
 std::vector<Loss> ended_ranks(const WatchTable& table, double now) {
   std::vector<Loss> vanished, failed;
   double since = now;

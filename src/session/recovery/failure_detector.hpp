@@ -16,7 +16,7 @@ struct RestartOrder {
   std::vector<Loss> waited_for;  ///< who held the others up, as it was when the timeout struck
 };
 
-/// What a rank's watchdog tells all others: its whole state, so that only the newest counts.
+/// What a rank's watchdog reports to all others: its whole state, so that only the newest counts.
 struct WatchNews {
   std::vector<Activity> activities;   ///< of its threads
   std::optional<std::string> failed;  ///< its main thread cannot go on, and why
@@ -24,7 +24,7 @@ struct WatchNews {
   int resumed = 0;                    ///< the newest restart that it went on after
   RestartOrder order;                 ///< the newest that it knows of
   std::vector<Loss> given_up;         ///< it ends, because of these
-  std::vector<std::string> words;     ///< what its crash report told
+  std::vector<std::string> words;     ///< what its crash report said
 };
 
 std::string to_text(const WatchNews& news);

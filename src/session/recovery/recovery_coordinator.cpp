@@ -35,7 +35,7 @@ Result<std::unique_ptr<RecoveryCoordinator>> RecoveryCoordinator::open(Setup set
 Status RecoveryCoordinator::open_watchdog() {
   EGT_TRY_ASSIGN(heartbeat_, open_tcp_heartbeat(setup_.control, heartbeat_timeout_s));
   const RankPlace& place = setup_.control.place();
-  // Known to all, since whoever is left tells of the others.
+  // Known to all, since whoever is left reports on the others.
   EGT_TRY_ASSIGN(const auto hostnames, all_gather(setup_.control, place.hostname));
   EGT_TRY_ASSIGN(const auto device_uuids, all_gather(setup_.control, setup_.device_uuid));
   std::vector<WatchedRank> ranks;
@@ -46,7 +46,7 @@ Status RecoveryCoordinator::open_watchdog() {
                           [this](const std::vector<Loss>& losses) {
                             given_up_ = true;
                             setup_.communicator.interrupt();
-                            setup_.crash_report(losses);
+                            setup_.crash_report.execute(losses, *watchdog_);
                           },
                       .stopping = stop_watch()};
   watchdog_ = std::make_unique<Watchdog>(*heartbeat_, setup_.board, std::move(ranks), setup_.options,
@@ -118,10 +118,8 @@ void RecoveryCoordinator::resumed(int number, std::int64_t given_up_step, std::i
 }
 
 void RecoveryCoordinator::fail(const Status& why) {
-  end_work();
   watchdog_->fail(why);
-  static_cast<void>(wait_until([]() -> Result<bool> { return false; },
-                               {.seconds = verdict_timeout_s, .what = "the end of the process"}));
+  watchdog_->await_end(verdict_timeout_s);
 }
 
 }  // namespace egt

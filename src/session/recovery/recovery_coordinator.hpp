@@ -12,6 +12,7 @@
 #include "egt/ranks/heartbeat.hpp"
 #include "ranks/restartable_communicator.hpp"
 #include "session/options.hpp"
+#include "session/recovery/crash_report.hpp"
 #include "session/recovery/watchdog.hpp"
 #include "session/session.hpp"
 
@@ -23,8 +24,6 @@ class RecoveryCoordinator : public Rejoin {
  public:
   /// Opens a new communicator; all ranks call it together.
   using Connect = std::function<Result<std::unique_ptr<Communicator>>()>;
-  /// Writes what is known of the run and ends the process; on the watchdog's thread.
-  using CrashReport = std::function<void(const std::vector<Loss>&)>;
 
   /// All references outlive the recovery.
   struct Setup {
@@ -35,7 +34,7 @@ class RecoveryCoordinator : public Rejoin {
     WatchOptions options;
     std::string device_uuid;  ///< of this rank's device
     Connect connect;
-    CrashReport crash_report;
+    CrashReport& crash_report;  ///< executed when a rank is lost
   };
 
   /// Collective: opens the heartbeat. Nobody is judged before `start`.
@@ -47,17 +46,14 @@ class RecoveryCoordinator : public Rejoin {
   /// Any thread.
   bool lost_peers() const override { return given_up_; }
 
-  /// This rank cannot go on: all are told, and the crash report ends this process as all others. Returns
-  /// where it did not within its time.
+  /// This rank cannot go on, and its work is over: hands over to the watchdog, by which all are informed, and
+  /// to the crash report, which ends this process as all others. Returns where it did not within half a
+  /// minute.
   void fail(const Status& why);
-  /// The work of the main thread is over, well or not: the crash report may be written. Any thread.
-  void end_work() { work_over_ = true; }
-  bool work_is_over() const { return work_over_; }
   /// An orderly end.
   void leave() { watchdog_->leave(); }
   /// Was this rank given up by the others while its process did not run?
   bool was_given_up() { return watchdog_->given_up(); }
-  Watchdog& watchdog() { return *watchdog_; }
 
  private:
   explicit RecoveryCoordinator(Setup setup) : setup_(std::move(setup)) {}
@@ -68,7 +64,7 @@ class RecoveryCoordinator : public Rejoin {
   Setup setup_;
   std::unique_ptr<Heartbeat> heartbeat_;  ///< none: one rank alone
   std::unique_ptr<Watchdog> watchdog_;
-  std::atomic<bool> given_up_{false}, work_over_{false};
+  std::atomic<bool> given_up_{false};
   RestartOrder order_;  ///< of the restart that is being made
 };
 

@@ -11,7 +11,7 @@ namespace egt {
 namespace {
 
 constexpr double period_s = 0.05, longest_period_s = 0.5;
-constexpr double ranks_at_period = 16;  ///< more ranks tell their news less often
+constexpr double ranks_at_period = 16;  ///< more ranks report their news less often
 constexpr double slept_s = 1;           ///< a turn that takes longer: this process was stopped
 constexpr double last_will_s = 0.3;     ///< for the network to take what must not be lost
 constexpr double pump_s = 0.02;
@@ -46,7 +46,7 @@ Watchdog::~Watchdog() {
   leave();
 }
 
-// ---- What other threads ask and tell.
+// ---- What other threads ask and report.
 
 Status Watchdog::start() {
   turned_at_ = table_.watched_from = clock_();
@@ -68,6 +68,11 @@ void Watchdog::fail(const Status& why) {
   change([&](WatchNews& news) {
     if (!news.failed) news.failed = why.what();
   });
+}
+
+void Watchdog::await_end(double seconds) {
+  std::unique_lock lock(mutex_);
+  progressed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return ended_; });
 }
 
 std::optional<RestartOrder> Watchdog::restart_ordered() const {
@@ -103,7 +108,7 @@ bool Watchdog::given_up() {
   if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id() && !leaving_ && !ending_) {
     const std::uint64_t turn = ++drain_wanted_;
     heartbeat_.wake();
-    drained_.wait_for(lock, drain_deadline, [&] { return drain_done_ >= turn || ending_; });
+    progressed_.wait_for(lock, drain_deadline, [&] { return drain_done_ >= turn || ending_; });
   }
   return lost_;
 }
@@ -130,7 +135,7 @@ void Watchdog::turn(double wait_seconds) {
   if (!ending_) decide(now);
   const std::lock_guard lock(mutex_);
   drain_done_ = wanted;
-  drained_.notify_all();
+  progressed_.notify_all();
 }
 
 /// Gives the time that the news were taken at: whoever judges later than that, since this thread was kept
@@ -242,11 +247,14 @@ void Watchdog::give_up(const std::vector<Loss>& losses) {
     ending_ = true;
     lost_ = names(lost, table_.self);
     mine_.given_up = lost;
-    drained_.notify_all();
+    progressed_.notify_all();
   }
   send_news(clock_());
   heartbeat_.flush(last_will_s);
   if (hooks_.on_give_up) hooks_.on_give_up(lost);
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  progressed_.notify_all();
 }
 
 // ---- For on_give_up.

@@ -28,8 +28,8 @@ struct WatchdogHooks {
   std::function<bool()> stopping;
 };
 
-/// A thread on every rank that tells all others what this rank's threads do, and judges by `watch_rules.hpp`
-/// whether somebody is stuck or gone: the lowest rank that answers decides for all.
+/// A thread on every rank that reports to all others what this rank's threads do, and judges by
+/// `failure_detector.hpp` whether somebody is stuck or gone: the lowest rank that answers decides for all.
 class Watchdog {
  public:
   /// `heartbeat` and `board` outlive it; the heartbeat is the watchdog's alone from `start` on. `ranks`: by
@@ -47,6 +47,8 @@ class Watchdog {
 
   /// This rank cannot go on. Any thread. All ranks give up soon; does not wait for that.
   void fail(const Status& why);
+  /// Waits until `on_give_up` has returned, if it does, at most `seconds`. Not on the watchdog's thread.
+  void await_end(double seconds);
   /// The restart that this rank's main thread has not gone on after. Any thread; takes a lock only.
   std::optional<RestartOrder> restart_ordered() const;
   /// The main thread came to restart `number`, touches the old communicator no more, and waits.
@@ -67,7 +69,7 @@ class Watchdog {
   bool is_deputy() const;
   /// All other ranks, as they are now.
   std::vector<Peer> peers();
-  /// Tells all that are left; `heard` there is true from then on.
+  /// Reports to all that are left; `heard` there is true from then on.
   void tell_all(const std::string& word);
   bool heard(const std::string& word);
   /// Goes on exchanging news until `done` (true) or at most `seconds` (false).
@@ -102,11 +104,12 @@ class Watchdog {
   bool ending_ = false;      ///< on_give_up was called
 
   mutable std::mutex mutex_;  ///< of what follows
-  std::condition_variable drained_;
+  std::condition_variable progressed_;
   bool changed_ = false;  ///< `mine_`, since it was sent
   WatchNews mine_;        ///< without the activities
   int all_arrived_ = 0;
-  bool lost_ = false;  ///< another gave this rank up
+  bool lost_ = false;   ///< another gave this rank up
+  bool ended_ = false;  ///< on_give_up has returned
   std::uint64_t drain_wanted_ = 0, drain_done_ = 0;
   bool leaving_ = false;
 

@@ -38,7 +38,7 @@ bool flips_bits(InjectionKind kind) {
 }
 
 /// Words of a strided fault. Memory knows each wrong word of a block up to so many; of a block with more it
-/// tells nothing again until it was right for a whole visit, which nobody can wait for here.
+/// reports nothing again until it was right for a whole visit, which nobody can wait for here.
 std::uint64_t words_of(InjectionKind kind, std::uint64_t number) {
   constexpr std::uint64_t most = 64;
   return 2 + spread(1, number) % ((kind == memory ? Mismatches::max_samples : most) - 1);

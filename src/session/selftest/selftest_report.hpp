@@ -27,7 +27,7 @@ struct SelftestOutcome {
 };
 SelftestOutcome conclude_selftest(const SelftestPlan& plan, const std::vector<Record>& records);
 
-/// The plan of the selftest that a start record's body tells of.
+/// The plan of the selftest that a start record's body describes.
 SelftestPlan plan_of(const Json& start);
 
 /// Entries of `results[]`, one a kind: {test_name, test_type, description, rank, success, failure, planned,

@@ -16,14 +16,14 @@
 namespace egt {
 namespace {
 
-/// An injection that struck, and who told of it.
+/// An injection that struck, and who reported it.
 struct Struck {
   const Record* record = nullptr;
   InjectionKind kind = InjectionKind::weight;
   std::set<std::string> told_by;  ///< names of checks
 };
 
-/// What a detector tells is of the whole job where it looks every period, else of one rank.
+/// What a detector reports is of the whole job where it looks every period, else of one rank.
 struct Track {
   Detector detector = Detector::replica;
   int rank = -1;
@@ -42,7 +42,7 @@ std::optional<InjectionKind> kind_of(const Record& injection) {
   return std::nullopt;
 }
 
-/// Is it a fault of the kind that tells of the injection, whichever rank it blames?
+/// Is it a fault of the kind that reports the injection, whichever rank it blames?
 bool kinds_fit(const Json& injection, Json fault) {
   fault["rank"] = member(injection, "rank");
   return fits(injection, fault);
@@ -58,9 +58,9 @@ bool is_of_one_rank(const Record& record) {
   return kind == "memory" || kind.starts_with("file");
 }
 
-/// What one rank tells of its memory and files stays in the order in which it happened. The other records are
-/// of all ranks, whose clocks may differ and whose records arrive in any order; but all count the same steps,
-/// and what struck in a step was found later in that step.
+/// What one rank reports of its memory and files stays in the order in which it happened. The other records
+/// are of all ranks, whose clocks may differ and whose records arrive in any order; but all count the same
+/// steps, and what struck in a step was found later in that step.
 std::vector<const Record*> in_order(const std::vector<Record>& records) {
   const std::vector<const Record*> faults = faults_of(records);
   const std::set<const Record*> holding(faults.begin(), faults.end());

@@ -40,7 +40,7 @@ std::int64_t longest_latency(const SelftestPlan& plan);
 /// Holds injections (records of kind injection) against faults, those of each rank in the order in which they
 /// happened; all other records change nothing. An injection is found by the first fault that fits it after it
 /// struck and before the detector's next injection. A further fault of the same injection is a false alarm
-/// unless another check tells it: one incident gives one fault of a check.
+/// unless another check reports it: one incident gives one fault of a check.
 SelftestScore score_selftest(const SelftestPlan& plan, const std::vector<Record>& records);
 
 }  // namespace egt

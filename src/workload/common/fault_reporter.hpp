@@ -10,9 +10,9 @@
 
 namespace egt {
 
-/// Tells what the ranks' common checks find. The rank that is wrong tells it himself; where it is not known
-/// which, rank 0 names all suspects. All ranks make the same calls but for what only one of them knows of
-/// itself. Equal faults of later checks are the queue's to count. Main thread only.
+/// Reports what the ranks' common checks find. The rank that is wrong reports it himself; where it is not
+/// known which, rank 0 names all suspects. All ranks make the same calls but for what only one of them knows
+/// of itself. Equal faults of later checks are the queue's to count. Main thread only.
 class FaultReporter {
  public:
   /// `environment` outlives the reporter.
@@ -21,7 +21,8 @@ class FaultReporter {
   /// `fault`: as if this rank were wrong; who really is, and on what evidence, comes from `dissent`.
   void tell(Fault fault, const Dissent& dissent);
   /// The same before it is known in full: `tell` of the same `fault.incident` follows, unless the run breaks
-  /// off before. Told where nothing of this kind and rank was told yet, so that the fault is never lost.
+  /// off before. Reported where nothing of this kind and rank was reported yet, so that the fault is never
+  /// lost.
   void tell_provisionally(Fault fault, const Dissent& dissent);
   /// Has this check found this kind on `rank`?
   bool found(const std::string& kind, int rank) const;
@@ -32,8 +33,8 @@ class FaultReporter {
   void end_check();
   /// All ranks are over the last check: they have come to the next one.
   void confirm_last_check() { of_others_.clear(); }
-  /// Ranks lost touch or the run ends: whoever is wrong may not have heard of it, so this rank tells what it
-  /// knows of the last check about others. Records of one incident count once.
+  /// Ranks lost touch or the run ends: whoever is wrong may not have heard of it, so this rank reports what
+  /// it knows of the last check about others. Records of one incident count once.
   void tell_for_others();
 
  private:
@@ -42,7 +43,7 @@ class FaultReporter {
   Environment& environment_;
   std::set<std::string> current_;  ///< incidents of this check: kind and who
   std::set<std::string> told_;     ///< of all checks
-  std::vector<Fault> of_others_;   ///< of the last check, left to them to tell
+  std::vector<Fault> of_others_;   ///< of the last check, left to them to report
   bool own_found_ = false, own_suspected_ = false;
 };
 

@@ -13,7 +13,7 @@ namespace egt {
 /// `every` > 0: behind each `every`-th step, whatever it costs. `every` 0: so that the checks' time stays at
 /// or below `budget` (a share, 0.01) of the steps' time: the first comes early, and each further one as soon
 /// as the time of all steps pays for all checks so far and the next; a budget of 0 allows none. One check at
-/// a time: the next waits until `learn` told the cost of the last.
+/// a time: the next waits until `learn` reported the cost of the last.
 class CheckSchedule {
  public:
   /// Steps before the first check by budget; it is paid for afterwards.
@@ -71,9 +71,9 @@ class StepCosts {
   void add(std::int64_t step, std::optional<double> ms);
   /// Steps were repeated: their times say nothing.
   void disturb() { disturbed_ = true; }
-  /// The steps under way were given up, and with them what was to be told of checks.
+  /// The steps under way were given up, and with them what was to be reported of checks.
   void give_up();
-  /// What is to be told to the peers, once; all 0: nothing new.
+  /// What is to be reported to the peers, once; all 0: nothing new.
   StepNote take_note();
   /// Of the time of all steps; none: not measured yet.
   std::optional<double> fraction() const;

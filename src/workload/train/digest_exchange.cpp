@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "egt/core/wait.hpp"
+#include "workload/common/value_exchange.hpp"
 
 namespace egt {
 namespace {
@@ -40,20 +40,12 @@ Status DigestExchange::enqueue(std::size_t count) {
   return device_.record(*done_, stream_);
 }
 
-Status DigestExchange::wait(const Event& event, double timeout_seconds) {
-  return wait_until(
-      [&]() -> Result<bool> {
-        EGT_TRY(communicator_.check());
-        return device_.done(event);
-      },
-      {.seconds = timeout_seconds, .what = "the digests of all ranks"});
-}
-
 Result<std::vector<Answers>> DigestExchange::collect(double timeout_seconds, std::int64_t step) {
+  constexpr const char* what = "the digests of all ranks";
   line_.begin("checks: own digests", step);
-  EGT_TRY(wait(*own_done_, timeout_seconds));
+  EGT_TRY(wait_with_peers(device_, communicator_, *own_done_, timeout_seconds, what));
   line_.wait_for_peers("checks: digests of all ranks");
-  EGT_TRY(wait(*done_, timeout_seconds));
+  EGT_TRY(wait_with_peers(device_, communicator_, *done_, timeout_seconds, what));
   const Digest* digests = pinned_.as<Digest>();
   std::vector<Answers> answers;
   for (std::size_t rank = 0; rank < ranks(); ++rank)

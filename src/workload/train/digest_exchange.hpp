@@ -17,8 +17,8 @@ namespace egt {
 /// time. All ranks make the same calls in the same order.
 class DigestExchange {
  public:
-  /// `stream`: where the communicator's other collectives run; `line`: where the wait is told. All outlive
-  /// the exchange.
+  /// `stream`: where the communicator's other collectives run; `line`: where the wait is reported. All
+  /// outlive the exchange.
   DigestExchange(Device& device, Communicator& communicator, Stream& stream, ProgressBoard::Line& line)
       : device_(device), communicator_(communicator), stream_(stream), line_(line) {}
 
@@ -34,7 +34,6 @@ class DigestExchange {
   Result<std::vector<int>> groups_of(const std::string& text, double timeout_seconds);
 
  private:
-  Status wait(const Event& event, double timeout_seconds);
   std::size_t ranks() const { return static_cast<std::size_t>(communicator_.size()); }
 
   Device& device_;

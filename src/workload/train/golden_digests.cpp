@@ -162,16 +162,14 @@ Status check_can_be_made(const std::string& path) {
 
 Result<std::optional<Golden>> read_golden(const std::string& path) {
   // Non-blocking: a named pipe must not hold the run.
-  const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (file < 0) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!file.valid()) {
     if (errno != ENOENT) return unusable(path, "cannot be read", errno);
     EGT_TRY(check_can_be_made(path));
     return std::optional<Golden>();
   }
-  const Result<std::string> text = read_regular(file, path);
-  ::close(file);
-  if (!text.ok()) return text.status();
-  EGT_TRY_ASSIGN(Golden golden, Golden::parse(text.value(), path));
+  EGT_TRY_ASSIGN(const std::string text, read_regular(file.get(), path));
+  EGT_TRY_ASSIGN(Golden golden, Golden::parse(text, path));
   return std::optional<Golden>(std::move(golden));
 }
 

@@ -14,7 +14,7 @@ namespace egt {
 
 /// Every rank's own losses of the steps since the proven state, to be held against those of a repetition.
 /// Where checks are so far apart, or fail for so long, that these are too many, none are kept: a part of them
-/// would not tell whose came first. One rank alone keeps none. Not thread-safe.
+/// would not show whose came first. One rank alone keeps none. Not thread-safe.
 class LossHistory {
  public:
   static constexpr std::size_t most_losses = std::size_t{1} << 22;  ///< of all ranks: 16 MiB, twice
@@ -54,8 +54,8 @@ class LossHistory {
 };
 
 /// Watches that the loss stays finite. The first one that is not is open until its step is repeated: that
-/// tells a loss that a device made infinite, which is told as a fault, from training that diverges. All ranks
-/// make the same calls in the same order, and get the same answers. Main thread only.
+/// separates a loss that a device made infinite, which is reported as a fault, from training that diverges.
+/// All ranks make the same calls in the same order, and get the same answers. Main thread only.
 class LossWatch {
  public:
   /// Both outlive the watch.
@@ -68,7 +68,7 @@ class LossWatch {
   std::optional<std::int64_t> open_step() const;
   /// The same steps from the same state, in check number `check`: where the loss is finite now, a device or a
   /// transfer was wrong before; where it is not, but comes from states that are not the same on all ranks, it
-  /// is so still. `explained`: something else was found wrong that may have made it so. Was a fault told?
+  /// is so still. `explained`: something else was found wrong that may have made it so. Was a fault reported?
   bool judge(const Repetition& repetition, bool explained, std::uint64_t check);
   /// A restart: training goes back, and a loss that was open on some ranks only stays unexamined.
   void give_up();

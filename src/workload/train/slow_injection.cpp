@@ -24,7 +24,7 @@ double follow(double mean, double newest) {
 
 Status SlowInjection::before_step(std::int64_t step) {
   if (injection_ || !(in_force_ || environment_.injector.waits(InjectionKind::slow, step))) return {};
-  if (!pass_ms_) return {};  // a share of it cannot be told yet
+  if (!pass_ms_) return {};  // a share of it is not known yet
   injection_ = in_force_ ? in_force_ : environment_.injector.take(InjectionKind::slow, step);
   if (!injection_) return {};
   EGT_TRY(prepare());

@@ -19,7 +19,7 @@ class SlowInjection {
   static constexpr double default_percent = 5;
 
   /// The environment outlives the object. The trainer goes first: its streams use the object's memory to
-  /// their end. `in_force`: one that struck and was told before, and holds on here.
+  /// their end. `in_force`: one that struck and was reported before, and holds on here.
   SlowInjection(Environment& environment, MlpTrainer& trainer, std::optional<Injection> in_force = {})
       : environment_(environment), trainer_(trainer), in_force_(in_force) {}
 

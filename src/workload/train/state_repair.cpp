@@ -38,10 +38,6 @@ std::uint32_t word_of(const Answers& rank, std::uint64_t index) {
 
 }  // namespace
 
-StateRepair::StateRepair(Device& device, MlpTrainer& trainer, DigestExchange& exchange,
-                         ProgressBoard::Line& line, RepeatStep repeat)
-    : device_(device), trainer_(trainer), exchange_(exchange), line_(line), repeat_(std::move(repeat)) {}
-
 Status StateRepair::begin() {
   return trainer_.keep_state(proven_slot_);
 }
@@ -60,49 +56,49 @@ Status StateRepair::go_back_to(std::int64_t step) {
   if (candidate_step_ == step && proven_step_ != step) prove_candidate();
   if (proven_step_ != step)
     return {StatusCode::internal, "the state that all ranks agree on is not kept on this one"};
-  return trainer_.restore_state(proven_slot_);
+  steps_.give_up_behind(step);
+  return steps_.restore(proven_slot_);
 }
 
 Result<std::vector<Answers>> StateRepair::exchange(const std::function<Status(Digest*)>& write,
-                                                   std::size_t count, double timeout_seconds) {
+                                                   std::size_t count) {
   EGT_TRY(write(exchange_.own()));
   EGT_TRY(exchange_.enqueue(count));
-  return exchange_.collect(timeout_seconds, candidate_step_);
+  return exchange_.collect(environment_.peer_timeout_seconds, candidate_step_);
 }
 
-Result<std::vector<Answers>> StateRepair::exchange_words(const WordsView& words, double timeout_seconds) {
+Result<std::vector<Answers>> StateRepair::exchange_words(const WordsView& words) {
   return exchange(
       [&](Digest* to) {
-        return device_.copy(to, words.data, words.count * sizeof(std::uint32_t),
-                            trainer_.communication_stream());
+        return environment_.device.copy(to, words.data, words.count * sizeof(std::uint32_t),
+                                        trainer_.communication_stream());
       },
-      (words.count + words_per_digest - 1) / words_per_digest, timeout_seconds);
+      (words.count + words_per_digest - 1) / words_per_digest);
 }
 
-Result<std::vector<Answers>> StateRepair::candidates(double timeout_seconds) {
+Result<std::vector<Answers>> StateRepair::candidates() {
   const std::vector<StateTensor> tensors = trainer_.state_tensors();
   return exchange(
       [&](Digest* to) -> Status {
         for (const StateTensor& tensor : tensors)
-          EGT_TRY(device_.digest(trainer_.kept_state(1 - proven_slot_, tensor), to++,
-                                 trainer_.communication_stream()));
+          EGT_TRY(environment_.device.digest(trainer_.kept_state(1 - proven_slot_, tensor), to++,
+                                             trainer_.communication_stream()));
         return Status();
       },
-      tensors.size(), timeout_seconds);
+      tensors.size());
 }
 
-Result<std::vector<StateDifference>> StateRepair::locate(const std::vector<Answers>& states,
-                                                         double timeout_seconds) {
+Result<std::vector<StateDifference>> StateRepair::locate(const std::vector<Answers>& states) {
   std::vector<StateDifference> differences;
   for (const std::size_t question : unlike(states)) {
     if (differences.size() == located_tensors) break;
-    EGT_TRY_ASSIGN(StateDifference difference, locate(question, timeout_seconds));
+    EGT_TRY_ASSIGN(StateDifference difference, locate(question));
     differences.push_back(std::move(difference));
   }
   return differences;
 }
 
-Result<StateDifference> StateRepair::locate(std::size_t question, double timeout_seconds) {
+Result<StateDifference> StateRepair::locate(std::size_t question) {
   struct Range {
     std::uint64_t first, count;
   };
@@ -113,8 +109,7 @@ Result<StateDifference> StateRepair::locate(std::size_t question, double timeout
     const Range range = open.front();
     open.pop_front();
     if (range.count <= StateDifference::block_words) {
-      EGT_TRY_ASSIGN(const auto ranks,
-                     exchange_words({whole.data + range.first, range.count}, timeout_seconds));
+      EGT_TRY_ASSIGN(const auto ranks, exchange_words({whole.data + range.first, range.count}));
       for (std::uint64_t i = 0; i < range.count; ++i) {
         DifferentWord word{.index = range.first + i, .by_rank = {}};
         for (const Answers& rank : ranks) word.by_rank.push_back(word_of(rank, i));
@@ -134,31 +129,32 @@ Result<StateDifference> StateRepair::locate(std::size_t question, double timeout
                    exchange(
                        [&](Digest* digests) -> Status {
                          for (std::uint64_t i = 0; i < pieces; ++i)
-                           EGT_TRY(device_.digest({whole.data + piece(i).first, piece(i).count}, digests + i,
-                                                  trainer_.communication_stream()));
+                           EGT_TRY(environment_.device.digest({whole.data + piece(i).first, piece(i).count},
+                                                              digests + i, trainer_.communication_stream()));
                          return Status();
                        },
-                       pieces, timeout_seconds));
+                       pieces));
     const std::vector<std::size_t> differ = unlike(ranks);
     for (auto i = differ.rbegin(); i != differ.rend(); ++i) open.push_front(piece(*i));
   }
   return found;
 }
 
-Status StateRepair::drain(std::int64_t last, double timeout_seconds) {
-  const std::int64_t oldest = std::max<std::int64_t>(0, last - MlpTrainer::depth + 1);
+Status StateRepair::drain() {
+  const std::int64_t last = steps_.last(), oldest = std::max<std::int64_t>(0, last - MlpTrainer::depth + 1);
   for (std::int64_t step = oldest; step <= last; ++step)
-    EGT_TRY(trainer_.retire_step(step, timeout_seconds).status());
+    EGT_TRY(trainer_.retire_step(step, environment_.peer_timeout_seconds).status());
   return {};
 }
 
 Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences,
-                                       const std::optional<std::int64_t>& loss_step, double timeout_seconds) {
-  EGT_TRY(trainer_.restore_state(proven_slot_));
+                                       const std::optional<std::int64_t>& loss_step) {
+  EGT_TRY(steps_.restore(proven_slot_));
+  const double timeout = environment_.peer_timeout_seconds;
+  ProgressBoard::Line& line = environment_.board.line("main");
   const std::vector<StateTensor> tensors = trainer_.state_tensors();
   const auto states = [&] {
-    return exchange([&](Digest* to) { return trainer_.enqueue_state_digests(to); }, tensors.size(),
-                    timeout_seconds);
+    return exchange([&](Digest* to) { return trainer_.enqueue_state_digests(to); }, tensors.size());
   };
   Repetition made{.alike = false, .states = {}, .first_step = proven_step_ + 1};
   for (std::int64_t step = made.first_step; step <= candidate_step_; ++step) {
@@ -166,11 +162,11 @@ Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences
       EGT_TRY_ASSIGN(const auto before, states());
       made.alike_before_loss = unlike(before).empty();
     }
-    line_.begin("repair: pass", step);
-    EGT_TRY(repeat_(step));
-    EGT_TRY(trainer_.wait_for_pass(step, timeout_seconds));
-    line_.wait_for_peers("repair: sums");
-    EGT_TRY_ASSIGN(const StepResult result, trainer_.retire_step(step, timeout_seconds));
+    line.begin("repair: pass", step);
+    EGT_TRY(steps_.repeat(step));
+    EGT_TRY(trainer_.wait_for_pass(step, timeout));
+    line.wait_for_peers("repair: sums");
+    EGT_TRY_ASSIGN(const StepResult result, trainer_.retire_step(step, timeout));
     made.losses.push_back(result.loss);
     made.own_losses.push_back(result.own_losses);
   }
@@ -182,7 +178,7 @@ Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences
     for (auto word = difference.words.begin(); word != difference.words.end();) {
       const std::uint64_t first = word->index,
                           count = std::min(StateDifference::block_words, words.count - first);
-      EGT_TRY_ASSIGN(const auto block, exchange_words({words.data + first, count}, timeout_seconds));
+      EGT_TRY_ASSIGN(const auto block, exchange_words({words.data + first, count}));
       for (; word != difference.words.end() && word->index < first + count; ++word)
         word->repeated = word_of(block[0], word->index - first);
     }
@@ -190,8 +186,8 @@ Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences
   return made;
 }
 
-Status StateRepair::go_on_to(std::int64_t last) {
-  for (std::int64_t step = candidate_step_ + 1; step <= last; ++step) EGT_TRY(repeat_(step));
+Status StateRepair::go_on() {
+  for (std::int64_t step = candidate_step_ + 1; step <= steps_.last(); ++step) EGT_TRY(steps_.repeat(step));
   return {};
 }
 
@@ -328,7 +324,7 @@ void show_state(Fault& fault, const Dissent& dissent, const std::string& tensor,
     fault.count = words.size();
     return;
   }
-  // The rank holds there what most ranks do not, or where that tells nothing, what is further from the
+  // The rank holds there what most ranks do not, or where that says nothing, what is further from the
   // repetition's.
   const auto own = static_cast<std::size_t>(dissent.rank);
   const auto is_its = [&](const DifferentWord& word) {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "egt/core/progress_board.hpp"
 #include "egt/core/record.hpp"
-#include "model/mlp_trainer.hpp"
+#include "egt/workload/workload.hpp"
 #include "workload/train/digest_exchange.hpp"
+#include "workload/train/training_steps.hpp"
 
 namespace egt {
 
@@ -45,12 +45,9 @@ struct Repetition {
 /// meanwhile. Main thread only.
 class StateRepair {
  public:
-  /// Enqueues training step `step` again, just as it was.
-  using RepeatStep = std::function<Status(std::int64_t step)>;
-
-  /// `line`: where the main thread tells what it does. All outlive the object.
-  StateRepair(Device& device, MlpTrainer& trainer, DigestExchange& exchange, ProgressBoard::Line& line,
-              RepeatStep repeat);
+  /// All outlive the object.
+  StateRepair(Environment& environment, TrainingSteps& steps, DigestExchange& exchange)
+      : environment_(environment), steps_(steps), trainer_(steps.trainer()), exchange_(exchange) {}
 
   /// Keeps the state as it is before the first step, as proven.
   Status begin();
@@ -60,18 +57,18 @@ class StateRepair {
   void prove_candidate();
 
   /// Digests of all ranks' candidates, as `enqueue_state_digests` gives them of the state.
-  Result<std::vector<Answers>> candidates(double timeout_seconds);
+  Result<std::vector<Answers>> candidates();
   /// Where the candidate's copies differ, in the first tensors of those whose digests in `states` do.
-  Result<std::vector<StateDifference>> locate(const std::vector<Answers>& states, double timeout_seconds);
-  /// Waits for the steps that are under way, the last of which is `last`; they are to be made again.
-  Status drain(std::int64_t last, double timeout_seconds);
+  Result<std::vector<StateDifference>> locate(const std::vector<Answers>& states);
+  /// Waits for the steps that are under way, which are to be made again.
+  Status drain();
   /// Repeats the steps from the proven state to the candidate's, and fills in `repeated` of each word of
   /// `differences`. `loss_step`: the ranks' states before it are compared, too; none: not wanted. No step may
   /// be under way.
   Result<Repetition> repeat(std::vector<StateDifference>& differences,
-                            const std::optional<std::int64_t>& loss_step, double timeout_seconds);
-  /// Enqueues the steps behind the candidate's again, up to `last`; they are left to be retired.
-  Status go_on_to(std::int64_t last);
+                            const std::optional<std::int64_t>& loss_step);
+  /// Enqueues the steps behind the candidate's again; they are left to be retired.
+  Status go_on();
 
   /// Takes training back to the state kept behind `step`, which was proven on some rank; here it may still be
   /// the candidate. No step may be under way. An error: it is not kept here.
@@ -81,16 +78,14 @@ class StateRepair {
   std::int64_t candidate_step() const { return candidate_step_; }
 
  private:
-  Result<std::vector<Answers>> exchange(const std::function<Status(Digest*)>& write, std::size_t count,
-                                        double timeout_seconds);
-  Result<StateDifference> locate(std::size_t question, double timeout_seconds);
-  Result<std::vector<Answers>> exchange_words(const WordsView& words, double timeout_seconds);
+  Result<std::vector<Answers>> exchange(const std::function<Status(Digest*)>& write, std::size_t count);
+  Result<StateDifference> locate(std::size_t question);
+  Result<std::vector<Answers>> exchange_words(const WordsView& words);
 
-  Device& device_;
+  Environment& environment_;
+  TrainingSteps& steps_;
   MlpTrainer& trainer_;
   DigestExchange& exchange_;
-  ProgressBoard::Line& line_;
-  const RepeatStep repeat_;
   int proven_slot_ = 0;
   std::int64_t proven_step_ = -1, candidate_step_ = -1;
 };
@@ -121,7 +116,7 @@ struct Deviation {
 /// 3. A wrong weight changes the loss of its own rank in the next step, and that of others only after a sum
 ///    of gradients: if one rank's loss was the first to deviate, and did so clearly, that rank is wrong.
 /// 4. The ranks whose words are clearly furthest from the repetition's are wrong. This holds for a few steps
-///    only, or where no loss deviated, and comes before rule 3 there, if it is clear. Later it only tells of
+///    only, or where no loss deviated, and comes before rule 3 there, if it is clear. Later it only shows
 ///    a second fault: where the words of one tensor speak against the rank of rule 3, and those of another
 ///    against another rank, both are suspects in the latter.
 std::vector<Dissent> decide_by_repetition(const Dissent& undecided, const std::vector<Answers>& states,
@@ -134,7 +129,7 @@ void decide_by_repetition(std::vector<Dissent>& dissents, const std::vector<Answ
                           const std::vector<StateDifference>& differences, const Repetition& repetition,
                           const std::optional<Deviation>& deviation, std::int64_t candidate_step);
 
-/// Puts into a fault where the state is wrong, and what is held there: as near as `differences` tell.
+/// Puts into a fault where the state is wrong, and what is held there: as near as `differences` show.
 /// `tensor`: the name of the dissent's first.
 void show_state(Fault& fault, const Dissent& dissent, const std::string& tensor,
                 const std::vector<StateDifference>& differences);

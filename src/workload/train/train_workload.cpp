@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "egt/core/json_access.hpp"
 
@@ -11,19 +12,7 @@ namespace egt {
 
 namespace {
 
-constexpr double epoch_period_s = 1;  // shorter epochs are told together
-/// Above the sum of all ranks' `finished` votes, which are 1 each.
-constexpr float interrupted_weight = 65536.0f;
-
-float encode(StopVote vote) {
-  return vote == StopVote::none ? 0.0f : vote == StopVote::finished ? 1.0f : interrupted_weight;
-}
-
-StopVote decode(float votes) {
-  return votes >= interrupted_weight ? StopVote::interrupted
-         : votes > 0.5f              ? StopVote::finished
-                                     : StopVote::none;
-}
+constexpr double epoch_period_s = 1;  // shorter epochs are reported together
 
 Json mean(const Histogram& figures) {
   return figures.count() > 0 ? Json(figures.mean()) : Json(nullptr);
@@ -46,35 +35,26 @@ BatchShare share_batch(std::int64_t global, int rank, int size) {
 
 TrainWorkload::TrainWorkload(Environment& environment, const TrainOptions& options, const BatchShare& batch,
                              GoldenBook& golden)
-    : environment_(environment),
-      options_(options),
-      batch_(batch),
-      golden_(golden),
-      votes_(static_cast<std::size_t>(MlpTrainer::depth) + 1) {}
+    : environment_(environment), options_(options), batch_(batch), golden_(golden) {}
 
 Status TrainWorkload::prepare() {
-  if (static_cast<float>(environment_.place.size) >= interrupted_weight)
+  if (environment_.place.size > most_voters)
     return {StatusCode::unsupported, "at most 65535 ranks can vote on the end of a run"};
   const double rate = options_.learning_rate.value_or(
       default_learning_rate(options_.layers, options_.optimizer, batch_.global));
-  EGT_TRY_ASSIGN(trainer_, MlpTrainer::create(environment_.device, environment_.communicator,
-                                              {.neurons = options_.layers,
-                                               .batch = batch_,
-                                               .precisions = options_.precisions,
-                                               .optimizer = options_.optimizer,
-                                               .learning_rate = rate,
-                                               .gradient_type = options_.gradient_type,
-                                               .extreme_iterations = options_.extreme_iterations,
-                                               .seed = environment_.seed,
-                                               .keeps_states = true}));
+  EGT_TRY_ASSIGN(auto trainer, MlpTrainer::create(environment_.device, environment_.communicator,
+                                                  {.neurons = options_.layers,
+                                                   .batch = batch_,
+                                                   .precisions = options_.precisions,
+                                                   .optimizer = options_.optimizer,
+                                                   .learning_rate = rate,
+                                                   .gradient_type = options_.gradient_type,
+                                                   .extreme_iterations = options_.extreme_iterations,
+                                                   .seed = environment_.seed,
+                                                   .keeps_states = true}));
   options_.learning_rate = rate;
-  slow_ = std::make_unique<SlowInjection>(environment_, *trainer_);
-  checks_ = std::make_unique<TrainingChecks>(environment_, options_, batch_, *trainer_, golden_,
-                                             [this](std::int64_t step) {
-                                               precision_.reset();  // the weights' copy is of another state
-                                               checks_->before_repeated_step(step);
-                                               return enqueue_step(step, {});
-                                             });
+  steps_ = std::make_unique<TrainingSteps>(environment_, options_, batch_, std::move(trainer));
+  checks_ = std::make_unique<TrainingChecks>(environment_, options_, batch_, *steps_, golden_);
   return checks_->prepare();
 }
 
@@ -82,64 +62,40 @@ Status TrainWorkload::start() {
   return checks_->start();
 }
 
-Precision TrainWorkload::precision_of(std::int64_t step) const {
-  const auto epoch = static_cast<std::size_t>(step / options_.epoch_steps);
-  return options_.precisions[epoch % options_.precisions.size()];
-}
-
 double TrainWorkload::step_flops() const {
   return flops_per_sample(options_.layers) * static_cast<double>(batch_.local);
 }
 
 Status TrainWorkload::enqueue(const Step& step) {
-  votes_[static_cast<std::size_t>(step.index) % votes_.size()] = step.vote;
-  last_ = step.index;
-  EGT_TRY(checks_->before_step(step.index));
-  EGT_TRY(slow_->before_step(step.index));
-  EGT_TRY(enqueue_step(step.index, checks_->take_note()));
+  EGT_TRY(steps_->enqueue(step, checks_->take_note()));
   return checks_->after_step(step.index);
 }
 
-/// A step's inputs, precision and, as long as it is not retired, its vote are the same whenever it is put in
-/// line.
-Status TrainWorkload::enqueue_step(std::int64_t step, const StepNote& note) {
-  if (const Precision wanted = precision_of(step); wanted != precision_) {
-    EGT_TRY(trainer_->set_precision(wanted));
-    precision_ = wanted;
-  }
-  StepNote with_vote = note;
-  if (step + MlpTrainer::depth >= last_)
-    with_vote.vote = encode(votes_[static_cast<std::size_t>(step) % votes_.size()]);
-  const bool measure = step == last_ && step % options_.epoch_steps == options_.epoch_steps / 2;
-  return trainer_->enqueue_step(step, with_vote, measure);
-}
-
 Status TrainWorkload::give_up_steps(double timeout_seconds) {
-  return trainer_->give_up_steps(timeout_seconds);
+  return steps_->trainer().give_up_steps(timeout_seconds);
 }
 
 Status TrainWorkload::resume(RestartInfo& restart) {
-  precision_.reset();  // the weights' copy is of another state
   EGT_TRY_ASSIGN(restart.next_step, checks_->resume());
   retired_ = restart.next_step;
-  last_ = restart.next_step - 1;
   return {};
 }
 
-/// Until this rank's own pass is made nobody else can be waited for: so a stuck device is told from its
+/// Until this rank's own pass is made nobody else can be waited for: so a stuck device is separated from its
 /// peers.
 Status TrainWorkload::wait_for_pass(std::int64_t step) {
   ProgressBoard::Line& line = environment_.board.line("main");
   line.begin("train: pass", step);
-  EGT_TRY(trainer_->wait_for_pass(step, environment_.peer_timeout_seconds));
+  EGT_TRY(steps_->trainer().wait_for_pass(step, environment_.peer_timeout_seconds));
   line.wait_for_peers("train: sums");
   return {};
 }
 
 Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
   EGT_TRY(wait_for_pass(step));
-  EGT_TRY_ASSIGN(const StepResult result, trainer_->retire_step(step, environment_.peer_timeout_seconds));
-  outcome.decision = std::max(outcome.decision, decode(result.notes.vote));
+  EGT_TRY_ASSIGN(const StepResult result,
+                 steps_->trainer().retire_step(step, environment_.peer_timeout_seconds));
+  outcome.decision = std::max(outcome.decision, decode_votes(result.notes.vote));
   ++retired_;
   ++epoch_steps_;
   if (result.step_ms) {
@@ -149,11 +105,11 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
     ++epoch_timed_steps_;
   }
   add_compute_times(result);
-  EGT_TRY(slow_->learn(step, result));
+  EGT_TRY(steps_->slow().learn(step, result));
   if (!loss_first_) loss_first_ = result.loss;
   loss_last_ = result.loss;
   if (step % options_.epoch_steps == options_.epoch_steps / 2) EGT_TRY(look_at_times());
-  EGT_TRY(checks_->retire(step, last_, result));
+  EGT_TRY(checks_->retire(step, result));
   if (ends_epoch(step) && (step < options_.epoch_steps || seconds_since(epoch_told_) >= epoch_period_s))
     close_epoch(step);
   return {};
@@ -172,7 +128,7 @@ void TrainWorkload::add_compute_times(const StepResult& result) {
 }
 
 Status TrainWorkload::look_at_times() {
-  EGT_TRY_ASSIGN(const StepTimes times, trainer_->measured_times());
+  EGT_TRY_ASSIGN(const StepTimes times, steps_->trainer().measured_times());
   if (times.activation_ms > 0) activation_ms_.add(times.activation_ms);
   if (environment_.place.size > 1 && times.all_reduce_ms > 0) {
     epoch_all_reduce_gb_per_s_ = times.all_reduce_bytes / times.all_reduce_ms / 1e6;
@@ -195,14 +151,14 @@ void TrainWorkload::close_epoch(std::int64_t step) {
        {"tflops", measured ? Json(step_flops() * timed / epoch_ms_ / 1e9) : Json(nullptr)},
        {"loss", *loss_last_},
        {"all_reduce_gb_per_s", or_null(epoch_all_reduce_gb_per_s_)},
-       {"precision", in_turn ? "cycle" : to_string(precision_of(step))}});
+       {"precision", in_turn ? "cycle" : to_string(steps_->precision_of(step))}});
   epoch_told_ = Clock::now();
   epoch_ms_ = 0;
   epoch_steps_ = epoch_timed_steps_ = 0;
 }
 
 Status TrainWorkload::finish(bool hurry) {
-  const Status checked = hurry || retired_ == 0 ? Status() : checks_->finish(retired_ - 1);
+  const Status checked = hurry || retired_ == 0 ? Status() : checks_->finish();
   if (checks_) checks_->close(!hurry && checked.ok());
   return checked;
 }
@@ -252,7 +208,7 @@ PartReport TrainWorkload::report() const {
       {"precisions", names},
       {"optimizer", options_.optimizer == Optimizer::adam ? "adam" : "sgd"},
       {"learning_rate", or_null(options_.learning_rate)},
-      {"parameters", trainer_ ? Json(trainer_->layout().parameter_count()) : Json(nullptr)},
+      {"parameters", steps_ ? Json(steps_->trainer().layout().parameter_count()) : Json(nullptr)},
       {"loss_first", or_null(loss_first_)},
       {"loss_last", or_null(loss_last_)},
       {"step_ms", timed ? step_ms : Json(nullptr)},
@@ -274,7 +230,7 @@ PartReport TrainWorkload::report() const {
       {"check_period_steps", checks.period_steps},
       {"golden", checks.golden.empty() ? Json(nullptr) : Json(checks.golden)},
       {"weight_digest", weight_digest.empty() ? Json(nullptr) : Json(weight_digest)}};
-  // Rank 0 tells for all, step for step the same: what its straggler_detector compares.
+  // Rank 0 reports for all, step for step the same: what its straggler_detector compares.
   if (environment_.place.rank == 0 && environment_.place.size > 1)
     part.figures["peers"] = {{"steps", all_compute_steps_}, {"compute_ms_sums", all_compute_ms_}};
   part.work.replays = checks.replays;

@@ -8,10 +8,9 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/histogram.hpp"
 #include "egt/workload/workload.hpp"
-#include "model/mlp_trainer.hpp"
 #include "workload/options.hpp"
-#include "workload/train/slow_injection.hpp"
 #include "workload/train/training_checks.hpp"
+#include "workload/train/training_steps.hpp"
 
 namespace egt {
 
@@ -39,12 +38,10 @@ class TrainWorkload : public Workload {
   std::vector<PartReport> reports() const override;
 
   /// After prepare: where every collective of the run's communicator goes.
-  Stream& communication_stream() { return trainer_->communication_stream(); }
+  Stream& communication_stream() { return steps_->trainer().communication_stream(); }
 
  private:
-  Precision precision_of(std::int64_t step) const;
   bool ends_epoch(std::int64_t step) const { return (step + 1) % options_.epoch_steps == 0; }
-  Status enqueue_step(std::int64_t step, const StepNote& note);
   double step_flops() const;
   Status wait_for_pass(std::int64_t step);
   Status look_at_times();
@@ -57,10 +54,8 @@ class TrainWorkload : public Workload {
   TrainOptions options_;
   BatchShare batch_;
   GoldenBook& golden_;
-  std::unique_ptr<SlowInjection> slow_;  ///< before the trainer, whose streams may still use its memory
-  std::unique_ptr<MlpTrainer> trainer_;
+  std::unique_ptr<TrainingSteps> steps_;
   std::unique_ptr<TrainingChecks> checks_;  ///< behind the trainer, whose streams it uses
-  std::optional<Precision> precision_;
 
   std::int64_t retired_ = 0;
   std::optional<double> loss_first_, loss_last_;
@@ -75,8 +70,6 @@ class TrainWorkload : public Workload {
   std::int64_t epoch_timed_steps_ = 0, epoch_steps_ = 0;
   std::optional<double> epoch_all_reduce_gb_per_s_;  ///< at the last look
   Histogram all_reduce_gb_per_s_, activation_ms_;    ///< one look an epoch
-  std::vector<StopVote> votes_;  ///< of the steps that may have to be repeated, by step modulo their number
-  std::int64_t last_ = -1;       ///< enqueued
 };
 
 }  // namespace egt

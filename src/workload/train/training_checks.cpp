@@ -12,7 +12,7 @@ namespace egt {
 
 namespace {
 
-constexpr int enough_peers = 3;              // of one model: then a majority tells who is wrong
+constexpr int enough_peers = 3;              // of one model: then a majority shows who is wrong
 constexpr std::size_t audited_products = 4;  // a check
 constexpr std::int64_t before_the_first = -1;
 
@@ -27,21 +27,21 @@ std::vector<Answers> part(const std::vector<Answers>& ranks, std::size_t first, 
 }  // namespace
 
 TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& options, const BatchShare& batch,
-                               MlpTrainer& trainer, GoldenBook& golden, StateRepair::RepeatStep repeat)
+                               TrainingSteps& steps, GoldenBook& golden)
     : environment_(environment),
       options_(options),
       batch_(batch),
-      trainer_(trainer),
+      steps_(steps),
+      trainer_(steps.trainer()),
       golden_(golden),
-      exchange_(environment.device, environment.communicator, trainer.communication_stream(),
+      exchange_(environment.device, environment.communicator, trainer_.communication_stream(),
                 environment.board.line("main")),
-      repair_(environment.device, trainer, exchange_, environment.board.line("main"), std::move(repeat)),
+      repair_(environment, steps, exchange_),
       reporter_(environment),
       losses_(environment, reporter_),
-      injections_(environment, options, batch, trainer),
       schedule_(options.check_every, options.check_budget),
-      tensors_(trainer.replay_tensors()),
-      states_(trainer.state_tensors()) {}
+      tensors_(trainer_.replay_tensors()),
+      states_(trainer_.state_tensors()) {}
 
 Status TrainingChecks::prepare() {
   sections_ = {.replay = tensors_.size(),
@@ -68,7 +68,7 @@ Status TrainingChecks::start() {
   EGT_TRY(repair_.begin());
   for (std::size_t i = 0; i < options_.precisions.size(); ++i) {
     EGT_TRY(enqueue_check(before_the_first));
-    EGT_TRY(collect(before_the_first));
+    EGT_TRY(collect());
   }
   return {};
 }
@@ -83,7 +83,7 @@ Status TrainingChecks::take_groups() {
 // A check, put in line
 
 Status TrainingChecks::after_step(std::int64_t step) {
-  if (!under_way_) EGT_TRY(injections_.strike_states(step));
+  if (!under_way_) EGT_TRY(steps_.injections().strike_states(step));
   const bool due = schedule_.due(step);
   if (under_way_ || !(due || losses_.open_step())) return {};
   costs_.check_enqueued(step);
@@ -96,14 +96,14 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
   Digest* const chains = replay + sections_.replay;
   EGT_TRY(trainer_.enqueue_replay(precision, replay, audit_of_this_check()));
   if (chains_)
-    EGT_TRY(chains_->enqueue(chains, injections_.take_chain_flip(step, chains_->words()),
+    EGT_TRY(chains_->enqueue(chains, steps_.injections().take_chain_flip(step, chains_->words()),
                              trainer_.communication_stream()));
   EGT_TRY(trainer_.enqueue_state_digests(chains + sections_.chains));
   EGT_TRY(exchange_.enqueue(sections_.all()));
   EGT_TRY(repair_.keep_candidate(step));
   under_way_ = {.step = step, .precision = precision, .number = checks_};
   ++checks_;
-  injections_.end_passes();
+  steps_.injections().end_passes();
   return {};
 }
 
@@ -125,7 +125,7 @@ MlpTrainer::ProductAudit TrainingChecks::audit_of_this_check() {
 
 // A check, judged
 
-Status TrainingChecks::retire(std::int64_t step, std::int64_t last, const StepResult& result) {
+Status TrainingChecks::retire(std::int64_t step, const StepResult& result) {
   costs_.add(step, result.step_ms);
   if (result.notes.step_ms != 0) {
     const auto ranks = static_cast<float>(environment_.place.size);
@@ -133,13 +133,13 @@ Status TrainingChecks::retire(std::int64_t step, std::int64_t last, const StepRe
   }
   own_losses_.keep(step, result.own_losses);
   losses_.note(step, result);
-  return under_way_ && under_way_->step == step ? collect(last) : Status();
+  return under_way_ && under_way_->step == step ? collect() : Status();
 }
 
-Status TrainingChecks::finish(std::int64_t last) {
+Status TrainingChecks::finish() {
   if (under_way_) return {StatusCode::internal, "a check was left under way"};
-  EGT_TRY(enqueue_check(last));
-  EGT_TRY(collect(last));
+  EGT_TRY(enqueue_check(steps_.last()));
+  EGT_TRY(collect());
   const bool wanted = !options_.golden.empty() && !golden_.known && environment_.place.rank == 0;
   if (!wanted || !found_nothing()) return {};
   for (const auto& [precision, answers] : past_) {
@@ -206,7 +206,7 @@ Result<std::int64_t> TrainingChecks::resume() {
   EGT_TRY(repair_.go_back_to(agreed.proven_step));
   own_losses_.clear();
   EGT_TRY(enqueue_check(agreed.proven_step));
-  EGT_TRY(collect(agreed.proven_step));
+  EGT_TRY(collect());
   return agreed.proven_step + 1;
 }
 
@@ -214,7 +214,7 @@ Result<std::int64_t> TrainingChecks::resume() {
 /// repair; where these are alike, going back is enough.
 Status TrainingChecks::finish_repair(const Check& check) {
   under_way_ = unrepaired_ = check;
-  EGT_TRY_ASSIGN(const auto state, repair_.candidates(environment_.peer_timeout_seconds));
+  EGT_TRY_ASSIGN(const auto state, repair_.candidates());
   std::vector<Dissent> dissents = vote(state);
   if (!dissents.empty()) {
     EGT_TRY(announce(dissents));
@@ -231,7 +231,7 @@ void TrainingChecks::close(bool complete) {
   if (!complete) reporter_.tell_for_others();
 }
 
-Status TrainingChecks::collect(std::int64_t last) {
+Status TrainingChecks::collect() {
   EGT_TRY_ASSIGN(const auto answers, exchange_.collect(environment_.peer_timeout_seconds, under_way_->step));
   reporter_.confirm_last_check();
   const auto state = part(answers, sections_.replay + sections_.chains, sections_.state);
@@ -239,7 +239,7 @@ Status TrainingChecks::collect(std::int64_t last) {
   const bool chains_wrong = chains_ && judge_chains(part(answers, sections_.replay, sections_.chains));
   EGT_TRY(judge_audit());
   note_weight_digest(state[static_cast<std::size_t>(environment_.place.rank)]);
-  EGT_TRY_ASSIGN(const bool state_wrong, judge_state(state, pass_wrong, chains_wrong, last));
+  EGT_TRY_ASSIGN(const bool state_wrong, judge_state(state, pass_wrong, chains_wrong));
   count_check(pass_wrong || chains_wrong || state_wrong);
   under_way_.reset();
   return {};
@@ -261,6 +261,12 @@ Fault TrainingChecks::fault(const char* kind, const char* detector, const char* 
   return fault;
 }
 
+void TrainingChecks::report(Fault found, const Dissent& dissent, std::string where) {
+  found.where = std::move(where);
+  show_difference(found, dissent.expected, dissent.actual);
+  reporter_.tell(std::move(found), dissent);
+}
+
 /// Is there anything to hold this rank's answers against?
 bool TrainingChecks::has_comparison(const std::vector<Answers>& past) const {
   const auto own = static_cast<std::size_t>(environment_.place.rank);
@@ -277,13 +283,10 @@ bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
   }
   const std::vector<Dissent> dissents = vote(answers, groups_, past);
   remember(past, answers, dissents);
-  for (const Dissent& dissent : dissents) {
-    Fault told = fault("replay", "replay digest", "train");
-    told.where = fmt::format("{}, {} replay{}", to_string(tensors_[dissent.question]),
-                             to_string(under_way_->precision), more_tensors(dissent.count));
-    show_difference(told, dissent.expected, dissent.actual);
-    reporter_.tell(std::move(told), dissent);
-  }
+  for (const Dissent& dissent : dissents)
+    report(fault("replay", "replay digest", "train"), dissent,
+           fmt::format("{}, {} replay{}", to_string(tensors_[dissent.question]),
+                       to_string(under_way_->precision), more_tensors(dissent.count)));
   const bool doubted = std::any_of(dissents.begin(), dissents.end(), [&](const Dissent& dissent) {
     return dissent.rank == environment_.place.rank || dissent.rank < 0;
   });
@@ -318,11 +321,9 @@ void TrainingChecks::judge_golden(const Answers& own) {
   }
   figures_.digests_compared += own.size();
   if (dissent.count == 0) return;
-  Fault told = fault("replay", "golden digest", "train");
-  told.where = fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent.question]),
-                           to_string(under_way_->precision), more_tensors(dissent.count));
-  show_difference(told, dissent.expected, dissent.actual);
-  reporter_.tell(std::move(told), dissent);
+  report(fault("replay", "golden digest", "train"), dissent,
+         fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent.question]),
+                     to_string(under_way_->precision), more_tensors(dissent.count)));
 }
 
 bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
@@ -330,13 +331,10 @@ bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
   if (has_comparison(chains_past_)) ++figures_.chain_checks;
   const std::vector<Dissent> dissents = vote(answers, groups_, chains_past_);
   remember(chains_past_, answers, dissents);
-  for (const Dissent& dissent : dissents) {
-    Fault told = fault("extreme", "known-answer chain", "extreme");
-    told.where = fmt::format("{}, {} values, {} turns", TranscendentalCheck::name(dissent.question),
-                             chains_->words(), options_.extreme_iterations);
-    show_difference(told, dissent.expected, dissent.actual);
-    reporter_.tell(std::move(told), dissent);
-  }
+  for (const Dissent& dissent : dissents)
+    report(fault("extreme", "known-answer chain", "extreme"), dissent,
+           fmt::format("{}, {} values, {} turns", TranscendentalCheck::name(dissent.question),
+                       chains_->words(), options_.extreme_iterations));
   return !dissents.empty();
 }
 
@@ -361,7 +359,7 @@ Status TrainingChecks::judge_audit() {
 /// Also decides whether training goes back: what the other judges found is the same on all ranks. Is the
 /// state or the loss wrong?
 Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool pass_wrong,
-                                         bool chains_wrong, std::int64_t last) {
+                                         bool chains_wrong) {
   std::vector<Dissent> dissents;
   if (state.size() > 1) {
     ++figures_.replica_checks;
@@ -383,18 +381,18 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool
   if (goes_back) {
     unrepaired_ = under_way_;
     EGT_TRY(announce(dissents));
-    EGT_TRY(repair_.drain(last, environment_.peer_timeout_seconds));
+    EGT_TRY(repair_.drain());
     EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
     loss_was_wrong = losses_.judge(repetition, explained, under_way_->number);
-    EGT_TRY(repair_.go_on_to(last));
-    figures_.repeated_steps += static_cast<std::uint64_t>(last - under_way_->step);
+    EGT_TRY(repair_.go_on());
+    figures_.repeated_steps += static_cast<std::uint64_t>(steps_.last() - under_way_->step);
     unrepaired_.reset();
   }
   for (const Dissent& dissent : dissents) reporter_.tell(state_fault(dissent, differences), dissent);
   return !dissents.empty() || loss_was_wrong;
 }
 
-/// Whoever is wrong is told, and is on disk, before anything is done that may break off.
+/// Whoever is wrong is reported, and is on disk, before anything is done that may break off.
 Status TrainingChecks::announce(const std::vector<Dissent>& dissents) {
   for (const Dissent& dissent : dissents) reporter_.tell_provisionally(state_fault(dissent, {}), dissent);
   return environment_.publish();
@@ -403,9 +401,8 @@ Status TrainingChecks::announce(const std::vector<Dissent>& dissents) {
 /// From the proven state to the candidate's: `dissents` is decided by what the repetition gives.
 Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
                                           std::vector<StateDifference>& differences) {
-  const double timeout = environment_.peer_timeout_seconds;
-  EGT_TRY_ASSIGN(differences, repair_.locate(state, timeout));
-  EGT_TRY_ASSIGN(Repetition repetition, repair_.repeat(differences, losses_.open_step(), timeout));
+  EGT_TRY_ASSIGN(differences, repair_.locate(state));
+  EGT_TRY_ASSIGN(Repetition repetition, repair_.repeat(differences, losses_.open_step()));
   costs_.disturb();
   figures_.repeated_steps += repetition.own_losses.size();
   state_stays_wrong_ = !dissents.empty() && !repetition.alike;

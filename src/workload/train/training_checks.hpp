@@ -19,7 +19,7 @@
 #include "workload/train/golden_digests.hpp"
 #include "workload/train/loss_watch.hpp"
 #include "workload/train/state_repair.hpp"
-#include "workload/train/training_injections.hpp"
+#include "workload/train/training_steps.hpp"
 #include "workload/train/transcendental_check.hpp"
 
 namespace egt {
@@ -56,37 +56,32 @@ struct CheckFigures {
 /// golden file; the training state (weights, moments) held against all ranks; products audited where there
 /// are less than three ranks of a model.
 ///
-/// A check that finds something tells it, takes training back to the last proven state, and repeats the
-/// steps: that decides who is wrong where there is no majority, tells a loss that a device made infinite from
-/// training that diverges, and leaves all ranks alike again. A repair that a restart breaks off is made after
-/// it.
+/// A check that finds something reports it, takes training back to the last proven state, and repeats the
+/// steps: that decides who is wrong where there is no majority, separates a loss that a device made infinite
+/// from training that diverges, and leaves all ranks alike again. A repair that a restart breaks off is made
+/// after it.
 ///
 /// Main thread only; all ranks make the same calls in the same order.
 class TrainingChecks {
  public:
   TrainingChecks(Environment& environment, const TrainOptions& options, const BatchShare& batch,
-                 MlpTrainer& trainer, GoldenBook& golden, StateRepair::RepeatStep repeat);
+                 TrainingSteps& steps, GoldenBook& golden);
 
   /// Takes memory.
   Status prepare();
   /// Who is of whose model, and a first answer in every precision: before the first step.
   Status start();
-  /// Faults on purpose that are due, just before training step `step` is enqueued.
-  Status before_step(std::int64_t step) { return injections_.before_step(step); }
-  /// The same before it is enqueued once more: only those that had struck by then.
-  void before_repeated_step(std::int64_t step) { injections_.before_repeated_step(step); }
-  /// Behind it: faults on purpose at rest, and a check if one is due.
+  /// Behind training step `step`: faults on purpose at rest, and a check if one is due.
   Status after_step(std::int64_t step);
-  /// `last`: the last step enqueued.
-  Status retire(std::int64_t step, std::int64_t last, const StepResult& result);
+  Status retire(std::int64_t step, const StepResult& result);
   /// To ride along with the next step.
   StepNote take_note() { return costs_.take_note(); }
   /// After the communicator was given up and is new: takes training back to the last state that any rank
   /// proved, proves that it is the same on all ranks, and gives the step behind it.
   Result<std::int64_t> resume();
-  /// One more check at the end; `last`: the last step, retired.
-  Status finish(std::int64_t last);
-  /// What was left to be told when no more checks come. `complete`: `finish` was, on all ranks.
+  /// One more check at the end: all steps are retired.
+  Status finish();
+  /// What was left to be reported when no more checks come. `complete`: `finish` was, on all ranks.
   void close(bool complete);
 
   CheckFigures figures() const;
@@ -107,19 +102,19 @@ class TrainingChecks {
   };
 
   Status enqueue_check(std::int64_t step);
-  Status collect(std::int64_t last);
+  Status collect();
   bool judge_replay(const std::vector<Answers>& answers);
   void judge_golden(const Answers& own);
   bool judge_chains(const std::vector<Answers>& answers);
   Status judge_audit();
   bool has_comparison(const std::vector<Answers>& past) const;
-  Result<bool> judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong,
-                           std::int64_t last);
+  Result<bool> judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong);
   Status announce(const std::vector<Dissent>& dissents);
   Result<Repetition> repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
                             std::vector<StateDifference>& differences);
   Fault state_fault(const Dissent& dissent, const std::vector<StateDifference>& differences) const;
   Fault fault(const char* kind, const char* detector, const char* phase) const;
+  void report(Fault found, const Dissent& dissent, std::string where);
   void count_check(bool wrong);
   void note_weight_digest(const Answers& own);
 
@@ -138,6 +133,7 @@ class TrainingChecks {
   Environment& environment_;
   const TrainOptions& options_;
   const BatchShare batch_;
+  TrainingSteps& steps_;
   MlpTrainer& trainer_;
   GoldenBook& golden_;
   DigestExchange exchange_;
@@ -147,7 +143,6 @@ class TrainingChecks {
   FaultReporter reporter_;
   LossWatch losses_;
   LossHistory own_losses_;  ///< since the proven state
-  TrainingInjections injections_;
   CheckSchedule schedule_;
   StepCosts costs_;
 

@@ -1,4 +1,4 @@
-#include "workload/train/training_injections.hpp"
+#include "workload/train/training_steps.hpp"
 
 #include <bit>
 #include <limits>
@@ -19,6 +19,13 @@ constexpr InjectionKind pass_kinds[] = {InjectionKind::gradient, InjectionKind::
 std::uint32_t lasting_bit(std::uint32_t chosen) {
   constexpr int lowest = 19, count = 4;  // of the mantissa
   return 1u << (lowest + std::countr_zero(chosen) % count);
+}
+
+/// Above the sum of all ranks' `finished` votes, which are 1 each.
+constexpr float interrupted_weight = most_voters + 1;
+
+float encode(StopVote vote) {
+  return vote == StopVote::none ? 0.0f : vote == StopVote::finished ? 1.0f : interrupted_weight;
 }
 
 }  // namespace
@@ -70,7 +77,7 @@ Status TrainingInjections::before_step(std::int64_t step) {
   for (const InjectionKind kind : pass_kinds)
     while (const auto injection = environment_.injector.take(kind, step)) {
       const auto tampering = tampering_of(*injection);
-      if (!tampering) continue;  // a tensor of less than a word: the fault never strikes, which is told
+      if (!tampering) continue;  // a tensor of less than a word: the fault never strikes, which is reported
       tampered_.push_back({*tampering, step});
       environment_.injector.tell(
           *injection, step, tampering->flip,
@@ -120,6 +127,51 @@ std::optional<Flip> TrainingInjections::take_chain_flip(std::int64_t step, std::
 void TrainingInjections::end_passes() {
   tampered_.clear();
   trainer_.set_tampering({});
+}
+
+StopVote decode_votes(float sum) {
+  return sum >= interrupted_weight ? StopVote::interrupted : sum > 0.5f ? StopVote::finished : StopVote::none;
+}
+
+TrainingSteps::TrainingSteps(Environment& environment, const TrainOptions& options, const BatchShare& batch,
+                             std::unique_ptr<MlpTrainer> trainer)
+    : options_(options),
+      slow_(environment, *trainer),
+      trainer_(std::move(trainer)),
+      injections_(environment, options, batch, *trainer_),
+      votes_(static_cast<std::size_t>(MlpTrainer::depth) + 1) {}
+
+Precision TrainingSteps::precision_of(std::int64_t step) const {
+  const auto epoch = static_cast<std::size_t>(step / options_.epoch_steps);
+  return options_.precisions[epoch % options_.precisions.size()];
+}
+
+Status TrainingSteps::enqueue(const Step& step, const StepNote& note) {
+  vote_of(step.index) = step.vote;
+  last_ = step.index;
+  EGT_TRY(injections_.before_step(step.index));
+  EGT_TRY(slow_.before_step(step.index));
+  return enqueue_step(step.index, note);
+}
+
+Status TrainingSteps::repeat(std::int64_t step) {
+  injections_.before_repeated_step(step);
+  return enqueue_step(step, {});
+}
+
+Status TrainingSteps::restore(int slot) {
+  precision_.reset();
+  return trainer_->restore_state(slot);
+}
+
+Status TrainingSteps::enqueue_step(std::int64_t step, StepNote note) {
+  if (const Precision wanted = precision_of(step); wanted != precision_) {
+    EGT_TRY(trainer_->set_precision(wanted));
+    precision_ = wanted;
+  }
+  if (step + MlpTrainer::depth >= last_) note.vote = encode(vote_of(step));
+  const bool measure = step == last_ && step % options_.epoch_steps == options_.epoch_steps / 2;
+  return trainer_->enqueue_step(step, note, measure);
 }
 
 }  // namespace egt

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "egt/workload/workload.hpp"
 #include "model/mlp_trainer.hpp"
 #include "workload/options.hpp"
+#include "workload/train/slow_injection.hpp"
 
 namespace egt {
 
@@ -50,5 +52,46 @@ class TrainingInjections {
   std::vector<Tampered> tampered_;
   Buffer unread_;  ///< what a device that hangs writes to
 };
+
+/// Enqueues the steps of training, and repeats them: a step's inputs, precision, faults on purpose and, as
+/// long as it is not retired, its vote to stop are the same whenever it is enqueued. Main thread only.
+class TrainingSteps {
+ public:
+  /// The first three outlive the object.
+  TrainingSteps(Environment& environment, const TrainOptions& options, const BatchShare& batch,
+                std::unique_ptr<MlpTrainer> trainer);
+
+  /// `note` travels with it.
+  Status enqueue(const Step& step, const StepNote& note);
+  /// Enqueues a step once more, behind `restore` and in order.
+  Status repeat(std::int64_t step);
+  /// Takes training back to the state kept in `slot`. No step may be under way.
+  Status restore(int slot);
+  /// The steps behind `step` were given up: it is the last one enqueued.
+  void give_up_behind(std::int64_t step) { last_ = step; }
+
+  /// The last step enqueued for the first time.
+  std::int64_t last() const { return last_; }
+  Precision precision_of(std::int64_t step) const;
+  MlpTrainer& trainer() { return *trainer_; }
+  TrainingInjections& injections() { return injections_; }
+  SlowInjection& slow() { return slow_; }
+
+ private:
+  Status enqueue_step(std::int64_t step, StepNote note);
+  StopVote& vote_of(std::int64_t step) { return votes_[static_cast<std::size_t>(step) % votes_.size()]; }
+
+  const TrainOptions& options_;
+  SlowInjection slow_;  ///< before the trainer, whose streams may still use its memory
+  const std::unique_ptr<MlpTrainer> trainer_;
+  TrainingInjections injections_;
+  std::optional<Precision> precision_;  ///< none: the trainer's copy of the weights is of another state
+  std::vector<StopVote> votes_;  ///< of the steps that may have to be repeated, by step modulo their number
+  std::int64_t last_ = -1;
+};
+
+/// The strongest of all ranks' votes, of their sum (`StepResult::notes`).
+StopVote decode_votes(float sum);
+inline constexpr int most_voters = 65535;
 
 }  // namespace egt
