@@ -52,7 +52,7 @@ std::vector<ControlGroup> control_groups(const fs::path& root, const std::string
   std::vector<ControlGroup> groups;
   const auto add = [&](const fs::path& top, const std::string& path) {
     for (fs::path below = fs::path(path).relative_path(); !below.empty(); below = below.parent_path())
-      groups.push_back({top / below, "/" + below.string()});
+      groups.push_back({top / below, (fs::path("/") / below).string()});
     groups.push_back({top, "/"});
   };
   add(mounted, own);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "egt/core/record.hpp"
@@ -49,7 +50,7 @@ VerifiedWork work_from_json(const Json& json);
 /// Of all parts that the body of a progress or end record tells of, together.
 VerifiedWork work_in(const Json& body);
 /// The figures of the part of that name in such a body; null where there is none.
-const Json& figures_in(const Json& body, const std::string& name);
+const Json& figures_in(const Json& body, std::string_view name);
 void add(VerifiedWork& sum, const VerifiedWork& more);
 /// Is there any?
 bool any(const VerifiedWork& work);
