@@ -198,14 +198,14 @@ class Directories(Report):
 
 class Resume(Report):
     def test_a_run_that_was_cut(self):
-        self.start_and_cut("--duration", "12s", "--output", "run", "--seed", "7", seconds=4)
+        self.start_and_cut("--duration", "10s", "--output", "run", "--seed", "7", seconds=5)
         self.resume(code=WRONG_USAGE, ranks=3)
         self.check_one_line(self.resume("--seed", "8", code=WRONG_USAGE), "--seed is 7 there and 8 here")
         done = self.resume()
         self.assertIn("training begins anew", done.stderr)
         result = self.result()
         self.check_parts(result, None, {"duration", "done", "done, duration"})  # whose clock came first
-        self.assertAlmostEqual(result["test_summary"]["actual_duration_seconds"], 12, delta=4)
+        self.assertAlmostEqual(result["test_summary"]["actual_duration_seconds"], 10, delta=4)
         text = (self.folder / "run/result.json").read_text()
         self.report("run", 0)
         self.assertEqual((self.folder / "run/result.json").read_text(), text)
@@ -245,7 +245,7 @@ class Resume(Report):
         self.assertEqual(len(self.result()["parts_of_run"]), 2)
 
     def test_faults_of_the_first_part_stay(self):
-        process = self.start_program(*SMALL_NETWORK, "--duration", "15s", "--output", "run", "--inject", "memory:rank=1,step=1", ranks=2)
+        process = self.start_program(*SMALL_NETWORK, "--duration", "11s", "--output", "run", "--inject", "memory:rank=1,step=1", ranks=2)
         self.wait_for(lambda: any('"kind":"fault"' in journal.read_text() for journal in self.journals()))
         time.sleep(1)
         self.cut(process)
