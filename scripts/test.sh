@@ -55,7 +55,7 @@ if [[ $sanitize ]]; then
   # What Open MPI leaves allocated at its end is not ours to free; its plug-ins are unloaded by then, so only
   # whole stacks, which take their time, tell that it was Open MPI: one rank alone must do.
   ASAN_OPTIONS=fast_unwind_on_malloc=0 run_tests asan-mpi-alone asan -R '^mpi[.]ranks[.]alone$'
-  ASAN_OPTIONS=detect_leaks=0 run_tests asan-mpi asan -R '^mpi[.]ranks[.](3|hosts)$'
+  ASAN_OPTIONS=detect_leaks=0 run_tests asan-mpi asan -R '^mpi[.](ranks|links)[.](3|hosts)$'
 else
   check scripts/check_layers.py --headers
   check format_is_clean

@@ -121,7 +121,7 @@ class Burn(ProgramTest):
         self.assertEqual(self.part(self.result(), "train")["steps"], 3)
 
     def test_a_journal_that_cannot_grow_is_no_pass(self):
-        process = self.start_program("--duration", "6s", "--layers", "8,4", "--memory", "32MB", "--no-io", "--output", "run", ranks=2)
+        process = self.start_program("--duration", "5s", "--layers", "8,4", "--memory", "0", "--no-io", "--output", "run", ranks=2)
         journal = self.folder / "run/journal.rank1.jsonl"
         self.wait_for(lambda: journal.exists() and journal.stat().st_size > 2000)
         ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
@@ -136,7 +136,7 @@ class Burn(ProgramTest):
             json.loads(line)
 
     def test_the_write_budget_is_kept(self):
-        done = self.run_program("--steps", "40", "--io-every", "1", "--io-size", "4MB", "--io-repeats", "2", "--io-budget", "12MB",
+        done = self.run_program("--steps", "40", *SMALL_NETWORK, "--io-every", "1", "--io-size", "4MB", "--io-repeats", "2", "--io-budget", "12MB",
                                 "--memory", "64MB", "--output", "run", ranks=2)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for rank in (0, 1):

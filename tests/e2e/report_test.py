@@ -8,6 +8,7 @@ from program import *
 ROUNDS = int(os.environ.get("EGT_KILL_ROUNDS", "3"))
 INCOMPLETE, WRONG_USAGE, ENVIRONMENT, INTERRUPTED = 4, 2, 3, 6
 SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--io-size", "1MB", "--io-repeats", "1", "--collective-timeout", "20s"]
+WITHOUT_MEMORY = ["0" if word == "64MB" else word for word in SMALL_NETWORK]
 PROGRESS_PERIOD_S = 1
 BUSY_S = 3  # until a machine that does much else comes to a rank's next step
 SCRIPTS = pathlib.Path(__file__).parents[2] / "scripts"
@@ -34,8 +35,8 @@ class Report(ProgramTest):
         self.wait_for(lambda: not self.processes(), 10)
         return now
 
-    def start_and_cut(self, *arguments, ranks=2, seconds=3.0):
-        process = self.start_program(*SMALL_NETWORK, *arguments, ranks=ranks)
+    def start_and_cut(self, *arguments, ranks=2, seconds=3.0, network=SMALL_NETWORK):
+        process = self.start_program(*network, *arguments, ranks=ranks)
         self.wait_for(lambda: len(self.journals()) == ranks)
         time.sleep(seconds)
         return self.cut(process)
@@ -198,7 +199,7 @@ class Directories(Report):
 
 class Resume(Report):
     def test_a_run_that_was_cut(self):
-        self.start_and_cut("--duration", "10s", "--output", "run", "--seed", "7", seconds=5)
+        self.start_and_cut("--duration", "10s", "--output", "run", "--seed", "7", seconds=5, network=WITHOUT_MEMORY)
         self.resume(code=WRONG_USAGE, ranks=3)
         self.check_one_line(self.resume("--seed", "8", code=WRONG_USAGE), "--seed is 7 there and 8 here")
         done = self.resume()
