@@ -51,7 +51,7 @@ class Disk(ProgramTest):
         self.assertEqual(self.left_files(), [])
 
     def start_and_wait_for_a_resting_file(self):
-        process = self.start_program("--duration", "6s", *RESTING, "--io-every", "800", "--output", "run", ranks=2)
+        process = self.start_program("--steps", "3200", *RESTING, "--io-every", "800", "--output", "run", ranks=2)
 
         def rests():
             files = [f.stat() for f in self.left_files() if ".rank1." in f.name]
