@@ -32,13 +32,13 @@ format_is_clean() {
   find include src kernels tests -regex '.*\.\(cpp\|hpp\|cu\|cuh\)' -print0 | xargs -0 clang-format --dry-run -Werror
 }
 
-# run_tests LOG PRESET ARGUMENTS..: of ctest. Its processors are halves of a core: tests that wait more than they
-# compute take one, others two or more.
+# run_tests LOG PRESET ARGUMENTS..: of ctest. Its processors are quarters of a core: tests that wait more than they
+# compute take one or two, others more.
 run_tests() {
   local log=$1 preset=$2
   shift 2
   heading "tests of preset $preset"
-  ctest --preset "$preset" --no-tests=error --parallel $((2 * $(nproc))) "$@" 2>&1 | tee "$logs/$log" || failed+=("ctest of $log")
+  ctest --preset "$preset" --no-tests=error --parallel $((4 * $(nproc))) "$@" 2>&1 | tee "$logs/$log" || failed+=("ctest of $log")
 }
 
 # From "100% tests passed, 0 tests failed out of 42" to the end.
@@ -55,7 +55,7 @@ if [[ $sanitize ]]; then
   # What Open MPI leaves allocated at its end is not ours to free; its plug-ins are unloaded by then, so only
   # whole stacks, which take their time, tell that it was Open MPI: one rank alone must do.
   ASAN_OPTIONS=fast_unwind_on_malloc=0 run_tests asan-mpi-alone asan -R '^mpi[.]ranks[.]alone$'
-  ASAN_OPTIONS=detect_leaks=0 run_tests asan-mpi asan -R '^mpi[.]ranks[.](3|hosts)$'
+  ASAN_OPTIONS=detect_leaks=0 run_tests asan-mpi asan -R '^mpi[.](ranks|links)[.](3|hosts)$'
 else
   check scripts/check_layers.py --headers
   check format_is_clean

@@ -12,7 +12,7 @@ def tiny(**other):
     return [text for name, value in options.items() for text in (f"--{name}", value)]
 
 
-class Bench(ProgramTest):
+class BenchTest(ProgramTest):
     def bench(self, *arguments, ranks=None, code=0, **more):
         done = self.run_program("bench", "--output", "run", *arguments, ranks=ranks, **more)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
@@ -53,6 +53,10 @@ class Bench(ProgramTest):
         for name in ("gb_per_second", "ratio_copy_bandwidth"):
             self.assertEqual(entry[name] is not None, streams_alone, name)
         self.assertEqual(entry["even_items_per_second"] is not None, entry["mode"] == "hetero")
+
+
+class Figures(BenchTest):
+    measures = True
 
     def check_speedups(self, result):
         for entry in self.entries(result):
@@ -95,13 +99,6 @@ class Bench(ProgramTest):
         table = done.stdout[done.stdout.index("Scaling\n"):done.stdout.index("Verdict:")]
         self.assertIn(table, again.stdout)
 
-    def test_one_rank_says_that_it_is_alone(self):
-        for ranks in (None, 1):
-            self.setUp()
-            done, result = self.bench(*tiny(), ranks=ranks)
-            self.check_entries(result, 1)
-            self.assertIn("bench: one rank, so single only", done.stderr)
-
     def test_three_ranks(self):
         _, result = self.bench(*tiny(), ranks=3, timeout=300)
         self.check_entries(result, 3)
@@ -133,6 +130,23 @@ class Bench(ProgramTest):
         self.assertTrue(all(e["step_ms"] for e in self.entries(self.result(), mode="collective")))
         self.assertIn("3 devices, p2p: not possible: ranks 0 and 2 are on different hosts", done.stderr)
 
+    def test_ranks_that_lose_touch_lose_that_trial_only(self):
+        _, result = self.bench(*tiny(workload="voxelize", points="2000"), "--collective-timeout", "2s", "--inject",
+                               "hang:rank=1,step=3,ms=6000", ranks=2, code=4)
+        entries = self.entries(result)
+        self.assertEqual([e["success"] for e in entries], [True, True, True, False, True])
+        self.assertEqual(entries[3]["failure"], "the ranks lost touch in it")
+        self.assertEqual(len(result["restarts"]), 1)
+
+
+class Bench(BenchTest):
+    def test_one_rank_says_that_it_is_alone(self):
+        for ranks in (None, 1):
+            self.setUp()
+            done, result = self.bench(*tiny(), ranks=ranks)
+            self.check_entries(result, 1)
+            self.assertIn("bench: one rank, so single only", done.stderr)
+
     def test_what_does_not_fit_fails_and_the_rest_goes_on(self):
         done, result = self.bench(*tiny(workload="voxelize", points="1000000000,2000"), ranks=2, code=4)
         large = self.entries(result, size=1_000_000_000)
@@ -141,14 +155,6 @@ class Bench(ProgramTest):
         self.assertTrue(all(e["step_ms"] and e["success"] for e in self.entries(result, size=2000)))
         self.assertEqual(result["verdict"], "incomplete")
         self.assertIn("voxelize 1000000000 points: rank 0 alone: failed: ", done.stderr)
-
-    def test_ranks_that_lose_touch_lose_that_trial_only(self):
-        _, result = self.bench(*tiny(workload="voxelize", points="2000"), "--collective-timeout", "2s", "--inject",
-                               "hang:rank=1,step=3,ms=6000", ranks=2, code=4)
-        entries = self.entries(result)
-        self.assertEqual([e["success"] for e in entries], [True, True, True, False, True])
-        self.assertEqual(entries[3]["failure"], "the ranks lost touch in it")
-        self.assertEqual(len(result["restarts"]), 1)
 
     def test_a_rank_that_stops_amid_peer_copies_costs_one_trial(self):
         process = self.start_program("bench", *tiny(workload="mlp,voxelize", mode="p2p", points="2000", trial_time="2s"),
@@ -199,14 +205,13 @@ class Bench(ProgramTest):
             ("--inject", "weight:rank=0,step=1"): "bench has no place for it",
             ("--inject", "slow:rank=0,step=1,ms=3"): "use count",
         }
-        for arguments, words in cases.items():
+        for arguments, done, folder in self.side_by_side(list(cases), lambda case, folder: self.run_program("bench", *case, folder=folder)):
             with self.subTest(arguments=arguments):
-                done = self.run_program("bench", *arguments)
                 self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
                 lines = self.program_lines(done)
                 self.assertEqual(len(lines), 1, done.stderr)
-                self.assertIn(words, lines[0])
-        self.assertEqual(self.files(), [])
+                self.assertIn(cases[arguments], lines[0])
+                self.assertEqual(list(folder.iterdir()), [])
 
 
 if __name__ == "__main__":

@@ -3,12 +3,12 @@ import resource
 
 from program import *
 
-EXPECTED_FILES = {"result.json"}
+SMALL_NETWORK = ["--layers", "64,96,32", "--batch", "32"]
 
 
 class Burn(ProgramTest):
-    def check_clean_run(self, ranks):
-        done = self.run_program(*SMALL, "--output", "run", "--io-dir", ".", ranks=ranks)
+    def check_clean_run(self, ranks, *more):
+        done = self.run_program(*SMALL, "--output", "run", "--io-dir", ".", *more, ranks=ranks)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         size = ranks or 1
         self.assertEqual(set(self.files()), {"run/result.json"} | {f"run/journal.rank{r}.jsonl" for r in range(size)})
@@ -38,7 +38,7 @@ class Burn(ProgramTest):
         self.check_clean_run(None)
 
     def test_one_rank(self):
-        self.check_clean_run(1)
+        self.check_clean_run(1, *SMALL_NETWORK)
 
     def test_two_ranks(self):
         done, result = self.check_clean_run(2)
@@ -48,7 +48,7 @@ class Burn(ProgramTest):
         self.check_result_names(result)
 
     def test_four_ranks(self):
-        self.check_clean_run(4)
+        self.check_clean_run(4, *SMALL_NETWORK)
 
     def check_journals(self, size):
         for rank in range(size):
@@ -83,11 +83,11 @@ class Burn(ProgramTest):
         self.assertLessEqual(cpu["min"], cpu["max"])
 
     def test_duration_ends_the_run_and_the_loss_halves(self):
-        done = self.run_program("--duration", "12s", "--memory", "64MB", "--io-size", "8MB", "--output", "run", ranks=2)
+        done = self.run_program("--duration", "5s", *SMALL_NETWORK, "--memory", "64MB", "--io-size", "8MB", "--output", "run", ranks=2)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         result = self.result()
-        self.assertEqual(result["test_summary"]["requested_duration_seconds"], 12)
-        self.assertGreaterEqual(result["test_summary"]["actual_duration_seconds"], 12)
+        self.assertEqual(result["test_summary"]["requested_duration_seconds"], 5)
+        self.assertGreaterEqual(result["test_summary"]["actual_duration_seconds"], 5)
         train = self.part(result, "train")
         self.assertLess(train["loss_last"], train["loss_first"] / 2)
         self.assertEqual(self.part(result, "train", 1)["steps"], train["steps"], "ranks left after the same step")
@@ -121,7 +121,7 @@ class Burn(ProgramTest):
         self.assertEqual(self.part(self.result(), "train")["steps"], 3)
 
     def test_a_journal_that_cannot_grow_is_no_pass(self):
-        process = self.start_program("--duration", "6s", "--layers", "8,4", "--memory", "32MB", "--no-io", "--output", "run", ranks=2)
+        process = self.start_program("--duration", "5s", "--layers", "8,4", "--memory", "0", "--no-io", "--output", "run", ranks=2)
         journal = self.folder / "run/journal.rank1.jsonl"
         self.wait_for(lambda: journal.exists() and journal.stat().st_size > 2000)
         ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
@@ -136,7 +136,7 @@ class Burn(ProgramTest):
             json.loads(line)
 
     def test_the_write_budget_is_kept(self):
-        done = self.run_program("--steps", "40", "--io-every", "1", "--io-size", "4MB", "--io-repeats", "2", "--io-budget", "12MB",
+        done = self.run_program("--steps", "40", *SMALL_NETWORK, "--io-every", "1", "--io-size", "4MB", "--io-repeats", "2", "--io-budget", "12MB",
                                 "--memory", "64MB", "--output", "run", ranks=2)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for rank in (0, 1):

@@ -6,7 +6,7 @@ import termios
 from program import *
 
 INTERRUPTED = 6
-TINY = ["--layers", "16,8", "--batch", "8", "--memory", "64MB", "--no-io", "--output", "run"]
+TINY = ["--layers", "16,8", "--batch", "8", "--memory", "0", "--no-io", "--output", "run"]
 STEPPING = [*TINY, "--progress", "lines", "--collective-timeout", "2s"]
 
 

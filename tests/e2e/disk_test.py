@@ -4,7 +4,7 @@ import shutil
 from program import *
 
 TEST_FILES = "extreme_gpu_trainer.rank*.tmp"
-QUIET = ["--layers", "33,64,17", "--batch", "8", "--memory", "64MB"]
+QUIET = ["--layers", "33,64,17", "--batch", "8", "--memory", "0"]
 RESTING = QUIET + ["--io-size", "8MB", "--io-repeats", "1"]
 
 
@@ -50,8 +50,8 @@ class Disk(ProgramTest):
         self.assertEqual([self.part(result, "io", rank)["success"] for rank in range(3)], [True, False, True])
         self.assertEqual(self.left_files(), [])
 
-    def start_and_wait_for_a_resting_file(self, duration="8s"):
-        process = self.start_program("--duration", duration, *RESTING, "--io-every", "400", "--output", "run", ranks=2)
+    def start_and_wait_for_a_resting_file(self):
+        process = self.start_program("--steps", "3200", *RESTING, "--io-every", "800", "--output", "run", ranks=2)
 
         def rests():
             files = [f.stat() for f in self.left_files() if ".rank1." in f.name]

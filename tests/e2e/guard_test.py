@@ -1,12 +1,12 @@
 """The guard that never harms the node: heat and memory pressure, put in on purpose, lower the load and are told."""
 from program import *
 
-LONG = ["--duration", "14s", "--memory", "64MB", "--no-io"]
+HOT = ["--memory", "0", "--no-io"]
 
 
 class Guard(ProgramTest):
     def inject(self, spec, *options):
-        done = self.run_program(*LONG, *options, "--inject", spec, "--output", "run", ranks=2)
+        done = self.run_program(*options, "--inject", spec, "--output", "run", ranks=2)
         return done, self.result()
 
     def check_told(self, done, result, kind):
@@ -20,7 +20,7 @@ class Guard(ProgramTest):
         return [line for line in done.stderr.splitlines() if text in line]
 
     def test_heat_lowers_the_duty(self):
-        done, result = self.inject("temperature:rank=1,step=5,ms=4000")
+        done, result = self.inject("temperature:rank=1,step=5,ms=4000", "--duration", "9s", *HOT)
         told = self.check_told(done, result, "temperature")
         hot, cool = result["telemetry"]["1"], result["telemetry"]["0"]
         self.assertLess(hot["duty"]["min"], 0.9, told)
@@ -33,13 +33,13 @@ class Guard(ProgramTest):
         self.assertTrue(any("rank 1" in reason and "limit of 85 C" in reason for reason in result["reasons"]), told)
 
     def test_a_moment_of_heat_is_a_warning_only(self):
-        done, result = self.inject("temperature:rank=1,step=5,ms=900")
+        done, result = self.inject("temperature:rank=1,step=5,ms=900", "--duration", "6s", *HOT)
         told = self.check_told(done, result, "temperature")
         self.assertLess(result["telemetry"]["1"]["duty"]["min"], 1, told)
         self.assertEqual(len(self.warnings(done, "the load is lowered until it falls")), 1, told)
 
     def test_memory_pressure_shrinks_the_fill(self):
-        done, result = self.inject("memory-pressure:rank=1,step=5")
+        done, result = self.inject("memory-pressure:rank=1,step=5", "--duration", "10s", "--memory", "64MB", "--no-io")
         told = self.check_told(done, result, "memory-pressure")
         self.assertEqual((done.returncode, result["verdict"]), (0, "pass"), told)
         pressed, other = self.part(result, "memory", 1), self.part(result, "memory", 0)

@@ -215,4 +215,4 @@ class HostsTest(ProgramTest):
         return process
 
 
-__all__ = ["HostsTest", "PREFIX", "SMALL", "json", "os", "signal", "subprocess", "time", "unittest"]
+__all__ = ["HostsTest", "PREFIX", "SMALL", "json", "load_tests", "os", "signal", "subprocess", "time", "unittest"]

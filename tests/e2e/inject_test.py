@@ -2,6 +2,7 @@
 from program import *
 
 STRUCK_RANK, ASKED_STEP = 1, 20
+NETWORK = ["--layers", "64,96,64,32", "--batch", "32"]
 LAYER, BIT = ",layer=2", ",bit=5"
 
 # kind: (what else is asked for, kinds of fault that fit, what `where` holds, what `xor` is)
@@ -31,7 +32,7 @@ class Inject(ProgramTest):
     def check(self, kind):
         rest, fault_kinds, where, xor = KINDS[kind]
         spec = f"{kind}:rank={STRUCK_RANK},step={ASKED_STEP}{rest}"
-        done, result = self.inject(spec)
+        done, result = self.inject(spec, options=[*SMALL, *NETWORK])
         told = json.dumps({name: result[name] for name in ("verdict", "reasons", "faults", "fault_repeats", "injections")}, indent=1)
         self.assertEqual(done.returncode, 1, done.stderr + told)
         self.assertEqual((result["verdict"], result["injected"]), ("fault", True))

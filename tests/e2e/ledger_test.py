@@ -1,7 +1,7 @@
 """The ledger of hardware counters: an error that the hardware itself tells is a fault, with rank, step and phase."""
 from program import *
 
-RUN = ["--steps", "30", "--memory", "64MB", "--no-io"]
+RUN = ["--layers", "33,64,17", "--batch", "8", "--steps", "30", "--memory", "64MB", "--no-io"]
 CONTRACT = ["ecc_corrected", "ecc_uncorrected", "remapped_rows", "remap_pending", "remap_failure", "pcie_replay",
             "nvlink_crc", "nvlink_replay", "nvlink_recovery"]
 

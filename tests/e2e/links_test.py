@@ -5,7 +5,7 @@ LINKS = ["links", "--size", "2MB", "--repeats", "3", "--output", "run"]
 FAULT, USAGE, INCOMPLETE, DEGRADED, INTERRUPTED = 1, 2, 4, 5, 6
 
 
-class Links(ProgramTest):
+class LinksTest(ProgramTest):
     def links(self, ranks, *more, code=0, **kwargs):
         done = self.run_program(*LINKS, *more, ranks=ranks, **kwargs)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
@@ -32,6 +32,10 @@ class Links(ProgramTest):
         for way in (there, back, "both"):
             self.assertEqual(len(entry["bandwidths"][way]), len(entry["sizes"]))
         self.assertIsNone(entry["rank"], "it tells of two ranks")
+
+
+class Figures(LinksTest):
+    measures = True
 
     def test_four_ranks_have_a_complete_table(self):
         result, done = self.links(4)
@@ -85,6 +89,37 @@ class Links(ProgramTest):
         result, _ = self.links(4, "--inject", "slow:rank=2,step=0", code=DEGRADED)
         self.assertEqual([(f["where"], f["rank"]) for f in result["findings"]], [("all links of rank 2", 2)])
 
+    def test_one_rank_alone_measures_its_host(self):
+        result, done = self.links(None)
+        self.assertEqual([e["test_name"] for e in result["results"]], ["links", "host and device"])
+        self.assertIn("one rank alone has no pairs", done.stderr)
+        self.assertIn("One rank alone has no pairs", done.stdout)
+
+    def test_three_ranks(self):
+        result, _ = self.links(3)
+        self.assertEqual(len(self.pairs(result, "MPI")), 3)
+        self.assertEqual(self.entries(result, "round"), [], "a round would be one pair")
+        self.assertEqual(len(self.entries(result, "collective")), 4)
+
+    def test_a_pair_that_hangs_is_named_and_the_rest_goes_on(self):
+        result, done = self.links(4, "--inject", "hang:rank=1,peer=2,step=0", "--collective-timeout", "2s", code=INCOMPLETE)
+        self.assertEqual([r["rank"] for r in result["restarts"]], [1])
+        self.assertEqual(result["losses"], [])
+        failed = [e for e in result["results"] if not e["success"]]
+        self.assertEqual([e["test_name"] for e in failed], ["pair 1-2 by MPI"], done.stdout)
+        self.assertIn("rank 1 and rank 2", failed[0]["failure"])
+        self.assertTrue(any("pair 1-2 by MPI" in reason for reason in result["reasons"]), result["reasons"])
+        for method, count in (("MPI", 5), ("peer copies", 6)):
+            measured = [e for e in self.pairs(result, method).values() if e["measured"]]
+            self.assertEqual(len(measured), count)
+        self.assertEqual(len(self.entries(result, "collective")), 4)
+        left_out = [p for e in self.entries(result, "round") for p in e["pairs"] if p["both_ways"] is None]
+        self.assertEqual([(p["from"], p["to"]) for p in left_out], [(1, 2)])
+        self.assertEqual([i["found"] for i in result["injections"]], [True])
+        self.assertIn("Failed: pair 1-2 by MPI", done.stdout)
+
+
+class Links(LinksTest):
     def test_flipped_data_are_found_and_named(self):
         result, _ = self.links(4, "--inject", "collective:rank=2,peer=0,step=0,bit=5", code=FAULT)
         self.assertEqual(len(result["faults"]), 1, result["faults"])
@@ -104,23 +139,6 @@ class Links(ProgramTest):
         result, _ = self.links(4, "--inject", "collective:rank=2,step=27,bit=5", code=FAULT)
         self.assertEqual([(f["kind"], f["rank"], f["blame"]) for f in result["faults"]], [("collective", 2, "certain")])
         self.assertIn("all-reduce", result["faults"][0]["where"])
-
-    def test_a_pair_that_hangs_is_named_and_the_rest_goes_on(self):
-        result, done = self.links(4, "--inject", "hang:rank=1,peer=2,step=0", "--collective-timeout", "2s", code=INCOMPLETE)
-        self.assertEqual([r["rank"] for r in result["restarts"]], [1])
-        self.assertEqual(result["losses"], [])
-        failed = [e for e in result["results"] if not e["success"]]
-        self.assertEqual([e["test_name"] for e in failed], ["pair 1-2 by MPI"], done.stdout)
-        self.assertIn("rank 1 and rank 2", failed[0]["failure"])
-        self.assertTrue(any("pair 1-2 by MPI" in reason for reason in result["reasons"]), result["reasons"])
-        for method, count in (("MPI", 5), ("peer copies", 6)):
-            measured = [e for e in self.pairs(result, method).values() if e["measured"]]
-            self.assertEqual(len(measured), count)
-        self.assertEqual(len(self.entries(result, "collective")), 4)
-        left_out = [p for e in self.entries(result, "round") for p in e["pairs"] if p["both_ways"] is None]
-        self.assertEqual([(p["from"], p["to"]) for p in left_out], [(1, 2)])
-        self.assertEqual([i["found"] for i in result["injections"]], [True])
-        self.assertIn("Failed: pair 1-2 by MPI", done.stdout)
 
     def test_other_hosts_are_a_network_without_copies(self):
         program, launcher = os.environ["EGT_PROGRAM"], os.environ["EGT_MPIRUN"].split()
@@ -158,32 +176,21 @@ class Links(ProgramTest):
             self.check_interrupted(self.result())
         self.assertIn(self.run_program("report", "run").returncode, (INCOMPLETE, INTERRUPTED))
 
-    def test_one_rank_alone_measures_its_host(self):
-        result, done = self.links(None)
-        self.assertEqual([e["test_name"] for e in result["results"]], ["links", "host and device"])
-        self.assertIn("one rank alone has no pairs", done.stderr)
-        self.assertIn("One rank alone has no pairs", done.stdout)
-
-    def test_three_ranks(self):
-        result, _ = self.links(3)
-        self.assertEqual(len(self.pairs(result, "MPI")), 3)
-        self.assertEqual(self.entries(result, "round"), [], "a round would be one pair")
-        self.assertEqual(len(self.entries(result, "collective")), 4)
-
     def test_bad_options(self):
-        for arguments, named in ((["--size", "12"], "--size"), (["--size", "4XB"], "--size"), (["--repeats", "0"], "--repeats"),
-                                 (["--warn-below", "20Gb"], "--warn-below"), (["--warn-below", "-1Gb/s"], "--warn-below"),
-                                 (["--layers", "4,4"], "the command links has no such option"),
-                                 (["--inject", "weight:rank=0,step=0"], "links has nothing that it could hit"),
-                                 (["--inject", "slow:rank=0,peer=5,step=0"], "peer 5 is no other rank"),
-                                 (["--inject", "slow:rank=7,step=0"], "rank 7 is not in this run")):
+        cases = ((["--size", "12"], "--size"), (["--size", "4XB"], "--size"), (["--repeats", "0"], "--repeats"),
+                 (["--warn-below", "20Gb"], "--warn-below"), (["--warn-below", "-1Gb/s"], "--warn-below"),
+                 (["--layers", "4,4"], "the command links has no such option"),
+                 (["--inject", "weight:rank=0,step=0"], "links has nothing that it could hit"),
+                 (["--inject", "slow:rank=0,peer=5,step=0"], "peer 5 is no other rank"),
+                 (["--inject", "slow:rank=7,step=0"], "rank 7 is not in this run"))
+        for (arguments, named), done, folder in self.side_by_side(
+                cases, lambda case, folder: self.run_program("links", *case[0], ranks=2, folder=folder)):
             with self.subTest(arguments=arguments):
-                done = self.run_program("links", *arguments, ranks=2)
                 self.assertEqual(done.returncode, USAGE, done.stderr)
                 lines = self.program_lines(done)
                 self.assertEqual(len(lines), 1, done.stderr)
                 self.assertIn(named, lines[0])
-                self.assertEqual(self.files(), [])
+                self.assertEqual(list(folder.iterdir()), [])
 
 
 if __name__ == "__main__":

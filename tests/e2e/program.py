@@ -1,4 +1,5 @@
 """Runs the program as a user would, each time in an empty folder of its own."""
+import concurrent.futures
 import json
 import os
 import shutil
@@ -24,7 +25,28 @@ def has_ended(process):
         return True
 
 
+def cases_of(tests):
+    return [case for test in tests for case in cases_of(test)] if isinstance(tests, unittest.TestSuite) else [tests]
+
+
+def measures(case):
+    return getattr(case, "measures", False)  # what could not be loaded is a case, too
+
+
+def load_tests(_loader, tests, _pattern):
+    """ctest runs a suite in parts. EGT_PART: "2/3", every third case from the second on; "alone", of those classes that
+    measure how fast something is (`measures`); "2/3 others", of the other classes. Without it: all cases."""
+    part, *others = os.environ.get("EGT_PART", "1/1").split()
+    cases = cases_of(tests)
+    if part == "alone":
+        return unittest.TestSuite(case for case in cases if measures(case))
+    number, count = map(int, part.split("/"))
+    return unittest.TestSuite([case for case in cases if not (others and measures(case))][number - 1::count])
+
+
 class ProgramTest(unittest.TestCase):
+    measures = False  # how fast something is, or has timeouts of 2 s: such a class wants the machine for itself
+
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="egt_e2e_"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
@@ -34,9 +56,15 @@ class ProgramTest(unittest.TestCase):
         launcher = MPIRUN + ["-np", str(ranks)] if ranks else []
         return launcher + [PROGRAM, *map(str, arguments)]
 
-    def run_program(self, *arguments, ranks=None, timeout=120, environment=None):
-        return subprocess.run(self.command(arguments, ranks), cwd=self.folder, capture_output=True, text=True, timeout=timeout,
+    def run_program(self, *arguments, ranks=None, timeout=120, environment=None, folder=None):
+        return subprocess.run(self.command(arguments, ranks), cwd=folder or self.folder, capture_output=True, text=True, timeout=timeout,
                               stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
+
+    def side_by_side(self, items, run, at_once=4):
+        """(item, run(item, folder), folder) of each: several at once, each in a folder of its own."""
+        folders = [Path(tempfile.mkdtemp(prefix="side", dir=self.folder)) for _ in items]
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            return list(zip(items, pool.map(run, items, folders), folders))
 
     def start_program(self, *arguments, ranks=None):
         process = subprocess.Popen(self.command(arguments, ranks), cwd=self.folder, stdin=subprocess.DEVNULL,
@@ -79,4 +107,4 @@ class ProgramTest(unittest.TestCase):
         return [line for line in completed.stderr.splitlines() if line.startswith(PREFIX)]
 
 
-__all__ = ["PREFIX", "SMALL", "Path", "ProgramTest", "json", "os", "signal", "subprocess", "time", "unittest"]
+__all__ = ["PREFIX", "SMALL", "Path", "ProgramTest", "json", "load_tests", "os", "signal", "subprocess", "time", "unittest"]

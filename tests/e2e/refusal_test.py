@@ -61,17 +61,20 @@ TWO_RANKS = [
 
 class Refusal(ProgramTest):
     def test_alone(self):
-        for arguments, code, named in CASES:
-            self.check(arguments, code, named, None)
+        self.check_all(CASES, None)
 
     def test_two_ranks(self):
-        for arguments, code, named in CASES[:1] + CASES[4:5] + CASES[-5:] + TWO_RANKS:
-            self.check(arguments, code, named, 2)
+        self.check_all(CASES[:1] + CASES[4:5] + CASES[-5:] + TWO_RANKS, 2)
 
-    def check(self, arguments, code, named, ranks):
-        given = {a for a in arguments if a.startswith("--")}  # twice would be another error
-        small = [a for pair in zip(SMALL[::2], SMALL[1::2]) if pair[0] not in given for a in pair]
-        done = self.run_program(*arguments, *small, ranks=ranks)
+    def check_all(self, cases, ranks):
+        def run(case, folder):
+            given = {a for a in case[0] if a.startswith("--")}  # twice would be another error
+            small = [a for pair in zip(SMALL[::2], SMALL[1::2]) if pair[0] not in given for a in pair]
+            return self.run_program(*case[0], *small, ranks=ranks, folder=folder)
+        for (arguments, code, named), done, folder in self.side_by_side(cases, run):
+            self.check(arguments, code, named, ranks, done, folder)
+
+    def check(self, arguments, code, named, ranks, done, folder):
         with self.subTest(arguments=arguments, ranks=ranks):
             self.assertEqual(done.returncode, code, done.stdout + done.stderr)
             lines = self.program_lines(done)
@@ -79,7 +82,7 @@ class Refusal(ProgramTest):
             self.assertIn(named, lines[0])
             if not ranks:
                 self.assertEqual(done.stderr.strip(), lines[0], "one line and nothing else")
-            self.assertEqual(list(self.folder.iterdir()), [])
+            self.assertEqual(list(folder.iterdir()), [])
 
     def test_a_config_file_is_named(self):
         for text, named in (("memory = 90\n", "--config c.toml: --memory 90: a unit is missing"), ("batch = 4\nbatch = 5\n", "--config c.toml: --batch: given twice")):

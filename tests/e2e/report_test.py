@@ -8,6 +8,7 @@ from program import *
 ROUNDS = int(os.environ.get("EGT_KILL_ROUNDS", "3"))
 INCOMPLETE, WRONG_USAGE, ENVIRONMENT, INTERRUPTED = 4, 2, 3, 6
 SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--io-size", "1MB", "--io-repeats", "1", "--collective-timeout", "20s"]
+WITHOUT_MEMORY = ["0" if word == "64MB" else word for word in SMALL_NETWORK]
 PROGRESS_PERIOD_S = 1
 BUSY_S = 3  # until a machine that does much else comes to a rank's next step
 SCRIPTS = pathlib.Path(__file__).parents[2] / "scripts"
@@ -34,8 +35,8 @@ class Report(ProgramTest):
         self.wait_for(lambda: not self.processes(), 10)
         return now
 
-    def start_and_cut(self, *arguments, ranks=2, seconds=3.0):
-        process = self.start_program(*SMALL_NETWORK, *arguments, ranks=ranks)
+    def start_and_cut(self, *arguments, ranks=2, seconds=3.0, network=SMALL_NETWORK):
+        process = self.start_program(*network, *arguments, ranks=ranks)
         self.wait_for(lambda: len(self.journals()) == ranks)
         time.sleep(seconds)
         return self.cut(process)
@@ -198,14 +199,14 @@ class Directories(Report):
 
 class Resume(Report):
     def test_a_run_that_was_cut(self):
-        self.start_and_cut("--duration", "12s", "--output", "run", "--seed", "7", seconds=4)
+        self.start_and_cut("--duration", "10s", "--output", "run", "--seed", "7", seconds=5, network=WITHOUT_MEMORY)
         self.resume(code=WRONG_USAGE, ranks=3)
         self.check_one_line(self.resume("--seed", "8", code=WRONG_USAGE), "--seed is 7 there and 8 here")
         done = self.resume()
         self.assertIn("training begins anew", done.stderr)
         result = self.result()
         self.check_parts(result, None, {"duration", "done", "done, duration"})  # whose clock came first
-        self.assertAlmostEqual(result["test_summary"]["actual_duration_seconds"], 12, delta=4)
+        self.assertAlmostEqual(result["test_summary"]["actual_duration_seconds"], 10, delta=4)
         text = (self.folder / "run/result.json").read_text()
         self.report("run", 0)
         self.assertEqual((self.folder / "run/result.json").read_text(), text)
@@ -245,7 +246,7 @@ class Resume(Report):
         self.assertEqual(len(self.result()["parts_of_run"]), 2)
 
     def test_faults_of_the_first_part_stay(self):
-        process = self.start_program(*SMALL_NETWORK, "--duration", "15s", "--output", "run", "--inject", "memory:rank=1,step=1", ranks=2)
+        process = self.start_program(*SMALL_NETWORK, "--duration", "11s", "--output", "run", "--inject", "memory:rank=1,step=1", ranks=2)
         self.wait_for(lambda: any('"kind":"fault"' in journal.read_text() for journal in self.journals()))
         time.sleep(1)
         self.cut(process)

@@ -7,6 +7,7 @@ NEED_TWO_RANKS = {"weight", "collective", "optimizer"}
 LONGEST_LATENCY = 6  # steps: a period of 4, and 2 until a step is retired
 OWN_PACE = {"memory"} | {kind for kind in KINDS if kind.startswith("file")}
 FOUND_ALL = 0
+LIGHT = ["--layers", "64,96,64,32,16", "--extreme-iterations", "1"]  # the steps of the default network cost twice as much
 
 
 class Selftest(ProgramTest):
@@ -52,8 +53,8 @@ class Selftest(ProgramTest):
             self.assertEqual(len(lines), 1, text)
             self.assertEqual(lines[0][1] == "left", kind not in kinds, lines[0])
 
-    def check_several(self, ranks):
-        result = self.check(ranks, KINDS)
+    def check_several(self, ranks, *more):
+        result = self.check(ranks, KINDS, *more)
         self.assertGreaterEqual(sum(entry["injected"] for entry in result["results"]), 500)
         self.assertEqual(len(result["faults"]), sum(entry["found"] for entry in result["results"]))
 
@@ -61,17 +62,17 @@ class Selftest(ProgramTest):
         self.check_several(2)
 
     def test_three_ranks(self):
-        self.check_several(3)
+        self.check_several(3, *LIGHT)
 
     @unittest.skipUnless(os.environ.get("EGT_LONG_TESTS"), "a minute or two; EGT_LONG_TESTS=1 runs it")
     def test_four_ranks(self):
         self.check_several(4)
 
     def test_one_rank_leaves_out_what_needs_two(self):
-        self.check(None, [kind for kind in KINDS if kind not in NEED_TWO_RANKS])
+        self.check(None, [kind for kind in KINDS if kind not in NEED_TWO_RANKS], *LIGHT)
 
     def test_what_the_run_has_not_is_left_out(self):
-        self.check(2, [kind for kind in KINDS if kind not in OWN_PACE], "--no-io", "--memory", "0", "--precision", "fp32")
+        self.check(2, [kind for kind in KINDS if kind not in OWN_PACE], "--no-io", "--memory", "0", "--precision", "fp32", *LIGHT)
 
 
 if __name__ == "__main__":

@@ -7,17 +7,22 @@ ROUNDS = int(os.environ.get("EGT_STALL_ROUNDS", "1"))
 TIMEOUT_S = 3
 STEP = 20
 HOW = {"hang": "stuck", "stop": "silent", "kill": "vanished"}
-SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--io-size", "1MB", "--collective-timeout", f"{TIMEOUT_S}s"]
+SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--io-size", "1MB", "--collective-timeout", f"{TIMEOUT_S}s"]
 # Of a rank that has no time to tell, peers know what it did a moment before.
 PHASES = {"hang": ("step",), "stop": ("step", "train", "checks", "collective", "start"), "kill": ("step", "train", "checks", "collective", "start")}
+
+
+def memory_for(kind):
+    """With hangs only: its part takes all the cores that others leave, and signal_test.py and hosts_test.py stop and kill with it."""
+    return ["--memory", "64MB" if kind == "hang" else "0"]
 
 
 class Stall(ProgramTest):
     def lose(self, kind, rank, *more):
         directory = f"{kind}{rank}"
         begun = time.monotonic()
-        done = self.run_program(*SMALL_NETWORK, "--duration", "120s", "--inject", f"{kind}:rank={rank},step={STEP}", "--output", directory,
-                                *more, ranks=3)
+        done = self.run_program(*SMALL_NETWORK, *memory_for(kind), "--duration", "120s", "--inject", f"{kind}:rank={rank},step={STEP}",
+                                "--output", directory, *more, ranks=3)
         seconds = time.monotonic() - begun
         self.wait_for(lambda: not self.processes(), 15)
         told = done.stdout + done.stderr
@@ -49,57 +54,51 @@ class Stall(ProgramTest):
         self.assertEqual(report.returncode, 4, report.stdout + report.stderr)
         self.assertEqual(self.result(directory)["verdict"], "incomplete")
 
-    def losses_of(self, kind):
-        for _ in range(ROUNDS):
-            for rank in range(3):
-                shutil.rmtree(self.folder / f"{kind}{rank}", ignore_errors=True)
-                with self.subTest(kind=kind, rank=rank):
-                    result, _, directory = self.lose(kind, rank, "--max-restarts", "0")
-                    self.check_loss(kind, rank, result)
-                    self.check_report(directory)
-                    if kind == "hang":  # who is stopped or killed cannot remove its file; the next run does
-                        self.assertEqual([f for f in self.files() if not f.startswith(kind)], [])
-
-    def test_a_rank_that_hangs(self):
-        self.losses_of("hang")
-
-    def test_a_rank_that_is_stopped(self):
-        self.losses_of("stop")
-
-    def test_a_rank_that_is_killed(self):
-        self.losses_of("kill")
+    def check_rounds_of(self, kind, rank):
+        for number in range(ROUNDS):
+            shutil.rmtree(self.folder / f"{kind}{rank}", ignore_errors=True)
+            with self.subTest(round=number):
+                result, _, directory = self.lose(kind, rank, "--max-restarts", "0")
+                self.check_loss(kind, rank, result)
+                self.check_report(directory)
+                if kind == "hang":  # who is stopped or killed cannot remove its file; the next run does
+                    self.assertEqual([f for f in self.files() if not f.startswith(kind)], [])
 
     def test_a_rank_that_hangs_for_good_is_lost_after_the_restart_that_it_does_not_come_to(self):
         result, _, _ = self.lose("hang", 1)
         self.check_loss("hang", 1, result)
 
-    def test_a_device_that_hangs_is_told_from_those_that_wait_for_it(self):
-        for rank in (0, 2):
-            with self.subTest(rank=rank):
-                directory = f"device{rank}"
-                done = self.run_program(*SMALL_NETWORK, "--duration", "120s", "--inject", f"hang:rank={rank},step={STEP},layer=1",
-                                        "--output", directory, ranks=3)
-                self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
-                losses = self.result(directory)["losses"]
-                self.assertEqual([(loss["rank"], loss["phase"]) for loss in losses], [(rank, "train: pass")], done.stdout + done.stderr)
+    def check_device_that_hangs(self, rank):
+        done = self.run_program(*SMALL_NETWORK, *memory_for("hang"), "--duration", "120s", "--inject",
+                                f"hang:rank={rank},step={STEP},layer=1", "--output", "run", ranks=3)
+        self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+        losses = self.result()["losses"]
+        self.assertEqual([(loss["rank"], loss["phase"]) for loss in losses], [(rank, "train: pass")], done.stdout + done.stderr)
 
     def digests(self, directory):
         return [self.part(self.result(directory), "train", rank)["weight_digest"] for rank in range(3)]
 
-    def test_a_stall_that_passes_costs_one_restart_and_changes_nothing(self):
-        steps = [*SMALL_NETWORK, "--steps", "300"]
+    def check_stall_that_passes(self, kind, rank):
+        """It costs one restart and changes nothing."""
+        steps = [*SMALL_NETWORK, *memory_for(kind), "--steps", "300"]
         clean = self.run_program(*steps, "--output", "clean", ranks=3)
         self.assertEqual(clean.returncode, 0, clean.stderr)
-        for spec in ("hang:rank=1,step=50,ms=5000", "stop:rank=2,step=50,ms=5000", "stop:rank=0,step=50,ms=5000"):
-            with self.subTest(spec):
-                directory = spec.replace(":", "_").replace(",", "_")
-                done = self.run_program(*steps, "--inject", spec, "--output", directory, ranks=3)
-                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-                result = self.result(directory)
-                rank = int(spec.split("rank=")[1][0])
-                self.assertEqual(result["verdict"], "pass")
-                self.assertEqual([(restart["rank"], restart["number"]) for restart in result["restarts"]], [(rank, 1)])
-                self.assertEqual(self.digests(directory), self.digests("clean"))
+        done = self.run_program(*steps, "--inject", f"{kind}:rank={rank},step=50,ms=5000", "--output", "run", ranks=3)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        result = self.result()
+        self.assertEqual(result["verdict"], "pass")
+        self.assertEqual([(restart["rank"], restart["number"]) for restart in result["restarts"]], [(rank, 1)])
+        self.assertEqual(self.digests("run"), self.digests("clean"))
+
+
+# A case each: ctest runs them side by side.
+for kind in HOW:
+    for rank in range(3):
+        setattr(Stall, f"test_a_rank_lost_{kind}_{rank}", lambda self, kind=kind, rank=rank: self.check_rounds_of(kind, rank))
+for rank in (0, 2):
+    setattr(Stall, f"test_a_device_that_hangs_is_told_from_those_that_wait_for_it_{rank}", lambda self, rank=rank: self.check_device_that_hangs(rank))
+for kind, rank in (("hang", 1), ("stop", 2), ("stop", 0)):
+    setattr(Stall, f"test_a_stall_that_passes_{kind}_{rank}", lambda self, kind=kind, rank=rank: self.check_stall_that_passes(kind, rank))
 
 
 if __name__ == "__main__":

@@ -6,32 +6,35 @@ PASS, ENVIRONMENT, INCOMPLETE = 0, 3, 4
 TINY = ["--layers", "16,8", "--batch", "8", "--memory", "64MB", "--io-size", "1MB", "--io-repeats", "1", "--steps", "20", "--log-file", "log",
         "--output", "run"]
 MOST = 40  # threads that a rank may start, far more than it does
+AT_ONCE = 4  # such runs
 
 
 class Threads(ProgramTest):
-    def run_with(self, threads, ranks=None):
-        return self.run_program(*TINY, ranks=ranks, timeout=60,
-                                environment={"LD_PRELOAD": os.environ["EGT_FEW_THREADS"], "EGT_THREADS": str(threads)})
-
-    def steps(self):
+    def steps(self, folder):
         """That any rank came to."""
-        records = [json.loads(line) for path in self.folder.glob("run/journal.rank*") for line in path.read_text().splitlines()]
+        records = [json.loads(line) for path in folder.glob("run/journal.rank*") for line in path.read_text().splitlines()]
         return max((record["body"]["steps"] for record in records if record["kind"] == "end"), default=0)
 
     def check_each(self, ranks):
-        for threads in (0, *range(11, MOST)):  # the start of MPI alone asks for a dozen
-            with self.subTest(threads=threads, ranks=ranks):
-                self.setUp()
-                done = self.run_with(threads, ranks)
-                if done.returncode == PASS:
-                    self.assertGreater(threads, 16, "the limit was in nobody's way")
-                    return
-                told = done.stdout + done.stderr
-                self.assertEqual(done.returncode, INCOMPLETE if self.steps() > 0 else ENVIRONMENT, told)
-                self.assertRegex(told, "no thread for .*: Resource temporarily unavailable; raise the limit that is reached: ")
-                left = {"run", "log"} if "Verdict" in told else set()
-                self.assertEqual({path.name for path in self.folder.iterdir()}, left, told)
+        def run(threads, folder):
+            return self.run_program(*TINY, ranks=ranks, timeout=60, folder=folder,
+                                    environment={"LD_PRELOAD": os.environ["EGT_FEW_THREADS"], "EGT_THREADS": str(threads)})
+        counts = [0, *range(11, MOST)]  # the start of MPI alone asks for a dozen
+        for first in range(0, len(counts), AT_ONCE):
+            for threads, done, folder in self.side_by_side(counts[first:first + AT_ONCE], run, AT_ONCE):
+                with self.subTest(threads=threads, ranks=ranks):
+                    if done.returncode == PASS:
+                        self.assertGreater(threads, 16, "the limit was in nobody's way")
+                        return
+                    self.check_refused(done, folder)
         self.fail("it never got all the threads that it wants")
+
+    def check_refused(self, done, folder):
+        told = done.stdout + done.stderr
+        self.assertEqual(done.returncode, INCOMPLETE if self.steps(folder) > 0 else ENVIRONMENT, told)
+        self.assertRegex(told, "no thread for .*: Resource temporarily unavailable; raise the limit that is reached: ")
+        left = {"run", "log"} if "Verdict" in told else set()
+        self.assertEqual({path.name for path in folder.iterdir()}, left, told)
 
     def test_alone(self):
         self.check_each(None)

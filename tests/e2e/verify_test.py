@@ -71,7 +71,7 @@ class Verify(ProgramTest):
         self.assertEqual(self.rows(done.stdout), {operation: "-" if operation == "Collective" else "YES" for operation in OPERATIONS})
 
     def test_one_rank_that_is_idle(self):
-        done, result, told = self.verify("--inject", "idle:rank=0,step=5")
+        done, result, told = self.verify("--inject", "idle:rank=0,step=1")
         self.assertEqual(done.returncode, 1, told)
         self.assertIn("1 of 1 CPUs is NOT being used: CPU 0 (rank 0 on ", done.stdout)
         self.assertEqual([injection["found"] for injection in result["injections"]], [True])

@@ -147,7 +147,8 @@ class TrainingJobs : public ::testing::Test {
     std::jthread interrupter;
     if (job.restart_in_repair)
       environment.publish = [&, began = false]() mutable -> Status {
-        if (!std::exchange(began, true))
+        // Of a repair that a restart begins nobody breaks off: all ranks would have to know of it.
+        if (!std::exchange(began, true) && outcome.restarts == 0)
           interrupter = std::jthread([&restartable, delay = job.restart_in_repair(rank())] {
             std::this_thread::sleep_for(delay);
             restartable.interrupt();
