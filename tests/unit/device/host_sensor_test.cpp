@@ -44,6 +44,17 @@ TEST_F(HostSensor, UtilizationIsThatOfItsCpusSinceTheLastRead) {
   EXPECT_DOUBLE_EQ(second->read().value().gpu_utilization_percent.value(), 0.0);
 }
 
+/// As Linux may: the time that a CPU waited for I/O, or was idle, is corrected after the fact.
+TEST_F(HostSensor, ACounterThatGoesBackIsNoUtilization) {
+  const auto sensor = open_host_sensor({}, root);
+  write_ticks(30, 90, 10);
+  sensor->read();
+  write_ticks(20, 90, 200);
+  EXPECT_FALSE(sensor->read().value().gpu_utilization_percent.has_value());
+  write_ticks(70, 140, 200);
+  EXPECT_DOUBLE_EQ(sensor->read().value().gpu_utilization_percent.value(), 100.0) << "from there on";
+}
+
 TEST_F(HostSensor, WhatIsNotThereIsEmpty) {
   const auto sensor = open_host_sensor({}, root);
   const auto read = sensor->read();
