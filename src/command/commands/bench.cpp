@@ -9,7 +9,6 @@
 
 #include "command/commands.hpp"
 #include "command/options/choices.hpp"
-#include "command/options/command_defaults.hpp"
 #include "command/run/measurement_run.hpp"
 #include "egt/ranks/agreement.hpp"
 #include "egt/ranks/topology.hpp"
@@ -63,13 +62,7 @@ class BenchRun final : public MeasurementRun {
 };
 
 Status BenchRun::refine(Options& options, Backend backend, const RankPlace& place) {
-  OwnDefaults own(options);
-  const char* const precision = backend == Backend::host ? "fp32" : "tf32";
-  own.put("precision", options.burn.precision, std::string(precision), precision);
-  own.put("extreme-iterations", options.burn.train.extreme_iterations, 0, "0");
-  if (backend != Backend::host) own.put("batch", options.burn.train.batch, std::int64_t{8192}, "8192");
-  own.put("metrics-sample-rate", options.common.metrics_sample_rate, 0.1, "0.1");
-  told_ = own.told();
+  told_ = apply_command_defaults(options, backend);
   if (place.size == 1 && options.given.contains("mode") &&
       options.bench.modes != std::vector{BenchMode::single})
     return refuse(fmt::format("--mode {}", options.given.at("mode")).c_str(),

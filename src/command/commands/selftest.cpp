@@ -1,11 +1,9 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
 
 #include "command/commands.hpp"
-#include "command/options/command_defaults.hpp"
 #include "command/run/main_job.hpp"
 #include "session/injection/injection_serializer.hpp"
 #include "session/selftest/selftest_plan.hpp"
@@ -21,28 +19,6 @@ constexpr double deadline_s = 300.0;
 constexpr double gate_patience_s = 10.0;  // from a file's writing to its reading, on a slow disk
 constexpr double patience_s = 30.0;       // above that, and above a sweep of the memory
 constexpr double progress_period_s = 5.0;
-
-/// Small buffers and files: a sweep, a pass and a step take little time, so that many faults find their
-/// place.
-std::string put_defaults(Options& options, Backend backend) {
-  OwnDefaults own(options);
-  BurnOptions& burn = options.burn;
-  if (backend == Backend::host) {
-    const std::vector<std::int64_t> layers = {128, 256, 192, 128, 64, 32, 16};
-    own.put("layers", burn.train.layers, layers, fmt::format("{}", fmt::join(layers, ",")));
-    own.put("batch", burn.train.batch, std::int64_t{16}, "16");
-    own.put("memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 48'000'000}, "48MB");
-    own.put("buffer-iterations", burn.memory.buffer_iterations, 1, "1");
-    burn.collective.elements = 1u << 14;
-  } else {
-    own.put("extreme-iterations", burn.train.extreme_iterations, 8, "8");
-    own.put("memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 12'000'000'000}, "12GB");
-    own.put("buffer-iterations", burn.memory.buffer_iterations, 10, "10");
-    burn.collective.elements = 1u << 20;
-  }
-  own.put("io-size", burn.file.size, std::uint64_t{4'000'000}, "4MB");
-  return own.told();
-}
 
 void put_periods(BurnOptions& burn) {
   burn.train.check_every = burn.collective.every = check_period;
@@ -66,7 +42,8 @@ SelftestScope scope_of(const BurnOptions& burn, int ranks) {
 class SelftestPurpose : public MainJob {
  public:
   Status refine(Options& options, Backend backend, const RankPlace& place) override {
-    defaults_ = put_defaults(options, backend);
+    defaults_ = apply_command_defaults(options, backend);
+    options.burn.collective.elements = backend == Backend::host ? 1u << 14 : 1u << 20;
     put_periods(options.burn);
     options.run.injections = plan_selftest(scope_of(options.burn, place.size)).injections;
     watch_ = std::make_unique<SelftestWatch>(plan_selftest(scope_of(options.burn, place.size)), patience_s);

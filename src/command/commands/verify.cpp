@@ -1,13 +1,9 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "command/commands.hpp"
-#include "command/options/command_defaults.hpp"
 #include "command/run/main_job.hpp"
 
 namespace egt {
@@ -17,27 +13,15 @@ namespace {
 constexpr std::int64_t gpu_period = 50, host_period = 10;
 constexpr std::int64_t gpu_file_period = 200;
 
-/// About 20 s of a GPU, of which little is filled and written: with start and end about 30 s.
-void put_gpu_defaults(OwnDefaults& own, BurnOptions& burn) {
-  const std::vector<std::int64_t> layers = {4096, 4096, 2048, 1024, 512};  // fits beside the rest in 10 %
-  own.put("duration", burn.duration_seconds, std::optional(20.0), "20s");
-  own.put("layers", burn.train.layers, layers, fmt::format("{}", fmt::join(layers, ",")));
-  own.put("extreme-iterations", burn.train.extreme_iterations, 20, "20");
-  own.put("memory", burn.memory.fill, SizeOrShare{.share = 0.1, .bytes = 0, .is_share = true}, "10%");
-  own.put("io-size", burn.file.size, std::uint64_t{64'000'000}, "64MB");
+/// Small and often checked, as the defaults of the options are: little is filled and written.
+void put_gpu_load(BurnOptions& burn) {
   burn.memory.buffer_iterations = 10;
   burn.collective.elements = 1u << 22;
   burn.file.every = gpu_file_period;
   burn.train.check_every = burn.train.epoch_steps = burn.collective.every = gpu_period;
 }
 
-void put_host_defaults(OwnDefaults& own, BurnOptions& burn) {
-  const std::vector<std::int64_t> layers = {128, 256, 192, 128, 64, 32, 16};
-  own.put("duration", burn.duration_seconds, std::optional(10.0), "10s");
-  own.put("layers", burn.train.layers, layers, fmt::format("{}", fmt::join(layers, ",")));
-  own.put("batch", burn.train.batch, std::int64_t{64}, "64");
-  own.put("memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 64'000'000}, "64MB");
-  own.put("io-size", burn.file.size, std::uint64_t{4'000'000}, "4MB");
+void put_host_load(BurnOptions& burn) {
   burn.memory.buffer_iterations = 1;
   burn.collective.elements = 1u << 14;
   burn.train.check_every = burn.train.epoch_steps = burn.collective.every = burn.file.every = host_period;
@@ -60,11 +44,10 @@ ReadinessOptions readiness_for(Backend backend) {
 class VerifyPurpose : public MainJob {
  public:
   Status refine(Options& options, Backend backend, const RankPlace& place) override {
-    OwnDefaults own(options);
-    backend == Backend::host ? put_host_defaults(own, options.burn) : put_gpu_defaults(own, options.burn);
+    told_ = apply_command_defaults(options, backend);
+    backend == Backend::host ? put_host_load(options.burn) : put_gpu_load(options.burn);
     options.burn.file.repeats = 1;
     readiness_ = readiness_for(backend);
-    told_ = own.told();
     is_root_ = place.rank == 0;
     return check_injections(options.run.injections, place.size);
   }

@@ -13,16 +13,13 @@ const CommandRow* find_command(std::string_view name) {
   return found == rows.end() ? nullptr : &*found;
 }
 
-/// Is it one that all commands have?
-bool is_common(const OptionRule& rule) {
-  return rule.commands == of_all;
-}
-
+/// `common`: those that all commands have, else the others.
 std::string help_lines(std::string_view title, std::string_view command, bool common) {
   std::string text;
-  for (const OptionRule& rule : option_rules()) {
-    if (is_common(rule) != common || !knows(command, rule.commands)) continue;
-    const std::string left = fmt::format("--{} {}", rule.name, rule.is_flag() ? "" : rule.value);
+  Options defaults;
+  for (const OptionRule& rule : option_rules(defaults)) {
+    if ((rule.commands == of_all) != common || !knows(command, rule.commands)) continue;
+    const std::string left = fmt::format("--{} {}", rule.name, rule.value.placeholder);
     text += fmt::format("  {:<32} {}\n", left, rule.help);
   }
   return text.empty() ? text : fmt::format("Options of {} (default in parentheses):\n{}\n", title, text);
@@ -102,14 +99,9 @@ bool knows(std::string_view command, Commands commands) {
   return row && (row->bit & commands) != 0;
 }
 
-const std::vector<OptionRule>& option_rules() {
-  static const std::vector<OptionRule> rules = [] {
-    std::vector<OptionRule> all;
-    for (const auto part : {load_rules, safety_rules, measure_rules, compare_rules, common_rules})
-      for (OptionRule& rule : part()) all.push_back(std::move(rule));
-    return all;
-  }();
-  return rules;
+const OptionRule* find_rule(const std::vector<OptionRule>& rules, std::string_view name) {
+  const auto found = std::find_if(rules.begin(), rules.end(), [&](auto& rule) { return rule.name == name; });
+  return found == rules.end() ? nullptr : &*found;
 }
 
 std::string help_text(std::string_view command) {

@@ -1,13 +1,13 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "command/options/option_values.hpp"
 #include "command/options/options.hpp"
 
-/// The one list of the program's options; parsing, help and the config file all read it.
+/// The one list of the program's options; parsing, help, defaults, the config file and the result read it.
 namespace egt {
 
 /// A set of commands: which of them know an option.
@@ -35,30 +35,28 @@ std::string command_list();
 /// False for a command that there is not.
 bool knows(std::string_view command, Commands commands);
 
-struct OptionRule {
-  std::string name;     ///< long, without dashes
-  Commands commands;    ///< which know it
-  const char* value;    ///< what stands for the value in the help; nullptr: a flag
-  const char* help;     ///< with the default
-  const char* allowed;  ///< completes "use ..": what is allowed
-  bool (*parse)(std::string_view text, Options& options);  ///< false: not allowed
-  bool in_config = true;
-  bool repeatable = false;
-  /// Where set: says what is wrong with a text that is not allowed, and what to do; else that is "use
-  /// `allowed`".
-  std::string (*explain)(std::string_view text, const char* allowed) = nullptr;
-
-  bool is_flag() const { return value == nullptr; }
+/// Where an option has its place.
+enum class Scope {
+  result,        ///< on the command line, in a config file, and in the result
+  config,        ///< not in the result: it changes nothing of what is measured
+  command_line,  ///< only there
 };
 
-/// The parts of the list, by what they are about.
-std::vector<OptionRule> load_rules();     ///< what loads the devices: training, memory, files, checks
-std::vector<OptionRule> safety_rules();   ///< what a run does about its surroundings and its peers
-std::vector<OptionRule> measure_rules();  ///< of links and bench
-std::vector<OptionRule> compare_rules();
-std::vector<OptionRule> common_rules();
+struct OptionRule {
+  std::string name;   ///< long, without dashes
+  Commands commands;  ///< which know it
+  const char* help;   ///< with the default
+  OptionValue value;
+  Scope scope = Scope::result;
+  bool repeatable = false;
+  Commands also_told = 0;   ///< commands that do not know it, but whose result tells its value
+  const char* letter = "";  ///< its short name, with its dash
+};
 
-const std::vector<OptionRule>& option_rules();
+/// All, bound to `options`, which outlives them.
+std::vector<OptionRule> option_rules(Options& options);
+/// null: there is none of that name.
+const OptionRule* find_rule(const std::vector<OptionRule>& rules, std::string_view name);
 
 /// `command`: only its options; empty: those of burn.
 std::string help_text(std::string_view command);

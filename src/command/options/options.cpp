@@ -24,16 +24,15 @@ struct Given {
   std::vector<std::string> values;  ///< every place's that gave it, in order
   std::string where = {};           ///< "--config FILE: ", or nothing: the command line
 };
+using Rules = std::vector<OptionRule>;
 using GivenByName = std::map<std::string, Given>;
 
 Status wrong(std::string text) {
   return {StatusCode::invalid_argument, std::move(text)};
 }
 
-const OptionRule* find_rule(std::string_view name) {
-  const auto& rules = option_rules();
-  const auto found = std::find_if(rules.begin(), rules.end(), [&](auto& rule) { return rule.name == name; });
-  return found == rules.end() ? nullptr : &*found;
+bool is_flag(const OptionRule& rule) {
+  return rule.value.placeholder.empty();
 }
 
 /// "did you mean X? ", or nothing.
@@ -43,10 +42,10 @@ std::string suggestion(const std::string& text, const std::vector<std::string>& 
 }
 
 /// An argument that CLI11 left over, as a message.
-Status unexpected(const std::string& argument) {
+Status unexpected(const Rules& rules, const std::string& argument) {
   if (argument.starts_with("-")) {
     std::vector<std::string> names;
-    for (const OptionRule& rule : option_rules()) names.push_back("--" + rule.name);
+    for (const OptionRule& rule : rules) names.push_back("--" + rule.name);
     return wrong(fmt::format("{}: unknown option; {}--help lists what is known", printable(argument),
                              suggestion(argument.substr(0, argument.find('=')), names)));
   }
@@ -55,17 +54,14 @@ Status unexpected(const std::string& argument) {
 
 /// Splits the command line: texts by option name, and what stands alone. CLI11 does not see any value's
 /// meaning, so all messages are made here.
-Status split_command_line(const std::vector<std::string>& arguments, GivenByName& given,
+Status split_command_line(const Rules& rules, const std::vector<std::string>& arguments, GivenByName& given,
                           std::vector<std::string>& rest) {
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
-  for (const OptionRule& rule : option_rules()) {
-    const std::string name = fmt::format("--{}{}", rule.name,
-                                         rule.name == "help"      ? ",-h"
-                                         : rule.name == "version" ? ",-V"
-                                                                  : "");
-    auto* option = rule.is_flag() ? app.add_flag(name) : app.add_option(name);
+  for (const OptionRule& rule : rules) {
+    const std::string name = fmt::format("--{},{}", rule.name, rule.letter);
+    auto* option = is_flag(rule) ? app.add_flag(name) : app.add_option(name);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
   try {
@@ -75,7 +71,7 @@ Status split_command_line(const std::vector<std::string>& arguments, GivenByName
   } catch (const CLI::Error& error) {
     return wrong(printable(error.what()));
   }
-  for (const OptionRule& rule : option_rules())
+  for (const OptionRule& rule : rules)
     if (auto* option = app.get_option(fmt::format("--{}", rule.name)); option->count() > 0)
       given[rule.name].values = option->results();
   rest = app.remaining();
@@ -93,10 +89,10 @@ Status take_files(std::vector<std::string> files, Options& options) {
 
 /// The command is the first argument that is no option, report's directory the second, and compare's files
 /// all the others; anything more is an error.
-Status take_command(const std::vector<std::string>& rest, Options& options) {
+Status take_command(const Rules& rules, const std::vector<std::string>& rest, Options& options) {
   const auto is_option = [](const std::string& text) { return text.starts_with("-"); };
   if (const auto option = std::find_if(rest.begin(), rest.end(), is_option); option != rest.end())
-    return unexpected(*option);
+    return unexpected(rules, *option);
   if (rest.empty()) return {};
   if (!knows(rest[0], of_all)) {
     std::vector<std::string> names;
@@ -107,7 +103,7 @@ Status take_command(const std::vector<std::string>& rest, Options& options) {
   options.command = rest[0];
   if (options.command == "compare") return take_files({rest.begin() + 1, rest.end()}, options);
   const std::size_t most = options.command == "report" ? 2 : 1;
-  if (rest.size() > most) return unexpected(rest[most]);
+  if (rest.size() > most) return unexpected(rules, rest[most]);
   if (options.command != "report") return {};
   if (rest.size() < 2 || rest[1].empty())
     return wrong("report: name the directory of a run, as in: extreme_gpu_trainer report DIR");
@@ -132,7 +128,7 @@ Result<std::string> config_text(const std::string& path) {
 }
 
 /// CLI11 puts the values of a key that comes twice together as if they were a list.
-Status check_keys(const std::string& text, const std::string& where) {
+Status check_keys(const Rules& rules, const std::string& text, const std::string& where) {
   std::istringstream lines(text);
   std::set<std::string> seen;
   for (std::string line; std::getline(lines, line);) {
@@ -140,7 +136,7 @@ Status check_keys(const std::string& text, const std::string& where) {
     const std::size_t end = line.find_first_of(" \t=#\"", begin);
     if (end == std::string::npos || line.find_first_not_of(" \t", end) != line.find('=', end)) continue;
     const std::string name = line.substr(begin, end - begin);
-    const OptionRule* rule = find_rule(name);
+    const OptionRule* rule = find_rule(rules, name);
     if (rule && !rule->repeatable && !seen.insert(name).second)
       return wrong(fmt::format("{}--{}: given twice; give it once", where, name));
   }
@@ -148,13 +144,13 @@ Status check_keys(const std::string& text, const std::string& where) {
 }
 
 /// Adds a TOML file's values where the command line has none: the command line is stronger.
-Status read_config(const std::string& path, GivenByName& given) {
+Status read_config(const Rules& rules, const std::string& path, GivenByName& given) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
     return wrong(fmt::format("--config {}: is a directory; name a TOML file", printable(path)));
   const std::string where = fmt::format("--config {}: ", printable(path));
   EGT_TRY_ASSIGN(const std::string text, config_text(path));
-  EGT_TRY(check_keys(text, where));
+  EGT_TRY(check_keys(rules, text, where));
   std::istringstream stream(text);
   std::vector<CLI::ConfigItem> items;
   try {
@@ -167,11 +163,11 @@ Status read_config(const std::string& path, GivenByName& given) {
     if (!item.parents.empty())
       return wrong(fmt::format("{}section [{}]: write the long names of options without sections", where,
                                printable(item.parents.front())));
-    const OptionRule* rule = find_rule(item.name);
-    if (!rule || !rule->in_config)
+    const OptionRule* rule = find_rule(rules, item.name);
+    if (!rule || rule->scope == Scope::command_line)
       return wrong(fmt::format("{}unknown key {}; use the long names of options, without sections", where,
                                printable(item.name)));
-    if (rule->is_flag() && item.inputs == std::vector<std::string>{"false"}) continue;
+    if (is_flag(*rule) && item.inputs == std::vector<std::string>{"false"}) continue;
     Given& given_here = found[item.name];
     given_here.where = where;
     if (rule->repeatable)
@@ -191,10 +187,8 @@ Status apply(const OptionRule& rule, const Given& given, Options& options) {
     return wrong(
         fmt::format("{}--{}: the command {} has no such option", given.where, rule.name, options.command));
   for (const std::string& value : given.values) {
-    if (rule.parse(value, options)) continue;
-    const std::string why =
-        rule.explain ? rule.explain(value, rule.allowed) : fmt::format("use {}", rule.allowed);
-    return wrong(fmt::format("{}--{} {}: {}", given.where, rule.name, printable(value), printable(why)));
+    if (const std::string why = rule.value.set(value); !why.empty())
+      return wrong(fmt::format("{}--{} {}: {}", given.where, rule.name, printable(value), printable(why)));
   }
   options.given[rule.name] = fmt::format("{}", fmt::join(given.values, " "));
   return {};
@@ -262,30 +256,16 @@ Status check_together(Options& options) {
   return {};
 }
 
-Status add_config(Options& options, GivenByName& given) {
+Status add_config(const Rules& rules, Options& options, GivenByName& given) {
   const auto config = given.find("config");
   if (config == given.end()) return {};
-  EGT_TRY(apply(*find_rule("config"), config->second, options));
-  const std::string path = config->second.values.front();
-  return read_config(path, given);
+  EGT_TRY(apply(*find_rule(rules, "config"), config->second, options));
+  return read_config(rules, options.common.config, given);
 }
 
-Status apply_all(const GivenByName& given, Options& options) {
-  for (const auto& [name, values] : given) EGT_TRY(apply(*find_rule(name), values, options));
+Status apply_all(const Rules& rules, const GivenByName& given, Options& options) {
+  for (const auto& [name, values] : given) EGT_TRY(apply(*find_rule(rules, name), values, options));
   return check_together(options);
-}
-
-std::string layers_text(const std::vector<std::int64_t>& layers) {
-  return fmt::format("{}", fmt::join(layers, ","));
-}
-
-/// Sets `value` to the host's default, unless the user gave the option, and says so where the command has it.
-template <typename T>
-void host_default(Options& options, const char* name, T& value, T host_value, std::string text) {
-  if (options.given.contains(name)) return;
-  value = std::move(host_value);
-  if (knows(options.command, find_rule(name)->commands))
-    options.host_defaults.push_back(fmt::format("--{} {}", name, text));
 }
 
 }  // namespace
@@ -293,9 +273,10 @@ void host_default(Options& options, const char* name, T& value, T host_value, st
 Result<Options> parse_options(int argc, const char* const* argv, const std::string& version) {
   Options options;
   if (argc > 1) options.arguments.assign(argv + 1, argv + argc);
+  const Rules rules = option_rules(options);
   GivenByName given;
   std::vector<std::string> rest;
-  EGT_TRY(split_command_line(options.arguments, given, rest));
+  EGT_TRY(split_command_line(rules, options.arguments, given, rest));
   const bool asks_help = !rest.empty() && rest[0] == "help";  // as a command: "help burn"
   if (asks_help) rest.erase(rest.begin());
   if (asks_help || given.contains("help")) {
@@ -306,9 +287,9 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::stri
     options.message = fmt::format("extreme_gpu_trainer {}", version);
     return options;
   }
-  EGT_TRY(take_command(rest, options));
-  EGT_TRY(add_config(options, given));
-  EGT_TRY(apply_all(given, options));
+  EGT_TRY(take_command(rules, rest, options));
+  EGT_TRY(add_config(rules, options, given));
+  EGT_TRY(apply_all(rules, given, options));
   return options;
 }
 
@@ -316,15 +297,16 @@ Result<Options> resumed_options(const Options& asked, const std::vector<std::str
   GivenByName given, anew;
   std::vector<std::string> rest;
   Options options;
+  const Rules rules = option_rules(options);
   options.arguments = asked.arguments;
   for (auto& [arguments, found] : {std::pair(&first, &given), std::pair(&asked.arguments, &anew)}) {
-    EGT_TRY(split_command_line(*arguments, *found, rest));
-    EGT_TRY(add_config(options, *found));
+    EGT_TRY(split_command_line(rules, *arguments, *found, rest));
+    EGT_TRY(add_config(rules, options, *found));
   }
   given.erase("output");
   given.erase("config");
   for (auto& [name, values] : anew) given[name] = std::move(values);
-  EGT_TRY(apply_all(given, options));
+  EGT_TRY(apply_all(rules, given, options));
   return options;
 }
 
@@ -340,27 +322,6 @@ Status check_injections(const std::vector<Injection>& injections, int ranks) {
                              "one rank alone has nothing to compare it with; use at least 2 ranks");
   }
   return {};
-}
-
-void apply_host_defaults(Options& options) {
-  BurnOptions& burn = options.burn;
-  // About 40 ms a step on one core: 0.36 GFLOP of products, and 0.34 million turns of extreme compute.
-  const std::vector<std::int64_t> layers = {256, 512, 384, 256, 128, 64, 32};
-  host_default(options, "layers", burn.train.layers, layers, layers_text(layers));
-  if (!burn.global_batch) host_default(options, "batch", burn.train.batch, std::int64_t{128}, "128");
-  host_default(options, "extreme-iterations", burn.train.extreme_iterations, 2, "2");
-  host_default(options, "memory", burn.memory.fill, SizeOrShare{.share = 0, .bytes = 256'000'000}, "256MB");
-  host_default(options, "buffer-iterations", burn.memory.buffer_iterations, 3, "3");
-  host_default(options, "io-size", burn.file.size, std::uint64_t{64'000'000}, "64MB");
-  host_default(options, "io-repeats", burn.file.repeats, 2, "2");
-  burn.train.epoch_steps = 10;
-  burn.collective.every = 10;
-  burn.collective.elements = 1u << 18;
-  host_default(options, "size", options.links.size, std::uint64_t{16'000'000}, "16MB");
-  host_default(options, "warn-below", options.links.warn_below, 5e8, "500Mb/s");
-  host_default(options, "points", options.bench.points, {10'000, 100'000}, "10000,100000");
-  host_default(options, "grid", options.bench.grid, std::int32_t{64}, "64");
-  host_default(options, "batches", options.bench.batches, {1, 8}, "1,8");
 }
 
 }  // namespace egt

@@ -4,6 +4,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "egt/core/injection.hpp"
@@ -17,8 +19,8 @@
 #include "workload/bench/scaling_options.hpp"
 #include "workload/options.hpp"
 
-/// What the user asks for on the command line and in a config file. One table in option_table.cpp names every
-/// option; what is not in it is unknown.
+/// What the user asks for on the command line and in a config file. One list in option_rules.cpp says all of
+/// every option; what is not in it is unknown.
 namespace egt {
 
 enum class Backend { automatic, cuda, host };
@@ -31,6 +33,7 @@ struct CommonOptions {
   std::uint64_t seed = 1;
   double metrics_sample_rate = 1.0;  ///< seconds between samples
   ProgressStyle progress = ProgressStyle::automatic;
+  std::string config;    ///< the file that more options are read from; empty: none
   std::string log_file;  ///< empty: none
   LogLevel log_level = LogLevel::info;
 };
@@ -62,7 +65,7 @@ struct CompareOptions {
 };
 
 struct Options {
-  std::string command = "burn";  ///< one of command_rows in src/command/option_table.hpp
+  std::string command = "burn";  ///< one of command_rows in command/options/option_table.hpp
   std::string directory;         ///< of "report" only, and then never empty: the run directory
   std::optional<std::string>
       message;  ///< --help, --version: print this, which ends without a newline, and exit 0
@@ -75,7 +78,7 @@ struct Options {
   ResumePoint resumed;                       ///< `part` 0: a new run. Not from the command line
   std::vector<std::string> arguments;        ///< as the user typed them, without the program's name
   std::map<std::string, std::string> given;  ///< long name without dashes to value; config file included
-  std::vector<std::string> host_defaults;    ///< what apply_host_defaults chose: "--batch 128"
+  std::vector<std::string> host_defaults;    ///< what apply_host_defaults put: "--batch 128"
 };
 
 /// `version` is what --version prints. An error is invalid_argument and one line that names the option, its
@@ -90,7 +93,19 @@ Result<Options> resumed_options(const Options& asked, const std::vector<std::str
 /// or it could not be found.
 Status check_injections(const std::vector<Injection>& injections, int ranks);
 
-/// The smaller defaults of the host backend, where the user gave no value of his own.
+/// Names of options, and values as the user would write them.
+using Defaults = std::vector<std::pair<const char*, const char*>>;
+
+/// The built-in defaults of `command` on a backend, or with no command those that all have there. Each has
+/// its option, which takes it.
+Defaults built_in_defaults(std::string_view command, Backend backend);
+
+/// Puts those of the options' command where the user gave no value of his own. Those that it put:
+/// " --batch 16 --memory 48MB".
+std::string apply_command_defaults(Options& options, Backend backend);
+
+/// The smaller defaults of the host backend, likewise; those of the command's options become
+/// `host_defaults`.
 void apply_host_defaults(Options& options);
 
 /// Every value in effect, by long name: for the result, and to compare ranks (equal dumps: equal options).

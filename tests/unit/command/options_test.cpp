@@ -1,12 +1,14 @@
 #include "command/options/options.hpp"
 
 #include <ostream>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "command/options/option_table.hpp"
 #include "tests/support/options_fixture.hpp"
 
 namespace egt::test {
@@ -269,6 +271,55 @@ TEST(Options, HostDefaultsLeaveWhatTheUserGave) {
   EXPECT_EQ(options.burn.file.repeats, 2);
   EXPECT_EQ(options.host_defaults.front(), "--layers 256,512,384,256,128,64,32");
   EXPECT_EQ(options.host_defaults.size(), 5u);
+}
+
+TEST(Options, EveryBuiltInDefaultIsTakenByItsOption) {
+  std::vector<std::string> commands = {""};
+  for (const CommandRow& row : command_rows()) commands.emplace_back(row.name);
+  std::set<std::pair<std::string, Backend>> found;
+  for (const std::string& command : commands)
+    for (const Backend backend : {Backend::cuda, Backend::host}) {
+      Options options;
+      const auto rules = option_rules(options);
+      for (const auto& [name, text] : built_in_defaults(command, backend)) {
+        const OptionRule* rule = find_rule(rules, name);
+        ASSERT_NE(rule, nullptr) << command << " --" << name;
+        EXPECT_EQ(rule->value.set(text), "") << command << " --" << name << " " << text;
+        found.emplace(command, backend);
+      }
+    }
+  EXPECT_EQ(found.size(), 7u);  // the host's; of bench, selftest and verify those on both
+}
+
+TEST(Options, CommandDefaultsOnADeviceLeaveWhatTheUserGave) {
+  Options verify = good({"verify", "--io-size", "8KiB"});
+  EXPECT_EQ(apply_command_defaults(verify, Backend::cuda),
+            " --duration 20s --layers 4096,4096,2048,1024,512 --extreme-iterations 20 --memory 10%");
+  EXPECT_EQ(verify.burn.duration_seconds, 20.0);
+  EXPECT_EQ(verify.burn.train.layers, (std::vector<std::int64_t>{4096, 4096, 2048, 1024, 512}));
+  EXPECT_TRUE(verify.burn.memory.fill.is_share);
+  EXPECT_EQ(verify.burn.memory.fill.share, 0.1);
+  EXPECT_EQ(verify.burn.file.size, 8192u);
+  Options selftest = good({"selftest"});
+  EXPECT_EQ(apply_command_defaults(selftest, Backend::cuda),
+            " --extreme-iterations 8 --memory 12GB --buffer-iterations 10 --io-size 4MB");
+  EXPECT_EQ(selftest.burn.memory.fill.bytes, 12'000'000'000u);
+  EXPECT_EQ(selftest.burn.file.size, 4'000'000u);
+  Options bench = good({"bench"});
+  EXPECT_EQ(apply_command_defaults(bench, Backend::cuda),
+            " --precision tf32 --extreme-iterations 0 --batch 8192 --metrics-sample-rate 0.1");
+  EXPECT_EQ(bench.burn.train.batch, 8192);
+  EXPECT_EQ(bench.common.metrics_sample_rate, 0.1);
+}
+
+TEST(Options, CommandDefaultsReplaceThoseOfTheHost) {
+  Options options = good({"selftest"});
+  apply_host_defaults(options);
+  EXPECT_EQ(
+      apply_command_defaults(options, Backend::host),
+      " --layers 128,256,192,128,64,32,16 --batch 16 --memory 48MB --buffer-iterations 1 --io-size 4MB");
+  EXPECT_EQ(options.host_defaults, std::vector<std::string>{"--extreme-iterations 2"});
+  EXPECT_EQ(options.burn.memory.fill.bytes, 48'000'000u);
 }
 
 TEST(Options, EffectiveOptionsTellOptionsApart) {

@@ -1,0 +1,222 @@
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+#include "egt/core/units.hpp"
+
+/// How the values of options are read and told: one function a kind of value, which says its range once.
+namespace egt {
+
+/// The value of one option, bound to its place in an Options, which outlives it.
+struct OptionValue {
+  std::string placeholder;  ///< what stands for it in the help; empty: a flag
+  /// Takes a text; or says what is wrong with it and what is allowed, and leaves the value as it was.
+  std::function<std::string(std::string_view text)> set;
+  std::function<Json()> json = {};  ///< the value, as the result tells it
+};
+
+template <typename T>
+Json told(const T& value) {
+  return value;
+}
+inline Json told(const std::string& value) {
+  return value.empty() ? Json() : Json(value);
+}
+inline Json told(const SizeOrShare& value) {
+  return value.is_share ? Json(fmt::format("{}%", value.share * 100)) : Json(value.bytes);
+}
+template <typename T>
+Json told(const std::optional<T>& value) {
+  return or_null(value);
+}
+template <typename T>
+Json told(const std::vector<T>& values) {
+  Json all = Json::array();
+  for (const T& value : values)
+    if constexpr (std::is_enum_v<T>)
+      all.push_back(to_string(value));
+    else
+      all.push_back(value);
+  return all;
+}
+
+/// `parse` gives the value that a text means, or nothing where the text is not `allowed`.
+template <typename T, typename Parse>
+OptionValue parsed(T& target, std::string placeholder, std::string allowed, Parse parse) {
+  return {std::move(placeholder),
+          [&target, allowed = std::move(allowed), parse](std::string_view text) -> std::string {
+            auto value = parse(text);
+            if (!value) return fmt::format("use {}", allowed);
+            target = std::move(*value);
+            return {};
+          },
+          [&target] { return told(target); }};
+}
+
+template <typename T>
+struct ValueOf {
+  using Type = T;
+};
+template <typename T>
+struct ValueOf<std::optional<T>> {
+  using Type = T;
+};
+
+/// A whole or a finite number in [low, high], and nothing else.
+template <typename T>
+std::optional<T> parse_within(std::string_view text, T low, T high) {
+  T value{};
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_number = error == std::errc() && stop == text.data() + text.size();
+  return is_number && value >= low && value <= high ? std::optional(value) : std::nullopt;
+}
+
+template <typename T>
+OptionValue whole(T& target, typename ValueOf<T>::Type low, typename ValueOf<T>::Type high) {
+  return parsed(target, "N", fmt::format("a whole number of {} to {}", low, high),
+                [=](std::string_view text) { return parse_within(text, low, high); });
+}
+
+template <typename T>
+OptionValue number(T& target, std::string placeholder, std::string allowed, double low, double high) {
+  return parsed(target, std::move(placeholder), std::move(allowed),
+                [=](std::string_view text) { return parse_within(text, low, high); });
+}
+
+/// The value of a `result` in [low, high].
+template <typename T>
+std::optional<T> within(const Result<T>& result, T low, T high) {
+  const bool is_within = result.ok() && result.value() >= low && result.value() <= high;
+  return is_within ? std::optional(result.value()) : std::nullopt;
+}
+
+/// A share in [low, 100 %]; `allowed` empty: said by `low`.
+inline OptionValue share(double& target, double low, std::string allowed = {}) {
+  if (allowed.empty()) allowed = fmt::format("a share of {} to 100 %", std::lround(100 * low));
+  return parsed(target, "SHARE", std::move(allowed),
+                [=](std::string_view text) { return within(parse_percent(text), low, 1.0); });
+}
+
+/// Says also what is wrong with the unit of a text that is not allowed, where that can be told. `units`: all
+/// that there are; `if_missing`: what a number without unit may be meant as, with "{0}" for the number;
+/// nullptr: it needs none.
+inline OptionValue with_units(OptionValue value, const std::string& units, const char* if_missing) {
+  value.set = [set = value.set, known = fmt::format(" {} ", units), if_missing](std::string_view text) {
+    const std::string wrong = set(text);
+    const auto unit = unit_in(text);
+    if (wrong.empty() || !unit) return wrong;
+    if (unit->empty() && if_missing)
+      return fmt::format("a unit is missing ({}): {}", fmt::format(fmt::runtime(if_missing), text), wrong);
+    const bool is_known = unit->empty() || known.find(fmt::format(" {} ", *unit)) != std::string::npos;
+    return is_known ? wrong : fmt::format("{} is no unit: {}", *unit, wrong);
+  };
+  return value;
+}
+
+constexpr const char* size_units = "B KB MB GB TB KiB MiB GiB TiB";
+
+/// Bytes in [low, high].
+template <typename T>
+OptionValue size(T& target, std::string allowed, std::uint64_t low, std::uint64_t high) {
+  const auto parse = [=](std::string_view text) { return within(parse_size(text), low, high); };
+  return with_units(parsed(target, "SIZE", std::move(allowed), parse), size_units, "{0}GB or {0}GiB?");
+}
+
+/// Seconds in [low, high].
+template <typename T>
+OptionValue duration(T& target, std::string allowed, double low, double high) {
+  const auto parse = [=](std::string_view text) { return within(parse_duration(text), low, high); };
+  return with_units(parsed(target, "TIME", std::move(allowed), parse), "s m h d", nullptr);
+}
+
+/// Not empty; told as null where it was not given.
+inline OptionValue text(std::string& target, std::string placeholder, std::string allowed) {
+  return parsed(target, std::move(placeholder), std::move(allowed), [](std::string_view text) {
+    const bool is_text = !text.empty() && text.find('\0') == std::string_view::npos;
+    return is_text ? std::optional(std::string(text)) : std::nullopt;
+  });
+}
+
+/// Given bare, or in a config file as true: then the target is `if_given`. false there is as if not given.
+inline OptionValue flag(bool& target, bool if_given) {
+  return {"",
+          [&target, if_given](std::string_view text) -> std::string {
+            if (text != "true") return "use it without a value, or true or false in a config file";
+            target = if_given;
+            return {};
+          },
+          [&target, if_given] { return Json(target == if_given); }};
+}
+
+/// One of some names. `placeholder` empty: all of them.
+template <typename T>
+OptionValue choice(T& target, const std::vector<std::pair<const char*, T>>& names,
+                   std::string placeholder = {}) {
+  std::string allowed, all;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    all += fmt::format("{}{}", i == 0 ? "" : "|", names[i].first);
+    allowed += fmt::format("{}{}", i == 0 ? "" : i + 1 == names.size() ? " or " : ", ", names[i].first);
+  }
+  OptionValue value = parsed(target, placeholder.empty() ? all : std::move(placeholder), allowed,
+                             [names](std::string_view text) -> std::optional<T> {
+                               for (const auto& [name, meaning] : names)
+                                 if (name == text) return meaning;
+                               return std::nullopt;
+                             });
+  value.json = [&target, names]() -> Json {
+    for (const auto& [name, meaning] : names)
+      if (meaning == target) return name;
+    return {};
+  };
+  return value;
+}
+
+struct ListLimits {
+  std::size_t least = 1, most = SIZE_MAX;  ///< elements
+  bool distinct = true;                    ///< each at most once
+};
+
+/// "1,2,3"; `one` gives the value of an element, or nothing.
+template <typename T, typename One>
+OptionValue list(std::vector<T>& target, std::string placeholder, std::string allowed, ListLimits limits,
+                 One one) {
+  const auto parse = [=](std::string_view text) -> std::optional<std::vector<T>> {
+    std::vector<T> values;
+    for (std::size_t comma = 0; comma != std::string_view::npos; text.remove_prefix(comma + 1)) {
+      comma = text.find(',');
+      const std::optional<T> value = one(text.substr(0, comma));
+      if (!value) return std::nullopt;
+      if (limits.distinct && std::find(values.begin(), values.end(), *value) != values.end())
+        return std::nullopt;
+      values.push_back(*value);
+      if (comma == std::string_view::npos) break;
+    }
+    if (values.size() < limits.least || values.size() > limits.most) return std::nullopt;
+    return values;
+  };
+  return parsed(target, std::move(placeholder), std::move(allowed), parse);
+}
+
+/// Whole numbers in [low, high].
+template <typename T>
+OptionValue wholes(std::vector<T>& target, std::string placeholder, std::string allowed, ListLimits limits,
+                   T low, T high) {
+  return list(target, std::move(placeholder), std::move(allowed), limits,
+              [=](std::string_view text) { return parse_within(text, low, high); });
+}
+
+}  // namespace egt
