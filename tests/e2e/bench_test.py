@@ -157,7 +157,7 @@ class Bench(BenchTest):
         self.assertIn("voxelize 1000000000 points: rank 0 alone: failed: ", done.stderr)
 
     def test_a_rank_that_stops_amid_peer_copies_costs_one_trial(self):
-        process = self.start_program("bench", *tiny(workload="mlp,voxelize", mode="p2p", points="2000", trial_time="2s"),
+        process = self.start_program("bench", *tiny(workload="mlp,voxelize", mode="p2p", points="2000", trial_time="1.5s"),
                                      "--collective-timeout", "4s", "--output", "run", ranks=2)
         while "rank 1 alone" not in process.stderr.readline():
             self.assertIsNone(process.poll())

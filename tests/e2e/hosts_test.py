@@ -1,7 +1,7 @@
 """The program on two hosts, with two ranks each: it tells them apart, and names the host that is lost."""
 from hosts import *
 
-SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--collective-timeout", "3s"]
+SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--collective-timeout", "3s"]
 LONG = [*SMALL_NETWORK, "--duration", "120s", "--io-size", "1MB", "--io-dir", ".", "--max-restarts", "0", "--output", "run"]
 # The program's, or mpirun's own where it misses the daemon on the other host before the ranks have ended.
 CODES_AFTER_A_CUT = (1, 4)
@@ -27,13 +27,13 @@ class Hosts(HostsTest):
         return result
 
     def test_two_hosts(self):
-        done = self.run_on_hosts(["--steps", "30", "--memory", "32MB", "--no-io", "--output", "run"])
+        done = self.run_on_hosts(["--layers", "64,96,32", "--batch", "32", "--steps", "30", "--memory", "32MB", "--no-io", "--output", "run"])
         self.check_pass(done)
 
     def test_hosts_without_a_common_disk(self):
         self.make_hosts(own_disks=True)
         begun = time.monotonic()
-        done = self.run_on_hosts([*SMALL_NETWORK, "--steps", "30", "--io-size", "4MB", "--io-repeats", "2", "--output", "run"])
+        done = self.run_on_hosts([*SMALL_NETWORK, "--memory", "64MB", "--steps", "30", "--io-size", "4MB", "--io-repeats", "2", "--output", "run"])
         self.assertLess(time.monotonic() - begun, 12, "interfaces that lead nowhere must not hold up the start:\n" + done.stderr)
         result = self.check_pass(done)
         for rank in range(4):
@@ -43,7 +43,7 @@ class Hosts(HostsTest):
 
     def test_a_slow_link(self):
         self.hosts.shape("hostb", "100mbit")
-        done = self.run_on_hosts([*SMALL_NETWORK, "--steps", "60", "--io-size", "4MB", "--io-repeats", "2", "--output", "run"])
+        done = self.run_on_hosts([*SMALL_NETWORK, "--memory", "0", "--steps", "60", "--io-size", "4MB", "--io-repeats", "2", "--output", "run"])
         self.check_pass(done)
 
     def test_a_stop_file_on_any_host(self):
@@ -52,7 +52,7 @@ class Hosts(HostsTest):
             with self.subTest(disk=disk):
                 self.setUp()
                 self.make_hosts(own_disks=True)
-                process = self.start_on_hosts(LONG)
+                process = self.start_on_hosts([*LONG, "--memory", "0"])
                 self.wait_for(lambda: self.ranks_at_work() == 4, 30)
                 (self.folder / disk / "stop").touch()
                 asked = time.monotonic()
@@ -64,9 +64,9 @@ class Hosts(HostsTest):
                 self.assertTrue(result["reasons"][0].startswith("stopped by the file stop"), result["reasons"])
                 self.assertEqual([name for name in self.files() if name.endswith(("stop", ".tmp"))], [])
 
-    def lose(self, strike):
+    def lose(self, strike, memory="0"):
         """Runs until `strike` did its work; the result once all processes are gone."""
-        process = self.start_on_hosts(LONG)
+        process = self.start_on_hosts([*LONG, "--memory", memory])
         self.wait_for(lambda: self.ranks_at_work() == 4, 30)
         struck = time.monotonic()
         strike()
@@ -92,14 +92,14 @@ class Hosts(HostsTest):
         return result
 
     def test_a_rank_of_the_other_host_is_killed(self):
-        code = self.lose(lambda: os.kill(self.hosts.ranks("hostb")[2], signal.SIGKILL))
+        code = self.lose(lambda: os.kill(self.hosts.ranks("hostb")[2], signal.SIGKILL), memory="64MB")
         self.assertIn(code, (4, 137), self.told)
         if not (self.folder / "run/result.json").exists():  # mpirun was faster than the survivors
             self.assertEqual(self.run_program("report", "run").returncode, 4)
         self.check_incomplete("rank 2 on hostb vanished: ")
 
     def test_a_rank_of_the_other_host_is_stopped(self):
-        code = self.lose(lambda: os.kill(self.hosts.ranks("hostb")[3], signal.SIGSTOP))
+        code = self.lose(lambda: os.kill(self.hosts.ranks("hostb")[3], signal.SIGSTOP), memory="64MB")
         self.assertEqual(code, 4, self.told)
         self.check_incomplete("rank 3 on hostb does not answer ")
         self.assertIn("rank 3 on hostb does not answer ", self.told)
@@ -147,7 +147,7 @@ class Hosts(HostsTest):
                 self.assertEqual(slow, "hostc" in pair["hostnames"], told)
 
     def test_verify(self):
-        done = self.run_on_hosts(["verify", "--duration", "5s", "--output", "run"])
+        done = self.run_on_hosts(["verify", "--duration", "3s", "--output", "run"])
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for device in ("CPU 0 on hosta", "CPU 1 on hosta", "CPU 0 on hostb", "CPU 1 on hostb"):
             self.assertRegex(done.stdout, rf"{device}: .* ACTIVE\n")

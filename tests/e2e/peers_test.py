@@ -1,7 +1,7 @@
 """A rank whose device is 5 % slower is named beside its peers; equal ranks are not."""
 from program import ProgramTest, json, load_tests, os, time, unittest
 
-OTHERS_S = 15  # in which no other rank may be named
+OTHERS_S = 10  # in which no other rank may be named
 LIGHT = ["--no-io", "--memory", "0", "--progress", "none"]
 
 

@@ -115,7 +115,7 @@ class Cut(Report):
         run_script = self.make_script()
         for output in ([], ["--output", "named"]):
             with self.subTest(output=output):
-                script = subprocess.Popen([run_script, "--duration", "10m", "--backend", "host", *SMALL_NETWORK, *output], cwd=self.folder,
+                script = subprocess.Popen([run_script, "--duration", "10m", "--backend", "host", *WITHOUT_MEMORY, *output], cwd=self.folder,
                                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                           env={**os.environ, "EGT_RANKS": "2"})
                 self.addCleanup(script.kill)
@@ -152,7 +152,7 @@ class Directories(Report):
         self.assertEqual(self.files(), ["file"])
 
     def test_of_a_run_that_still_goes_is_refused(self):
-        process = self.start_program(*SMALL_NETWORK, "--duration", "10m", "--output", "run", ranks=2)
+        process = self.start_program(*WITHOUT_MEMORY, "--duration", "10m", "--output", "run", ranks=2)
         self.wait_for(lambda: all('"progress"' in journal.read_text() for journal in self.journals()) and len(self.journals()) == 2)
         before = {journal: journal.stat().st_ino for journal in self.journals()}
         ranks = self.processes()

@@ -59,7 +59,7 @@ class Selftest(ProgramTest):
         self.assertEqual(len(result["faults"]), sum(entry["found"] for entry in result["results"]))
 
     def test_two_ranks(self):
-        self.check_several(2)
+        self.check_several(2, "--extreme-iterations", "1")
 
     def test_three_ranks(self):
         self.check_several(3, *LIGHT)
