@@ -18,7 +18,6 @@ class StragglerDetector : public Sink {
     return {};
   }
   Status flush() override { return {}; }
-  const PeerReview& review() const { return review_; }
 
  private:
   RecordQueue& records_;

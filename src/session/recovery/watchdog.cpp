@@ -13,7 +13,7 @@ namespace {
 constexpr double period_s = 0.05, longest_period_s = 0.5;
 constexpr double ranks_at_period = 16;  ///< more ranks report their news less often
 constexpr double slept_s = 1;           ///< a turn that takes longer: this process was stopped
-constexpr double last_will_s = 0.3;     ///< for the network to take what must not be lost
+constexpr double flush_s = 0.3;         ///< for the network to take what must not be lost
 constexpr double pump_s = 0.02;
 constexpr std::chrono::seconds drain_deadline{1};
 
@@ -250,7 +250,7 @@ void Watchdog::give_up(const std::vector<Loss>& losses) {
     progressed_.notify_all();
   }
   send_news(clock_());
-  heartbeat_.flush(last_will_s);
+  heartbeat_.flush(flush_s);
   if (hooks_.on_give_up) hooks_.on_give_up(lost);
   const std::lock_guard lock(mutex_);
   ended_ = true;
@@ -275,7 +275,7 @@ void Watchdog::tell_all(const std::string& word) {
     mine_.words.push_back(word);
   }
   send_news(clock_());
-  heartbeat_.flush(last_will_s);
+  heartbeat_.flush(flush_s);
 }
 
 bool Watchdog::heard(const std::string& word) {
