@@ -32,13 +32,13 @@ format_is_clean() {
   find include src kernels tests -regex '.*\.\(cpp\|hpp\|cu\|cuh\)' -print0 | xargs -0 clang-format --dry-run -Werror
 }
 
-# run_tests LOG PRESET ARGUMENTS..: of ctest. Its processors are quarters of a core: tests that wait more than they
+# run_tests LOG PRESET ARGUMENTS..: of ctest. Its processors are sixths of a core: tests that wait more than they
 # compute take one or two, others more.
 run_tests() {
   local log=$1 preset=$2
   shift 2
   heading "tests of preset $preset"
-  ctest --preset "$preset" --no-tests=error --parallel $((4 * $(nproc))) "$@" 2>&1 | tee "$logs/$log" || failed+=("ctest of $log")
+  ctest --preset "$preset" --no-tests=error --parallel $((6 * $(nproc))) "$@" 2>&1 | tee "$logs/$log" || failed+=("ctest of $log")
 }
 
 # From "100% tests passed, 0 tests failed out of 42" to the end.

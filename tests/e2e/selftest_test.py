@@ -7,7 +7,7 @@ NEED_TWO_RANKS = {"weight", "collective", "optimizer"}
 LONGEST_LATENCY = 6  # steps: a period of 4, and 2 until a step is retired
 OWN_PACE = {"memory"} | {kind for kind in KINDS if kind.startswith("file")}
 FOUND_ALL = 0
-LIGHT = ["--layers", "64,96,64,32,16", "--extreme-iterations", "1"]  # the steps of the default network cost twice as much
+LIGHT = ["--layers", "64,96,64,32,16", "--extreme-iterations", "1"]
 
 
 class Selftest(ProgramTest):
@@ -59,7 +59,7 @@ class Selftest(ProgramTest):
         self.assertEqual(len(result["faults"]), sum(entry["found"] for entry in result["results"]))
 
     def test_two_ranks(self):
-        self.check_several(2, "--extreme-iterations", "1")
+        self.check_several(2, *LIGHT)
 
     def test_three_ranks(self):
         self.check_several(3, *LIGHT)

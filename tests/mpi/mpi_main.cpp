@@ -1,5 +1,8 @@
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -49,6 +52,15 @@ class FailurePrinter final : public testing::EmptyTestEventListener {
     if (!result.failed()) return;
     std::fprintf(stderr, "rank %d, %s, %s:%d: %s\n", session->place().rank, test_.c_str(), result.file_name(),
                  result.line_number(), result.summary());
+  }
+
+  /// Ranks that took different ways through a test meet in none of those behind it: the first failure ends
+  /// the job, once all have had the time to print theirs.
+  void OnTestEnd(const testing::TestInfo& test) override {
+    if (!test.result()->Failed()) return;
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    std::fprintf(stderr, "rank %d: the tests end here\n", session->place().rank);
+    std::_Exit(1);  // mpirun ends the others
   }
 
   std::string test_;

@@ -1,16 +1,22 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "device/host/host_device.hpp"
 #include "judge/evidence.hpp"
@@ -91,6 +97,57 @@ inline std::string all_of(const std::vector<Json>& faults) {
   return Json(faults).dump(1);
 }
 
+/// The restart of a job, which each rank begins by itself or, where its part of the repair has not begun yet,
+/// a moment after the first that did: in a run, too, an interruption reaches all. `number`: of the job, the
+/// same on all ranks.
+class SharedRestart {
+ public:
+  SharedRestart(RestartableCommunicator& communicator, int number)
+      : communicator_(communicator), name_(fmt::format("/egt_restart_{}_{}", getppid(), number)) {
+    const int file = shm_open(name_.c_str(), O_RDWR | O_CREAT, 0600);
+    EXPECT_EQ(ftruncate(file, sizeof(*first_)), 0);
+    void* shared = mmap(nullptr, sizeof(*first_), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    EXPECT_NE(shared, MAP_FAILED);
+    close(file);
+    first_ = static_cast<std::atomic<double>*>(shared);
+  }
+  SharedRestart(const SharedRestart&) = delete;
+  SharedRestart& operator=(const SharedRestart&) = delete;
+  /// Once no rank opens it any more.
+  ~SharedRestart() {
+    munmap(first_, sizeof(*first_));
+    shm_unlink(name_.c_str());
+  }
+
+  /// Any thread.
+  void begin() {
+    double none = 0;
+    first_->compare_exchange_strong(none, now());
+    interrupt();
+  }
+  void follow() {
+    if (const double first = *first_; first > 0 && now() > first + 0.02) interrupt();
+  }
+  /// Nothing is interrupted from here on.
+  void end() {
+    const std::lock_guard lock(mutex_);
+    interrupted_ = true;
+  }
+
+ private:
+  static double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+  void interrupt() {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(interrupted_, true)) communicator_.interrupt();
+  }
+
+  RestartableCommunicator& communicator_;
+  std::string name_;
+  std::atomic<double>* first_;  ///< when the first rank began it, seconds; 0: none has
+  std::mutex mutex_;
+  bool interrupted_ = false;
+};
+
 class TrainingJobs : public ::testing::Test {
  protected:
   static constexpr double timeout_s = 30;
@@ -137,8 +194,11 @@ class TrainingJobs : public ::testing::Test {
     Environment environment{
         device, communicator, records, mpi_session().place(), 5, injector, job.model(rank()), board, load};
     Outcome outcome;
+    static int jobs = 0;
+    SharedRestart restart(restartable, ++jobs);
     std::jthread watcher([&](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
+        restart.follow();
         const Activity now = board.line("main").read();
         if (now.phase.starts_with("repair: ")) outcome.repaired_steps.insert(now.step);
         std::this_thread::sleep_for(std::chrono::microseconds(20));
@@ -149,16 +209,16 @@ class TrainingJobs : public ::testing::Test {
       environment.publish = [&, began = false]() mutable -> Status {
         // Of a repair that a restart begins nobody breaks off: all ranks would have to know of it.
         if (!std::exchange(began, true) && outcome.restarts == 0)
-          interrupter = std::jthread([&restartable, delay = job.restart_in_repair(rank())] {
+          interrupter = std::jthread([&restart, delay = job.restart_in_repair(rank())] {
             std::this_thread::sleep_for(delay);
-            restartable.interrupt();
+            restart.begin();
           });
         return {};
       };
     GoldenBook golden{job.golden, {}};
     {
       TrainWorkload workload(environment, options_of(job), share_batch(8 * size(), rank(), size()), golden);
-      run_steps(workload, device, restartable, job, interrupter, outcome);
+      run_steps(workload, device, restartable, job, interrupter, restart, outcome);
       watcher = {};
       gather(records, outcome);
       outcome.part = workload.report();
@@ -226,7 +286,7 @@ class TrainingJobs : public ::testing::Test {
 
   /// `interrupter`: whoever may interrupt the communicator; all ranks restart where one was interrupted.
   void run_steps(Workload& workload, CorruptingDevice& device, RestartableCommunicator& communicator,
-                 const Job& job, std::jthread& interrupter, Outcome& outcome) {
+                 const Job& job, std::jthread& interrupter, SharedRestart& asked, Outcome& outcome) {
     ASSERT_OK(workload.prepare());
     ASSERT_OK(workload.start());
     std::int64_t next = 0, stuck_before = job.stuck_before ? job.stuck_before(rank()) : -1;
@@ -239,6 +299,7 @@ class TrainingJobs : public ::testing::Test {
         break;
       }
       ++outcome.restarts;
+      asked.end();
       communicator.interrupt();
       communicator.abort();
       ASSERT_OK(workload.give_up_steps(timeout_s));
