@@ -5,26 +5,29 @@
 namespace egt::kernels {
 namespace {
 
-/// The words of a contribution, or of a sum of contributions, from `base` on.
-struct ContributionWords {
+/// The words of any pattern from `base` on, one by one: of contributions, and of regions whose vectors are
+/// not four words that a pattern makes at once.
+struct SingleWords {
   PatternFunction function;
   std::uint64_t base;
   __device__ __forceinline__ std::uint32_t operator()(std::uint32_t low) const {
-    return function.contribution(base + low);
+    return function(base + low);
+  }
+  __device__ __forceinline__ FourWords four(std::uint32_t low) const {
+    return {{(*this)(low), (*this)(low + 1), (*this)(low + 2), (*this)(low + 3)}};
   }
 };
 
 template <typename Words>
 __device__ __forceinline__ uint4 four_words(const Words& words, std::uint32_t low) {
-  return {words(low), words(low + 1), words(low + 2), words(low + 3)};
+  const FourWords four = words.four(low);
+  return {four.word[0], four.word[1], four.word[2], four.word[3]};
 }
 
-/// What one thread found, in registers; published once, so that a wholly wrong region costs no more time.
+/// What one thread found, published once, so that a wholly wrong region costs no more time. In shared memory:
+/// in registers it would take them from what runs beside this kernel.
 struct Found {
-  std::uint32_t count = 0;
-  std::uint32_t first_low = ~0u;
-  std::uint32_t xor_or = 0;
-  std::uint32_t xor_and = ~0u;
+  std::uint32_t count, first_low, xor_or, xor_and;
 
   __device__ void add(std::uint64_t base, std::uint32_t low, std::uint32_t expected, std::uint32_t actual,
                       Mismatches* report) {
@@ -48,16 +51,30 @@ struct Found {
   }
 };
 
-/// Compares four words; the way of a difference is kept out of the loop's registers.
+/// Not in line: the way of a difference would take the loop's registers.
+__device__ __noinline__ void add_four(Found& found, std::uint64_t base, std::uint32_t low, uint4 expected,
+                                      uint4 actual, Mismatches* report) {
+  found.add(base, low, expected.x, actual.x, report);
+  found.add(base, low + 1, expected.y, actual.y, report);
+  found.add(base, low + 2, expected.z, actual.z, report);
+  found.add(base, low + 3, expected.w, actual.w, report);
+}
+
 __device__ __forceinline__ void check_four(Found& found, const WordBlock& block, std::uint32_t low,
                                            const uint4& expected, const uint4& actual, Mismatches* report) {
   const std::uint32_t difference =
       (expected.x ^ actual.x) | (expected.y ^ actual.y) | (expected.z ^ actual.z) | (expected.w ^ actual.w);
-  if (difference == 0) return;
-  found.add(block.base, low, expected.x, actual.x, report);
-  found.add(block.base, low + 1, expected.y, actual.y, report);
-  found.add(block.base, low + 2, expected.z, actual.z, report);
-  found.add(block.base, low + 3, expected.w, actual.w, report);
+  if (difference != 0) add_four(found, block.base, low, expected, actual, report);
+}
+
+/// So many of these blocks fit a multiprocessor: the fewer registers a thread has, the more of others' do
+/// beside it.
+constexpr unsigned words_residents = 3;
+
+/// This thread's, of the block's.
+__device__ __forceinline__ Found& nothing_found(Found* of_block) {
+  of_block[threadIdx.x] = {.count = 0, .first_low = ~0u, .xor_or = 0, .xor_and = ~0u};
+  return of_block[threadIdx.x];
 }
 
 template <typename Words>
@@ -69,9 +86,10 @@ __global__ void __launch_bounds__(words_threads) fill_kernel(const WordBlock blo
 }
 
 template <typename Words>
-__global__ void __launch_bounds__(words_threads)
+__global__ void __launch_bounds__(words_threads, words_residents)
     verify_kernel(const WordBlock block, const Words words, Mismatches* report) {
-  Found found;
+  __shared__ Found of_block[words_threads];
+  Found& found = nothing_found(of_block);
   for_vectors(block, [&](std::uint32_t v, const uint4& actual) {
     check_four(found, block, block.vector_low(v), four_words(words, block.vector_low(v)), actual, report);
   });
@@ -81,10 +99,11 @@ __global__ void __launch_bounds__(words_threads)
 }
 
 template <typename Words, typename NextWords>
-__global__ void __launch_bounds__(words_threads)
+__global__ void __launch_bounds__(words_threads, words_residents)
     verify_and_fill_kernel(const WordBlock block, const Words words, const NextWords next, bool descending,
                            Mismatches* report) {
-  Found found;
+  __shared__ Found of_block[words_threads];
+  Found& found = nothing_found(of_block);
   for_vectors(block, descending, [&](std::uint32_t v, const uint4& actual) {
     const std::uint32_t low = block.vector_low(v);
     check_four(found, block, low, four_words(words, low), actual, report);
@@ -106,7 +125,7 @@ template <typename F>
 int with_words(const Pattern& pattern, const WordBlock& block, F&& f) {
   const PatternFunction function(pattern);
   const auto high = static_cast<std::uint32_t>(block.base >> 32);
-  if (function.is_contribution()) return f(ContributionWords{function, block.base});
+  if (function.is_contribution() || block.head != 0) return f(SingleWords{function, block.base});
   if (function.is_regular()) return f(function.regular_block(high));
   return f(function.block(high));
 }

@@ -13,7 +13,7 @@ namespace egt {
 enum class PatternKind : std::uint32_t {
   random,            ///< hash of (seed, index)
   random_inverse,    ///< its complement
-  finite,            ///< random, and every 16-bit half is a finite bfloat16 below 2: usable as an operand
+  finite,            ///< random operands of any type: see `finite_keep`
   finite_inverse,    ///< its complement: the bits that `finite` holds at 0 are 1
   contribution,      ///< fp32 of what a source of field `parameter` puts into a sum; 0 from field 4 on
   contribution_sum,  ///< fp32 of the sum of the fields 0 .. parameter-1: exact
@@ -51,21 +51,48 @@ EGT_HD std::uint32_t contribution_parts(std::uint64_t seed, std::uint64_t index)
   return static_cast<std::uint32_t>(mix64(seed + index * 0x9E3779B97F4A7C15ull)) & 0xFFFFFFu;
 }
 
-/// The words of the 2^32 that share the upper half of their index: word = (hash(lower half) & keep) ^ flip.
-/// 32-bit operations only, about ten a word, so that verification stays bound by memory. The hash is a
-/// bijection: no two places of these 2^32 hold the same `random` word, so an address fault shows too. Its
-/// constants are those of Wellons's "lowbias32" (hash-prospector, 2018), with a key before and between.
+/// Of `finite`: the bits that are random, and those of the others that are 1. Each half is a bfloat16 or fp16
+/// whose exponent has three random bits at most, so that products of them add up instead of vanishing beside
+/// the largest; the word is an fp32 and an odd one the upper half of an fp64 of which the same is true; no
+/// byte is an fp8 that is no number.
+constexpr std::uint32_t finite_keep = 0x83BF83BFu, finite_flip = 0x3C003C00u;
+
+/// The words at four places in a row, the first of which is a multiple of four.
+struct FourWords {
+  std::uint32_t word[4];
+};
+
+/// `x` rotated by `bits` to the left, 0 to 31.
+EGT_HD std::uint32_t rotated(std::uint32_t x, std::uint32_t bits) {
+  return (x << bits) | (x >> (0u - bits) % 32);
+}
+
+/// The words of the 2^32 that share the upper half of their index. Four in a row share one hash, of which
+/// each has another rotation by bytes: word = (rotated hash(lower half / 4) & keep) ^ flip. 32-bit operations
+/// only, about four a word, so that verification stays bound by memory. The hash is a bijection: no two of
+/// the same place among their four hold the same `random` word, so an address fault, which moves whole
+/// bursts, shows too. Its constants are those of Wellons's "lowbias32" (hash-prospector, 2018), with a key
+/// before and between.
 struct PatternBlock {
   std::uint32_t key = 0;
   std::uint32_t middle_key = 0;
   std::uint32_t keep = ~0u;
   std::uint32_t flip = 0;
 
-  EGT_HD std::uint32_t operator()(std::uint32_t low) const {
-    std::uint32_t x = low ^ key;
+  EGT_HD std::uint32_t hash(std::uint32_t four) const {
+    std::uint32_t x = four ^ key;
     x = (x ^ (x >> 16)) * 0x7FEB352Du + middle_key;
     x = (x ^ (x >> 15)) * 0x846CA68Bu;
-    return ((x ^ (x >> 16)) & keep) ^ flip;
+    return x ^ (x >> 16);
+  }
+  EGT_HD std::uint32_t operator()(std::uint32_t low) const {
+    return (rotated(hash(low / 4), 8 * (low % 4)) & keep) ^ flip;
+  }
+  /// `low`: a multiple of four.
+  EGT_HD FourWords four(std::uint32_t low) const {
+    const std::uint32_t x = hash(low / 4);
+    return {{(x & keep) ^ flip, (rotated(x, 8) & keep) ^ flip, (rotated(x, 16) & keep) ^ flip,
+             (rotated(x, 24) & keep) ^ flip}};
   }
 };
 
@@ -82,10 +109,16 @@ struct RegularBlock {
   std::uint32_t place = nowhere;  ///< low % period of the words that are complemented
 
   EGT_HD std::uint32_t operator()(std::uint32_t low) const {
-    const std::uint32_t bits = (low * turn + start) % 32;
-    const std::uint32_t turned = (value << bits) | (value >> (0u - bits) % 32);
-    const std::uint32_t complement = low % period == place ? ~0u : 0u;
-    return turned ^ (low & address) ^ complement;
+    return rotated(value, (low * turn + start) % 32) ^ (low & address) ^ (low % period == place ? ~0u : 0u);
+  }
+  /// `low`: a multiple of four.
+  EGT_HD FourWords four(std::uint32_t low) const {
+    const std::uint32_t first = rotated(value, (low * turn + start) % 32), own = low & address;
+    const std::uint32_t hit = low / 4 % (period / 4) == place / 4 ? ~0u : 0u;
+    FourWords words;
+    for (std::uint32_t i = 0; i < 4; ++i)
+      words.word[i] = rotated(first, turn * i) ^ (own | (i & address)) ^ (hit & (place % 4 == i ? ~0u : 0u));
+    return words;
   }
 };
 
@@ -120,14 +153,12 @@ struct PatternFunction {
 
   /// The words with `high` as the upper half of their index; not for contributions and regular kinds.
   EGT_HD PatternBlock block(std::uint32_t high) const {
-    constexpr std::uint32_t finite_mask =
-        0xBFFFBFFFu;  // bit 14 of a bfloat16 at 0: its exponent is below 128
     const std::uint64_t key = mix64(pattern.seed + high * 0x9E3779B97F4A7C15ull);
     const bool finite = pattern.kind == PatternKind::finite || pattern.kind == PatternKind::finite_inverse;
     const bool inverse =
         pattern.kind == PatternKind::random_inverse || pattern.kind == PatternKind::finite_inverse;
     return {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32),
-            finite ? finite_mask : ~0u, inverse ? ~0u : 0u};
+            finite ? finite_keep : ~0u, (finite ? finite_flip : 0u) ^ (inverse ? ~0u : 0u)};
   }
 
   /// The same of the regular kinds.

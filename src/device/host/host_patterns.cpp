@@ -15,25 +15,43 @@ constexpr std::int64_t chunk_words = 1 << 20;
 /// Words that are looked at one by one once one of them differs.
 constexpr std::uint64_t block_words = 1024;
 
-/// A function of the index within one chunk: calls f with the fast form that `pattern` has there.
+/// The words of a contribution, or of a sum of them, whose upper half of the index is `high`.
+struct ContributionWords {
+  const PatternFunction& function;
+  std::uint64_t base;
+  std::uint32_t operator()(std::uint32_t low) const { return function.contribution(base + low); }
+  FourWords four(std::uint32_t low) const {
+    return {{(*this)(low), (*this)(low + 1), (*this)(low + 2), (*this)(low + 3)}};
+  }
+};
+
+/// Within one chunk: calls f with the fast form that `pattern` has there.
 template <typename F>
 void with_pattern(const Pattern& pattern, std::uint64_t begin, const F& f) {
   const PatternFunction function(pattern);
+  const auto high = static_cast<std::uint32_t>(begin >> 32);
   if (function.is_contribution())
-    f([&function](std::uint64_t index) { return function.contribution(index); });
+    f(ContributionWords{function, std::uint64_t{high} << 32});
   else if (function.is_regular())
-    f([block = function.regular_block(static_cast<std::uint32_t>(begin >> 32))](std::uint64_t index) {
-      return block(static_cast<std::uint32_t>(index));
-    });
+    f(function.regular_block(high));
   else
-    f([block = function.block(static_cast<std::uint32_t>(begin >> 32))](std::uint64_t index) {
-      return block(static_cast<std::uint32_t>(index));
-    });
+    f(function.block(high));
+}
+
+/// Calls f(i, the word there) for the places from `begin`, a multiple of four, to `end`.
+template <typename Words, typename F>
+void for_words(const Words& words, std::uint64_t begin, std::uint64_t end, const F& f) {
+  const std::uint64_t whole = begin + (end - begin) / 4 * 4;
+  for (std::uint64_t i = begin; i < whole; i += 4) {
+    const FourWords four = words.four(static_cast<std::uint32_t>(i));
+    for (std::uint64_t k = 0; k < 4; ++k) f(i + k, four.word[k]);
+  }
+  for (std::uint64_t i = whole; i < end; ++i) f(i, words(static_cast<std::uint32_t>(i)));
 }
 
 void fill_range(std::uint32_t* words, const Pattern& pattern, std::uint64_t begin, std::uint64_t end) {
-  with_pattern(pattern, begin, [&](const auto word_at) {
-    for (std::uint64_t i = begin; i < end; ++i) words[i] = word_at(i);
+  with_pattern(pattern, begin, [&](const auto& pattern_words) {
+    for_words(pattern_words, begin, end, [=](std::uint64_t i, std::uint32_t word) { words[i] = word; });
   });
 }
 
@@ -61,14 +79,16 @@ void add_report(Mismatches& report, const Mismatches& other) {
 Mismatches verify_range(const std::uint32_t* words, const Pattern& expected, std::uint64_t begin,
                         std::uint64_t end) {
   Mismatches report = Mismatches::none();
-  with_pattern(expected, begin, [&](const auto word_at) {
+  with_pattern(expected, begin, [&](const auto& pattern_words) {
     for (std::uint64_t block = begin; block < end; block += block_words) {
       const std::uint64_t block_end = std::min(end, block + block_words);
       std::uint32_t difference = 0;
-      for (std::uint64_t i = block; i < block_end; ++i) difference |= words[i] ^ word_at(i);
+      for_words(pattern_words, block, block_end,
+                [&](std::uint64_t i, std::uint32_t word) { difference |= words[i] ^ word; });
       if (difference == 0) continue;
-      for (std::uint64_t i = block; i < block_end; ++i)
-        if (words[i] != word_at(i)) add_mismatch(report, i, word_at(i), words[i]);
+      for_words(pattern_words, block, block_end, [&](std::uint64_t i, std::uint32_t word) {
+        if (words[i] != word) add_mismatch(report, i, word, words[i]);
+      });
     }
   });
   return report;

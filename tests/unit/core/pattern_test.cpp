@@ -63,20 +63,59 @@ TEST(RegularPattern, AddressWordsAreAllDifferent) {
   EXPECT_NE(address(5), address(5 + beyond_32_bits));
 }
 
-void expect_finite_below_2(float value) {
-  ASSERT_TRUE(std::isfinite(value));
+TEST(Pattern, FourAtOnceAreTheFourOneByOne) {
+  for (std::uint32_t kind = 0; kind <= static_cast<std::uint32_t>(PatternKind::modulo_20); ++kind)
+    for (const std::uint32_t parameter : {0u, 3u, 19u, 20u, 31u}) {
+      const PatternFunction words = pattern(static_cast<PatternKind>(kind), 77, parameter);
+      if (words.is_contribution()) continue;
+      for (const std::uint64_t base : {0ull, (1ull << 32) - 80, (1ull << 33) + 4})
+        for (std::uint64_t i = base; i < base + 80; i += 4) {
+          const auto high = static_cast<std::uint32_t>(i >> 32), low = static_cast<std::uint32_t>(i);
+          const FourWords four =
+              words.is_regular() ? words.regular_block(high).four(low) : words.block(high).four(low);
+          for (std::uint64_t k = 0; k < 4; ++k)
+            ASSERT_EQ(four.word[k], words(i + k)) << to_string(words.pattern.kind) << " at " << i + k;
+        }
+    }
+}
+
+TEST(Pattern, NoTwoWordsOfTheSamePlaceInTheirFourAreEqual) {
+  const PatternFunction random = pattern(PatternKind::random, 7);
+  for (std::uint64_t place = 0; place < 4; ++place) {
+    std::set<std::uint32_t> seen;
+    for (std::uint64_t i = 0; i < words; ++i)
+      seen.insert(random(i * 4 * 53'687 + place));  // over all of 2^32
+    EXPECT_EQ(seen.size(), words) << "an address fault moves whole bursts";
+    for (int bit = 2; bit < 32; ++bit)
+      ASSERT_NE(random(place + (std::uint64_t{1} << bit)), random(place)) << "an address line that is stuck";
+  }
+}
+
+/// Is 2^-7 <= |value| < 2? So that products of two add up, and none vanishes beside the others.
+void expect_of_weight(float value) {
+  ASSERT_GE(std::fabs(value), 0x1p-7f);
   ASSERT_LT(std::fabs(value), 2.0f);
 }
 
-TEST(Pattern, FiniteIsFiniteAsFloatAndAsBfloat16) {
+TEST(Pattern, FiniteIsAnOperandOfEveryType) {
   const PatternFunction finite = pattern(PatternKind::finite, 99);
+  int negative = 0;
   for (std::uint64_t i = 0; i < words; ++i) {
     const std::uint32_t word = finite(i);
-    ASSERT_NO_FATAL_FAILURE(expect_finite_below_2(float_from_bits(word)));
-    ASSERT_NO_FATAL_FAILURE(expect_finite_below_2(to_float(Bfloat16{static_cast<std::uint16_t>(word)})));
-    ASSERT_NO_FATAL_FAILURE(
-        expect_finite_below_2(to_float(Bfloat16{static_cast<std::uint16_t>(word >> 16)})));
+    ASSERT_NO_FATAL_FAILURE(expect_of_weight(float_from_bits(word)));
+    for (const std::uint32_t half : {word & 0xFFFFu, word >> 16}) {
+      const auto bits = static_cast<std::uint16_t>(half);
+      ASSERT_NO_FATAL_FAILURE(expect_of_weight(to_float(Bfloat16{bits})));
+      ASSERT_GE(std::fabs(to_float(Half{bits})), 1.0f);
+      ASSERT_LT(std::fabs(to_float(Half{bits})), 2.0f);
+      negative += half >> 15;
+    }
+    for (int byte = 0; byte < 4; ++byte)
+      ASSERT_NE(word >> 8 * byte & 0x7F, 0x7Fu) << "is no number in fp8 e4m3";
+    const double wide = std::bit_cast<double>(std::uint64_t{word} << 32 | finite(i + 1));
+    ASSERT_TRUE(std::isfinite(wide) && std::fabs(wide) < 1);
   }
+  EXPECT_NEAR(negative, words, 1000) << "half of the halves";
 }
 
 TEST(Pattern, FiniteAndItsInverseTogetherSetAndClearEveryBit) {
