@@ -1,36 +1,8 @@
+#include "kernels/block_sum.cuh"
 #include "kernels/words.cuh"
 
 namespace egt::kernels {
 namespace {
-
-/// The sum over the threads of a block, in thread 0. Blocks of whole warps, at most 1024 threads.
-__device__ __forceinline__ void sum_over_block(unsigned long long& a, unsigned long long& b) {
-  __shared__ unsigned long long warp_sums[2][32];
-  for (int offset = 16; offset > 0; offset /= 2) {
-    a += __shfl_down_sync(~0u, a, offset);
-    b += __shfl_down_sync(~0u, b, offset);
-  }
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  if (lane == 0) {
-    warp_sums[0][warp] = a;
-    warp_sums[1][warp] = b;
-  }
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  for (unsigned w = 1; w < blockDim.x / 32; ++w) {
-    a += warp_sums[0][w];
-    b += warp_sums[1][w];
-  }
-}
-
-/// Adds a thread's sums to *total. They are modulo 2^64, so the order of the blocks' atomics is free.
-__device__ __forceinline__ void publish(std::uint64_t a, std::uint64_t b, Digest* total) {
-  unsigned long long sum_a = a, sum_b = b;
-  sum_over_block(sum_a, sum_b);
-  if (threadIdx.x != 0) return;
-  atomicAdd(reinterpret_cast<unsigned long long*>(&total->a), sum_a);
-  atomicAdd(reinterpret_cast<unsigned long long*>(&total->b), sum_b);
-}
 
 __global__ void __launch_bounds__(words_threads) digest_kernel(const WordBlock block, Digest* total) {
   std::uint64_t a = 0, b = 0;
@@ -60,13 +32,11 @@ __global__ void __launch_bounds__(compute_threads)
   publish(a, b, total);
 }
 
-/// Short blocks give way to streams of higher priority as they end; a background stream, which must not fill
-/// the multiprocessors at all, gets one lasting block on each.
+/// Short blocks give way to streams of higher priority as they end, where no width bounds them.
 dim3 compute_grid(const Launch& launch, const WordBlock& block) {
   const std::uint64_t blocks = divide_up(block.count(), std::uint64_t{compute_threads});
-  const auto multiprocessors = static_cast<std::uint64_t>(launch.multiprocessors);
-  return dim3(
-      static_cast<unsigned>(launch.background && blocks > multiprocessors ? multiprocessors : blocks));
+  const auto width = static_cast<std::uint64_t>(launch.width);
+  return dim3(static_cast<unsigned>(width > 0 && blocks > width ? width : blocks));
 }
 
 }  // namespace

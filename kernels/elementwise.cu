@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(matrix_threads)
 #pragma unroll
       for (int j = 0; j < N; ++j)
         z[u].v[j] =
-            Element<T>::store(math::activation<Compute>(Element<T>::load(z[u].v[j]) + column_bias[j], 0));
+            Element<T>::store(math::activation<Compute>(Element<T>::load(z[u].v[j]) + column_bias[j]));
       z[u].store(data + (row + u * step) * h.leading);
     }
   }
@@ -92,9 +92,9 @@ int scale(const Launch& launch, MatrixView d, double factor) {
   });
 }
 
-int activate(const Launch& launch, MatrixView h, const float* bias, int extreme_iterations) {
+int activate(const Launch& launch, MatrixView h, const float* bias, const ExtremeArguments& extreme) {
+  if (extreme.iterations != 0) return activate_extreme(launch, h, bias, extreme);
   if (h.count() == 0) return cudaSuccess;
-  if (extreme_iterations != 0) return activate_extreme(launch, h, bias, extreme_iterations);
   return with_type(h.type, [&](auto type) {
     using T = decltype(type);
     return in_packs(h, pack_width<T>) ? start_activate<T, pack_width<T>>(launch, h, bias)

@@ -1,46 +1,53 @@
 #include "kernels/extreme.cuh"
 
+#include <algorithm>
+
+#include "kernels/block_sum.cuh"
+
 namespace egt::kernels {
 namespace {
 
-/// Bound by compute: one element a thread.
-template <typename T>
+/// Bound by compute: one element a thread. `Digested`: the chains' bits are digested, and may be faulted.
+template <typename T, bool Digested>
 __global__ void __launch_bounds__(matrix_threads)
-    activate_extreme_kernel(const MatrixView h, const float* __restrict__ bias, int iterations) {
+    activate_extreme_kernel(const MatrixView h, const float* __restrict__ bias,
+                            const ExtremeArguments extreme) {
   using Compute = typename Element<T>::compute;
   const std::int64_t column = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (column >= h.columns) return;
-  const auto column_bias = static_cast<Compute>(bias[column]);
   const std::int64_t step = std::int64_t{gridDim.y} * blockDim.y;
-  for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < h.rows; row += step) {
+  const std::int64_t rows = column < h.columns ? h.rows : 0;
+  const auto column_bias = rows > 0 ? static_cast<Compute>(bias[column]) : Compute{};
+  std::uint64_t a = 0, b = 0;
+  for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows; row += step) {
     T& element = static_cast<T*>(h.data)[row * h.leading + column];
-    element =
-        Element<T>::store(math::activation<Compute>(Element<T>::load(element) + column_bias, iterations));
+    const auto place = static_cast<std::uint64_t>((extreme.first_row + row) * h.columns + column);
+    const auto index = static_cast<std::uint64_t>(row * h.columns + column);
+    math::ChainFault fault;
+    if (Digested && extreme.fault.hits(index)) fault = {extreme.fault_turn, extreme.fault.mask};
+    const auto result = math::extreme_activation<Compute>(
+        Element<T>::load(element) + column_bias, math::extreme_phase(place), extreme.iterations, fault);
+    element = Element<T>::store(result.h);
+    if constexpr (Digested) add_to_digest(a, b, index, result.bits);
   }
+  if constexpr (Digested) publish(a, b, extreme.digest);
 }
-
-struct Extreme {
-  float* values;
-  int iterations;
-
-  template <int N>
-  __device__ __forceinline__ void run(std::int64_t i) const {
-    static_assert(N == 1);
-    values[i] = math::extreme(values[i], iterations);
-  }
-};
 
 }  // namespace
 
-int extreme(const Launch& launch, VectorView values, int iterations) {
-  return for_each<1>(launch, values.count, {}, Extreme{static_cast<float*>(values.data), iterations});
-}
-
-int activate_extreme(const Launch& launch, const MatrixView& h, const float* bias, int iterations) {
+int activate_extreme(const Launch& launch, const MatrixView& h, const float* bias,
+                     const ExtremeArguments& extreme) {
+  if (extreme.digest != nullptr)
+    if (const int error = cudaMemsetAsync(extreme.digest, 0, sizeof *extreme.digest, launch.stream))
+      return error;
+  if (h.count() == 0) return cudaSuccess;
   return with_type(h.type, [&](auto type) {
-    const MatrixGrid grid(h, 1, 1);
-    return start(launch, grid.grid, grid.block, 0, activate_extreme_kernel<decltype(type)>, h, bias,
-                 iterations);
+    using T = decltype(type);
+    MatrixGrid grid(h, 1, 1);
+    if (launch.width > 0)
+      grid.grid.y = std::clamp(static_cast<unsigned>(launch.width) / grid.grid.x, 1u, grid.grid.y);
+    const auto kernel =
+        extreme.digest != nullptr ? activate_extreme_kernel<T, true> : activate_extreme_kernel<T, false>;
+    return start(launch, grid.grid, grid.block, 0, kernel, h, bias, extreme);
   });
 }
 

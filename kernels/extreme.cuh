@@ -4,7 +4,8 @@
 
 namespace egt::kernels {
 
-/// `activate` with `iterations` > 0 turns of the extreme term; h has elements.
-int activate_extreme(const Launch& launch, const MatrixView& h, const float* bias, int iterations);
+/// `activate` with turns of the extreme term.
+int activate_extreme(const Launch& launch, const MatrixView& h, const float* bias,
+                     const ExtremeArguments& extreme);
 
 }  // namespace egt::kernels

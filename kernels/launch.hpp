@@ -22,9 +22,9 @@ namespace egt::kernels {
 struct Launch {
   CUstream_st* stream;
   int multiprocessors;
-  bool background;  ///< of a low-priority stream: sine_exponential takes one block a multiprocessor only
-  void* scratch;    ///< `scratch_bytes` of device memory, of this stream only, for partial sums
-  bool overlaps;    ///< the device can begin a kernel's blocks before the kernel before it is over
+  int width;      ///< blocks that operations on words and extreme terms may have; 0: as are fastest
+  void* scratch;  ///< `scratch_bytes` of device memory, of this stream only, for partial sums
+  bool overlaps;  ///< the device can begin a kernel's blocks before the kernel before it is over
 };
 
 /// A constant, because the partial sums' number, and so the bits of the sums, depend on it.
@@ -44,9 +44,16 @@ constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
 /// See RandomSequence in egt/device/device.hpp.
 [[nodiscard]] int randomize(const Launch& launch, VectorView out, std::uint64_t seed, std::uint64_t sequence,
                             std::uint64_t first, float scale);
-[[nodiscard]] int activate(const Launch& launch, MatrixView h, const float* bias, int extreme_iterations);
-/// f32
-[[nodiscard]] int extreme(const Launch& launch, VectorView values, int iterations);
+/// The members of ExtremeTerm in egt/device/device.hpp.
+struct ExtremeArguments {
+  int iterations;
+  std::int64_t first_row;
+  Digest* digest;
+  Flip fault;
+  int fault_turn;
+};
+[[nodiscard]] int activate(const Launch& launch, MatrixView h, const float* bias,
+                           const ExtremeArguments& extreme);
 /// y = op(m) x; op(m) of no columns gives zeros.
 [[nodiscard]] int multiply_vector(const Launch& launch, MatrixView m, bool transposed, bool absolute,
                                   const double* x, double* y);

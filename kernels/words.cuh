@@ -55,7 +55,9 @@ int for_blocks(WordsView words, F&& f) {
 }
 
 inline dim3 words_grid(const Launch& launch, const WordBlock& block) {
-  const unsigned most = static_cast<unsigned>(launch.multiprocessors) * words_blocks_per_multiprocessor;
+  const unsigned most = static_cast<unsigned>(
+      launch.width > 0 ? launch.width
+                       : launch.multiprocessors * static_cast<int>(words_blocks_per_multiprocessor));
   const unsigned useful = block.vectors / words_threads + 1;
   return dim3(useful < most ? useful : most);
 }

@@ -165,18 +165,17 @@ Status check_randomize(const VectorView& out) {
   return Operation("randomize").check_vector(out, "out");
 }
 
-Status check_activate(const MatrixView& h, const float* bias, int extreme_iterations) {
+Status check_activate(const MatrixView& h, const float* bias, const ExtremeTerm& extreme) {
   constexpr Operation operation("activate");
   EGT_TRY(operation.check_matrix(h, "h"));
   EGT_TRY(operation.check_memory(bias, static_cast<std::uint64_t>(h.columns), "bias"));
-  return operation.check(extreme_iterations >= 0, "extreme_iterations is below 0");
-}
-
-Status check_extreme(const VectorView& values, int iterations) {
-  constexpr Operation operation("extreme");
-  EGT_TRY(operation.check_vector(values, "values"));
-  EGT_TRY(operation.check(values.type == ElementType::f32, "values are not f32"));
-  return operation.check(iterations >= 0, "iterations is below 0");
+  EGT_TRY(operation.check(extreme.iterations >= 0, "extreme.iterations is below 0"));
+  EGT_TRY(operation.check(extreme.first_row >= 0, "extreme.first_row is below 0"));
+  EGT_TRY(operation.check(extreme.digest == nullptr || extreme.iterations > 0,
+                          "extreme.digest without extreme.iterations"));
+  EGT_TRY(operation.check(extreme.fault.count == 0 || extreme.digest != nullptr,
+                          "extreme.fault without extreme.digest"));
+  return operation.check(extreme.fault.stride > 0, "extreme.fault.stride is 0");
 }
 
 Status check_multiply_vector(const MatrixView& m, bool transposed, const double* x, const double* y) {

@@ -20,8 +20,7 @@ Status check_set_zero(const void* data, std::size_t bytes);
 Status check_gemm(const Gemm& gemm);
 Status check_cast(const VectorView& to, const VectorView& from);
 Status check_randomize(const VectorView& out);
-Status check_activate(const MatrixView& h, const float* bias, int extreme_iterations);
-Status check_extreme(const VectorView& values, int iterations);
+Status check_activate(const MatrixView& h, const float* bias, const ExtremeTerm& extreme);
 Status check_multiply_vector(const MatrixView& m, bool transposed, const double* x, const double* y);
 Status check_activation_gradient(const MatrixView& gradient, const MatrixView& h,
                                  const VectorView& bias_gradient);

@@ -28,12 +28,14 @@ struct Pass::Call {
   }
 };
 
-std::vector<PassTensor> Pass::tensors(const ParameterLayout& layout) {
+std::vector<PassTensor> Pass::tensors(const ParameterLayout& layout, const MlpConfig& config) {
   const int layers = static_cast<int>(layout.layers().size());
   std::vector<PassTensor> all;
   for (int l = 0; l < layers; ++l) {
     all.push_back({TensorKind::product, l});
-    if (l + 1 < layers) all.push_back({TensorKind::activation, l});
+    if (l + 1 == layers) break;
+    if (config.extreme_iterations > 0) all.push_back({TensorKind::extreme, l});
+    all.push_back({TensorKind::activation, l});
   }
   all.push_back({TensorKind::output_gradient, layers - 1});
   for (int l = layers; l-- > 0;) {
@@ -76,10 +78,23 @@ Status Pass::forward(const Call& call) {
     EGT_TRY(call.companion.after_product(product, {TensorKind::product, number}));
     if (l + 1 == layout_.layers().size()) break;
     EGT_TRY(call.companion.before_activation(l));
-    EGT_TRY(device_.activate(output, call.plan.parameters.bias(layer), config_.extreme_iterations, stream_));
+    EGT_TRY(device_.activate(output, call.plan.parameters.bias(layer), extreme_term(call, number), stream_));
     EGT_TRY(made(call, {TensorKind::activation, number}, output.data, bytes));
   }
   return {};
+}
+
+ExtremeTerm Pass::extreme_term(const Call& call, int layer) const {
+  ExtremeTerm term{.iterations = config_.extreme_iterations, .first_row = call.plan.first_sample};
+  if (term.iterations == 0) return term;
+  term.digest = call.companion.chains_digest();
+  if (term.digest == nullptr) return term;
+  for (const Tampering& one : tampering_) {
+    if (one.tensor != PassTensor{TensorKind::extreme, layer}) continue;
+    term.fault = one.flip;
+    term.fault_turn = one.turn;
+  }
+  return term;
 }
 
 Status Pass::backward(const Call& call) {

@@ -29,6 +29,8 @@ class PassCompanion {
   /// Forward is about to read this layer's weights.
   virtual Status before_layer(std::size_t) { return {}; }
   virtual Status before_activation(std::size_t) { return {}; }
+  /// Device memory for the digest of the extreme term's chains in the activation to come; null: not wanted.
+  virtual Digest* chains_digest() { return nullptr; }
   /// `gemm` is the product that made `tensor`, or a piece of it.
   virtual Status after_product(const Gemm&, const PassTensor&) { return {}; }
   /// `words`: the whole tensor, as it stays until the pass has used it.
@@ -48,11 +50,12 @@ class Pass {
   /// In force for the passes enqueued from now on.
   void set_tampering(std::vector<Tampering> tampering) { tampering_ = std::move(tampering); }
   /// Every tensor that a pass makes, in order.
-  static std::vector<PassTensor> tensors(const ParameterLayout& layout);
+  static std::vector<PassTensor> tensors(const ParameterLayout& layout, const MlpConfig& config);
 
  private:
   struct Call;  // one pass while it is enqueued
   Status forward(const Call& call);
+  ExtremeTerm extreme_term(const Call& call, int layer) const;
   Status backward(const Call& call);
   /// Of a layer, from `bucket` on, the next that is to be filled.
   Status weight_gradients(const Call& call, int layer, MatrixView output_gradient, std::size_t& bucket);

@@ -319,6 +319,7 @@ class ReplayCompanion : public mlp::PassCompanion {
   Status after_product(const Gemm& gemm, const PassTensor& tensor) override {
     return audit_ ? audit_(gemm, tensor, stream_) : Status();
   }
+  Digest* chains_digest() override { return next_++; }
   Status made(const PassTensor&, WordsView words) override { return device_.digest(words, next_++, stream_); }
 
  private:
@@ -331,7 +332,7 @@ class ReplayCompanion : public mlp::PassCompanion {
 }  // namespace
 
 std::vector<PassTensor> MlpTrainer::replay_tensors() const {
-  return mlp::Pass::tensors(impl_->layout);
+  return mlp::Pass::tensors(impl_->layout, impl_->config);
 }
 
 Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, const ProductAudit& audit) {

@@ -5,7 +5,7 @@
 namespace egt {
 
 std::string to_string(const PassTensor& tensor) {
-  constexpr const char* names[] = {"product",       "activation",      "output gradient",
+  constexpr const char* names[] = {"product",       "extreme term",    "activation",    "output gradient",
                                    "input product", "weight gradient", "input gradient"};
   return fmt::format("{} of layer {}", names[static_cast<int>(tensor.kind)], tensor.layer + 1);
 }

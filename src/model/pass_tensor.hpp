@@ -10,6 +10,7 @@ namespace egt {
 /// on, then backward from the last.
 enum class TensorKind {
   product,          ///< z = h W^T of the layer, before its bias
+  extreme,          ///< the bits of the extreme term's chains in a hidden layer's activation
   activation,       ///< what a hidden layer hands on
   output_gradient,  ///< of the loss, by the last layer's outputs
   input_product,    ///< gradient of the layer's inputs, before their mask
@@ -43,7 +44,9 @@ std::string to_string(const StateTensor& tensor);
 /// A tensor's words that are changed on purpose, each time that it is made.
 struct Tampering {
   PassTensor tensor;
-  Flip flip;  ///< words of the tensor; of a weight gradient: of the piece of it that is made last
+  Flip flip;     ///< words of the tensor; of a weight gradient: of the piece of it that is made last
+  int turn = 0;  ///< of the chains of an extreme term: the turn that gives other bits; only where they are
+                 ///< digested
 };
 
 }  // namespace egt

@@ -94,6 +94,18 @@ reference::Array DeviceContract::download(const DeviceArray& from) {
   return array;
 }
 
+DeviceContract::ActivatedMatrix DeviceContract::activate(const reference::Matrix& z,
+                                                         const reference::Array& bias, ExtremeTerm extreme) {
+  const DeviceMatrix h = upload(z);
+  const DeviceArray bias_on_device = upload(bias);
+  const Buffer digest = allocate(sizeof(Digest));
+  extreme.digest = digest.as<Digest>();
+  EXPECT_OK(device().activate(h.view, bias_on_device.floats(), extreme, stream()));
+  ActivatedMatrix result{z, download_value<Digest>(digest.data())};
+  download(h, result.h);
+  return result;
+}
+
 Digest DeviceContract::digest_of(const std::vector<std::uint32_t>& words) {
   const Buffer buffer = upload_values(words), digest = allocate(sizeof(Digest));
   EXPECT_OK(device().digest({buffer.as<std::uint32_t>(), words.size()}, digest.as<Digest>(), stream()));

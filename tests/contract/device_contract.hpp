@@ -90,6 +90,13 @@ class DeviceContract : public testing::TestWithParam<DeviceUnderTest> {
     return value;
   }
 
+  /// A copy of `z` after `activate` with this extreme term and a digest.
+  struct ActivatedMatrix {
+    reference::Matrix h;
+    Digest digest;
+  };
+  ActivatedMatrix activate(const reference::Matrix& z, const reference::Array& bias, ExtremeTerm extreme);
+
   /// The device's digest of these words.
   Digest digest_of(const std::vector<std::uint32_t>& words);
   /// Puts work of some milliseconds or more in `on`; words: slow_words of them.

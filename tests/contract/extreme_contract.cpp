@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "device_contract.hpp"
 
@@ -8,73 +6,110 @@ namespace egt::contract {
 namespace {
 
 using reference::Array;
+using reference::Matrix;
 
-constexpr std::int64_t count = 1003;
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr std::int64_t rows = 37, columns = 65;
 
-Array starts() {
-  reference::Engine engine(17);
-  Array values(ElementType::f32, count);
-  reference::fill_uniform(values, engine);
-  std::int64_t i = 0;
-  for (const double special :
-       {0.0, -0.0, 1.0, -1.0, 1e-30, -1e-40, 3.14159274, 1e4, -1e10, 3e38, -3e38, 0.5, 0.381966})
-    values.set(i++, special);
-  for (const float lost : {nan, infinity, -infinity}) values.set(i++, static_cast<double>(lost));
-  return values;
+Matrix z_of(ElementType type) {
+  reference::Engine engine(1);
+  Matrix z(type, rows, columns, columns + 5);
+  reference::fill_uniform(z, engine);
+  return z;
 }
 
-float at(const Array& values, std::int64_t i) {
-  return static_cast<float>(values.get(i));
+Array some_bias() {
+  reference::Engine engine(2);
+  Array bias(ElementType::f32, columns);
+  reference::fill_uniform(bias, engine);
+  return bias;
+}
+
+bool same(const Matrix& one, const Matrix& other) {
+  return one.array == other.array;
 }
 
 }  // namespace
 
-TEST_P(DeviceContract, ExtremeIsTheChainOfEveryValueAndNoOther) {
-  // Another library's functions may differ by some ulp; near a zero of the chain that is more of the result.
-  const float tolerance = is_host() ? 0.0f : 1e-5f, absolute = is_host() ? 0.0f : 1e-6f;
-  const Array values = starts();
-  for (const int iterations : {0, 1, 7, 100})
-    for (const std::int64_t first : {0, 1}) {
-      const DeviceArray on_device = upload(values);
-      EXPECT_OK(device().extreme({on_device.floats() + first, ElementType::f32, count - first - 1},
-                                 iterations, stream()));
-      const Array result = download(on_device);
-      for (std::int64_t i = 0; i < count; ++i) {
-        if (i < first || i == count - 1) {
-          EXPECT_EQ(result.bits(i), values.bits(i)) << "outside, " << i;
-          continue;
-        }
-        const float expected = math::extreme(at(values, i), iterations), actual = at(result, i);
-        const bool same = std::isnan(expected)
-                              ? std::isnan(actual)
-                              : std::fabs(actual - expected) <= tolerance * expected + absolute;
-        EXPECT_TRUE(same) << at(values, i) << ": " << actual << ", not " << expected;
+TEST_P(DeviceContract, TheExtremeDigestIsThatOfAllChainsBits) {
+  if (!is_host()) GTEST_SKIP() << "another library's functions may differ by some ulp";
+  const Array bias = some_bias();
+  constexpr ExtremeTerm term{.iterations = 9, .first_row = 3};
+  for (const ElementType type : all_types) {
+    const Matrix z = z_of(type);
+    Digest expected;
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const auto place = static_cast<std::uint64_t>((term.first_row + r) * columns + c);
+        const float z0 = type == ElementType::f64
+                             ? static_cast<float>(z.get(r, c) + bias.get(c))
+                             : static_cast<float>(z.get(r, c)) + static_cast<float>(bias.get(c));
+        const auto chain = math::extreme(std::fabs(z0), math::extreme_phase(place), term.iterations);
+        add_to_digest(expected.a, expected.b, static_cast<std::uint64_t>(r * columns + c), chain.bits);
       }
-    }
+    EXPECT_EQ(activate(z, bias, term).digest, expected) << to_string(type);
+  }
 }
 
-TEST_P(DeviceContract, ExtremeLosesNothingThatIsNotFinite) {
-  const DeviceArray on_device = upload(starts());
-  EXPECT_OK(device().extreme(on_device.view(), 3, stream()));
-  const Array result = download(on_device);
-  for (std::int64_t i = 0; i < count; ++i) EXPECT_EQ(std::isnan(result.get(i)), i >= 13 && i < 16) << i;
+TEST_P(DeviceContract, TheExtremeDigestChangesNothingAndIsRepeatable) {
+  const ActivatedMatrix one = activate(z_of(ElementType::bf16), some_bias(), {.iterations = 20}),
+                        other = activate(z_of(ElementType::bf16), some_bias(), {.iterations = 20});
+  EXPECT_EQ(one.digest, other.digest);
+  EXPECT_TRUE(same(one.h, other.h));
+  const DeviceMatrix h = upload(z_of(ElementType::bf16));
+  const DeviceArray bias = upload(some_bias());
+  EXPECT_OK(device().activate(h.view, bias.floats(), {.iterations = 20}, stream()));
+  Matrix undigested = z_of(ElementType::bf16);
+  download(h, undigested);
+  EXPECT_TRUE(same(undigested, one.h));
 }
 
-TEST_P(DeviceContract, ExtremeIsRepeatableBitForBit) {
-  const DeviceArray one = upload(starts()), other = upload(starts());
-  for (const DeviceArray* array : {&one, &other}) EXPECT_OK(device().extreme(array->view(), 50, stream()));
-  EXPECT_TRUE(download(one) == download(other));
+TEST_P(DeviceContract, TheExtremeDigestDependsOnThePhasesAndTheInputs) {
+  const Digest digest = activate(z_of(ElementType::bf16), some_bias(), {.iterations = 20}).digest;
+  EXPECT_NE(digest,
+            activate(z_of(ElementType::bf16), some_bias(), {.iterations = 20, .first_row = 1}).digest);
+  EXPECT_NE(digest, activate(z_of(ElementType::bf16), some_bias(), {.iterations = 21}).digest);
+  Matrix other = z_of(ElementType::bf16);
+  other.set(7, 3, other.get(7, 3) + 1);
+  EXPECT_NE(digest, activate(other, some_bias(), {.iterations = 20}).digest);
 }
 
-TEST_P(DeviceContract, ExtremeRefusesWhatDoesNotFit) {
+/// In bf16, whose own bits hardly see it.
+TEST_P(DeviceContract, AnyBitOfOneElementsOneExtremeTurnShows) {
+  constexpr int iterations = 200;
+  const Digest clean = activate(z_of(ElementType::bf16), some_bias(), {.iterations = iterations}).digest;
+  for (const std::uint64_t element : {0, 1, 37 * 65 - 1})
+    for (const int turn : {0, 100, iterations - 1})
+      for (const std::uint32_t bit : {0, 11, 27}) {
+        const ExtremeTerm faulted{
+            .iterations = iterations, .fault = {.first = element, .mask = 1u << bit}, .fault_turn = turn};
+        EXPECT_NE(clean, activate(z_of(ElementType::bf16), some_bias(), faulted).digest)
+            << "element " << element << ", turn " << turn << ", bit " << bit;
+      }
+  EXPECT_EQ(clean, activate(z_of(ElementType::bf16), some_bias(),
+                            {.iterations = iterations, .fault = {.first = 37 * 65}})
+                       .digest)
+      << "no such element";
+}
+
+TEST_P(DeviceContract, NoExtremeTermIsDigestedOfNothing) {
+  const Buffer digest = allocate(sizeof(Digest));
+  EXPECT_OK(device().activate({nullptr, ElementType::f32, 0, 8}, digest.as<float>(),
+                              {.iterations = 5, .digest = digest.as<Digest>()}, stream()));
+  EXPECT_EQ(download_value<Digest>(digest.data()), Digest{});
+}
+
+TEST_P(DeviceContract, AnExtremeTermRefusesWhatDoesNotFit) {
   const Buffer memory = allocate(4096);
-  EXPECT_OK(device().extreme({}, 5, stream()));
-  EXPECT_FAILS(invalid_argument, device().extreme({nullptr, ElementType::f32, 8}, 5, stream()));
-  EXPECT_FAILS(invalid_argument, device().extreme({memory.data(), ElementType::f32, 8}, -1, stream()));
-  EXPECT_FAILS(invalid_argument, device().extreme({memory.data(), ElementType::bf16, 8}, 5, stream()));
-  EXPECT_FAILS(invalid_argument, device().extreme({memory.data(), ElementType::f32, -8}, 5, stream()));
+  const MatrixView h{memory.data(), ElementType::f32, 4, 5};
+  const auto with = [&](const ExtremeTerm& extreme) {
+    return device().activate(h, memory.as<float>() + 512, extreme, stream());
+  };
+  Digest* const digest = memory.as<Digest>() + 100;
+  EXPECT_FAILS(invalid_argument, with({.iterations = -1}));
+  EXPECT_FAILS(invalid_argument, with({.iterations = 1, .first_row = -1}));
+  EXPECT_FAILS(invalid_argument, with({.digest = digest}));
+  EXPECT_FAILS(invalid_argument, with({.iterations = 1, .fault = {.count = 1}}));
+  EXPECT_FAILS(invalid_argument, with({.iterations = 1, .digest = digest, .fault = {.stride = 0}}));
   finish();
 }
 

@@ -127,7 +127,7 @@ TEST_F(HostStreams, TheDestructorWaitsForTheWork) {
 
 TEST_F(HostStreams, ALowPriorityStreamAndItsWorkersAreNice) {
   const int own = getpriority(PRIO_PROCESS, 0);
-  const std::unique_ptr<Stream> low = take(device->create_stream(StreamPriority::low));
+  const std::unique_ptr<Stream> low = take(device->create_stream(StreamPriority::background));
   std::atomic<int> lowest = 100;
   as_host_stream(*low).enqueue([&] {
     std::atomic<int> inside = 0;

@@ -193,7 +193,7 @@ TEST_P(DeviceContract, ActivateLosesNothingThatIsNotFinite) {
             z.set(place.row, place.column, lost);
             const DeviceMatrix h = upload(z);
             const DeviceArray bias = upload(clean_bias);
-            EXPECT_OK(device().activate(h.view, bias.floats(), iterations, stream()));
+            EXPECT_OK(device().activate(h.view, bias.floats(), {.iterations = iterations}, stream()));
             download(h, z);
             expect_lost(
                 z, [&](auto r, auto c) { return r == place.row && c == place.column; },
@@ -204,7 +204,7 @@ TEST_P(DeviceContract, ActivateLosesNothingThatIsNotFinite) {
           lost_bias.set(11, lost);
           const DeviceMatrix h = upload(z);
           const DeviceArray bias = upload(lost_bias);
-          EXPECT_OK(device().activate(h.view, bias.floats(), iterations, stream()));
+          EXPECT_OK(device().activate(h.view, bias.floats(), {.iterations = iterations}, stream()));
           download(h, z);
           expect_lost(
               z, [](auto, auto c) { return c == 11; }, text_of(lost, type, "bias"));

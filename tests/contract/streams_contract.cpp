@@ -182,7 +182,7 @@ TEST_P(DeviceContract, AnEventAndAStreamMayGoBeforeTheirWorkIsOver) {
   EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));
   finish();
   {
-    const std::unique_ptr<Stream> other = new_stream(StreamPriority::low);
+    const std::unique_ptr<Stream> other = new_stream(StreamPriority::background);
     const std::unique_ptr<Event> event = new_event();
     enqueue_slow_work(words, digest, *other);
     EXPECT_OK(device().fill({words.as<std::uint32_t>(), slow_words}, {PatternKind::random, 0, 60}, *other));
@@ -202,7 +202,7 @@ TEST_P(DeviceContract, AnyExchangeThroughEventsHasTheOrderOfItsCalls) {
   constexpr std::size_t stream_count = 4, steps = 400;
   constexpr std::uint64_t block = 20011;
   std::unique_ptr<Stream> streams[] = {new_stream(StreamPriority::high), new_stream(), new_stream(),
-                                       new_stream(StreamPriority::low)};
+                                       new_stream(StreamPriority::background)};
   const Buffer memory = allocate(stream_count * block * 4),
                report = allocate(stream_count * sizeof(Mismatches));
   std::vector<std::unique_ptr<Event>> events;

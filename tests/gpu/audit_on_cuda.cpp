@@ -65,7 +65,7 @@ class AuditOnCuda : public testing::TestWithParam<Precision> {
     const float tiny = m.type == ElementType::f16 ? 1e-5f : 1e-30f;
     ASSERT_OK(device_->randomize({m.data, m.type, m.count()},
                                  {.seed = seed, .scale = data == Data::tiny ? tiny : 1.0f}, *stream_));
-    if (data == Data::positive) ASSERT_OK(device_->activate(m, buffers_[3].as<float>(), 0, *stream_));
+    if (data == Data::positive) ASSERT_OK(device_->activate(m, buffers_[3].as<float>(), {}, *stream_));
   }
 
   void enqueue(const Gemm& gemm) {

@@ -17,6 +17,10 @@ struct Flip {
   std::uint32_t mask = 1;
 
   EGT_HD std::uint32_t operator()(std::uint32_t word) const { return (word & keep) ^ mask; }
+  /// Is this word hit, where the words do not go round?
+  EGT_HD bool hits(std::uint64_t index) const {
+    return index >= first && (index - first) % stride == 0 && (index - first) / stride < count;
+  }
 };
 
 }  // namespace egt

@@ -2,13 +2,31 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <functional>
 
 namespace egt {
 
+/// What most of the device is left to: the extreme terms of training, with the patrol of the memory beside
+/// them, or large products over memory, beside which the extreme terms have a part of the device only. So
+/// every unit is at its limit, and verified there, for a part of the time.
+enum class LoadLead { extreme, products };
+
+/// Of so many epochs products have the first ones, so that a short run has them, too: more than half of the
+/// time on an H200, since the steps last four times as long beside them. Seven, so that they meet each
+/// precision of any cycle.
+constexpr std::int64_t epochs_a_round = 7, epochs_of_products = 2;
+/// The same on all ranks. `epoch_steps`: above 0.
+constexpr LoadLead lead_of(std::int64_t step, std::int64_t epoch_steps) {
+  return step / epoch_steps % epochs_a_round < epochs_of_products ? LoadLead::products : LoadLead::extreme;
+}
+
 /// How hard a rank may work: a guard turns it down, all that makes load looks at it. Any thread.
 class LoadControl {
  public:
+  LoadLead lead() const { return lead_; }
+  void set_lead(LoadLead lead) { lead_ = lead; }
+
   static constexpr double least_duty = 0.05;
 
   /// The share of the time that may be spent working, least_duty to 1.
@@ -26,6 +44,7 @@ class LoadControl {
   void set_memory_share(double share) { memory_share_ = std::clamp(share, 0.0, 1.0); }
 
  private:
+  std::atomic<LoadLead> lead_{LoadLead::extreme};
   std::atomic<double> duty_{1.0}, memory_share_{1.0};
 };
 

@@ -82,6 +82,16 @@ struct LossGradient {
   float* loss = nullptr;        ///< one fp32 in device memory, overwritten
 };
 
+/// The extreme term of an activation.
+struct ExtremeTerm {
+  int iterations = 0;          ///< turns of each element's chain; 0: none, a plain ReLU
+  std::int64_t first_row = 0;  ///< of h in the matrix whose places give the chains their phases
+  Digest* digest = nullptr;    ///< device memory: becomes the digest of all chains' bits; null: not wanted
+  Flip fault = {.count = 0};   ///< on purpose: bits of these elements' chains that flip, in `fault_turn`.
+                               ///< Only with a digest; `keep` is not used
+  int fault_turn = 0;          ///< from 0
+};
+
 /// One flat range of parameters. `compute_copy` receives the new weights in its type; data == nullptr: none
 /// is kept.
 struct ParameterRange {
@@ -168,10 +178,9 @@ class Device {
   /// to = from, converted (round to nearest even); between any two types; equal counts.
   virtual Status cast(VectorView to, VectorView from, Stream& stream) = 0;
   virtual Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) = 0;
-  /// In place: h = math::activation(h + bias, extreme_iterations), bias per column.
-  virtual Status activate(MatrixView h, const float* bias, int extreme_iterations, Stream& stream) = 0;
-  /// In place: every element v becomes math::extreme(v, iterations). f32.
-  virtual Status extreme(VectorView values, int iterations, Stream& stream) = 0;
+  /// In place: h = math::activation(h + bias), bias per column; with an extreme term
+  /// math::extreme_activation(h + bias), with the phase of place (first_row + row) * columns + column.
+  virtual Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) = 0;
   /// y = op(m) x in fp64, each sum in a fixed order; with `absolute`, of the magnitudes: |op(m)| x. x and y
   /// are fp64 of op(m)'s columns and rows, and lie apart from m.
   virtual Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,

@@ -36,7 +36,10 @@ struct SharedBuffer {
   std::string handle;
 };
 
-enum class StreamPriority { high, normal, low };
+/// Who is served first where several streams want the device. `background` is work of a bounded width (see
+/// Stream::set_width), which may go before normal work on a GPU without keeping it from starting; on the
+/// host, whose cores all threads share, it gives way. `low` is for work that fills what others leave.
+enum class StreamPriority { high, background, normal, low };
 
 /// What a stream is for. `gemm`, `multiply_vector`, `activation_gradient` and `loss_gradient` need device
 /// memory of the stream's own on a GPU, some 80 MiB: a stream that takes none of them has none.
@@ -51,9 +54,14 @@ class Stream {
   virtual ~Stream() = default;
 
   StreamUse use() const { return use_; }
+  /// How much of a GPU an operation on words, or an extreme term, that is enqueued from now on may fill, in
+  /// blocks of threads a multiprocessor; 0: all of it. The host takes no notice.
+  void set_width(double width) { width_ = width; }
+  double width() const { return width_; }
 
  private:
   const StreamUse use_;
+  double width_ = 0;
 };
 
 /// What an event is for. To take the time costs a GPU's stream about a microsecond a recording: between

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
+#include <cmath>
 
 #include <algorithm>
 
@@ -65,8 +66,7 @@ class CudaDevice : public Device {
   Status gemm(const Gemm& gemm, Stream& stream) override;
   Status cast(VectorView to, VectorView from, Stream& stream) override;
   Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) override;
-  Status activate(MatrixView h, const float* bias, int extreme_iterations, Stream& stream) override;
-  Status extreme(VectorView values, int iterations, Stream& stream) override;
+  Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) override;
   Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
                          Stream& stream) override;
   Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
@@ -91,8 +91,8 @@ class CudaDevice : public Device {
 
  private:
   kernels::Launch launch_on(CudaStream& stream) const {
-    return {stream.native(), info_.multiprocessors, stream.priority() == StreamPriority::low,
-            stream.scratch(), overlaps_};
+    const int width = static_cast<int>(std::ceil(stream.width() * info_.multiprocessors));
+    return {stream.native(), info_.multiprocessors, width, stream.scratch(), overlaps_};
   }
 
   /// Enqueues work: `start(stream)` returns a cudaError_t as an int. Nothing more is taken by a stream
@@ -313,16 +313,13 @@ Status CudaDevice::randomize(VectorView out, const RandomSequence& sequence, Str
   });
 }
 
-Status CudaDevice::activate(MatrixView h, const float* bias, int extreme_iterations, Stream& stream) {
-  EGT_TRY(check_activate(h, bias, extreme_iterations));
-  return enqueue(stream, "activate",
-                 [&](CudaStream& s) { return kernels::activate(launch_on(s), h, bias, extreme_iterations); });
-}
-
-Status CudaDevice::extreme(VectorView values, int iterations, Stream& stream) {
-  EGT_TRY(check_extreme(values, iterations));
-  return enqueue(stream, "compute an extreme chain",
-                 [&](CudaStream& s) { return kernels::extreme(launch_on(s), values, iterations); });
+Status CudaDevice::activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) {
+  EGT_TRY(check_activate(h, bias, extreme));
+  return enqueue(stream, "apply an activation", [&](CudaStream& s) {
+    return kernels::activate(
+        launch_on(s), h, bias,
+        {extreme.iterations, extreme.first_row, extreme.digest, extreme.fault, extreme.fault_turn});
+  });
 }
 
 Status CudaDevice::multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,

@@ -22,6 +22,8 @@ Result<int> native_priority(StreamPriority priority) {
       return greatest;
     case StreamPriority::normal:
       return (least + greatest) / 2;
+    case StreamPriority::background:
+      return std::min(greatest + 1, least);
     case StreamPriority::low:
       return least;
   }

@@ -64,7 +64,6 @@ class CudaStream : public Stream {
   void* workspace() const { return workspace_.get(); }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   void* scratch() const { return scratch_.get(); }
-  StreamPriority priority() const { return priority_; }
 
   /// The first error of this stream; ok while there is none. Once work is missing from the line, no more is
   /// taken.

@@ -87,8 +87,8 @@ class HostDevice final : public Device {
   Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) override {
     return host::randomize(out, sequence, as_host_stream(stream));
   }
-  Status activate(MatrixView h, const float* bias, int extreme_iterations, Stream& stream) override {
-    return host::activate(h, bias, extreme_iterations, as_host_stream(stream));
+  Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) override {
+    return host::activate(h, bias, extreme, as_host_stream(stream));
   }
   Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
                              Stream& stream) override {
@@ -134,9 +134,6 @@ class HostDevice final : public Device {
   }
   Status fuse(const StreamFusion& call, Stream& stream) override {
     return host::fuse(call, as_host_stream(stream));
-  }
-  Status extreme(VectorView values, int iterations, Stream& stream) override {
-    return host::extreme(values, iterations, as_host_stream(stream));
   }
   Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
                          Stream& stream) override {

@@ -1,3 +1,4 @@
+#include <atomic>
 #include <vector>
 
 #include "device/arguments.hpp"
@@ -11,17 +12,26 @@ template <typename T>
 using Compute = typename Element<T>::compute;
 
 template <typename T>
-void activate_row(T* __restrict h, const float* __restrict bias, std::int64_t columns,
-                  int extreme_iterations) {
-  const auto biased = [&](std::int64_t c) {
-    return Element<T>::load(h[c]) + static_cast<Compute<T>>(bias[c]);
-  };
-  if (extreme_iterations == 0) {  // apart, so that it becomes vector instructions
-    for (std::int64_t c = 0; c < columns; ++c) h[c] = Element<T>::store(math::activation(biased(c), 0));
-    return;
-  }
+void activate_row(T* __restrict h, const float* __restrict bias, std::int64_t columns) {
   for (std::int64_t c = 0; c < columns; ++c)
-    h[c] = Element<T>::store(math::activation(biased(c), extreme_iterations));
+    h[c] = Element<T>::store(math::activation(Element<T>::load(h[c]) + static_cast<Compute<T>>(bias[c])));
+}
+
+template <typename T>
+void activate_extreme_row(const MatrixView& h, const float* bias, std::int64_t r, const ExtremeTerm& extreme,
+                          Digest& digest) {
+  T* const elements = row<T>(h, r);
+  for (std::int64_t c = 0; c < h.columns; ++c) {
+    const auto index = static_cast<std::uint64_t>(r * h.columns + c);
+    const auto place = static_cast<std::uint64_t>((extreme.first_row + r) * h.columns + c);
+    math::ChainFault fault;
+    if (extreme.fault.hits(index)) fault = {extreme.fault_turn, extreme.fault.mask};
+    const auto result =
+        math::extreme_activation(Element<T>::load(elements[c]) + static_cast<Compute<T>>(bias[c]),
+                                 math::extreme_phase(place), extreme.iterations, fault);
+    elements[c] = Element<T>::store(result.h);
+    if (extreme.digest != nullptr) add_to_digest(digest.a, digest.b, index, result.bits);
+  }
 }
 
 template <typename T>
@@ -136,28 +146,26 @@ Status run_loss_gradient(const LossGradient& call, HostStream& stream) {
 
 }  // namespace
 
-Status activate(MatrixView h, const float* bias, int extreme_iterations, HostStream& stream) {
-  EGT_TRY(check_activate(h, bias, extreme_iterations));
+Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, HostStream& stream) {
+  EGT_TRY(check_activate(h, bias, extreme));
   stream.enqueue([=, &stream] {
-    const std::int64_t chunk = extreme_iterations == 0 ? chunk_elements : costly_chunk_elements;
+    const bool plain = extreme.iterations == 0;
+    std::atomic<std::uint64_t> total_a{0}, total_b{0};
     with_type(h.type, [&]<typename T>(std::type_identity<T>) {
-      for_ranges(stream, h.rows, rows_per_chunk(h.columns, chunk), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r)
-          activate_row(row<T>(h, r), bias, h.columns, extreme_iterations);
+      const std::int64_t chunk = rows_per_chunk(h.columns, plain ? chunk_elements : costly_chunk_elements);
+      for_ranges(stream, h.rows, chunk, [&](std::int64_t begin, std::int64_t end) {
+        Digest digest;
+        for (std::int64_t r = begin; r < end; ++r) {
+          if (plain)
+            activate_row(row<T>(h, r), bias, h.columns);
+          else
+            activate_extreme_row<T>(h, bias, r, extreme, digest);
+        }
+        total_a += digest.a;
+        total_b += digest.b;
       });
     });
-    return Status();
-  });
-  return {};
-}
-
-Status extreme(VectorView values, int iterations, HostStream& stream) {
-  EGT_TRY(check_extreme(values, iterations));
-  stream.enqueue([=, &stream] {
-    float* const data = static_cast<float*>(values.data);
-    for_ranges(stream, values.count, costly_chunk_elements, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) data[i] = math::extreme(data[i], iterations);
-    });
+    if (extreme.digest != nullptr) *extreme.digest = {total_a, total_b};
     return Status();
   });
   return {};

@@ -24,8 +24,7 @@ Support supports(Precision precision);
 Status gemm(const Gemm& call, HostStream& stream);
 
 // host_layers.cpp
-Status activate(MatrixView h, const float* bias, int extreme_iterations, HostStream& stream);
-Status extreme(VectorView values, int iterations, HostStream& stream);
+Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, HostStream& stream);
 Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient, HostStream& stream);
 Status loss_gradient(const LossGradient& call, HostStream& stream);
 

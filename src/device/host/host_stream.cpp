@@ -84,7 +84,8 @@ WorkerPool& HostStream::workers() {
 
 void HostStream::serve(StreamPriority priority) {
   // On Linux `who` 0 is the calling thread alone. Only raising it could fail, and it is not raised.
-  if (priority == StreamPriority::low) setpriority(PRIO_PROCESS, 0, 19);
+  if (priority == StreamPriority::background || priority == StreamPriority::low)
+    setpriority(PRIO_PROCESS, 0, 19);
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });

@@ -54,8 +54,8 @@ class ForwardingDevice : public Device {
   Status randomize(VectorView out, const RandomSequence& sequence, Stream& s) override {
     return computes() ? to_->randomize(out, sequence, s) : Status();
   }
-  Status activate(MatrixView h, const float* bias, int iterations, Stream& s) override {
-    return computes() ? to_->activate(h, bias, iterations, s) : Status();
+  Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& s) override {
+    return computes() ? to_->activate(h, bias, extreme, s) : Status();
   }
   Status activation_gradient(MatrixView g, MatrixView h, VectorView bias, Stream& s) override {
     return computes() ? to_->activation_gradient(g, h, bias, s) : Status();
@@ -91,9 +91,6 @@ class ForwardingDevice : public Device {
   }
   Status fuse(const StreamFusion& call, Stream& s) override {
     return computes() ? to_->fuse(call, s) : Status();
-  }
-  Status extreme(VectorView values, int iterations, Stream& s) override {
-    return computes() ? to_->extreme(values, iterations, s) : Status();
   }
   Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
                          Stream& s) override {

@@ -87,7 +87,9 @@ std::optional<std::string> why_left_out(InjectionKind kind, const SelftestScope&
 std::int64_t step_of_period(const Injection& injection, std::int64_t turn, std::int64_t period) {
   constexpr int fading_bits = 8;
   const bool fades = injection.kind == optimizer && std::countr_zero(*injection.mask) < fading_bits;
-  return fades ? period - 1 : turn % period;
+  if (fades) return period - 1;
+  return static_cast<std::int64_t>(spread(3, static_cast<std::uint64_t>(turn)) %
+                                   static_cast<std::uint64_t>(period));
 }
 
 /// Detectors whose injections take turns.
@@ -146,7 +148,8 @@ int injections_of_a_kind(int ranks) {
 
 SelftestPlan plan_selftest(const SelftestScope& scope) {
   SelftestPlan plan{.injections = {}, .left_out = {}, .period = scope.period};
-  for (const Turns& detectors : {Turns{Detector::replica, Detector::replay}, Turns{Detector::extreme},
+  // Of two faults in one replay the first tensor's is told.
+  for (const Turns& detectors : {Turns{Detector::replica, Detector::replay, Detector::extreme},
                                  Turns{Detector::collective}, Turns{Detector::memory}, Turns{Detector::file}})
     add_in_turn(detectors, scope, plan);
   for (int kind = 0; changes_data(static_cast<InjectionKind>(kind)); ++kind)

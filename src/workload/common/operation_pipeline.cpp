@@ -1,5 +1,6 @@
 #include "workload/common/operation_pipeline.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "egt/core/wait.hpp"
@@ -7,10 +8,11 @@
 namespace egt {
 
 Result<std::unique_ptr<OperationPipeline>> OperationPipeline::create(Device& device, StreamPriority priority,
-                                                                     StreamUse use, std::string name) {
-  std::unique_ptr<OperationPipeline> made(new OperationPipeline(device, std::move(name)));
-  EGT_TRY_ASSIGN(made->on_device_, device.allocate(slots * sizeof(Evidence)));
-  EGT_TRY_ASSIGN(made->pinned_, device.allocate_pinned(slots * sizeof(Evidence)));
+                                                                     StreamUse use, std::string name,
+                                                                     std::size_t depth) {
+  std::unique_ptr<OperationPipeline> made(new OperationPipeline(device, std::move(name), depth));
+  EGT_TRY_ASSIGN(made->on_device_, device.allocate(depth * sizeof(Evidence)));
+  EGT_TRY_ASSIGN(made->pinned_, device.allocate_pinned(depth * sizeof(Evidence)));
   for (Slot& slot : made->slots_) {
     EGT_TRY_ASSIGN(slot.begin, device.create_event(EventUse::timing));
     EGT_TRY_ASSIGN(slot.end, device.create_event(EventUse::timing));
@@ -24,18 +26,28 @@ Status OperationPipeline::wait(const Slot& slot, double seconds, const std::stop
                     {.seconds = seconds, .stop = stop, .what = name_.c_str()});
 }
 
-Status OperationPipeline::settle(std::size_t index, double seconds, const std::stop_token& stop) {
+Status OperationPipeline::judge_next(double seconds, const std::stop_token& stop) {
+  const std::size_t index = judged_ % slots_.size();
   Slot& slot = slots_[index];
-  if (!slot.judge) return {};
   EGT_TRY(wait(slot, seconds, stop));
+  ++judged_;
   const Judge judge = std::exchange(slot.judge, nullptr);
   EGT_TRY_ASSIGN(const double device_ms, device_.elapsed_ms(*slot.begin, *slot.end));
   return judge(pinned_.as<Evidence>()[index], device_ms);
 }
 
+Result<bool> OperationPipeline::is_full() {
+  while (judged_ < submitted_) {
+    EGT_TRY_ASSIGN(const bool done, device_.done(*slots_[judged_ % slots_.size()].end));
+    if (!done) break;
+    EGT_TRY(judge_next(deadline_seconds, {}));
+  }
+  return submitted_ - judged_ == slots_.size();
+}
+
 Result<std::size_t> OperationPipeline::acquire(const std::stop_token& stop) {
-  EGT_TRY(settle(next_, deadline_seconds, stop));
-  return next_;
+  if (submitted_ - judged_ == slots_.size()) EGT_TRY(judge_next(deadline_seconds, stop));
+  return submitted_ % slots_.size();
 }
 
 Status OperationPipeline::submit(const Enqueue& enqueue, Judge judge, const std::stop_token& stop) {
@@ -49,18 +61,24 @@ Status OperationPipeline::submit(const Enqueue& enqueue, Judge judge, const std:
   EGT_TRY(device_.copy(pinned_.as<Evidence>() + index, evidence, sizeof(Evidence), *stream_));
   EGT_TRY(device_.record(*slot.end, *stream_));
   slot.judge = std::move(judge);
-  next_ = (index + 1) % slots;
+  ++submitted_;
+  return {};
+}
+
+Status OperationPipeline::judge_first(std::uint64_t count, const std::stop_token& stop) {
+  while (judged_ < std::min(count, submitted_)) EGT_TRY(judge_next(deadline_seconds, stop));
   return {};
 }
 
 Status OperationPipeline::drain(double seconds, const std::stop_token& stop) {
-  for (std::size_t i = 0; i < slots; ++i) EGT_TRY(settle((next_ + i) % slots, seconds, stop));
+  while (judged_ < submitted_) EGT_TRY(judge_next(seconds, stop));
   return {};
 }
 
 Status OperationPipeline::discard(double seconds) {
-  for (Slot& slot : slots_) {
-    if (!std::exchange(slot.judge, nullptr)) continue;
+  while (judged_ < submitted_) {
+    Slot& slot = slots_[judged_++ % slots_.size()];
+    slot.judge = nullptr;
     EGT_TRY(wait(slot, seconds, {}));
   }
   return {};

@@ -1,11 +1,12 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "egt/core/digest.hpp"
 #include "egt/core/pattern.hpp"
@@ -28,22 +29,31 @@ struct Evidence {
 /// in order, when its event is reached. For one thread at a time.
 class OperationPipeline {
  public:
-  static constexpr std::size_t slots = 2;  ///< operations enqueued at most
+  static constexpr std::size_t slots =
+      2;  ///< operations enqueued at most, where `create` is not told another
 
   /// Puts the operation in the stream.
   using Enqueue = std::function<Status(Stream& stream, Evidence* on_device)>;
   /// Looks at what came of it; `device_ms`: how long it lasted in the stream.
   using Judge = std::function<Status(const Evidence& evidence, double device_ms)>;
 
-  /// `name` is for messages: "the memory patrol".
+  /// `name` is for messages: "the memory patrol". `depth`: operations enqueued at most.
   static Result<std::unique_ptr<OperationPipeline>> create(Device& device, StreamPriority priority,
-                                                           StreamUse use, std::string name);
+                                                           StreamUse use, std::string name,
+                                                           std::size_t depth = slots);
 
   Stream& stream() { return *stream_; }
   /// Waits until the slot that the next `submit` takes is free, and gives its index: buffers kept one a slot
   /// may then be used again. Relays what a judge said.
   Result<std::size_t> acquire(const std::stop_token& stop);
   Status submit(const Enqueue& enqueue, Judge judge, const std::stop_token& stop);
+  /// How many were submitted so far, and how many of them were judged.
+  std::uint64_t submitted() const { return submitted_; }
+  std::uint64_t judged() const { return judged_; }
+  /// Would `submit` wait now? Judges what is over, without waiting.
+  Result<bool> is_full();
+  /// Waits until the first `count` of all submitted are judged; what was submitted behind them works on.
+  Status judge_first(std::uint64_t count, const std::stop_token& stop);
   /// Waits for all enqueued, at most `seconds`, and judges it.
   Status drain(double seconds, const std::stop_token& stop = {});
   /// Waits for all enqueued, at most `seconds`, and drops it unjudged.
@@ -58,16 +68,17 @@ class OperationPipeline {
     Judge judge;  ///< empty: nothing is enqueued
   };
 
-  OperationPipeline(Device& device, std::string name) : device_(device), name_(std::move(name)) {}
+  OperationPipeline(Device& device, std::string name, std::size_t depth)
+      : device_(device), name_(std::move(name)), slots_(depth) {}
   Status wait(const Slot& slot, double seconds, const std::stop_token& stop);
-  Status settle(std::size_t index, double seconds, const std::stop_token& stop);
+  Status judge_next(double seconds, const std::stop_token& stop);
 
   Device& device_;
   const std::string name_;
-  Buffer on_device_;  ///< Evidence[slots]
-  Buffer pinned_;     ///< Evidence[slots]
-  std::array<Slot, slots> slots_;
-  std::size_t next_ = 0;
+  Buffer on_device_;  ///< Evidence of each slot
+  Buffer pinned_;     ///< Evidence of each slot
+  std::vector<Slot> slots_;
+  std::uint64_t submitted_ = 0, judged_ = 0;
   std::unique_ptr<Stream> stream_;  ///< last: it waits for its work before the buffers go
 };
 

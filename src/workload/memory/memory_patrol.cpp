@@ -12,6 +12,9 @@ namespace egt {
 namespace {
 
 constexpr double operation_ms = 5;  ///< what one operation (two runs of it) is to last
+/// Of the patrol's operations, beside extreme terms and beside products: blocks a multiprocessor. A product's
+/// blocks need whole multiprocessors.
+constexpr double usual_width = 2, width_beside_products = 1;
 constexpr double fill_deadline_seconds = 300;
 
 Precision operand_precision(const Device& device) {
@@ -30,7 +33,8 @@ std::uint64_t distinct_words(const Flip& flip, std::uint64_t words) {
 }  // namespace
 
 MemoryPatrol::MemoryPatrol(Environment& environment, std::vector<MemoryBlock> blocks,
-                           std::unique_ptr<OperationPipeline> in_flight, Buffer product,
+                           std::unique_ptr<OperationPipeline> in_flight,
+                           std::unique_ptr<OperationPipeline> products, Buffer product,
                            std::int64_t product_rows, int buffer_iterations)
     : environment_(environment),
       device_(environment.device),
@@ -41,9 +45,9 @@ MemoryPatrol::MemoryPatrol(Environment& environment, std::vector<MemoryBlock> bl
       product_rows_(product_rows),
       buffer_iterations_(buffer_iterations),
       precision_(operand_precision(environment.device)),
-      product_pace_(operation_ms),
       turn_pace_(operation_ms),
-      in_flight_(std::move(in_flight)) {
+      in_flight_(std::move(in_flight)),
+      products_(std::move(products)) {
   figures_.verifications.resize(blocks_.size());
   figures_.passes.resize(memory_suite().size());
   for (std::size_t block = 0; block < blocks_.size(); ++block)
@@ -60,7 +64,11 @@ Status MemoryPatrol::prepare() {
 
 Status MemoryPatrol::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    for (std::size_t block = 0; block < blocks_.size(); ++block) {
+    for (std::size_t block = 0; block < blocks_.size() && !stop.stop_requested(); ++block) {
+      const bool products_lead = environment_.load.lead() == LoadLead::products;
+      in_flight_->stream().set_width(products_lead ? width_beside_products : usual_width);
+      EGT_TRY(feed_products(stop));
+      EGT_TRY(take_next_operand(stop));
       EGT_TRY(visit(block, stop));
       EGT_TRY(keep_to_share(stop));
     }
@@ -81,7 +89,13 @@ Status MemoryPatrol::submit(const OperationPipeline::Enqueue& enqueue, Operation
         return judge(evidence, device_ms);
       },
       stop));
+  EGT_TRY(feed_products(stop));
   return rest(stop);
+}
+
+Status MemoryPatrol::settle(double seconds) {
+  EGT_TRY(products_->drain(seconds));
+  return in_flight_->drain(seconds);
 }
 
 /// What is enqueued would work on while this thread rests. The last look at all blocks, which nobody stops,
@@ -91,7 +105,8 @@ Status MemoryPatrol::rest(const std::stop_token& stop) {
     worked_ms_ = 0;
     return {};
   }
-  const Status drained = in_flight_->drain(OperationPipeline::deadline_seconds, stop);
+  Status drained = in_flight_->drain(OperationPipeline::deadline_seconds, stop);
+  if (drained.ok()) drained = products_->drain(OperationPipeline::deadline_seconds, stop);
   // The operation is enqueued, and what it writes is noted; the caller is stopped at its next one.
   if (drained.code() == StatusCode::stopped) return {};
   EGT_TRY(drained);
@@ -105,6 +120,7 @@ Status MemoryPatrol::keep_to_share(const std::stop_token& stop) {
   const auto most = static_cast<std::uint64_t>(share * static_cast<double>(planned_bytes_));
   if (held_bytes_ <= most || blocks_.size() <= 1) return {};
   EGT_TRY(in_flight_->drain(OperationPipeline::deadline_seconds, stop));
+  EGT_TRY(products_->drain(OperationPipeline::deadline_seconds, stop));
   while (held_bytes_ > most && blocks_.size() > 1) give_back_last();
   {
     const std::lock_guard lock(mutex_);
@@ -119,6 +135,8 @@ Status MemoryPatrol::keep_to_share(const std::stop_token& stop) {
 
 /// Nothing is enqueued. A fault on purpose that waits for the block gets another place.
 void MemoryPatrol::give_back_last() {
+  if (look_ && look_->block + 1 == blocks_.size()) look_.reset();
+  std::erase_if(operands_, [&](const Operands& operands) { return operands.block + 1 == blocks_.size(); });
   held_bytes_ -= blocks_.back().words.bytes();
   blocks_.pop_back();
   courses_.pop_back();
@@ -150,36 +168,57 @@ WordsView MemoryPatrol::word(std::size_t block, std::uint64_t index) const {
   return {blocks_[block].words.data + index, 1};
 }
 
+/// The next block's look is enqueued before this one's is waited for, so that the device has work meanwhile.
 Status MemoryPatrol::visit(std::size_t block, const std::stop_token& stop) {
-  take_strikes();
+  if (is_operand(block)) {
+    if (operands_.size() < blocks_.size()) return {};
+    return products_->judge_first(products_->judged() + 1, stop);  // there is nothing else to visit
+  }
   if (!courses_[block].held()) {
-    EGT_TRY(strike(block));
-    EGT_TRY(look(block, stop));
-    if (blocks_[block].clean && courses_[block].pattern().kind == PatternKind::finite)
-      EGT_TRY(use(block, stop));
+    if (!look_) {
+      EGT_TRY_ASSIGN(look_, look(block, stop));
+    }
+    const Look own = *std::exchange(look_, std::nullopt);
+    if (const std::size_t next = (block + 1) % blocks_.size(); next != block && !is_away(next)) {
+      EGT_TRY_ASSIGN(look_, look(next, stop));
+    }
+    EGT_TRY(await(own, stop));
     EGT_TRY(run_test(block, stop));
-    const std::lock_guard lock(mutex_);
-    ++figures_.visits;
+    blocks_[block].was_visited = true;
+    count_visit();
   }
   courses_[block].leave();
   return {};
 }
 
+Result<MemoryPatrol::Look> MemoryPatrol::look(std::size_t block, const std::stop_token& stop) {
+  take_strikes();
+  EGT_TRY(strike(block));
+  EGT_TRY(verify(block, stop));
+  return Look{block, in_flight_->submitted()};
+}
+
 /// What rested is judged before the block is used and rewritten: a wrong word must still be there for its
 /// second read, and a wrong operand would put the blame on the multiplier.
-Status MemoryPatrol::look(std::size_t block, const std::stop_token& stop) {
-  MemoryBlock& b = blocks_[block];
-  EGT_TRY(verify(block, stop));
-  EGT_TRY(in_flight_->drain(OperationPipeline::deadline_seconds, stop));
-  if (b.right) ledger_.was_right(b.offset);
-  b.right = true;
+Status MemoryPatrol::await(const Look& look, const std::stop_token& stop) {
+  EGT_TRY(in_flight_->judge_first(look.operations, stop));
+  MemoryBlock& block = blocks_[look.block];
+  if (block.right) ledger_.was_right(block.offset);
+  block.right = true;
   return {};
+}
+
+void MemoryPatrol::count_visit() {
+  const std::lock_guard lock(mutex_);
+  ++figures_.visits;
 }
 
 Status MemoryPatrol::verify(std::size_t block, const std::stop_token& stop) {
   Check check{.block = block,
               .expected = courses_[block].pattern(),
-              .place = fmt::format("{}, at rest after test {}", place(block), courses_[block].written_by())};
+              .place = fmt::format("{}, at rest after test {}", place(block), courses_[block].written_by()),
+              .rewritten = false,
+              .test = {}};
   return submit(
       [&](Stream& stream, Evidence* on_device) {
         return device_.verify(blocks_[block].words, check.expected, &on_device->mismatches, stream);
@@ -197,36 +236,38 @@ Status MemoryPatrol::run_test(std::size_t block, const std::stop_token& stop) {
   return {};
 }
 
-/// What was told of the block at rest is not told again: its first pass only fills. What a pass writes is
-/// noted as soon as it is enqueued: `submit` may judge it, or one before it, by what the block then holds.
+/// What was told of the block at rest is not told again: its first pass only fills.
 Status MemoryPatrol::apply(std::size_t block, std::size_t number, const std::stop_token& stop) {
-  BlockCourse& course = courses_[block];
-  const MemoryPass& pass = course.test().passes[number];
+  const BlockCourse& course = courses_[block];
+  const Check check{
+      .block = block,
+      .expected = course.pattern(),
+      .place = fmt::format("{}, in pass {} of test {}", place(block), number + 1, course.test().name),
+      .rewritten = true,
+      .test = course.test_index()};
+  return rewrite(check, course.test().passes[number], number == 0 && !blocks_[block].clean, stop);
+}
+
+/// What a pass writes is noted as soon as it is enqueued: `submit` may judge it, or one before it, by what
+/// the block then holds.
+Status MemoryPatrol::rewrite(const Check& check, const MemoryPass& pass, bool only_fill,
+                             const std::stop_token& stop) {
+  BlockCourse& course = courses_[check.block];
+  const WordsView words = blocks_[check.block].words;
   const Pattern next = course.next(pass);
-  if (number == 0 && !blocks_[block].clean) {
-    return submit(
-        [&](Stream& stream, Evidence*) {
-          EGT_TRY(device_.fill(blocks_[block].words, next, stream));
-          course.wrote(pass);
-          return Status();
-        },
-        [](const Evidence&, double) { return Status(); }, stop);
-  }
-  Check check{.block = block,
-              .expected = course.pattern(),
-              .place = fmt::format("{}, in pass {} of test {}", place(block), number + 1, course.test().name),
-              .rewritten = true};
   return submit(
       [&](Stream& stream, Evidence* on_device) {
-        EGT_TRY(device_.verify_and_fill(blocks_[block].words, check.expected, next, pass.direction,
-                                        &on_device->mismatches, stream));
+        EGT_TRY(only_fill ? device_.fill(words, next, stream)
+                          : device_.verify_and_fill(words, check.expected, next, pass.direction,
+                                                    &on_device->mismatches, stream));
         course.wrote(pass);
         return Status();
       },
-      [this, check, test = course.test_index()](const Evidence& evidence, double device_ms) {
-        {
+      [this, check, only_fill](const Evidence& evidence, double device_ms) {
+        if (only_fill) return Status();
+        if (check.test) {
           const std::lock_guard lock(mutex_);
-          ++figures_.passes[test];
+          ++figures_.passes[*check.test];
         }
         return judge(check, evidence.mismatches, device_ms);
       },
@@ -248,7 +289,7 @@ MemoryPatrol::Strike MemoryPatrol::aim(const Injection& injection) {
   std::size_t block = blocks_.size() - 1;
   while (blocks_[block].offset > offset) --block;
   const std::uint64_t first = (offset - blocks_[block].offset) / sizeof(std::uint32_t);
-  for (std::size_t tried = 0; courses_[block].held() && tried < blocks_.size(); ++tried)
+  for (std::size_t tried = 0; is_away(block) && tried < blocks_.size(); ++tried)
     block = (block + 1) % blocks_.size();
   const std::uint64_t words = blocks_[block].words.count;
   flip.first = first % words;

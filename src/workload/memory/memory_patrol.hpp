@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -26,6 +29,7 @@ struct MemoryBlock {
   std::uint64_t window = 0;  ///< first word of the next window of sines and exponentials
   bool clean = true;         ///< what its last verification at rest found
   bool right = true;         ///< nothing was wrong since its last visit began
+  bool was_visited = false;  ///< since it was an operand
 };
 
 /// Learns how much work of one kind the device does in a time, so that no operation lasts long: others are
@@ -66,24 +70,28 @@ struct PatrolFigures {
   std::vector<std::uint64_t> passes;         ///< over a block, of each test of the suite
 };
 
-/// Goes round the blocks. Each visit verifies what rested in the block, uses it as operand of products and of
-/// sines and exponentials where its pattern is made of finite numbers, and puts it through the next test of
-/// the suite. What is wrong becomes a Fault record at once. It keeps to the duty of Environment::load, by the
-/// device time of its operations, and gives back the last blocks when they are more than its memory share.
-/// One thread at a time runs it; `figures` and `set_step` are safe from any other.
+/// Goes round the blocks. Each visit verifies what rested in the block and puts it through the next test of
+/// the suite. One block after the other is filled with finite numbers instead, and is the operand of sines
+/// and exponentials and of large products while the patrol goes on with the others. What is wrong becomes a
+/// Fault record at once. It keeps to the duty of Environment::load, by the device time of its operations, and
+/// gives back the last blocks when they are more than its memory share. One thread at a time runs it;
+/// `figures` and `set_step` are safe from any other.
 class MemoryPatrol {
  public:
-  /// `product`: scratch for product_rows^2 fp32.
+  /// So many that the device always has one to begin while the host judges others.
+  static constexpr std::size_t operations_in_flight = 8, products_in_flight = 16;
+
+  /// `products`: of products_in_flight; `product`: scratch for product_rows^2 fp32.
   MemoryPatrol(Environment& environment, std::vector<MemoryBlock> blocks,
-               std::unique_ptr<OperationPipeline> in_flight, Buffer product, std::int64_t product_rows,
-               int buffer_iterations);
+               std::unique_ptr<OperationPipeline> in_flight, std::unique_ptr<OperationPipeline> products,
+               Buffer product, std::int64_t product_rows, int buffer_iterations);
 
   /// Makes ready what judging needs, puts the first pattern into every block and waits for it.
   Status prepare();
-  /// Patrols until a stop is asked for, and then leaves at most OperationPipeline::slots operations enqueued.
+  /// Patrols until a stop is asked for, and then leaves at most operations_in_flight enqueued.
   Status run(const std::stop_token& stop);
   /// Judges what `run` left enqueued.
-  Status settle(double seconds) { return in_flight_->drain(seconds); }
+  Status settle(double seconds);
   /// Verifies every block once more; faults on purpose that are due are put in before.
   Status verify_all();
 
@@ -99,6 +107,7 @@ class MemoryPatrol {
     Pattern expected;
     std::string place;       ///< of its finding, in words
     bool rewritten = false;  ///< by a pass of a test; else the block rests, and a wrong word is still there
+    std::optional<std::size_t> test;  ///< of the suite, one of whose passes it is
   };
   /// A fault on purpose that waits for the visit of its block.
   struct Strike {
@@ -110,7 +119,30 @@ class MemoryPatrol {
     std::uint64_t first = 0;  ///< word of the block
     std::uint64_t count = 0;
   };
+  /// A verification at rest that is enqueued ahead of its visit, and the operations up to it.
+  struct Look {
+    std::size_t block = 0;
+    std::uint64_t operations = 0;
+  };
+  /// The block that is the operand of products: square matrices, two and two of which are multiplied, all in
+  /// turn, several times.
+  struct Operands {
+    std::size_t block = 0;
+    std::int64_t rows = 0;
+    std::unique_ptr<Event> filled;           ///< the words are as the products shall find them
+    std::uint64_t enqueued = 0, judged = 0;  ///< products
+    std::vector<Digest> digests;             ///< of each pair's product, as it was first
 
+    static constexpr std::uint64_t rounds = 8;
+    std::uint64_t planned() const { return rounds * digests.size(); }
+  };
+
+  /// Is it held, or the operand of products, and so left alone?
+  bool is_away(std::size_t block) const { return courses_[block].held() || is_operand(block); }
+  bool is_operand(std::size_t block) const {
+    return std::any_of(operands_.begin(), operands_.end(),
+                       [&](const Operands& operands) { return operands.block == block; });
+  }
   std::string place(std::size_t block) const;
   WordsView word(std::size_t block, std::uint64_t index) const;
 
@@ -121,29 +153,33 @@ class MemoryPatrol {
   void give_back_last();
 
   Status visit(std::size_t block, const std::stop_token& stop);
-  Status look(std::size_t block, const std::stop_token& stop);
+  Result<Look> look(std::size_t block, const std::stop_token& stop);
+  Status await(const Look& look, const std::stop_token& stop);
+  void count_visit();
   Status verify(std::size_t block, const std::stop_token& stop);
-  Status use(std::size_t block, const std::stop_token& stop);
   Status run_test(std::size_t block, const std::stop_token& stop);
   Status apply(std::size_t block, std::size_t number, const std::stop_token& stop);
+  Status rewrite(const Check& check, const MemoryPass& pass, bool only_fill, const std::stop_token& stop);
 
   void take_strikes();
   Strike aim(const Injection& injection);
   Status strike(std::size_t block);
 
-  Status multiply_all(std::size_t block, const std::stop_token& stop);
-  Status multiply(std::size_t block, std::int64_t first, const OperandPiece& piece,
-                  const std::stop_token& stop);
+  std::size_t most_operands() const;
+  Status take_next_operand(const std::stop_token& stop);
+  Status take_operand(std::size_t block, const std::stop_token& stop);
+  Status feed_products(const std::stop_token& stop);
+  Status multiply(Operands& operands, const std::stop_token& stop);
+  void judge_product(std::size_t pair, const Digest& digest, double device_ms);
+  std::int64_t operand_rows(std::size_t block) const;
   Status turn_all(std::size_t block, const std::stop_token& stop);
   Status turn_window(std::size_t block, const std::stop_token& stop);
   Status turn(std::size_t block, Window window, int iterations, const std::stop_token& stop);
 
-  std::int64_t rows_of_next_product() const;
   std::uint64_t words_of_next_turn(int iterations) const;
 
   Status judge(const Check& check, const Mismatches& found, double device_ms);
   void count_verification(const Check& check, const Mismatches& found, double device_ms);
-  void count_product(const Evidence& evidence, double flops, double device_ms);
   void count_turns(const Evidence& evidence, double turns, double device_ms);
   Status tell_mismatch(const Check& check, const Mismatches& found, const Mismatches::Sample& sample);
   void tell_disagreement(std::string kind, std::uint64_t offset, const Evidence& evidence, std::string where);
@@ -154,6 +190,7 @@ class MemoryPatrol {
   std::vector<BlockCourse> courses_;  ///< of each block
   std::vector<Strike> strikes_;       ///< not done yet
   std::uint64_t strikes_taken_ = 0;
+  std::optional<Look> look_;  ///< at the block that is visited next
   const std::uint64_t planned_bytes_;
   std::uint64_t held_bytes_;
   double worked_ms_ = 0;  ///< device time since the last rest
@@ -163,12 +200,14 @@ class MemoryPatrol {
   const std::int64_t product_rows_;
   const int buffer_iterations_;
   const Precision precision_;
-  Pace product_pace_;
+  std::size_t next_operand_ = 0;   ///< a block
+  std::deque<Operands> operands_;  ///< the first is multiplied, the next is made ready meanwhile
   Pace turn_pace_;
   std::atomic<std::int64_t> step_{-1};
   mutable std::mutex mutex_;
   PatrolFigures figures_;
-  std::unique_ptr<OperationPipeline> in_flight_;  ///< last: its stream ends before the memory goes
+  std::unique_ptr<OperationPipeline> in_flight_,
+      products_;  ///< last: their streams end before the memory goes
 };
 
 }  // namespace egt

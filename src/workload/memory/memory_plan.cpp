@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -10,18 +11,19 @@ namespace egt {
 namespace {
 
 constexpr std::uint64_t mebibyte = 1u << 20;
-constexpr std::uint64_t largest_block = 256 * mebibyte;
-constexpr std::int64_t largest_product_rows = 2048;
+constexpr std::uint64_t largest_block = 1024 * mebibyte;
+constexpr std::int64_t smallest_product_rows = 64, largest_product_rows = 8192;
 
 /// About 64 blocks where the region is small, so that one operation never lasts long.
 std::uint64_t block_size(std::uint64_t region) {
   return std::clamp(std::bit_floor(region / 64), mebibyte, largest_block);
 }
 
-/// So many rows that a piece of bf16 operands fits in a block.
+/// So many rows that two square matrices of 2-byte elements fit in a block.
 std::int64_t product_rows(std::uint64_t region) {
-  const std::uint64_t block = std::min(region, block_size(region));
-  const auto rows = static_cast<std::int64_t>(std::bit_floor(block / (2 * operand_depth * 2)));
+  const double block = static_cast<double>(std::min(region, block_size(region)));
+  const auto rows =
+      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::sqrt(block / 4))));
   return std::clamp(rows, smallest_product_rows, largest_product_rows);
 }
 
@@ -75,14 +77,6 @@ SizeOrShare fill_within(const SizeOrShare& fill, std::uint64_t total_bytes, doub
   const std::uint64_t wanted = fill.of(total_bytes);
   if (wanted <= most || wanted > total_bytes) return fill;
   return {.share = 0, .bytes = most, .is_share = false};
-}
-
-OperandPiece next_operand_piece(std::int64_t elements_left, std::int64_t rows, std::int64_t rows_limit) {
-  constexpr std::int64_t fewest_rows = 32, tail_depth = 32;
-  if (elements_left < 2 * operand_depth * fewest_rows)
-    return {std::min(rows_limit, elements_left / (2 * tail_depth)), tail_depth};
-  const auto most = static_cast<std::uint64_t>(elements_left / (2 * operand_depth));
-  return {std::min(rows, static_cast<std::int64_t>(std::bit_floor(most))), operand_depth};
 }
 
 }  // namespace egt

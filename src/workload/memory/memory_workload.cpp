@@ -40,7 +40,11 @@ Status MemoryWorkload::prepare() {
   EGT_TRY_ASSIGN(filled_, device.memory());
   if (options_.fill.is_zero()) return {};
   EGT_TRY_ASSIGN(auto in_flight,
-                 OperationPipeline::create(device, StreamPriority::low, StreamUse::all, "the memory patrol"));
+                 OperationPipeline::create(device, StreamPriority::background, StreamUse::all,
+                                           "the memory patrol", MemoryPatrol::operations_in_flight));
+  EGT_TRY_ASSIGN(auto products,
+                 OperationPipeline::create(device, StreamPriority::low, StreamUse::all,
+                                           "the products over memory", MemoryPatrol::products_in_flight));
   EGT_TRY_ASSIGN(filled_, device.memory());
   const SizeOrShare fill = fill_within(options_.fill, filled_.total_bytes, options_.limit);
   tell_smaller_fill(fill);
@@ -53,9 +57,9 @@ Status MemoryWorkload::prepare() {
                     format_bytes(plan_.wanted_bytes), format_bytes(plan_.used_bytes))};
   EGT_TRY_ASSIGN(Buffer product, device.allocate(plan_.product_bytes()));
   EGT_TRY_ASSIGN(std::vector<MemoryBlock> blocks, allocate_blocks(plan_));
-  patrol_ =
-      std::make_unique<MemoryPatrol>(environment_, std::move(blocks), std::move(in_flight),
-                                     std::move(product), plan_.product_rows, options_.buffer_iterations);
+  patrol_ = std::make_unique<MemoryPatrol>(environment_, std::move(blocks), std::move(in_flight),
+                                           std::move(products), std::move(product), plan_.product_rows,
+                                           options_.buffer_iterations);
   EGT_TRY(patrol_->prepare());
   EGT_TRY_ASSIGN(filled_, device.memory());
   return {};

@@ -13,6 +13,8 @@ namespace egt {
 namespace {
 
 constexpr double epoch_period_s = 1;  // shorter epochs are reported together
+/// Of the extreme terms, where products over memory lead: blocks a multiprocessor.
+constexpr double width_beside_products = 3;
 
 Json mean(const Histogram& figures) {
   return figures.count() > 0 ? Json(figures.mean()) : Json(nullptr);
@@ -67,6 +69,9 @@ double TrainWorkload::step_flops() const {
 }
 
 Status TrainWorkload::enqueue(const Step& step) {
+  const LoadLead lead = lead_of(step.index, options_.epoch_steps);
+  environment_.load.set_lead(lead);
+  steps_->trainer().compute_stream().set_width(lead == LoadLead::products ? width_beside_products : 0);
   EGT_TRY(steps_->enqueue(step, checks_->take_note()));
   return checks_->after_step(step.index);
 }

@@ -95,9 +95,7 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
   Digest* const replay = exchange_.own();
   Digest* const chains = replay + sections_.replay;
   EGT_TRY(trainer_.enqueue_replay(precision, replay, audit_of_this_check()));
-  if (chains_)
-    EGT_TRY(chains_->enqueue(chains, steps_.injections().take_chain_flip(step, chains_->words()),
-                             trainer_.communication_stream()));
+  if (chains_) EGT_TRY(chains_->enqueue(chains, trainer_.communication_stream()));
   EGT_TRY(trainer_.enqueue_state_digests(chains + sections_.chains));
   EGT_TRY(exchange_.enqueue(sections_.all()));
   EGT_TRY(repair_.keep_candidate(step));
@@ -283,10 +281,13 @@ bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
   }
   const std::vector<Dissent> dissents = vote(answers, groups_, past);
   remember(past, answers, dissents);
-  for (const Dissent& dissent : dissents)
-    report(fault("replay", "replay digest", "train"), dissent,
-           fmt::format("{}, {} replay{}", to_string(tensors_[dissent.question]),
-                       to_string(under_way_->precision), more_tensors(dissent.count)));
+  for (const Dissent& dissent : dissents) {
+    const PassTensor& tensor = tensors_[dissent.question];
+    const bool extreme = tensor.kind == TensorKind::extreme;
+    report(fault(extreme ? "extreme" : "replay", "replay digest", extreme ? "extreme" : "train"), dissent,
+           fmt::format("{}, {} replay{}", to_string(tensor), to_string(under_way_->precision),
+                       more_tensors(dissent.count)));
+  }
   const bool doubted = std::any_of(dissents.begin(), dissents.end(), [&](const Dissent& dissent) {
     return dissent.rank == environment_.place.rank || dissent.rank < 0;
   });
@@ -333,8 +334,8 @@ bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
   remember(chains_past_, answers, dissents);
   for (const Dissent& dissent : dissents)
     report(fault("extreme", "known-answer chain", "extreme"), dissent,
-           fmt::format("{}, {} values, {} turns", TranscendentalCheck::name(dissent.question),
-                       chains_->words(), options_.extreme_iterations));
+           fmt::format("{}, {} values, {} turns", TranscendentalCheck::name, chains_->words(),
+                       options_.extreme_iterations));
   return !dissents.empty();
 }
 
@@ -430,7 +431,7 @@ void TrainingChecks::note_weight_digest(const Answers& own) {
 }
 
 std::string TrainingChecks::golden_work() const {
-  return fmt::format("layers {}, batch {} of {}, extreme iterations {}, gradient {}, seed {}",
+  return fmt::format("layers {}, batch {} of {}, extreme iterations {} of chains 2, gradient {}, seed {}",
                      fmt::join(options_.layers, ","), batch_.global / environment_.place.size, batch_.global,
                      options_.extreme_iterations, to_string(options_.gradient_type), environment_.seed);
 }

@@ -1,19 +1,18 @@
 #include "workload/train/training_steps.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "workload/train/transcendental_check.hpp"
-
 namespace egt {
 
 namespace {
 
 constexpr InjectionKind pass_kinds[] = {InjectionKind::gradient, InjectionKind::activation,
-                                        InjectionKind::gemm};
+                                        InjectionKind::gemm, InjectionKind::extreme};
 
 /// A moment is summed up with each step's gradient: what is flipped in its last digits is soon rounded away.
 std::uint32_t lasting_bit(std::uint32_t chosen) {
@@ -28,19 +27,27 @@ float encode(StopVote vote) {
   return vote == StopVote::none ? 0.0f : vote == StopVote::finished ? 1.0f : interrupted_weight;
 }
 
+std::string place_of(const Tampering& tampering) {
+  return tampering.tensor.kind == TensorKind::extreme
+             ? fmt::format("{}, turn {}, in the next check", to_string(tampering.tensor), tampering.turn + 1)
+             : fmt::format("{}, in every pass up to the next check", to_string(tampering.tensor));
+}
+
 }  // namespace
 
 std::optional<Tampering> TrainingInjections::tampering_of(const Injection& injection) const {
   Tampering tampering;
-  const int layer = choose_layer(injection, layers(), environment_.seed);
+  const bool extreme = injection.kind == InjectionKind::extreme;
+  const int layer = choose_layer(injection, layers() - (extreme ? 1 : 0), environment_.seed);
   const bool last = layer + 1 == layers();
   const bool backward = injection.step % 2 == 1 && layer > 0;
   tampering.tensor.layer = layer;
   tampering.tensor.kind = injection.kind == InjectionKind::gradient ? TensorKind::weight_gradient
                           : injection.kind == InjectionKind::gemm
                               ? (backward ? TensorKind::input_product : TensorKind::product)
-                          : last ? TensorKind::output_gradient
-                                 : TensorKind::activation;
+                          : extreme ? TensorKind::extreme
+                          : last    ? TensorKind::output_gradient
+                                    : TensorKind::activation;
   // Words that the tensor has in every precision.
   const LinearLayer& linear = trainer_.layout().layers()[static_cast<std::size_t>(layer)];
   std::int64_t elements =
@@ -53,6 +60,12 @@ std::optional<Tampering> TrainingInjections::tampering_of(const Injection& injec
   const auto words = static_cast<std::uint64_t>(elements) / 2;
   if (words == 0) return std::nullopt;
   tampering.flip = choose_flip(injection, words, environment_.seed);
+  if (extreme) {  // whose elements do not go round
+    Flip& flip = tampering.flip;
+    flip.count = std::min(flip.count, (words - 1 - flip.first) / flip.stride + 1);
+    tampering.turn = static_cast<int>(mix64(environment_.seed + static_cast<std::uint64_t>(injection.step)) %
+                                      static_cast<std::uint64_t>(options_.extreme_iterations));
+  }
   return tampering;
 }
 
@@ -79,9 +92,7 @@ Status TrainingInjections::before_step(std::int64_t step) {
       const auto tampering = tampering_of(*injection);
       if (!tampering) continue;  // a tensor of less than a word: the fault never strikes, which is reported
       tampered_.push_back({*tampering, step});
-      environment_.injector.tell(
-          *injection, step, tampering->flip,
-          fmt::format("{}, in every pass up to the next check", to_string(tampering->tensor)));
+      environment_.injector.tell(*injection, step, tampering->flip, place_of(*tampering));
     }
   if (!tampered_.empty()) before_repeated_step(step);
   return {};
@@ -113,15 +124,6 @@ StateTensor TrainingInjections::state_tensor_of(const Injection& injection) cons
   if (injection.kind == InjectionKind::weight) return {StateKind::weights, layer};
   const bool second = options_.optimizer == Optimizer::adam && injection.step % 2 == 1;
   return {second ? StateKind::second_moment : StateKind::first_moment, layer};
-}
-
-std::optional<Flip> TrainingInjections::take_chain_flip(std::int64_t step, std::uint64_t words) {
-  const auto injection = environment_.injector.take(InjectionKind::extreme, step);
-  if (!injection) return std::nullopt;
-  const Flip flip = choose_flip(*injection, words, environment_.seed);
-  environment_.injector.tell(*injection, step, flip,
-                             fmt::format("results of {}", TranscendentalCheck::name(0)));
-  return flip;
 }
 
 void TrainingInjections::end_passes() {

@@ -13,8 +13,8 @@
 namespace egt {
 
 /// The faults on purpose of training: of its passes (gradient, activation, gemm), which last from their step
-/// to the end of the next check, like a unit gone bad; of its state at rest (weight, optimizer), once; and of
-/// the transcendental chains (extreme), once. Detectors know nothing of it. Main thread only.
+/// to the end of the next check, like a unit gone bad; of one turn of an extreme term's chains, in the next
+/// check; of its state at rest (weight, optimizer), once. Detectors know nothing of it. Main thread only.
 class TrainingInjections {
  public:
   /// All outlive the object.
@@ -29,8 +29,6 @@ class TrainingInjections {
   /// What is due at rest, behind step `step`. Not while a check is under way: if that sends training back,
   /// the state that was struck would be gone.
   Status strike_states(std::int64_t step);
-  /// What the chains' check behind step `step` shall suffer, of `words` results.
-  std::optional<Flip> take_chain_flip(std::int64_t step, std::uint64_t words);
   /// A check was put in line: passes are left alone from here on.
   void end_passes();
 

@@ -12,10 +12,6 @@ constexpr float inputs_scale = 4.0f;
 
 }  // namespace
 
-const char* TranscendentalCheck::name(std::size_t chain) {
-  return chain == 0 ? "the extreme chain" : "the sine and exponential chain";
-}
-
 std::uint64_t TranscendentalCheck::words() const {
   return static_cast<std::uint64_t>(std::max(1, device_.info().multiprocessors) * values_per_multiprocessor);
 }
@@ -27,15 +23,12 @@ Status TranscendentalCheck::prepare() {
   return {};
 }
 
-Status TranscendentalCheck::enqueue(Digest* answers, const std::optional<Flip>& flip, Stream& stream) {
+Status TranscendentalCheck::enqueue(Digest* answers, Stream& stream) {
   const VectorView values{values_.data(), ElementType::f32, static_cast<std::int64_t>(words())};
   const WordsView results{values_.as<std::uint32_t>(), words()};
   EGT_TRY(device_.randomize(values, {.seed = seed_, .sequence = inputs_sequence, .scale = inputs_scale},
                             *own_stream_));
-  EGT_TRY(device_.sine_exponential(results, iterations_, answers + 1, *own_stream_));
-  EGT_TRY(device_.extreme(values, iterations_, *own_stream_));
-  if (flip) EGT_TRY(device_.flip(results, *flip, *own_stream_));
-  EGT_TRY(device_.digest(results, answers, *own_stream_));
+  EGT_TRY(device_.sine_exponential(results, iterations_, answers, *own_stream_));
   EGT_TRY(device_.record(*done_, *own_stream_));
   return device_.wait(stream, *done_);
 }

@@ -3,20 +3,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 
-#include "egt/core/flip.hpp"
 #include "egt/device/device.hpp"
 
 namespace egt {
 
-/// Known answers of the chains of transcendental functions: the same inputs each time and on every rank, as
-/// many as keep a device busy, each chain's results digested.
+/// Known answers of the patrol's chain of sines and exponentials: the same inputs each time and on every
+/// rank, as many as keep a device busy, the results digested.
 class TranscendentalCheck {
  public:
-  static constexpr std::size_t chains = 2;
-  static const char* name(std::size_t chain);
+  static constexpr std::size_t chains = 1;
+  static constexpr const char* name = "the sine and exponential chain";
 
   /// `iterations`: turns of each chain, above 0. `device` outlives the check.
   TranscendentalCheck(Device& device, std::uint64_t seed, int iterations)
@@ -24,9 +21,8 @@ class TranscendentalCheck {
 
   Status prepare();
   /// On a stream of its own; `answers`: device memory for `chains` digests, valid on `stream` from here on.
-  /// `flip`: changes words of the first chain's results on purpose.
-  Status enqueue(Digest* answers, const std::optional<Flip>& flip, Stream& stream);
-  /// Results of a chain, each of one word.
+  Status enqueue(Digest* answers, Stream& stream);
+  /// How many chains there are, each on one word.
   std::uint64_t words() const;
 
  private:

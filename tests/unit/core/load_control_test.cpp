@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "egt/core/clock.hpp"
 
 namespace egt {
@@ -32,6 +34,20 @@ TEST(LoadControl, WithoutAnEndItRestsItsTime) {
   const auto start = Clock::now();
   load.rest(0.1, [] { return false; });
   EXPECT_GE(seconds_since(start), 0.1);
+}
+
+TEST(LoadControl, ProductsLeadInTheFirstTwoOfSevenEpochsAndSoInEveryPrecision) {
+  constexpr std::int64_t epoch_steps = 10;
+  for (std::int64_t step = 0; step < 200; ++step) {
+    const bool first = step % 70 < 20;
+    ASSERT_EQ(lead_of(step, epoch_steps) == LoadLead::products, first) << "step " << step;
+  }
+  for (std::int64_t precisions = 1; precisions <= 6; ++precisions) {
+    std::set<std::int64_t> met;
+    for (std::int64_t epoch = 0; epoch < 7 * precisions; ++epoch)
+      if (lead_of(epoch * epoch_steps, epoch_steps) == LoadLead::products) met.insert(epoch % precisions);
+    EXPECT_EQ(met.size(), static_cast<std::size_t>(precisions)) << precisions << " precisions";
+  }
 }
 
 }  // namespace

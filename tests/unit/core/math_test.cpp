@@ -37,25 +37,78 @@ double turn_in_double(double v) {
 TEST(Extreme, IsBoundedForFiniteInputs) {
   for (const float v : finite_sweep())
     for (const int iterations : {1, 2, 50}) {
-      const float e = extreme(v, iterations);
+      const float e = extreme(v, 0.25f, iterations).mean;
       ASSERT_GE(e, 0.0f) << v;
       ASSERT_LT(e, 0.4f) << v;
     }
 }
 
 TEST(Extreme, OneTurnFollowsTheFormula) {
-  for (float v = -3.0f; v < 3.0f; v += 0.01f) EXPECT_NEAR(extreme(v, 1), turn_in_double(v), 2e-4) << v;
+  for (float v = -3.0f; v < 3.0f; v += 0.01f) {
+    EXPECT_NEAR(extreme(v, 0.0f, 1).mean, turn_in_double(v), 2e-4) << v;
+    EXPECT_NEAR(extreme(v, 0.5f, 1).mean, turn_in_double(v + 0.5), 2e-4) << v;
+  }
 }
 
 TEST(Extreme, NoTurnIsZeroAndNanStays) {
-  EXPECT_EQ(extreme(1.5f, 0), 0.0f);
-  EXPECT_TRUE(std::isnan(extreme(nan_value, 50)));
+  EXPECT_EQ(extreme(1.5f, 0.5f, 0).mean, 0.0f);
+  EXPECT_TRUE(std::isnan(extreme(nan_value, 0.5f, 50).mean));
 }
 
 TEST(Extreme, AnErrorInTheStartReachesTheResult) {
-  int unseen = 0;
-  for (float v = 0.1f; v < 2.0f; v += 0.01f) unseen += extreme(v, 50) == extreme(v * 1.01f, 50);
-  EXPECT_LE(unseen, 2);
+  for (float v = 0.1f; v < 2.0f; v += 0.01f)
+    EXPECT_NE(extreme(v, 0.3f, 50).bits, extreme(v * 1.01f, 0.3f, 50).bits) << v;
+}
+
+TEST(Extreme, AnyBitOfAnyTurnReachesTheBits) {
+  const ExtremeChain clean = extreme(0.7f, 0.3f, 200);
+  for (const int turn : {0, 1, 99, 199})
+    for (int bit = 0; bit < 32; ++bit)
+      EXPECT_NE(extreme(0.7f, 0.3f, 200, {turn, 1u << bit}).bits, clean.bits) << turn << ", bit " << bit;
+  EXPECT_EQ(extreme(0.7f, 0.3f, 200, {200, 1}).bits, clean.bits) << "no such turn";
+}
+
+/// The operand of turn `turn` of the chain, told by the sum: each turn's value is that of its operand.
+float operand(float start, float phase, int turn) {
+  float v = start;
+  for (int i = 0; i < turn; ++i) {
+    v = extreme_turn(v + phase);
+    phase += phase_advance;
+    if (phase >= 1.0f) phase -= 1.0f;
+  }
+  return v + phase;
+}
+
+/// Whatever the elements hold: equal ones, those behind a ReLU, random ones.
+TEST(Extreme, ElementsComputeWithUnlikeOperandsInEveryTurn) {
+  constexpr std::uint64_t elements = 8192, most_alike = elements / 1000;
+  const auto start = [](int data, std::uint64_t i) {
+    const float random = extreme_phase(i * 77 + 5) * 4.0f - 2.0f;
+    return data == 0 ? 0.5f : std::fabs(data == 1 ? std::max(random, 0.0f) : random);
+  };
+  for (const int data : {0, 1, 2})
+    for (const int turn : {0, 1, 7, 50, 199, 200}) {
+      if (turn == 0 && data == 1) continue;  // half of them are 0 in the phase of their place alone
+      std::set<float> operands;
+      for (std::uint64_t i = 0; i < elements; ++i)
+        operands.insert(operand(start(data, i), extreme_phase(i), turn));
+      EXPECT_GE(operands.size(), elements - most_alike) << "data " << data << ", turn " << turn;
+    }
+}
+
+TEST(Extreme, PhasesNeverMerge) {
+  std::set<float> phases;
+  for (std::uint64_t i = 0; i < 4096; ++i) {
+    float phase = static_cast<float>(i * 2048 + i % 2) / 8388608.0f;
+    for (int turn = 0; turn < 1000; ++turn) {
+      phase += phase_advance;
+      if (phase >= 1.0f) phase -= 1.0f;
+    }
+    ASSERT_GE(phase, 0.0f);
+    ASSERT_LT(phase, 1.0f);
+    phases.insert(phase);
+  }
+  EXPECT_EQ(phases.size(), 4096u);
 }
 
 template <typename T>
@@ -67,28 +120,30 @@ TYPED_TEST(Activation, ItsSignCarriesTheMask) {
   for (const float v : finite_sweep())
     for (const int iterations : {0, 1, 50}) {
       const auto z = static_cast<TypeParam>(v);
-      ASSERT_EQ(activation(z, iterations) > 0, z > 0) << v << ", " << iterations << " iterations";
+      const TypeParam h = iterations == 0 ? activation(z) : extreme_activation(z, 0.1f, iterations).h;
+      ASSERT_EQ(h > 0, z > 0) << v << ", " << iterations << " iterations";
     }
 }
 
 TYPED_TEST(Activation, AddsAThousandthOfTheExtremeTerm) {
   for (const float v : {0.01f, 0.5f, 3.0f}) {
-    const double term = extreme(v, 50) / 1024.0;
-    EXPECT_NEAR(activation(static_cast<TypeParam>(v), 50), v + term, 1e-6);
+    const double term = extreme(v, 0.1f, 50).mean / 1024.0;
+    EXPECT_NEAR(extreme_activation(static_cast<TypeParam>(v), 0.1f, 50).h, v + term, 1e-6);
     EXPECT_GT(term, 0);
   }
-  EXPECT_NEAR(activation(TypeParam(-2), 50), -extreme(0, 50) / 1024.0, 1e-9);
-  EXPECT_LT(activation(TypeParam(-2), 50), 0);
+  EXPECT_NEAR(extreme_activation(TypeParam(-2), 0.1f, 50).h, -extreme(2, 0.1f, 50).mean / 1024.0, 1e-9);
+  EXPECT_LT(extreme_activation(TypeParam(-2), 0.1f, 50).h, 0);
 }
 
 TYPED_TEST(Activation, WithoutIterationsIsRelu) {
-  EXPECT_EQ(activation(TypeParam(2.5), 0), TypeParam(2.5));
-  EXPECT_EQ(activation(TypeParam(-2.5), 0), TypeParam(0));
+  EXPECT_EQ(activation(TypeParam(2.5)), TypeParam(2.5));
+  EXPECT_EQ(activation(TypeParam(-2.5)), TypeParam(0));
 }
 
 TYPED_TEST(Activation, ANanStaysANan) {
-  for (const int iterations : {0, 1, 50})
-    EXPECT_TRUE(std::isnan(activation(static_cast<TypeParam>(nan_value), iterations)));
+  EXPECT_TRUE(std::isnan(activation(static_cast<TypeParam>(nan_value))));
+  for (const int iterations : {1, 50})
+    EXPECT_TRUE(std::isnan(extreme_activation(static_cast<TypeParam>(nan_value), 0.1f, iterations).h));
 }
 
 TYPED_TEST(Activation, TheGradientPassesWhereTheSignSaysSo) {

@@ -42,7 +42,7 @@ class Idle : public ::testing::Test {
     settle();
     weight_ = c_.as<float>()[0];
     fill(c_, -2.0f);
-    ASSERT_TRUE(device_->activate(matrix(c_), b_.as<float>(), 0, *stream_).ok());
+    ASSERT_TRUE(device_->activate(matrix(c_), b_.as<float>(), {}, *stream_).ok());
     settle();
     activation_ = c_.as<float>()[0];
   }

@@ -20,18 +20,44 @@ EGT_HD float extreme_turn(float v) {
   return sinhf(v * 0.1f) * coshf(v * 0.1f);
 }
 
-/// The chain, `iterations` turns long; the mean of all turns' values, in [0, 0.4). The chain alone contracts
-/// to a fixed point, which would hide an error made in an early turn: so each turn starts from another phase
-/// and each turn's value stays in the sum.
-EGT_HD float extreme(float start, int iterations) {
-  float sum = 0.0f, phase = 0.0f, v = start;
+/// Where in [0, 1) the chain of the element at this place starts: so chains compute with unlike operands in
+/// every turn, whatever the elements hold. A multiple of 2^-23, as is `phase_advance`: sums are exact, and no
+/// two phases ever become one.
+EGT_HD float extreme_phase(std::uint64_t place) {
+  std::uint32_t x = static_cast<std::uint32_t>(place) ^ static_cast<std::uint32_t>(place >> 32) * 0x9E3779B1u;
+  x = (x ^ (x >> 16)) * 0x7FEB352Du;
+  x = (x ^ (x >> 15)) * 0x846CA68Bu;
+  return static_cast<float>((x ^ (x >> 16)) >> 9) * (1.0f / 8388608.0f);
+}
+
+/// About the golden ratio, whose multiples fill [0, 1) evenly.
+constexpr float phase_advance = 5184443.0f / 8388608.0f;
+
+/// A fault on purpose: what turn `turn` gives, from 0, has these bits flipped.
+struct ChainFault {
+  int turn = -1;
+  std::uint32_t mask = 0;
+};
+
+struct ExtremeChain {
+  float mean = 0;          ///< of all turns' values, in [0, 0.4); 0 where there are no turns
+  std::uint32_t bits = 0;  ///< of all turns' values: no single wrong bit of any turn leaves it as it is
+};
+
+/// The chain, `iterations` turns long. It contracts to a fixed point, which would hide an error made in an
+/// early turn: so each turn starts from another phase and each turn's bits stay in the result.
+EGT_HD ExtremeChain extreme(float start, float phase, int iterations, const ChainFault& fault = {}) {
+  float sum = 0.0f, v = start;
+  std::uint32_t bits = 0;
   for (int i = 0; i < iterations; ++i) {
     v = extreme_turn(v + phase);
+    v = float_from_bits(float_bits(v) ^ (i == fault.turn ? fault.mask : 0u));
     sum += v;
-    phase += 0.618034f;
+    bits = bits * 31u + float_bits(v);
+    phase += phase_advance;
     if (phase >= 1.0f) phase -= 1.0f;
   }
-  return iterations > 0 ? sum / static_cast<float>(iterations) : 0.0f;
+  return {iterations > 0 ? sum / static_cast<float>(iterations) : 0.0f, bits};
 }
 
 /// The sum of two elements of a type that gradients have, rounded once to it.
@@ -42,16 +68,28 @@ EGT_HD T add(T a, T b) {
 
 constexpr float extreme_weight = 1.0f / 1024.0f;
 
-/// h = r + 2^-10 extreme(r), r = relu(z): in the data's path, and its sign still tells whether r > 0 (where
-/// r = 0 the term is subtracted), which is the mask that backward needs. A NaN stays a NaN.
-/// T: float, or double (the chain is computed in fp32 all the same).
+/// relu(z). A NaN stays a NaN. T: float or double.
 template <typename T>
-EGT_HD T activation(T z, int extreme_iterations) {
-  if (z != z) return z;
-  const T r = z > T(0) ? z : T(0);
-  if (extreme_iterations == 0) return r;
-  const T term = static_cast<T>(extreme_weight * extreme(static_cast<float>(r), extreme_iterations));
-  return z > T(0) ? r + term : -term;
+EGT_HD T activation(T z) {
+  return z > T(0) || z != z ? z : T(0);
+}
+
+template <typename T>
+struct ExtremeActivation {
+  T h;
+  std::uint32_t bits;  ///< of its chain; 0 for a NaN, which has none
+};
+
+/// h = relu(z) +- 2^-10 extreme(|z|): in the data's path, and its sign still tells whether z > 0 (else the
+/// term is subtracted), which is the mask that backward needs. A NaN stays a NaN.
+/// T: float, or double (the chain is computed in fp32 all the same). `iterations`: above 0.
+template <typename T>
+EGT_HD ExtremeActivation<T> extreme_activation(T z, float phase, int iterations,
+                                               const ChainFault& fault = {}) {
+  if (z != z) return {z, 0};
+  const ExtremeChain chain = extreme(fabsf(static_cast<float>(z)), phase, iterations, fault);
+  const T term = static_cast<T>(extreme_weight * chain.mean);
+  return {z > T(0) ? z + term : -term, chain.bits};
 }
 
 /// The gradient through the activation, the extreme term counted as identity: h > 0 passes it. A NaN in

@@ -1,0 +1,86 @@
+#include "workload/common/operation_pipeline.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+
+#include "device/host/host_device.hpp"
+
+namespace egt {
+namespace {
+
+/// Three operations in flight at most.
+class Pipelines : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    device_ = std::move(open_host_device({}).value());
+    words_ = std::move(device_->allocate(64).value());
+    pipeline_ = std::move(
+        OperationPipeline::create(*device_, StreamPriority::low, StreamUse::all, "the test", 3).value());
+  }
+
+  Status submit() {
+    return pipeline_->submit(
+        [this](Stream& stream, Evidence* evidence) {
+          return device_->digest({words_.as<std::uint32_t>(), 16}, &evidence->first, stream);
+        },
+        [this, number = submitted_++](const Evidence&, double) {
+          EXPECT_EQ(number, judged_++) << "in order";
+          return number == bad_ ? Status(StatusCode::internal, "judged bad") : Status();
+        },
+        {});
+  }
+
+  std::unique_ptr<Device> device_;
+  Buffer words_;
+  std::unique_ptr<OperationPipeline> pipeline_;
+  int submitted_ = 0, judged_ = 0, bad_ = -1;
+};
+
+TEST_F(Pipelines, HoldsAsManyAsItsDepthAndJudgesTheFirstForOneMore) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit().ok());
+  EXPECT_EQ(judged_, 0);
+  ASSERT_TRUE(submit().ok());
+  EXPECT_GE(judged_, 1);
+  EXPECT_EQ(pipeline_->submitted(), 4u);
+  EXPECT_EQ(pipeline_->judged(), static_cast<std::uint64_t>(judged_));
+  ASSERT_TRUE(pipeline_->drain(10).ok());
+  EXPECT_EQ(judged_, 4);
+}
+
+TEST_F(Pipelines, IsFullTellsWhetherSubmitWouldWait) {
+  EXPECT_FALSE(pipeline_->is_full().value());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit().ok());
+  ASSERT_TRUE(device_->synchronize(pipeline_->stream(), 10).ok());
+  EXPECT_FALSE(pipeline_->is_full().value()) << "all three are over";
+  EXPECT_EQ(judged_, 3);
+}
+
+TEST_F(Pipelines, JudgesTheFirstAndLeavesTheRest) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit().ok());
+  ASSERT_TRUE(pipeline_->judge_first(2, {}).ok());
+  EXPECT_EQ(judged_, 2);
+  ASSERT_TRUE(pipeline_->judge_first(1, {}).ok());
+  EXPECT_EQ(judged_, 2) << "they are judged already";
+  ASSERT_TRUE(pipeline_->judge_first(9, {}).ok());
+  EXPECT_EQ(judged_, 3) << "more were not submitted";
+}
+
+TEST_F(Pipelines, WhatAJudgeSaysReachesWhoWaits) {
+  bad_ = 1;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit().ok());
+  EXPECT_EQ(pipeline_->drain(10).what(), "judged bad");
+  ASSERT_TRUE(pipeline_->drain(10).ok());
+  EXPECT_EQ(judged_, 3);
+}
+
+TEST_F(Pipelines, WhatIsDiscardedIsNotJudged) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit().ok());
+  ASSERT_TRUE(pipeline_->discard(10).ok());
+  EXPECT_EQ(judged_, 0);
+  EXPECT_EQ(pipeline_->judged(), 3u);
+}
+
+}  // namespace
+}  // namespace egt
