@@ -17,7 +17,7 @@ Json asked(const std::string& kind, int rank = 1) {
   return to_json(parse_injection(kind + ":rank=" + std::to_string(rank) + ",step=20").value());
 }
 
-Json fault_of_kind(const std::string& kind, int rank = 1) {
+Json fault_at(const std::string& kind, int rank = 1) {
   Json json = fault(rank).body;
   json["kind"] = kind;
   return json;
@@ -44,27 +44,27 @@ TEST(Fits, AFaultOfADetectorThatClaimsTheKind) {
   for (const auto& [kind, right] : claims)
     for (const std::string& one : faults) {
       const bool wanted = std::find(right.begin(), right.end(), one) != right.end();
-      EXPECT_EQ(fits(asked(kind), fault_of_kind(one)), wanted) << kind << " and a fault " << one;
+      EXPECT_EQ(fits(asked(kind), fault_at(one)), wanted) << kind << " and a fault " << one;
     }
 }
 
 TEST(Fits, AnyFaultTellsOfAnIdleDevice) {
   for (const char* kind : {"replay", "replica", "gemm", "evaluation", "memory", "nonfinite"}) {
-    EXPECT_TRUE(fits(asked("idle"), fault_of_kind(kind))) << kind;
-    EXPECT_FALSE(fits(asked("idle"), fault_of_kind(kind, 0))) << kind;
+    EXPECT_TRUE(fits(asked("idle"), fault_at(kind))) << kind;
+    EXPECT_FALSE(fits(asked("idle"), fault_at(kind, 0))) << kind;
   }
 }
 
 TEST(Fits, OnTheRightRank) {
-  EXPECT_TRUE(fits(asked("memory", 0), fault_of_kind("memory", 0)));
-  EXPECT_FALSE(fits(asked("memory", 0), fault_of_kind("memory", 1)));
-  Json suspects_do_not_help = fault_of_kind("memory", 1);
+  EXPECT_TRUE(fits(asked("memory", 0), fault_at("memory", 0)));
+  EXPECT_FALSE(fits(asked("memory", 0), fault_at("memory", 1)));
+  Json suspects_do_not_help = fault_at("memory", 1);
   suspects_do_not_help["suspects"] = {0};
   EXPECT_FALSE(fits(asked("memory", 0), suspects_do_not_help));
 }
 
 TEST(Fits, AFaultOfNoKnownRankIfItNamesTheRank) {
-  Json ambiguous = fault_of_kind("replica", -1);
+  Json ambiguous = fault_at("replica", -1);
   EXPECT_FALSE(fits(asked("weight"), ambiguous));
   ambiguous["suspects"] = {0, 2};
   EXPECT_FALSE(fits(asked("weight"), ambiguous));
@@ -80,7 +80,7 @@ TEST(Fits, AFaultOfNoKnownRankIfItNamesTheRank) {
 TEST(Fits, NothingThatLacksKindOrRank) {
   for (const Json& json : {Json(), Json(3), Json::object()}) {
     EXPECT_FALSE(fits(asked("memory"), json));
-    EXPECT_FALSE(fits(json, fault_of_kind("memory")));
+    EXPECT_FALSE(fits(json, fault_at("memory")));
     EXPECT_FALSE(fits(json, json));
   }
 }
