@@ -62,7 +62,10 @@ Status Run::prepare() {
   EGT_TRY(open_directory());
   open_environment();
   Status ready = agree(control_, open_log());
-  if (ready.ok()) ready = agree(control_, open_journal());
+  // Rank 0's before the others': of two runs that begin in one directory at once one gets them all.
+  const bool is_first = control_.place().rank == 0;
+  if (ready.ok()) ready = agree(control_, is_first ? open_journal() : Status());
+  if (ready.ok()) ready = agree(control_, is_first ? Status() : open_journal());
   if (ready.ok()) ready = agree(control_, purpose_.claim(directory_.path()));
   if (ready.ok()) ready = take_memory_or_stop();
   if (ready.ok()) ready = introduce();
