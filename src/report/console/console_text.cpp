@@ -92,6 +92,29 @@ std::string checks_text(const Json& result) {
   return text;
 }
 
+/// Of the ranks whose devices count their energy: "689 to 691 W on average of 700 W (98.4 to 98.7 %)"; empty
+/// where none does.
+std::string power_text(const Json& result) {
+  std::vector<double> watts, limits;
+  for (const Json& rank : member(result, "telemetry")) {
+    const auto mean = value_at<double>(rank, "power_w_mean"), limit = value_at<double>(rank, "power_limit_w");
+    if (!mean || !limit || *limit <= 0) continue;
+    watts.push_back(*mean);
+    limits.push_back(*limit);
+  }
+  if (watts.empty()) return "";
+  std::vector<double> percent;
+  for (std::size_t i = 0; i < watts.size(); ++i) percent.push_back(100 * watts[i] / limits[i]);
+  const auto range = [](const std::vector<double>& values, const char* format) {
+    const auto [least, most] = std::minmax_element(values.begin(), values.end());
+    const std::string low = fmt::format(fmt::runtime(format), *least),
+                      high = fmt::format(fmt::runtime(format), *most);
+    return low == high ? low : fmt::format("{} to {}", low, high);
+  };
+  return fmt::format("\n  Power: {} W on average of {} W ({} %)", range(watts, "{:.0f}"),
+                     range(limits, "{:.0f}"), range(percent, "{:.1f}"));
+}
+
 /// "3 faults", and how many more were held back.
 std::string fault_count_text(const Json& result) {
   std::uint64_t repeats = 0;
@@ -228,7 +251,8 @@ std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, cons
   std::string text = coloured(style.results_colour, colour,
                               fmt::format("Verdict: {} (exit code {})", verdict.name, verdict.exit_code));
   for (const std::string& reason : verdict.reasons) text += fmt::format("\n  {}", reason);
-  text += fmt::format("{}\n{}{}", restarts_text(result), work_text(result), checks_text(result));
+  text += fmt::format("{}\n{}{}{}", restarts_text(result), work_text(result), checks_text(result),
+                      power_text(result));
   const Json& summary = member(result, "test_summary");
   if (const auto seconds = value_at<double>(summary, "actual_duration_seconds"))
     text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));
@@ -263,7 +287,7 @@ std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& p
 }
 
 std::string row_header() {
-  return fmt::format("{:<14} {:>6} {:>8} {:>6} {:>7} {:>8} {:>10} {:>7}", "device", "util", "memory", "temp",
+  return fmt::format("{:<14} {:>6} {:>8} {:>6} {:>9} {:>8} {:>10} {:>7}", "device", "util", "memory", "temp",
                      "power", "TFLOP/s", "verified", "faults");
 }
 
@@ -273,13 +297,15 @@ std::string row_text(const std::string& label, const Json& start, const Json& pr
   const auto total = value_at<double>(device_of(start), "memory_total_bytes");
   if (memory && total && *total > 0) *memory *= 100 / *total;
   const bool has_share = memory && total && *total > 0;
-  return fmt::format("{:<14} {:>6} {:>8} {:>6} {:>7} {:>8} {:>10} {:>7}", label,
-                     cell(current(progress, "gpu_utilization_percent"), "{:.0f} %"),
-                     has_share ? cell(memory, "{:.1f} %") : "-",
-                     cell(current(progress, "temperature_c"), "{:.0f} C"),
-                     cell(current(progress, "power_w"), "{:.0f} W"),
-                     cell(value_at<double>(figures_in(progress, "train"), "tflops"), "{:.3g}"),
-                     format_bytes(verified_bytes(progress)), faults);
+  const auto power = current(progress, "power_w"),
+             limit = value_at<double>(device_of(start), "power_limit_w");
+  return fmt::format(
+      "{:<14} {:>6} {:>8} {:>6} {:>9} {:>8} {:>10} {:>7}", label,
+      cell(current(progress, "gpu_utilization_percent"), "{:.0f} %"),
+      has_share ? cell(memory, "{:.1f} %") : "-", cell(current(progress, "temperature_c"), "{:.0f} C"),
+      power && limit ? fmt::format("{:.0f}/{:.0f} W", *power, *limit) : cell(power, "{:.0f} W"),
+      cell(value_at<double>(figures_in(progress, "train"), "tflops"), "{:.3g}"),
+      format_bytes(verified_bytes(progress)), faults);
 }
 
 std::string clipped(const std::string& text, int columns) {

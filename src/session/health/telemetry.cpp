@@ -64,7 +64,10 @@ struct Figures {
   Extent duty, memory_share;
   std::map<std::string, double> reason_seconds;
   bool reasons_answered = false;
-  std::optional<double> energy_first, energy_last;
+  struct EnergyReading {
+    double joules, seconds;  ///< since the process's start
+  };
+  std::optional<EnergyReading> energy_first, energy_last;
   std::optional<double> time_to_full_load;
   std::uint64_t failures = 0;
   SensorReading latest;
@@ -77,7 +80,12 @@ struct Figures {
   }
   Json throttle_seconds() const { return reasons_answered ? Json(reason_seconds) : Json(nullptr); }
   Json energy() const {
-    return energy_first && energy_last ? Json(*energy_last - *energy_first) : Json(nullptr);
+    return energy_first && energy_last ? Json(energy_last->joules - energy_first->joules) : Json(nullptr);
+  }
+  /// By the energy counter: samples of the instantaneous power miss what swings between them.
+  Json mean_power() const {
+    if (!energy_first || energy_last->seconds <= energy_first->seconds) return nullptr;
+    return (energy_last->joules - energy_first->joules) / (energy_last->seconds - energy_first->seconds);
   }
 };
 
@@ -95,8 +103,8 @@ void Figures::add(const SensorReading& reading, double seconds, double process_s
       if (*reading.event_reasons & reason.bit) reason_seconds[reason.name] += seconds;
   }
   if (reading.energy_j) {
-    if (!energy_first) energy_first = reading.energy_j;
-    energy_last = reading.energy_j;
+    energy_last = {*reading.energy_j, process_seconds};
+    if (!energy_first) energy_first = energy_last;
   }
   if (!time_to_full_load && reading.gpu_utilization_percent.value_or(0) >= full_load_percent)
     time_to_full_load = process_seconds;
@@ -341,6 +349,7 @@ Json Telemetry::summary() const {
           {"cpu_percent", f.cpu.json()},
           {"host_memory_percent", f.host_memory.json()},
           {"throttle_seconds", f.throttle_seconds()},
+          {"power_w_mean", f.mean_power()},
           {"power_limit_w", or_null(state_->power_limit_w)},
           {"energy_j", f.energy()},
           {"time_to_full_load_s", or_null(f.time_to_full_load)},

@@ -169,10 +169,14 @@ TEST_F(ConsoleTest, TheLastLinesTellChecksAndRepeats) {
     Json& train = fixtures::find(records, RecordKind::end, rank).body["parts"][0];
     train["work"]["replays"] = 7;
     train["figures"]["checks_fraction"] = rank == 0 ? 0.0091 : 0.004;
+    Json& telemetry = fixtures::find(records, RecordKind::end, rank).body["telemetry"];
+    telemetry["power_w_mean"] = 686.1 + 3 * rank;
+    telemetry["power_limit_w"] = 700;
   }
   const Verdict verdict = judge(records);
   one.on_verdict(verdict, build_result(records, verdict), "r1");
   EXPECT_THAT(results_.str(), HasSubstr("\n  Checks: 14 replays, 0.91 % of the time\n"));
+  EXPECT_THAT(results_.str(), HasSubstr("\n  Power: 686 to 689 W on average of 700 W (98.0 to 98.4 %)\n"));
   EXPECT_THAT(results_.str(), HasSubstr("\n  0 faults and 8112 repeats in "));
 }
 
@@ -226,7 +230,10 @@ TEST_F(ConsoleTest, LinesAreFreeOfEscapes) {
 
 TEST_F(ConsoleTest, TheBarHasTimesAndARowADevice) {
   Console one = console({.progress = ProgressStyle::bar, .width = 200});
-  one.on_start(starts(2));
+  auto bodies = starts(2);
+  bodies[0]["identity"]["device"]["power_limit_w"] = 700;
+  bodies[1]["identity"]["device"]["power_limit_w"] = nullptr;
+  one.on_start(bodies);
   messages_.str("");
   (void)one.write(fixtures::progress(0));
   (void)one.write(fixtures::progress(1));
@@ -234,8 +241,8 @@ TEST_F(ConsoleTest, TheBarHasTimesAndARowADevice) {
   (void)one.flush();
   const std::string text = messages_.str();
   EXPECT_THAT(text, HasSubstr("]  51 %  30 s elapsed, 30 s left, step 100\n"));
-  EXPECT_THAT(text, testing::ContainsRegex("GPU 0 .* 600 W .* 402 .*5.00 GB .* 0\n"));
-  EXPECT_THAT(text, testing::ContainsRegex("GPU 1 .* 1\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("GPU 0 .* 600/700 W .* 402 .*5.00 GB .* 0\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("GPU 1 .* 600 W .* 1\n"));
   EXPECT_THAT(text, Not(HasSubstr("EXTREME EPOCH")));
 }
 

@@ -70,6 +70,8 @@ TEST(Telemetry, SummarizesTheSamples) {
   EXPECT_DOUBLE_EQ(summary["power_w"]["avg"].get<double>(), 50.0 * (n + 1));
   EXPECT_EQ(summary["power_limit_w"], 700.0);
   EXPECT_EQ(summary["energy_j"], 5.0 * (n - 1));
+  EXPECT_LE(summary["power_w_mean"].get<double>(), 5.0 / (0.99 * period_s)) << "5 J a sample";
+  EXPECT_GE(summary["power_w_mean"].get<double>(), 5.0 * (n - 1) / longest_s);
   EXPECT_EQ(summary["memory_used_bytes"]["max"], 1048576.0);
   EXPECT_TRUE(summary["temperature_c"].is_null()) << "not answered is null";
   EXPECT_GT(summary["host_memory_percent"]["avg"].get<double>(), 0.0);
@@ -104,6 +106,7 @@ TEST(Telemetry, AShortRunHasASampleToo) {
   telemetry.stop();
   EXPECT_EQ(sensor->reads, 1);
   EXPECT_EQ(telemetry.summary()["power_w"]["avg"], 100.0);
+  EXPECT_TRUE(telemetry.summary()["power_w_mean"].is_null()) << "of one sample";
 }
 
 TEST(Telemetry, ALostDeviceIsCountedAndAnswersNothingMore) {
