@@ -1,4 +1,7 @@
 #include <cmath>
+#include <cstdint>
+#include <set>
+#include <utility>
 
 #include "device_contract.hpp"
 
@@ -77,13 +80,15 @@ TEST_P(DeviceContract, TheExtremeDigestDependsOnThePhasesAndTheInputs) {
 TEST_P(DeviceContract, AnyBitOfOneElementsOneExtremeTurnShows) {
   constexpr int iterations = 200;
   const Digest clean = activate(z_of(ElementType::bf16), some_bias(), {.iterations = iterations}).digest;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> seen = {{clean.a, clean.b}};
   for (const std::uint64_t element : {0, 1, 37 * 65 - 1})
     for (const int turn : {0, 100, iterations - 1})
       for (const std::uint32_t bit : {0, 11, 27}) {
         const ExtremeTerm faulted{
             .iterations = iterations, .fault = {.first = element, .mask = 1u << bit}, .fault_turn = turn};
-        EXPECT_NE(clean, activate(z_of(ElementType::bf16), some_bias(), faulted).digest)
-            << "element " << element << ", turn " << turn << ", bit " << bit;
+        const Digest digest = activate(z_of(ElementType::bf16), some_bias(), faulted).digest;
+        const bool is_new = seen.emplace(digest.a, digest.b).second;
+        EXPECT_TRUE(is_new) << "element " << element << ", turn " << turn << ", bit " << bit;
       }
   EXPECT_EQ(clean, activate(z_of(ElementType::bf16), some_bias(),
                             {.iterations = iterations, .fault = {.first = 37 * 65}})

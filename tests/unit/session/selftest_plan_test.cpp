@@ -114,6 +114,18 @@ TEST_P(SelftestPlanOfRanks, StrikesAtEveryStepOfAPeriod) {
   }
 }
 
+TEST_P(SelftestPlanOfRanks, OneCheckOfTheTrainingHasOneFaultAtMost) {
+  std::set<std::int64_t> periods;
+  for (const Injection& injection : plan.injections) {
+    const Detector detector = detector_of(injection.kind);
+    if (detector != Detector::replica && detector != Detector::replay && detector != Detector::extreme)
+      continue;
+    EXPECT_TRUE(periods.insert(injection.step / scope.period).second)
+        << to_string(injection.kind) << " at step " << injection.step << ": of two in one replay one is told";
+  }
+  EXPECT_GT(periods.size(), 100u);
+}
+
 TEST_P(SelftestPlanOfRanks, StrikesLowBitsOfMomentsRightBeforeTheCheck) {
   const auto kinds = by_kind(plan);
   for (const Injection& injection : kinds.at(optimizer))
