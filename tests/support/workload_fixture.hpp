@@ -62,7 +62,7 @@ template <typename Condition>
 bool eventually(const Condition& condition) {
   const Clock::time_point start = Clock::now();
   while (!condition()) {
-    if (seconds_since(start) > 20) return false;
+    if (seconds_since(start) > 100) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return true;

@@ -248,7 +248,7 @@ std::vector<Json> faults_of_operands(std::unique_ptr<Device> device) {
   MemoryWorkload memory(world.environment, fill_of(4 << 20));
   EXPECT_TRUE(memory.prepare().ok());
   EXPECT_TRUE(memory.start().ok());
-  EXPECT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 20; }));
+  EXPECT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 10; }));
   EXPECT_TRUE(memory.finish(false).ok());
   std::vector<Json> faults = world.faults();
   EXPECT_EQ(memory.report().success, faults.empty());
