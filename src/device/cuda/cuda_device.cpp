@@ -2,9 +2,9 @@
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
-#include <cmath>
 
 #include <algorithm>
+#include <cmath>
 
 #include "device/arguments.hpp"
 #include "device/cuda/cuda_device_info.hpp"
