@@ -1,11 +1,12 @@
 # egt_room(NAME [COLD] SOURCES file.. [LINKS target..] [PRIVATE_LINKS target..]): the static library egt_NAME. With
-# EGT_UNITY the files of a folder are compiled as one. COLD: what runs once or waits for people is compiled fast.
+# EGT_UNITY the files of a folder are compiled as one. COLD: what runs once or waits for people or devices is compiled
+# fast.
 function(egt_room name)
   cmake_parse_arguments(room "COLD" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
   add_library(egt_${name} STATIC ${room_SOURCES})
   target_link_libraries(egt_${name} PUBLIC ${room_LINKS} PRIVATE ${room_PRIVATE_LINKS})
   if(room_COLD AND CMAKE_BUILD_TYPE STREQUAL "Release")
-    target_compile_options(egt_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+    target_compile_options(egt_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Og>)
   endif()
   egt_unite_folders(egt_${name} ${room_SOURCES})
 endfunction()

@@ -5,19 +5,6 @@
 namespace egt::kernels {
 namespace {
 
-/// The words of any pattern from `base` on, one by one: of contributions, and of regions whose vectors are
-/// not four words that a pattern makes at once.
-struct SingleWords {
-  PatternFunction function;
-  std::uint64_t base;
-  __device__ __forceinline__ std::uint32_t operator()(std::uint32_t low) const {
-    return function(base + low);
-  }
-  __device__ __forceinline__ FourWords four(std::uint32_t low) const {
-    return {{(*this)(low), (*this)(low + 1), (*this)(low + 2), (*this)(low + 3)}};
-  }
-};
-
 template <typename Words>
 __device__ __forceinline__ uint4 four_words(const Words& words, std::uint32_t low) {
   const FourWords four = words.four(low);

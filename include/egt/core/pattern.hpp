@@ -41,6 +41,13 @@ EGT_HD std::uint64_t mix64(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/// Wellons's "lowbias32" (hash-prospector, 2018), a bijection, with a key between its two rounds.
+EGT_HD std::uint32_t lowbias32(std::uint32_t x, std::uint32_t key = 0) {
+  x = (x ^ (x >> 16)) * 0x7FEB352Du + key;
+  x = (x ^ (x >> 15)) * 0x846CA68Bu;
+  return x ^ (x >> 16);
+}
+
 /// A known-answer sum has up to four sources at a time, each with 6 bits of its own in the 24 that fp32 holds
 /// exactly: nothing carries, the sum is exact in any order, and a wrong sum tells whose part is wrong.
 constexpr std::uint32_t contribution_fields = 4;
@@ -71,20 +78,14 @@ EGT_HD std::uint32_t rotated(std::uint32_t x, std::uint32_t bits) {
 /// each has another rotation by bytes: word = (rotated hash(lower half / 4) & keep) ^ flip. 32-bit operations
 /// only, about four a word, so that verification stays bound by memory. The hash is a bijection: no two of
 /// the same place among their four hold the same `random` word, so an address fault, which moves whole
-/// bursts, shows too. Its constants are those of Wellons's "lowbias32" (hash-prospector, 2018), with a key
-/// before and between.
+/// bursts, shows too.
 struct PatternBlock {
   std::uint32_t key = 0;
   std::uint32_t middle_key = 0;
   std::uint32_t keep = ~0u;
   std::uint32_t flip = 0;
 
-  EGT_HD std::uint32_t hash(std::uint32_t four) const {
-    std::uint32_t x = four ^ key;
-    x = (x ^ (x >> 16)) * 0x7FEB352Du + middle_key;
-    x = (x ^ (x >> 15)) * 0x846CA68Bu;
-    return x ^ (x >> 16);
-  }
+  EGT_HD std::uint32_t hash(std::uint32_t four) const { return lowbias32(four ^ key, middle_key); }
   EGT_HD std::uint32_t operator()(std::uint32_t low) const {
     return (rotated(hash(low / 4), 8 * (low % 4)) & keep) ^ flip;
   }
@@ -198,6 +199,18 @@ struct PatternFunction {
   }
 
   PatternBlock first_block_;
+};
+
+/// The words of any pattern from `base` on, one by one: of contributions, and of regions whose vectors are
+/// not four words that a pattern makes at once.
+struct SingleWords {
+  PatternFunction function;
+  std::uint64_t base;
+
+  EGT_HD std::uint32_t operator()(std::uint32_t low) const { return function(base + low); }
+  EGT_HD FourWords four(std::uint32_t low) const {
+    return {{(*this)(low), (*this)(low + 1), (*this)(low + 2), (*this)(low + 3)}};
+  }
 };
 
 /// What a verification found, accumulated by the device; 64-bit fields so that no count wraps.

@@ -9,6 +9,14 @@
 #include "egt/core/types.hpp"
 #include "egt/core/view.hpp"
 
+/// Of a function that loops over whole numbers: compiled with all that it calls for several instruction sets,
+/// of which the processor's best is taken. The bits are the same. Not under sanitizers, which start too late.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+#define EGT_FOR_EVERY_CPU __attribute__((target_clones("avx512f", "avx2", "default"), flatten))
+#else
+#define EGT_FOR_EVERY_CPU
+#endif
+
 namespace egt::host {
 
 /// Elements or words in a chunk of a cheap loop: some tens of microseconds.

@@ -15,23 +15,13 @@ constexpr std::int64_t chunk_words = 1 << 20;
 /// Words that are looked at one by one once one of them differs.
 constexpr std::uint64_t block_words = 1024;
 
-/// The words of a contribution, or of a sum of them, whose upper half of the index is `high`.
-struct ContributionWords {
-  const PatternFunction& function;
-  std::uint64_t base;
-  std::uint32_t operator()(std::uint32_t low) const { return function.contribution(base + low); }
-  FourWords four(std::uint32_t low) const {
-    return {{(*this)(low), (*this)(low + 1), (*this)(low + 2), (*this)(low + 3)}};
-  }
-};
-
 /// Within one chunk: calls f with the fast form that `pattern` has there.
 template <typename F>
 void with_pattern(const Pattern& pattern, std::uint64_t begin, const F& f) {
   const PatternFunction function(pattern);
   const auto high = static_cast<std::uint32_t>(begin >> 32);
   if (function.is_contribution())
-    f(ContributionWords{function, std::uint64_t{high} << 32});
+    f(SingleWords{function, std::uint64_t{high} << 32});
   else if (function.is_regular())
     f(function.regular_block(high));
   else
@@ -49,7 +39,8 @@ void for_words(const Words& words, std::uint64_t begin, std::uint64_t end, const
   for (std::uint64_t i = whole; i < end; ++i) f(i, words(static_cast<std::uint32_t>(i)));
 }
 
-void fill_range(std::uint32_t* words, const Pattern& pattern, std::uint64_t begin, std::uint64_t end) {
+EGT_FOR_EVERY_CPU void fill_range(std::uint32_t* words, const Pattern& pattern, std::uint64_t begin,
+                                  std::uint64_t end) {
   with_pattern(pattern, begin, [&](const auto& pattern_words) {
     for_words(pattern_words, begin, end, [=](std::uint64_t i, std::uint32_t word) { words[i] = word; });
   });
@@ -76,8 +67,8 @@ void add_report(Mismatches& report, const Mismatches& other) {
 }
 
 /// Block by block: one OR over all differences, and a second look where it is not 0.
-Mismatches verify_range(const std::uint32_t* words, const Pattern& expected, std::uint64_t begin,
-                        std::uint64_t end) {
+EGT_FOR_EVERY_CPU Mismatches verify_range(const std::uint32_t* words, const Pattern& expected,
+                                          std::uint64_t begin, std::uint64_t end) {
   Mismatches report = Mismatches::none();
   with_pattern(expected, begin, [&](const auto& pattern_words) {
     for (std::uint64_t block = begin; block < end; block += block_words) {

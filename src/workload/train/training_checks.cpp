@@ -45,7 +45,7 @@ TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& opt
 
 Status TrainingChecks::prepare() {
   sections_ = {.replay = tensors_.size(),
-               .chains = options_.extreme_iterations > 0 ? TranscendentalCheck::chains : 0,
+               .chains = options_.extreme_iterations > 0 ? 1u : 0u,
                .state = states_.size()};
   if (sections_.chains > 0) {
     chains_ = std::make_unique<TranscendentalCheck>(environment_.device, environment_.seed,

@@ -23,12 +23,12 @@ Status TranscendentalCheck::prepare() {
   return {};
 }
 
-Status TranscendentalCheck::enqueue(Digest* answers, Stream& stream) {
+Status TranscendentalCheck::enqueue(Digest* answer, Stream& stream) {
   const VectorView values{values_.data(), ElementType::f32, static_cast<std::int64_t>(words())};
   const WordsView results{values_.as<std::uint32_t>(), words()};
   EGT_TRY(device_.randomize(values, {.seed = seed_, .sequence = inputs_sequence, .scale = inputs_scale},
                             *own_stream_));
-  EGT_TRY(device_.sine_exponential(results, iterations_, answers, *own_stream_));
+  EGT_TRY(device_.sine_exponential(results, iterations_, answer, *own_stream_));
   EGT_TRY(device_.record(*done_, *own_stream_));
   return device_.wait(stream, *done_);
 }

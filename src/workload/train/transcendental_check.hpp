@@ -12,7 +12,6 @@ namespace egt {
 /// rank, as many as keep a device busy, the results digested.
 class TranscendentalCheck {
  public:
-  static constexpr std::size_t chains = 1;
   static constexpr const char* name = "the sine and exponential chain";
 
   /// `iterations`: turns of each chain, above 0. `device` outlives the check.
@@ -20,8 +19,9 @@ class TranscendentalCheck {
       : device_(device), seed_(seed), iterations_(iterations) {}
 
   Status prepare();
-  /// On a stream of its own; `answers`: device memory for `chains` digests, valid on `stream` from here on.
-  Status enqueue(Digest* answers, Stream& stream);
+  /// On a stream of its own; `answer`: device memory for the digest of all chains, valid on `stream` from here
+  /// on.
+  Status enqueue(Digest* answer, Stream& stream);
   /// How many chains there are, each on one word.
   std::uint64_t words() const;
 

@@ -20,7 +20,7 @@ Digest digest(std::uint64_t a) {
 }
 
 /// One question; 0: this rank has no past.
-Ranks answers(const std::vector<std::uint64_t>& values) {
+Ranks voters(const std::vector<std::uint64_t>& values) {
   Ranks ranks;
   for (const std::uint64_t value : values) ranks.push_back(value ? Answers{digest(value)} : Answers{});
   return ranks;
@@ -53,13 +53,13 @@ void expect_suspects(const std::vector<Dissent>& found, const std::vector<int>& 
 TEST(DigestVote, NobodyNoQuestionsAndAgreementAreNoDoubt) {
   EXPECT_THAT(vote({}, {}, {}), IsEmpty());
   EXPECT_THAT(vote_once(Ranks(3)), IsEmpty());
-  EXPECT_THAT(vote_once(answers({5})), IsEmpty());
-  EXPECT_THAT(vote_once(answers({5, 5})), IsEmpty());
-  EXPECT_THAT(vote_alone(answers({5, 5, 5}), answers({5, 0, 5})), IsEmpty());
+  EXPECT_THAT(vote_once(voters({5})), IsEmpty());
+  EXPECT_THAT(vote_once(voters({5, 5})), IsEmpty());
+  EXPECT_THAT(vote_alone(voters({5, 5, 5}), voters({5, 0, 5})), IsEmpty());
 }
 
 TEST(DigestVote, AMajorityNamesTheRank) {
-  const auto found = vote_once(answers({5, 7, 5}));
+  const auto found = vote_once(voters({5, 7, 5}));
   ASSERT_EQ(found.size(), 1u);
   expect_named(found[0], 1, Blame::majority, 0, 1);
   EXPECT_EQ(found[0].expected, digest(5));
@@ -85,12 +85,12 @@ TEST(DigestVote, TheFirstQuestionIsToldAndTheOthersCounted) {
 }
 
 TEST(DigestVote, TwoThatDifferAreBothSuspects) {
-  expect_suspects(vote_once(answers({5, 7})), {0, 1});
+  expect_suspects(vote_once(voters({5, 7})), {0, 1});
 }
 
 TEST(DigestVote, WithoutAMajorityAllThatDifferAreSuspects) {
-  expect_suspects(vote_once(answers({1, 2, 3})), {0, 1, 2});
-  expect_suspects(vote_once(answers({1, 1, 2, 2})), {0, 1, 2, 3});
+  expect_suspects(vote_once(voters({1, 2, 3})), {0, 1, 2});
+  expect_suspects(vote_once(voters({1, 1, 2, 2})), {0, 1, 2, 3});
 }
 
 TEST(DigestVote, SuspectsOfSeveralQuestionsAreOneDissent) {
@@ -101,7 +101,7 @@ TEST(DigestVote, SuspectsOfSeveralQuestionsAreOneDissent) {
 }
 
 TEST(DigestVote, ThePastDecidesBetweenTwo) {
-  const auto found = vote_alone(answers({5, 7}), answers({5, 5}));
+  const auto found = vote_alone(voters({5, 7}), voters({5, 5}));
   ASSERT_EQ(found.size(), 1u);
   expect_named(found[0], 1, Blame::certain, 0, 1);
   EXPECT_EQ(found[0].expected, digest(5));
@@ -109,45 +109,45 @@ TEST(DigestVote, ThePastDecidesBetweenTwo) {
 }
 
 TEST(DigestVote, ARankAloneIsHeldAgainstItsPast) {
-  EXPECT_THAT(vote_alone(answers({5}), answers({5})), IsEmpty());
-  const auto found = vote_alone(answers({7}), answers({5}));
+  EXPECT_THAT(vote_alone(voters({5}), voters({5})), IsEmpty());
+  const auto found = vote_alone(voters({7}), voters({5}));
   ASSERT_EQ(found.size(), 1u);
   expect_named(found[0], 0, Blame::certain, 0, 1);
 }
 
 TEST(DigestVote, AMajorityThatLeftItsPastIsWrong) {
-  const auto found = vote_alone(answers({7, 7, 5}), answers({5, 5, 5}));
+  const auto found = vote_alone(voters({7, 7, 5}), voters({5, 5, 5}));
   ASSERT_EQ(found.size(), 2u);
   expect_named(found[0], 0, Blame::certain, 0, 1);
   expect_named(found[1], 1, Blame::certain, 0, 1);
 }
 
 TEST(DigestVote, ARankWithoutPastIsHeldAgainstTheOthersPast) {
-  const auto found = vote_alone(answers({5, 5, 7, 5}), answers({5, 5, 0, 0}));
+  const auto found = vote_alone(voters({5, 5, 7, 5}), voters({5, 5, 0, 0}));
   ASSERT_EQ(found.size(), 1u);
   expect_named(found[0], 2, Blame::majority, 0, 1);
   // Two changed alike and the one without past agrees with what they were: it is right.
-  const auto left = vote_alone(answers({7, 7, 5}), answers({5, 5, 0}));
+  const auto left = vote_alone(voters({7, 7, 5}), voters({5, 5, 0}));
   ASSERT_EQ(left.size(), 2u);
   EXPECT_EQ(left[0].rank, 0);
   EXPECT_EQ(left[1].rank, 1);
 }
 
 TEST(DigestVote, PastsThatDifferAreUndecidedOrOutvoted) {
-  expect_suspects(vote_alone(answers({5, 7}), answers({5, 7})), {0, 1});
-  expect_suspects(vote_alone(answers({5, 7}), answers({5, 0})), {0, 1});
-  const auto found = vote_alone(answers({5, 7, 5}), answers({5, 7, 0}));
+  expect_suspects(vote_alone(voters({5, 7}), voters({5, 7})), {0, 1});
+  expect_suspects(vote_alone(voters({5, 7}), voters({5, 0})), {0, 1});
+  const auto found = vote_alone(voters({5, 7, 5}), voters({5, 7, 0}));
   ASSERT_EQ(found.size(), 1u);
   expect_named(found[0], 1, Blame::majority, 0, 1);
 }
 
 TEST(DigestVote, AChangeOfAllAlikeIsNobodysAlone) {
-  const auto found = vote_alone(answers({7, 7, 7}), answers({5, 5, 0}));
+  const auto found = vote_alone(voters({7, 7, 7}), voters({5, 5, 0}));
   expect_suspects(found, {0, 1});
   EXPECT_EQ(found[0].expected, digest(5));
   EXPECT_EQ(found[0].actual, digest(7));
   // One that alone changes its mind is named, though it now agrees with the others.
-  const auto alone = vote_alone(answers({7, 7, 7}), answers({5, 0, 0}));
+  const auto alone = vote_alone(voters({7, 7, 7}), voters({5, 0, 0}));
   ASSERT_EQ(alone.size(), 1u);
   expect_named(alone[0], 0, Blame::certain, 0, 1);
 }
@@ -172,7 +172,7 @@ TEST(DigestVote, ANamedRankIsNotASuspectToo) {
 
 TEST(DigestVote, GroupsAreIndependent) {
   // Groups 4: ranks 0, 2, 4; 1: ranks 1, 3; 9: rank 5. Between groups nothing agrees.
-  const auto found = vote(answers({5, 6, 5, 8, 7, 9}), {4, 1, 4, 1, 4, 9}, Ranks(6));
+  const auto found = vote(voters({5, 6, 5, 8, 7, 9}), {4, 1, 4, 1, 4, 9}, Ranks(6));
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].rank, -1);
   EXPECT_THAT(found[0].suspects, ElementsAre(1, 3));

@@ -24,10 +24,9 @@ EGT_HD float extreme_turn(float v) {
 /// every turn, whatever the elements hold. A multiple of 2^-23, as is `phase_advance`: sums are exact, and no
 /// two phases ever become one.
 EGT_HD float extreme_phase(std::uint64_t place) {
-  std::uint32_t x = static_cast<std::uint32_t>(place) ^ static_cast<std::uint32_t>(place >> 32) * 0x9E3779B1u;
-  x = (x ^ (x >> 16)) * 0x7FEB352Du;
-  x = (x ^ (x >> 15)) * 0x846CA68Bu;
-  return static_cast<float>((x ^ (x >> 16)) >> 9) * (1.0f / 8388608.0f);
+  const std::uint32_t x =
+      static_cast<std::uint32_t>(place) ^ static_cast<std::uint32_t>(place >> 32) * 0x9E3779B1u;
+  return static_cast<float>(lowbias32(x) >> 9) * (1.0f / 8388608.0f);
 }
 
 /// About the golden ratio, whose multiples fill [0, 1) evenly.
