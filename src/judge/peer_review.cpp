@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,6 +19,10 @@ constexpr double half = 1.0;  // of the bandwidth: the same work takes 100 % mor
 constexpr PeerRule compute_rule{};
 constexpr PeerRule bandwidth_rule{
     .limit = half, .least = half, .horizon_seconds = 240, .least_seconds = 120, .hold_seconds = 10};
+/// The same energy takes so much more time at 10 % less power.
+constexpr double power_limit = 1 / 0.9 - 1;
+constexpr PeerRule power_rule{.limit = power_limit, .least = power_limit};
+constexpr double full_load = 0.8;  ///< of the power limit: from there on devices of a model are alike
 
 /// A figure that is judged, and its name for people. Of a bandwidth: which part tells it, and what it moved.
 struct Judged {
@@ -26,12 +32,13 @@ struct Judged {
   const char* rate = nullptr;
   std::array<const char*, 2> bytes = {};
 };
-constexpr std::size_t compute = 0;  ///< the one that is no bandwidth
-constexpr std::array<Judged, 4> figures = {
+constexpr std::size_t compute = 0, power = 4;  ///< the ones that are no bandwidth
+constexpr std::array<Judged, 5> figures = {
     {{"step compute time", compute_rule},
      {"memory bandwidth", bandwidth_rule, "memory", "memory_gb_per_s", {"bytes_verified", "bytes_written"}},
      {"file write bandwidth", bandwidth_rule, "io", "write_gb_per_s", {"bytes_written"}},
-     {"file read bandwidth", bandwidth_rule, "io", "read_gb_per_s", {"bytes_read"}}}};
+     {"file read bandwidth", bandwidth_rule, "io", "read_gb_per_s", {"bytes_read"}},
+     {"power", power_rule}}};
 
 /// A column of the table: of a part's figures, or, where `part` is null, of the telemetry's means.
 struct Column {
@@ -86,6 +93,7 @@ void PeerReview::start(const Record& record) {
   peer.model = text_at(device, "name");
   peer.hostname = text_at(identity, "hostname");
   peer.device_uuid = text_at(device, "uuid");
+  peer.power_limit_w = value_at<double>(device, "power_limit_w");
   peer.samples = value_at<double>(identity, "batch").value_or(0);
   peers_[record.rank] = std::move(peer);
   size_ = value_at<int>(record.body, "size").value_or(0);
@@ -93,10 +101,15 @@ void PeerReview::start(const Record& record) {
 }
 
 void PeerReview::begin() {
-  std::vector<std::string> models;
-  for (const auto& [rank, peer] : peers_) models.push_back(peer.model);
+  std::vector<std::string> models, models_by_limit;
+  for (const auto& [rank, peer] : peers_) {
+    models.push_back(peer.model);
+    models_by_limit.push_back(
+        peer.power_limit_w ? fmt::format("{} of {:.0f} W", peer.model, *peer.power_limit_w) : "");
+  }
   comparisons_.clear();
-  for (const Judged& one : figures) comparisons_.emplace_back(one.rule, models);
+  for (std::size_t figure = 0; figure < figures.size(); ++figure)
+    comparisons_.emplace_back(figures[figure].rule, figure == power ? models_by_limit : models);
 }
 
 std::optional<PeerReview::Done> PeerReview::done(std::size_t figure, int rank) const {
@@ -110,6 +123,13 @@ std::optional<PeerReview::Done> PeerReview::done(std::size_t figure, int rank) c
     const double ms = sums[index].get<double>();
     if (ms < shortest_pass_ms * *steps) return std::nullopt;
     return Done{*steps * peer.samples, ms};
+  }
+  if (figure == power) {
+    const Json& telemetry = member(peer.body, "telemetry");
+    const auto joules = value_at<double>(telemetry, "energy_j"),
+               watts = value_at<double>(telemetry, "power_w_mean");
+    if (!joules || !watts || *watts <= 0) return std::nullopt;
+    return Done{*joules, *joules / *watts * 1e3};
   }
   const Json& part = figures_in(peer.body, figures[figure].part);
   const auto rate = value_at<double>(part, figures[figure].rate);
@@ -131,11 +151,35 @@ std::vector<Finding> PeerReview::close_window(double time) {
       times.push_back(worked ? (now->ms - before->ms) / (now->work - before->work) : NAN);
       if (worked || !before || (now && now->work < before->work)) before = now;
     }
+    if (figure == power) leave_out_held_down(times);
     comparisons_[figure].add(time, times);
     for (const PeerStanding& standing : comparisons_[figure].new_outliers())
       found.push_back(finding(figure, standing));
   }
   return found;
+}
+
+/// `times`: ms a joule of each rank. One that heat or the guard held down in the window is no peer, and where
+/// the load is not full nobody is.
+void PeerReview::leave_out_held_down(std::vector<double>& times) {
+  std::map<std::string, std::vector<double>> loads;  // by model and limit, shares of it
+  std::size_t index = 0;
+  for (auto& [rank, peer] : peers_) {
+    double& time = times[index++];
+    const Json& telemetry = member(peer.body, "telemetry");
+    double heat = 0;
+    for (const char* reason : {"sw_thermal", "hw_thermal", "hw_power_brake"})
+      heat += value_at<double>(member(telemetry, "throttle_seconds"), reason).value_or(0);
+    const bool is_hot = heat > std::exchange(peer.heat_before, heat);
+    const bool rests = value_at<double>(member(telemetry, "duty"), "last").value_or(1) < 1;
+    if (is_hot || rests || !peer.power_limit_w || *peer.power_limit_w <= 0) time = NAN;
+    if (time > 0) loads[peer.model].push_back(1e3 / time / *peer.power_limit_w);
+  }
+  index = 0;
+  for (const auto& [rank, peer] : peers_) {
+    double& time = times[index++];
+    if (time > 0 && median_of(loads[peer.model]) < full_load) time = NAN;
+  }
 }
 
 Finding PeerReview::finding(std::size_t figure, const PeerStanding& standing) const {
@@ -153,6 +197,15 @@ Finding PeerReview::finding(std::size_t figure, const PeerStanding& standing) co
     finding.text = fmt::format("step compute time {:.1f} % above {}: {:.3g} ms, not {:.3g} ms",
                                percent_more_time(standing.deviation), whom(standing), *finding.actual,
                                *finding.expected);
+  } else if (figure == power) {
+    finding.actual = 1e3 / standing.time;
+    finding.expected = 1e3 / usual;
+    finding.text = fmt::format(
+        "power {:.0f} % below {}: {:.0f} W, not {:.0f} W, of {:.0f} W, and no heat holds it down: look at "
+        "its "
+        "power supply, cable and voltage regulator",
+        percent_less(standing.deviation), whom(standing), *finding.actual, *finding.expected,
+        peer.power_limit_w.value_or(0));
   } else {
     finding.actual = 1e-6 / standing.time;
     finding.expected = 1e-6 / usual;

@@ -24,8 +24,11 @@ namespace egt {
 /// - bandwidths of memory and files: below half of the median. They are measured beside all the other work,
 ///   in the time that it leaves, and ranks of a node share its disk and its cores: smaller differences are no
 ///   rank's own, larger ones that last for two minutes are.
-/// Power, temperature and clocks are in the table alone: a cooler device is no fault, and one that heat slows
-/// down shows in its compute time. A slow link between ranks holds all of them up alike: `links` finds it.
+/// - power, by the energy counter: 10 % below the median of the devices of one model and power limit, where
+///   that median is at least 80 % of the limit: a broken regulator, cable or power supply. Not while heat or
+///   the guard holds one down. Below 80 % devices of one model differ by themselves.
+/// Temperature and clocks are in the table alone: a cooler device is no fault, and one that heat slows down
+/// shows in its compute time. A slow link between ranks holds all of them up alike: `links` finds it.
 class PeerReview {
  public:
   /// What is new with this record.
@@ -38,7 +41,7 @@ class PeerReview {
   Json to_json() const;
 
  private:
-  static constexpr std::size_t judged = 4;
+  static constexpr std::size_t judged = 5;
 
   /// Work done so far, and the time it took.
   struct Done {
@@ -47,15 +50,18 @@ class PeerReview {
   };
   struct Peer {
     std::string model, hostname, device_uuid;
+    std::optional<double> power_limit_w;
     double samples = 1;                              ///< a step
     Json body;                                       ///< of the last progress or end
     std::array<std::optional<Done>, judged> before;  ///< at the end of the window before
+    double heat_before = 0;                          ///< seconds under heat by then
   };
 
   void start(const Record& record);
   void begin();
   std::vector<Finding> close_window(double time);
   std::optional<Done> done(std::size_t figure, int rank) const;
+  void leave_out_held_down(std::vector<double>& times);
   Finding finding(std::size_t figure, const PeerStanding& standing) const;
   std::optional<double> value(std::size_t column, int rank) const;
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 
 namespace egt {
@@ -52,6 +54,33 @@ Status agree_on_text(Control& control, const std::string& text, const std::strin
                    ? Status()
                    : Status(StatusCode::invalid_argument,
                             fmt::format("{} differ from those of rank 0: give all ranks the same", what)));
+}
+
+/// A rank that is in the barrier when the last one comes leaves it at once; who came last knows best how long
+/// that took, and the longest of the shortest stays bounds it for all.
+Result<AgreedMoment> agree_on_moment(Control& control) {
+  constexpr std::size_t rounds = 32;
+  std::vector<Clock::time_point> left;
+  std::string stays;
+  for (std::size_t round = 0; round < rounds; ++round) {
+    const Clock::time_point came = Clock::now();
+    EGT_TRY(control.barrier());
+    left.push_back(Clock::now());
+    stays += fmt::format("{:.9f} ", std::chrono::duration<double>(left.back() - came).count());
+  }
+  EGT_TRY_ASSIGN(const auto texts, all_gather(control, stays));
+  std::vector<double> longest(rounds, 0);
+  for (const std::string& text : texts) {
+    const char* at = text.c_str();
+    for (double& stay : longest) {
+      char* end = nullptr;
+      stay = std::max(stay, std::strtod(at, &end));
+      at = end;
+    }
+  }
+  const auto best = std::min_element(longest.begin(), longest.end());
+  return AgreedMoment{.moment = left[static_cast<std::size_t>(best - longest.begin())],
+                      .error_seconds = *best};
 }
 
 }  // namespace egt

@@ -14,6 +14,12 @@ struct GuardOptions {
   std::optional<std::uint64_t> corrected_limit;  ///< new corrected ECC errors that are no finding; none: any
 };
 
+/// How the load of all devices steps between idle and full.
+struct PulseShape {
+  double hertz = 1;
+  double duty = 0.5;  ///< share of the time that it is full
+};
+
 /// How long peers are waited for, and what then.
 struct WatchOptions {
   double collective_timeout_seconds = 30;

@@ -1,7 +1,9 @@
 #include "session/session.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "judge/load_report.hpp"
 #include "judge/record_schema.hpp"
 #include "model/mlp_trainer.hpp"
 #include "session/stop_signal.hpp"
@@ -25,6 +27,7 @@ Session::Session(const Surroundings& surroundings, Workloads& workloads)
       line_(surroundings.board.line("main")),
       load_(surroundings.load),
       rejoin_(surroundings.rejoin),
+      pulse_(surroundings.pulse),
       workloads_(workloads) {}
 
 Status Session::run(const SessionPlan& plan) {
@@ -38,6 +41,8 @@ Status Session::run(const SessionPlan& plan) {
   } else {
     line_.begin("start", 0, start_patience_s);
     for (auto& workload : workloads_) keep_first(workload->start());
+    loaded_ = Clock::now();
+    if (failure.ok() && pulse_) keep_first(pulse_->start());
     if (failure.ok()) keep_first(run_steps(plan));
   }
   // A rank that failed leaves its peers behind: nothing that needs them may be begun any more.
@@ -142,14 +147,22 @@ void Session::report_progress() {
 }
 
 Json Session::body() const {
-  Json parts = Json::array();
+  std::vector<PartReport> reports;
   for (const auto& workload : workloads_)
-    for (const PartReport& part : workload->reports()) parts.push_back(part_to_json(part));
+    for (PartReport& part : workload->reports()) reports.push_back(std::move(part));
+  const Json telemetry = telemetry_.summary();
+  const auto is_load = [](const PartReport& part) { return !part.load.mix.is_null(); };
+  if (std::any_of(reports.begin(), reports.end(), is_load)) {
+    reports.push_back(load_report(reports, seconds_since(loaded_), telemetry));
+    reports.back().figures["pulse"] = pulse_ ? pulse_->figures() : Json(nullptr);
+  }
+  Json parts = Json::array();
+  for (const PartReport& part : reports) parts.push_back(part_to_json(part));
   return {{"elapsed_seconds", seconds_since(started_)},
           {"steps", retired_},
           {"phase", line_.read().phase},
           {"parts", parts},
-          {"telemetry", telemetry_.summary()},
+          {"telemetry", telemetry},
           {"counters", telemetry_.counters()},
           {"fault_repeats", records_.repeats()}};
 }

@@ -9,6 +9,7 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/status.hpp"
 #include "egt/workload/workload.hpp"
+#include "session/health/pulse.hpp"
 #include "session/health/telemetry.hpp"
 #include "session/record_router.hpp"
 
@@ -54,6 +55,7 @@ class Session {
     ProgressBoard& board;
     const LoadControl& load;
     Rejoin& rejoin;
+    Pulse* pulse = nullptr;  ///< starts with the first step; null: the load is steady
   };
   Session(const Surroundings& surroundings, Workloads& workloads);
 
@@ -81,8 +83,10 @@ class Session {
   ProgressBoard::Line& line_;
   const LoadControl& load_;
   Rejoin& rejoin_;
+  Pulse* const pulse_;
   Workloads& workloads_;
   Clock::time_point started_ = Clock::now(), last_progress_ = Clock::now();
+  Clock::time_point loaded_ = Clock::now();  ///< when the first step began
   std::int64_t next_step_ = 0, retired_ = 0;
   StopVote decision_ = StopVote::none;
 };

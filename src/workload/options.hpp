@@ -13,7 +13,11 @@
 /// host backend's.
 namespace egt {
 
+/// What the main job puts on a device: the hottest verified mix of all parts, or the network alone.
+enum class LoadKind { mix, train };
+
 struct TrainOptions {
+  LoadKind load = LoadKind::mix;  ///< of the whole job: told with its results
   std::vector<std::int64_t> layers = {4096, 8192, 6144, 4096,
                                       2048, 1024, 512};  ///< neurons, input first; at least 2
   std::int64_t batch = 1024;                             ///< samples a rank and step
@@ -39,6 +43,7 @@ struct MemoryOptions {
                    .is_share = true};  ///< of the device's total, all of the program's memory counted
   double limit = 0.95;                 ///< share of the device's memory in use that no fill may lead to
   int buffer_iterations = 300;         ///< turns of sine and exponential
+  double starvation_seconds = 10;      ///< over which a GPU's memory must have been verified at all
 };
 
 struct FileOptions {
@@ -48,6 +53,7 @@ struct FileOptions {
   int repeats = 50;                                       ///< write-and-read-back passes a cycle
   std::int64_t every = 10;                                ///< steps between cycles' starts
   std::optional<std::uint64_t> budget = 100'000'000'000;  ///< bytes written a rank and run; none: unlimited
+  double rate_seconds = 0.02;  ///< for which the files are written to measure their rate alone; 0: not at all
 };
 
 struct LinksOptions {

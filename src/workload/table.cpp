@@ -14,7 +14,8 @@ std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environm
   TrainWorkload& trained = *train;
   table.push_back(std::move(train));
   const auto communication = [&trained]() -> Stream& { return trained.communication_stream(); };
-  table.push_back(std::make_unique<CollectiveWorkload>(environment, parts.collective, communication));
+  table.push_back(std::make_unique<CollectiveWorkload>(environment, parts.collective, communication,
+                                                       [&trained] { return trained.summed_bytes(); }));
   if (parts.readiness)
     table.push_back(std::make_unique<VerifyWorkload>(environment, *parts.readiness, communication));
   table.push_back(std::make_unique<FileWorkload>(environment, parts.file));

@@ -53,6 +53,23 @@ TEST_P(DeviceContract, TheExtremeDigestIsThatOfAllChainsBits) {
   }
 }
 
+/// Where work may be held back, a GPU does it in pieces of about a millisecond: 10^8 turns.
+TEST_P(DeviceContract, PiecesOfRowsGiveTheSameExtremeTerms) {
+  constexpr ExtremeTerm term{.iterations = 2'000, .first_row = 11};
+  constexpr std::int64_t many_rows = 1'000;
+  reference::Engine engine(3);
+  Matrix z(ElementType::f32, is_host() ? rows : many_rows, columns, columns + 5);
+  reference::fill_uniform(z, engine);
+  const ActivatedMatrix whole = activate(z, some_bias(), term);
+  EXPECT_OK(device().allow_holds());
+  const DeviceMatrix h = upload(z);
+  const DeviceArray bias = upload(some_bias());
+  EXPECT_OK(device().activate(h.view, bias.floats(), term, stream()));
+  Matrix pieces = z;
+  download(h, pieces);
+  EXPECT_TRUE(same(pieces, whole.h));
+}
+
 TEST_P(DeviceContract, TheExtremeDigestChangesNothingAndIsRepeatable) {
   const ActivatedMatrix one = activate(z_of(ElementType::bf16), some_bias(), {.iterations = 20}),
                         other = activate(z_of(ElementType::bf16), some_bias(), {.iterations = 20});

@@ -55,6 +55,34 @@ TEST_P(DeviceContract, ElapsedTimeIsThatOfTheWorkBetween) {
   EXPECT_LE(all.value(), wall_ms * 1.05 + 1);
 }
 
+TEST_P(DeviceContract, WorkThatIsHeldBackBeginsLaterWithTheSameResult) {
+  const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest)),
+               other = allocate(sizeof(Digest));
+  EXPECT_OK(device().set_zero(words.data(), words.bytes(), stream()));
+  enqueue_slow_work(words, digest, stream());
+  finish();
+  EXPECT_OK(device().allow_holds());
+  enqueue_slow_work(words, other, stream());
+  finish();
+  EXPECT_EQ(download_value<Digest>(other.data()), download_value<Digest>(digest.data()));
+  const std::unique_ptr<Stream> second = new_stream();
+  const std::unique_ptr<Event> done = new_event(EventUse::order), second_done = new_event(EventUse::order);
+  EXPECT_OK(device().set_zero(other.data(), other.bytes(), stream()));
+  finish();
+  device().hold(true);
+  enqueue_slow_work(words, other, stream());
+  EXPECT_OK(device().record(*done, stream()));
+  EXPECT_OK(device().set_zero(words.data(), sizeof(std::uint32_t), *second));
+  EXPECT_OK(device().record(*second_done, *second));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(device().done(*done).value());
+  EXPECT_FALSE(device().done(*second_done).value()) << "every stream is held";
+  device().hold(false);
+  finish(*second);
+  finish();
+  EXPECT_EQ(download_value<Digest>(other.data()), download_value<Digest>(digest.data()));
+}
+
 TEST_P(DeviceContract, AStreamWithoutProductsTakesAllElse) {
   const std::unique_ptr<Stream> plain =
       std::move(device().create_stream(StreamPriority::normal, StreamUse::without_products).value());

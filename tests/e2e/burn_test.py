@@ -46,9 +46,46 @@ class Burn(ProgramTest):
         self.check_console(done.stdout)
         self.assertIn("EXTREME EPOCH 0 completed in ", done.stderr)
         self.check_result_names(result)
+        load = self.check_load(result, 2, ["extreme", "products", "memory", "collective", "files"])
+        self.assertEqual(load["mix"]["load"], "mix")
+        self.assertIn("  Work index: ", done.stdout)
 
     def test_four_ranks(self):
         self.check_clean_run(4, *SMALL_NETWORK)
+
+    def check_load(self, result, ranks, parts):
+        for rank in range(ranks):
+            load = self.part(result, "load", rank)
+            self.assertTrue(load["success"])
+            shares = {name: load[f"share_{name}"] for name in ("extreme", "products", "memory", "collective", "files")}
+            self.assertEqual({name for name, share in shares.items() if share is not None}, set(parts))
+            for name in parts:
+                self.assertGreater(shares[name], 0, name)
+            self.assertAlmostEqual(load["work_index"], sum(shares[name] for name in parts))
+            self.assertIsNone(load["power_ratio"], "the host has no power limit")
+        return load
+
+    def test_the_network_alone_is_a_load(self):
+        done = self.run_program("--load", "train", "--steps", "30", *SMALL_NETWORK, "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        load = self.check_load(self.result(), 2, ["products", "collective"])
+        self.assertEqual(load["mix"]["load"], "train")
+        self.assertEqual(set(load["alone"]["product_tflops"]), set(self.result()["precisions"]))
+        self.assertEqual(self.result()["options"]["memory"], 0)
+
+    def test_a_load_that_pulses_is_held_back_in_phase(self):
+        done = self.run_program("--duration", "4s", "--pulse", "4:0.3", *SMALL_NETWORK, "--memory", "64MB", "--io-size", "8MB",
+                                "--metrics-sample-rate", "0.1", "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        result = self.result()
+        self.assertEqual(result["faults"], [])
+        for rank in range(2):
+            pulse = self.part(result, "load", rank)["pulse"]
+            self.assertEqual((pulse["hertz"], pulse["duty"]), (4, 0.3))
+            self.assertGreaterEqual(pulse["rises"], 8)
+            self.assertLessEqual(pulse["rises"], 4 * result["test_summary"]["actual_duration_seconds"] + 2)
+            self.assertLess(pulse["late_ms"]["p50"], 100)
+        self.assertRegex(done.stdout, r"  Pulse: 4 Hz, duty 0.3: \d+ rises, at most [0-9.]+ ms apart; power is not told as fast")
 
     def check_journals(self, size):
         for rank in range(size):

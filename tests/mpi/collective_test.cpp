@@ -64,8 +64,9 @@ class Collectives : public RanksOnHost {
     Environment environment{*device,       communicator, records, mpi_session().place(), 5, injector,
                             "test device", board,        load};
     auto stream = std::move(device->create_stream(StreamPriority::normal).value());
-    CollectiveWorkload workload(environment, {.every = every, .elements = elements},
-                                [&]() -> Stream& { return *stream; });
+    CollectiveWorkload workload(
+        environment, {.every = every, .elements = elements}, [&]() -> Stream& { return *stream; },
+        [] { return 0.0; });
     ASSERT_OK(drive(workload, number_of_steps));
     part = workload.report();
     faults.clear();
@@ -224,8 +225,9 @@ TEST_F(Collectives, ACollectiveThatDoesNothingIsSeen) {
     Environment environment{*device,       communicator, records, mpi_session().place(), 5, injector,
                             "test device", board,        load};
     auto stream = std::move(device->create_stream(StreamPriority::normal).value());
-    CollectiveWorkload workload(environment, {.every = every, .elements = elements},
-                                [&]() -> Stream& { return *stream; });
+    CollectiveWorkload workload(
+        environment, {.every = every, .elements = elements}, [&]() -> Stream& { return *stream; },
+        [] { return 0.0; });
     ASSERT_OK(drive(workload, steps));
     std::size_t told = 0;
     for (const Record& record : records.drain()) told += record.kind == RecordKind::fault;

@@ -92,7 +92,8 @@ class FileTest : public ::testing::Test {
             .size = size,
             .repeats = repeats,
             .every = 10,
-            .budget = {}};
+            .budget = {},
+            .rate_seconds = 0};
   }
   std::unique_ptr<FileWorkload> make(const FileOptions& options) {
     return std::make_unique<FileWorkload>(world_.environment, options,

@@ -149,6 +149,16 @@ class Device {
   virtual Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) = 0;
   virtual Status set_zero(void* data, std::size_t bytes, Stream& stream) = 0;
 
+  // Holding work back, for a load that pulses
+  /// From here on `hold` has a meaning for what is enqueued; costs a GPU's streams some microseconds an
+  /// operation. Before other calls that take a stream.
+  virtual Status allow_holds() = 0;
+  /// True: operations that have not begun yet wait in every stream, until false is said; what runs goes on to
+  /// its end, some milliseconds. A stream that is held for longer than `longest_hold_seconds` fails. Any
+  /// thread; at once.
+  virtual void hold(bool is_held) = 0;
+  static constexpr double longest_hold_seconds = 60;
+
   // Memory that processes of one host share, and flags in it
   /// Memory as of `allocate`, but of 1 byte at least, that other processes of this host may open. It is freed
   /// with its buffer: only once every other process has released what it opened of it.

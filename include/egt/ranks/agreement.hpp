@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "egt/core/clock.hpp"
 #include "egt/core/status.hpp"
 #include "egt/ranks/control.hpp"
 
@@ -18,5 +19,13 @@ Status agree(Control& control, const Status& own);
 
 /// Fails on every rank when the ranks' texts differ; `what` names them: "the options". Collective.
 Status agree_on_text(Control& control, const std::string& text, const std::string& what);
+
+/// A moment that all ranks know, each by its own clock.
+struct AgreedMoment {
+  Clock::time_point moment;
+  double error_seconds = 0;  ///< the ranks' are at most so far apart
+};
+/// Of several barriers the one that all ranks left soonest after they came. Collective.
+Result<AgreedMoment> agree_on_moment(Control& control);
 
 }  // namespace egt

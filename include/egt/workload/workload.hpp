@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -51,6 +52,18 @@ struct VerifiedWork {
   std::uint64_t outputs_verified = 0;          ///< of an operation, compared with a known answer
 };
 
+/// How long what was done so far would have taken alone on the device, seconds: at the rate of such work that
+/// was measured with nothing beside it at the start of the run. None: there is no such work, or no rate.
+struct LoadFigures {
+  std::optional<double> extreme;     ///< chains of sine and exponential
+  std::optional<double> products;    ///< in each precision at its own rate
+  std::optional<double> memory;      ///< bytes verified and rewritten
+  std::optional<double> collective;  ///< bytes of gradients and known answers on the links
+  std::optional<double> files;       ///< bytes written and read
+  Json alone;                        ///< an object: the rates, by their names in the entry `load`
+  Json mix;                          ///< an object: what the load is made of; null: another part tells it
+};
+
 /// One entry of `results[]`: what a part did on this rank so far.
 struct PartReport {
   std::string name;           ///< "train", "memory", ..
@@ -60,6 +73,7 @@ struct PartReport {
   bool of_all_ranks = false;  ///< it tells of the whole run; then `rank` is null in the result
   Json figures;               ///< an object; names carry their unit, null: not measured
   VerifiedWork work;
+  LoadFigures load;
 };
 
 /// What a rank wants of the run; ordered, so that the strongest wish of any rank is everybody's decision.

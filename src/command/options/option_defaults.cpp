@@ -82,6 +82,13 @@ std::string apply_command_defaults(Options& options, Backend backend) {
   return told;
 }
 
+void apply_load(Options& options) {
+  if (options.burn.train.load != LoadKind::train) return;
+  for (const auto& [name, text] :
+       put(options, {{"extreme-iterations", "0"}, {"memory", "0"}, {"no-io", "true"}}))
+    options.given.emplace(name, text);
+}
+
 void apply_host_defaults(Options& options) {
   BurnOptions& burn = options.burn;
   Defaults defaults = built_in_defaults("", Backend::host);

@@ -14,9 +14,32 @@ using Rules = std::vector<OptionRule>;
 constexpr double no_limit = std::numeric_limits<double>::infinity();
 constexpr double above_zero = std::numeric_limits<double>::min();
 
+/// "2" or "2:0.3".
+std::optional<PulseShape> parse_pulse(Text text) {
+  const std::size_t colon = text.find(':');
+  const auto hertz = parse_within(text.substr(0, colon), 0.2, 20.0);
+  const auto duty =
+      colon == Text::npos ? std::optional(PulseShape().duty) : parse_within(text.substr(colon + 1), 0.1, 0.9);
+  if (!hertz || !duty) return std::nullopt;
+  return PulseShape{.hertz = *hertz, .duty = *duty};
+}
+
 Rules training_rules(BurnOptions& burn) {
   constexpr std::int64_t most_neurons = 1 << 20, most_samples = 1 << 20, most_global_samples = 1 << 30;
   TrainOptions& train = burn.train;
+  OptionValue pulse = {"HZ[:DUTY]",
+                       [&burn](Text text) -> std::string {
+                         const auto shape = parse_pulse(text);
+                         if (!shape)
+                           return "use 0.2 to 20 times a second and, behind a colon, full for 0.1 to 0.9 of "
+                                  "the time, as 1:0.5";
+                         burn.pulse = shape;
+                         return {};
+                       },
+                       [&burn] {
+                         return burn.pulse ? Json(fmt::format("{}:{}", burn.pulse->hertz, burn.pulse->duty))
+                                           : Json();
+                       }};
   return {
       {"duration", of_burn | of_verify, "how long, in s, m, h or d (5m); of verify 20s, on the host 10s",
        duration(burn.duration_seconds, "a time above 0 and up to 3650d, such as 90s, 5m, 2h or 3d", 0,
@@ -40,6 +63,14 @@ Rules training_rules(BurnOptions& burn) {
                 const bool is_known = text == "cycle" || parse_precision(text);
                 return is_known ? std::optional(std::string(text)) : std::nullopt;
               })},
+      {"load", of_burn,
+       "the hottest verified mix, or the network alone, as if with --extreme-iterations 0, --memory 0 and "
+       "--no-io where these are not given (mix)",
+       choice(train.load, {{"mix", LoadKind::mix}, {"train", LoadKind::train}})},
+      {"pulse", of_burn,
+       "all devices step between idle and full together, so often a second, full for so much of the time "
+       "(none; DUTY 0.5)",
+       std::move(pulse)},
       {"optimizer", of_training, "how the weights are updated (sgd)",
        choice(train.optimizer, {{"sgd", Optimizer::sgd}, {"adam", Optimizer::adam}})},
       {"learning-rate", of_burn, "step width of the optimizer (chosen from the layers)",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -233,6 +234,9 @@ Status check_together(Options& options) {
   const auto given = [&](const char* name) { return options.given.contains(name); };
   if (given("batch") && given("global-batch"))
     return wrong("--batch and --global-batch exclude each other: give one of them");
+  apply_load(options);
+  if (options.burn.pulse)  // held back for most of the time, perhaps
+    options.burn.memory.starvation_seconds = std::numeric_limits<double>::infinity();
   if (given("steps") && !given("duration")) options.burn.duration_seconds.reset();
   if (given("check-budget") && options.burn.train.check_every > 0)
     return wrong("--check-budget and --check-every exclude each other: give one of them");

@@ -48,8 +48,9 @@ struct BurnOptions {
   CollectiveOptions collective;
   MemoryOptions memory;
   FileOptions file;
-  bool fail_fast = false;  ///< the first fault ends the run
-  std::string resume;      ///< the directory of a run that was cut, to go on with; empty: none
+  std::optional<PulseShape> pulse;  ///< none: the load is steady
+  bool fail_fast = false;           ///< the first fault ends the run
+  std::string resume;               ///< the directory of a run that was cut, to go on with; empty: none
 };
 
 /// Of every command that runs on devices.
@@ -103,6 +104,9 @@ Defaults built_in_defaults(std::string_view command, Backend backend);
 /// Puts those of the options' command where the user gave no value of his own. Those that it put:
 /// " --batch 16 --memory 48MB".
 std::string apply_command_defaults(Options& options, Backend backend);
+
+/// What --load asks for, where the user gave no value of his own; counts as given from here on.
+void apply_load(Options& options);
 
 /// The smaller defaults of the host backend, likewise; those of the command's options become
 /// `host_defaults`.

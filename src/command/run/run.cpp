@@ -123,6 +123,7 @@ Status Run::open_platform() {
   auto device = open_device(backend, options_.common, control_.place());
   EGT_TRY(agree(control_, device.status()));
   platform_.device = with_injections(std::move(device.value()));
+  if (options_.burn.pulse) EGT_TRY(agree(control_, platform_.device->allow_holds()));
   EGT_TRY(refuse_shared_devices(control_, platform_.device->info()));
   backend_ = backend;
   auto communicator = connect();
@@ -283,10 +284,21 @@ Status Run::introduce() {
   EGT_TRY(agree(control_, open_console()));
   open_route();
   records_.emit(RecordKind::start, -1, start);
+  EGT_TRY(open_pulse());
   EGT_TRY(agree(control_, open_telemetry()));
   EGT_TRY(agree(control_, open_recovery()));
   if (is_root()) show_devices(cards);
   return route_->pump();  // a run that is killed before its first step has left who it was
+}
+
+/// Behind all that takes memory and is measured; it begins with the first step.
+Status Run::open_pulse() {
+  if (!options_.burn.pulse) return {};
+  EGT_TRY_ASSIGN(const AgreedMoment origin, agree_on_moment(control_));
+  auto pulse = Pulse::create(*platform_.device, *options_.burn.pulse, origin.moment, origin.error_seconds);
+  EGT_TRY(agree(control_, pulse.status()));
+  pulse_ = std::move(pulse.value());
+  return {};
 }
 
 Status Run::open_telemetry() {
@@ -297,8 +309,10 @@ Status Run::open_telemetry() {
         sensor, *injector_,
         InjectingSensor::Settings{.temperature_limit_c = options_.run.guard.temperature_limit_c,
                                   .step = [this] { return board_.line("main").read().step; }});
+  double sample_seconds = options_.common.metrics_sample_rate;
+  if (pulse_) sample_seconds = std::min(sample_seconds, pulse_->sample_seconds());
   telemetry_ = std::make_unique<Telemetry>(
-      std::move(shown), options_.common.metrics_sample_rate, process_started_,
+      std::move(shown), sample_seconds, process_started_,
       Guarding{.options = options_.run.guard,
                .device = {.rank = control_.place().rank,
                           .hostname = control_.place().hostname,
@@ -307,7 +321,8 @@ Status Run::open_telemetry() {
                .load = load_,
                .records = records_,
                .board = board_,
-               .planned_seconds = purpose_.plan(options_).duration_seconds});
+               .planned_seconds = purpose_.plan(options_).duration_seconds,
+               .pulse = pulse_.get()});
   return telemetry_->started();
 }
 
@@ -370,7 +385,8 @@ Result<int> Run::run() {
                    .telemetry = *telemetry_,
                    .board = board_,
                    .load = load_,
-                   .rejoin = *recovery_},
+                   .rejoin = *recovery_,
+                   .pulse = pulse_.get()},
                   stopped_early_ ? none : workloads_);
   SessionPlan plan = purpose_.plan(options_);
   plan.is_interrupted = stopped_early_;

@@ -19,6 +19,7 @@
 #include "report/log.hpp"
 #include "report/queued_sink.hpp"
 #include "report/tables/summary.hpp"
+#include "session/health/pulse.hpp"
 #include "session/health/straggler_detector.hpp"
 #include "session/injection/injecting_sensor.hpp"
 #include "session/injection/stall_injection.hpp"
@@ -130,6 +131,7 @@ class Run {
   Result<std::unique_ptr<Communicator>> connect();
   double peer_timeout() const;
   Status open_recovery();
+  Status open_pulse();
   Status open_telemetry();
   Result<int> share_verdict(const Status& failure);
   int conclude(const Status& told);
@@ -163,6 +165,7 @@ class Run {
   std::unique_ptr<QueuedSink> log_sink_;
   std::unique_ptr<Sink> own_records_, shown_, straggler_detector_;
   std::unique_ptr<RecordRouter> route_;
+  std::unique_ptr<Pulse> pulse_;  ///< null: the load is steady
   std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<StallInjection> stalls_;
   std::unique_ptr<CrashReport> crash_report_;

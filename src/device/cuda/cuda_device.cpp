@@ -56,6 +56,8 @@ class CudaDevice : public Device {
   Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override;
   Status set_zero(void* data, std::size_t bytes, Stream& stream) override;
 
+  Status allow_holds() override { return hold_.allow(*this); }
+  void hold(bool is_held) override { hold_.set(is_held); }
   Result<SharedBuffer> allocate_shared(std::size_t bytes) override;
   Result<Buffer> open_shared(const std::string& handle) override { return shared_.open(handle); }
   Status signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate, Stream& stream) override;
@@ -98,11 +100,21 @@ class CudaDevice : public Device {
   /// Enqueues work: `start(stream)` returns a cudaError_t as an int. Nothing more is taken by a stream
   /// that has failed, so its first error stays the one that is seen.
   template <typename Start>
-  Status enqueue(Stream& any, std::string_view doing, Start&& start) {
+  Status enqueue(Stream& stream, std::string_view doing, Start&& start) {
+    EGT_TRY(begin_held(stream));
+    return put(stream, doing, std::forward<Start>(start));
+  }
+  /// The same, never held back.
+  template <typename Start>
+  Status put(Stream& any, std::string_view doing, Start&& start) {
     CudaStream& stream = as_cuda(any);
     EGT_TRY(stream.first_error());
     EGT_TRY(select_cuda_device(index_));
     return stream.keep(cuda_status(static_cast<cudaError_t>(start(stream)), doing));
+  }
+  Status begin_held(Stream& stream) {
+    if (!hold_.is_allowed()) return {};
+    return put(stream, "hold work back", [this](CudaStream& s) { return hold_.await(s, launch_on(s)); });
   }
 
   const int index_;
@@ -111,6 +123,7 @@ class CudaDevice : public Device {
   const bool has_bf16_and_tf32_;
   CudaSharedMemory shared_;
   GemmPlanner gemms_;
+  CudaHold hold_;
 };
 
 Support CudaDevice::supports(Precision precision) const {
@@ -174,14 +187,14 @@ Result<std::unique_ptr<Event>> CudaDevice::create_event(EventUse use) {
 
 Status CudaDevice::record(Event& event, Stream& stream) {
   as_cuda(event).set_gates(as_cuda(stream).gates());
-  return enqueue(stream, "record an event",
-                 [&](CudaStream& s) { return cudaEventRecord(as_cuda(event).native(), s.native()); });
+  return put(stream, "record an event",
+             [&](CudaStream& s) { return cudaEventRecord(as_cuda(event).native(), s.native()); });
 }
 
 Status CudaDevice::wait(Stream& stream, const Event& event) {
   as_cuda(stream).gates().add(as_cuda(event).gates());
-  return enqueue(stream, "wait for an event",
-                 [&](CudaStream& s) { return cudaStreamWaitEvent(s.native(), as_cuda(event).native(), 0); });
+  return put(stream, "wait for an event",
+             [&](CudaStream& s) { return cudaStreamWaitEvent(s.native(), as_cuda(event).native(), 0); });
 }
 
 Result<bool> CudaDevice::done(const Event& event) {
@@ -241,21 +254,6 @@ Result<SharedBuffer> CudaDevice::allocate_shared(std::size_t bytes) {
   return shared_.share(std::move(memory), bytes);
 }
 
-/// Calls f with lists of the flags, as many as a kernel takes, until one launch fails.
-template <typename F>
-int for_flag_lists(std::span<const Flag> flags, F&& f) {
-  for (std::size_t first = 0; first < flags.size(); first += kernels::most_flags) {
-    kernels::FlagList list{};
-    for (const Flag& flag :
-         flags.subspan(first, std::min<std::size_t>(kernels::most_flags, flags.size() - first))) {
-      list.word[list.count] = flag.word;
-      list.value[list.count++] = flag.value;
-    }
-    if (const int error = f(list); error != cudaSuccess) return error;
-  }
-  return cudaSuccess;
-}
-
 Status CudaDevice::signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate,
                           Stream& stream) {
   EGT_TRY(check_signal(flags));
@@ -295,6 +293,7 @@ Status CudaDevice::gemm(const Gemm& gemm, Stream& stream) {
   if (gemm.a.count() == 0)  // a sum of no products
     return enqueue(stream, "scale a matrix",
                    [&](CudaStream& s) { return kernels::scale(launch_on(s), gemm.d, gemm.beta); });
+  EGT_TRY(begin_held(stream));
   EGT_TRY(as_cuda(stream).first_error());
   EGT_TRY(select_cuda_device(index_));
   return gemms_.multiply(gemm, as_cuda(stream));
@@ -315,11 +314,19 @@ Status CudaDevice::randomize(VectorView out, const RandomSequence& sequence, Str
 
 Status CudaDevice::activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) {
   EGT_TRY(check_activate(h, bias, extreme));
-  return enqueue(stream, "apply an activation", [&](CudaStream& s) {
-    return kernels::activate(
-        launch_on(s), h, bias,
-        {extreme.iterations, extreme.first_row, extreme.digest, extreme.fault, extreme.fault_turn});
-  });
+  // Where work is held back, no operation lasts much longer than a millisecond. A digest is of all rows.
+  constexpr std::int64_t turns_of_a_piece = 100'000'000;
+  const std::int64_t turns_of_a_row = std::max<std::int64_t>(1, h.columns * extreme.iterations);
+  const bool is_cut = hold_.is_allowed() && extreme.iterations > 0 && extreme.digest == nullptr;
+  const std::int64_t rows = is_cut ? std::max<std::int64_t>(1, turns_of_a_piece / turns_of_a_row)
+                                   : std::max<std::int64_t>(1, h.rows);
+  for (std::int64_t first = 0; first < h.rows; first += rows)
+    EGT_TRY(enqueue(stream, "apply an activation", [&](CudaStream& s) {
+      return kernels::activate(
+          launch_on(s), h.row_range(first, std::min(rows, h.rows - first)), bias,
+          {extreme.iterations, extreme.first_row + first, extreme.digest, extreme.fault, extreme.fault_turn});
+    }));
+  return {};
 }
 
 Status CudaDevice::multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,

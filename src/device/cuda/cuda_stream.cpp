@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "device/cuda/cuda_native.hpp"
 #include "egt/core/wait.hpp"
@@ -49,6 +50,25 @@ void PassedGates::add(const PassedGates& others) {
 Status PassedGates::status() const {
   for (const std::shared_ptr<FlagGate>& gate : gates_) EGT_TRY(gate->status());
   return {};
+}
+
+Status CudaHold::allow(Device& device) {
+  EGT_TRY_ASSIGN(word_, device.allocate_pinned(sizeof(std::uint32_t)));
+  set(false);
+  EGT_TRY_ASSIGN(gate_, FlagGate::make(device));
+  return cuda_status(static_cast<cudaError_t>(kernels::load_flags()), "load the kernels of flags");
+}
+
+void CudaHold::set(bool is_held) {
+  if (word_) std::atomic_ref(*word_.as<std::uint32_t>()).store(is_held ? held : 0, std::memory_order_release);
+}
+
+int CudaHold::await(CudaStream& stream, const kernels::Launch& launch) const {
+  constexpr auto limit_ns = static_cast<std::uint64_t>(Device::longest_hold_seconds * 1e9);
+  stream.gates().add(gate_);
+  const kernels::FlagList list{.word = {word_.as<std::uint32_t>()}, .value = {0}, .count = 1};
+  return kernels::await(launch, list, gate_->word(), static_cast<std::uint32_t>(FlagGate::State::timed_out),
+                        limit_ns);
 }
 
 Result<std::unique_ptr<CudaStream>> CudaStream::create(int device, StreamPriority priority, StreamUse use,

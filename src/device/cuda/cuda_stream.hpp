@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <type_traits>
@@ -13,6 +14,7 @@
 #include "device/flags.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/handles.hpp"
+#include "kernels/launch.hpp"
 
 namespace egt {
 
@@ -48,6 +50,23 @@ class PassedGates {
 
  private:
   std::vector<std::shared_ptr<FlagGate>> gates_;
+};
+
+class CudaStream;
+
+/// Holds a device's work back, see Device::hold: a word of pinned memory that streams await.
+class CudaHold {
+ public:
+  Status allow(Device& device);
+  bool is_allowed() const { return static_cast<bool>(word_); }
+  void set(bool is_held);
+  /// Before an operation: a kernel of one block awaits that nothing is held. Where holds are allowed only.
+  int await(CudaStream& stream, const kernels::Launch& launch) const;
+
+ private:
+  static constexpr std::uint32_t held = 1u << 31;  ///< as a flag's value long before 0
+  Buffer word_;
+  std::shared_ptr<FlagGate> gate_;
 };
 
 /// A stream, and, where it takes products, what these need of its own: a cuBLASLt handle and workspace, so

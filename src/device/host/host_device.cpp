@@ -39,7 +39,7 @@ class HostDevice final : public Device {
   Result<Buffer> allocate_pinned(std::size_t bytes) override { return allocate_aligned(bytes, 4096); }
 
   Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority, StreamUse use) override {
-    EGT_TRY_ASSIGN(auto stream, HostStream::create(priority, info_.multiprocessors, use));
+    EGT_TRY_ASSIGN(auto stream, HostStream::create(priority, info_.multiprocessors, use, hold_));
     return std::unique_ptr<Stream>(std::move(stream));
   }
   Result<std::unique_ptr<Event>> create_event(EventUse use) override {
@@ -65,6 +65,8 @@ class HostDevice final : public Device {
   Status set_zero(void* data, std::size_t bytes, Stream& stream) override {
     return host::set_zero(data, bytes, as_host_stream(stream));
   }
+  Status allow_holds() override { return {}; }
+  void hold(bool is_held) override { hold_->set(is_held); }
   Result<SharedBuffer> allocate_shared(std::size_t bytes) override;
   Result<Buffer> open_shared(const std::string& handle) override;
   Status signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate, Stream& stream) override {
@@ -147,6 +149,7 @@ class HostDevice final : public Device {
   bool reserve(std::size_t bytes);
   Status no_memory(std::size_t bytes, std::uint64_t left, const char* of_what) const;
 
+  const std::shared_ptr<HostHold> hold_ = std::make_shared<HostHold>();
   const DeviceInfo info_;
   const std::filesystem::path root_;
   std::atomic<std::uint64_t> allocated_bytes_{0};

@@ -17,8 +17,9 @@ void HostStream::Free::operator()(std::byte* data) const {
   std::free(data);
 }
 
-Result<std::unique_ptr<HostStream>> HostStream::create(StreamPriority priority, int cores, StreamUse use) {
-  std::unique_ptr<HostStream> stream(new HostStream(cores, use));
+Result<std::unique_ptr<HostStream>> HostStream::create(StreamPriority priority, int cores, StreamUse use,
+                                                       std::shared_ptr<const HostHold> hold) {
+  std::unique_ptr<HostStream> stream(new HostStream(cores, use, std::move(hold)));
   EGT_TRY_ASSIGN(stream->thread_, start_thread("a stream of the host device",
                                                [one = stream.get(), priority] { one->serve(priority); }));
   return stream;
@@ -34,7 +35,11 @@ HostStream::~HostStream() {
 }
 
 void HostStream::enqueue(Task task) {
-  enqueue_always([task = std::move(task)](const Status& so_far) { return so_far.ok() ? task() : so_far; });
+  enqueue_always([this, task = std::move(task)](const Status& so_far) {
+    if (!so_far.ok()) return so_far;
+    if (hold_) EGT_TRY(hold_->wait());
+    return task();
+  });
 }
 
 void HostStream::enqueue_always(StatusTask task) {
@@ -78,7 +83,7 @@ Result<std::byte*> HostStream::scratch(std::size_t bytes) {
 }
 
 WorkerPool& HostStream::workers() {
-  if (!workers_) workers_.emplace(cores_);
+  if (!workers_) workers_.emplace(cores_, hold_);
   return *workers_;
 }
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "device/host/worker_pool.hpp"
 #include "egt/core/status.hpp"
@@ -23,10 +24,11 @@ class HostStream final : public Stream {
   /// Gets the stream's status so far and returns the one it has afterwards.
   using StatusTask = std::function<Status(const Status&)>;
 
-  /// `cores`: threads that a task may use by `workers`. A low-priority stream runs at nice 19. unavailable:
-  /// there is no thread for it.
+  /// `cores`: threads that a task may use by `workers`. A low-priority stream runs at nice 19. `hold`: of its
+  /// device, looked at before each task and each of its chunks. unavailable: there is no thread for it.
   static Result<std::unique_ptr<HostStream>> create(StreamPriority priority, int cores,
-                                                    StreamUse use = StreamUse::all);
+                                                    StreamUse use = StreamUse::all,
+                                                    std::shared_ptr<const HostHold> hold = {});
   /// Waits for all work enqueued.
   ~HostStream() override;
   HostStream(const HostStream&) = delete;
@@ -51,10 +53,12 @@ class HostStream final : public Stream {
   WorkerPool& workers();
 
  private:
-  HostStream(int cores, StreamUse use) : Stream(use), cores_(cores) {}
+  HostStream(int cores, StreamUse use, std::shared_ptr<const HostHold> hold)
+      : Stream(use), cores_(cores), hold_(std::move(hold)) {}
   void serve(StreamPriority priority);
 
   const int cores_;
+  const std::shared_ptr<const HostHold> hold_;  ///< null: there is none
   mutable std::mutex mutex_;
   std::condition_variable changed_, idle_;
   std::deque<StatusTask> tasks_;

@@ -1,10 +1,20 @@
 #include "device/host/worker_pool.hpp"
 
+#include <utility>
+
 #include "egt/core/process_limits.hpp"
+#include "egt/core/wait.hpp"
+#include "egt/device/device.hpp"
 
 namespace egt {
 
-WorkerPool::WorkerPool(int threads) {
+Status HostHold::wait() const {
+  if (!is_held_) return {};
+  return wait_until([this]() -> Result<bool> { return !is_held_; },
+                    {.seconds = Device::longest_hold_seconds, .what = "work that is held back"});
+}
+
+WorkerPool::WorkerPool(int threads, std::shared_ptr<const HostHold> hold) : hold_(std::move(hold)) {
   for (int i = 1; i < threads && status_.ok(); ++i) {
     auto thread = start_thread("the host device's share of the cores", [this] { serve(); });
     status_ = thread.status();
@@ -23,7 +33,7 @@ WorkerPool::~WorkerPool() {
 
 void WorkerPool::run(std::int64_t chunks, const std::function<void(std::int64_t)>& body) {
   if (threads_.empty() || chunks <= 1) {
-    for (std::int64_t i = 0; i < chunks; ++i) body(i);
+    for (std::int64_t i = 0; i < chunks; ++i) take_chunk(i, body);
     return;
   }
   {
@@ -53,8 +63,14 @@ void WorkerPool::serve() {
   }
 }
 
+/// A hold that lasts too long fails with the next task: a chunk is computed in any case.
+void WorkerPool::take_chunk(std::int64_t chunk, const std::function<void(std::int64_t)>& body) const {
+  if (hold_) static_cast<void>(hold_->wait());
+  body(chunk);
+}
+
 void WorkerPool::take_chunks() {
-  for (std::int64_t i = next_++; i < chunks_; i = next_++) (*body_)(i);
+  for (std::int64_t i = next_++; i < chunks_; i = next_++) take_chunk(i, *body_);
 }
 
 }  // namespace egt

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -12,12 +13,24 @@
 
 namespace egt {
 
+/// While it is set, work that has not begun waits.
+class HostHold {
+ public:
+  void set(bool is_held) { is_held_ = is_held; }
+  /// timeout: it was set for too long.
+  Status wait() const;
+
+ private:
+  std::atomic<bool> is_held_{false};
+};
+
 /// A few threads that share the chunks of one piece of work. The caller fixes the chunks, so what is computed
 /// does not depend on the number of threads. `run` is called from one thread at a time.
 class WorkerPool {
  public:
   /// `threads` counts the caller of `run`, so 1 starts none. New threads inherit the caller's nice value.
-  explicit WorkerPool(int threads);
+  /// `hold`: looked at before each chunk; null: there is none.
+  explicit WorkerPool(int threads, std::shared_ptr<const HostHold> hold = {});
   ~WorkerPool();
   /// unavailable: there were fewer threads to be had; those share the work.
   const Status& status() const { return status_; }
@@ -30,7 +43,9 @@ class WorkerPool {
  private:
   void serve();
   void take_chunks();
+  void take_chunk(std::int64_t chunk, const std::function<void(std::int64_t)>& body) const;
 
+  const std::shared_ptr<const HostHold> hold_;
   std::mutex mutex_;
   std::condition_variable started_, finished_;
   const std::function<void(std::int64_t)>* body_ = nullptr;

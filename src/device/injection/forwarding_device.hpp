@@ -35,6 +35,8 @@ class ForwardingDevice : public Device {
     return to_->copy(to, from, n, s);
   }
   Status set_zero(void* data, std::size_t n, Stream& s) override { return to_->set_zero(data, n, s); }
+  Status allow_holds() override { return to_->allow_holds(); }
+  void hold(bool is_held) override { to_->hold(is_held); }
   Result<SharedBuffer> allocate_shared(std::size_t bytes) override { return to_->allocate_shared(bytes); }
   Result<Buffer> open_shared(const std::string& handle) override { return to_->open_shared(handle); }
   Status signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate, Stream& s) override {

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -92,27 +95,104 @@ std::string checks_text(const Json& result) {
   return text;
 }
 
+/// "0.98" or "0.98 to 1.02"
+std::string range_text(const std::vector<double>& values, const char* format) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  const std::string low = fmt::format(fmt::runtime(format), *least),
+                    high = fmt::format(fmt::runtime(format), *most);
+  return low == high ? low : fmt::format("{} to {}", low, high);
+}
+
+/// Why a device did not reach its power limit, as far as its telemetry tells.
+std::string why_below_limit(const Json& telemetry) {
+  const auto held = [&](const char* reason) {
+    return value_at<double>(member(telemetry, "throttle_seconds"), reason).value_or(0);
+  };
+  if (const double heat = held("sw_thermal") + held("hw_thermal"); heat > 0)
+    return fmt::format("heat held its clocks down for {}", format_duration(heat));
+  if (const double brake = held("hw_power_brake"); brake > 0)
+    return fmt::format("a power brake held its clocks down for {}", format_duration(brake));
+  if (value_at<double>(member(telemetry, "duty"), "min").value_or(1) < 1) return "the guard lowered the load";
+  if (!member(member(telemetry, "pulse_power_w"), "high").is_null()) return "the load pulses";
+  if (const double capped = held("sw_power_cap"); capped > 0)
+    return fmt::format("it was at its limit for {}", format_duration(capped));
+  return "nothing held its clocks down: this load does not need more";
+}
+
 /// Of the ranks whose devices count their energy: "689 to 691 W on average of 700 W (98.4 to 98.7 %)"; empty
 /// where none does.
 std::string power_text(const Json& result) {
-  std::vector<double> watts, limits;
-  for (const Json& rank : member(result, "telemetry")) {
-    const auto mean = value_at<double>(rank, "power_w_mean"), limit = value_at<double>(rank, "power_limit_w");
+  constexpr double low_percent = 90;
+  std::vector<double> watts, limits, percent;
+  std::string below;
+  for (const auto& [rank, telemetry] : member(result, "telemetry").items()) {
+    const auto mean = value_at<double>(telemetry, "power_w_mean"),
+               limit = value_at<double>(telemetry, "power_limit_w");
     if (!mean || !limit || *limit <= 0) continue;
     watts.push_back(*mean);
     limits.push_back(*limit);
+    percent.push_back(100 * *mean / *limit);
+    if (percent.back() < low_percent)
+      below += fmt::format("\n    rank {}: {:.1f} % of its limit; {}", rank, percent.back(),
+                           why_below_limit(telemetry));
   }
   if (watts.empty()) return "";
-  std::vector<double> percent;
-  for (std::size_t i = 0; i < watts.size(); ++i) percent.push_back(100 * watts[i] / limits[i]);
-  const auto range = [](const std::vector<double>& values, const char* format) {
-    const auto [least, most] = std::minmax_element(values.begin(), values.end());
-    const std::string low = fmt::format(fmt::runtime(format), *least),
-                      high = fmt::format(fmt::runtime(format), *most);
-    return low == high ? low : fmt::format("{} to {}", low, high);
-  };
-  return fmt::format("\n  Power: {} W on average of {} W ({} %)", range(watts, "{:.0f}"),
-                     range(limits, "{:.0f}"), range(percent, "{:.1f}"));
+  return fmt::format("\n  Power: {} W on average of {} W ({} %)", range_text(watts, "{:.0f}"),
+                     range_text(limits, "{:.0f}"), range_text(percent, "{:.1f}")) +
+         below;
+}
+
+/// "Pulse: 1 Hz, duty 0.5: 118 rises, at most 0.41 ms apart; 688 W high, 205 W low"; empty: the load is
+/// steady.
+std::string pulse_text(const Json& result) {
+  std::string text;
+  double apart_ms = 0;
+  for (const Json& entry : member(result, "results")) {
+    const Json& pulse = member(entry, "pulse");
+    if (!pulse.is_object()) continue;
+    text = fmt::format(
+        "\n  Pulse: {:g} Hz, duty {:g}: {} rises", value_at<double>(pulse, "hertz").value_or(0),
+        value_at<double>(pulse, "duty").value_or(0), value_at<std::uint64_t>(pulse, "rises").value_or(0));
+    apart_ms = std::max(apart_ms, value_at<double>(member(pulse, "late_ms"), "max").value_or(0) +
+                                      value_at<double>(pulse, "clock_error_ms").value_or(0));
+  }
+  if (text.empty()) return text;
+  text += fmt::format(", at most {:.2f} ms apart", apart_ms);
+  std::vector<double> high, low;
+  for (const Json& rank : member(result, "telemetry")) {
+    const Json& watts = member(rank, "pulse_power_w");
+    const auto of_high = value_at<double>(member(watts, "high"), "avg"),
+               of_low = value_at<double>(member(watts, "low"), "avg");
+    if (!of_high || !of_low) continue;
+    high.push_back(*of_high);
+    low.push_back(*of_low);
+  }
+  if (high.empty()) return text + "; power is not told as fast";
+  return text + fmt::format("; {} W high, {} W low", range_text(high, "{:.0f}"), range_text(low, "{:.0f}"));
+}
+
+/// "Work index: 1.23 to 1.25 (extreme 0.66, products 0.12, memory 0.45), 1 being one part after the other,
+/// each alone"; the shares are the ranks' means. Empty where no rank tells it.
+std::string work_index_text(const Json& result) {
+  constexpr std::string_view prefix = "share_";
+  std::vector<double> indices;
+  std::map<std::string, std::vector<double>> shares;
+  for (const Json& entry : member(result, "results")) {
+    const auto index = value_at<double>(entry, "work_index");
+    if (!index) continue;
+    indices.push_back(*index);
+    for (const auto& [name, value] : entry.items())
+      if (name.starts_with(prefix) && value.is_number())
+        shares[name.substr(prefix.size())].push_back(value.get<double>());
+  }
+  if (indices.empty()) return "";
+  std::vector<std::string> terms;
+  for (const auto& [name, values] : shares)
+    terms.push_back(
+        fmt::format("{} {:.2f}", name,
+                    std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size())));
+  return fmt::format("\n  Work index: {} ({}); 1 is one part after the other, each as fast as alone",
+                     range_text(indices, "{:.2f}"), fmt::join(terms, ", "));
 }
 
 /// "3 faults", and how many more were held back.
@@ -251,8 +331,8 @@ std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, cons
   std::string text = coloured(style.results_colour, colour,
                               fmt::format("Verdict: {} (exit code {})", verdict.name, verdict.exit_code));
   for (const std::string& reason : verdict.reasons) text += fmt::format("\n  {}", reason);
-  text += fmt::format("{}\n{}{}{}", restarts_text(result), work_text(result), checks_text(result),
-                      power_text(result));
+  text += fmt::format("{}\n{}{}{}{}{}", restarts_text(result), work_text(result), checks_text(result),
+                      power_text(result), pulse_text(result), work_index_text(result));
   const Json& summary = member(result, "test_summary");
   if (const auto seconds = value_at<double>(summary, "actual_duration_seconds"))
     text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));

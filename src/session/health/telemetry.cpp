@@ -62,6 +62,7 @@ constexpr Reason reasons[] = {{0x1, "gpu_idle"},    {0x2, "applications_clocks"}
 struct Figures {
   Extent utilization, power, temperature, memory_temperature, sm_clock, memory_used, cpu, host_memory;
   Extent duty, memory_share;
+  Extent power_high, power_low;  ///< in the parts of a pulse
   std::map<std::string, double> reason_seconds;
   bool reasons_answered = false;
   struct EnergyReading {
@@ -227,6 +228,8 @@ void Telemetry::State::keep(const std::optional<Result<SensorReading>>& reading,
   if (!post) return;
   post->look(clock(), answered ? std::optional(reading->value()) : std::nullopt, load);
   guard_summary = post->guard.summary();
+  const auto is_high = post->guarding.pulse ? post->guarding.pulse->settled_part() : std::nullopt;
+  if (answered && is_high) (*is_high ? figures.power_high : figures.power_low).add(reading->value().power_w);
   figures.duty.add(std::optional(post->guarding.load.duty()));
   figures.memory_share.add(std::optional(post->guarding.load.memory_share()));
 }
@@ -356,6 +359,7 @@ Json Telemetry::summary() const {
           {"sensor_failures", f.failures},
           {"duty", f.duty.json()},
           {"memory_share", f.memory_share.json()},
+          {"pulse_power_w", {{"high", f.power_high.json()}, {"low", f.power_low.json()}}},
           {"guard", state_->guard_summary}};
 }
 

@@ -44,10 +44,11 @@ std::uint64_t slice_elements(std::uint64_t elements, std::uint64_t ranks) {
 }  // namespace
 
 CollectiveWorkload::CollectiveWorkload(const Environment& environment, const CollectiveOptions& options,
-                                       std::function<Stream&()> stream)
+                                       std::function<Stream&()> stream, std::function<double()> summed_bytes)
     : environment_(environment),
       options_(options),
       stream_(std::move(stream)),
+      summed_bytes_(std::move(summed_bytes)),
       slice_elements_(slice_elements(options.elements, static_cast<std::uint64_t>(environment.place.size))) {
   for (const Injection& injection : environment_.injector.all())
     if (injection.kind == InjectionKind::collective && injection.rank < environment_.place.size)
@@ -112,6 +113,40 @@ Status CollectiveWorkload::introduce() {
   copy_text(self->hostname, environment_.place.hostname);
   copy_text(self->device_uuid, environment_.device.info().uuid);
   return environment_.device.copy(told_.data(), self, sizeof(Introduction), stream_());
+}
+
+/// All-reduces with nothing beside them; all ranks make as many.
+Status CollectiveWorkload::start() {
+  if (!planned()) return {};
+  constexpr int timed = 4;
+  Device& device = environment_.device;
+  const Slot& first = slots_.front();
+  const KnownAnswer answer = known_answer(first, CollectiveKind::all_reduce);
+  EGT_TRY(device.set_zero(data_.data(), data_.bytes(), stream_()));
+  EGT_TRY(answer.run(environment_.communicator, stream_()));
+  EGT_TRY(device.record(*first.begin[0], stream_()));
+  for (int i = 0; i < timed; ++i) EGT_TRY(answer.run(environment_.communicator, stream_()));
+  EGT_TRY(device.record(*first.end[0], stream_()));
+  EGT_TRY(await_peers(*first.end[0], "the first all-reduces"));
+  EGT_TRY_ASSIGN(const double ms, device.elapsed_ms(*first.begin[0], *first.end[0]));
+  if (ms > 0) rate_ = timed * moved_by(CollectiveKind::all_reduce) / ms * 1e3;
+  return {};
+}
+
+Status CollectiveWorkload::await_peers(const Event& event, const char* what) {
+  return wait_until(
+      [&]() -> Result<bool> {
+        EGT_TRY(environment_.communicator.check());
+        return environment_.device.done(event);
+      },
+      {.seconds = environment_.peer_timeout_seconds, .what = what});
+}
+
+/// Bus bytes of one round's collective.
+double CollectiveWorkload::moved_by(CollectiveKind kind) const {
+  const bool is_split = kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_gather;
+  const std::uint64_t words = is_split ? slice_elements_ * ranks() : options_.elements;
+  return static_cast<double>(words * sizeof(float)) * bus_factor(kind, environment_.place.size);
 }
 
 Status CollectiveWorkload::enqueue(const Step& step) {
@@ -213,6 +248,8 @@ bool CollectiveWorkload::injection_is_due() const {
 }
 
 Status CollectiveWorkload::retire(std::int64_t step, StepOutcome&) {
+  if (planned())
+    moved_bytes_ += summed_bytes_() * bus_factor(CollectiveKind::all_reduce, environment_.place.size);
   return has_round(step) ? collect_round() : Status();
 }
 
@@ -235,15 +272,11 @@ Status CollectiveWorkload::collect_round() {
   ProgressBoard::Line& line = environment_.board.line("main");
   line.begin("collective: round", slot.step);
   line.wait_for_peers("collective: round");
-  EGT_TRY(wait_until(
-      [&]() -> Result<bool> {
-        EGT_TRY(environment_.communicator.check());
-        return environment_.device.done(*slot.done);
-      },
-      {.seconds = environment_.peer_timeout_seconds, .what = "a round of known-answer collectives"}));
+  EGT_TRY(await_peers(*slot.done, "a round of known-answer collectives"));
   for (std::size_t kind = 0; kind < collective_kinds; ++kind) {
     EGT_TRY_ASSIGN(const double ms, environment_.device.elapsed_ms(*slot.begin[kind], *slot.end[kind]));
     milliseconds_[kind] += ms;
+    moved_bytes_ += moved_by(static_cast<CollectiveKind>(kind));
   }
   ++rounds_;
   elements_checked_ += 2 * options_.elements + slice_elements_ * (1 + ranks());
@@ -307,20 +340,20 @@ PartReport CollectiveWorkload::report() const {
   part.description = "Collectives with known answers while the devices are busy";
   part.success = wrong_rounds_ == 0;
   if (wrong_rounds_ > 0) part.failure = "a collective gave wrong elements, here or through this rank";
-  const double rounds = static_cast<double>(rounds_);
-  const double bytes = static_cast<double>(options_.elements) * sizeof(float) * rounds;
-  const double sliced = static_cast<double>(slice_elements_ * ranks()) * sizeof(float) * rounds;
-  const auto bus = [&](CollectiveKind kind, double moved) {
-    return ratio_or_null(moved * bus_factor(kind, environment_.place.size) * 1e-6,
-                         milliseconds_[index_of(kind)]);
+  const auto bus = [&](CollectiveKind kind) {
+    return ratio_or_null(moved_by(kind) * static_cast<double>(rounds_) * 1e-6, milliseconds_[index_of(kind)]);
   };
+  if (rate_) {
+    part.load.collective = moved_bytes_ / *rate_;
+    part.load.alone = {{"all_reduce_bus_gb_per_s", *rate_ * 1e-9}};
+  }
   part.figures = {{"rounds", rounds_},
                   {"wrong_rounds", wrong_rounds_},
                   {"bytes_per_round", planned() ? Json(options_.elements * sizeof(float)) : Json(nullptr)},
-                  {"all_reduce_bus_gb_per_s", bus(CollectiveKind::all_reduce, bytes)},
-                  {"broadcast_bus_gb_per_s", bus(CollectiveKind::broadcast, bytes)},
-                  {"reduce_scatter_bus_gb_per_s", bus(CollectiveKind::reduce_scatter, sliced)},
-                  {"all_gather_bus_gb_per_s", bus(CollectiveKind::all_gather, sliced)},
+                  {"all_reduce_bus_gb_per_s", bus(CollectiveKind::all_reduce)},
+                  {"broadcast_bus_gb_per_s", bus(CollectiveKind::broadcast)},
+                  {"reduce_scatter_bus_gb_per_s", bus(CollectiveKind::reduce_scatter)},
+                  {"all_gather_bus_gb_per_s", bus(CollectiveKind::all_gather)},
                   {"elements_checked", elements_checked_},
                   {"mismatches", mismatches_}};
   part.work.collective_elements_checked = elements_checked_ - std::min(mismatches_, elements_checked_);

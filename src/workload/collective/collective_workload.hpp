@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,12 +26,14 @@ namespace egt {
 /// contribution in place of the rank's own.
 class CollectiveWorkload : public Workload {
  public:
-  /// `stream`: gives, from `prepare` on, the stream on which the communicator's other collectives run.
+  /// `stream`: gives, from `prepare` on, the stream on which the communicator's other collectives run;
+  /// `summed_bytes`: how much they sum over ranks a step.
   CollectiveWorkload(const Environment& environment, const CollectiveOptions& options,
-                     std::function<Stream&()> stream);
+                     std::function<Stream&()> stream, std::function<double()> summed_bytes);
 
   std::string name() const override { return "collective"; }
   Status prepare() override;
+  Status start() override;
   Status enqueue(const Step& step) override;
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   Status resume(RestartInfo& restart) override;
@@ -72,6 +75,9 @@ class CollectiveWorkload : public Workload {
   Flip flip_contribution(const Slot& slot, const Injection& injection, Flip flip) const;
   bool injection_is_due() const;
 
+  Status await_peers(const Event& event, const char* what);
+  double moved_by(CollectiveKind kind) const;
+
   Status collect_round();
   std::vector<RankReports> read_reports(const Slot& slot) const;
   void look_at(const Slot& slot, const std::vector<RankReports>& reports);
@@ -80,6 +86,9 @@ class CollectiveWorkload : public Workload {
   Environment environment_;
   CollectiveOptions options_;
   std::function<Stream&()> stream_;
+  std::function<double()> summed_bytes_;
+  std::optional<double> rate_;  ///< alone, bus bytes/s of an all-reduce
+  double moved_bytes_ = 0;      ///< bus bytes: of gradients and rounds
   std::uint64_t slice_elements_ = 1;
   Buffer data_, slice_, told_, gathered_, introduction_;
   std::array<Slot, slots> slots_;

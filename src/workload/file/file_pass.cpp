@@ -97,6 +97,27 @@ Status FilePass::run(const std::stop_token& stop) {
   return {};
 }
 
+Result<double> FilePass::measure_rate_alone(double seconds) {
+  ++pass_;
+  write_until_ =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  const Status status = renew(files_.front(), {});
+  write_until_.reset();
+  if (!status.ok()) EGT_TRY(in_flight_->discard(OperationPipeline::deadline_seconds));
+  const FileFigures measured = figures();
+  keep_measured_apart();
+  EGT_TRY(status);
+  return static_cast<double>(measured.bytes_written + measured.bytes_read) /
+         (measured.write_seconds + measured.read_seconds);
+}
+
+void FilePass::keep_measured_apart() {
+  const std::lock_guard lock(mutex_);
+  figures_.bytes_measured = std::exchange(figures_.bytes_written, 0);
+  figures_.bytes_read = figures_.bytes_right = 0;
+  figures_.write_seconds = figures_.read_seconds = 0;
+}
+
 Status FilePass::renew(File& file, const std::stop_token& stop) {
   if (file.generation > 0) EGT_TRY(verify(file, Reading::again, stop));
   const Status written =
@@ -150,7 +171,10 @@ Status FilePass::write(File& file, const std::stop_token& stop) {
   const Result<std::uint64_t> size = opened->size();
   EGT_TRY(of_file(size.status()));
   grown_to_ = size.value();
-  for (std::uint64_t i = 0; i < chunks(file); ++i) EGT_TRY(fill_then_write(*opened, chunk(file, i), stop));
+  for (std::uint64_t i = 0; i < chunks(file); ++i) {
+    if (i > 0 && write_until_ && Clock::now() >= *write_until_) break;
+    EGT_TRY(fill_then_write(*opened, chunk(file, i), stop));
+  }
   EGT_TRY(in_flight_->drain(OperationPipeline::deadline_seconds, stop));
   begin("sync");
   EGT_TRY(of_file(opened->sync()));

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "egt/core/clock.hpp"
 #include "egt/device/device.hpp"
 #include "egt/workload/workload.hpp"
 #include "workload/common/operation_pipeline.hpp"
@@ -25,9 +26,10 @@ namespace egt {
 struct FileFigures {
   std::uint64_t passes = 0;  ///< written, read back and verified as a whole
   std::uint64_t bytes_written = 0;
-  std::uint64_t bytes_read = 0;    ///< back, after they were written
-  std::uint64_t bytes_right = 0;   ///< of those: as they were written
-  std::uint64_t bytes_reread = 0;  ///< later again, before they were rewritten
+  std::uint64_t bytes_read = 0;      ///< back, after they were written
+  std::uint64_t bytes_right = 0;     ///< of those: as they were written
+  std::uint64_t bytes_reread = 0;    ///< later again, before they were rewritten
+  std::uint64_t bytes_measured = 0;  ///< written before the first pass
   double write_seconds = 0;
   double read_seconds = 0;
   std::uint64_t mismatches = 0;                                ///< words that were not as expected
@@ -70,6 +72,10 @@ class FilePass {
   Status prepare();
   /// One pass over all files. Where it fails, `file_failed` tells whose fault it was.
   Status run(const std::stop_token& stop);
+  /// Before the first pass: writes the first bytes of a file, for so many seconds, and reads them back and
+  /// verifies them, with nothing beside it. Bytes a second. The figures tell of their faults and of
+  /// `bytes_measured` only.
+  Result<double> measure_rate_alone(double seconds);
   /// Was it the file or its disk, rather than the device?
   bool file_failed() const { return file_failed_; }
 
@@ -101,6 +107,7 @@ class FilePass {
   Status renew(File& file, const std::stop_token& stop);
   Status write(File& file, const std::stop_token& stop);
   Status write_or_give_up_direct(File& file, const std::stop_token& stop);
+  void keep_measured_apart();
   Status fill_then_write(OpenFile& open, const Chunk& chunk, const std::stop_token& stop);
   Status write_chunk(OpenFile& open, const Chunk& chunk, const void* data);
   Status check_room(std::uint64_t growth);
@@ -142,6 +149,7 @@ class FilePass {
   const std::uint64_t chunk_bytes_;
   const std::uint64_t run_;  ///< see BlockIdentity
   std::vector<File> files_;
+  std::optional<Clock::time_point> write_until_;  ///< no chunk is begun behind it, the first aside
   std::uint64_t grown_to_ = 0;  ///< bytes of the file that is written: what is beyond needs room
   bool direct_ = true;
   bool file_failed_ = false;

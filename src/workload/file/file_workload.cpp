@@ -137,7 +137,19 @@ Result<std::uint64_t> FileWorkload::file_bytes() {
 
 Status FileWorkload::start() {
   if (!pass_) return {};
+  EGT_TRY(measure_rate());
   return thread_.start([this](std::stop_token stop) { return work(stop); });
+}
+
+/// Where the budget has room for it beside a pass. What the disk does wrong ends the part as in a pass.
+Status FileWorkload::measure_rate() {
+  if (rate_ || options_.rate_seconds <= 0 || (options_.budget && *options_.budget < 2 * bytes_)) return {};
+  const Result<double> rate = pass_->measure_rate_alone(options_.rate_seconds);
+  environment_.board.line("file").rest();
+  if (rate.ok()) rate_ = rate.value();
+  if (rate.ok() || !pass_->file_failed()) return rate.status();
+  end_by_failure(rate.status());
+  return {};
 }
 
 Status FileWorkload::enqueue(const Step& step) {
@@ -216,7 +228,8 @@ bool FileWorkload::wants_pass(int passes_of_cycle) {
 }
 
 bool FileWorkload::within_budget() {
-  const std::uint64_t written = pass_->figures().bytes_written;
+  const FileFigures figures = pass_->figures();
+  const std::uint64_t written = figures.bytes_written + figures.bytes_measured;
   if (!options_.budget || written + bytes_ <= *options_.budget) return true;
   environment_.records.notice(
       fmt::format("io: {} were written; one more pass of {} would go over --io-budget {}, "
@@ -356,6 +369,11 @@ PartReport FileWorkload::report() const {
        {"direct_io", figures.direct_io},
        {"mismatches", figures.mismatches},
        {"wrong_blocks", by_kind(figures.wrong_blocks)}});
+  if (rate_) {
+    report.load.files =
+        static_cast<double>(figures.bytes_written + figures.bytes_read + figures.bytes_reread) / *rate_;
+    report.load.alone = {{"file_gb_per_s", *rate_ * 1e-9}};
+  }
   report.work.bytes_file_verified = figures.bytes_right;
   return report;
 }

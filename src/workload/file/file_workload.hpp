@@ -45,6 +45,7 @@ class FileWorkload : public Workload {
 
  private:
   Result<std::uint64_t> file_bytes();
+  Status measure_rate();
   Status work(const std::stop_token& stop);
   bool await_request(const std::stop_token& stop);
   Status cycle(const std::stop_token& stop);
@@ -70,6 +71,7 @@ class FileWorkload : public Workload {
   std::uint64_t bytes_ = 0;         ///< of all files
   std::atomic<bool> made_ = false;  ///< the files may be there
   std::unique_ptr<FilePass> pass_;  ///< none: nothing is planned
+  std::optional<double> rate_;      ///< alone, bytes/s
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;

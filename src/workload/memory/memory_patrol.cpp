@@ -17,10 +17,6 @@ constexpr double operation_ms = 5;  ///< what one operation (two runs of it) is 
 constexpr double usual_width = 2, width_beside_products = 1;
 constexpr double fill_deadline_seconds = 300;
 
-Precision operand_precision(const Device& device) {
-  return device.supports(Precision::bf16).yes() ? Precision::bf16 : Precision::fp32;
-}
-
 std::uint64_t bytes_of(const std::vector<MemoryBlock>& blocks) {
   return blocks.empty() ? 0 : blocks.back().offset + blocks.back().words.bytes();
 }
@@ -31,6 +27,10 @@ std::uint64_t distinct_words(const Flip& flip, std::uint64_t words) {
 }
 
 }  // namespace
+
+Precision operand_precision(const Device& device) {
+  return device.supports(Precision::bf16).yes() ? Precision::bf16 : Precision::fp32;
+}
 
 MemoryPatrol::MemoryPatrol(Environment& environment, std::vector<MemoryBlock> blocks,
                            std::unique_ptr<OperationPipeline> in_flight,
@@ -60,6 +60,27 @@ Status MemoryPatrol::prepare() {
   for (std::size_t block = 0; block < blocks_.size(); ++block)
     EGT_TRY(device_.fill(blocks_[block].words, courses_[block].pattern(), in_flight_->stream()));
   return device_.synchronize(in_flight_->stream(), fill_deadline_seconds);
+}
+
+/// The first look, which may load code, is not timed.
+Result<double> MemoryPatrol::measure_rate_alone() {
+  constexpr double enough_ms = 10;
+  EGT_TRY(verify(0, {}));
+  EGT_TRY(settle(OperationPipeline::deadline_seconds));
+  const PatrolFigures before = figures();
+  for (std::size_t block = 0; block < blocks_.size() && figures().verify_ms - before.verify_ms < enough_ms;
+       ++block)
+    EGT_TRY(verify(block, {}));
+  EGT_TRY(settle(OperationPipeline::deadline_seconds));
+  const PatrolFigures after = figures();
+  {
+    const std::lock_guard lock(mutex_);  // what was found stays
+    figures_.verifications.assign(blocks_.size(), 0);
+    figures_.bytes_verified = figures_.bytes_right = 0;
+    figures_.verify_ms = 0;
+  }
+  return static_cast<double>(after.bytes_verified - before.bytes_verified) /
+         (after.verify_ms - before.verify_ms) * 1e3;
 }
 
 Status MemoryPatrol::run(const std::stop_token& stop) {

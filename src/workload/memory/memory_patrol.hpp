@@ -70,6 +70,9 @@ struct PatrolFigures {
   std::vector<std::uint64_t> passes;         ///< over a block, of each test of the suite
 };
 
+/// Of the products over memory.
+Precision operand_precision(const Device& device);
+
 /// Goes round the blocks. Each visit verifies what rested in the block and puts it through the next test of
 /// the suite. One block after the other is filled with finite numbers instead, and is the operand of sines
 /// and exponentials and of large products while the patrol goes on with the others. What is wrong becomes a
@@ -88,6 +91,9 @@ class MemoryPatrol {
 
   /// Makes ready what judging needs, puts the first pattern into every block and waits for it.
   Status prepare();
+  /// Bytes a second of verifying blocks, with nothing beside it; after `prepare`. What is wrong is told; of the
+  /// figures it counts in no other.
+  Result<double> measure_rate_alone();
   /// Patrols until a stop is asked for, and then leaves at most operations_in_flight enqueued.
   Status run(const std::stop_token& stop);
   /// Judges what `run` left enqueued.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "workload/common/alone_rate.hpp"
 #include "workload/common/findings.hpp"
 
 namespace egt {
@@ -45,6 +46,7 @@ Status MemoryWorkload::prepare() {
   EGT_TRY_ASSIGN(auto products,
                  OperationPipeline::create(device, StreamPriority::low, StreamUse::all,
                                            "the products over memory", MemoryPatrol::products_in_flight));
+  EGT_TRY_ASSIGN(product_rate_, product_rate_alone(device, products->stream(), operand_precision(device)));
   EGT_TRY_ASSIGN(filled_, device.memory());
   const SizeOrShare fill = fill_within(options_.fill, filled_.total_bytes, options_.limit);
   tell_smaller_fill(fill);
@@ -61,6 +63,7 @@ Status MemoryWorkload::prepare() {
                                            std::move(products), std::move(product), plan_.product_rows,
                                            options_.buffer_iterations);
   EGT_TRY(patrol_->prepare());
+  EGT_TRY_ASSIGN(verify_rate_, patrol_->measure_rate_alone());
   EGT_TRY_ASSIGN(filled_, device.memory());
   return {};
 }
@@ -97,6 +100,7 @@ Result<std::vector<MemoryBlock>> MemoryWorkload::allocate_blocks(const MemoryPla
 
 Status MemoryWorkload::start() {
   if (!patrol_) return {};
+  window_begun_ = Clock::now();
   return thread_.start([this](std::stop_token stop) { return patrol_->run(stop); });
 }
 
@@ -106,7 +110,39 @@ Status MemoryWorkload::enqueue(const Step& step) {
 }
 
 Status MemoryWorkload::retire(std::int64_t, StepOutcome&) {
+  look_for_starvation();
   return thread_.failure();
+}
+
+/// A GPU's memory is verified all the time, beside whatever else runs. On the host the system shares the
+/// cores with other processes.
+void MemoryWorkload::look_for_starvation() {
+  constexpr double least_share = 0.01;
+  const double seconds = seconds_since(window_begun_);
+  if (seconds < options_.starvation_seconds || !verify_rate_ || starvation_told_ ||
+      environment_.device.info().backend != "cuda")
+    return;
+  const PatrolFigures figures = patrol_->figures();
+  const auto bytes = static_cast<double>(figures.bytes_verified + figures.bytes_written);
+  const double share = (bytes - window_bytes_) / seconds / *verify_rate_;
+  window_begun_ = Clock::now();
+  window_bytes_ = bytes;
+  if (share >= least_share || environment_.load.duty() < 1) return;
+  starvation_told_ = true;
+  Finding finding;
+  finding.kind = "starved";
+  finding.rank = environment_.place.rank;
+  finding.hostname = environment_.place.hostname;
+  finding.device_uuid = environment_.device.info().uuid;
+  finding.where = "memory";
+  finding.actual = share * *verify_rate_ * 1e-9;
+  finding.expected = least_share * *verify_rate_ * 1e-9;
+  finding.text = fmt::format(
+      "the tests of memory starve: {:.3g} GB/s over {:.0f} s beside the other work, less than 1 % of the "
+      "{:.3g} "
+      "GB/s that they reach alone",
+      *finding.actual, seconds, *verify_rate_ * 1e-9);
+  environment_.records.emit(finding);
 }
 
 Status MemoryWorkload::finish(bool hurry) {
@@ -168,6 +204,12 @@ PartReport MemoryWorkload::report() const {
        {"sine_exponential_turns_per_second", ratio_or_null(figures.turns, figures.turns_ms * 1e-3)},
        {"mismatches", figures.mismatches},
        {"disagreements", figures.disagreements}});
+  if (verify_rate_ && product_rate_) {
+    report.load.memory = static_cast<double>(figures.bytes_verified + figures.bytes_written) / *verify_rate_;
+    report.load.products = figures.gemm_flops / *product_rate_;
+    report.load.alone = {{"verify_gb_per_s", *verify_rate_ * 1e-9},
+                         {"operand_tflops", *product_rate_ * 1e-12}};
+  }
   report.work.gemm_flops = figures.gemm_flops;
   report.work.bytes_patrolled = figures.bytes_right;
   return report;

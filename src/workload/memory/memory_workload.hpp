@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "egt/core/clock.hpp"
 #include "egt/workload/workload.hpp"
 #include "workload/common/worker_thread.hpp"
 #include "workload/memory/memory_patrol.hpp"
@@ -39,6 +41,7 @@ class MemoryWorkload : public Workload {
   std::vector<WordsView> blocks() const;
 
  private:
+  void look_for_starvation();
   void tell_smaller_fill(const SizeOrShare& fill) const;
   Result<std::vector<MemoryBlock>> allocate_blocks(const MemoryPlan& plan) const;
   /// What was planned and not done, whatever was found; empty: nothing.
@@ -50,6 +53,10 @@ class MemoryWorkload : public Workload {
   MemoryInfo filled_;                     ///< of the device, once filled
   std::unique_ptr<MemoryPatrol> patrol_;  ///< none: nothing is planned
   WorkerThread thread_{"the memory patrol"};
+  std::optional<double> verify_rate_, product_rate_;  ///< alone: bytes/s, FLOP/s
+  Clock::time_point window_begun_ = Clock::now();     ///< of the looks for starvation
+  double window_bytes_ = 0;                           ///< verified and written by then
+  bool starvation_told_ = false;
   bool finished_ = false;
   bool hurried_ = false;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "egt/core/json_access.hpp"
+#include "workload/common/alone_rate.hpp"
 
 namespace egt {
 
@@ -57,7 +58,26 @@ Status TrainWorkload::prepare() {
   options_.learning_rate = rate;
   steps_ = std::make_unique<TrainingSteps>(environment_, options_, batch_, std::move(trainer));
   checks_ = std::make_unique<TrainingChecks>(environment_, options_, batch_, *steps_, golden_);
-  return checks_->prepare();
+  EGT_TRY(checks_->prepare());
+  return measure_rates();
+}
+
+/// Now, while there is memory left.
+Status TrainWorkload::measure_rates() {
+  Stream& stream = steps_->trainer().compute_stream();
+  for (const Precision precision : options_.precisions) {
+    EGT_TRY_ASSIGN(product_rates_[precision], product_rate_alone(environment_.device, stream, precision));
+  }
+  load_.products = 0;
+  if (options_.extreme_iterations == 0) return {};
+  EGT_TRY_ASSIGN(extreme_rate_, extreme_rate_alone(environment_.device, stream, options_.extreme_iterations));
+  load_.extreme = 0;
+  return {};
+}
+
+double TrainWorkload::summed_bytes() const {
+  return static_cast<double>(steps_->trainer().layout().parameter_count()) *
+         static_cast<double>(size_of(options_.gradient_type));
 }
 
 Status TrainWorkload::start() {
@@ -66,6 +86,16 @@ Status TrainWorkload::start() {
 
 double TrainWorkload::step_flops() const {
   return flops_per_sample(options_.layers) * static_cast<double>(batch_.local);
+}
+
+std::int64_t TrainWorkload::step_activations() const {
+  std::int64_t neurons = 0;
+  for (std::size_t l = 1; l + 1 < options_.layers.size(); ++l) neurons += options_.layers[l];
+  return neurons * batch_.local;
+}
+
+double TrainWorkload::step_turns() const {
+  return static_cast<double>(step_activations()) * options_.extreme_iterations;
 }
 
 Status TrainWorkload::enqueue(const Step& step) {
@@ -106,9 +136,12 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
   if (result.step_ms) {
     step_ms_.add(*result.step_ms);
     device_ms_ += *result.step_ms;
+    if (lead_of(step, options_.epoch_steps) == LoadLead::products) products_led_ms_ += *result.step_ms;
     epoch_ms_ += *result.step_ms;
     ++epoch_timed_steps_;
   }
+  *load_.products += step_flops() / product_rates_.at(steps_->precision_of(step));
+  if (extreme_rate_) *load_.extreme += step_turns() / *extreme_rate_;
   add_compute_times(result);
   EGT_TRY(steps_->slow().learn(step, result));
   if (!loss_first_) loss_first_ = result.loss;
@@ -238,6 +271,14 @@ PartReport TrainWorkload::report() const {
   // Rank 0 reports for all, step for step the same: what its straggler_detector compares.
   if (environment_.place.rank == 0 && environment_.place.size > 1)
     part.figures["peers"] = {{"steps", all_compute_steps_}, {"compute_ms_sums", all_compute_ms_}};
+  part.load = load_;
+  for (const auto& [precision, rate] : product_rates_)
+    part.load.alone["product_tflops"][std::string(to_string(precision))] = rate * 1e-12;
+  if (extreme_rate_) part.load.alone["giga_turns_per_second"] = *extreme_rate_ * 1e-9;
+  const double led = timed ? products_led_ms_ / device_ms_ : 0;
+  part.load.mix = {{"load", options_.load == LoadKind::train ? "train" : "mix"},
+                   {"led_by_extreme", timed ? Json(1 - led) : Json(nullptr)},
+                   {"led_by_products", timed ? Json(led) : Json(nullptr)}};
   part.work.replays = checks.replays;
   part.work.replica_checks = checks.replica_checks;
   // Equal weights on all ranks do not prove the products of their unlike batches: only replays do.
@@ -247,17 +288,14 @@ PartReport TrainWorkload::report() const {
 }
 
 PartReport TrainWorkload::extreme_report() const {
-  std::int64_t activations = 0;
-  for (std::size_t l = 1; l + 1 < options_.layers.size(); ++l)
-    activations += options_.layers[l] * batch_.local;
-  const double turns = static_cast<double>(activations) * options_.extreme_iterations;
+  const double turns = step_turns();
   PartReport part;
   part.name = "extreme";
   part.description = "Transcendental chains on every activation, in the data's path";
   part.success = options_.extreme_iterations == 0 || retired_ > 0;
   if (!part.success) part.failure = "no step was trained";
   part.figures = {{"iterations", options_.extreme_iterations},
-                  {"activations_per_step", activations},
+                  {"activations_per_step", step_activations()},
                   {"turns", turns * static_cast<double>(retired_)},
                   {"ms_per_step", mean(activation_ms_)},
                   {"ms_per_step_spread_percent", spread_percent(activation_ms_)},

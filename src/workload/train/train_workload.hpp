@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,10 +40,15 @@ class TrainWorkload : public Workload {
 
   /// After prepare: where every collective of the run's communicator goes.
   Stream& communication_stream() { return steps_->trainer().communication_stream(); }
+  /// After prepare: of the gradients that a step sums over ranks.
+  double summed_bytes() const;
 
  private:
   bool ends_epoch(std::int64_t step) const { return (step + 1) % options_.epoch_steps == 0; }
   double step_flops() const;
+  std::int64_t step_activations() const;
+  double step_turns() const;
+  Status measure_rates();
   Status wait_for_pass(std::int64_t step);
   Status look_at_times();
   void close_epoch(std::int64_t step);
@@ -57,10 +63,14 @@ class TrainWorkload : public Workload {
   std::unique_ptr<TrainingSteps> steps_;
   std::unique_ptr<TrainingChecks> checks_;  ///< behind the trainer, whose streams it uses
 
+  std::map<Precision, double> product_rates_;  ///< alone, FLOP/s
+  std::optional<double> extreme_rate_;         ///< alone, turns/s
+  LoadFigures load_;
+
   std::int64_t retired_ = 0;
   std::optional<double> loss_first_, loss_last_;
   Histogram step_ms_;
-  double device_ms_ = 0;
+  double device_ms_ = 0, products_led_ms_ = 0;
   double epoch_ms_ = 0;
   Clock::time_point epoch_told_;
   double compute_ms_ = 0;               ///< of this rank's passes, without waits for its peers

@@ -56,6 +56,10 @@ TEST(Options, EveryBurnOptionReachesItsPlace) {
                                 "96",
                                 "--precision",
                                 "bf16",
+                                "--load",
+                                "train",
+                                "--pulse",
+                                "2.5:0.25",
                                 "--optimizer",
                                 "adam",
                                 "--learning-rate",
@@ -104,6 +108,12 @@ TEST(Options, EveryBurnOptionReachesItsPlace) {
   EXPECT_EQ(burn.train.layers, (std::vector<std::int64_t>{8, 4, 2}));
   EXPECT_EQ(burn.global_batch, 96);
   EXPECT_EQ(burn.precision, "bf16");
+  EXPECT_EQ(burn.train.load, LoadKind::train);
+  ASSERT_TRUE(burn.pulse);
+  EXPECT_EQ(burn.pulse->hertz, 2.5);
+  EXPECT_EQ(burn.pulse->duty, 0.25);
+  EXPECT_EQ(effective_options(options)["pulse"], "2.5:0.25");
+  EXPECT_EQ(good({"--pulse", "20"}).burn.pulse->duty, 0.5);
   EXPECT_EQ(burn.train.optimizer, Optimizer::adam);
   EXPECT_EQ(burn.train.learning_rate, 0.25);
   EXPECT_EQ(burn.train.gradient_type, ElementType::bf16);
@@ -127,7 +137,24 @@ TEST(Options, EveryBurnOptionReachesItsPlace) {
   EXPECT_EQ(options.run.watch.max_restarts, 0);
   EXPECT_TRUE(burn.fail_fast);
   EXPECT_EQ(burn.resume, "/r");
-  EXPECT_EQ(options.arguments.size(), 53u);
+  EXPECT_EQ(options.arguments.size(), 57u);
+}
+
+TEST(Options, TheNetworkAloneIsALoadWithoutTheOtherParts) {
+  Options train = good({"--load", "train"});
+  apply_host_defaults(train);
+  EXPECT_EQ(train.burn.train.extreme_iterations, 0) << "also where the host has a default of its own";
+  EXPECT_TRUE(train.burn.memory.fill.is_zero());
+  EXPECT_FALSE(train.burn.file.enabled);
+  Options some = good({"--load", "train", "--memory", "64MB", "--extreme-iterations", "7"});
+  apply_host_defaults(some);
+  EXPECT_EQ(some.burn.memory.fill.bytes, 64'000'000u) << "what is asked for stays";
+  EXPECT_EQ(some.burn.train.extreme_iterations, 7);
+  Options mix = good({"--load", "mix"});
+  apply_host_defaults(mix);
+  EXPECT_GT(mix.burn.train.extreme_iterations, 0);
+  EXPECT_FALSE(mix.burn.memory.fill.is_zero());
+  EXPECT_TRUE(mix.burn.file.enabled);
 }
 
 TEST(Options, EveryCommonOptionReachesItsPlace) {
@@ -158,6 +185,11 @@ TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
   EXPECT_EQ(
       refused({"--memory", "90"}),
       "--memory 90: a unit is missing (90% or 90GB?): use a share of 0 to 100 %, or a size such as 72GB");
+  for (const char* wrong : {"0.1", "21", "1:0.05", "1:1", "1:", ":0.5", "x", "1Hz"})
+    EXPECT_EQ(refused({"--pulse", wrong}),
+              fmt::format("--pulse {}: use 0.2 to 20 times a second and, behind a colon, full for 0.1 to 0.9 "
+                          "of the time, as 1:0.5",
+                          wrong));
   EXPECT_EQ(refused({"--io-size", "10"}),
             "--io-size 10: a unit is missing (10GB or 10GiB?): use a size of 4KiB to 1024TiB, such as 10GB");
   for (const char* option : {"--io-budget", "--io-size", "--memory"})

@@ -1,5 +1,6 @@
 // What rank 0 makes of all ranks' records: who is named, with which figures, and the table for the result.
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,10 @@ struct Ranks {
   explicit Ranks(int count)
       : compute_ms(fill(count, 36)), write_rate(fill(count, 1)), batch(fill(count, 64)) {
     for (int rank = 0; rank < count; ++rank) model.push_back("NVIDIA H200");
-    sums = bytes = write_ms = fill(count, 0);
+    sums = bytes = write_ms = joules = heat_s = fill(count, 0);
+    watts = fill(count, 688);
+    limit_w = fill(count, 700);
+    duty = fill(count, 1);
   }
   static std::vector<double> fill(int count, double value) {
     return std::vector<double>(static_cast<std::size_t>(count), value);
@@ -27,7 +31,8 @@ struct Ranks {
 
   Record start(int rank) const {
     const auto r = static_cast<std::size_t>(rank);
-    const Json device = {{"name", model[r]}, {"uuid", "GPU-" + std::to_string(rank)}};
+    const Json device = {
+        {"name", model[r]}, {"uuid", "GPU-" + std::to_string(rank)}, {"power_limit_w", limit_w[r]}};
     return {.kind = RecordKind::start,
             .time = 1000,
             .rank = rank,
@@ -48,7 +53,13 @@ struct Ranks {
             .rank = rank,
             .step = static_cast<std::int64_t>(steps),
             .body = {{"parts", {{{"name", "train"}, {"figures", train}}, {{"name", "io"}, {"figures", io}}}},
-                     {"telemetry", {{"power_w", {{"avg", 600.0 + rank}}}, {"temperature_c", nullptr}}}}};
+                     {"telemetry",
+                      {{"power_w", {{"avg", 600.0 + rank}}},
+                       {"temperature_c", nullptr},
+                       {"energy_j", joules[r]},
+                       {"power_w_mean", joules[r] / seconds},
+                       {"duty", {{"last", duty[r]}}},
+                       {"throttle_seconds", {{"sw_thermal", heat_s[r]}, {"sw_power_cap", seconds}}}}}}};
   }
 
   /// Lets a second pass.
@@ -59,12 +70,16 @@ struct Ranks {
       sums[r] += 10 * compute_ms[r];
       bytes[r] += 1e8;
       write_ms[r] += 1e8 / write_rate[r] * 1e-6;
+      joules[r] += watts[r];
+      if (is_hot) heat_s[r] += 0.5;
     }
   }
 
   std::vector<double> compute_ms, write_rate, batch, sums, bytes, write_ms;
+  std::vector<double> watts, limit_w, joules, heat_s, duty;
   std::vector<std::string> model;
   double seconds = 0, steps = 0;
+  bool is_hot = false;  ///< all of them
 };
 
 std::vector<Finding> run(PeerReview& review, Ranks& ranks, int seconds) {
@@ -128,6 +143,48 @@ TEST(StragglerDetector, RanksOfAnotherModelAreNoPeers) {
   ranks.model = {"H200", "H200", "H200", "H100", "H100", "H100"};
   PeerReview review;
   EXPECT_TRUE(run(review, ranks, 100).empty());
+}
+
+TEST(StragglerDetector, ACardBelowItsPeersPowerIsNamed) {
+  Ranks ranks(4);
+  ranks.watts = {688, 690, 610, 686};
+  PeerReview review;
+  const auto found = run(review, ranks, 60);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].kind, "outlier");
+  EXPECT_EQ(found[0].rank, 2);
+  EXPECT_EQ(found[0].where, "power");
+  EXPECT_EQ(found[0].text,
+            "power 11 % below the median of its 3 peers: 610 W, not 688 W, of 700 W, and no heat holds it "
+            "down: look at its power supply, cable and voltage regulator");
+  EXPECT_TRUE(run(review, ranks, 100).empty()) << "it was named";
+}
+
+TEST(StragglerDetector, OfTwoCardsTheOneWithLessPowerIsNamed) {
+  Ranks ranks(2);
+  ranks.watts = {600, 690};
+  PeerReview review;
+  const auto found = run(review, ranks, 60);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].rank, 0);
+  EXPECT_THAT(found[0].text, HasSubstr("power 13 % below rank 1's: 600 W, not 690 W"));
+}
+
+/// None of these is a broken card.
+TEST(StragglerDetector, LessPowerForAReasonIsNoOutlier) {
+  const auto names_nobody = [](const char* why, const std::function<void(Ranks&)>& change) {
+    Ranks ranks(4);
+    ranks.watts = {688, 690, 610, 686};
+    change(ranks);
+    PeerReview review;
+    EXPECT_TRUE(run(review, ranks, 120).empty()) << why;
+  };
+  names_nobody("8 %", [](Ranks& ranks) { ranks.watts[2] = 634; });
+  names_nobody("a limit of its own", [](Ranks& ranks) { ranks.limit_w[2] = 620; });
+  names_nobody("another model", [](Ranks& ranks) { ranks.model[2] = "NVIDIA H100"; });
+  names_nobody("heat", [](Ranks& ranks) { ranks.is_hot = true; });
+  names_nobody("the guard", [](Ranks& ranks) { ranks.duty[2] = 0.8; });
+  names_nobody("no full load", [](Ranks& ranks) { ranks.watts = {500, 520, 440, 510}; });
 }
 
 TEST(StragglerDetector, ADiskOfHalfTheBandwidthIsNamedASmallerDifferenceIsNot) {

@@ -1,5 +1,6 @@
 #include "report/console/console.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -172,12 +173,49 @@ TEST_F(ConsoleTest, TheLastLinesTellChecksAndRepeats) {
     Json& telemetry = fixtures::find(records, RecordKind::end, rank).body["telemetry"];
     telemetry["power_w_mean"] = 686.1 + 3 * rank;
     telemetry["power_limit_w"] = 700;
+    PartReport load;
+    load.name = "load";
+    load.figures = {{"work_index", 1.21 + 0.1 * rank},
+                    {"share_extreme", 0.6 + 0.1 * rank},
+                    {"share_products", 0.2},
+                    {"share_files", nullptr}};
+    fixtures::find(records, RecordKind::end, rank).body["parts"].push_back(part_to_json(load));
   }
   const Verdict verdict = judge(records);
   one.on_verdict(verdict, build_result(records, verdict), "r1");
   EXPECT_THAT(results_.str(), HasSubstr("\n  Checks: 14 replays, 0.91 % of the time\n"));
   EXPECT_THAT(results_.str(), HasSubstr("\n  Power: 686 to 689 W on average of 700 W (98.0 to 98.4 %)\n"));
+  EXPECT_THAT(results_.str(), HasSubstr("\n  Work index: 1.21 to 1.31 (extreme 0.65, products 0.20); 1 is "
+                                        "one part after the other, each as fast as alone\n"));
   EXPECT_THAT(results_.str(), HasSubstr("\n  0 faults and 8112 repeats in "));
+}
+
+TEST_F(ConsoleTest, ADeviceBelowItsPowerLimitIsToldWithTheReason) {
+  const auto told = [&](const Json& telemetry) {
+    auto records = fixtures::good_run(1);
+    Json& own = fixtures::find(records, RecordKind::end, 0).body["telemetry"];
+    own = telemetry;
+    own["power_w_mean"] = 560;
+    own["power_limit_w"] = 700;
+    const Verdict verdict = judge(records);
+    EXPECT_EQ(verdict.name, "pass");
+    results_.str("");
+    Console one = console({});
+    one.on_verdict(verdict, build_result(records, verdict), "r1");
+    return results_.str();
+  };
+  const auto line = [](const char* why) {
+    return fmt::format(" (80.0 %)\n    rank 0: 80.0 % of its limit; {}\n", why);
+  };
+  EXPECT_THAT(told({{"throttle_seconds", {{"sw_thermal", 12.0}, {"sw_power_cap", 3.0}}}}),
+              HasSubstr(line("heat held its clocks down for 12 s")));
+  EXPECT_THAT(told({{"throttle_seconds", {{"hw_power_brake", 3.0}}}}),
+              HasSubstr(line("a power brake held its clocks down for 3 s")));
+  EXPECT_THAT(told({{"duty", {{"min", 0.4}}}}), HasSubstr(line("the guard lowered the load")));
+  EXPECT_THAT(told({{"throttle_seconds", {{"sw_power_cap", 7.0}}}}),
+              HasSubstr(line("it was at its limit for 7 s")));
+  EXPECT_THAT(told(Json::object()),
+              HasSubstr(line("nothing held its clocks down: this load does not need more")));
 }
 
 TEST_F(ConsoleTest, AFloodOfFaultsIsCutShort) {

@@ -1,5 +1,7 @@
 #include <atomic>
 #include <cstring>
+#include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,6 +58,61 @@ TEST(MemoryPlan, NothingIsLeftToFillWhereMoreIsUsed) {
       plan_memory({.total_bytes = 1 << 30, .free_bytes = 1 << 29}, {.share = 0.2, .is_share = true});
   ASSERT_TRUE(plan.ok());
   EXPECT_TRUE(plan.value().block_bytes.empty());
+}
+
+/// A GPU, as far as its name goes, whose verifications take as long as it is told.
+class SlowDevice : public ForwardingDevice {
+ public:
+  explicit SlowDevice(const char* backend) : ForwardingDevice(small_host_device()) {
+    info_ = ForwardingDevice::info();
+    info_.backend = backend;
+  }
+  const DeviceInfo& info() const override { return info_; }
+  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& s) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms));
+    return ForwardingDevice::verify(words, expected, report, s);
+  }
+  std::atomic<int> delay_ms = 0;
+
+ private:
+  DeviceInfo info_;
+};
+
+std::vector<Json> findings_with(const char* backend, int delay_ms, double duty) {
+  auto made = std::make_unique<SlowDevice>(backend);
+  SlowDevice& device = *made;
+  World world(std::move(made));
+  world.load.set_duty(duty);
+  MemoryOptions options = fill_of(64 << 20);
+  options.starvation_seconds = 0.5;
+  MemoryWorkload memory(world.environment, options);
+  EXPECT_TRUE(memory.prepare().ok());
+  device.delay_ms = delay_ms;
+  EXPECT_TRUE(memory.start().ok());
+  const auto begun = Clock::now();
+  while (seconds_since(begun) < 1.6) {
+    StepOutcome outcome;
+    EXPECT_TRUE(memory.retire(0, outcome).ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  device.delay_ms = 0;
+  EXPECT_TRUE(memory.finish(true).ok());
+  std::vector<Json> found;
+  for (const Record& record : world.records.drain())
+    if (record.kind == RecordKind::finding) found.push_back(record.body);
+  return found;
+}
+
+TEST(MemoryWorkload, ThatItsTestsStarveOnAGpuIsToldOnce) {
+  const std::vector<Json> found = findings_with("cuda", 2000, 1);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]["kind"], "starved");
+  EXPECT_EQ(found[0]["rank"], 3);
+  EXPECT_THAT(found[0]["text"].get<std::string>(), HasSubstr("the tests of memory starve: "));
+  EXPECT_LT(found[0]["actual"], found[0]["expected"]);
+  EXPECT_TRUE(findings_with("cuda", 0, 1).empty()) << "all is well";
+  EXPECT_TRUE(findings_with("cuda", 2000, 0.5).empty()) << "the guard holds the load down";
+  EXPECT_TRUE(findings_with("host", 2000, 1).empty()) << "other processes may have the cores";
 }
 
 TEST(MemoryWorkload, VerifiesAndUsesEveryBlock) {
@@ -354,15 +411,20 @@ TEST(MemoryWorkload, StopsQuickly) {
 class FailingDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
-  Status verify(WordsView, const Pattern&, Mismatches*, Stream&) override {
-    return {StatusCode::aborted, "the device is lost"};
+  Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& s) override {
+    if (is_lost) return {StatusCode::aborted, "the device is lost"};
+    return ForwardingDevice::verify(words, expected, report, s);
   }
+  std::atomic<bool> is_lost = false;
 };
 
 TEST(MemoryWorkload, RelaysWhatItsThreadFailedWith) {
-  World world(std::make_unique<FailingDevice>(small_host_device()));
+  auto made = std::make_unique<FailingDevice>(small_host_device());
+  FailingDevice& device = *made;
+  World world(std::move(made));
   MemoryWorkload memory(world.environment, fill_of(2 << 20));
   ASSERT_TRUE(memory.prepare().ok());
+  device.is_lost = true;
   ASSERT_TRUE(memory.start().ok());
   StepOutcome outcome;
   ASSERT_TRUE(eventually([&] { return !memory.retire(0, outcome).ok(); }));

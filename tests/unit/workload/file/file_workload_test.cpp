@@ -135,6 +135,49 @@ TEST_F(FileTest, KeepsTheBudget) {
   EXPECT_THAT(world_.notices, Contains(HasSubstr("--io-budget")));
 }
 
+TEST_F(FileTest, WhatIsWrittenForTheRateIsVerifiedAndOfTheBudget) {
+  FileOptions asked = options(mebibyte, 50);
+  asked.rate_seconds = 0.05;
+  asked.budget = 3 * mebibyte;
+  std::atomic<std::uint64_t> written = 0;
+  trouble_.before_write = [&](std::uint64_t, std::size_t bytes) {
+    written += bytes;
+    return Status();
+  };
+  const auto file = run(asked);
+  ASSERT_TRUE(eventually([&] { return figure(*file, "passes") == 2; }));
+  EXPECT_TRUE(file->finish(false).ok());
+  EXPECT_EQ(written, 2 * mebibyte + mebibyte / 2);
+  EXPECT_EQ(figure(*file, "bytes_written"), 2 * mebibyte);
+  EXPECT_GT(file->report().load.files.value_or(0), 0);
+  EXPECT_GT(file->report().load.alone["file_gb_per_s"], 0.0);
+  // A budget for one pass leaves nothing for a rate.
+  asked.budget = mebibyte;
+  written = 0;
+  const auto once = run(asked);
+  ASSERT_TRUE(eventually([&] { return figure(*once, "passes") == 1; }));
+  EXPECT_TRUE(once->finish(false).ok());
+  EXPECT_EQ(written, mebibyte);
+  EXPECT_FALSE(once->report().load.files);
+}
+
+TEST_F(FileTest, AFaultIsFoundInWhatIsWrittenForTheRate) {
+  std::atomic<int> reads = 0;
+  trouble_.after_read = [&](char* data, std::uint64_t, std::size_t) {
+    if (reads++ == 0) data[4096 * 3 + 2000] ^= 0x10;
+  };
+  FileOptions asked = options(mebibyte, 1);
+  asked.rate_seconds = 0.05;
+  const auto file = make(asked);
+  ASSERT_TRUE(file->prepare().ok());
+  ASSERT_TRUE(file->start().ok());
+  const std::vector<Json> faults = world_.faults();
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_EQ(faults[0]["kind"], "file-bit");
+  EXPECT_TRUE(file->finish(false).ok());
+  EXPECT_FALSE(file->report().success);
+}
+
 TEST_F(FileTest, NamesADirectoryThatIsNotThere) {
   FileOptions asked = options(mebibyte);
   asked.directory = "/nowhere";

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <vector>
+
+#include "egt/core/record.hpp"
+#include "egt/workload/workload.hpp"
+
+namespace egt {
+
+/// The entry `load` of a rank, of what its parts did in `seconds` of the run:
+/// - power_w_mean, power_limit_w, power_ratio: of its `telemetry`;
+/// - share_extreme, share_products, share_memory, share_collective, share_files: the seconds that the work
+/// done
+///   would have taken alone, over `seconds`;
+/// - work_index: their sum. 1 is one part after the other, each as fast as it goes alone;
+/// - alone: the rates of the parts alone;
+/// - mix: what the load is made of.
+/// Null: not measured, or there is no such part.
+PartReport load_report(const std::vector<PartReport>& parts, double seconds, const Json& telemetry);
+
+}  // namespace egt

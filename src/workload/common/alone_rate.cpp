@@ -1,0 +1,93 @@
+#include "workload/common/alone_rate.hpp"
+
+#include <algorithm>
+#include <memory>
+
+namespace egt {
+namespace {
+
+constexpr double one_operation = 0, shortest_ms = 1e-3, deadline_seconds = 60;
+constexpr int most_repeats = 1 << 16;
+constexpr double long_enough_seconds = 2e-4;  ///< of one operation: launches do not count any more
+constexpr std::int64_t fewest_rows = 256, most_rows = 8192;
+constexpr std::int64_t columns_of_chains = 1024, fewest_chain_rows = 4, most_chain_rows = 8192;
+constexpr std::uint64_t scratch_divisor = 64;
+
+WordsView words_of(const Buffer& buffer) {
+  return {buffer.as<std::uint32_t>(), buffer.bytes() / sizeof(std::uint32_t)};
+}
+
+Result<double> product_rate(Device& device, Stream& stream, Precision precision, std::int64_t rows,
+                            double least_ms) {
+  const ElementType type = storage_type(precision);
+  const std::size_t bytes = static_cast<std::size_t>(rows * rows) * size_of(type);
+  EGT_TRY_ASSIGN(const Buffer a, device.allocate(bytes));
+  EGT_TRY_ASSIGN(const Buffer b, device.allocate(bytes));
+  EGT_TRY_ASSIGN(const Buffer d, device.allocate(bytes));
+  EGT_TRY(device.fill(words_of(a), {.kind = PatternKind::finite, .seed = 1}, stream));
+  EGT_TRY(device.fill(words_of(b), {.kind = PatternKind::finite, .seed = 2}, stream));
+  const Gemm gemm{.precision = precision,
+                  .a = {a.data(), type, rows, rows},
+                  .b = {b.data(), type, rows, rows},
+                  .d = {d.data(), type, rows, rows},
+                  .b_transposed = true};
+  const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(rows * rows);
+  return rate_alone(
+      device, stream, flops, [&] { return device.gemm(gemm, stream); }, least_ms);
+}
+
+Result<double> chain_rate(Device& device, Stream& stream, int iterations, std::int64_t rows,
+                          double least_ms) {
+  const std::size_t elements = static_cast<std::size_t>(rows * columns_of_chains);
+  EGT_TRY_ASSIGN(const Buffer data, device.allocate(elements * sizeof(float)));
+  EGT_TRY_ASSIGN(const Buffer bias, device.allocate(columns_of_chains * sizeof(float)));
+  EGT_TRY(device.fill(words_of(data), {.kind = PatternKind::finite, .seed = 1}, stream));
+  EGT_TRY(device.set_zero(bias.data(), bias.bytes(), stream));
+  const MatrixView h{data.data(), ElementType::f32, rows, columns_of_chains};
+  const double turns = static_cast<double>(elements) * iterations;
+  return rate_alone(
+      device, stream, turns,
+      [&] { return device.activate(h, bias.as<float>(), {.iterations = iterations}, stream); }, least_ms);
+}
+
+}  // namespace
+
+Result<double> rate_alone(Device& device, Stream& stream, double units,
+                          const std::function<Status()>& enqueue, double least_ms) {
+  EGT_TRY_ASSIGN(const std::unique_ptr<Event> begin, device.create_event(EventUse::timing));
+  EGT_TRY_ASSIGN(const std::unique_ptr<Event> end, device.create_event(EventUse::timing));
+  EGT_TRY(enqueue());
+  EGT_TRY(device.synchronize(stream, deadline_seconds));
+  for (int repeats = 1;; repeats *= 2) {
+    EGT_TRY(device.record(*begin, stream));
+    for (int i = 0; i < repeats; ++i) EGT_TRY(enqueue());
+    EGT_TRY(device.record(*end, stream));
+    EGT_TRY(device.synchronize(stream, deadline_seconds));
+    EGT_TRY_ASSIGN(const double ms, device.elapsed_ms(*begin, *end));
+    if (ms >= least_ms || repeats >= most_repeats) return units * repeats / std::max(ms, shortest_ms) * 1e3;
+  }
+}
+
+Result<double> product_rate_alone(Device& device, Stream& stream, Precision precision) {
+  EGT_TRY_ASSIGN(const MemoryInfo memory, device.memory());
+  const std::uint64_t most_bytes = std::min(memory.total_bytes / scratch_divisor, memory.free_bytes);
+  for (std::int64_t rows = fewest_rows;; rows *= 2) {
+    EGT_TRY_ASSIGN(const double rate, product_rate(device, stream, precision, rows, one_operation));
+    const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(rows * rows);
+    const std::uint64_t next_bytes =
+        3 * static_cast<std::uint64_t>(4 * rows * rows) * size_of(storage_type(precision));
+    if (rows == most_rows || flops >= rate * long_enough_seconds || next_bytes > most_bytes)
+      return product_rate(device, stream, precision, rows, measured_ms);
+  }
+}
+
+Result<double> extreme_rate_alone(Device& device, Stream& stream, int iterations) {
+  for (std::int64_t rows = fewest_chain_rows;; rows *= 4) {
+    EGT_TRY_ASSIGN(const double rate, chain_rate(device, stream, iterations, rows, one_operation));
+    const double turns = static_cast<double>(rows * columns_of_chains) * iterations;
+    if (4 * rows > most_chain_rows || turns >= rate * long_enough_seconds)
+      return chain_rate(device, stream, iterations, rows, measured_ms);
+  }
+}
+
+}  // namespace egt

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <functional>
+
+#include "egt/device/device.hpp"
+
+/// How fast the device does one kind of work with nothing beside it, measured before the load begins: what
+/// the shares of the entry `load` are compared with. Each call enqueues in `stream`, waits, and takes some
+/// milliseconds.
+namespace egt {
+
+constexpr double measured_ms = 3;
+
+/// Units a second of an operation of `units`, enqueued again and again, for `least_ms` at least. The first
+/// one is not timed.
+Result<double> rate_alone(Device& device, Stream& stream, double units,
+                          const std::function<Status()>& enqueue, double least_ms = measured_ms);
+
+/// FLOP/s of square products, as large as is worth while on the device: up to 8192^3, in a 64th of its
+/// memory. Operands are finite numbers whose products add up.
+Result<double> product_rate_alone(Device& device, Stream& stream, Precision precision);
+
+/// Turns a second of the extreme term's chains, on fp32 activations. `iterations`: turns of a chain, above 0.
+Result<double> extreme_rate_alone(Device& device, Stream& stream, int iterations);
+
+}  // namespace egt

@@ -1,0 +1,72 @@
+#include "workload/common/alone_rate.hpp"
+
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/workload_fixture.hpp"
+
+namespace egt::test {
+namespace {
+
+/// Counts what is enqueued.
+class CountingDevice : public ForwardingDevice {
+ public:
+  CountingDevice() : ForwardingDevice(small_host_device()) {}
+  Status gemm(const Gemm& gemm, Stream& stream) override {
+    ++products;
+    largest_rows = std::max(largest_rows, gemm.d.rows);
+    return ForwardingDevice::gemm(gemm, stream);
+  }
+  std::uint64_t products = 0;
+  std::int64_t largest_rows = 0;
+};
+
+TEST(AloneRate, IsOfOneOperationAfterTheOther) {
+  const auto device = small_host_device();
+  auto stream = std::move(device->create_stream(StreamPriority::normal).value());
+  Buffer words = std::move(device->allocate(4 << 20).value());
+  int enqueued = 0;
+  const auto begun = Clock::now();
+  const auto rate = rate_alone(*device, *stream, 4 << 20, [&] {
+    ++enqueued;
+    return device->set_zero(words.data(), words.bytes(), *stream);
+  });
+  ASSERT_TRUE(rate.ok()) << rate.status().what();
+  // All of them took at least what the timed ones did, which are at least a third.
+  EXPECT_GE(rate.value(), enqueued / 3.0 * (4 << 20) / seconds_since(begun));
+  EXPECT_GE(enqueued, 2) << "the first is not timed";
+}
+
+TEST(AloneRate, ProductsGrowAsLongAsTheyAreShort) {
+  CountingDevice device;
+  auto stream = std::move(device.create_stream(StreamPriority::normal, StreamUse::all).value());
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    const auto rate = product_rate_alone(device, *stream, precision);
+    ASSERT_TRUE(rate.ok()) << rate.status().what();
+    EXPECT_GT(rate.value(), 1e7);
+    EXPECT_LT(rate.value(), 1e15);
+  }
+  EXPECT_GE(device.largest_rows, 256);
+  EXPECT_LE(3 * 4 * device.largest_rows * device.largest_rows, test_memory_bytes / 64 + 3 * 4 * 256 * 256);
+}
+
+TEST(AloneRate, OfTheExtremeTermsChains) {
+  const auto device = small_host_device();
+  auto stream = std::move(device->create_stream(StreamPriority::normal).value());
+  const auto few = extreme_rate_alone(*device, *stream, 2), many = extreme_rate_alone(*device, *stream, 40);
+  ASSERT_TRUE(few.ok() && many.ok());
+  EXPECT_GT(few.value(), 1e5);
+  EXPECT_GT(many.value(), 1e5);
+  EXPECT_LT(many.value(), 1e12);
+}
+
+TEST(AloneRate, AFailureIsRelayed) {
+  const auto device = small_host_device();
+  auto stream = std::move(device->create_stream(StreamPriority::normal).value());
+  const auto rate = rate_alone(*device, *stream, 1, [] { return Status(StatusCode::aborted, "gone"); });
+  EXPECT_EQ(rate.status().code(), StatusCode::aborted);
+}
+
+}  // namespace
+}  // namespace egt::test
