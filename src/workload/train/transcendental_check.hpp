@@ -19,8 +19,8 @@ class TranscendentalCheck {
       : device_(device), seed_(seed), iterations_(iterations) {}
 
   Status prepare();
-  /// On a stream of its own; `answer`: device memory for the digest of all chains, valid on `stream` from here
-  /// on.
+  /// On a stream of its own; `answer`: device memory for the digest of all chains, valid on `stream` from
+  /// here on.
   Status enqueue(Digest* answer, Stream& stream);
   /// How many chains there are, each on one word.
   std::uint64_t words() const;
