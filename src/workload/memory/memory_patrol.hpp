@@ -91,8 +91,8 @@ class MemoryPatrol {
 
   /// Makes ready what judging needs, puts the first pattern into every block and waits for it.
   Status prepare();
-  /// Bytes a second of verifying blocks, with nothing beside it; after `prepare`. What is wrong is told; of the
-  /// figures it counts in no other.
+  /// Bytes a second of verifying blocks, with nothing beside it; after `prepare`. What is wrong is told; of
+  /// the figures it counts in no other.
   Result<double> measure_rate_alone();
   /// Patrols until a stop is asked for, and then leaves at most operations_in_flight enqueued.
   Status run(const std::stop_token& stop);
