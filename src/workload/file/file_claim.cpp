@@ -72,7 +72,8 @@ bool is_gone(std::int64_t process) {
 bool is_left_over(const TestFileName& name, const std::string& hostname, Lock lock, const struct stat& file) {
   if (lock == Lock::held_by_another) return false;
   if (name.hostname != hostname) return std::difftime(std::time(nullptr), file.st_mtime) > untouched_seconds;
-  return lock == Lock::taken || is_gone(name.process);
+  const bool may_be_in_the_making = file.st_size == 0;  // by another rank, which has not locked it yet
+  return (lock == Lock::taken && !may_be_in_the_making) || is_gone(name.process);
 }
 
 /// Holds the lock while it removes the name: whoever just made the file sees that it lost it.

@@ -367,6 +367,16 @@ TEST_F(Leftover, ALiveRunKeepsItsFiles) {
   EXPECT_TRUE(file->report().success) << file->report().failure;
 }
 
+TEST_F(Leftover, AnEmptyFileOfALiveProcessIsBeingMadeByAnotherRank) {
+  const std::string made = path(::getpid());
+  std::ofstream(made).close();
+  EXPECT_EQ(remove_leftover_files(directory_, "node7").files, 0u);
+  EXPECT_TRUE(fs::exists(made));
+  std::ofstream(made) << "data, and nobody holds the lock";
+  EXPECT_EQ(remove_leftover_files(directory_, "node7").files, 1u);
+  EXPECT_FALSE(fs::exists(made));
+}
+
 TEST_F(Leftover, OfAnotherHostGoesWhenNobodyTouchedItForADay) {
   made(path(1, "node8"));
   EXPECT_EQ(remove_leftover_files(directory_, "node7").files, 0u);
