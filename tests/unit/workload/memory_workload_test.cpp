@@ -86,7 +86,8 @@ std::vector<Json> findings_with(const char* backend, int delay_ms, double duty) 
   MemoryOptions options = fill_of(64 << 20);
   options.starvation_seconds = 0.5;
   MemoryWorkload memory(world.environment, options);
-  device.delay_ms = delay_ms == 0 ? 20 : 0;  // where all is to be well, this process may have little of its core
+  device.delay_ms =
+      delay_ms == 0 ? 20 : 0;  // where all is to be well, this process may have little of its core
   EXPECT_TRUE(memory.prepare().ok());
   device.delay_ms = delay_ms;
   EXPECT_TRUE(memory.start().ok());
