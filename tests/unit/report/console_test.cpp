@@ -218,6 +218,36 @@ TEST_F(ConsoleTest, ADeviceBelowItsPowerLimitIsToldWithTheReason) {
               HasSubstr(line("nothing held its clocks down: this load does not need more")));
 }
 
+TEST_F(ConsoleTest, APulseIsToldWithItsSkewAndBothPowers) {
+  const auto told = [&](double hertz, const Json& high, const Json& low) {
+    auto records = fixtures::good_run(2);
+    for (int rank = 0; rank < 2; ++rank) {
+      Json& body = fixtures::find(records, RecordKind::end, rank).body;
+      PartReport load;
+      load.name = "load";
+      load.figures["pulse"] = {{"hertz", hertz},
+                               {"duty", 0.5},
+                               {"rises", 118},
+                               {"clock_error_ms", 0.05},
+                               {"late_ms", {{"max", 0.3 + 0.1 * rank}}}};
+      body["parts"].push_back(part_to_json(load));
+      body["telemetry"]["pulse_power_w"] = {{"high", high}, {"low", low}};
+    }
+    const Verdict verdict = judge(records);
+    results_.str("");
+    Console one = console({});
+    one.on_verdict(verdict, build_result(records, verdict), "r1");
+    return results_.str();
+  };
+  const Json high = {{"avg", 688.0}}, low = {{"avg", 205.0}};
+  EXPECT_THAT(
+      told(1, high, low),
+      HasSubstr("\n  Pulse: 1 Hz, duty 0.5: 118 rises, at most 0.45 ms apart; 688 W high, 205 W low\n"));
+  EXPECT_THAT(told(1, nullptr, nullptr), HasSubstr("at most 0.45 ms apart; no power is told\n"));
+  EXPECT_THAT(told(20, nullptr, nullptr),
+              HasSubstr("at most 0.45 ms apart; faster than power can be told\n"));
+}
+
 TEST_F(ConsoleTest, AFloodOfFaultsIsCutShort) {
   Console one = console({});
   for (int i = 0; i < 1000; ++i) (void)one.write(fixtures::fault(0, i));
