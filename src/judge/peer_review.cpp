@@ -202,8 +202,7 @@ Finding PeerReview::finding(std::size_t figure, const PeerStanding& standing) co
     finding.expected = 1e3 / usual;
     finding.text = fmt::format(
         "power {:.0f} % below {}: {:.0f} W, not {:.0f} W, of {:.0f} W, and no heat holds it down: look at "
-        "its "
-        "power supply, cable and voltage regulator",
+        "its power supply, cable and voltage regulator",
         percent_less(standing.deviation), whom(standing), *finding.actual, *finding.expected,
         peer.power_limit_w.value_or(0));
   } else {

@@ -56,8 +56,7 @@ Status agree_on_text(Control& control, const std::string& text, const std::strin
                             fmt::format("{} differ from those of rank 0: give all ranks the same", what)));
 }
 
-/// A rank that is in the barrier when the last one comes leaves it at once; who came last knows best how long
-/// that took, and the longest of the shortest stays bounds it for all.
+/// Nobody leaves a barrier before the last rank came to it, nor later than the longest stay in it after that.
 Result<AgreedMoment> agree_on_moment(Control& control) {
   constexpr std::size_t rounds = 32;
   std::vector<Clock::time_point> left;

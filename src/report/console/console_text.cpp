@@ -146,14 +146,13 @@ std::string power_text(const Json& result) {
 /// steady.
 std::string pulse_text(const Json& result) {
   std::string text;
-  double apart_ms = 0, hertz = 0;
+  double apart_ms = 0;
   for (const Json& entry : member(result, "results")) {
     const Json& pulse = member(entry, "pulse");
     if (!pulse.is_object()) continue;
-    hertz = value_at<double>(pulse, "hertz").value_or(0);
-    text = fmt::format("\n  Pulse: {:g} Hz, duty {:g}: {} rises", hertz,
-                       value_at<double>(pulse, "duty").value_or(0),
-                       value_at<std::uint64_t>(pulse, "rises").value_or(0));
+    text = fmt::format(
+        "\n  Pulse: {:g} Hz, duty {:g}: {} rises", value_at<double>(pulse, "hertz").value_or(0),
+        value_at<double>(pulse, "duty").value_or(0), value_at<std::uint64_t>(pulse, "rises").value_or(0));
     apart_ms = std::max(apart_ms, value_at<double>(member(pulse, "late_ms"), "max").value_or(0) +
                                       value_at<double>(pulse, "clock_error_ms").value_or(0));
   }
@@ -168,9 +167,7 @@ std::string pulse_text(const Json& result) {
     high.push_back(*of_high);
     low.push_back(*of_low);
   }
-  constexpr double fastest_sensed_hertz = 2;
-  if (high.empty())
-    return text + (hertz > fastest_sensed_hertz ? "; faster than power can be told" : "; no power is told");
+  if (high.empty()) return text + "; power is not told: no sensor, or the pulse is faster than one";
   return text + fmt::format("; {} W high, {} W low", range_text(high, "{:.0f}"), range_text(low, "{:.0f}"));
 }
 

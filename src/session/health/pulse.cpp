@@ -34,6 +34,7 @@ Result<std::unique_ptr<Pulse>> Pulse::create(Device& device, const PulseShape& s
 Status Pulse::start() {
   EGT_TRY_ASSIGN(thread_,
                  start_thread<std::jthread>("the pulse", [this](std::stop_token stop) { run(stop); }));
+  is_started_ = true;
   return {};
 }
 
@@ -45,9 +46,10 @@ Pulse::~Pulse() {
 
 /// Of an edge that this thread comes too late for, the next one counts.
 void Pulse::run(const std::stop_token& stop) {
-  for (double planned = seconds();;) {
-    const PulsePhase phase = phase_at(shape_, seconds());
-    planned = seconds() + phase.until_edge;
+  for (;;) {
+    const double now = seconds();
+    const PulsePhase phase = phase_at(shape_, now);
+    const double planned = now + phase.until_edge;
     if (!wait_until_edge(planned, stop)) break;
     const bool rises = !phase.is_high;
     device_.hold(!rises);
@@ -92,7 +94,7 @@ void Pulse::await_probe(double planned, double longest) {
 }
 
 std::optional<bool> Pulse::settled_part() const {
-  if (!is_started() || shape_.hertz > fastest_sensed_hertz) return std::nullopt;
+  if (!is_started_ || shape_.hertz > fastest_sensed_hertz) return std::nullopt;
   const PulsePhase phase = phase_at(shape_, seconds());
   if (phase.since_edge < phase.until_edge) return std::nullopt;
   return phase.is_high;

@@ -34,7 +34,6 @@ class Pulse {
                                                Clock::time_point origin, double clock_error_seconds);
   /// From the next edge on; once. unavailable: there is no thread for it.
   Status start();
-  bool is_started() const { return thread_.joinable(); }
   /// Nothing is held any more.
   ~Pulse();
   Pulse(const Pulse&) = delete;
@@ -67,6 +66,7 @@ class Pulse {
   Buffer word_;  ///< what the probe writes
   std::unique_ptr<Event> probed_;
   std::unique_ptr<Stream> stream_;  ///< behind the buffer, which its work uses
+  std::atomic<bool> is_started_{false};
   mutable std::mutex mutex_;
   Histogram late_ms_;
   std::jthread thread_;  ///< last: it uses all of the above

@@ -138,12 +138,16 @@ Result<std::uint64_t> FileWorkload::file_bytes() {
 Status FileWorkload::start() {
   if (!pass_) return {};
   EGT_TRY(measure_rate());
+  return start_thread();
+}
+
+Status FileWorkload::start_thread() {
   return thread_.start([this](std::stop_token stop) { return work(stop); });
 }
 
 /// Where the budget has room for it beside a pass. What the disk does wrong ends the part as in a pass.
 Status FileWorkload::measure_rate() {
-  if (rate_ || options_.rate_seconds <= 0 || (options_.budget && *options_.budget < 2 * bytes_)) return {};
+  if (options_.rate_seconds <= 0 || (options_.budget && *options_.budget < 2 * bytes_)) return {};
   const Result<double> rate = pass_->measure_rate_alone(options_.rate_seconds);
   environment_.board.line("file").rest();
   if (rate.ok()) rate_ = rate.value();
@@ -276,7 +280,7 @@ void FileWorkload::close(double first_seconds, double pass_seconds) {
     if (wants_last_pass() || suffers_injections()) pass_seconds = first_seconds;
   }
   // Without a thread nothing is verified, which is told of the part.
-  if (!thread_.started()) static_cast<void>(start());
+  if (!thread_.started()) static_cast<void>(start_thread());
   static_cast<void>(thread_.ended_within(pass_seconds));
 }
 

@@ -46,6 +46,7 @@ class FileWorkload : public Workload {
  private:
   Result<std::uint64_t> file_bytes();
   Status measure_rate();
+  Status start_thread();
   Status work(const std::stop_token& stop);
   bool await_request(const std::stop_token& stop);
   Status cycle(const std::stop_token& stop);

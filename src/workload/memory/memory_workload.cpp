@@ -100,7 +100,7 @@ Result<std::vector<MemoryBlock>> MemoryWorkload::allocate_blocks(const MemoryPla
 
 Status MemoryWorkload::start() {
   if (!patrol_) return {};
-  window_begun_ = Clock::now();
+  last_retired_ = Clock::now();
   return thread_.start([this](std::stop_token stop) { return patrol_->run(stop); });
 }
 
@@ -118,15 +118,15 @@ Status MemoryWorkload::retire(std::int64_t, StepOutcome&) {
 /// cores with other processes.
 void MemoryWorkload::look_for_starvation() {
   constexpr double least_share = 0.01;
-  const double seconds = seconds_since(window_begun_);
-  if (seconds < options_.starvation_seconds || !verify_rate_ || starvation_told_ ||
-      environment_.device.info().backend != "cuda")
-    return;
+  // What is longer between two steps is a process that was stopped, and its patrol with it.
+  constexpr double longest_step_s = 1;
+  if (!verify_rate_ || starvation_told_ || environment_.device.info().backend != "cuda") return;
+  window_seconds_ += std::min(seconds_since(std::exchange(last_retired_, Clock::now())), longest_step_s);
+  if (window_seconds_ < options_.starvation_seconds) return;
   const PatrolFigures figures = patrol_->figures();
   const auto bytes = static_cast<double>(figures.bytes_verified + figures.bytes_written);
-  const double share = (bytes - window_bytes_) / seconds / *verify_rate_;
-  window_begun_ = Clock::now();
-  window_bytes_ = bytes;
+  const double seconds = std::exchange(window_seconds_, 0);
+  const double share = (bytes - std::exchange(window_bytes_, bytes)) / seconds / *verify_rate_;
   if (share >= least_share || environment_.load.duty() < 1) return;
   starvation_told_ = true;
   Finding finding;

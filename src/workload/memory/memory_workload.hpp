@@ -54,8 +54,9 @@ class MemoryWorkload : public Workload {
   std::unique_ptr<MemoryPatrol> patrol_;  ///< none: nothing is planned
   WorkerThread thread_{"the memory patrol"};
   std::optional<double> verify_rate_, product_rate_;  ///< alone: bytes/s, FLOP/s
-  Clock::time_point window_begun_ = Clock::now();     ///< of the looks for starvation
-  double window_bytes_ = 0;                           ///< verified and written by then
+  // Of the looks for starvation: a window of steps
+  Clock::time_point last_retired_ = Clock::now();
+  double window_seconds_ = 0, window_bytes_ = 0;  ///< its length; verified and written before it
   bool starvation_told_ = false;
   bool finished_ = false;
   bool hurried_ = false;

@@ -78,13 +78,14 @@ class SlowDevice : public ForwardingDevice {
   DeviceInfo info_;
 };
 
-std::vector<Json> findings_with(const char* backend, int delay_ms, double duty) {
+std::vector<Json> findings_with(const char* backend, int delay_ms, double duty, int step_ms = 20,
+                                double window_s = 0.5) {
   auto made = std::make_unique<SlowDevice>(backend);
   SlowDevice& device = *made;
   World world(std::move(made));
   world.load.set_duty(duty);
   MemoryOptions options = fill_of(64 << 20);
-  options.starvation_seconds = 0.5;
+  options.starvation_seconds = window_s;
   MemoryWorkload memory(world.environment, options);
   device.delay_ms =
       delay_ms == 0 ? 20 : 0;  // where all is to be well, this process may have little of its core
@@ -95,7 +96,7 @@ std::vector<Json> findings_with(const char* backend, int delay_ms, double duty) 
   while (seconds_since(begun) < 1.6) {
     StepOutcome outcome;
     EXPECT_TRUE(memory.retire(0, outcome).ok());
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(step_ms));
   }
   device.delay_ms = 0;
   EXPECT_TRUE(memory.finish(true).ok());
@@ -115,6 +116,8 @@ TEST(MemoryWorkload, ThatItsTestsStarveOnAGpuIsToldOnce) {
   EXPECT_TRUE(findings_with("cuda", 0, 1).empty()) << "all is well";
   EXPECT_TRUE(findings_with("cuda", 2000, 0.5).empty()) << "the guard holds the load down";
   EXPECT_TRUE(findings_with("host", 2000, 1).empty()) << "other processes may have the cores";
+  EXPECT_TRUE(findings_with("cuda", 2000, 1, 1500, 1.2).empty())
+      << "the process was stopped, not its patrol alone";
 }
 
 TEST(MemoryWorkload, VerifiesAndUsesEveryBlock) {
