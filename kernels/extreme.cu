@@ -20,8 +20,9 @@ __global__ void __launch_bounds__(matrix_threads)
   std::uint64_t a = 0, b = 0;
   for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows; row += step) {
     T& element = static_cast<T*>(h.data)[row * h.leading + column];
-    const auto place = static_cast<std::uint64_t>((extreme.first_row + row) * h.columns + column);
-    const auto index = static_cast<std::uint64_t>(row * h.columns + column);
+    const std::int64_t of_matrix = extreme.piece + row;
+    const auto place = static_cast<std::uint64_t>((extreme.first_row + of_matrix) * h.columns + column);
+    const auto index = static_cast<std::uint64_t>(of_matrix * h.columns + column);
     math::ChainFault fault;
     if (Digested && extreme.fault.hits(index)) fault = {extreme.fault_turn, extreme.fault.mask};
     const auto result = math::extreme_activation<Compute>(
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(matrix_threads)
 
 int activate_extreme(const Launch& launch, const MatrixView& h, const float* bias,
                      const ExtremeArguments& extreme) {
-  if (extreme.digest != nullptr)
+  if (extreme.digest != nullptr && extreme.piece == 0)
     if (const int error = cudaMemsetAsync(extreme.digest, 0, sizeof *extreme.digest, launch.stream))
       return error;
   if (h.count() == 0) return cudaSuccess;

@@ -44,10 +44,11 @@ constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
 /// See RandomSequence in egt/device/device.hpp.
 [[nodiscard]] int randomize(const Launch& launch, VectorView out, std::uint64_t seed, std::uint64_t sequence,
                             std::uint64_t first, float scale);
-/// The members of ExtremeTerm in egt/device/device.hpp.
+/// The members of ExtremeTerm in egt/device/device.hpp. Of a matrix that is done in pieces of rows, `piece`
+/// is the first row of this one, in the matrix: the first piece resets the digest, the others add to it.
 struct ExtremeArguments {
   int iterations;
-  std::int64_t first_row;
+  std::int64_t first_row, piece;
   Digest* digest;
   Flip fault;
   int fault_turn;

@@ -120,8 +120,9 @@ __global__ void __launch_bounds__(matrix_threads)
 /// Calls `f` with the number of elements that a thread takes at once, as a std::integral_constant.
 template <typename T, typename F>
 int with_pack(const MatrixView& m, const double* x, F&& f) {
+  constexpr int most = matrix_threads / warp_threads, width = pack_width<T> < most ? pack_width<T> : most;
   const bool x_is_aligned = reinterpret_cast<std::uintptr_t>(x) % vector_bytes == 0;
-  if (x_is_aligned && in_packs(m, pack_width<T>)) return f(std::integral_constant<int, pack_width<T>>());
+  if (x_is_aligned && in_packs(m, width)) return f(std::integral_constant<int, width>());
   return f(std::integral_constant<int, 1>());
 }
 
@@ -157,11 +158,14 @@ int multiply_vector(const Launch& launch, MatrixView m, bool transposed, bool ab
   constexpr std::int64_t tile_columns = 1024, tile_rows = 128;
   const TermTiles tiles(terms, sums, transposed ? tile_rows : tile_columns);
   double* const partials = tiles.count == 1 ? y : static_cast<double*>(launch.scratch);
-  const int error = with_type(m.type, [&](auto type) {
+  const auto multiply = [&](auto type) {
     using T = decltype(type);
     return transposed ? multiply_columns<T>(launch, m, absolute, x, tiles, partials)
                       : multiply_rows<T>(launch, m, absolute, x, tiles, partials);
-  });
+  };
+  const int error = m.type == ElementType::i8    ? multiply(std::int8_t{})
+                    : m.type == ElementType::i32 ? multiply(std::int32_t{})
+                                                 : with_type(m.type, multiply);
   if (error != cudaSuccess || tiles.count == 1) return error;
   return add_tiles(launch, static_cast<const double*>(partials), tiles.count, sums, y);
 }

@@ -154,8 +154,9 @@ int with_type(ElementType type, F&& f) {
       return f(Half{});
     case ElementType::bf16:
       return f(Bfloat16{});
+    default:
+      return cudaErrorInvalidValue;
   }
-  return cudaErrorInvalidValue;
 }
 
 /// A gradient's type: f32 or bf16.

@@ -27,11 +27,23 @@ class Operation {
     if (count >= 0) return {};
     return wrong(fmt::format("{} cannot have {} elements", operand, count));
   }
+  /// A type that training has.
+  Status check_type(ElementType type, std::string_view operand) const {
+    const bool is_for_products =
+        type == ElementType::f8 || type == ElementType::i8 || type == ElementType::i32;
+    if (!is_for_products) return {};
+    return wrong(fmt::format("{} is {}, which only products are made of", operand, to_string(type)));
+  }
   Status check_vector(const VectorView& vector, std::string_view operand) const {
+    EGT_TRY(check_type(vector.type, operand));
     EGT_TRY(check_count(vector.count, operand));
     return check_memory(vector.data, static_cast<std::uint64_t>(vector.count), operand);
   }
   Status check_matrix(const MatrixView& matrix, std::string_view operand) const {
+    EGT_TRY(check_type(matrix.type, operand));
+    return check_matrix_of_any_type(matrix, operand);
+  }
+  Status check_matrix_of_any_type(const MatrixView& matrix, std::string_view operand) const {
     if (matrix.rows < 0 || matrix.columns < 0 || matrix.leading < matrix.columns)
       return wrong(fmt::format("{} cannot be {} x {} with {} elements from row to row", operand, matrix.rows,
                                matrix.columns, matrix.leading));
@@ -86,12 +98,26 @@ struct Shape {
 
 Status check_types(const Operation& operation, const Gemm& gemm) {
   const ElementType stored = storage_type(gemm.precision), d = gemm.d.type;
-  const bool widens = stored == ElementType::f16 || stored == ElementType::bf16;
-  if (gemm.a.type == stored && gemm.b.type == stored && (d == stored || (widens && d == ElementType::f32)))
+  if (gemm.a.type == stored && gemm.b.type == stored &&
+      (d == sum_type(gemm.precision) || (d == stored && !is_narrow(gemm.precision))))
     return {};
   return operation.wrong(fmt::format("a {} product cannot be made of {} and {} into {}",
                                      to_string(gemm.precision), to_string(gemm.a.type),
                                      to_string(gemm.b.type), to_string(d)));
+}
+
+/// What tensor cores can do with 8 bits.
+Status check_narrow(const Operation& operation, const Gemm& gemm) {
+  constexpr std::int64_t multiple = 16;
+  EGT_TRY(operation.check(gemm.a.columns > 0, "8-bit operands of no columns"));
+  EGT_TRY(operation.check(!gemm.a_transposed && gemm.b_transposed, "8-bit operands are multiplied as A B^T"));
+  EGT_TRY(operation.check(gemm.alpha == 1 && gemm.beta == 0, "of 8-bit operands alpha is 1 and beta 0"));
+  for (const MatrixView& m : {gemm.a, gemm.b, gemm.d})
+    EGT_TRY(operation.check(m.rows % multiple == 0 && m.columns % multiple == 0 &&
+                                m.leading % multiple == 0 &&
+                                reinterpret_cast<std::uintptr_t>(m.data) % multiple == 0,
+                            "of 8-bit operands all sizes and addresses are multiples of 16"));
+  return {};
 }
 
 Status check_grid(const Operation& operation, const VoxelGrid& grid) {
@@ -144,10 +170,11 @@ Status check_set_zero(const void* data, std::size_t bytes) {
 
 Status check_gemm(const Gemm& gemm) {
   constexpr Operation operation("gemm");
-  EGT_TRY(operation.check_matrix(gemm.a, "a"));
-  EGT_TRY(operation.check_matrix(gemm.b, "b"));
-  EGT_TRY(operation.check_matrix(gemm.d, "d"));
+  EGT_TRY(operation.check_matrix_of_any_type(gemm.a, "a"));
+  EGT_TRY(operation.check_matrix_of_any_type(gemm.b, "b"));
+  EGT_TRY(operation.check_matrix_of_any_type(gemm.d, "d"));
   EGT_TRY(check_types(operation, gemm));
+  if (is_narrow(gemm.precision)) EGT_TRY(check_narrow(operation, gemm));
   const Shape a(gemm.a, gemm.a_transposed), b(gemm.b, gemm.b_transposed);
   if (a.columns == b.rows && gemm.d.rows == a.rows && gemm.d.columns == b.columns) return {};
   return operation.wrong(fmt::format("op(a), {} x {}, times op(b), {} x {}, is not d, {} x {}", a.rows,
@@ -180,7 +207,8 @@ Status check_activate(const MatrixView& h, const float* bias, const ExtremeTerm&
 
 Status check_multiply_vector(const MatrixView& m, bool transposed, const double* x, const double* y) {
   constexpr Operation operation("multiply_vector");
-  EGT_TRY(operation.check_matrix(m, "m"));
+  EGT_TRY(operation.check_matrix_of_any_type(m, "m"));
+  EGT_TRY(operation.check(m.type != ElementType::f8, "m cannot be f8"));
   EGT_TRY(operation.check_memory(x, static_cast<std::uint64_t>(m.count()), "x"));
   return operation.check_memory(y, static_cast<std::uint64_t>(Shape(m, transposed).rows), "y");
 }

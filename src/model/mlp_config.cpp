@@ -1,5 +1,7 @@
 #include "model/mlp_config.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstddef>
 
@@ -8,6 +10,15 @@
 namespace egt {
 
 using mlp::output_gain;
+
+Support supports_training(const Device& device, Precision precision) {
+  if (is_narrow(precision))
+    return {
+        fmt::format("{} is for products over memory, which use it beside any other: training has no "
+                    "precision of 8 bits",
+                    to_string(precision))};
+  return device.supports(precision);
+}
 
 /// SGD: with output gain g and unit-variance inputs, the largest curvature of the loss (1/2 the squared error
 /// summed over outputs, mean over the batch) is about the squared norm of the last hidden layer plus, of each

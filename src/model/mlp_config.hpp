@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "egt/core/types.hpp"
+#include "egt/device/device.hpp"
 
 /// What is trained, and how.
 namespace egt {
@@ -30,6 +31,9 @@ struct MlpConfig {
   std::uint64_t seed = 0;
   bool keeps_states = false;  ///< memory for `keep_state` is taken
 };
+
+/// Can the device train in this precision?
+Support supports_training(const Device& device, Precision precision);
 
 /// A learning rate at which this network, with its initialization and loss, does not diverge (see
 /// mlp_config.cpp for the estimate). `global_batch`: samples a step, of all ranks; above 0.

@@ -96,7 +96,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
 Result<std::unique_ptr<MlpTrainer>> MlpTrainer::create(Device& device, Communicator& communicator,
                                                        const MlpConfig& config) {
   for (const Precision precision : config.precisions) {
-    const Support support = device.supports(precision);
+    const Support support = supports_training(device, precision);
     if (!support.yes()) return Status(StatusCode::unsupported, support.why_not);
   }
   auto impl = std::make_unique<Impl>(device, communicator, config);

@@ -14,13 +14,16 @@ std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environm
   TrainWorkload& trained = *train;
   table.push_back(std::move(train));
   const auto communication = [&trained]() -> Stream& { return trained.communication_stream(); };
-  table.push_back(std::make_unique<CollectiveWorkload>(environment, parts.collective, communication,
-                                                       [&trained] { return trained.summed_bytes(); }));
+  auto memory = std::make_unique<MemoryWorkload>(environment, parts.memory,
+                                                 [&trained] { return trained.product_rates(); });
+  MemoryWorkload& filled = *memory;
+  table.push_back(std::make_unique<CollectiveWorkload>(
+      environment, parts.collective, communication, [&trained] { return trained.summed_bytes(); },
+      [&filled] { return filled.answers(); }));
   if (parts.readiness)
     table.push_back(std::make_unique<VerifyWorkload>(environment, *parts.readiness, communication));
   table.push_back(std::make_unique<FileWorkload>(environment, parts.file));
-  table.push_back(
-      std::make_unique<MemoryWorkload>(environment, parts.memory));  // last: it takes what is left
+  table.push_back(std::move(memory));  // last: it takes what is left
   return table;
 }
 

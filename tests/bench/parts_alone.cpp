@@ -65,35 +65,37 @@ Status memory(Device& device, Stream& stream, const Sizes& sizes) {
   return {};
 }
 
-Status products(Device& device, Stream& stream, const Sizes& sizes) {
-  const Precision precision = operand_precision(device);
+Status products(Device& device, Stream& stream, const Sizes& sizes, Precision precision) {
   const ElementType type = storage_type(precision);
   const std::int64_t rows = sizes.rows;
-  const auto elements = static_cast<std::uint64_t>(rows * rows);
+  const std::int64_t inner = is_narrow(precision) ? 2 * rows : rows;  // as the patrol does
+  const auto elements = static_cast<std::uint64_t>(rows * inner);
   EGT_TRY_ASSIGN(const Buffer operands, device.allocate(2 * elements * size_of(type)));
-  EGT_TRY_ASSIGN(const Buffer product, device.allocate(elements * sizeof(float)));
+  const ElementType sums = sum_type(precision);
+  EGT_TRY_ASSIGN(const Buffer product,
+                 device.allocate(static_cast<std::uint64_t>(rows * rows) * size_of(sums)));
   EGT_TRY_ASSIGN(const Buffer digest, device.allocate(sizeof(Digest)));
   EGT_TRY(device.fill({operands.as<std::uint32_t>(), operands.bytes() / sizeof(std::uint32_t)},
                       {.kind = PatternKind::finite, .seed = 1}, stream));
   char* const a = operands.as<char>();
   const Gemm gemm{.precision = precision,
-                  .a = {a, type, rows, rows},
-                  .b = {a + elements * size_of(type), type, rows, rows},
-                  .d = {product.data(), ElementType::f32, rows, rows},
+                  .a = {a, type, rows, inner},
+                  .b = {a + elements * size_of(type), type, rows, inner},
+                  .d = {product.data(), sums, rows, rows},
                   .b_transposed = true};
   const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(elements);
   EGT_TRY_ASSIGN(const double bare,
                  rate_alone(
                      device, stream, flops, [&] { return device.gemm(gemm, stream); }, sizes.lasting_ms));
-  EGT_TRY_ASSIGN(
-      const double checked,
-      rate_alone(
-          device, stream, flops,
-          [&] {
-            EGT_TRY(device.gemm(gemm, stream));
-            return device.digest({product.as<std::uint32_t>(), elements}, digest.as<Digest>(), stream);
-          },
-          sizes.lasting_ms));
+  EGT_TRY_ASSIGN(const double checked, rate_alone(
+                                           device, stream, flops,
+                                           [&] {
+                                             EGT_TRY(device.gemm(gemm, stream));
+                                             return device.digest(
+                                                 {product.as<std::uint32_t>(), product.bytes() / 4},
+                                                 digest.as<Digest>(), stream);
+                                           },
+                                           sizes.lasting_ms));
   const std::string name = fmt::format("{} product of {}", to_string(precision), rows);
   show(name.c_str(), bare, bare, 1e12, "TFLOP/s");
   show((name + ", digested").c_str(), checked, bare, 1e12, "TFLOP/s");
@@ -107,7 +109,10 @@ Status run(Backend backend) {
   const Sizes sizes = is_host ? Sizes{512u << 20, 512, 500} : Sizes{8ull << 30, 8192, 2000};
   fmt::print("{}\n{:<34} {:>10} {:<8} {:>6}\n", device->info().name, "alone", "rate", "", "ratio");
   EGT_TRY(memory(*device, *stream, sizes));
-  return products(*device, *stream, sizes);
+  for (const Precision precision :
+       {Precision::bf16, Precision::tf32, Precision::fp16, Precision::fp8, Precision::int8})
+    if (device->supports(precision).yes()) EGT_TRY(products(*device, *stream, sizes, precision));
+  return {};
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ void DeviceContract::TearDown() {
 std::vector<Precision> DeviceContract::precisions() {
   std::vector<Precision> found;
   for (const Precision precision :
-       {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16, Precision::fp8})
+       {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16})
     if (device().supports(precision).yes()) found.push_back(precision);
   return found;
 }

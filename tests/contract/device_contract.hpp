@@ -52,7 +52,7 @@ class DeviceContract : public testing::TestWithParam<DeviceUnderTest> {
   /// A GPU is some hundred times faster.
   int slow_iterations() const { return is_host() ? 4 : 1000; }
   bool is_host() const { return device_->info().backend == "host"; }
-  /// The precisions that the device has.
+  /// The precisions of training that the device has.
   std::vector<Precision> precisions();
 
   Buffer allocate(std::size_t bytes);

@@ -68,6 +68,9 @@ TEST_P(DeviceContract, PiecesOfRowsGiveTheSameExtremeTerms) {
   Matrix pieces = z;
   download(h, pieces);
   EXPECT_TRUE(same(pieces, whole.h));
+  const ActivatedMatrix digested = activate(z, some_bias(), term);
+  EXPECT_TRUE(same(digested.h, whole.h));
+  EXPECT_EQ(digested.digest, whole.digest);
 }
 
 TEST_P(DeviceContract, TheExtremeDigestChangesNothingAndIsRepeatable) {

@@ -100,6 +100,22 @@ Gemm call_of(const Product& product, const DeviceMatrix& a, const DeviceMatrix& 
           product.b_transposed, product.alpha, product.beta};
 }
 
+/// Operands of 8 bits, as bytes: of fp8 none is NaN.
+std::vector<std::uint8_t> narrow_operand(std::int64_t elements, Precision precision, std::uint64_t seed) {
+  Engine engine(seed);
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(elements));
+  for (std::uint8_t& byte : bytes) {
+    byte = static_cast<std::uint8_t>(engine());
+    if (precision == Precision::fp8) byte &= 0xBF;  // exponents of 7 at most: no sum is large
+  }
+  return bytes;
+}
+
+double narrow_value(std::uint8_t byte, Precision precision) {
+  return precision == Precision::fp8 ? static_cast<double>(to_float(Float8{byte}))
+                                     : static_cast<double>(static_cast<std::int8_t>(byte));
+}
+
 }  // namespace
 
 TEST_P(DeviceContract, GemmIsTheProduct) {
@@ -213,7 +229,7 @@ TEST_P(DeviceContract, GemmRefusesWhatDoesNotFit) {
 TEST_P(DeviceContract, PrecisionsThatItLacksHaveAReasonAndAreRefused) {
   const Buffer memory = allocate(4096);
   for (const Precision precision : {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,
-                                    Precision::bf16, Precision::fp8}) {
+                                    Precision::bf16, Precision::fp8, Precision::int8}) {
     const Support support = device().supports(precision);
     EXPECT_EQ(support.why_not.find('\n'), std::string::npos) << support.why_not;
     if (support.yes()) continue;
@@ -221,7 +237,74 @@ TEST_P(DeviceContract, PrecisionsThatItLacksHaveAReasonAndAreRefused) {
     EXPECT_FAILS(unsupported, device().gemm({precision, view, view, view}, stream()));
   }
   EXPECT_TRUE(device().supports(Precision::fp32).yes());
-  EXPECT_FALSE(device().supports(Precision::fp8).yes());
+}
+
+TEST_P(DeviceContract, GemmOf8BitsIsTheProduct) {
+  constexpr Shape some[] = {{16, 16, 16}, {32, 48, 64}, {128, 96, 512}, {16, 256, 4096}};
+  for (const Precision precision : {Precision::fp8, Precision::int8}) {
+    if (!device().supports(precision).yes()) continue;
+    const ElementType type = storage_type(precision);
+    for (const auto& [m, n, k] : some) {
+      const auto a = narrow_operand(m * k, precision, 1), b = narrow_operand(n * k, precision, 2);
+      const Buffer on_a = upload_values(a), on_b = upload_values(b);
+      std::vector<std::uint32_t> results[2];
+      for (auto& result : results) {
+        const Buffer d = upload_values(std::vector<std::uint32_t>(static_cast<std::size_t>(m * n), ~0u));
+        EXPECT_OK(device().gemm({.precision = precision,
+                                 .a = {on_a.data(), type, m, k},
+                                 .b = {on_b.data(), type, n, k},
+                                 .d = {d.data(), sum_type(precision), m, n},
+                                 .b_transposed = true},
+                                stream()));
+        result = download_values<std::uint32_t>(d.data(), static_cast<std::size_t>(m * n));
+      }
+      EXPECT_EQ(results[0], results[1]) << "repeatable bit for bit";
+      int wrong = 0;
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < n; ++j) {
+          double sum = 0, magnitude = 0;
+          for (std::int64_t p = 0; p < k; ++p) {
+            const double term = narrow_value(a[static_cast<std::size_t>(i * k + p)], precision) *
+                                narrow_value(b[static_cast<std::size_t>(j * k + p)], precision);
+            sum += term;
+            magnitude += std::fabs(term);
+          }
+          const std::uint32_t word = results[0][static_cast<std::size_t>(i * n + j)];
+          // Tensor cores add products of fp8 with 13 bits behind the point of the largest (DeepSeek-V3,
+          // 2024).
+          const bool is_right = precision == Precision::int8
+                                    ? static_cast<std::int32_t>(word) == static_cast<std::int64_t>(sum)
+                                    : std::fabs(float_from_bits(word) - sum) <= 1e-3 * magnitude;
+          wrong += !is_right;
+        }
+      EXPECT_EQ(wrong, 0) << to_string(precision) << " " << m << " x " << n << " x " << k;
+    }
+  }
+}
+
+TEST_P(DeviceContract, GemmOf8BitsRefusesWhatTensorCoresCannot) {
+  const Buffer memory = allocate(1 << 16);
+  const auto matrix = [&](ElementType type, std::int64_t rows = 32, std::int64_t columns = 32) {
+    return MatrixView(memory.data(), type, rows, columns);
+  };
+  using enum ElementType;
+  const auto call = [&](Gemm gemm) {
+    gemm.precision = Precision::int8;
+    return device().gemm(gemm, stream());
+  };
+  if (!device().supports(Precision::int8).yes()) GTEST_SKIP();
+  EXPECT_OK(call({.a = matrix(i8), .b = matrix(i8), .d = matrix(i32), .b_transposed = true}));
+  EXPECT_FAILS(invalid_argument, call({.a = matrix(i8), .b = matrix(i8), .d = matrix(i32)}));
+  EXPECT_FAILS(invalid_argument,
+               call({.a = matrix(i8), .b = matrix(i8), .d = matrix(f32), .b_transposed = true}));
+  EXPECT_FAILS(invalid_argument,
+               call({.a = matrix(f8), .b = matrix(i8), .d = matrix(i32), .b_transposed = true}));
+  EXPECT_FAILS(invalid_argument,
+               call({.a = matrix(i8), .b = matrix(i8), .d = matrix(i32), .b_transposed = true, .beta = 1}));
+  EXPECT_FAILS(invalid_argument,
+               call({.a = matrix(i8, 30), .b = matrix(i8), .d = matrix(i32, 30), .b_transposed = true}));
+  EXPECT_FAILS(invalid_argument, device().cast({memory.data(), f32, 16}, {memory.data(), i8, 16}, stream()));
+  finish();
 }
 
 }  // namespace egt::contract

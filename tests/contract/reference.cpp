@@ -24,8 +24,9 @@ Format format_of(ElementType type) {
       return {10, -14};
     case ElementType::bf16:
       return {7, -126};
+    default:
+      return {};
   }
-  return {};
 }
 
 int width(ElementType type) {

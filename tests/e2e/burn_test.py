@@ -223,7 +223,7 @@ class Devices(ProgramTest):
         done = self.run_program("devices")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("host (", done.stdout)
-        self.assertIn("not fp8", done.stdout)
+        self.assertIn("precisions: fp64 fp32 tf32 fp16 bf16 fp8 int8\n", done.stdout)
         self.assertEqual(self.files(), [])
 
     def test_help_and_version_need_no_ranks(self):

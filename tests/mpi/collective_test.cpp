@@ -66,7 +66,7 @@ class Collectives : public RanksOnHost {
     auto stream = std::move(device->create_stream(StreamPriority::normal).value());
     CollectiveWorkload workload(
         environment, {.every = every, .elements = elements}, [&]() -> Stream& { return *stream; },
-        [] { return 0.0; });
+        [] { return 0.0; }, [this] { return answers; });
     ASSERT_OK(drive(workload, number_of_steps));
     part = workload.report();
     faults.clear();
@@ -95,7 +95,30 @@ class Collectives : public RanksOnHost {
 
   PartReport part;
   std::vector<Json> faults, struck;
+  std::vector<OperandAnswer> answers;  ///< of this rank's products over memory
 };
+
+TEST_F(Collectives, RanksCompareWhatTheirProductsOverMemoryGave) {
+  if (size() < 2) GTEST_SKIP() << "needs a peer";
+  const auto answer = [](std::uint64_t name, std::uint64_t digest) {
+    return OperandAnswer{.name = name, .precision = 4, .rows = 64, .pairs = 2, .digest = {digest, 1}};
+  };
+  answers = {answer(1, 10), answer(2, 20), answer(3 + static_cast<std::uint64_t>(rank()), 30)};
+  run({});
+  EXPECT_TRUE(faults.empty());
+  EXPECT_EQ(part.figures.at("operands_compared"), 2) << "each once, though every round brings it again";
+  if (rank() == 1) answers[1].digest.a = 21;
+  run({});
+  EXPECT_EQ(faults.size(), rank() == (size() > 2 ? 1 : 0) ? 1u : 0u)
+      << "told once, by the rank that is wrong";
+  for (const Json& fault : faults) {
+    EXPECT_EQ(fault.at("kind"), "gemm");
+    EXPECT_EQ(fault.at("detector"), "operand digest");
+    EXPECT_TRUE(fault.at("where").get<std::string>().starts_with("bf16 products of 64 x 64, operand 2"));
+    EXPECT_EQ(fault.at("blame"), size() > 2 ? "majority" : "ambiguous");
+    EXPECT_EQ(fault.at("rank"), size() > 2 ? Json(1) : Json(nullptr));
+  }
+}
 
 TEST_F(Collectives, CleanRoundsAreCountedElementByElement) {
   run({});
@@ -227,7 +250,7 @@ TEST_F(Collectives, ACollectiveThatDoesNothingIsSeen) {
     auto stream = std::move(device->create_stream(StreamPriority::normal).value());
     CollectiveWorkload workload(
         environment, {.every = every, .elements = elements}, [&]() -> Stream& { return *stream; },
-        [] { return 0.0; });
+        [] { return 0.0; }, [] { return std::vector<OperandAnswer>(); });
     ASSERT_OK(drive(workload, steps));
     std::size_t told = 0;
     for (const Record& record : records.drain()) told += record.kind == RecordKind::fault;

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "egt/core/types.hpp"
+
 namespace egt {
 
 /// What most of the device is left to: the extreme terms of training, with the patrol of the memory beside
@@ -26,6 +28,9 @@ class LoadControl {
  public:
   LoadLead lead() const { return lead_; }
   void set_lead(LoadLead lead) { lead_ = lead; }
+  /// Of training now, and of the products over memory that begin.
+  Precision precision() const { return precision_; }
+  void set_precision(Precision precision) { precision_ = precision; }
 
   static constexpr double least_duty = 0.05;
 
@@ -45,6 +50,7 @@ class LoadControl {
 
  private:
   std::atomic<LoadLead> lead_{LoadLead::extreme};
+  std::atomic<Precision> precision_{Precision::fp32};
   std::atomic<double> duty_{1.0}, memory_share_{1.0};
 };
 

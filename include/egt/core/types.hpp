@@ -7,17 +7,34 @@
 
 namespace egt {
 
-/// How an element lies in memory.
-enum class ElementType : std::uint8_t { f64, f32, f16, bf16 };
+/// How an element lies in memory. f8 is e4m3 (OCP, "8-bit Floating Point Specification", 2023); it, i8 and
+/// i32 are of products only.
+enum class ElementType : std::uint8_t { f64, f32, f16, bf16, f8, i8, i32 };
 
 /// How a matrix product is computed; `storage_type` tells how its operands lie in memory.
-enum class Precision : std::uint8_t { fp64, fp32, tf32, fp16, bf16, fp8 };
+enum class Precision : std::uint8_t { fp64, fp32, tf32, fp16, bf16, fp8, int8 };
 
 constexpr std::size_t size_of(ElementType type) {
-  return type == ElementType::f64 ? 8 : type == ElementType::f32 ? 4 : 2;
+  switch (type) {
+    case ElementType::f64:
+      return 8;
+    case ElementType::f32:
+    case ElementType::i32:
+      return 4;
+    case ElementType::f16:
+    case ElementType::bf16:
+      return 2;
+    default:
+      return 1;
+  }
 }
 
-/// The type of activations and of the weights' compute copy. fp8 has none in this version (unsupported).
+/// Of 8 bits: products over memory have it, training has not.
+constexpr bool is_narrow(Precision precision) {
+  return precision == Precision::fp8 || precision == Precision::int8;
+}
+
+/// The type of a product's operands: in training, of activations and of the weights' compute copy.
 constexpr ElementType storage_type(Precision precision) {
   switch (precision) {
     case Precision::fp64:
@@ -26,24 +43,35 @@ constexpr ElementType storage_type(Precision precision) {
       return ElementType::f16;
     case Precision::bf16:
       return ElementType::bf16;
+    case Precision::fp8:
+      return ElementType::f8;
+    case Precision::int8:
+      return ElementType::i8;
     default:
       return ElementType::f32;
   }
 }
 
+/// The type in which a product's sums are kept.
+constexpr ElementType sum_type(Precision precision) {
+  return precision == Precision::fp64   ? ElementType::f64
+         : precision == Precision::int8 ? ElementType::i32
+                                        : ElementType::f32;
+}
+
 constexpr std::string_view to_string(Precision precision) {
-  constexpr std::string_view names[] = {"fp64", "fp32", "tf32", "fp16", "bf16", "fp8"};
+  constexpr std::string_view names[] = {"fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"};
   return names[static_cast<int>(precision)];
 }
 
 constexpr std::string_view to_string(ElementType type) {
-  constexpr std::string_view names[] = {"f64", "f32", "f16", "bf16"};
+  constexpr std::string_view names[] = {"f64", "f32", "f16", "bf16", "f8", "i8", "i32"};
   return names[static_cast<int>(type)];
 }
 
 /// The precision of that name, or nothing.
 constexpr std::optional<Precision> parse_precision(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(Precision::fp8); ++i)
+  for (int i = 0; i <= static_cast<int>(Precision::int8); ++i)
     if (to_string(static_cast<Precision>(i)) == name) return static_cast<Precision>(i);
   return std::nullopt;
 }

@@ -46,9 +46,10 @@ struct MemoryInfo {
 };
 
 /// d = alpha op(a) op(b) + beta d, row-major; op(x) is x or, where `*_transposed`, its transpose.
-/// op(a): m x k, op(b): k x n, d: m x n. a and b lie as storage_type(precision); d too, or wider: f32 for
-/// fp16, bf16; or bf16 for bf16. Sums are kept in fp32 (fp64 for fp64). Bit-for-bit repeatable on one device
-/// model.
+/// op(a): m x k, op(b): k x n, d: m x n. a and b lie as storage_type(precision); d too, or as
+/// sum_type(precision), in which sums are kept. Bit-for-bit repeatable on one device model. fp8 and int8: d
+/// as sum_type only, a as it is and b transposed, alpha 1 and beta 0; m, n and k are multiples of 16. int8 is
+/// exact while its sums are below 2^31.
 struct Gemm {
   Precision precision = Precision::fp32;
   MatrixView a;
@@ -191,7 +192,8 @@ class Device {
   /// In place: h = math::activation(h + bias), bias per column; with an extreme term
   /// math::extreme_activation(h + bias), with the phase of place (first_row + row) * columns + column.
   virtual Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) = 0;
-  /// y = op(m) x in fp64, each sum in a fixed order; with `absolute`, of the magnitudes: |op(m)| x. x and y
+  /// y = op(m) x in fp64, each sum in a fixed order; with `absolute`, of the magnitudes: |op(m)| x. m may be
+  /// i8 or i32, too. x and y
   /// are fp64 of op(m)'s columns and rows, and lie apart from m.
   virtual Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
                                  Stream& stream) = 0;

@@ -11,8 +11,8 @@ namespace egt {
 namespace {
 
 constexpr double mib = 1024.0 * 1024.0;
-constexpr Precision all_precisions[] = {Precision::fp64, Precision::fp32, Precision::tf32,
-                                        Precision::fp16, Precision::bf16, Precision::fp8};
+constexpr Precision all_precisions[] = {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,
+                                        Precision::bf16, Precision::fp8,  Precision::int8};
 
 std::string describe(Device& device) {
   const DeviceInfo& info = device.info();

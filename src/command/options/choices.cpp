@@ -14,7 +14,7 @@ Result<std::vector<Precision>> choose_precisions(const std::string& wanted, cons
                                  Precision::fp64};
   if (wanted != "cycle") {
     const Precision one = *parse_precision(wanted);
-    const Support support = device.supports(one);
+    const Support support = supports_training(device, one);
     if (!support.yes())
       return Status(StatusCode::unsupported, fmt::format("--precision {}: {}", wanted, support.why_not));
     return std::vector<Precision>{one};

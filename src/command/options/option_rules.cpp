@@ -56,8 +56,8 @@ Rules training_rules(BurnOptions& burn) {
       {"global-batch", of_burn, "samples of all ranks a step, instead of --batch (none)",
        whole(burn.global_batch, 1, most_global_samples)},
       {"precision", of_training,
-       "cycle, fp64, fp32, tf32, fp16, bf16 or fp8 (cycle: all that the device has, in turn; bench: tf32, "
-       "host: fp32)",
+       "cycle, fp64, fp32, tf32, fp16 or bf16 (cycle: all that the device has, in turn; products over memory "
+       "have fp8 and int8, too; bench: tf32, host: fp32)",
        parsed(burn.precision, "NAME", "cycle, fp64, fp32, tf32, fp16, bf16 or fp8",
               [](Text text) {
                 const bool is_known = text == "cycle" || parse_precision(text);

@@ -30,10 +30,10 @@ Status check_column_sums(const MatrixView& matrix) {
 
 class CudaDevice : public Device {
  public:
-  CudaDevice(int index, DeviceInfo info, bool has_bf16_and_tf32)
+  CudaDevice(int index, CudaDeviceInfo found)
       : index_(index),
-        info_(std::move(info)),
-        has_bf16_and_tf32_(has_bf16_and_tf32),
+        info_(std::move(found.info)),
+        capability_(found.capability),
         shared_(index, info_.pci_bus_id) {}
 
   const DeviceInfo& info() const override { return info_; }
@@ -120,19 +120,20 @@ class CudaDevice : public Device {
   const int index_;
   const DeviceInfo info_;
   const bool overlaps_ = kernels::can_start_early();  // the device is the thread's current one
-  const bool has_bf16_and_tf32_;
+  const int capability_;
   CudaSharedMemory shared_;
   GemmPlanner gemms_;
   CudaHold hold_;
 };
 
 Support CudaDevice::supports(Precision precision) const {
-  if (precision == Precision::fp8)
-    return {"fp8 is not supported by this version: it has no storage type for it"};
-  if ((precision == Precision::bf16 || precision == Precision::tf32) && !has_bf16_and_tf32_)
-    return {fmt::format("{} needs compute capability 8.0, and this GPU has {}", to_string(precision),
-                        info_.compute_capability)};
-  return {};
+  const int least = precision == Precision::fp8                                    ? 89
+                    : precision == Precision::int8                                 ? 75
+                    : precision == Precision::bf16 || precision == Precision::tf32 ? 80
+                                                                                   : 0;
+  if (capability_ >= least) return {};
+  return {fmt::format("{} needs compute capability {}.{}, and this GPU has {}", to_string(precision),
+                      least / 10, least % 10, info_.compute_capability)};
 }
 
 Result<MemoryInfo> CudaDevice::memory() const {
@@ -314,17 +315,17 @@ Status CudaDevice::randomize(VectorView out, const RandomSequence& sequence, Str
 
 Status CudaDevice::activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) {
   EGT_TRY(check_activate(h, bias, extreme));
-  // Where work is held back, no operation lasts much longer than a millisecond. A digest is of all rows.
+  // Where work is held back, no operation lasts much longer than a millisecond.
   constexpr std::int64_t turns_of_a_piece = 100'000'000;
   const std::int64_t turns_of_a_row = std::max<std::int64_t>(1, h.columns * extreme.iterations);
-  const bool is_cut = hold_.is_allowed() && extreme.iterations > 0 && extreme.digest == nullptr;
+  const bool is_cut = hold_.is_allowed() && extreme.iterations > 0;
   const std::int64_t rows = is_cut ? std::max<std::int64_t>(1, turns_of_a_piece / turns_of_a_row)
                                    : std::max<std::int64_t>(1, h.rows);
-  for (std::int64_t first = 0; first < h.rows; first += rows)
+  for (std::int64_t first = 0; first == 0 || first < h.rows; first += rows)
     EGT_TRY(enqueue(stream, "apply an activation", [&](CudaStream& s) {
       return kernels::activate(
           launch_on(s), h.row_range(first, std::min(rows, h.rows - first)), bias,
-          {extreme.iterations, extreme.first_row + first, extreme.digest, extreme.fault, extreme.fault_turn});
+          {extreme.iterations, extreme.first_row, first, extreme.digest, extreme.fault, extreme.fault_turn});
     }));
   return {};
 }
@@ -441,8 +442,7 @@ Status CudaDevice::fuse(const StreamFusion& call, Stream& stream) {
 
 Result<std::unique_ptr<Device>> open_cuda_device(int index) {
   EGT_TRY_ASSIGN(CudaDeviceInfo found, inspect_cuda_device(index));
-  return std::unique_ptr<Device>(
-      std::make_unique<CudaDevice>(index, std::move(found.info), found.has_bf16_and_tf32));
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(index, std::move(found)));
 }
 
 }  // namespace egt

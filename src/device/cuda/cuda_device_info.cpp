@@ -68,7 +68,7 @@ Result<CudaDeviceInfo> inspect_cuda_device(int index) {
         fmt::format("this program was built without code for GPU {} ({}, compute capability {}); build "
                     "it with -DEGT_CUDA_ARCHITECTURES={}{}",
                     index, info.name, info.compute_capability, properties.major, properties.minor));
-  return CudaDeviceInfo{.info = std::move(info), .has_bf16_and_tf32 = properties.major >= 8};
+  return CudaDeviceInfo{.info = std::move(info), .capability = 10 * properties.major + properties.minor};
 }
 
 }  // namespace egt

@@ -7,7 +7,7 @@ namespace egt {
 
 struct CudaDeviceInfo {
   DeviceInfo info;
-  bool has_bf16_and_tf32 = false;
+  int capability = 0;  ///< 90 is 9.0
 };
 
 /// What the GPU that CUDA counts as `index` is, and that this program can run on it. Errors, and the calling

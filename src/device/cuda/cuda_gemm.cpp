@@ -45,6 +45,12 @@ cudaDataType_t native_type(ElementType type) {
       return CUDA_R_16F;
     case ElementType::bf16:
       return CUDA_R_16BF;
+    case ElementType::f8:
+      return CUDA_R_8F_E4M3;
+    case ElementType::i8:
+      return CUDA_R_8I;
+    case ElementType::i32:
+      return CUDA_R_32I;
     default:
       return CUDA_R_32F;
   }
@@ -56,6 +62,8 @@ cublasComputeType_t compute_type(Precision precision) {
       return CUBLAS_COMPUTE_64F;
     case Precision::tf32:
       return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case Precision::int8:
+      return CUBLAS_COMPUTE_32I;
     default:
       return CUBLAS_COMPUTE_32F;
   }
@@ -112,10 +120,9 @@ struct GemmPlan {
 namespace {
 
 Status describe(const Gemm& gemm, GemmPlan& plan) {
-  const bool fp64 = gemm.precision == Precision::fp64;
   cublasLtMatmulDesc_t desc = nullptr;
   EGT_TRY(blas_status(
-      cublasLtMatmulDescCreate(&desc, compute_type(gemm.precision), fp64 ? CUDA_R_64F : CUDA_R_32F),
+      cublasLtMatmulDescCreate(&desc, compute_type(gemm.precision), native_type(sum_type(gemm.precision))),
       "describe a product"));
   plan.desc.reset(desc);
   EGT_TRY(set(desc, CUBLASLT_MATMUL_DESC_TRANSA, gemm.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
@@ -201,14 +208,16 @@ Result<std::shared_ptr<const GemmPlan>> GemmPlanner::plan(const Gemm& gemm, cons
 
 Status GemmPlanner::multiply(const Gemm& gemm, CudaStream& stream) {
   EGT_TRY_ASSIGN(const auto plan, this->plan(gemm, stream));
-  const bool fp64 = gemm.precision == Precision::fp64;
-  const float alpha = static_cast<float>(gemm.alpha), beta = static_cast<float>(gemm.beta);
-  const void* alpha_data = fp64 ? static_cast<const void*>(&gemm.alpha) : &alpha;
-  const void* beta_data = fp64 ? static_cast<const void*>(&gemm.beta) : &beta;
-  const cublasStatus_t status = cublasLtMatmul(
-      stream.blas(), plan->desc.get(), alpha_data, gemm.b.data, plan->first.get(), gemm.a.data,
-      plan->second.get(), beta_data, gemm.d.data, plan->result.get(), gemm.d.data, plan->result.get(),
-      &plan->algorithm, stream.workspace(), stream.workspace_bytes(), stream.native());
+  const auto start = [&]<typename T>(T alpha, T beta) {
+    return cublasLtMatmul(stream.blas(), plan->desc.get(), &alpha, gemm.b.data, plan->first.get(),
+                          gemm.a.data, plan->second.get(), &beta, gemm.d.data, plan->result.get(),
+                          gemm.d.data, plan->result.get(), &plan->algorithm, stream.workspace(),
+                          stream.workspace_bytes(), stream.native());
+  };
+  const cublasStatus_t status = gemm.precision == Precision::fp64 ? start(gemm.alpha, gemm.beta)
+                                : gemm.precision == Precision::int8
+                                    ? start(std::int32_t{1}, std::int32_t{0})
+                                    : start(static_cast<float>(gemm.alpha), static_cast<float>(gemm.beta));
   if (status == CUBLAS_STATUS_SUCCESS) return {};
   return stream.keep(blas_status(status, fmt::format("start the product {}", shape_text(gemm))));
 }

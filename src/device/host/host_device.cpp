@@ -33,7 +33,7 @@ class HostDevice final : public Device {
   HostDevice(DeviceInfo info, std::filesystem::path root) : info_(std::move(info)), root_(std::move(root)) {}
 
   const DeviceInfo& info() const override { return info_; }
-  Support supports(Precision precision) const override { return host::supports(precision); }
+  Support supports(Precision) const override { return {}; }
   Result<MemoryInfo> memory() const override;
   Result<Buffer> allocate(std::size_t bytes) override { return allocate_aligned(bytes, 256); }
   Result<Buffer> allocate_pinned(std::size_t bytes) override { return allocate_aligned(bytes, 4096); }

@@ -81,6 +81,8 @@ void load_operand(const MatrixView& from, float* to, HostStream& stream) {
       return load_rounded<Half>(from, to, stream, [](Half v) { return to_float(v); });
     case ElementType::bf16:
       return load_rounded<Bfloat16>(from, to, stream, [](Bfloat16 v) { return to_float(v); });
+    case ElementType::f8:
+      return load_rounded<Float8>(from, to, stream, [](Float8 v) { return to_float(v); });
     default:  // tf32
       return load_rounded<float>(from, to, stream, [](float v) { return round_to_tf32(v); });
   }
@@ -99,8 +101,8 @@ void store_output(const float* from, const MatrixView& to, HostStream& stream) {
   });
 }
 
-/// tf32, fp16, bf16: rounded operands, products and sums in fp32. The output goes through fp32 too unless it
-/// is fp32.
+/// tf32, fp16, bf16, fp8: rounded operands, products and sums in fp32. The output goes through fp32 too
+/// unless it is fp32.
 Status run_emulated(const Gemm& g, HostStream& stream) {
   const bool direct_output = g.d.type == ElementType::f32;
   const std::int64_t floats = g.a.count() + g.b.count() + (direct_output ? 0 : g.d.count());
@@ -115,6 +117,22 @@ Status run_emulated(const Gemm& g, HostStream& stream) {
            static_cast<blasint>(direct_output ? g.d.leading : g.d.columns));
   if (!direct_output) store_output(d, g.d, stream);
   return {};
+}
+
+EGT_FOR_EVERY_CPU std::int32_t dot(const std::int8_t* a, const std::int8_t* b, std::int64_t k) {
+  std::int32_t sum = 0;
+  for (std::int64_t p = 0; p < k; ++p) sum += std::int32_t{a[p]} * b[p];
+  return sum;
+}
+
+/// Some rows of a stay in the cache while b passes by.
+void run_int8(const Gemm& g, HostStream& stream) {
+  constexpr std::int64_t rows = 16;
+  for_ranges(stream, g.d.rows, rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t j = 0; j < g.d.columns; ++j)
+      for (std::int64_t i = begin; i < end; ++i)
+        row<std::int32_t>(g.d, i)[j] = dot(row<std::int8_t>(g.a, i), row<std::int8_t>(g.b, j), g.a.columns);
+  });
 }
 
 Status run_gemm(const Gemm& g, HostStream& stream) {
@@ -132,19 +150,16 @@ Status run_gemm(const Gemm& g, HostStream& stream) {
     run_direct<float>(g);
     return {};
   }
+  if (g.precision == Precision::int8) {
+    run_int8(g, stream);
+    return {};
+  }
   return run_emulated(g, stream);
 }
 
 }  // namespace
 
-Support supports(Precision precision) {
-  if (precision != Precision::fp8) return {};
-  return {"fp8 is not supported by this version: it has no storage type for it"};
-}
-
 Status gemm(const Gemm& call, HostStream& stream) {
-  if (const Support support = supports(call.precision); !support.yes())
-    return Status(StatusCode::unsupported, "gemm: " + support.why_not);
   EGT_TRY(check_gemm(call));
   if (!fits_blas(call.a) || !fits_blas(call.b) || !fits_blas(call.d))
     return Status(StatusCode::unsupported, "gemm: a dimension exceeds 2^31 - 1, the most of this BLAS");

@@ -40,7 +40,7 @@ Status multiply_vector(MatrixView m, bool transposed, bool absolute, const doubl
                        HostStream& stream) {
   EGT_TRY(check_multiply_vector(m, transposed, x, y));
   stream.enqueue([=, &stream] {
-    with_type(m.type, [&](auto type) {
+    const auto multiply = [&](auto type) {
       using T = typename decltype(type)::type;
       const std::int64_t sums = transposed ? m.columns : m.rows;
       for_ranges(stream, sums, 64, [&](std::int64_t begin, std::int64_t end) {
@@ -49,7 +49,13 @@ Status multiply_vector(MatrixView m, bool transposed, bool absolute, const doubl
         else
           multiply_rows<T>(m, absolute, x, y, begin, end);
       });
-    });
+    };
+    if (m.type == ElementType::i8)
+      multiply(std::type_identity<std::int8_t>{});
+    else if (m.type == ElementType::i32)
+      multiply(std::type_identity<std::int32_t>{});
+    else
+      with_type(m.type, multiply);
     return Status();
   });
   return {};

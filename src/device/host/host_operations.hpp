@@ -20,7 +20,6 @@ Status await(std::span<const Flag> flags, double seconds, const std::shared_ptr<
              HostStream& stream);
 
 // host_gemm.cpp
-Support supports(Precision precision);
 Status gemm(const Gemm& call, HostStream& stream);
 
 // host_layers.cpp

@@ -25,40 +25,68 @@ PulsePhase phase_at(const PulseShape& shape, double seconds) {
 Result<std::unique_ptr<Pulse>> Pulse::create(Device& device, const PulseShape& shape,
                                              Clock::time_point origin, double clock_error_seconds) {
   std::unique_ptr<Pulse> pulse(new Pulse(device, shape, origin, clock_error_seconds));
-  EGT_TRY_ASSIGN(pulse->word_, device.allocate(sizeof(std::uint32_t)));
-  EGT_TRY_ASSIGN(pulse->probed_, device.create_event(EventUse::order));
+  constexpr std::size_t bytes = sizeof(std::uint32_t);
+  EGT_TRY_ASSIGN(pulse->next_, device.allocate_pinned(bytes));
+  EGT_TRY_ASSIGN(pulse->number_, device.allocate(bytes));
+  EGT_TRY_ASSIGN(pulse->done_, device.allocate_pinned(bytes));
+  *pulse->next_.as<std::uint32_t>() = *pulse->done_.as<std::uint32_t>() = 0;
   EGT_TRY_ASSIGN(pulse->stream_, device.create_stream(StreamPriority::high, StreamUse::without_products));
   return pulse;
 }
 
 Status Pulse::start() {
-  EGT_TRY_ASSIGN(thread_,
+  EGT_TRY_ASSIGN(probes_, start_thread<std::jthread>("the pulse's probes",
+                                                     [this](std::stop_token stop) { run_probes(stop); }));
+  EGT_TRY_ASSIGN(edges_,
                  start_thread<std::jthread>("the pulse", [this](std::stop_token stop) { run(stop); }));
   is_started_ = true;
   return {};
 }
 
+/// The threads end in this order: what a probe waits for is held no more.
 Pulse::~Pulse() {
-  thread_.request_stop();
-  if (thread_.joinable()) thread_.join();
+  edges_ = {};
+  device_.hold(false);
+  probes_ = {};
+}
+
+/// Of an edge that this thread comes too late for, the next one counts; but nothing stays held in a high
+/// part.
+void Pulse::run(const std::stop_token& stop) {
+  for (bool is_held = false;;) {
+    const double now = seconds();
+    const PulsePhase phase = phase_at(shape_, now);
+    if (phase.is_high && is_held) device_.hold(is_held = false);
+    const double planned = now + phase.until_edge;
+    if (!wait_until_edge(planned, stop)) break;
+    const std::uint32_t probe = enqueued_;
+    const bool is_pending = !phase.is_high && probe != done();
+    device_.hold(is_held = phase.is_high);
+    if (is_held) {
+      ++falls_;
+      falls_.notify_one();
+    } else if (is_pending) {
+      await_probe(probe, planned);
+    }
+  }
   device_.hold(false);
 }
 
-/// Of an edge that this thread comes too late for, the next one counts.
-void Pulse::run(const std::stop_token& stop) {
-  for (;;) {
-    const double now = seconds();
-    const PulsePhase phase = phase_at(shape_, now);
-    const double planned = now + phase.until_edge;
-    if (!wait_until_edge(planned, stop)) break;
-    const bool rises = !phase.is_high;
-    device_.hold(!rises);
-    if (rises)
-      await_probe(planned, shape_.duty / shape_.hertz / 2);
-    else if (!enqueue_probe().ok())
-      break;  // whoever uses the device hears of it
+/// After each fall enqueues what is begun with the other work at the next rise. Where others' calls hold it
+/// up for longer, the next fall counts.
+void Pulse::run_probes(const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    ++falls_;
+    falls_.notify_one();
+  });
+  for (std::uint64_t seen = 0;; seen = falls_) {
+    falls_.wait(seen);
+    if (stop.stop_requested()) return;
+    if (done() != enqueued_) continue;
+    ++*next_.as<std::uint32_t>();
+    if (!enqueue_probe().ok()) return;  // whoever uses the device hears of it
+    ++enqueued_;
   }
-  device_.hold(false);
 }
 
 /// False: a stop was asked for.
@@ -73,18 +101,22 @@ bool Pulse::wait_until_edge(double planned, const std::stop_token& stop) const {
   return !stop.stop_requested() && StopSignal::received() == 0;
 }
 
-/// What is begun with the other work at the next rise.
 Status Pulse::enqueue_probe() {
-  EGT_TRY(device_.set_zero(word_.data(), word_.bytes(), *stream_));
-  return device_.record(*probed_, *stream_);
+  EGT_TRY(device_.copy(number_.data(), next_.data(), next_.bytes(), *stream_));
+  return device_.copy(done_.data(), number_.data(), number_.bytes(), *stream_);
 }
 
-void Pulse::await_probe(double planned, double longest) {
+/// The device writes it.
+std::uint32_t Pulse::done() const {
+  return std::atomic_ref(*done_.as<std::uint32_t>()).load(std::memory_order_acquire);
+}
+
+void Pulse::await_probe(std::uint32_t probe, double planned) {
+  const double longest = shape_.duty / shape_.hertz / 2;
   for (;;) {
-    const Result<bool> done = device_.done(*probed_);
+    const bool is_done = done() == probe;
     const double late = seconds() - planned;
-    if (!done.ok()) return;
-    if (done.value() || late > longest) {
+    if (is_done || late > longest) {
       const std::lock_guard lock(mutex_);
       late_ms_.add(late * 1e3);
       return;

@@ -25,7 +25,8 @@ PulsePhase phase_at(const PulseShape& shape, double seconds);
 
 /// Steps a rank's device between idle and full, in phase with all ranks': a thread holds its work back from
 /// each falling edge to the next rising one, by a clock that the ranks agreed on, and measures how late the
-/// device begins again. Ends by itself, with nothing held, when the process is told to stop.
+/// device begins again. It makes no call that another thread's could hold up: a full stream holds up all who
+/// enqueue, and is held itself. Ends by itself, with nothing held, when the process is told to stop.
 class Pulse {
  public:
   /// `device`, whose holds are allowed, outlives it. `origin`: the same moment on all ranks, within
@@ -47,29 +48,33 @@ class Pulse {
   double sample_seconds() const;
 
   /// {hertz, duty, rises, clock_error_ms, late_ms: {p50, p99, max}}: how long after the agreed moment the
-  /// device began again, null before the first rise. Any thread.
+  /// device began again, null before the first rise; of the rises for which a probe was enqueued in time. Any
+  /// thread.
   Json figures() const;
 
  private:
   Pulse(Device& device, const PulseShape& shape, Clock::time_point origin, double clock_error_seconds)
       : device_(device), shape_(shape), origin_(origin), clock_error_seconds_(clock_error_seconds) {}
   void run(const std::stop_token& stop);
+  void run_probes(const std::stop_token& stop);
   bool wait_until_edge(double seconds, const std::stop_token& stop) const;
   Status enqueue_probe();
-  void await_probe(double planned_seconds, double longest_seconds);
+  std::uint32_t done() const;
+  void await_probe(std::uint32_t probe, double planned_seconds);
   double seconds() const { return seconds_since(origin_); }
 
   Device& device_;
   const PulseShape shape_;
   const Clock::time_point origin_;
   const double clock_error_seconds_;
-  Buffer word_;  ///< what the probe writes
-  std::unique_ptr<Event> probed_;
-  std::unique_ptr<Stream> stream_;  ///< behind the buffer, which its work uses
+  Buffer next_, number_, done_;  ///< of the probe that is enqueued: pinned, on the device, and pinned again
+  std::unique_ptr<Stream> stream_;  ///< behind the buffers, which its work uses
   std::atomic<bool> is_started_{false};
+  std::atomic<std::uint64_t> falls_{0};
+  std::atomic<std::uint32_t> enqueued_{0};  ///< probes
   mutable std::mutex mutex_;
   Histogram late_ms_;
-  std::jthread thread_;  ///< last: it uses all of the above
+  std::jthread probes_, edges_;  ///< last: they use all of the above
 };
 
 }  // namespace egt

@@ -10,10 +10,10 @@
 #include "model/mlp_trainer.hpp"
 #include "workload/bench/bench_operation.hpp"
 #include "workload/bench/input_pipeline.hpp"
+#include "workload/common/digest_vote.hpp"
 #include "workload/common/fault_reporter.hpp"
 #include "workload/options.hpp"
 #include "workload/train/digest_exchange.hpp"
-#include "workload/train/digest_vote.hpp"
 
 namespace egt {
 

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "workload/train/digest_vote.hpp"
+#include "workload/common/digest_vote.hpp"
 
 namespace egt {
 

@@ -19,10 +19,18 @@ constexpr std::uint64_t slice_grain = 64;
 /// collectives that it receives.
 constexpr int contribution_place = collective_kinds;
 
-/// Who a rank is; it goes with every report, so that a fault names the host and device of any rank.
+/// Who a rank is, so that a fault names the host and device of any rank, and what its products over memory
+/// gave; it goes with every report.
 struct Introduction {
   char hostname[256];
   char device_uuid[64];
+  std::uint64_t device_model;  ///< a hash of Environment::device_model
+  std::uint64_t answer_count;
+  OperandAnswer answers[most_operand_answers];
+
+  std::vector<OperandAnswer> all_answers() const {
+    return {answers, answers + std::min<std::uint64_t>(answer_count, most_operand_answers)};
+  }
 };
 
 std::size_t index_of(CollectiveKind kind) {
@@ -44,11 +52,14 @@ std::uint64_t slice_elements(std::uint64_t elements, std::uint64_t ranks) {
 }  // namespace
 
 CollectiveWorkload::CollectiveWorkload(const Environment& environment, const CollectiveOptions& options,
-                                       std::function<Stream&()> stream, std::function<double()> summed_bytes)
+                                       std::function<Stream&()> stream, std::function<double()> summed_bytes,
+                                       std::function<std::vector<OperandAnswer>()> answers)
     : environment_(environment),
       options_(options),
       stream_(std::move(stream)),
       summed_bytes_(std::move(summed_bytes)),
+      answers_(std::move(answers)),
+      reporter_(environment_),
       slice_elements_(slice_elements(options.elements, static_cast<std::uint64_t>(environment.place.size))) {
   for (const Injection& injection : environment_.injector.all())
     if (injection.kind == InjectionKind::collective && injection.rank < environment_.place.size)
@@ -93,8 +104,8 @@ Status CollectiveWorkload::prepare() {
   EGT_TRY_ASSIGN(slice_, device.allocate(slice_elements_ * sizeof(float)));
   EGT_TRY_ASSIGN(told_, device.allocate(told_bytes()));
   EGT_TRY_ASSIGN(gathered_, device.allocate(told_bytes() * ranks()));
-  EGT_TRY_ASSIGN(introduction_, device.allocate_pinned(sizeof(Introduction)));
   for (Slot& slot : slots_) {
+    EGT_TRY_ASSIGN(slot.introduction, device.allocate_pinned(sizeof(Introduction)));
     EGT_TRY_ASSIGN(slot.gathered, device.allocate_pinned(told_bytes() * ranks()));
     EGT_TRY_ASSIGN(slot.done, device.create_event(EventUse::order));
     for (auto* events : {&slot.begin, &slot.end})
@@ -102,16 +113,18 @@ Status CollectiveWorkload::prepare() {
         EGT_TRY_ASSIGN(event, device.create_event(EventUse::timing));
       }
   }
-  return introduce();
+  return {};
 }
 
-/// The ranks are told with the first round: a collective here would leave the others waiting when one rank
-/// could not prepare.
-Status CollectiveWorkload::introduce() {
-  auto* self = introduction_.as<Introduction>();
+Status CollectiveWorkload::introduce(Slot& slot) {
+  auto* self = slot.introduction.as<Introduction>();
   *self = {};
   copy_text(self->hostname, environment_.place.hostname);
   copy_text(self->device_uuid, environment_.device.info().uuid);
+  self->device_model = std::hash<std::string>()(environment_.device_model);
+  const std::vector<OperandAnswer> answers = answers_();
+  self->answer_count = answers.size();
+  std::copy(answers.begin(), answers.end(), self->answers);
   return environment_.device.copy(told_.data(), self, sizeof(Introduction), stream_());
 }
 
@@ -163,6 +176,7 @@ Status CollectiveWorkload::enqueue_round(std::int64_t step) {
                 .size = environment_.place.size,
                 .slice = slice_elements_};
   take_injections(slot);
+  EGT_TRY(introduce(slot));
   for (std::size_t i = 0; i < reports_of(environment_.place.size); ++i)
     EGT_TRY(environment_.device.reset(own_report(i), stream_()));
   for (int kind = 0; kind < collective_kinds; ++kind)
@@ -281,7 +295,31 @@ Status CollectiveWorkload::collect_round() {
   ++rounds_;
   elements_checked_ += 2 * options_.elements + slice_elements_ * (1 + ranks());
   look_at(slot, read_reports(slot));
+  compare_operands(slot);
   return {};
+}
+
+/// What the ranks' products over the same operands gave. The rank that is wrong tells it.
+void CollectiveWorkload::compare_operands(const Slot& slot) {
+  std::vector<std::vector<OperandAnswer>> answers;
+  std::vector<std::uint64_t> models;
+  std::vector<int> groups;
+  for (std::size_t rank = 0; rank < ranks(); ++rank) {
+    const auto* told =
+        reinterpret_cast<const Introduction*>(slot.gathered.as<std::byte>() + rank * told_bytes());
+    answers.push_back(told->all_answers());
+    models.push_back(told->device_model);
+    groups.push_back(
+        static_cast<int>(std::find(models.begin(), models.end(), models.back()) - models.begin()));
+  }
+  for (const auto& [answer, dissent] : operands_.compare(answers, groups)) {
+    Fault fault = fault_of(environment_, "gemm", "operand digest", "memory", slot.step);
+    fault.incident = fmt::format("operands in round {}", slot.round.number);
+    fault.where = describe(answer);
+    show_difference(fault, dissent.expected, dissent.actual);
+    reporter_.tell(std::move(fault), dissent);
+  }
+  reporter_.end_check();
 }
 
 std::vector<RankReports> CollectiveWorkload::read_reports(const Slot& slot) const {
@@ -355,6 +393,7 @@ PartReport CollectiveWorkload::report() const {
                   {"reduce_scatter_bus_gb_per_s", bus(CollectiveKind::reduce_scatter)},
                   {"all_gather_bus_gb_per_s", bus(CollectiveKind::all_gather)},
                   {"elements_checked", elements_checked_},
+                  {"operands_compared", operands_.compared()},
                   {"mismatches", mismatches_}};
   part.work.collective_elements_checked = elements_checked_ - std::min(mismatches_, elements_checked_);
   return part;

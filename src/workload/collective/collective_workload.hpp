@@ -11,6 +11,8 @@
 #include "egt/workload/workload.hpp"
 #include "workload/collective/collective_judgement.hpp"
 #include "workload/collective/known_answer.hpp"
+#include "workload/common/fault_reporter.hpp"
+#include "workload/common/operand_answers.hpp"
 #include "workload/options.hpp"
 
 namespace egt {
@@ -27,9 +29,11 @@ namespace egt {
 class CollectiveWorkload : public Workload {
  public:
   /// `stream`: gives, from `prepare` on, the stream on which the communicator's other collectives run;
-  /// `summed_bytes`: how much they sum over ranks a step.
+  /// `summed_bytes`: how much they sum over ranks a step; `answers`: what products over memory gave
+  /// since the last call, at most most_operand_answers: with each round the ranks compare it.
   CollectiveWorkload(const Environment& environment, const CollectiveOptions& options,
-                     std::function<Stream&()> stream, std::function<double()> summed_bytes);
+                     std::function<Stream&()> stream, std::function<double()> summed_bytes,
+                     std::function<std::vector<OperandAnswer>()> answers);
 
   std::string name() const override { return "collective"; }
   Status prepare() override;
@@ -48,7 +52,8 @@ class CollectiveWorkload : public Workload {
   struct Slot {
     std::int64_t step = 0;
     CollectiveRound round;
-    Buffer gathered;  ///< pinned: what all ranks told
+    Buffer introduction;  ///< pinned: of this rank
+    Buffer gathered;      ///< pinned: what all ranks told
     std::array<std::unique_ptr<Event>, collective_kinds> begin, end;
     std::unique_ptr<Event> done;
   };
@@ -63,7 +68,7 @@ class CollectiveWorkload : public Workload {
   std::uint64_t seed(const Slot& slot, CollectiveKind kind, int block) const;
   KnownAnswer known_answer(const Slot& slot, CollectiveKind kind) const;
 
-  Status introduce();
+  Status introduce(Slot& slot);
   Status enqueue_round(std::int64_t step);
   Status enqueue_collective(Slot& slot, CollectiveKind kind);
   Status enqueue_exchange(Slot& slot);
@@ -80,6 +85,7 @@ class CollectiveWorkload : public Workload {
 
   Status collect_round();
   std::vector<RankReports> read_reports(const Slot& slot) const;
+  void compare_operands(const Slot& slot);
   void look_at(const Slot& slot, const std::vector<RankReports>& reports);
   void tell(const Slot& slot, const CollectiveFinding& finding);
 
@@ -87,10 +93,12 @@ class CollectiveWorkload : public Workload {
   CollectiveOptions options_;
   std::function<Stream&()> stream_;
   std::function<double()> summed_bytes_;
+  std::function<std::vector<OperandAnswer>()> answers_;
+  FaultReporter reporter_;      ///< of products over memory
   std::optional<double> rate_;  ///< alone, bus bytes/s of an all-reduce
   double moved_bytes_ = 0;      ///< bus bytes: of gradients and rounds
   std::uint64_t slice_elements_ = 1;
-  Buffer data_, slice_, told_, gathered_, introduction_;
+  Buffer data_, slice_, told_, gathered_;
   std::array<Slot, slots> slots_;
   std::uint64_t enqueued_ = 0, rounds_ = 0;  ///< rounds enqueued, and collected
   std::uint64_t first_number_ = 0;           ///< of the rounds after the last restart
@@ -99,6 +107,7 @@ class CollectiveWorkload : public Workload {
   CollectiveIncidents incidents_;
   std::vector<Injection> planned_injections_;  ///< of all ranks, the same everywhere: not yet had their turn
   std::vector<Injection> own_injections_;      ///< taken, to strike in the next round that gives the chance
+  AnswerComparison operands_;
   std::uint64_t elements_checked_ = 0, mismatches_ = 0, wrong_rounds_ = 0;
   std::array<double, collective_kinds> milliseconds_{};
 };

@@ -23,13 +23,14 @@ Result<double> product_rate(Device& device, Stream& stream, Precision precision,
   const std::size_t bytes = static_cast<std::size_t>(rows * rows) * size_of(type);
   EGT_TRY_ASSIGN(const Buffer a, device.allocate(bytes));
   EGT_TRY_ASSIGN(const Buffer b, device.allocate(bytes));
-  EGT_TRY_ASSIGN(const Buffer d, device.allocate(bytes));
+  const ElementType sums = sum_type(precision);
+  EGT_TRY_ASSIGN(const Buffer d, device.allocate(static_cast<std::size_t>(rows * rows) * size_of(sums)));
   EGT_TRY(device.fill(words_of(a), {.kind = PatternKind::finite, .seed = 1}, stream));
   EGT_TRY(device.fill(words_of(b), {.kind = PatternKind::finite, .seed = 2}, stream));
   const Gemm gemm{.precision = precision,
                   .a = {a.data(), type, rows, rows},
                   .b = {b.data(), type, rows, rows},
-                  .d = {d.data(), type, rows, rows},
+                  .d = {d.data(), sums, rows, rows},
                   .b_transposed = true};
   const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(rows * rows);
   return rate_alone(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 
 #include "egt/device/device.hpp"
 
@@ -16,7 +17,9 @@ constexpr double measured_ms = 3;
 Result<double> rate_alone(Device& device, Stream& stream, double units,
                           const std::function<Status()>& enqueue, double least_ms = measured_ms);
 
-/// FLOP/s of square products, as large as is worth while on the device: up to 8192^3, in a 64th of its
+/// FLOP/s of square products.
+using ProductRates = std::map<Precision, double>;
+/// Of products as large as is worth while on the device: up to 8192^3, in a 64th of its
 /// memory. Operands are finite numbers whose products add up.
 Result<double> product_rate_alone(Device& device, Stream& stream, Precision precision);
 

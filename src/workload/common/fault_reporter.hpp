@@ -6,7 +6,7 @@
 
 #include "egt/core/record.hpp"
 #include "egt/workload/workload.hpp"
-#include "workload/train/digest_vote.hpp"
+#include "workload/common/digest_vote.hpp"
 
 namespace egt {
 

@@ -28,23 +28,15 @@ std::uint64_t distinct_words(const Flip& flip, std::uint64_t words) {
 
 }  // namespace
 
-Precision operand_precision(const Device& device) {
-  return device.supports(Precision::bf16).yes() ? Precision::bf16 : Precision::fp32;
-}
-
 MemoryPatrol::MemoryPatrol(Environment& environment, std::vector<MemoryBlock> blocks,
                            std::unique_ptr<OperationPipeline> in_flight,
-                           std::unique_ptr<OperationPipeline> products, Buffer product,
-                           std::int64_t product_rows, int buffer_iterations)
+                           std::unique_ptr<ProductLane> products, int buffer_iterations)
     : environment_(environment),
       device_(environment.device),
       blocks_(std::move(blocks)),
       planned_bytes_(bytes_of(blocks_)),
       held_bytes_(planned_bytes_),
-      product_(std::move(product)),
-      product_rows_(product_rows),
       buffer_iterations_(buffer_iterations),
-      precision_(operand_precision(environment.device)),
       turn_pace_(operation_ms),
       in_flight_(std::move(in_flight)),
       products_(std::move(products)) {
@@ -88,7 +80,7 @@ Status MemoryPatrol::run(const std::stop_token& stop) {
     for (std::size_t block = 0; block < blocks_.size() && !stop.stop_requested(); ++block) {
       const bool products_lead = environment_.load.lead() == LoadLead::products;
       in_flight_->stream().set_width(products_lead ? width_beside_products : usual_width);
-      EGT_TRY(feed_products(stop));
+      EGT_TRY(products_->feed(step_, stop));
       EGT_TRY(take_next_operand(stop));
       EGT_TRY(visit(block, stop));
       EGT_TRY(keep_to_share(stop));
@@ -110,7 +102,7 @@ Status MemoryPatrol::submit(const OperationPipeline::Enqueue& enqueue, Operation
         return judge(evidence, device_ms);
       },
       stop));
-  EGT_TRY(feed_products(stop));
+  EGT_TRY(products_->feed(step_, stop));
   return rest(stop);
 }
 
@@ -124,6 +116,7 @@ Status MemoryPatrol::settle(double seconds) {
 Status MemoryPatrol::rest(const std::stop_token& stop) {
   if (!stop.stop_possible() || environment_.load.duty() >= 1) {
     worked_ms_ = 0;
+    products_->take_worked_ms();
     return {};
   }
   Status drained = in_flight_->drain(OperationPipeline::deadline_seconds, stop);
@@ -131,7 +124,8 @@ Status MemoryPatrol::rest(const std::stop_token& stop) {
   // The operation is enqueued, and what it writes is noted; the caller is stopped at its next one.
   if (drained.code() == StatusCode::stopped) return {};
   EGT_TRY(drained);
-  environment_.load.rest(std::exchange(worked_ms_, 0) * 1e-3, [&] { return stop.stop_requested(); });
+  const double worked_ms = std::exchange(worked_ms_, 0) + products_->take_worked_ms();
+  environment_.load.rest(worked_ms * 1e-3, [&] { return stop.stop_requested(); });
   return {};
 }
 
@@ -157,7 +151,7 @@ Status MemoryPatrol::keep_to_share(const std::stop_token& stop) {
 /// Nothing is enqueued. A fault on purpose that waits for the block gets another place.
 void MemoryPatrol::give_back_last() {
   if (look_ && look_->block + 1 == blocks_.size()) look_.reset();
-  std::erase_if(operands_, [&](const Operands& operands) { return operands.block + 1 == blocks_.size(); });
+  products_->drop(blocks_.size() - 1);
   held_bytes_ -= blocks_.back().words.bytes();
   blocks_.pop_back();
   courses_.pop_back();
@@ -191,9 +185,9 @@ WordsView MemoryPatrol::word(std::size_t block, std::uint64_t index) const {
 
 /// The next block's look is enqueued before this one's is waited for, so that the device has work meanwhile.
 Status MemoryPatrol::visit(std::size_t block, const std::stop_token& stop) {
-  if (is_operand(block)) {
-    if (operands_.size() < blocks_.size()) return {};
-    return products_->judge_first(products_->judged() + 1, stop);  // there is nothing else to visit
+  if (products_->holds(block)) {
+    const bool is_all_there_is = products_->held() == blocks_.size();
+    return is_all_there_is ? products_->judge_one(stop) : Status();
   }
   if (!courses_[block].held()) {
     if (!look_) {

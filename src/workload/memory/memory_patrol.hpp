@@ -18,6 +18,7 @@
 #include "workload/memory/memory_findings.hpp"
 #include "workload/memory/memory_plan.hpp"
 #include "workload/memory/memory_suite.hpp"
+#include "workload/memory/product_lane.hpp"
 
 namespace egt {
 
@@ -59,9 +60,7 @@ struct PatrolFigures {
   std::uint64_t bytes_written = 0;
   std::uint64_t bytes_right = 0;  ///< of those: found as expected
   double verify_ms = 0;           ///< and rewrite
-  double gemm_flops = 0;          ///< both runs counted, equal bit for bit
-  double gemm_ms = 0;
-  double turns = 0;  ///< of sine and exponential, both runs counted, equal bit for bit
+  double turns = 0;               ///< of sine and exponential, both runs counted, equal bit for bit
   double turns_ms = 0;
   std::uint64_t mismatches = 0;              ///< words that were not as expected
   std::uint64_t disagreements = 0;           ///< operations whose two runs differed
@@ -69,9 +68,6 @@ struct PatrolFigures {
   std::vector<std::uint64_t> verifications;  ///< of each block that is still held
   std::vector<std::uint64_t> passes;         ///< over a block, of each test of the suite
 };
-
-/// Of the products over memory.
-Precision operand_precision(const Device& device);
 
 /// Goes round the blocks. Each visit verifies what rested in the block and puts it through the next test of
 /// the suite. One block after the other is filled with finite numbers instead, and is the operand of sines
@@ -82,12 +78,11 @@ Precision operand_precision(const Device& device);
 class MemoryPatrol {
  public:
   /// So many that the device always has one to begin while the host judges others.
-  static constexpr std::size_t operations_in_flight = 8, products_in_flight = 16;
+  static constexpr std::size_t operations_in_flight = 8;
 
-  /// `products`: of products_in_flight; `product`: scratch for product_rows^2 fp32.
   MemoryPatrol(Environment& environment, std::vector<MemoryBlock> blocks,
-               std::unique_ptr<OperationPipeline> in_flight, std::unique_ptr<OperationPipeline> products,
-               Buffer product, std::int64_t product_rows, int buffer_iterations);
+               std::unique_ptr<OperationPipeline> in_flight, std::unique_ptr<ProductLane> products,
+               int buffer_iterations);
 
   /// Makes ready what judging needs, puts the first pattern into every block and waits for it.
   Status prepare();
@@ -104,6 +99,8 @@ class MemoryPatrol {
   /// For the records: the step that was enqueued last.
   void set_step(std::int64_t step) { step_ = step; }
   PatrolFigures figures() const;
+  ProductLane& products() { return *products_; }
+  const ProductLane& products() const { return *products_; }
   const std::vector<MemoryBlock>& blocks() const { return blocks_; }
 
  private:
@@ -130,25 +127,8 @@ class MemoryPatrol {
     std::size_t block = 0;
     std::uint64_t operations = 0;
   };
-  /// The block that is the operand of products: square matrices, two and two of which are multiplied, all in
-  /// turn, several times.
-  struct Operands {
-    std::size_t block = 0;
-    std::int64_t rows = 0;
-    std::unique_ptr<Event> filled;           ///< the words are as the products shall find them
-    std::uint64_t enqueued = 0, judged = 0;  ///< products
-    std::vector<Digest> digests;             ///< of each pair's product, as it was first
-
-    static constexpr std::uint64_t rounds = 8;
-    std::uint64_t planned() const { return rounds * digests.size(); }
-  };
-
   /// Is it held, or the operand of products, and so left alone?
-  bool is_away(std::size_t block) const { return courses_[block].held() || is_operand(block); }
-  bool is_operand(std::size_t block) const {
-    return std::any_of(operands_.begin(), operands_.end(),
-                       [&](const Operands& operands) { return operands.block == block; });
-  }
+  bool is_away(std::size_t block) const { return courses_[block].held() || products_->holds(block); }
   std::string place(std::size_t block) const;
   WordsView word(std::size_t block, std::uint64_t index) const;
 
@@ -171,13 +151,8 @@ class MemoryPatrol {
   Strike aim(const Injection& injection);
   Status strike(std::size_t block);
 
-  std::size_t most_operands() const;
   Status take_next_operand(const std::stop_token& stop);
-  Status take_operand(std::size_t block, const std::stop_token& stop);
-  Status feed_products(const std::stop_token& stop);
-  Status multiply(Operands& operands, const std::stop_token& stop);
-  void judge_product(std::size_t pair, const Digest& digest, double device_ms);
-  std::int64_t operand_rows(std::size_t block) const;
+  Status take_operand(std::size_t block, const ProductLane::Plan& plan, const std::stop_token& stop);
   Status turn_all(std::size_t block, const std::stop_token& stop);
   Status turn_window(std::size_t block, const std::stop_token& stop);
   Status turn(std::size_t block, Window window, int iterations, const std::stop_token& stop);
@@ -188,7 +163,7 @@ class MemoryPatrol {
   void count_verification(const Check& check, const Mismatches& found, double device_ms);
   void count_turns(const Evidence& evidence, double turns, double device_ms);
   Status tell_mismatch(const Check& check, const Mismatches& found, const Mismatches::Sample& sample);
-  void tell_disagreement(std::string kind, std::uint64_t offset, const Evidence& evidence, std::string where);
+  void tell_disagreement(std::uint64_t offset, const Evidence& evidence, std::string where);
 
   Environment& environment_;
   Device& device_;
@@ -201,19 +176,16 @@ class MemoryPatrol {
   std::uint64_t held_bytes_;
   double worked_ms_ = 0;  ///< device time since the last rest
   MemoryLedger ledger_;
-  Buffer product_;
   Buffer probe_;  ///< pinned: a CellProbe
-  const std::int64_t product_rows_;
   const int buffer_iterations_;
-  const Precision precision_;
-  std::size_t next_operand_ = 0;   ///< a block
-  std::deque<Operands> operands_;  ///< the first is multiplied, the next is made ready meanwhile
+  std::size_t next_operand_ = 0;  ///< a block
   Pace turn_pace_;
   std::atomic<std::int64_t> step_{-1};
   mutable std::mutex mutex_;
   PatrolFigures figures_;
-  std::unique_ptr<OperationPipeline> in_flight_,
-      products_;  ///< last: their streams end before the memory goes
+  std::unique_ptr<OperationPipeline>
+      in_flight_;  ///< these two last: their streams end before the memory goes
+  std::unique_ptr<ProductLane> products_;
 };
 
 }  // namespace egt

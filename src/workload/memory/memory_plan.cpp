@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "workload/memory/product_lane.hpp"
+
 namespace egt {
 namespace {
 
@@ -46,7 +48,7 @@ std::uint64_t MemoryPlan::fill_bytes() const {
 }
 
 std::uint64_t MemoryPlan::product_bytes() const {
-  return static_cast<std::uint64_t>(product_rows * product_rows) * sizeof(float);
+  return ProductLane::bytes_for(product_rows);
 }
 
 Result<MemoryPlan> plan_memory(const MemoryInfo& now, const SizeOrShare& fill) {

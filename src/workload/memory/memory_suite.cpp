@@ -110,6 +110,7 @@ BlockCourse::BlockCourse(std::span<const MemoryTest> suite, std::uint64_t block,
 
 std::uint64_t BlockCourse::seed_of(MemoryPass::Seed seed) const {
   if (seed == Seed::same) return pattern_.seed;
+  if (seed == Seed::given) return given_seed_;
   const std::uint64_t stream = seed == Seed::hold ? mix64(base_seed_ ^ hold_salt) : base_seed_;
   const std::uint64_t number = seed == Seed::hold ? round_ / (2 * blocks_a_hold) : draws_;
   return mix64(stream + number * 0x9E3779B97F4A7C15ull);

@@ -18,6 +18,7 @@ struct MemoryPass {
   enum class Seed {
     fresh,  ///< a new one: nothing stale can look right
     same,   ///< that of the pass before: this is its inverse, or it again
+    given,  ///< that of BlockCourse::give_seed
     hold,   ///< one for both visits that hold the block: the second holds the inverse of the first
   };
 
@@ -68,6 +69,7 @@ class BlockCourse {
   /// Is it to be left alone in this visit?
   bool held() const { return held_ && !test().hold; }
 
+  void give_seed(std::uint64_t seed) { given_seed_ = seed; }
   /// The pattern that `pass` of this visit's test writes.
   Pattern next(const MemoryPass& pass) const;
   /// It was enqueued.
@@ -81,7 +83,7 @@ class BlockCourse {
   std::span<const MemoryTest> suite_;
   std::uint64_t block_;
   std::uint64_t blocks_;
-  std::uint64_t base_seed_;
+  std::uint64_t base_seed_, given_seed_ = 0;
   std::uint64_t draws_ = 0;  ///< fresh seeds so far
   std::uint64_t generation_ = 0;
   std::uint64_t round_ = 0;

@@ -27,10 +27,10 @@ Json passes_by_name(const PatrolFigures& figures) {
   return passes;
 }
 
-std::string wrong_in(const PatrolFigures& figures) {
+std::string wrong_in(const PatrolFigures& figures, const ProductFigures& products) {
   if (figures.mismatches) return fmt::format("{} words of memory were wrong", figures.mismatches);
-  if (figures.disagreements)
-    return fmt::format("{} operations gave other bits when they were repeated", figures.disagreements);
+  if (const std::uint64_t wrong = figures.disagreements + products.disagreements)
+    return fmt::format("{} operations were wrong, or gave other bits when they were repeated", wrong);
   return {};
 }
 
@@ -43,10 +43,10 @@ Status MemoryWorkload::prepare() {
   EGT_TRY_ASSIGN(auto in_flight,
                  OperationPipeline::create(device, StreamPriority::background, StreamUse::all,
                                            "the memory patrol", MemoryPatrol::operations_in_flight));
-  EGT_TRY_ASSIGN(auto products,
+  EGT_TRY_ASSIGN(auto pipeline,
                  OperationPipeline::create(device, StreamPriority::low, StreamUse::all,
-                                           "the products over memory", MemoryPatrol::products_in_flight));
-  EGT_TRY_ASSIGN(product_rate_, product_rate_alone(device, products->stream(), operand_precision(device)));
+                                           "the products over memory", ProductLane::in_flight));
+  EGT_TRY_ASSIGN(product_rates_, product_rates(pipeline->stream()));
   EGT_TRY_ASSIGN(filled_, device.memory());
   const SizeOrShare fill = fill_within(options_.fill, filled_.total_bytes, options_.limit);
   tell_smaller_fill(fill);
@@ -57,15 +57,26 @@ Status MemoryWorkload::prepare() {
         fmt::format("memory: {} are wanted in use and {} are used already, so none would be tested; ask for "
                     "more with --memory, or for none (--memory 0)",
                     format_bytes(plan_.wanted_bytes), format_bytes(plan_.used_bytes))};
-  EGT_TRY_ASSIGN(Buffer product, device.allocate(plan_.product_bytes()));
+  EGT_TRY_ASSIGN(auto products,
+                 ProductLane::create(environment_, product_rates_, std::move(pipeline), plan_.product_rows));
   EGT_TRY_ASSIGN(std::vector<MemoryBlock> blocks, allocate_blocks(plan_));
   patrol_ = std::make_unique<MemoryPatrol>(environment_, std::move(blocks), std::move(in_flight),
-                                           std::move(products), std::move(product), plan_.product_rows,
-                                           options_.buffer_iterations);
+                                           std::move(products), options_.buffer_iterations);
   EGT_TRY(patrol_->prepare());
   EGT_TRY_ASSIGN(verify_rate_, patrol_->measure_rate_alone());
   EGT_TRY_ASSIGN(filled_, device.memory());
   return {};
+}
+
+/// Of training's precisions, and those that only the products over memory have.
+Result<ProductRates> MemoryWorkload::product_rates(Stream& stream) {
+  Device& device = environment_.device;
+  ProductRates rates = trained_ ? trained_() : ProductRates();
+  for (const Precision precision : {environment_.load.precision(), Precision::fp8, Precision::int8}) {
+    if (rates.contains(precision) || !device.supports(precision).yes()) continue;
+    EGT_TRY_ASSIGN(rates[precision], product_rate_alone(device, stream, precision));
+  }
+  return rates;
 }
 
 void MemoryWorkload::tell_smaller_fill(const SizeOrShare& fill) const {
@@ -182,7 +193,14 @@ PartReport MemoryWorkload::report() const {
       {"blocks", plan_.block_bytes.size()}};
   if (!patrol_) return report;
   const PatrolFigures figures = patrol_->figures();
-  put_outcome(report, wrong_in(figures), undone(figures));
+  const ProductFigures products = patrol_->products().figures();
+  double flops = 0;
+  Json by_precision = Json::object();
+  for (const auto& [precision, done] : products.flops) {
+    flops += done;
+    by_precision[std::string(to_string(precision))] = done * 1e-12;
+  }
+  put_outcome(report, wrong_in(figures, products), undone(figures));
   report.figures.update(
       {{"filled_bytes", plan_.fill_bytes() - figures.freed_bytes},
        {"freed_bytes", figures.freed_bytes},
@@ -199,20 +217,31 @@ PartReport MemoryWorkload::report() const {
        {"memory_gb_per_s",
         ratio_or_null(static_cast<double>(figures.bytes_verified + figures.bytes_written) * 1e-9,
                       figures.verify_ms * 1e-3)},
-       {"gemm_tflops", ratio_or_null(figures.gemm_flops * 1e-12, figures.gemm_ms * 1e-3)},
+       {"gemm_tflops", ratio_or_null(flops * 1e-12, products.milliseconds * 1e-3)},
+       {"gemm_tflop", by_precision},
+       {"exact_products", products.exact},
        {"sine_exponential_turns", figures.turns},
        {"sine_exponential_turns_per_second", ratio_or_null(figures.turns, figures.turns_ms * 1e-3)},
        {"mismatches", figures.mismatches},
-       {"disagreements", figures.disagreements}});
-  if (verify_rate_ && product_rate_) {
+       {"disagreements", figures.disagreements + products.disagreements}});
+  if (verify_rate_) {
     report.load.memory = static_cast<double>(figures.bytes_verified + figures.bytes_written) / *verify_rate_;
-    report.load.products = figures.gemm_flops / *product_rate_;
-    report.load.alone = {{"verify_gb_per_s", *verify_rate_ * 1e-9},
-                         {"operand_tflops", *product_rate_ * 1e-12}};
+    report.load.alone["verify_gb_per_s"] = *verify_rate_ * 1e-9;
   }
-  report.work.gemm_flops = figures.gemm_flops;
+  report.load.products = 0;
+  for (const auto& [precision, rate] : product_rates_) {
+    const auto done = products.flops.find(precision);
+    if (done != products.flops.end()) *report.load.products += done->second / rate;
+    if (is_narrow(precision))
+      report.load.alone["narrow_tflops"][std::string(to_string(precision))] = rate * 1e-12;
+  }
+  report.work.gemm_flops = flops;
   report.work.bytes_patrolled = figures.bytes_right;
   return report;
+}
+
+std::vector<OperandAnswer> MemoryWorkload::answers() const {
+  return patrol_ ? patrol_->products().answers() : std::vector<OperandAnswer>();
 }
 
 std::vector<WordsView> MemoryWorkload::blocks() const {

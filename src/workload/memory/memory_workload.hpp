@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,8 +23,10 @@ namespace egt {
 /// warning.
 class MemoryWorkload : public Workload {
  public:
-  MemoryWorkload(Environment& environment, const MemoryOptions& options)
-      : environment_(environment), options_(options) {}
+  /// `trained`: FLOP/s alone, by the precisions of training; asked for in `prepare`, empty: none is known.
+  MemoryWorkload(Environment& environment, const MemoryOptions& options,
+                 std::function<ProductRates()> trained = {})
+      : environment_(environment), options_(options), trained_(std::move(trained)) {}
 
   std::string name() const override { return "memory"; }
   /// out_of_memory: the share cannot be taken, or others use all of it already; the text says what is wanted,
@@ -37,10 +40,14 @@ class MemoryWorkload : public Workload {
   Status finish(bool hurry) override;
   PartReport report() const override;
 
+  /// See ProductLane::answers. Any thread.
+  std::vector<OperandAnswer> answers() const;
+
   /// The filled blocks, in the order of their offsets: for tests and for the injection of faults.
   std::vector<WordsView> blocks() const;
 
  private:
+  Result<ProductRates> product_rates(Stream& stream);
   void look_for_starvation();
   void tell_smaller_fill(const SizeOrShare& fill) const;
   Result<std::vector<MemoryBlock>> allocate_blocks(const MemoryPlan& plan) const;
@@ -53,7 +60,9 @@ class MemoryWorkload : public Workload {
   MemoryInfo filled_;                     ///< of the device, once filled
   std::unique_ptr<MemoryPatrol> patrol_;  ///< none: nothing is planned
   WorkerThread thread_{"the memory patrol"};
-  std::optional<double> verify_rate_, product_rate_;  ///< alone: bytes/s, FLOP/s
+  const std::function<ProductRates()> trained_;
+  std::optional<double> verify_rate_;  ///< alone: bytes/s
+  ProductRates product_rates_;
   // Of the looks for starvation: a window of steps
   Clock::time_point last_retired_ = Clock::now();
   double window_seconds_ = 0, window_bytes_ = 0;  ///< its length; verified and written before it

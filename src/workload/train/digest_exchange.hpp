@@ -9,7 +9,7 @@
 #include "egt/core/progress_board.hpp"
 #include "egt/device/device.hpp"
 #include "egt/ranks/communicator.hpp"
-#include "workload/train/digest_vote.hpp"
+#include "workload/common/digest_vote.hpp"
 
 namespace egt {
 

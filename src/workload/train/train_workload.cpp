@@ -68,6 +68,7 @@ Status TrainWorkload::measure_rates() {
   for (const Precision precision : options_.precisions) {
     EGT_TRY_ASSIGN(product_rates_[precision], product_rate_alone(environment_.device, stream, precision));
   }
+  environment_.load.set_precision(options_.precisions.front());
   load_.products = 0;
   if (options_.extreme_iterations == 0) return {};
   EGT_TRY_ASSIGN(extreme_rate_, extreme_rate_alone(environment_.device, stream, options_.extreme_iterations));
@@ -101,6 +102,7 @@ double TrainWorkload::step_turns() const {
 Status TrainWorkload::enqueue(const Step& step) {
   const LoadLead lead = lead_of(step.index, options_.epoch_steps);
   environment_.load.set_lead(lead);
+  environment_.load.set_precision(steps_->precision_of(step.index));
   steps_->trainer().compute_stream().set_width(lead == LoadLead::products ? width_beside_products : 0);
   EGT_TRY(steps_->enqueue(step, checks_->take_note()));
   return checks_->after_step(step.index);

@@ -9,6 +9,7 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/histogram.hpp"
 #include "egt/workload/workload.hpp"
+#include "workload/common/alone_rate.hpp"
 #include "workload/options.hpp"
 #include "workload/train/training_checks.hpp"
 #include "workload/train/training_steps.hpp"
@@ -42,6 +43,8 @@ class TrainWorkload : public Workload {
   Stream& communication_stream() { return steps_->trainer().communication_stream(); }
   /// After prepare: of the gradients that a step sums over ranks.
   double summed_bytes() const;
+  /// Of each precision of training; known once prepared.
+  const ProductRates& product_rates() const { return product_rates_; }
 
  private:
   bool ends_epoch(std::int64_t step) const { return (step + 1) % options_.epoch_steps == 0; }
@@ -63,8 +66,8 @@ class TrainWorkload : public Workload {
   std::unique_ptr<TrainingSteps> steps_;
   std::unique_ptr<TrainingChecks> checks_;  ///< behind the trainer, whose streams it uses
 
-  std::map<Precision, double> product_rates_;  ///< alone, FLOP/s
-  std::optional<double> extreme_rate_;         ///< alone, turns/s
+  ProductRates product_rates_;
+  std::optional<double> extreme_rate_;  ///< alone, turns/s
   LoadFigures load_;
 
   std::int64_t retired_ = 0;

@@ -44,8 +44,9 @@ std::vector<Tampering> element_lost(const PassTensor& tensor, ElementType type, 
       return {word(element / 2, 0x0000FFFFu, is_nan ? 0x7E000000u : 0x7C000000u)};
     case ElementType::bf16:
       return {word(element / 2, 0x0000FFFFu, is_nan ? 0x7FC00000u : 0x7F800000u)};
+    default:
+      return {};
   }
-  return {};
 }
 
 /// Is `later`, in the order of making, made from `earlier`, directly or not?

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <numeric>
 
 #include <gmock/gmock.h>
@@ -160,13 +163,14 @@ TEST(MemoryInjection, EachGivesOneFaultWithItsMask) {
   for (const Record& record : records) {
     if (record.kind == RecordKind::injection) struck.push_back(record.body);
     if (record.kind != RecordKind::fault) continue;
-    ASSERT_FALSE(struck.empty());
-    const Json& injection = struck.back();
-    EXPECT_EQ(record.body["xor"], injection["mask"]);
-    EXPECT_EQ(record.body["step"], injection["struck_step"]);
+    const std::string offset = " offset " + std::to_string(record.body["offset"].get<std::uint64_t>());
+    const auto injection = std::find_if(struck.begin(), struck.end(), [&](const Json& one) {
+      return one["where"].get<std::string>().ends_with(offset);
+    });
+    ASSERT_NE(injection, struck.end()) << "what is found was put in before, there";
+    EXPECT_EQ(record.body["xor"], (*injection)["mask"]);
+    EXPECT_EQ(record.body["step"], (*injection)["struck_step"]);
     EXPECT_EQ(record.body["count"], 1);
-    const std::string offset = "offset " + std::to_string(record.body["offset"].get<std::uint64_t>());
-    EXPECT_THAT(injection["where"].get<std::string>(), ::testing::EndsWith(offset));
     EXPECT_THAT(record.body["where"].get<std::string>(), HasSubstr("(same): stored wrong, not stuck"));
   }
   EXPECT_EQ(struck.size(), 4u);
@@ -228,9 +232,7 @@ class SlippingDevice : public ForwardingDevice {
   using ForwardingDevice::ForwardingDevice;
   Status gemm(const Gemm& call, Stream& stream) override {
     Gemm wrong = call;
-    const bool is_over_memory =
-        call.d.type == ElementType::f32;  // those that are timed before the load are not
-    if (slip_gemm && is_over_memory && ++products_ == 4) wrong.alpha = 2;
+    if (slip_gemm && ++products_ == 4) wrong.alpha = 2;
     return ForwardingDevice::gemm(wrong, stream);
   }
   Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override {
@@ -243,14 +245,18 @@ class SlippingDevice : public ForwardingDevice {
   int products_ = 0, turns_ = 0;
 };
 
-/// What the workload finds on that device until each block was an operand about once.
-std::vector<Json> faults_of_operands(std::unique_ptr<Device> device) {
+/// What the workload finds on that device until each block was an operand about once. `begin` comes when all
+/// is prepared.
+std::vector<Json> faults_of_operands(
+    std::unique_ptr<Device> device, const std::function<void()>& begin = [] {}) {
   World world(std::move(device));
   world.load.set_lead(LoadLead::products);
   MemoryWorkload memory(world.environment, fill_of(4 << 20));
   EXPECT_TRUE(memory.prepare().ok());
+  begin();
   EXPECT_TRUE(memory.start().ok());
-  EXPECT_TRUE(eventually([&] { return figure(memory, "sweeps") >= 10; }));
+  EXPECT_TRUE(
+      eventually([&] { return figure(memory, "sweeps") >= 10 && figure(memory, "exact_products") >= 1; }));
   EXPECT_TRUE(memory.finish(false).ok());
   std::vector<Json> faults = world.faults();
   EXPECT_EQ(memory.report().success, faults.empty());
@@ -259,8 +265,8 @@ std::vector<Json> faults_of_operands(std::unique_ptr<Device> device) {
 
 TEST(MemoryWorkload, AProductThatDiffersWhenRepeatedIsAFault) {
   auto device = std::make_unique<SlippingDevice>(small_host_device());
-  device->slip_gemm = true;
-  const std::vector<Json> faults = faults_of_operands(std::move(device));
+  std::atomic<bool>& slip = device->slip_gemm;
+  const std::vector<Json> faults = faults_of_operands(std::move(device), [&] { slip = true; });
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_EQ(faults[0]["kind"], "gemm");
   EXPECT_EQ(faults[0]["detector"], "repetition");
@@ -302,6 +308,74 @@ TEST(MemoryWorkload, ProductsThatAreNotMadeAreAFault) {
       faults_of_operands(std::make_unique<ProductlessDevice>(small_host_device()));
   ASSERT_FALSE(faults.empty());
   EXPECT_EQ(faults[0]["kind"], "gemm");
+}
+
+/// Whose operations all last as long, so that sizes which follow from rates are the same in every run.
+class EvenDevice : public ForwardingDevice {
+ public:
+  EvenDevice() : ForwardingDevice(small_host_device()) {}
+  Result<double> elapsed_ms(const Event&, const Event&) override { return 5.0; }
+};
+
+/// Every int8 product has the same wrong element.
+class MiscountingDevice : public EvenDevice {
+ public:
+  Status gemm(const Gemm& call, Stream& s) override {
+    EGT_TRY(ForwardingDevice::gemm(call, s));
+    if (call.precision != Precision::int8) return {};
+    return flip({static_cast<std::uint32_t*>(call.d.data), static_cast<std::uint64_t>(call.d.count())},
+                {.first = static_cast<std::uint64_t>(3 * call.d.columns + 17), .mask = 0x100}, s);
+  }
+};
+
+TEST(MemoryWorkload, AWholeNumberThatIsWrongInEveryRepetitionIsFoundByItsSums) {
+  const std::vector<Json> faults = faults_of_operands(std::make_unique<MiscountingDevice>());
+  ASSERT_FALSE(faults.empty());
+  for (const Json& fault : faults) {
+    EXPECT_EQ(fault["kind"], "gemm");
+    EXPECT_EQ(fault["detector"], "checksum");
+    EXPECT_THAT(fault["where"].get<std::string>(),
+                testing::AllOf(HasSubstr("int8 product"), HasSubstr("first wrong column 17 (its sum is "),
+                               HasSubstr("first wrong row 3")));
+  }
+}
+
+/// The answers of a rank's operands in its first steps, by name.
+std::map<std::uint64_t, OperandAnswer> answers_of(std::unique_ptr<Device> device, double duty) {
+  World world(std::move(device));
+  world.load.set_lead(LoadLead::products);
+  world.load.set_duty(duty);
+  MemoryWorkload memory(world.environment, fill_of(4 << 20));
+  EXPECT_TRUE(memory.prepare().ok());
+  EXPECT_TRUE(memory.start().ok());
+  std::map<std::uint64_t, OperandAnswer> answers;
+  EXPECT_TRUE(eventually([&] {
+    for (const OperandAnswer& answer : memory.answers()) answers.emplace(answer.name, answer);
+    return answers.size() >= 8;
+  }));
+  EXPECT_TRUE(memory.finish(false).ok());
+  return answers;
+}
+
+TEST(MemoryWorkload, RanksMultiplyTheSameOperandsAndSoCompare) {
+  const auto one = answers_of(std::make_unique<EvenDevice>(), 1),
+             other = answers_of(std::make_unique<EvenDevice>(), 0.5),
+             wrong = answers_of(std::make_unique<MiscountingDevice>(), 1);
+  int same = 0, unlike = 0;
+  for (const auto& [name, answer] : one) {
+    if (!other.contains(name) || !wrong.contains(name)) continue;
+    for (const OperandAnswer& like : {other.at(name), wrong.at(name)}) {
+      EXPECT_EQ(like.precision, answer.precision);
+      EXPECT_EQ(like.rows, answer.rows);
+      EXPECT_EQ(like.pairs, answer.pairs);
+    }
+    EXPECT_EQ(answer.digest, other.at(name).digest) << "operand " << name;
+    const bool is_int8 = answer.precision == static_cast<std::uint32_t>(Precision::int8);
+    EXPECT_EQ(answer.digest != wrong.at(name).digest, is_int8);
+    (is_int8 ? unlike : same) += 1;
+  }
+  EXPECT_GE(same, 2);
+  EXPECT_GE(unlike, 1);
 }
 
 }  // namespace

@@ -83,6 +83,19 @@ EGT_HD float to_float(Half value) {
 #endif
 }
 
+struct Float8 {
+  std::uint8_t bits;
+};
+
+/// e4m3: no infinity, NaN where all of exponent and mantissa are 1.
+EGT_HD float to_float(Float8 value) {
+  const std::uint32_t sign = std::uint32_t{value.bits & 0x80u} << 24;
+  const std::uint32_t exponent = (value.bits >> 3) & 0xFu, mantissa = value.bits & 7u;
+  if ((value.bits & 0x7Fu) == 0x7Fu) return float_from_bits(sign | 0x7FC00000u);
+  if (exponent != 0) return float_from_bits(sign | ((exponent + 120u) << 23) | (mantissa << 20));
+  return float_from_bits(sign | float_bits(static_cast<float>(mantissa) * (1.0f / 512.0f)));
+}
+
 /// The operand rounding of TF32 (10 bits of mantissa), to nearest with ties away from zero, as the host
 /// adapter emulates it.
 EGT_HD float round_to_tf32(float value) {
@@ -117,6 +130,18 @@ struct Element<Bfloat16> {
   using compute = float;
   static EGT_HD float load(Bfloat16 v) { return to_float(v); }
   static EGT_HD Bfloat16 store(float v) { return to_bfloat16(v); }
+};
+
+/// Whole numbers, of products.
+template <>
+struct Element<std::int8_t> {
+  using compute = float;
+  static EGT_HD float load(std::int8_t v) { return v; }
+};
+template <>
+struct Element<std::int32_t> {
+  using compute = double;
+  static EGT_HD double load(std::int32_t v) { return v; }
 };
 
 /// fp64 to fp32, toward zero, with the last bit set where it was inexact: rounding that to 16 bits then gives

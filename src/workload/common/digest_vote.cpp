@@ -1,4 +1,4 @@
-#include "workload/train/digest_vote.hpp"
+#include "workload/common/digest_vote.hpp"
 
 #include <algorithm>
 #include <cassert>

@@ -1,0 +1,320 @@
+#include "workload/memory/product_lane.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "workload/common/findings.hpp"
+
+namespace egt {
+namespace {
+
+/// What one product lasts at most, at its rate alone: so that others, and a stop, never wait long.
+constexpr double longest_product_s = 0.01;
+constexpr std::int64_t fewest_rows = 64;
+/// Steps in which operands are numbered: ranks that work at different speeds begin anew together.
+constexpr std::int64_t period_steps = 64;
+constexpr std::uint64_t names_of_a_period = 1 << 16;
+constexpr std::uint64_t seed_salt = 0x6F706572616E64;
+
+/// Products of 8 bits are so fast that looking at a result would else take a tenth of their time.
+std::int64_t inner(std::int64_t rows, Precision precision) {
+  return is_narrow(precision) ? 2 * rows : rows;
+}
+
+double flops(std::int64_t rows, std::int64_t inner) {
+  return 2 * static_cast<double>(rows) * static_cast<double>(rows) * static_cast<double>(inner);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ProductLane>> ProductLane::create(Environment& environment, ProductRates rates,
+                                                         std::unique_ptr<OperationPipeline> pipeline,
+                                                         std::int64_t most_rows) {
+  std::unique_ptr<ProductLane> lane(
+      new ProductLane(environment, std::move(rates), std::move(pipeline), most_rows));
+  EGT_TRY(lane->prepare());
+  return lane;
+}
+
+ProductLane::ProductLane(Environment& environment, ProductRates rates,
+                         std::unique_ptr<OperationPipeline> pipeline, std::int64_t most_rows)
+    : environment_(environment),
+      device_(environment.device),
+      rates_(std::move(rates)),
+      most_rows_(most_rows),
+      pipeline_(std::move(pipeline)) {
+  for (const auto& [precision, rate] : rates_)
+    if (is_narrow(precision)) narrow_.push_back(precision);
+}
+
+Status ProductLane::prepare() {
+  const auto rows = static_cast<std::size_t>(most_rows_);
+  EGT_TRY_ASSIGN(result_, device_.allocate(rows * rows * sizeof(float)));
+  EGT_TRY_ASSIGN(ones_, device_.allocate(rows * sizeof(double)));
+  EGT_TRY_ASSIGN(sums_, device_.allocate(in_flight * vectors_a_slot * rows * sizeof(double)));
+  EGT_TRY_ASSIGN(seen_, device_.allocate_pinned(vectors_seen * rows * sizeof(double)));
+  std::fill_n(seen_.as<double>(), rows, 1.0);
+  EGT_TRY(device_.copy(ones_.data(), seen_.data(), ones_.bytes(), pipeline_->stream()));
+  return device_.synchronize(pipeline_->stream(), OperationPipeline::deadline_seconds);
+}
+
+std::size_t ProductLane::wanted(std::size_t blocks) const {
+  constexpr std::size_t most = 2, sparing = 16;
+  if (environment_.load.lead() == LoadLead::products) return std::clamp<std::size_t>(blocks / 4, 1, most);
+  return std::min(most, blocks / sparing);
+}
+
+bool ProductLane::holds(std::size_t block) const {
+  return std::any_of(operands_.begin(), operands_.end(),
+                     [&](const Operands& operands) { return operands.block == block; });
+}
+
+/// Of the largest result whose operands have room; 0: not even a small one's.
+std::int64_t ProductLane::rows_in(std::uint64_t bytes, Precision precision) const {
+  const auto elements = static_cast<std::int64_t>(bytes / size_of(storage_type(precision)));
+  const auto lasts_too_long = [&](std::int64_t rows) {
+    return flops(rows, inner(rows, precision)) > rates_.at(precision) * longest_product_s;
+  };
+  std::int64_t rows = most_rows_;
+  while (rows > fewest_rows && lasts_too_long(rows)) rows /= 2;
+  while (rows > 0 && 2 * rows * inner(rows, precision) > elements) rows /= 2;
+  return rows;
+}
+
+std::optional<ProductLane::Plan> ProductLane::plan(std::uint64_t bytes, std::int64_t step) const {
+  const bool is_narrow = begun_ % 2 == 1 && !narrow_.empty();
+  const Precision precision =
+      is_narrow ? narrow_[begun_ / 2 % narrow_.size()] : environment_.load.precision();
+  Plan plan{.precision = precision, .rows = rows_in(bytes, precision)};
+  if (plan.rows == 0) return std::nullopt;
+  plan.inner = inner(plan.rows, precision);
+  const auto period = static_cast<std::uint64_t>(std::max<std::int64_t>(step, 0) / period_steps);
+  const std::uint64_t number = period == period_ ? begun_in_period_ : 0;
+  plan.name = period * names_of_a_period + number % names_of_a_period;
+  plan.seed = mix64((environment_.seed ^ seed_salt) + plan.name * 0x9E3779B97F4A7C15ull);
+  return plan;
+}
+
+Status ProductLane::begin(std::size_t block, WordsView words, std::uint64_t offset, std::string place,
+                          const Plan& plan, Stream& filled_by) {
+  const std::uint64_t matrix_bytes =
+      static_cast<std::uint64_t>(plan.rows * plan.inner) * size_of(storage_type(plan.precision));
+  Operands operands{.block = block,
+                    .words = words,
+                    .offset = offset,
+                    .place = std::move(place),
+                    .plan = plan,
+                    .filled = {},
+                    .digests = std::vector<Digest>(words.bytes() / (2 * matrix_bytes))};
+  EGT_TRY_ASSIGN(operands.filled, device_.create_event(EventUse::order));
+  EGT_TRY(device_.record(*operands.filled, filled_by));
+  operands_.push_back(std::move(operands));
+  period_ = plan.name / names_of_a_period;
+  begun_in_period_ = plan.name % names_of_a_period + 1;
+  ++begun_;
+  return {};
+}
+
+Status ProductLane::feed(std::int64_t step, const std::stop_token& stop) {
+  step_ = step;
+  for (std::size_t i = 0; i < operands_.size();) {
+    EGT_TRY_ASSIGN(const bool full, pipeline_->is_full());
+    while (!operands_.empty() && operands_.front().judged == operands_.front().planned()) {
+      keep_answer(operands_.front());
+      operands_.pop_front();
+      i = 0;
+    }
+    if (full || i >= operands_.size()) return {};
+    if (operands_[i].enqueued == operands_[i].planned())
+      ++i;
+    else
+      EGT_TRY(multiply(operands_[i], stop));
+  }
+  return {};
+}
+
+void ProductLane::drop(std::size_t block) {
+  std::erase_if(operands_, [&](const Operands& operands) { return operands.block == block; });
+}
+
+Gemm ProductLane::product_of(const Operands& operands, std::size_t pair) const {
+  const auto [precision, rows, inner, name, seed] = operands.plan;
+  const ElementType type = storage_type(precision);
+  const std::uint64_t matrix_bytes = static_cast<std::uint64_t>(rows * inner) * size_of(type);
+  char* const a = reinterpret_cast<char*>(operands.words.data) + 2 * pair * matrix_bytes;
+  return {.precision = precision,
+          .a = {a, type, rows, inner},
+          .b = {a + matrix_bytes, type, rows, inner},
+          .d = {result_.data(), sum_type(precision), rows, rows},
+          .b_transposed = true};
+}
+
+std::uint64_t ProductLane::offset_of(const Operands& operands, const Gemm& gemm) {
+  const auto* const first = reinterpret_cast<const char*>(operands.words.data);
+  return operands.offset + static_cast<std::uint64_t>(static_cast<const char*>(gemm.a.data) - first);
+}
+
+/// The result's memory holds another pair's product before, or other words: a product that is not made shows.
+Status ProductLane::multiply(Operands& operands, const std::stop_token& stop) {
+  const std::size_t pair = operands.enqueued % operands.digests.size();
+  const std::uint64_t round = operands.enqueued / operands.digests.size();
+  const Gemm gemm = product_of(operands, pair);
+  const WordsView result{result_.as<std::uint32_t>(), static_cast<std::uint64_t>(gemm.d.count()) *
+                                                          size_of(gemm.d.type) / sizeof(std::uint32_t)};
+  const bool overwrites = operands.digests.size() == 1;
+  if (operands.enqueued == 0) EGT_TRY(device_.wait(pipeline_->stream(), *operands.filled));
+  ++operands.enqueued;
+  EGT_TRY(pipeline_->submit(
+      [&](Stream& stream, Evidence* on_device) -> Status {
+        if (overwrites) {
+          const Pattern leftover{.kind = PatternKind::random, .seed = environment_.seed + round};
+          EGT_TRY(device_.fill(result, leftover, stream));
+        }
+        EGT_TRY(device_.gemm(gemm, stream));
+        return device_.digest(result, &on_device->first, stream);
+      },
+      [this, pair](const Evidence& evidence, double device_ms) {
+        judge(pair, evidence.first, device_ms);
+        return Status();
+      },
+      stop));
+  const bool is_exact = gemm.precision == Precision::int8 && round == 0;
+  return is_exact ? compare_sums(operands, gemm, stop) : Status();
+}
+
+ProductLane::Sums ProductLane::sums(std::size_t slot) const {
+  double* const first = sums_.as<double>() + vectors_a_slot * static_cast<std::size_t>(most_rows_) * slot;
+  return {first, first + 2 * most_rows_, first + 4 * most_rows_, first + 6 * most_rows_};
+}
+
+/// With d = a b^T and the column sums s of a: d's column sums are b s; its row sums likewise a (b's).
+Status ProductLane::compare_sums(const Operands& operands, const Gemm& gemm, const std::stop_token& stop) {
+  EGT_TRY_ASSIGN(const std::size_t slot, pipeline_->acquire(stop));
+  const Sums to = sums(slot);
+  const double* const ones = ones_.as<double>();
+  const std::int64_t rows = gemm.d.rows;
+  return pipeline_->submit(
+      [&](Stream& stream, Evidence* on_device) -> Status {
+        const auto multiply = [&](const MatrixView& m, bool transposed, const double* x, double* y) {
+          return device_.multiply_vector(m, transposed, false, x, y, stream);
+        };
+        EGT_TRY(multiply(gemm.a, true, ones, to.a));
+        EGT_TRY(multiply(gemm.b, true, ones, to.b));
+        EGT_TRY(multiply(gemm.b, false, to.a, to.expected));
+        EGT_TRY(multiply(gemm.a, false, to.b, to.expected + rows));
+        EGT_TRY(multiply(gemm.d, true, ones, to.actual));
+        EGT_TRY(multiply(gemm.d, false, ones, to.actual + rows));
+        const auto digest = [&](double* data, Digest* digest) {
+          constexpr std::uint64_t words_each = 2 * sizeof(double) / sizeof(std::uint32_t);
+          const WordsView words{reinterpret_cast<std::uint32_t*>(data),
+                                static_cast<std::uint64_t>(rows) * words_each};
+          return device_.digest(words, digest, stream);
+        };
+        EGT_TRY(digest(to.expected, &on_device->first));
+        return digest(to.actual, &on_device->second);
+      },
+      [this, slot, rows, offset = offset_of(operands, gemm), where = where(operands)](
+          const Evidence& evidence, double device_ms) {
+        worked_ms_ += device_ms;
+        return judge_sums({slot, rows, offset, where}, evidence);
+      },
+      stop);
+}
+
+void ProductLane::judge(std::size_t pair, const Digest& digest, double device_ms) {
+  worked_ms_ += device_ms;
+  Operands& operands = operands_[operands_.front().judged == operands_.front().planned() ? 1 : 0];
+  const bool is_first = operands.judged++ < operands.digests.size();
+  Digest& expected = operands.digests[pair];
+  const bool as_another = is_first && pair > 0 && digest == operands.digests[pair - 1];
+  if (is_first) expected = digest;
+  const bool agrees = !as_another && digest != Digest{} && digest == expected;
+  {
+    const std::lock_guard lock(mutex_);
+    figures_.milliseconds += device_ms;
+    if (agrees) figures_.flops[operands.plan.precision] += flops(operands.plan.rows, operands.plan.inner);
+  }
+  if (agrees) return;
+  Evidence evidence;
+  evidence.first = expected;
+  evidence.second = digest;
+  tell("repetition", offset_of(operands, product_of(operands, pair)), evidence, where(operands));
+}
+
+Status ProductLane::judge_sums(const Comparison& of, const Evidence& evidence) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++figures_.exact;
+  }
+  if (evidence.runs_agree()) return {};
+  EGT_TRY_ASSIGN(const std::string wrong, locate(of));
+  tell("checksum", of.offset, evidence, of.where + wrong);
+  return {};
+}
+
+/// What the slot's vectors say of a wrong product.
+Result<std::string> ProductLane::locate(const Comparison& of) {
+  EGT_TRY(device_.copy(seen_.data(), sums(of.slot).expected, seen_.bytes(), pipeline_->stream()));
+  EGT_TRY(device_.synchronize(pipeline_->stream(), OperationPipeline::deadline_seconds));
+  const double *const expected = seen_.as<double>(), *const actual = expected + 2 * most_rows_;
+  const auto first_unlike = [&](std::int64_t from) {
+    const auto [e, a] = std::mismatch(expected + from, expected + from + of.rows, actual + from);
+    return e - (expected + from);
+  };
+  const std::int64_t column = first_unlike(0), row = first_unlike(of.rows);
+  std::string text;
+  if (column < of.rows)
+    text += fmt::format(", first wrong column {} (its sum is {:.0f} instead of {:.0f})", column,
+                        actual[column], expected[column]);
+  if (row < of.rows) text += fmt::format(", first wrong row {}", row);
+  return text;
+}
+
+/// The pairs' digests as one.
+void ProductLane::keep_answer(const Operands& operands) {
+  OperandAnswer answer{.name = operands.plan.name,
+                       .precision = static_cast<std::uint32_t>(operands.plan.precision),
+                       .rows = static_cast<std::uint32_t>(operands.plan.rows),
+                       .pairs = static_cast<std::uint32_t>(operands.digests.size()),
+                       .digest = {}};
+  std::uint64_t index = 0;
+  for (const Digest& digest : operands.digests)
+    for (const std::uint64_t part : {digest.a, digest.b})
+      for (const std::uint64_t word : {part, part >> 32})
+        add_to_digest(answer.digest.a, answer.digest.b, index++, static_cast<std::uint32_t>(word));
+  const std::lock_guard lock(mutex_);
+  answers_.push_back(answer);
+  if (answers_.size() > most_operand_answers) answers_.pop_front();
+}
+
+std::vector<OperandAnswer> ProductLane::answers() const {
+  const std::lock_guard lock(mutex_);
+  return {answers_.begin(), answers_.end()};
+}
+
+ProductFigures ProductLane::figures() const {
+  const std::lock_guard lock(mutex_);
+  return figures_;
+}
+
+std::string ProductLane::where(const Operands& operands) const {
+  const ProductLane::Plan& plan = operands.plan;
+  return fmt::format("{}, {} product {} x {} x {}", operands.place, to_string(plan.precision), plan.rows,
+                     plan.rows, plan.inner);
+}
+
+void ProductLane::tell(const char* detector, std::uint64_t offset, const Evidence& evidence,
+                       std::string where) {
+  Fault fault = fault_of(environment_, "gemm", detector, "memory", step_);
+  fault.where = std::move(where);
+  if (evidence.first == evidence.second) fault.where += ": nothing was computed";
+  fault.offset = offset;
+  show_difference(fault, evidence.first, evidence.second);
+  environment_.records.emit(fault);
+  const std::lock_guard lock(mutex_);
+  ++figures_.disagreements;
+}
+
+}  // namespace egt
