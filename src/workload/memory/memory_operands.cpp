@@ -74,6 +74,21 @@ Status MemoryPatrol::take_operand(std::size_t block, const std::stop_token& stop
   return turn_window(block, stop);
 }
 
+/// Where extreme terms lead: is there device time left for one more product, by their duty? What a small fill
+/// has taken before is used up.
+bool MemoryPatrol::may_multiply() {
+  constexpr double most_credit_ms = 250;  ///< so long is a burst
+  const double duty = environment_.load.products_duty();
+  const double since_ms = 1e3 * seconds_since(std::exchange(credited_, Clock::now()));
+  if (duty >= 1 || environment_.load.lead() == LoadLead::products || operands_.size() > most_operands()) {
+    products_credit_ms_ = 0;
+    return true;
+  }
+  products_credit_ms_ = std::min(products_credit_ms_ + duty * since_ms, most_credit_ms);
+  const auto enqueued = static_cast<double>(products_->submitted() - products_->judged());
+  return products_credit_ms_ > enqueued * product_ms_;
+}
+
 /// Enqueues products as long as that is no wait.
 Status MemoryPatrol::feed_products(const std::stop_token& stop) {
   for (std::size_t i = 0; i < operands_.size();) {
@@ -82,7 +97,7 @@ Status MemoryPatrol::feed_products(const std::stop_token& stop) {
       operands_.pop_front();
       i = 0;
     }
-    if (full || i >= operands_.size()) return {};
+    if (full || i >= operands_.size() || !may_multiply()) return {};
     if (operands_[i].enqueued == operands_[i].planned())
       ++i;
     else
@@ -119,6 +134,7 @@ Status MemoryPatrol::multiply(Operands& operands, const std::stop_token& stop) {
       },
       [this, pair](const Evidence& evidence, double device_ms) {
         worked_ms_ += device_ms;
+        products_credit_ms_ -= product_ms_ = device_ms;
         judge_product(pair, evidence.first, device_ms);
         return Status();
       },

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "egt/core/clock.hpp"
 #include "egt/core/injection.hpp"
 #include "egt/device/device.hpp"
 #include "egt/workload/workload.hpp"
@@ -175,6 +176,7 @@ class MemoryPatrol {
   Status take_next_operand(const std::stop_token& stop);
   Status take_operand(std::size_t block, const std::stop_token& stop);
   Status feed_products(const std::stop_token& stop);
+  bool may_multiply();
   Status multiply(Operands& operands, const std::stop_token& stop);
   void judge_product(std::size_t pair, const Digest& digest, double device_ms);
   std::int64_t operand_rows(std::size_t block) const;
@@ -206,6 +208,9 @@ class MemoryPatrol {
   const std::int64_t product_rows_;
   const int buffer_iterations_;
   const Precision precision_;
+  /// Device time that products may still have by their duty, and what the last one took: at first, much.
+  double products_credit_ms_ = 0, product_ms_ = 1e3;
+  Clock::time_point credited_ = Clock::now();
   std::size_t next_operand_ = 0;   ///< a block
   std::deque<Operands> operands_;  ///< the first is multiplied, the next is made ready meanwhile
   Pace turn_pace_;
