@@ -34,9 +34,12 @@ PartReport load_report(const std::vector<PartReport>& parts, double seconds, con
     if (part.load.alone.is_object()) alone.update(part.load.alone);
     if (!part.load.mix.is_null()) mix = part.load.mix;
   }
+  const Json& control = member(telemetry, "mix");
+  if (mix.is_object()) mix["control"] = member(control, "control");
   load.figures = {{"power_w_mean", or_null(mean)},
                   {"power_limit_w", or_null(limit)},
                   {"power_ratio", or_null(ratio)},
+                  {"power_sensor", member(control, "power_sensor")},
                   {"alone", alone},
                   {"mix", mix}};
   for (const auto& [name, figure] : shares) {

@@ -9,12 +9,13 @@ namespace egt {
 
 /// The entry `load` of a rank, of what its parts did in `seconds` of the run:
 /// - power_w_mean, power_limit_w, power_ratio: of its `telemetry`;
+/// - power_sensor: what is wrong with it;
 /// - share_extreme, share_products, share_memory, share_collective, share_files: the seconds that the work
 /// done
 ///   would have taken alone, over `seconds`;
 /// - work_index: their sum. 1 is one part after the other, each as fast as it goes alone;
 /// - alone: the rates of the parts alone;
-/// - mix: what the load is made of.
+/// - mix: what the load is made of; its `control`: "power", or why its share of products is fixed.
 /// Null: not measured, or there is no such part.
 PartReport load_report(const std::vector<PartReport>& parts, double seconds, const Json& telemetry);
 

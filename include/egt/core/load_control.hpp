@@ -32,6 +32,11 @@ class LoadControl {
   Precision precision() const { return precision_; }
   void set_precision(Precision precision) { precision_ = precision; }
 
+  /// The share of the time in which products over memory run where extreme terms lead, 0 to 1; where products
+  /// lead they always do.
+  double products_duty() const { return products_duty_; }
+  void set_products_duty(double duty) { products_duty_ = std::clamp(duty, 0.0, 1.0); }
+
   static constexpr double least_duty = 0.05;
 
   /// The share of the time that may be spent working, least_duty to 1.
@@ -51,7 +56,7 @@ class LoadControl {
  private:
   std::atomic<LoadLead> lead_{LoadLead::extreme};
   std::atomic<Precision> precision_{Precision::fp32};
-  std::atomic<double> duty_{1.0}, memory_share_{1.0};
+  std::atomic<double> products_duty_{1.0}, duty_{1.0}, memory_share_{1.0};
 };
 
 }  // namespace egt

@@ -322,8 +322,18 @@ Status Run::open_telemetry() {
                .records = records_,
                .board = board_,
                .planned_seconds = purpose_.plan(options_).duration_seconds,
-               .pulse = pulse_.get()});
+               .pulse = pulse_.get(),
+               .seconds = {},
+               .fixed_mix = fixed_mix()});
   return telemetry_->started();
+}
+
+/// Why no controller holds the power at its limit; empty: one does.
+std::string Run::fixed_mix() const {
+  if (options_.command != "burn") return options_.command;  // whose load is small
+  if (pulse_) return "pulse";
+  if (options_.burn.train.load == LoadKind::train) return "load train";
+  return options_.burn.memory.fill.is_zero() ? "no memory is filled" : "";
 }
 
 Status Run::open_recovery() {

@@ -133,6 +133,7 @@ class Run {
   Status open_recovery();
   Status open_pulse();
   Status open_telemetry();
+  std::string fixed_mix() const;
   Result<int> share_verdict(const Status& failure);
   int conclude(const Status& told);
   void say_last_words(const Verdict& verdict, Json result, bool has_result);

@@ -105,6 +105,9 @@ std::string range_text(const std::vector<double>& values, const char* format) {
 
 /// Why a device did not reach its power limit, as far as its telemetry tells.
 std::string why_below_limit(const Json& telemetry) {
+  const Json& mix = member(telemetry, "mix");
+  if (const std::string wrong = text_at(mix, "power_sensor"); !wrong.empty())
+    return "its power sensor cannot be right: " + wrong;
   const auto held = [&](const char* reason) {
     return value_at<double>(member(telemetry, "throttle_seconds"), reason).value_or(0);
   };
@@ -114,8 +117,10 @@ std::string why_below_limit(const Json& telemetry) {
     return fmt::format("a power brake held its clocks down for {}", format_duration(brake));
   if (value_at<double>(member(telemetry, "duty"), "min").value_or(1) < 1) return "the guard lowered the load";
   if (!member(member(telemetry, "pulse_power_w"), "high").is_null()) return "the load pulses";
-  if (const double capped = held("sw_power_cap"); capped > 0)
-    return fmt::format("it was at its limit for {}", format_duration(capped));
+  const double capped = held("sw_power_cap");
+  if (value_at<double>(mix, "unreached_seconds").value_or(0) > capped)
+    return "not capped, all parts at full duty: the load does not reach this limit";
+  if (capped > 0) return fmt::format("it was at its limit for {}", format_duration(capped));
   return "nothing held its clocks down: this load does not need more";
 }
 

@@ -18,6 +18,7 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/process_limits.hpp"
 #include "session/health/error_counters.hpp"
+#include "session/health/mix_control.hpp"
 
 namespace egt {
 namespace {
@@ -61,7 +62,7 @@ constexpr Reason reasons[] = {{0x1, "gpu_idle"},    {0x2, "applications_clocks"}
 /// Everything a report needs of the samples so far.
 struct Figures {
   Extent utilization, power, temperature, memory_temperature, sm_clock, memory_used, cpu, host_memory;
-  Extent duty, memory_share;
+  Extent duty, memory_share, products_duty;
   Extent power_high, power_low;  ///< in the parts of a pulse
   std::map<std::string, double> reason_seconds;
   bool reasons_answered = false;
@@ -115,6 +116,7 @@ void Figures::add(const SensorReading& reading, double seconds, double process_s
 struct Post {
   Guarding guarding;
   Guard guard;
+  MixControl mix;
 
   void look(double seconds, const std::optional<SensorReading>& reading, const HostLoad& host) {
     const GuardDecision decision = guard.look({.seconds = seconds, .device = reading, .host = host});
@@ -123,6 +125,9 @@ struct Post {
     for (const std::string& text : decision.notices) guarding.records.notice(text);
     for (const std::string& text : decision.warnings) guarding.records.warning(text);
     tell(decision.findings);
+    const std::string wrong = mix.look(seconds, reading, guarding.load.lead(), decision.duty);
+    if (!wrong.empty()) guarding.records.warning(wrong);
+    guarding.load.set_products_duty(mix.products_duty());
   }
   void tell(const std::vector<Finding>& findings) {
     for (const Finding& finding : findings) guarding.records.emit(finding);
@@ -193,7 +198,7 @@ struct Telemetry::State {
   bool ended = false;
   bool abandoned = false;    ///< nobody waits for the thread any more
   std::optional<Post> post;  ///< none: nothing is guarded (any more)
-  Json guard_summary;
+  Json guard_summary, mix_summary;
   std::optional<double> power_limit_w;
   const std::function<double()> clock;  ///< of guard and error counters: seconds
   ErrorCounterMonitor monitor;
@@ -228,10 +233,12 @@ void Telemetry::State::keep(const std::optional<Result<SensorReading>>& reading,
   if (!post) return;
   post->look(clock(), answered ? std::optional(reading->value()) : std::nullopt, load);
   guard_summary = post->guard.summary();
+  mix_summary = post->mix.summary();
   const auto is_high = post->guarding.pulse ? post->guarding.pulse->settled_part() : std::nullopt;
   if (answered && is_high) (*is_high ? figures.power_high : figures.power_low).add(reading->value().power_w);
   figures.duty.add(std::optional(post->guarding.load.duty()));
   figures.memory_share.add(std::optional(post->guarding.load.memory_share()));
+  figures.products_duty.add(std::optional(post->guarding.load.products_duty()));
 }
 
 /// The error counters are judged.
@@ -297,8 +304,9 @@ Telemetry::Telemetry(std::shared_ptr<Sensor> sensor, double sample_seconds, Cloc
   const SensorLimits limits = state_->sensor ? state_->sensor->limits() : SensorLimits{};
   state_->power_limit_w = limits.power_limit_w;
   if (guarding) {
-    state_->post.emplace(
-        Post{*guarding, Guard(guarding->options, limits, guarding->device, guarding->planned_seconds)});
+    state_->post.emplace(Post{*guarding,
+                              Guard(guarding->options, limits, guarding->device, guarding->planned_seconds),
+                              MixControl(limits.power_limit_w, guarding->fixed_mix)});
     state_->post->tell_limits(limits);
   }
   state_->enter(state_->read_counters());
@@ -359,8 +367,10 @@ Json Telemetry::summary() const {
           {"sensor_failures", f.failures},
           {"duty", f.duty.json()},
           {"memory_share", f.memory_share.json()},
+          {"products_duty", f.products_duty.json()},
           {"pulse_power_w", {{"high", f.power_high.json()}, {"low", f.power_low.json()}}},
-          {"guard", state_->guard_summary}};
+          {"guard", state_->guard_summary},
+          {"mix", state_->mix_summary}};
 }
 
 Json Telemetry::counters() const {

@@ -25,6 +25,7 @@ struct Guarding {
   std::optional<double> planned_seconds;  ///< of the run; none: not known
   const Pulse* pulse = nullptr;           ///< of the load; null: it is steady
   std::function<double()> seconds = {};   ///< a clock that never falls; empty: the steady one
+  std::string fixed_mix = {};             ///< why no MixControl holds the power at its limit; empty: one does
 };
 
 /// Samples a rank's sensor and its node's load on a thread of its own, keeps what a report needs, lets a
@@ -55,10 +56,11 @@ class Telemetry {
 
   /// {gpu_utilization_percent, power_w, temperature_c, memory_temperature_c, sm_clock_mhz, memory_used_bytes,
   /// cpu_percent, host_memory_percent: {min, avg, max, last} or null, throttle_seconds: {reason: seconds} or
-  /// null, power_limit_w, energy_j, time_to_full_load_s, sensor_failures, duty, memory_share: {min, avg, max,
-  /// last}, guard: Guard::summary, pulse_power_w: {high, low}}; the last four are null where nothing is
-  /// guarded. Energy is since the start of this object; the time to full load from the process's start to the
-  /// first sample with 90 % of utilization; sensor failures are samples in which the device did not answer.
+  /// null, power_limit_w, energy_j, time_to_full_load_s, sensor_failures, duty, memory_share, products_duty:
+  /// {min, avg, max, last}, guard: Guard::summary, mix: MixControl::summary, pulse_power_w: {high, low}}; the
+  /// last six are null where nothing is guarded. Energy is since the start of this object; the time to full
+  /// load from the process's start to the first sample with 90 % of utilization; sensor failures are samples
+  /// in which the device did not answer.
   Json summary() const;
   /// ErrorCounterMonitor::counters; what is newest in it is at most about 5 s old, or of `stop`.
   Json counters() const;

@@ -80,7 +80,7 @@ Status MemoryPatrol::run(const std::stop_token& stop) {
     for (std::size_t block = 0; block < blocks_.size() && !stop.stop_requested(); ++block) {
       const bool products_lead = environment_.load.lead() == LoadLead::products;
       in_flight_->stream().set_width(products_lead ? width_beside_products : usual_width);
-      EGT_TRY(products_->feed(step_, stop));
+      EGT_TRY(products_->feed(step_, blocks_.size(), stop));
       EGT_TRY(take_next_operand(stop));
       EGT_TRY(visit(block, stop));
       EGT_TRY(keep_to_share(stop));
@@ -102,7 +102,7 @@ Status MemoryPatrol::submit(const OperationPipeline::Enqueue& enqueue, Operation
         return judge(evidence, device_ms);
       },
       stop));
-  EGT_TRY(products_->feed(step_, stop));
+  EGT_TRY(products_->feed(step_, blocks_.size(), stop));
   return rest(stop);
 }
 

@@ -117,7 +117,27 @@ Status ProductLane::begin(std::size_t block, WordsView words, std::uint64_t offs
   return {};
 }
 
-Status ProductLane::feed(std::int64_t step, const std::stop_token& stop) {
+/// Where extreme terms lead: is there device time left for one more product, by their duty? Operands that a
+/// small fill has no more to spare are used up.
+bool ProductLane::may_multiply(std::size_t blocks) {
+  constexpr double most_credit_ms = 250;  ///< so long is a burst
+  const double duty = environment_.load.products_duty();
+  const double since_ms = 1e3 * seconds_since(std::exchange(credited_, Clock::now()));
+  if (duty >= 1 || environment_.load.lead() == LoadLead::products || operands_.size() > wanted(blocks)) {
+    credit_ms_ = 0;
+    return true;
+  }
+  credit_ms_ = std::min(credit_ms_ + duty * since_ms, most_credit_ms);
+  const auto enqueued = static_cast<double>(pipeline_->submitted() - pipeline_->judged());
+  return credit_ms_ > enqueued * product_ms_;
+}
+
+void ProductLane::count_work(double device_ms) {
+  worked_ms_ += device_ms;
+  credit_ms_ -= device_ms;
+}
+
+Status ProductLane::feed(std::int64_t step, std::size_t blocks, const std::stop_token& stop) {
   step_ = step;
   for (std::size_t i = 0; i < operands_.size();) {
     EGT_TRY_ASSIGN(const bool full, pipeline_->is_full());
@@ -126,7 +146,7 @@ Status ProductLane::feed(std::int64_t step, const std::stop_token& stop) {
       operands_.pop_front();
       i = 0;
     }
-    if (full || i >= operands_.size()) return {};
+    if (full || i >= operands_.size() || !may_multiply(blocks)) return {};
     if (operands_[i].enqueued == operands_[i].planned())
       ++i;
     else
@@ -217,14 +237,14 @@ Status ProductLane::compare_sums(const Operands& operands, const Gemm& gemm, con
       },
       [this, slot, rows, offset = offset_of(operands, gemm), where = where(operands)](
           const Evidence& evidence, double device_ms) {
-        worked_ms_ += device_ms;
+        count_work(device_ms);
         return judge_sums({slot, rows, offset, where}, evidence);
       },
       stop);
 }
 
 void ProductLane::judge(std::size_t pair, const Digest& digest, double device_ms) {
-  worked_ms_ += device_ms;
+  count_work(product_ms_ = device_ms);
   Operands& operands = operands_[operands_.front().judged == operands_.front().planned() ? 1 : 0];
   const bool is_first = operands.judged++ < operands.digests.size();
   Digest& expected = operands.digests[pair];

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "egt/core/clock.hpp"
 #include "egt/device/device.hpp"
 #include "egt/workload/workload.hpp"
 #include "workload/common/alone_rate.hpp"
@@ -72,8 +73,9 @@ class ProductLane {
   /// all its products are judged. `place`: of the block, in words; `offset`: in the patrolled memory, bytes.
   Status begin(std::size_t block, WordsView words, std::uint64_t offset, std::string place, const Plan& plan,
                Stream& filled_by);
-  /// Enqueues products as long as that is no wait. `step`: for the records.
-  Status feed(std::int64_t step, const std::stop_token& stop);
+  /// Enqueues products as long as that is no wait, and LoadControl::products_duty is kept. `step`: for the
+  /// records; `blocks`: that the patrol has.
+  Status feed(std::int64_t step, std::size_t blocks, const std::stop_token& stop);
   /// Waits for one more product.
   Status judge_one(const std::stop_token& stop) {
     return pipeline_->judge_first(pipeline_->judged() + 1, stop);
@@ -119,6 +121,8 @@ class ProductLane {
   ProductLane(Environment& environment, ProductRates rates, std::unique_ptr<OperationPipeline> pipeline,
               std::int64_t most_rows);
   Status prepare();
+  bool may_multiply(std::size_t blocks);
+  void count_work(double device_ms);
   std::int64_t rows_in(std::uint64_t bytes, Precision precision) const;
   Gemm product_of(const Operands& operands, std::size_t pair) const;
   Status multiply(Operands& operands, const std::stop_token& stop);
@@ -144,6 +148,9 @@ class ProductLane {
   std::uint64_t period_ = 0, begun_in_period_ = 0;  ///< of steps
   std::int64_t step_ = -1;
   double worked_ms_ = 0;
+  /// Device time that products may still have by their duty, and what the last one took: at first, much.
+  double credit_ms_ = 0, product_ms_ = 1e3;
+  Clock::time_point credited_ = Clock::now();
   mutable std::mutex mutex_;
   ProductFigures figures_;
   std::deque<OperandAnswer> answers_;

@@ -19,6 +19,15 @@ TEST(LoadControl, RestsForTheDutyAndNoLongerThanSomeSeconds) {
   EXPECT_EQ(load.rest_after(60), LoadControl::longest_rest_seconds);
 }
 
+TEST(LoadControl, ProductsMayRunAllTheTimeUnlessToldOtherwise) {
+  LoadControl load;
+  EXPECT_EQ(load.products_duty(), 1);
+  load.set_products_duty(-0.1);
+  EXPECT_EQ(load.products_duty(), 0);
+  load.set_products_duty(1.1);
+  EXPECT_EQ(load.products_duty(), 1);
+}
+
 TEST(LoadControl, ARestEndsSoonWhenItIsOver) {
   LoadControl load;
   load.set_duty(LoadControl::least_duty);

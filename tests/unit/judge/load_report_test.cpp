@@ -21,7 +21,9 @@ TEST(LoadReport, SharesAreTheSecondsThatThePartsWouldHaveTakenAlone) {
   memory.products = 2;
   memory.memory = 4.5;
   memory.alone = {{"verify_gb_per_s", 3840.0}};
-  const Json telemetry = {{"power_w_mean", 690.0}, {"power_limit_w", 700.0}};
+  const Json telemetry = {{"power_w_mean", 690.0},
+                          {"power_limit_w", 700.0},
+                          {"mix", {{"control", "power"}, {"power_sensor", nullptr}}}};
   const PartReport load = load_report({part_with(train), PartReport(), part_with(memory)}, 10, telemetry);
   EXPECT_EQ(load.name, "load");
   EXPECT_TRUE(load.success);
@@ -33,14 +35,25 @@ TEST(LoadReport, SharesAreTheSecondsThatThePartsWouldHaveTakenAlone) {
   EXPECT_TRUE(figures["share_collective"].is_null()) << "one rank has no links";
   EXPECT_TRUE(figures["share_files"].is_null());
   EXPECT_DOUBLE_EQ(figures["power_ratio"].get<double>(), 690.0 / 700);
-  EXPECT_EQ(figures["mix"], train.mix);
+  EXPECT_EQ(figures["mix"], Json({{"led_by_products", 0.25}, {"control", "power"}}));
+  EXPECT_TRUE(figures["power_sensor"].is_null());
   EXPECT_EQ(figures["alone"], Json({{"giga_turns_per_second", 118.0}, {"verify_gb_per_s", 3840.0}}));
+}
+
+TEST(LoadReport, ASensorThatCannotBeRightIsToldWithWhatIsWrong) {
+  LoadFigures train;
+  train.mix = Json::object();
+  const Json telemetry = {{"mix", {{"control", "the power sensor is wrong"}, {"power_sensor", "1 W"}}}};
+  const Json figures = load_report({part_with(train)}, 10, telemetry).figures;
+  EXPECT_EQ(figures["power_sensor"], "1 W");
+  EXPECT_EQ(figures["mix"]["control"], "the power sensor is wrong");
 }
 
 TEST(LoadReport, WhatIsNotMeasuredIsNull) {
   const Json figures = load_report({PartReport()}, 0, {{"power_w_mean", 690.0}}).figures;
-  for (const char* name : {"work_index", "share_extreme", "share_products", "share_memory",
-                           "share_collective", "share_files", "power_ratio", "power_limit_w", "mix"})
+  for (const char* name :
+       {"work_index", "share_extreme", "share_products", "share_memory", "share_collective", "share_files",
+        "power_ratio", "power_limit_w", "power_sensor", "mix"})
     EXPECT_TRUE(figures.contains(name) && figures[name].is_null()) << name;
   EXPECT_EQ(figures["power_w_mean"], 690.0);
 }

@@ -214,6 +214,15 @@ TEST_F(ConsoleTest, ADeviceBelowItsPowerLimitIsToldWithTheReason) {
   EXPECT_THAT(told({{"duty", {{"min", 0.4}}}}), HasSubstr(line("the guard lowered the load")));
   EXPECT_THAT(told({{"throttle_seconds", {{"sw_power_cap", 7.0}}}}),
               HasSubstr(line("it was at its limit for 7 s")));
+  const auto unreached = [](double seconds) {
+    return Json{{"throttle_seconds", {{"sw_power_cap", 7.0}}}, {"mix", {{"unreached_seconds", seconds}}}};
+  };
+  EXPECT_THAT(told(unreached(50)),
+              HasSubstr(line("not capped, all parts at full duty: the load does not reach this limit")));
+  EXPECT_THAT(told(unreached(5)), HasSubstr(line("it was at its limit for 7 s")));
+  EXPECT_THAT(
+      told({{"throttle_seconds", {{"sw_thermal", 12.0}}}, {"mix", {{"power_sensor", "0 W for 30 s"}}}}),
+      HasSubstr(line("its power sensor cannot be right: 0 W for 30 s")));
   EXPECT_THAT(told(Json::object()),
               HasSubstr(line("nothing held its clocks down: this load does not need more")));
 }

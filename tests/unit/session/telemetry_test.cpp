@@ -25,7 +25,7 @@ class FakeSensor final : public Sensor {
     if (reads < static_cast<int>(begun.size())) begun[static_cast<std::size_t>(reads)] = Clock::now();
     const int n = ++reads;
     reading.power_w = 100.0 * n;
-    reading.energy_j = 1000.0 + 5.0 * n;
+    if (counts_energy) reading.energy_j = 1000.0 + 5.0 * n;
     reading.gpu_utilization_percent = n >= 3 ? 95.0 : 10.0;
     reading.event_reasons = 0x4 | 0x20;
     reading.memory_used_bytes = 1u << 20;
@@ -49,7 +49,8 @@ class FakeSensor final : public Sensor {
   std::array<Clock::time_point, 1024> begun{};
   std::atomic<std::uint64_t> uncorrected{3};
   std::atomic<unsigned> xid{0};
-  std::atomic<bool> lost{false}, hang{false}, counters_hang{false}, hot{false}, pending{false};
+  std::atomic<bool> lost{false}, hang{false}, counters_hang{false}, hot{false}, pending{false},
+      counts_energy{true};
 };
 
 void wait_for_reads(const FakeSensor& sensor, int reads) {
@@ -215,6 +216,37 @@ TEST(Telemetry, ItsGuardLowersTheLoadAndTellsWhy) {
   EXPECT_TRUE(guarded.told(RecordKind::finding).empty()) << "less than 2 s: a warning only";
 }
 
+TEST(Telemetry, ItsMixControlSetsTheShareOfProductsAndTellsOfASensorThatLies) {
+  Guarded guarded;
+  const auto sensor = std::make_shared<FakeSensor>();  // soon beyond its limit
+  sensor->counts_energy = false;
+  guarded.load.set_products_duty(0.5);
+  Telemetry telemetry(sensor, 0.02, Clock::now(), guarded.guarding_by_clock());
+  for (; telemetry.summary()["mix"]["power_sensor"].is_null() && guarded.now < 400;
+       guarded.now = guarded.now + 1)
+    wait_for_reads(*sensor, sensor->reads + 2);
+  telemetry.stop();
+  EXPECT_EQ(guarded.load.products_duty(), 1);
+  const Json summary = telemetry.summary();
+  EXPECT_EQ(summary["products_duty"]["last"], 1.0);
+  EXPECT_EQ(summary["mix"]["control"], "the power sensor is wrong");
+  int told = 0;
+  for (const Json& notice : guarded.told(RecordKind::notice))
+    told += notice["text"].get<std::string>().starts_with("the power sensor cannot be right: ");
+  EXPECT_EQ(told, 1);
+}
+
+TEST(Telemetry, AMixThatIsFixedIsToldWithTheReason) {
+  Guarded guarded;
+  Guarding guarding = guarded.guarding();
+  guarding.fixed_mix = "pulse";
+  const auto sensor = std::make_shared<FakeSensor>();
+  Telemetry telemetry(sensor, 0.02, Clock::now(), guarding);
+  wait_for_reads(*sensor, 3);
+  telemetry.stop();
+  EXPECT_EQ(telemetry.summary()["mix"]["control"], "pulse");
+}
+
 TEST(Telemetry, ItsGuardLooksOnceASecondWhateverTheSampleRate) {
   Guarded guarded;
   const auto sensor = std::make_shared<FakeSensor>();
@@ -258,7 +290,7 @@ TEST(Telemetry, AGuardThatIsLeftBehindTouchesNothingMore) {
 TEST(Telemetry, WithoutAGuardTheFiguresOfItAreNull) {
   Telemetry telemetry(std::make_shared<FakeSensor>(), 0.02, Clock::now());
   telemetry.stop();
-  for (const char* name : {"duty", "memory_share", "guard"})
+  for (const char* name : {"duty", "memory_share", "products_duty", "guard", "mix"})
     EXPECT_TRUE(telemetry.summary()[name].is_null()) << name;
 }
 
