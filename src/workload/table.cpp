@@ -1,6 +1,7 @@
 #include "workload/table.hpp"
 
 #include "workload/collective/collective_workload.hpp"
+#include "workload/copies/host_copies_workload.hpp"
 #include "workload/file/file_workload.hpp"
 #include "workload/memory/memory_workload.hpp"
 #include "workload/train/train_workload.hpp"
@@ -19,6 +20,7 @@ std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environm
   if (parts.readiness)
     table.push_back(std::make_unique<VerifyWorkload>(environment, *parts.readiness, communication));
   table.push_back(std::make_unique<FileWorkload>(environment, parts.file));
+  if (parts.train.load == LoadKind::mix) table.push_back(std::make_unique<HostCopiesWorkload>(environment));
   table.push_back(
       std::make_unique<MemoryWorkload>(environment, parts.memory));  // last: it takes what is left
   return table;

@@ -15,6 +15,7 @@ KINDS = {
     "extreme": ("", {"extreme"}, "", None),
     "collective": ("", {"collective"}, "", None),
     "memory": (BIT, {"memory"}, "", "0x00000020"),
+    "host-copy": (BIT, {"link"}, "device and its host", "0x00000020"),
     "file-bit": (BIT, {"file-bit"}, "", "0x00000020"),
     "file-stale": ("", {"file-stale"}, "", None),
     "file-torn": ("", {"file-torn"}, "", None),

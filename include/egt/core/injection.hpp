@@ -22,6 +22,7 @@ enum class InjectionKind {
   collective,       ///< what this rank receives of a collective (layer: which one) or sends into it
   optimizer,        ///< a moment of the optimizer, at rest
   memory,           ///< a word of the filled memory, at rest
+  host_copy,        ///< what came back to the device of a copy to the host
   file_bit,         ///< a bit of a file's data
   file_stale,       ///< a block that still holds what was written before
   file_torn,        ///< a block that was written in part

@@ -206,6 +206,8 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
   const auto layers = static_cast<int>(burn.train.layers.size()) - 1;
   if (kind == memory && burn.memory.fill.is_zero())
     return wrong_injection(injection, "with --memory 0 there is no memory to hit; fill some");
+  if (kind == host_copy && burn.train.load == LoadKind::train)
+    return wrong_injection(injection, "with --load train there are no host copies to hit; leave it out");
   const bool of_files = (kind >= file_bit && kind <= file_lost) || kind == diskfull;
   if (of_files && !burn.file.enabled)
     return wrong_injection(injection, "with --no-io there is no file to hit; leave --no-io out");

@@ -12,7 +12,7 @@
 namespace egt {
 
 /// What a pattern is for: no two purposes share one.
-enum class PatternPurpose : std::uint64_t { memory = 1, file = 2, cleanup = 3 };
+enum class PatternPurpose : std::uint64_t { memory = 1, file = 2, cleanup = 3, host_copy = 4 };
 
 /// The seed of one pattern: another for every rank, place (block, chunk) and generation (how often it was
 /// rewritten), so that stale and misplaced data show.

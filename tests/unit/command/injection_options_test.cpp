@@ -44,6 +44,7 @@ TEST(Options, AnInjectionThatWouldHitNothingIsRefused) {
   };
   names(refused({"--inject", "memory:rank=0,step=1", "--memory", "0"}), "--memory 0");
   names(refused({"--inject", "memory:rank=0,step=1", "--memory", "0%"}), "--memory 0");
+  names(refused({"--inject", "host-copy:rank=0,step=1", "--load", "train"}), "--load train");
   for (const char* kind : {"file-bit", "file-stale", "file-torn", "file-misplaced", "file-lost"})
     names(refused({"--inject", std::string(kind) + ":rank=0,step=1", "--no-io"}), "--no-io");
   names(refused({"--inject", "extreme:rank=0,step=1", "--extreme-iterations", "0"}),
