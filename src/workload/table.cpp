@@ -2,6 +2,7 @@
 
 #include "workload/collective/collective_workload.hpp"
 #include "workload/copies/host_copies_workload.hpp"
+#include "workload/copies/peer_copies_workload.hpp"
 #include "workload/file/file_workload.hpp"
 #include "workload/memory/memory_workload.hpp"
 #include "workload/train/train_workload.hpp"
@@ -17,10 +18,13 @@ std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environm
   const auto communication = [&trained]() -> Stream& { return trained.communication_stream(); };
   table.push_back(std::make_unique<CollectiveWorkload>(environment, parts.collective, communication,
                                                        [&trained] { return trained.summed_bytes(); }));
+  const bool is_mix = parts.train.load == LoadKind::mix;
+  // Early, for others wait for its end.
+  if (is_mix) table.push_back(std::make_unique<PeerCopiesWorkload>(environment));
   if (parts.readiness)
     table.push_back(std::make_unique<VerifyWorkload>(environment, *parts.readiness, communication));
   table.push_back(std::make_unique<FileWorkload>(environment, parts.file));
-  if (parts.train.load == LoadKind::mix) table.push_back(std::make_unique<HostCopiesWorkload>(environment));
+  if (is_mix) table.push_back(std::make_unique<HostCopiesWorkload>(environment));
   table.push_back(
       std::make_unique<MemoryWorkload>(environment, parts.memory));  // last: it takes what is left
   return table;

@@ -51,7 +51,8 @@ struct Injection {
   std::uint64_t stride = 1;  ///< words from one to the next, up to 2^32
   std::optional<int> layer;  ///< from 1; none: chosen. Of a collective: which one, see collective.hpp; of a
                              ///< hang: the stream hangs, none: the main thread
-  std::optional<int> peer;   ///< of links: only what goes between `rank` and this one; none: with any
+  std::optional<int> peer;   ///< of links: only what goes between `rank` and this one; none: with any. Of a
+                             ///< burn's collective: what `rank` copies from its neighbour, this one
   std::optional<double> ms;  ///< of kinds that take time; none: without end
 };
 

@@ -61,6 +61,7 @@ struct LoadFigures {
   std::optional<double> collective;   ///< bytes of gradients and known answers on the links
   std::optional<double> files;        ///< bytes written and read
   std::optional<double> host_copies;  ///< bytes each way between the device and its host
+  std::optional<double> peer_copies;  ///< bytes from a neighbour's device
   Json alone;                         ///< an object: the rates, by their names in the entry `load`
   Json mix;                           ///< an object: what the load is made of; null: another part tells it
 };

@@ -221,8 +221,11 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
         injection, fmt::format("of a collective, use layer 1 to {}: what is received of the "
                                "all-reduce, broadcast, reduce-scatter or all-gather, or what is put in",
                                collective_kinds + 1));
-  if (injection.peer)
+  if (injection.peer && (kind != collective || burn.train.load == LoadKind::train))
     return wrong_injection(injection, "pairs of ranks are measured by links alone; leave peer out");
+  if (injection.peer && injection.layer)
+    return wrong_injection(injection,
+                           "a copy from a peer is no collective with a layer; leave one of them out");
   if (injection.layer && kind != collective && *injection.layer > layers)
     return wrong_injection(injection, fmt::format("the network has {} layers; use 1 to {}", layers, layers));
   if (burn.steps && injection.step >= *burn.steps)

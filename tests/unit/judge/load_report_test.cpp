@@ -43,7 +43,7 @@ TEST(LoadReport, WhatIsNotMeasuredIsNull) {
   const Json figures = load_report({PartReport()}, 0, {{"power_w_mean", 690.0}}).figures;
   for (const char* name :
        {"work_index", "share_extreme", "share_products", "share_memory", "share_collective", "share_files",
-        "share_host_copies", "power_ratio", "power_limit_w", "mix"})
+        "share_host_copies", "share_peer_copies", "power_ratio", "power_limit_w", "mix"})
     EXPECT_TRUE(figures.contains(name) && figures[name].is_null()) << name;
   EXPECT_EQ(figures["power_w_mean"], 690.0);
 }
