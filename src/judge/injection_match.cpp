@@ -26,6 +26,12 @@ bool kinds_fit(const std::string& injection, const std::string& fault) {
   return injection == fault;
 }
 
+/// What the injection that it tells of is called, where another has faults of the same kind.
+std::string kind_told_by(const Json& fault) {
+  const std::string kind = text_at(fault, "kind");
+  return kind == "link" && text_at(fault, "detector") == "host copies" ? "host-copy" : kind;
+}
+
 /// Is "rank 1" in the text, and not only "rank 12"?
 bool names_rank(const std::string& text, int rank) {
   const std::string name = fmt::format("rank {}", rank);
@@ -177,7 +183,7 @@ Json planned_texts(const std::vector<Record>& records) {
 
 bool fits(const Json& injection, const Json& fault) {
   const auto rank = value_at<int>(injection, "rank"), blamed = value_at<int>(fault, "rank");
-  if (!rank || !kinds_fit(text_at(injection, "kind"), text_at(fault, "kind"))) return false;
+  if (!rank || !kinds_fit(text_at(injection, "kind"), kind_told_by(fault))) return false;
   return blamed ? *blamed == *rank : is_suspect(fault, *rank);
 }
 

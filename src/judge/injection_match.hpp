@@ -12,8 +12,8 @@ namespace egt {
 /// of an injection's record, or to_json of an Injection)? By kind and rank alone:
 /// - its kind is that of a detector which claims to find the injection's kind: replica for weight and
 ///   optimizer; replay for gradient and activation; replay or gemm for gemm; for all of these also nonfinite,
-///   since what is flipped may make the loss infinite first; for extreme, collective, memory, xid, ecc and
-///   the kinds of files their own name; any for idle;
+///   since what is flipped may make the loss infinite first; for host-copy a link of the host copies; for
+///   extreme, collective, memory, xid, ecc and the kinds of files their own name; any for idle;
 /// - its rank is the injection's; a fault of no known rank has to name it, in `suspects` or as "rank 1" in
 ///   `where`.
 bool fits(const Json& injection, const Json& fault);

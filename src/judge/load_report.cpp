@@ -13,7 +13,9 @@ constexpr std::pair<const char*, std::optional<double> LoadFigures::*> shares[] 
     {"share_products", &LoadFigures::products},
     {"share_memory", &LoadFigures::memory},
     {"share_collective", &LoadFigures::collective},
-    {"share_files", &LoadFigures::files}};
+    {"share_files", &LoadFigures::files},
+    {"share_host_copies", &LoadFigures::host_copies},
+    {"share_peer_copies", &LoadFigures::peer_copies}};
 
 std::optional<double> sum(std::optional<double> a, std::optional<double> b) {
   return a || b ? std::optional(a.value_or(0) + b.value_or(0)) : std::nullopt;

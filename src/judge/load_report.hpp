@@ -10,8 +10,8 @@ namespace egt {
 /// The entry `load` of a rank, of what its parts did in `seconds` of the run:
 /// - power_w_mean, power_limit_w, power_ratio: of its `telemetry`;
 /// - power_sensor: what is wrong with it;
-/// - share_extreme, share_products, share_memory, share_collective, share_files: the seconds that the work
-/// done
+/// - share_extreme, share_products, share_memory, share_collective, share_files, share_host_copies,
+/// share_peer_copies: the seconds that the work done
 ///   would have taken alone, over `seconds`;
 /// - work_index: their sum. 1 is one part after the other, each as fast as it goes alone;
 /// - alone: the rates of the parts alone;

@@ -1,6 +1,8 @@
 #include "workload/table.hpp"
 
 #include "workload/collective/collective_workload.hpp"
+#include "workload/copies/host_copies_workload.hpp"
+#include "workload/copies/peer_copies_workload.hpp"
 #include "workload/file/file_workload.hpp"
 #include "workload/memory/memory_workload.hpp"
 #include "workload/train/train_workload.hpp"
@@ -20,9 +22,13 @@ std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environm
   table.push_back(std::make_unique<CollectiveWorkload>(
       environment, parts.collective, communication, [&trained] { return trained.summed_bytes(); },
       [&filled] { return filled.answers(); }));
+  const bool is_mix = parts.train.load == LoadKind::mix;
+  // Early, for others wait for its end.
+  if (is_mix) table.push_back(std::make_unique<PeerCopiesWorkload>(environment));
   if (parts.readiness)
     table.push_back(std::make_unique<VerifyWorkload>(environment, *parts.readiness, communication));
   table.push_back(std::make_unique<FileWorkload>(environment, parts.file));
+  if (is_mix) table.push_back(std::make_unique<HostCopiesWorkload>(environment));
   table.push_back(std::move(memory));  // last: it takes what is left
   return table;
 }

@@ -26,9 +26,19 @@ class Burn(ProgramTest):
             self.assertGreaterEqual(memory["minimum_visits"], 1)
             self.assertGreaterEqual(memory["bytes_verified"], memory["filled_bytes"])
             self.assertGreaterEqual(self.part(result, "io", rank)["passes"], 1)
+            copies = self.part(result, "host-copies", rank)
+            self.assertEqual(copies["bytes_each_way"], copies["copies"] * copies["chunk_bytes"])
+            self.assertGreaterEqual(copies["copies"], 4)
+            peers = self.part(result, "peer-copies", rank)
+            self.assertEqual(peers["planned"], size > 1)
+            if size > 1:
+                self.assertEqual(peers["from"], (rank - 1) % size)
+                self.assertGreaterEqual(peers["copies"], 4)
+            else:
+                self.assertEqual(peers["not_possible"], "there is no other rank on this host")
         self.assertEqual(len({self.part(result, "train", r)["weight_digest"] for r in range(size)}), 1)
         work = result["verified_work"]
-        for name in ("bytes_patrolled", "bytes_file_verified", "gemm_flops"):
+        for name in ("bytes_patrolled", "bytes_file_verified", "bytes_exchanged_verified", "gemm_flops"):
             self.assertGreater(work[name], 0, name)
         for name in ("replica_checks", "collective_elements_checked"):
             (self.assertGreater if size > 1 else self.assertEqual)(work[name], 0, name)
@@ -46,7 +56,7 @@ class Burn(ProgramTest):
         self.check_console(done.stdout)
         self.assertIn("EXTREME EPOCH 0 completed in ", done.stderr)
         self.check_result_names(result)
-        load = self.check_load(result, 2, ["extreme", "products", "memory", "collective", "files"])
+        load = self.check_load(result, 2, ["extreme", "products", "memory", "collective", "files", "host_copies", "peer_copies"])
         self.assertEqual(load["mix"]["load"], "mix")
         self.assertIn("  Work index: ", done.stdout)
 
@@ -57,7 +67,7 @@ class Burn(ProgramTest):
         for rank in range(ranks):
             load = self.part(result, "load", rank)
             self.assertTrue(load["success"])
-            shares = {name: load[f"share_{name}"] for name in ("extreme", "products", "memory", "collective", "files")}
+            shares = {name: load[f"share_{name}"] for name in ("extreme", "products", "memory", "collective", "files", "host_copies", "peer_copies")}
             self.assertEqual({name for name, share in shares.items() if share is not None}, set(parts))
             for name in parts:
                 self.assertGreater(shares[name], 0, name)
@@ -75,6 +85,7 @@ class Burn(ProgramTest):
         self.assertGreater(moved * self.result()["test_summary"]["actual_duration_seconds"], gradients)
         self.assertEqual(set(load["alone"]["product_tflops"]), set(self.result()["precisions"]))
         self.assertEqual(self.result()["options"]["memory"], 0)
+        self.assertFalse({"host-copies", "peer-copies"} & {part["test_name"] for part in self.result()["results"]})
 
     def test_a_load_that_pulses_is_held_back_in_phase(self):
         done = self.run_program("--duration", "4s", "--pulse", "4:0.3", *SMALL_NETWORK, "--memory", "64MB", "--io-size", "8MB",

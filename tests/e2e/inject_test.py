@@ -15,6 +15,7 @@ KINDS = {
     "extreme": ("", {"extreme"}, "", None),
     "collective": ("", {"collective"}, "", None),
     "memory": (BIT, {"memory"}, "", "0x00000020"),
+    "host-copy": (BIT, {"link"}, "device and its host", "0x00000020"),
     "file-bit": (BIT, {"file-bit"}, "", "0x00000020"),
     "file-stale": ("", {"file-stale"}, "", None),
     "file-torn": ("", {"file-torn"}, "", None),
@@ -62,6 +63,14 @@ class Inject(ProgramTest):
         self.assertEqual([(i["kind"], i["rank"], i["found"]) for i in result["injections"]],
                          [("memory", 0, True), ("weight", 2, True), ("file-bit", 1, True)])
         self.assertEqual({(f["kind"], f["rank"]) for f in result["faults"]}, {("memory", 0), ("replica", 2), ("file-bit", 1)})
+
+    def test_a_copy_from_a_peer_is_wrong(self):
+        done, result = self.inject("collective:rank=1,step=20,peer=0,bit=5", options=[*SMALL, *NETWORK])
+        self.assertEqual(done.returncode, 1, done.stderr)
+        fault, = result["faults"]
+        self.assertEqual((fault["kind"], fault["rank"], fault["blame"], fault["suspects"], fault["xor"]), ("link", 1, "ambiguous", [0, 1], "0x00000020"))
+        self.assertIn("what rank 1 copied from rank 0", fault["where"])
+        self.assertEqual([one["found"] for one in result["injections"]], [True])
 
     def test_fail_fast_ends_the_run_at_the_first_fault(self):
         done, result = self.inject("weight:rank=1,step=20", options=["--duration", "90s", "--check-every", "10", "--memory", "0", "--no-io", "--fail-fast"])

@@ -31,6 +31,8 @@ inline std::string fault_kind(InjectionKind kind) {
       return "replica";
     case Detector::replay:
       return "replay";
+    case Detector::host_copy:
+      return "link";
     default:
       return to_string(kind);
   }
@@ -41,7 +43,7 @@ inline Record fault_of(const Injection& injection, std::int64_t step, int rank,
                        Blame blame = Blame::certain) {
   Fault fault;
   fault.kind = fault_kind(injection.kind);
-  fault.detector = fault.kind + " check";
+  fault.detector = injection.kind == InjectionKind::host_copy ? "host copies" : fault.kind + " check";
   fault.rank = rank;
   fault.step = step;
   fault.where = "somewhere";

@@ -22,6 +22,7 @@ enum class InjectionKind {
   collective,       ///< what this rank receives of a collective (layer: which one) or sends into it
   optimizer,        ///< a moment of the optimizer, at rest
   memory,           ///< a word of the filled memory, at rest
+  host_copy,        ///< what came back to the device of a copy to the host
   file_bit,         ///< a bit of a file's data
   file_stale,       ///< a block that still holds what was written before
   file_torn,        ///< a block that was written in part
@@ -50,7 +51,8 @@ struct Injection {
   std::uint64_t stride = 1;  ///< words from one to the next, up to 2^32
   std::optional<int> layer;  ///< from 1; none: chosen. Of a collective: which one, see collective.hpp; of a
                              ///< hang: the stream hangs, none: the main thread
-  std::optional<int> peer;   ///< of links: only what goes between `rank` and this one; none: with any
+  std::optional<int> peer;   ///< of links: only what goes between `rank` and this one; none: with any. Of a
+                             ///< burn's collective: what `rank` copies from its neighbour, this one
   std::optional<double> ms;  ///< of kinds that take time; none: without end
 };
 

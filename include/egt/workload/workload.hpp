@@ -55,13 +55,15 @@ struct VerifiedWork {
 /// How long what was done so far would have taken alone on the device, seconds: at the rate of such work that
 /// was measured with nothing beside it at the start of the run. None: there is no such work, or no rate.
 struct LoadFigures {
-  std::optional<double> extreme;     ///< chains of sine and exponential
-  std::optional<double> products;    ///< in each precision at its own rate
-  std::optional<double> memory;      ///< bytes verified and rewritten
-  std::optional<double> collective;  ///< bytes of gradients and known answers on the links
-  std::optional<double> files;       ///< bytes written and read
-  Json alone;                        ///< an object: the rates, by their names in the entry `load`
-  Json mix;                          ///< an object: what the load is made of; null: another part tells it
+  std::optional<double> extreme;      ///< chains of sine and exponential
+  std::optional<double> products;     ///< in each precision at its own rate
+  std::optional<double> memory;       ///< bytes verified and rewritten
+  std::optional<double> collective;   ///< bytes of gradients and known answers on the links
+  std::optional<double> files;        ///< bytes written and read
+  std::optional<double> host_copies;  ///< bytes each way between the device and its host
+  std::optional<double> peer_copies;  ///< bytes from a neighbour's device
+  Json alone;                         ///< an object: the rates, by their names in the entry `load`
+  Json mix;                           ///< an object: what the load is made of; null: another part tells it
 };
 
 /// One entry of `results[]`: what a part did on this rank so far.

@@ -206,6 +206,8 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
   const auto layers = static_cast<int>(burn.train.layers.size()) - 1;
   if (kind == memory && burn.memory.fill.is_zero())
     return wrong_injection(injection, "with --memory 0 there is no memory to hit; fill some");
+  if (kind == host_copy && burn.train.load == LoadKind::train)
+    return wrong_injection(injection, "with --load train there are no host copies to hit; leave it out");
   const bool of_files = (kind >= file_bit && kind <= file_lost) || kind == diskfull;
   if (of_files && !burn.file.enabled)
     return wrong_injection(injection, "with --no-io there is no file to hit; leave --no-io out");
@@ -219,8 +221,11 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
         injection, fmt::format("of a collective, use layer 1 to {}: what is received of the "
                                "all-reduce, broadcast, reduce-scatter or all-gather, or what is put in",
                                collective_kinds + 1));
-  if (injection.peer)
+  if (injection.peer && (kind != collective || burn.train.load == LoadKind::train))
     return wrong_injection(injection, "pairs of ranks are measured by links alone; leave peer out");
+  if (injection.peer && injection.layer)
+    return wrong_injection(injection,
+                           "a copy from a peer is no collective with a layer; leave one of them out");
   if (injection.layer && kind != collective && *injection.layer > layers)
     return wrong_injection(injection, fmt::format("the network has {} layers; use 1 to {}", layers, layers));
   if (burn.steps && injection.step >= *burn.steps)

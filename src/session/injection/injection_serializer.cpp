@@ -10,6 +10,7 @@ namespace {
 /// Of the detectors that go round at their own pace; nothing for others. `kind`: of an injection or a fault.
 std::optional<Detector> slow_detector(const std::string& kind) {
   if (kind == "memory") return Detector::memory;
+  if (kind == "host-copy" || kind == "link") return Detector::host_copy;
   if (kind.starts_with("file")) return Detector::file;
   return std::nullopt;
 }

@@ -11,10 +11,10 @@
 
 namespace egt {
 
-/// Hands the faults of a rank's memory and files out one at a time, whatever the speed of the patrol and of
-/// the disk: the next one when the detector reported the last, or did not within `patience_seconds` after it
-/// struck (with every miss in a row half as long: a deaf detector is not waited for that often). Injections
-/// of the other detectors are spread by the plan and pass at once.
+/// Hands the faults of a rank's memory, host copies and files out one at a time, whatever the speed of the
+/// patrol and of the disk: the next one when the detector reported the last, or did not within
+/// `patience_seconds` after it struck (with every miss in a row half as long: a deaf detector is not waited
+/// for that often). Injections of the other detectors are spread by the plan and pass at once.
 class InjectionSerializer : public Sink {
  public:
   explicit InjectionSerializer(double patience_seconds) : patience_seconds_(patience_seconds) {}

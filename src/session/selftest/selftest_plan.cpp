@@ -133,6 +133,8 @@ Detector detector_of(InjectionKind kind) {
       return Detector::collective;
     case memory:
       return Detector::memory;
+    case host_copy:
+      return Detector::host_copy;
     default:
       return Detector::file;
   }
@@ -149,8 +151,9 @@ int injections_of_a_kind(int ranks) {
 SelftestPlan plan_selftest(const SelftestScope& scope) {
   SelftestPlan plan{.injections = {}, .left_out = {}, .period = scope.period};
   // Of two faults in one replay the first tensor's is told.
-  for (const Turns& detectors : {Turns{Detector::replica, Detector::replay, Detector::extreme},
-                                 Turns{Detector::collective}, Turns{Detector::memory}, Turns{Detector::file}})
+  for (const Turns& detectors :
+       {Turns{Detector::replica, Detector::replay, Detector::extreme}, Turns{Detector::collective},
+        Turns{Detector::memory}, Turns{Detector::host_copy}, Turns{Detector::file}})
     add_in_turn(detectors, scope, plan);
   for (int kind = 0; changes_data(static_cast<InjectionKind>(kind)); ++kind)
     if (const auto why = why_left_out(static_cast<InjectionKind>(kind), scope))

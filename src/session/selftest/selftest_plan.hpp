@@ -33,7 +33,7 @@ struct SelftestPlan {
 };
 
 /// Who finds a kind of injected fault. Faults of one detector must not come closer than it looks.
-enum class Detector { replica, replay, extreme, collective, memory, file };
+enum class Detector { replica, replay, extreme, collective, memory, host_copy, file };
 Detector detector_of(InjectionKind kind);
 /// Does it look once a period, in every rank's training loop? The others go round at their own pace.
 bool looks_every_period(Detector detector);
@@ -44,8 +44,8 @@ int injections_of_a_kind(int ranks);
 /// Every kind that the scope has, on every rank in turn, each bit of a word alone, then several bits and
 /// strided words. Of detectors that look every period at most one injection falls into a period of the whole
 /// job, and the period after it has none: there the check must find all well again. What replicas and replays
-/// report makes training go back to the last state that was proven, so these two take turns. Memory and files
-/// have theirs enqueued from the first step on, for an InjectionSerializer gate to hand out.
+/// report makes training go back to the last state that was proven, so these two take turns. Memory, host
+/// copies and files have theirs enqueued from the first step on, for an InjectionSerializer gate to hand out.
 SelftestPlan plan_selftest(const SelftestScope& scope);
 
 }  // namespace egt

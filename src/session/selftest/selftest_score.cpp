@@ -55,12 +55,12 @@ bool is_of_one_rank(const Record& record) {
     return kind && !looks_every_period(detector_of(*kind));
   }
   const std::string kind = text_at(record.body, "kind");
-  return kind == "memory" || kind.starts_with("file");
+  return kind == "memory" || kind == "link" || kind.starts_with("file");
 }
 
-/// What one rank reports of its memory and files stays in the order in which it happened. The other records
-/// are of all ranks, whose clocks may differ and whose records arrive in any order; but all count the same
-/// steps, and what struck in a step was found later in that step.
+/// What one rank reports of its memory, host copies and files stays in the order in which it happened. The
+/// other records are of all ranks, whose clocks may differ and whose records arrive in any order; but all
+/// count the same steps, and what struck in a step was found later in that step.
 std::vector<const Record*> in_order(const std::vector<Record>& records) {
   const std::vector<const Record*> faults = faults_of(records);
   const std::set<const Record*> holding(faults.begin(), faults.end());

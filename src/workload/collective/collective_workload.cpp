@@ -62,7 +62,8 @@ CollectiveWorkload::CollectiveWorkload(const Environment& environment, const Col
       reporter_(environment_),
       slice_elements_(slice_elements(options.elements, static_cast<std::uint64_t>(environment.place.size))) {
   for (const Injection& injection : environment_.injector.all())
-    if (injection.kind == InjectionKind::collective && injection.rank < environment_.place.size)
+    if (injection.kind == InjectionKind::collective && !injection.peer &&
+        injection.rank < environment_.place.size)
       planned_injections_.push_back(injection);
 }
 
@@ -220,7 +221,8 @@ void CollectiveWorkload::take_injections(const Slot& slot) {
   std::erase_if(planned_injections_, [&](const Injection& injection) {
     return injection.step <= slot.step && strikes(injection, slot.round);
   });
-  while (auto injection = environment_.injector.take(InjectionKind::collective, slot.step))
+  while (auto injection = environment_.injector.take(InjectionKind::collective, slot.step,
+                                                     [](const Injection& one) { return !one.peer; }))
     own_injections_.push_back(*std::move(injection));
 }
 
@@ -274,8 +276,8 @@ Status CollectiveWorkload::resume(RestartInfo& restart) {
   enqueued_ = rounds_before_ = rounds_;
   planned_injections_.clear();
   for (const Injection& injection : environment_.injector.all())
-    if (injection.kind == InjectionKind::collective && injection.rank < environment_.place.size &&
-        injection.step >= restart.next_step)
+    if (injection.kind == InjectionKind::collective && !injection.peer &&
+        injection.rank < environment_.place.size && injection.step >= restart.next_step)
       planned_injections_.push_back(injection);
   return {};
 }

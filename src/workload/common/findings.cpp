@@ -9,9 +9,14 @@ namespace egt {
 
 std::uint64_t pattern_seed(const Environment& environment, PatternPurpose purpose, std::uint64_t place,
                            std::uint64_t generation) {
-  std::uint64_t seed = environment.seed;
-  for (const std::uint64_t part : {static_cast<std::uint64_t>(purpose),
-                                   static_cast<std::uint64_t>(environment.place.rank), place, generation})
+  return pattern_seed(environment.seed, environment.place.rank, purpose, place, generation);
+}
+
+std::uint64_t pattern_seed(std::uint64_t run_seed, int rank, PatternPurpose purpose, std::uint64_t place,
+                           std::uint64_t generation) {
+  std::uint64_t seed = run_seed;
+  for (const std::uint64_t part :
+       {static_cast<std::uint64_t>(purpose), static_cast<std::uint64_t>(rank), place, generation})
     seed = mix64(seed + 0x9E3779B97F4A7C15ull) ^ part;
   return seed;
 }

@@ -12,11 +12,14 @@
 namespace egt {
 
 /// What a pattern is for: no two purposes share one.
-enum class PatternPurpose : std::uint64_t { memory = 1, file = 2, cleanup = 3 };
+enum class PatternPurpose : std::uint64_t { memory = 1, file = 2, cleanup = 3, host_copy = 4, peer_copy = 5 };
 
 /// The seed of one pattern: another for every rank, place (block, chunk) and generation (how often it was
 /// rewritten), so that stale and misplaced data show.
 std::uint64_t pattern_seed(const Environment& environment, PatternPurpose purpose, std::uint64_t place,
+                           std::uint64_t generation);
+/// The same of any rank.
+std::uint64_t pattern_seed(std::uint64_t run_seed, int rank, PatternPurpose purpose, std::uint64_t place,
                            std::uint64_t generation);
 
 /// A fault of this rank's device; where it was and what it held is the caller's to add.

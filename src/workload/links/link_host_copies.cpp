@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "device/system/numa_memory.hpp"
 
 namespace egt {
@@ -14,6 +16,10 @@ namespace {
 constexpr std::uint64_t most_bytes = 256'000'000;
 
 }  // namespace
+
+std::string place_of_host_copy(int rank, std::uint64_t bytes) {
+  return fmt::format("what went between rank {}'s device and its host, a copy of {} B", rank, bytes);
+}
 
 LinkHostCopies::LinkHostCopies(LinkContext& bench, std::int64_t trial, const LinksOptions& options)
     : bench_(bench), trial_(trial) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "workload/common/link_timing.hpp"
@@ -23,6 +24,9 @@ struct HostCopyOutcome {
   std::vector<HostCopyFigures> nodes;
   std::vector<WrongData> wrong;  ///< `from` is -1
 };
+
+/// Where a wrong one is told to be.
+std::string place_of_host_copy(int rank, std::uint64_t bytes);
 
 /// Measures them on this rank alone, node by node; on the one that the system chooses, where memory cannot be
 /// bound to nodes. What is copied is verified on the device, to the host and back for the copies to the host.

@@ -320,8 +320,7 @@ void LinksWorkload::tell_wrong(const WrongData& wrong, std::int64_t trial) {
   wrong_words_ += wrong.words;
   Fault fault = fault_of(environment(), "link", "links", phase_of(trial), trial);
   if (wrong.from < 0) {
-    fault.where =
-        fmt::format("what went between rank {}'s device and its host, a copy of {} B", rank(), wrong.bytes);
+    fault.where = place_of_host_copy(rank(), wrong.bytes);
   } else {
     auto pairs = wrong_pairs_;
     pairs.push_back(std::minmax(rank(), wrong.from));

@@ -44,6 +44,7 @@ TEST(Options, AnInjectionThatWouldHitNothingIsRefused) {
   };
   names(refused({"--inject", "memory:rank=0,step=1", "--memory", "0"}), "--memory 0");
   names(refused({"--inject", "memory:rank=0,step=1", "--memory", "0%"}), "--memory 0");
+  names(refused({"--inject", "host-copy:rank=0,step=1", "--load", "train"}), "--load train");
   for (const char* kind : {"file-bit", "file-stale", "file-torn", "file-misplaced", "file-lost"})
     names(refused({"--inject", std::string(kind) + ":rank=0,step=1", "--no-io"}), "--no-io");
   names(refused({"--inject", "extreme:rank=0,step=1", "--extreme-iterations", "0"}),
@@ -54,6 +55,9 @@ TEST(Options, AnInjectionThatWouldHitNothingIsRefused) {
   good({"--inject", "collective:rank=0,step=1,layer=5", "--layers", "8,4"});
   names(refused({"--inject", "gemm:rank=0,step=30", "--steps", "30"}), "--steps");
   names(refused({"--inject", "slow:rank=0,step=1,peer=9"}), "leave peer out");
+  names(refused({"--inject", "collective:rank=1,step=1,peer=0", "--load", "train"}), "leave peer out");
+  names(refused({"--inject", "collective:rank=1,step=1,peer=0,layer=1"}), "leave one of them out");
+  good({"--inject", "collective:rank=1,step=1,peer=0"});
   names(refused({"--inject", "stop:rank=0,step=1,ms=900"}), "use ms=30000 or more");
   names(refused({"links", "--inject", "hang:rank=0,step=1,ms=900", "--collective-timeout", "2s"}), "ms=2000");
   good({"--inject", "gemm:rank=0,step=29,layer=2", "--layers", "8,4,2", "--steps", "30", "--no-io",

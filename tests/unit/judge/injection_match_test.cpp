@@ -48,6 +48,15 @@ TEST(Fits, AFaultOfADetectorThatClaimsTheKind) {
     }
 }
 
+TEST(Fits, ALinkToTheHostIsNoneToAnotherDevice) {
+  Json link = fault_at("link");
+  EXPECT_FALSE(fits(asked("host-copy"), link));
+  link["detector"] = "host copies";
+  EXPECT_TRUE(fits(asked("host-copy"), link));
+  EXPECT_FALSE(fits(asked("host-copy", 0), link));
+  EXPECT_FALSE(fits(asked("collective"), link));
+}
+
 TEST(Fits, AnyFaultTellsOfAnIdleDevice) {
   for (const char* kind : {"replay", "replica", "gemm", "evaluation", "memory", "nonfinite"}) {
     EXPECT_TRUE(fits(asked("idle"), fault_at(kind))) << kind;

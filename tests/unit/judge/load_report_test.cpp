@@ -20,6 +20,7 @@ TEST(LoadReport, SharesAreTheSecondsThatThePartsWouldHaveTakenAlone) {
   LoadFigures memory;
   memory.products = 2;
   memory.memory = 4.5;
+  memory.host_copies = 1.5;
   memory.alone = {{"verify_gb_per_s", 3840.0}};
   const Json telemetry = {{"power_w_mean", 690.0},
                           {"power_limit_w", 700.0},
@@ -31,7 +32,8 @@ TEST(LoadReport, SharesAreTheSecondsThatThePartsWouldHaveTakenAlone) {
   EXPECT_DOUBLE_EQ(figures["share_extreme"].get<double>(), 0.6);
   EXPECT_DOUBLE_EQ(figures["share_products"].get<double>(), 0.3) << "of training and of those over memory";
   EXPECT_DOUBLE_EQ(figures["share_memory"].get<double>(), 0.45);
-  EXPECT_DOUBLE_EQ(figures["work_index"].get<double>(), 1.35);
+  EXPECT_DOUBLE_EQ(figures["share_host_copies"].get<double>(), 0.15);
+  EXPECT_DOUBLE_EQ(figures["work_index"].get<double>(), 1.5);
   EXPECT_TRUE(figures["share_collective"].is_null()) << "one rank has no links";
   EXPECT_TRUE(figures["share_files"].is_null());
   EXPECT_DOUBLE_EQ(figures["power_ratio"].get<double>(), 690.0 / 700);
@@ -53,7 +55,7 @@ TEST(LoadReport, WhatIsNotMeasuredIsNull) {
   const Json figures = load_report({PartReport()}, 0, {{"power_w_mean", 690.0}}).figures;
   for (const char* name :
        {"work_index", "share_extreme", "share_products", "share_memory", "share_collective", "share_files",
-        "power_ratio", "power_limit_w", "power_sensor", "mix"})
+        "share_host_copies", "share_peer_copies", "power_ratio", "power_limit_w", "power_sensor", "mix"})
     EXPECT_TRUE(figures.contains(name) && figures[name].is_null()) << name;
   EXPECT_EQ(figures["power_w_mean"], 690.0);
 }

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "workload/copies/paced_copies.hpp"
+
+namespace egt {
+
+/// Copies chunks of device memory to pinned host memory and back to another place, both ways at once. Each
+/// round trip has a pattern of its own, so that a copy that does nothing is seen.
+class HostCopiesWorkload : public Workload {
+ public:
+  explicit HostCopiesWorkload(Environment& environment);
+
+  std::string name() const override { return "host-copies"; }
+  Status prepare() override;
+  Status start() override { return copies_.start(); }
+  Status enqueue(const Step& step) override {
+    copies_.set_step(step.index);
+    return {};
+  }
+  /// Relays what the thread failed with.
+  Status retire(std::int64_t, StepOutcome&) override { return copies_.failure(); }
+  void stop_background() override { copies_.ask_to_stop(); }
+  Status finish(bool hurry) override { return copies_.finish(hurry).status(); }
+  PartReport report() const override;
+
+ private:
+  struct Chunk {
+    std::array<Buffer, 2> device;  ///< a trip begins in one of them, in turn, and ends in the other
+    Buffer host;                   ///< pinned
+  };
+
+  WordsView words(const Chunk& chunk, std::uint64_t trip) const {
+    return copies_.words(chunk.device[trip % chunk.device.size()]);
+  }
+  Pattern pattern(std::size_t chunk, std::uint64_t trip) const;
+  Result<PacedCopies::Brought> copy(std::size_t chunk, std::uint64_t trip, Stream& stream);
+
+  Environment& environment_;
+  std::array<Chunk, PacedCopies::chunks> chunks_;
+  PacedCopies copies_;  ///< last: its streams end before the memory goes
+};
+
+}  // namespace egt

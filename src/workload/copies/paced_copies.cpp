@@ -1,0 +1,165 @@
+#include "workload/copies/paced_copies.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "workload/common/alone_rate.hpp"
+#include "workload/common/findings.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::uint64_t smallest_chunk = 1u << 16, largest_chunk_on_host = 1u << 20;
+constexpr std::uint64_t memory_divisor = 512;  ///< a chunk is at most this part of the device's memory
+/// On the host, whose cores do the copies and all else, only so that the same code runs.
+constexpr double pace_on_gpu = 0.15, pace_on_host = 0.001;
+constexpr double longest_round_seconds = 0.5;  ///< where the rate was measured beside other processes
+constexpr double width = 1;                    ///< of verifying, blocks a multiprocessor
+constexpr double stop_seconds = 10, hurried_stop_seconds = 0.2;
+
+}  // namespace
+
+PacedCopies::PacedCopies(Environment& environment, Link link)
+    : environment_(environment), link_(std::move(link)), thread_("the " + link_.name) {}
+
+Status PacedCopies::prepare() {
+  Device& device = environment_.device;
+  EGT_TRY_ASSIGN(const MemoryInfo memory, device.memory());
+  const bool is_gpu = device.info().backend != "host";
+  pace_ = is_gpu ? pace_on_gpu : pace_on_host;
+  chunk_bytes_ = std::clamp(std::bit_floor(memory.total_bytes / memory_divisor), smallest_chunk,
+                            is_gpu ? link_.largest_chunk : largest_chunk_on_host);
+  for (Flight& flight : flights_) {
+    EGT_TRY_ASSIGN(flight.in_flight, OperationPipeline::create(device, StreamPriority::background,
+                                                               StreamUse::without_products, link_.name));
+    flight.in_flight->stream().set_width(width);
+  }
+  return {};
+}
+
+Status PacedCopies::measure_rate(double bytes, const std::function<Status()>& enqueue) {
+  EGT_TRY_ASSIGN(rate_, rate_alone(environment_.device, stream(0), bytes, enqueue));
+  return {};
+}
+
+Status PacedCopies::start() {
+  started_ = Clock::now();
+  return thread_.start([this](std::stop_token stop) { return run(stop); });
+}
+
+Status PacedCopies::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const Clock::time_point begin = Clock::now();
+    EGT_TRY(copy_round(stop));
+    std::unique_lock lock(mutex_);
+    const std::chrono::duration<double> rest(round_seconds() - seconds_since(begin));
+    woken_.wait_for(lock, stop, rest, [] { return false; });
+  }
+  return {};
+}
+
+/// From one round's start to the next.
+double PacedCopies::round_seconds() const {
+  const auto bytes = static_cast<double>(chunks * OperationPipeline::slots * chunk_bytes_);
+  return std::min(bytes / (pace_ * *rate_), longest_round_seconds) / environment_.load.duty();
+}
+
+/// All copies are enqueued before the first is waited for, so that those of one chunk meet those of another.
+Status PacedCopies::copy_round(const std::stop_token& stop) {
+  for (std::size_t copy = 0; copy < chunks * OperationPipeline::slots; ++copy) {
+    Flight& flight = flights_[copy % chunks];
+    EGT_TRY(flight.in_flight->submit(
+        [&](Stream& stream, Evidence* on_device) {
+          return enqueue(copy % chunks, flight.trips, stream, &on_device->mismatches);
+        },
+        [this](const Evidence& evidence, double) {
+          judge(evidence.mismatches);
+          return Status();
+        },
+        stop));
+    ++flight.trips;
+  }
+  for (Flight& flight : flights_) EGT_TRY(flight.in_flight->drain(OperationPipeline::deadline_seconds, stop));
+  return {};
+}
+
+Status PacedCopies::enqueue(std::size_t chunk, std::uint64_t trip, Stream& stream, Mismatches* report) {
+  EGT_TRY_ASSIGN(const Brought brought, link_.copy(chunk, trip, stream));
+  EGT_TRY(strike(brought.words, stream));
+  return environment_.device.verify_and_fill(brought.words, brought.expected, brought.next,
+                                             Direction::ascending, report, stream);
+}
+
+/// Puts in the faults on purpose that are due.
+Status PacedCopies::strike(WordsView words, Stream& stream) {
+  while (const auto due = environment_.injector.take(link_.injection, step_, link_.is_hit)) {
+    const Flip flip = choose_flip(*due, words.count, environment_.seed);
+    EGT_TRY(environment_.device.flip(words, flip, stream));
+    Fault fault;
+    link_.locate(fault);
+    environment_.injector.tell(*due, step_, flip, fault.where);
+  }
+  return {};
+}
+
+void PacedCopies::judge(const Mismatches& found) {
+  ++trips_;
+  wrong_words_ += found.count;
+  seconds_ = seconds_since(started_);
+  if (found.count == 0) return;
+  const Mismatches::Sample sample = lowest_sample(found);
+  Fault fault = fault_of(environment_, "link", link_.name, link_.name, step_);
+  link_.locate(fault);
+  fault.offset = sample.index * sizeof(std::uint32_t);
+  show_difference(fault, sample.expected, sample.actual);
+  fault.count = found.count;
+  environment_.records.emit(fault);
+}
+
+Result<bool> PacedCopies::finish(bool hurry) {
+  finished_ = true;
+  hurried_ = hurry;
+  const Status stopped = thread_.stop(hurry ? hurried_stop_seconds : stop_seconds);
+  if (hurry && !stopped.ok()) return false;
+  EGT_TRY(stopped);
+  EGT_TRY(thread_.failure());
+  if (!rate_) return true;
+  for (Flight& flight : flights_) {
+    const Status drained =
+        flight.in_flight->drain(hurry ? hurried_stop_seconds : OperationPipeline::deadline_seconds);
+    if (hurry && drained.code() == StatusCode::timeout) return false;
+    EGT_TRY(drained);
+  }
+  if (!hurry) EGT_TRY(copy_round({}));
+  return true;
+}
+
+std::string PacedCopies::undone() const {
+  if (const Status status = thread_.failure(); !status.ok()) return status.what();
+  if (finished_ && !hurried_ && trips_ == 0) return "nothing was copied";
+  return {};
+}
+
+std::optional<double> PacedCopies::seconds_alone() const {
+  return rate_ ? std::optional(static_cast<double>(bytes()) / *rate_) : std::nullopt;
+}
+
+void PacedCopies::tell(PartReport& report) const {
+  const std::uint64_t wrong = wrong_words_;
+  report.figures.update({{"planned", rate_.has_value()},
+                         {"chunk_bytes", chunk_bytes_},
+                         {"copies", trips_.load()},
+                         {"bytes_each_way", bytes()},
+                         {"gb_per_s_each_way", ratio_or_null(static_cast<double>(bytes()) * 1e-9, seconds_)},
+                         {"pace", pace_},
+                         {"mismatches", wrong}});
+  if (!rate_) return;
+  put_outcome(report, wrong ? fmt::format("{} words of {} were wrong", wrong, link_.name) : "", undone());
+  report.work.bytes_exchanged_verified = bytes() - std::min(bytes(), wrong * sizeof(std::uint32_t));
+}
+
+}  // namespace egt
