@@ -18,6 +18,9 @@ struct GuardOptions {
 struct PulseShape {
   double hertz = 1;
   double duty = 0.5;  ///< share of the time that it is full
+  /// Seconds of steady load before: what is enqueued for the first time makes a GPU load code, which waits
+  /// for all that is held.
+  double warm_up_seconds = 3;
 };
 
 /// How long peers are waited for, and what then.

@@ -2,6 +2,8 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "device/cuda/cuda_device.hpp"
 #include "device/cuda/cuda_native.hpp"
 
@@ -13,10 +15,18 @@ std::string version_text(int version) {
   return version > 0 ? fmt::format("{}.{}", version / 1000, version % 1000 / 10) : std::string();
 }
 
+/// Streams that share a channel to the GPU wait for each other: as many channels as there can be, unless the
+/// user says otherwise. Read when CUDA starts.
+void ask_for_channels() {
+  static const int once = ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  static_cast<void>(once);
+}
+
 }  // namespace
 
 /// A failure after which a GPU may still be there is none of absence: who asked must not go on without one.
 Result<int> cuda_device_count() {
+  ask_for_channels();
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   const Status counted = cuda_status(error, "count the GPUs");

@@ -22,7 +22,9 @@ constexpr double answer_seconds = 10;  ///< in which a switch of the load shows 
 constexpr double near = 0.9;           ///< of the limit: a capped device may well stay there
 
 constexpr double aim = 0.985;       ///< of the limit: some drivers hold a capped device so far below it
-constexpr double far_below = 0.95;  ///< of the limit
+constexpr double far_below = 0.95;  ///< of the limit: a cap that only meets peaks leaves the mean below it
+constexpr double least_smoothed = 0.85;  ///< so that one look does not reach it
+constexpr double smoothed_seconds = 5;   ///< for that
 constexpr double unsettled_seconds = 2;
 constexpr double lower_seconds = 10;  ///< at the limit
 constexpr double first_step = 0.1, least_step = 0.025;
@@ -143,19 +145,23 @@ std::string MixControl::look(double now, const std::optional<SensorReading>& rea
     return fmt::format("the power sensor cannot be right: {}; power is not controlled by it", sensor_wrong_);
   }
   if (power->is_idle()) unsettled_at_ = now;
-  if (now - unsettled_at_ > unsettled_seconds)
+  if (now - unsettled_at_ > unsettled_seconds) {
     move(now, *power, lead);
-  else
+  } else {
     looks_below_ = looks_far_below_ = 0;
+    smooth_ratio_ = 1;
+  }
   return {};
 }
 
 void MixControl::move(double now, const PowerMean& power, LoadLead lead) {
   const double ratio = power.watts() / limit_w_;
-  const bool is_below = !power.is_capped() && ratio < aim;
+  smooth_ratio_ +=
+      (std::max(ratio, least_smoothed) - smooth_ratio_) * std::min(power.seconds / smoothed_seconds, 1.0);
+  const bool is_below = power.is_capped() ? smooth_ratio_ < far_below : ratio < aim;
   looks_below_ = is_below ? looks_below_ + 1 : 0;
   looks_far_below_ = is_below && ratio < far_below ? looks_far_below_ + 1 : 0;
-  if (is_below && duty_ >= 1) unreached_seconds_ += power.seconds;
+  if (is_below && !power.is_capped() && duty_ >= 1) unreached_seconds_ += power.seconds;
   if (lead == LoadLead::products) return;  // which run all the time
   at_limit_seconds_ = is_below ? 0 : at_limit_seconds_ + power.seconds;
   lowered_seconds_ += power.seconds;

@@ -87,6 +87,7 @@ class MixControl {
   double duty_ = 1, step_;
   double unsettled_at_ = 0;  ///< since the load changed for other reasons
   double at_limit_seconds_ = 0, unreached_seconds_ = 0;
+  double smooth_ratio_ = 1;                    ///< of power and limit, settled
   int looks_below_ = 0, looks_far_below_ = 0;  ///< in a row
   bool was_lowered_ = false;                   ///< since the last raise
   double lowered_seconds_ = 0;                 ///< since then, settled where extreme terms lead

@@ -39,7 +39,6 @@ Status Pulse::start() {
                                                      [this](std::stop_token stop) { run_probes(stop); }));
   EGT_TRY_ASSIGN(edges_,
                  start_thread<std::jthread>("the pulse", [this](std::stop_token stop) { run(stop); }));
-  is_started_ = true;
   return {};
 }
 
@@ -53,6 +52,8 @@ Pulse::~Pulse() {
 /// Of an edge that this thread comes too late for, the next one counts; but nothing stays held in a high
 /// part.
 void Pulse::run(const std::stop_token& stop) {
+  if (!wait_until_edge(seconds() + shape_.warm_up_seconds, stop)) return;
+  is_warm_ = true;
   for (bool is_held = false;;) {
     const double now = seconds();
     const PulsePhase phase = phase_at(shape_, now);
@@ -126,7 +127,7 @@ void Pulse::await_probe(std::uint32_t probe, double planned) {
 }
 
 std::optional<bool> Pulse::settled_part() const {
-  if (!is_started_ || shape_.hertz > fastest_sensed_hertz) return std::nullopt;
+  if (!is_warm_ || shape_.hertz > fastest_sensed_hertz) return std::nullopt;
   const PulsePhase phase = phase_at(shape_, seconds());
   if (phase.since_edge < phase.until_edge) return std::nullopt;
   return phase.is_high;

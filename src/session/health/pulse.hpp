@@ -33,7 +33,7 @@ class Pulse {
   /// `clock_error_seconds`. Nothing is held before `start`.
   static Result<std::unique_ptr<Pulse>> create(Device& device, const PulseShape& shape,
                                                Clock::time_point origin, double clock_error_seconds);
-  /// From the next edge on; once. unavailable: there is no thread for it.
+  /// From the first edge behind the warm-up on; once. unavailable: there is no thread for it.
   Status start();
   /// Nothing is held any more.
   ~Pulse();
@@ -69,7 +69,7 @@ class Pulse {
   const double clock_error_seconds_;
   Buffer next_, number_, done_;  ///< of the probe that is enqueued: pinned, on the device, and pinned again
   std::unique_ptr<Stream> stream_;  ///< behind the buffers, which its work uses
-  std::atomic<bool> is_started_{false};
+  std::atomic<bool> is_warm_{false};
   std::atomic<std::uint64_t> falls_{0};
   std::atomic<std::uint32_t> enqueued_{0};  ///< probes
   mutable std::mutex mutex_;

@@ -24,6 +24,7 @@ namespace egt {
 namespace {
 
 constexpr double full_load_percent = 90;
+constexpr double full_power = 0.9;     ///< of the limit
 constexpr double counter_seconds = 5;  ///< between looks at the counters: they cost more than a sample
 constexpr double guard_seconds = 1;    ///< between looks of the guard, at most
 constexpr const char* idle = "idle";   ///< the phase of a thread that rests
@@ -70,12 +71,13 @@ struct Figures {
     double joules, seconds;  ///< since the process's start
   };
   std::optional<EnergyReading> energy_first, energy_last;
-  std::optional<double> time_to_full_load;
+  std::optional<double> time_to_full_load, time_to_full_power;
   std::uint64_t failures = 0;
   SensorReading latest;
 
   /// `seconds`: since the sample before; `process_seconds`: since the process's start.
-  void add(const SensorReading& reading, double seconds, double process_seconds);
+  void add(const SensorReading& reading, double seconds, double process_seconds,
+           const std::optional<double>& power_limit_w);
   void add(const HostLoad& load) {
     cpu.add(load.cpu_percent);
     host_memory.add(load.memory_percent);
@@ -91,7 +93,8 @@ struct Figures {
   }
 };
 
-void Figures::add(const SensorReading& reading, double seconds, double process_seconds) {
+void Figures::add(const SensorReading& reading, double seconds, double process_seconds,
+                  const std::optional<double>& power_limit_w) {
   latest = reading;
   utilization.add(reading.gpu_utilization_percent);
   power.add(reading.power_w);
@@ -105,6 +108,10 @@ void Figures::add(const SensorReading& reading, double seconds, double process_s
       if (*reading.event_reasons & reason.bit) reason_seconds[reason.name] += seconds;
   }
   if (reading.energy_j) {
+    const bool is_full = energy_last && power_limit_w &&
+                         *reading.energy_j - energy_last->joules >=
+                             full_power * *power_limit_w * (process_seconds - energy_last->seconds);
+    if (is_full && !time_to_full_power) time_to_full_power = process_seconds;
     energy_last = {*reading.energy_j, process_seconds};
     if (!energy_first) energy_first = energy_last;
   }
@@ -225,7 +232,7 @@ void Telemetry::State::keep(const std::optional<Result<SensorReading>>& reading,
                             double seconds) {
   figures.add(load);
   const bool answered = reading && reading->ok();
-  if (answered) figures.add(reading->value(), seconds, seconds_since(process_started));
+  if (answered) figures.add(reading->value(), seconds, seconds_since(process_started), power_limit_w);
   if (reading && !answered) {
     ++figures.failures;
     figures.latest = {};
@@ -364,6 +371,7 @@ Json Telemetry::summary() const {
           {"power_limit_w", or_null(state_->power_limit_w)},
           {"energy_j", f.energy()},
           {"time_to_full_load_s", or_null(f.time_to_full_load)},
+          {"time_to_full_power_s", or_null(f.time_to_full_power)},
           {"sensor_failures", f.failures},
           {"duty", f.duty.json()},
           {"memory_share", f.memory_share.json()},

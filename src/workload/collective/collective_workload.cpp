@@ -129,7 +129,8 @@ Status CollectiveWorkload::introduce(Slot& slot) {
   return environment_.device.copy(told_.data(), self, sizeof(Introduction), stream_());
 }
 
-/// All-reduces with nothing beside them; all ranks make as many.
+/// All-reduces with nothing beside them, behind one collective of each kind, which may load code; all ranks
+/// make as many.
 Status CollectiveWorkload::start() {
   if (!planned()) return {};
   constexpr int timed = 4;
@@ -137,7 +138,8 @@ Status CollectiveWorkload::start() {
   const Slot& first = slots_.front();
   const KnownAnswer answer = known_answer(first, CollectiveKind::all_reduce);
   EGT_TRY(device.set_zero(data_.data(), data_.bytes(), stream_()));
-  EGT_TRY(answer.run(environment_.communicator, stream_()));
+  for (int kind = 0; kind < collective_kinds; ++kind)
+    EGT_TRY(known_answer(first, static_cast<CollectiveKind>(kind)).run(environment_.communicator, stream_()));
   EGT_TRY(device.record(*first.begin[0], stream_()));
   for (int i = 0; i < timed; ++i) EGT_TRY(answer.run(environment_.communicator, stream_()));
   EGT_TRY(device.record(*first.end[0], stream_()));

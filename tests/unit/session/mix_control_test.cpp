@@ -280,5 +280,20 @@ TEST(MixControl, WithoutALimitOrWhereItIsNotWantedTheShareIsFixed) {
   }
 }
 
+TEST(MixControl, ACapThatOnlyMeetsPeaksIsNotTheLimit) {
+  MixControl peaks(700, ""), limit(700, "");
+  SensorReading reading = Card().reading();
+  reading.event_reasons = power_cap;
+  for (int second = 0; second < 60; ++second) {
+    for (const auto& [mix, watts] : {std::pair(&peaks, 0.93 * 700), std::pair(&limit, 0.98 * 700)}) {
+      reading.power_w = watts + second % 2;
+      reading.energy_j = watts * second;
+      EXPECT_EQ(mix->look(second, reading, LoadLead::extreme, 1), "");
+    }
+  }
+  EXPECT_EQ(peaks.products_duty(), 1);
+  EXPECT_LT(limit.products_duty(), 1);
+}
+
 }  // namespace
 }  // namespace egt::test

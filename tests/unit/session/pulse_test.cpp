@@ -1,5 +1,7 @@
 #include "session/health/pulse.hpp"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -52,10 +54,12 @@ TEST(Pulse, HoldsTheDeviceInItsLowParts) {
   const auto device = small_host_device();
   ASSERT_TRUE(device->allow_holds().ok());
   Worker worker(*device);
-  auto pulse = Pulse::create(*device, {.hertz = 5, .duty = 0.25}, Clock::now(), 1e-4);  // low for 0.15 s
+  auto pulse = Pulse::create(*device, {.hertz = 5, .duty = 0.25, .warm_up_seconds = 0.3}, Clock::now(),
+                             1e-4);  // low for 0.15 s
   ASSERT_TRUE(pulse.ok());
   EXPECT_TRUE(pulse.value()->figures()["late_ms"].is_null()) << "nothing rose yet";
   ASSERT_TRUE(pulse.value()->start().ok());
+  EXPECT_EQ(worker.work(0.25, 0.1).first, 0) << "nothing is held yet";
   const auto [held, all] = worker.work(2, 0.1);
   EXPECT_GE(held, 5) << "one in each low part";
   EXPECT_LE(held, 10);
@@ -76,10 +80,12 @@ TEST(Pulse, PowerIsReadInTheLaterHalfOfAPartAndOnlyWhereSensorsAreFastEnough) {
   ASSERT_TRUE(device->allow_holds().ok());
   const auto part_at = [&](double hertz, double phase) {
     const auto since = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(phase));
-    auto pulse =
-        std::move(Pulse::create(*device, {.hertz = hertz, .duty = 0.5}, Clock::now() - since, 0).value());
+    auto pulse = std::move(
+        Pulse::create(*device, {.hertz = hertz, .duty = 0.5, .warm_up_seconds = 0}, Clock::now() - since, 0)
+            .value());
     EXPECT_FALSE(pulse->settled_part()) << "not begun";
     EXPECT_TRUE(pulse->start().ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return pulse->settled_part();
   };
   EXPECT_EQ(part_at(0.2, 0.5), std::nullopt) << "the beginning of 2.5 s of full load";

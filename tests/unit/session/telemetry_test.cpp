@@ -25,7 +25,7 @@ class FakeSensor final : public Sensor {
     if (reads < static_cast<int>(begun.size())) begun[static_cast<std::size_t>(reads)] = Clock::now();
     const int n = ++reads;
     reading.power_w = 100.0 * n;
-    if (counts_energy) reading.energy_j = 1000.0 + 5.0 * n;
+    if (counts_energy) reading.energy_j = 1000.0 + joules_a_read * n;
     reading.gpu_utilization_percent = n >= 3 ? 95.0 : 10.0;
     reading.event_reasons = 0x4 | 0x20;
     reading.memory_used_bytes = 1u << 20;
@@ -49,6 +49,7 @@ class FakeSensor final : public Sensor {
   std::array<Clock::time_point, 1024> begun{};
   std::atomic<std::uint64_t> uncorrected{3};
   std::atomic<unsigned> xid{0};
+  std::atomic<double> joules_a_read{5};
   std::atomic<bool> lost{false}, hang{false}, counters_hang{false}, hot{false}, pending{false},
       counts_energy{true};
 };
@@ -96,6 +97,22 @@ TEST(Telemetry, SummarizesTheSamples) {
   // The third sample is the first with 90 % or more.
   EXPECT_GE(summary["time_to_full_load_s"].get<double>(), 100 + 2.97 * period_s);
   EXPECT_LE(summary["time_to_full_load_s"].get<double>(), 100 + longest_s);
+  EXPECT_TRUE(summary["time_to_full_power_s"].is_null()) << "some 250 W of 700 W";
+}
+
+TEST(Telemetry, TellsWhenThePowerFirstCameNearItsLimit) {
+  const auto sensor = std::make_shared<FakeSensor>();
+  sensor->joules_a_read = 0;
+  const Clock::time_point begun = Clock::now(), started = begun - std::chrono::seconds(100);
+  Telemetry telemetry(sensor, 0.02, started);
+  wait_for_reads(*sensor, 5);
+  sensor->joules_a_read = 1e5;
+  const double switched_s = seconds_since(begun);
+  wait_for_reads(*sensor, 10);
+  telemetry.stop();
+  const Json full = telemetry.summary()["time_to_full_power_s"];
+  EXPECT_GE(full.get<double>(), 100 + switched_s - 0.02);
+  EXPECT_LE(full.get<double>(), 100 + seconds_since(begun));
 }
 
 TEST(Telemetry, CountersBeforeAndAfter) {
