@@ -101,10 +101,10 @@ class Refusal(ProgramTest):
         self.assertEqual(self.files(), ["taken"])
 
     def test_a_second_run_in_one_directory_leaves_the_first_alone(self):
-        first = self.run_program("--steps", "3", "--memory", "32MB", "--no-io", "--output", "run")
+        first = self.run_program("--steps", "3", "--memory", "64MB", "--no-io", "--output", "run")
         self.assertEqual(first.returncode, 0, first.stderr)
         before = {name: (self.folder / name).read_bytes() for name in self.files()}
-        second = self.run_program("--steps", "3", "--memory", "32MB", "--no-io", "--output", "run")
+        second = self.run_program("--steps", "3", "--memory", "64MB", "--no-io", "--output", "run")
         self.assertEqual(second.returncode, WRONG_USAGE, second.stderr)
         self.assertEqual(len(self.program_lines(second)), 1)
         self.assertEqual({name: (self.folder / name).read_bytes() for name in self.files()}, before)

@@ -33,8 +33,9 @@ struct AnswerDissent {
 class AnswerComparison {
  public:
   /// `ranks`: of each, its newest answers, some of which may have come before. `group[r]`: ranks of one
-  /// device model have the same. Who is wrong: see `vote`. At most one dissent of each rank, and one of
-  /// suspects.
+  /// device model have the same. Who is wrong: see `vote`; with three
+  /// ranks or more those of two are not compared before a third one's is there. At most one dissent of each
+  /// rank, and one of suspects.
   std::vector<AnswerDissent> compare(const std::vector<std::vector<OperandAnswer>>& ranks,
                                      const std::vector<int>& group);
   /// Questions that ranks of one group answered both so far.

@@ -14,12 +14,12 @@
 
 #include "egt/core/wait.hpp"
 #include "workload/common/findings.hpp"
-#include "workload/common/value_exchange.hpp"
 
 namespace egt {
 namespace {
 
 constexpr const char* no_other_rank = "there is no other rank on this host";
+constexpr std::size_t figures_of_offer = 128;  ///< doubles, of the size of an Offer
 constexpr double fill_seconds = 60, leave_seconds = 10, hurried_leave_seconds = 0.2;
 
 std::uint32_t& word_of(const SharedPages& page) {
@@ -41,6 +41,8 @@ struct PeerCopiesWorkload::Offer {
 
 PeerCopiesWorkload::PeerCopiesWorkload(Environment& environment)
     : environment_(environment),
+      offers_(environment.device, environment.communicator, environment.board.line("main"),
+              environment.peer_timeout_seconds),
       copies_(
           environment,
           {.name = "peer copies",
@@ -71,7 +73,9 @@ Pattern PeerCopiesWorkload::pattern(int rank, std::size_t chunk, PatternKind kin
   return {.kind = kind, .seed = pattern_seed(environment_.seed, rank, PatternPurpose::peer_copy, chunk, 0)};
 }
 
+/// What the exchange of `start` needs is taken here: a rank that fails there would leave the others waiting.
 Status PeerCopiesWorkload::prepare() {
+  if (environment_.place.size > 1) EGT_TRY(offers_.prepare(figures_of_offer));
   if (environment_.place.local_size < 2) {
     impossible_ = no_other_rank;
     return {};
@@ -97,15 +101,12 @@ Status PeerCopiesWorkload::prepare() {
 }
 
 Result<std::vector<PeerCopiesWorkload::Offer>> PeerCopiesWorkload::exchange(const Offer& own) {
-  constexpr std::size_t figures = sizeof(Offer) / sizeof(double);
-  static_assert(figures * sizeof(double) == sizeof(Offer));
-  std::array<double, figures> told;
+  static_assert(figures_of_offer * sizeof(double) == sizeof(Offer));
+  std::array<double, figures_of_offer> told;
   std::memcpy(told.data(), &own, sizeof own);
-  ValueExchange offers(environment_.device, environment_.communicator, environment_.board.line("main"),
-                       environment_.peer_timeout_seconds);
-  EGT_TRY(offers.prepare(figures));
-  EGT_TRY_ASSIGN(const std::vector<double> all, offers.all(told, 0, "peer copies: waits for the neighbours"));
-  std::vector<Offer> each(all.size() / figures);
+  EGT_TRY_ASSIGN(const std::vector<double> all,
+                 offers_.all(told, 0, "peer copies: waits for the neighbours"));
+  std::vector<Offer> each(all.size() / figures_of_offer);
   std::memcpy(static_cast<void*>(each.data()), all.data(), all.size() * sizeof(double));
   return each;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/shared/shared_pages.hpp"
+#include "workload/common/value_exchange.hpp"
 #include "workload/copies/paced_copies.hpp"
 
 namespace egt {
@@ -48,6 +49,7 @@ class PeerCopiesWorkload : public Workload {
   void leave();
 
   Environment& environment_;
+  ValueExchange offers_;
   std::string impossible_;     ///< why nothing is copied; empty: it is
   int from_ = -1;              ///< whose memory is copied
   int process_of_reader_ = 0;  ///< that copies from `source_`; 0: none does

@@ -142,7 +142,7 @@ Status ProductLane::feed(std::int64_t step, std::size_t blocks, const std::stop_
   for (std::size_t i = 0; i < operands_.size();) {
     EGT_TRY_ASSIGN(const bool full, pipeline_->is_full());
     while (!operands_.empty() && operands_.front().judged == operands_.front().planned()) {
-      keep_answer(operands_.front());
+      if (operands_.front().right) keep_answer(operands_.front());
       operands_.pop_front();
       i = 0;
     }
@@ -245,7 +245,7 @@ Status ProductLane::compare_sums(const Operands& operands, const Gemm& gemm, con
 
 void ProductLane::judge(std::size_t pair, const Digest& digest, double device_ms) {
   count_work(product_ms_ = device_ms);
-  Operands& operands = operands_[operands_.front().judged == operands_.front().planned() ? 1 : 0];
+  Operands& operands = judged_now();
   const bool is_first = operands.judged++ < operands.digests.size();
   Digest& expected = operands.digests[pair];
   const bool as_another = is_first && pair > 0 && digest == operands.digests[pair - 1];
@@ -257,6 +257,7 @@ void ProductLane::judge(std::size_t pair, const Digest& digest, double device_ms
     if (agrees) figures_.flops[operands.plan.precision] += flops(operands.plan.rows, operands.plan.inner);
   }
   if (agrees) return;
+  operands.right = false;
   Evidence evidence;
   evidence.first = expected;
   evidence.second = digest;
@@ -269,6 +270,7 @@ Status ProductLane::judge_sums(const Comparison& of, const Evidence& evidence) {
     ++figures_.exact;
   }
   if (evidence.runs_agree()) return {};
+  judged_now().right = false;
   EGT_TRY_ASSIGN(const std::string wrong, locate(of));
   tell("checksum", of.offset, evidence, of.where + wrong);
   return {};

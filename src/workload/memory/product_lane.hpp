@@ -100,6 +100,7 @@ class ProductLane {
     std::unique_ptr<Event> filled;           ///< the words are as the products shall find them
     std::uint64_t enqueued = 0, judged = 0;  ///< products
     std::vector<Digest> digests;             ///< of each pair's product, as it was first
+    bool right = true;                       ///< so far, by what this rank found itself
 
     static constexpr std::uint64_t rounds = 8;
     std::uint64_t planned() const { return rounds * digests.size(); }
@@ -124,6 +125,10 @@ class ProductLane {
   bool may_multiply(std::size_t blocks);
   void count_work(double device_ms);
   std::int64_t rows_in(std::uint64_t bytes, Precision precision) const;
+  /// The one whose products are judged now.
+  Operands& judged_now() {
+    return operands_[operands_.front().judged == operands_.front().planned() ? 1 : 0];
+  }
   Gemm product_of(const Operands& operands, std::size_t pair) const;
   Status multiply(Operands& operands, const std::stop_token& stop);
   Status compare_sums(const Operands& operands, const Gemm& gemm, const std::stop_token& stop);

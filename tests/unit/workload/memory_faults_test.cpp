@@ -317,19 +317,23 @@ class EvenDevice : public ForwardingDevice {
   Result<double> elapsed_ms(const Event&, const Event&) override { return 5.0; }
 };
 
-/// Every int8 product has the same wrong element.
+/// Every product of a precision has the same wrong element.
 class MiscountingDevice : public EvenDevice {
  public:
+  explicit MiscountingDevice(Precision precision) : precision_(precision) {}
   Status gemm(const Gemm& call, Stream& s) override {
     EGT_TRY(ForwardingDevice::gemm(call, s));
-    if (call.precision != Precision::int8) return {};
+    if (call.precision != precision_) return {};
     return flip({static_cast<std::uint32_t*>(call.d.data), static_cast<std::uint64_t>(call.d.count())},
                 {.first = static_cast<std::uint64_t>(3 * call.d.columns + 17), .mask = 0x100}, s);
   }
+
+ private:
+  const Precision precision_;
 };
 
 TEST(MemoryWorkload, AWholeNumberThatIsWrongInEveryRepetitionIsFoundByItsSums) {
-  const std::vector<Json> faults = faults_of_operands(std::make_unique<MiscountingDevice>());
+  const std::vector<Json> faults = faults_of_operands(std::make_unique<MiscountingDevice>(Precision::int8));
   ASSERT_FALSE(faults.empty());
   for (const Json& fault : faults) {
     EXPECT_EQ(fault["kind"], "gemm");
@@ -345,7 +349,7 @@ std::map<std::uint64_t, OperandAnswer> answers_of(std::unique_ptr<Device> device
   World world(std::move(device));
   world.load.set_lead(LoadLead::products);
   world.load.set_duty(duty);
-  MemoryWorkload memory(world.environment, fill_of(4 << 20));
+  MemoryWorkload memory(world.environment, fill_of(16 << 20));
   EXPECT_TRUE(memory.prepare().ok());
   EXPECT_TRUE(memory.start().ok());
   std::map<std::uint64_t, OperandAnswer> answers;
@@ -360,22 +364,25 @@ std::map<std::uint64_t, OperandAnswer> answers_of(std::unique_ptr<Device> device
 TEST(MemoryWorkload, RanksMultiplyTheSameOperandsAndSoCompare) {
   const auto one = answers_of(std::make_unique<EvenDevice>(), 1),
              other = answers_of(std::make_unique<EvenDevice>(), 0.5),
-             wrong = answers_of(std::make_unique<MiscountingDevice>(), 1);
+             wrong = answers_of(std::make_unique<MiscountingDevice>(Precision::fp32), 1);
   int same = 0, unlike = 0;
   for (const auto& [name, answer] : one) {
     if (!other.contains(name) || !wrong.contains(name)) continue;
     for (const OperandAnswer& like : {other.at(name), wrong.at(name)}) {
       EXPECT_EQ(like.precision, answer.precision);
       EXPECT_EQ(like.rows, answer.rows);
-      EXPECT_EQ(like.pairs, answer.pairs);
     }
+    // The last block is smaller, and its turn comes for another name in each run.
+    if (other.at(name).pairs != answer.pairs || wrong.at(name).pairs != answer.pairs) continue;
     EXPECT_EQ(answer.digest, other.at(name).digest) << "operand " << name;
-    const bool is_int8 = answer.precision == static_cast<std::uint32_t>(Precision::int8);
-    EXPECT_EQ(answer.digest != wrong.at(name).digest, is_int8);
-    (is_int8 ? unlike : same) += 1;
+    const bool is_wrong = answer.precision == static_cast<std::uint32_t>(Precision::fp32);
+    EXPECT_EQ(answer.digest != wrong.at(name).digest, is_wrong);
+    (is_wrong ? unlike : same) += 1;
   }
-  EXPECT_GE(same, 2);
+  EXPECT_GE(same, 1);
   EXPECT_GE(unlike, 1);
+  for (const auto& [name, answer] : answers_of(std::make_unique<MiscountingDevice>(Precision::int8), 1))
+    EXPECT_NE(answer.precision, static_cast<std::uint32_t>(Precision::int8)) << "this rank knows itself";
 }
 
 }  // namespace
