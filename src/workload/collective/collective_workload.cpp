@@ -25,12 +25,7 @@ struct Introduction {
   char hostname[256];
   char device_uuid[64];
   std::uint64_t device_model;  ///< a hash of Environment::device_model
-  std::uint64_t answer_count;
-  OperandAnswer answers[most_operand_answers];
-
-  std::vector<OperandAnswer> all_answers() const {
-    return {answers, answers + std::min<std::uint64_t>(answer_count, most_operand_answers)};
-  }
+  AnswerList answers;
 };
 
 std::size_t index_of(CollectiveKind kind) {
@@ -123,9 +118,7 @@ Status CollectiveWorkload::introduce(Slot& slot) {
   copy_text(self->hostname, environment_.place.hostname);
   copy_text(self->device_uuid, environment_.device.info().uuid);
   self->device_model = std::hash<std::string>()(environment_.device_model);
-  const std::vector<OperandAnswer> answers = answers_();
-  self->answer_count = answers.size();
-  std::copy(answers.begin(), answers.end(), self->answers);
+  self->answers.set(answers_());
   return environment_.device.copy(told_.data(), self, sizeof(Introduction), stream_());
 }
 
@@ -311,7 +304,7 @@ void CollectiveWorkload::compare_operands(const Slot& slot) {
   for (std::size_t rank = 0; rank < ranks(); ++rank) {
     const auto* told =
         reinterpret_cast<const Introduction*>(slot.gathered.as<std::byte>() + rank * told_bytes());
-    answers.push_back(told->all_answers());
+    answers.push_back(told->answers.get());
     models.push_back(told->device_model);
     groups.push_back(
         static_cast<int>(std::find(models.begin(), models.end(), models.back()) - models.begin()));

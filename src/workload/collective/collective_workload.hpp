@@ -29,8 +29,8 @@ namespace egt {
 class CollectiveWorkload : public Workload {
  public:
   /// `stream`: gives, from `prepare` on, the stream on which the communicator's other collectives run;
-  /// `summed_bytes`: how much they sum over ranks a step; `answers`: what products over memory gave
-  /// since the last call, at most most_operand_answers: with each round the ranks compare it.
+  /// `summed_bytes`: how much they sum over ranks a step; `answers`: what products over memory gave,
+  /// the newest most_operand_answers: with each round the ranks compare it.
   CollectiveWorkload(const Environment& environment, const CollectiveOptions& options,
                      std::function<Stream&()> stream, std::function<double()> summed_bytes,
                      std::function<std::vector<OperandAnswer>()> answers);

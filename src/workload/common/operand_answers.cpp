@@ -9,6 +9,34 @@
 
 namespace egt {
 
+void AnswerList::set(const std::vector<OperandAnswer>& answers) {
+  count_ = std::min(answers.size(), most_operand_answers);
+  std::copy_n(answers.begin(), count_, answers_);
+  digest_ = digest();
+}
+
+std::vector<OperandAnswer> AnswerList::get() const {
+  if (count_ > most_operand_answers || digest() != digest_) return {};
+  return {answers_, answers_ + count_};
+}
+
+Digest AnswerList::digest() const {
+  Digest digest;
+  std::uint64_t index = 0;
+  const auto add = [&](std::uint64_t word) {
+    for (const std::uint64_t half : {word, word >> 32})
+      add_to_digest(digest.a, digest.b, index++, static_cast<std::uint32_t>(half));
+  };
+  add(count_);
+  for (std::uint64_t i = 0; i < count_; ++i) {
+    const auto& [name, precision, rows, pairs, answer] = answers_[i];
+    for (const std::uint64_t word :
+         {name, std::uint64_t{precision}, std::uint64_t{rows}, std::uint64_t{pairs}, answer.a, answer.b})
+      add(word);
+  }
+  return digest;
+}
+
 std::vector<AnswerDissent> AnswerComparison::compare(const std::vector<std::vector<OperandAnswer>>& ranks,
                                                      const std::vector<int>& group) {
   std::map<Key, std::map<int, Digest>> questions;  // by rank

@@ -22,6 +22,20 @@ struct OperandAnswer {
 /// That ranks exchange at once: the newest.
 constexpr std::size_t most_operand_answers = 64;
 
+/// As ranks exchange them: a list that a link has changed is empty, and so accuses nobody's products.
+class AnswerList {
+ public:
+  void set(const std::vector<OperandAnswer>& answers);
+  std::vector<OperandAnswer> get() const;
+
+ private:
+  Digest digest() const;
+
+  std::uint64_t count_ = 0;
+  OperandAnswer answers_[most_operand_answers];
+  Digest digest_;  ///< of the above
+};
+
 /// Ranks that did not give the same answer.
 struct AnswerDissent {
   OperandAnswer answer;  ///< its digest aside

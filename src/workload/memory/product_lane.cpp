@@ -12,7 +12,8 @@ namespace {
 
 /// What one product lasts at most, at its rate alone: so that others, and a stop, never wait long.
 constexpr double longest_product_s = 0.01;
-constexpr std::int64_t fewest_rows = 64;
+constexpr std::int64_t fewest_rows = 64;  ///< however slow the device is
+constexpr std::int64_t least_rows = 16;   ///< however small the block: tensor cores want as many of 8 bits
 /// Steps in which operands are numbered: ranks that work at different speeds begin anew together.
 constexpr std::int64_t period_steps = 64;
 constexpr std::uint64_t names_of_a_period = 1 << 16;
@@ -80,13 +81,13 @@ std::int64_t ProductLane::rows_in(std::uint64_t bytes, Precision precision) cons
   std::int64_t rows = most_rows_;
   while (rows > fewest_rows && lasts_too_long(rows)) rows /= 2;
   while (rows > 0 && 2 * rows * inner(rows, precision) > elements) rows /= 2;
-  return rows;
+  return rows >= least_rows ? rows : 0;
 }
 
 std::optional<ProductLane::Plan> ProductLane::plan(std::uint64_t bytes, std::int64_t step) const {
   const bool is_narrow = begun_ % 2 == 1 && !narrow_.empty();
-  const Precision precision =
-      is_narrow ? narrow_[begun_ / 2 % narrow_.size()] : environment_.load.precision();
+  Precision precision = is_narrow ? narrow_[begun_ / 2 % narrow_.size()] : environment_.load.precision();
+  if (!rates_.contains(precision)) precision = rates_.begin()->first;
   Plan plan{.precision = precision, .rows = rows_in(bytes, precision)};
   if (plan.rows == 0) return std::nullopt;
   plan.inner = inner(plan.rows, precision);
