@@ -75,6 +75,26 @@ TEST(Pulse, HoldsTheDeviceInItsLowParts) {
   EXPECT_LT(worker.work(0.5, 0.1).first, 3) << "its end lets go";
 }
 
+/// Whose caller comes back from a fall only behind the rise.
+class SlowHold : public ForwardingDevice {
+ public:
+  SlowHold() : ForwardingDevice(small_host_device()) {}
+  void hold(bool is_held) override {
+    ForwardingDevice::hold(is_held);
+    if (is_held) std::this_thread::sleep_for(std::chrono::milliseconds(160));
+  }
+};
+
+TEST(Pulse, ARiseThatItComesTooLateForIsMadeGood) {
+  SlowHold device;
+  ASSERT_TRUE(device.allow_holds().ok());
+  Worker worker(device);
+  const auto pulse = Pulse::create(device, {.hertz = 5, .duty = 0.25, .warm_up_seconds = 0}, Clock::now(), 0);
+  ASSERT_TRUE(pulse.ok());
+  ASSERT_TRUE(pulse.value()->start().ok());
+  EXPECT_GT(worker.work(2, 0.1).second, 20) << "it works in the high parts";
+}
+
 TEST(Pulse, PowerIsReadInTheLaterHalfOfAPartAndOnlyWhereSensorsAreFastEnough) {
   const auto device = small_host_device();
   ASSERT_TRUE(device->allow_holds().ok());
