@@ -15,7 +15,7 @@ constexpr double longest_product_s = 0.01;
 constexpr std::int64_t fewest_rows = 64;  ///< however slow the device is
 constexpr std::int64_t least_rows = 16;   ///< however small the block: tensor cores want as many of 8 bits
 /// Steps in which operands are numbered: ranks that work at different speeds begin anew together.
-constexpr std::int64_t period_steps = 64;
+constexpr std::int64_t period_steps = 256;
 constexpr std::uint64_t names_of_a_period = 1 << 16;
 constexpr std::uint64_t seed_salt = 0x6F706572616E64;
 
