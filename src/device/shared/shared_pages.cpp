@@ -57,7 +57,9 @@ Result<SharedPages> SharedPages::create(std::size_t bytes) {
   // Takes the pages now: else a page that the system lacks later would end the process.
   if (const int error = posix_fallocate(mapping->file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
     errno = error;
-    return failed(StatusCode::out_of_memory, fmt::format("no {} of shared memory", format_bytes(bytes)));
+    const bool is_limited = error == EFBIG;  // a limit on the size of files (ulimit -f) counts here, too
+    return failed(is_limited ? StatusCode::unavailable : StatusCode::out_of_memory,
+                  fmt::format("no {} of shared memory", format_bytes(bytes)));
   }
   EGT_TRY_ASSIGN(mapping->data, map(mapping->file.get(), bytes));
   mapping->bytes = bytes;
