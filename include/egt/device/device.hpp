@@ -193,8 +193,7 @@ class Device {
   /// math::extreme_activation(h + bias), with the phase of place (first_row + row) * columns + column.
   virtual Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) = 0;
   /// y = op(m) x in fp64, each sum in a fixed order; with `absolute`, of the magnitudes: |op(m)| x. m may be
-  /// i8 or i32, too. x and y
-  /// are fp64 of op(m)'s columns and rows, and lie apart from m.
+  /// i8 or i32, too. x and y are fp64 of op(m)'s columns and rows, and lie apart from m.
   virtual Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
                                  Stream& stream) = 0;
   /// In place: gradient = math::activation_gradient(gradient, h); bias_gradient = its column sums (f32 or

@@ -47,17 +47,16 @@ struct AnswerDissent {
 class AnswerComparison {
  public:
   /// `ranks`: of each, its newest answers, some of which may have come before. `group[r]`: ranks of one
-  /// device model have the same. Who is wrong: see `vote`; with three
-  /// ranks or more those of two are not compared before a third one's is there. At most one dissent of each
-  /// rank, and one of suspects.
+  /// device model have the same. Who is wrong: see `vote`; in a group of three or more, the answers of two
+  /// are not compared before a third is there. At most one dissent of each rank, and one of suspects.
   std::vector<AnswerDissent> compare(const std::vector<std::vector<OperandAnswer>>& ranks,
                                      const std::vector<int>& group);
   /// Questions that ranks of one group answered both so far.
   std::uint64_t compared() const { return compared_; }
 
  private:
-  /// Name, precision, rows, pairs.
-  using Key = std::tuple<std::uint64_t, std::uint32_t, std::uint32_t, std::uint32_t>;
+  /// Group, name, precision, rows, pairs.
+  using Key = std::tuple<int, std::uint64_t, std::uint32_t, std::uint32_t, std::uint32_t>;
   std::map<Key, std::size_t> last_;  ///< of the last call: how many ranks answered
   std::uint64_t compared_ = 0;
 };

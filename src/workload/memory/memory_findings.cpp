@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -78,6 +79,15 @@ std::string describe_cell(const CellProbe& probe) {
   if (one) return fmt::format("stuck at 1 in {}", hex(one));
   if (zero) return fmt::format("stuck at 0 in {}", hex(zero));
   return "not stuck: takes 0 and 1";
+}
+
+void emit_disagreement(RecordQueue& records, Fault fault, std::uint64_t offset, const Evidence& evidence,
+                       std::string where) {
+  fault.where = std::move(where);
+  if (evidence.first == evidence.second) fault.where += ": nothing was computed";
+  fault.offset = offset;
+  show_difference(fault, evidence.first, evidence.second);
+  records.emit(fault);
 }
 
 }  // namespace egt

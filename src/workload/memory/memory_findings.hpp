@@ -7,8 +7,10 @@
 #include <string>
 
 #include "egt/core/pattern.hpp"
+#include "egt/core/record_queue.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
+#include "workload/common/operation_pipeline.hpp"
 
 /// What is made of wrong words of memory: which of them are told, and what a closer look at one says.
 namespace egt {
@@ -55,5 +57,10 @@ std::string describe_second_read(const CellProbe& probe, const Mismatches::Sampl
 std::string describe_rewritten(const CellProbe& probe, std::uint32_t content);
 /// "stuck at 1 in 0x00000200", or that it takes both.
 std::string describe_cell(const CellProbe& probe);
+
+/// Of an operation whose two results (`evidence`) are not the same, or are none. `fault`: kind, detector,
+/// rank, step; the rest is put in here.
+void emit_disagreement(RecordQueue& records, Fault fault, std::uint64_t offset, const Evidence& evidence,
+                       std::string where);
 
 }  // namespace egt

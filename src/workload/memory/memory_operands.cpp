@@ -107,12 +107,8 @@ void MemoryPatrol::count_turns(const Evidence& evidence, double turns, double de
 }
 
 void MemoryPatrol::tell_disagreement(std::uint64_t offset, const Evidence& evidence, std::string where) {
-  Fault fault = fault_of(environment_, "extreme", "repetition", "memory", step_);
-  fault.where = std::move(where);
-  if (evidence.first == evidence.second) fault.where += ": nothing was computed";
-  fault.offset = offset;
-  show_difference(fault, evidence.first, evidence.second);
-  environment_.records.emit(fault);
+  emit_disagreement(environment_.records, fault_of(environment_, "extreme", "repetition", "memory", step_),
+                    offset, evidence, std::move(where));
   const std::lock_guard lock(mutex_);
   ++figures_.disagreements;
 }

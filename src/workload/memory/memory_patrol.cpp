@@ -14,7 +14,7 @@ namespace {
 constexpr double operation_ms = 5;  ///< what one operation (two runs of it) is to last
 /// Of the patrol's operations, beside extreme terms and beside products: blocks a multiprocessor. A product's
 /// blocks need whole multiprocessors.
-constexpr double usual_width = 2, width_beside_products = 1;
+constexpr double usual_width = 2.25, width_beside_products = 1;
 constexpr double fill_deadline_seconds = 300;
 
 std::uint64_t bytes_of(const std::vector<MemoryBlock>& blocks) {

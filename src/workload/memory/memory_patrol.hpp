@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -99,7 +98,6 @@ class MemoryPatrol {
   /// For the records: the step that was enqueued last.
   void set_step(std::int64_t step) { step_ = step; }
   PatrolFigures figures() const;
-  ProductLane& products() { return *products_; }
   const ProductLane& products() const { return *products_; }
   const std::vector<MemoryBlock>& blocks() const { return blocks_; }
 

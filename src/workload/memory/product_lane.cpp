@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "workload/common/findings.hpp"
+#include "workload/memory/memory_findings.hpp"
 
 namespace egt {
 namespace {
@@ -85,15 +86,15 @@ std::int64_t ProductLane::rows_in(std::uint64_t bytes, Precision precision) cons
 }
 
 std::optional<ProductLane::Plan> ProductLane::plan(std::uint64_t bytes, std::int64_t step) const {
-  const bool is_narrow = begun_ % 2 == 1 && !narrow_.empty();
-  Precision precision = is_narrow ? narrow_[begun_ / 2 % narrow_.size()] : environment_.load.precision();
-  if (!rates_.contains(precision)) precision = rates_.begin()->first;
-  Plan plan{.precision = precision, .rows = rows_in(bytes, precision)};
-  if (plan.rows == 0) return std::nullopt;
-  plan.inner = inner(plan.rows, precision);
   const auto period = static_cast<std::uint64_t>(std::max<std::int64_t>(step, 0) / period_steps);
-  const std::uint64_t number = period == period_ ? begun_in_period_ : 0;
-  plan.name = period * names_of_a_period + number % names_of_a_period;
+  const std::uint64_t number = period == period_ ? begun_in_period_ % names_of_a_period : 0;
+  const bool is_narrow = number % 2 == 1 && !narrow_.empty();
+  Precision precision =
+      is_narrow ? narrow_[(period + number / 2) % narrow_.size()] : environment_.load.precision();
+  if (!rates_.contains(precision)) precision = rates_.begin()->first;
+  Plan plan{
+      .precision = precision, .rows = rows_in(bytes, precision), .name = period * names_of_a_period + number};
+  if (plan.rows == 0) return std::nullopt;
   plan.seed = mix64((environment_.seed ^ seed_salt) + plan.name * 0x9E3779B97F4A7C15ull);
   return plan;
 }
@@ -101,7 +102,8 @@ std::optional<ProductLane::Plan> ProductLane::plan(std::uint64_t bytes, std::int
 Status ProductLane::begin(std::size_t block, WordsView words, std::uint64_t offset, std::string place,
                           const Plan& plan, Stream& filled_by) {
   const std::uint64_t matrix_bytes =
-      static_cast<std::uint64_t>(plan.rows * plan.inner) * size_of(storage_type(plan.precision));
+      static_cast<std::uint64_t>(plan.rows * inner(plan.rows, plan.precision)) *
+      size_of(storage_type(plan.precision));
   Operands operands{.block = block,
                     .words = words,
                     .offset = offset,
@@ -114,7 +116,6 @@ Status ProductLane::begin(std::size_t block, WordsView words, std::uint64_t offs
   operands_.push_back(std::move(operands));
   period_ = plan.name / names_of_a_period;
   begun_in_period_ = plan.name % names_of_a_period + 1;
-  ++begun_;
   return {};
 }
 
@@ -161,13 +162,14 @@ void ProductLane::drop(std::size_t block) {
 }
 
 Gemm ProductLane::product_of(const Operands& operands, std::size_t pair) const {
-  const auto [precision, rows, inner, name, seed] = operands.plan;
+  const auto [precision, rows, name, seed] = operands.plan;
+  const std::int64_t columns = inner(rows, precision);
   const ElementType type = storage_type(precision);
-  const std::uint64_t matrix_bytes = static_cast<std::uint64_t>(rows * inner) * size_of(type);
+  const std::uint64_t matrix_bytes = static_cast<std::uint64_t>(rows * columns) * size_of(type);
   char* const a = reinterpret_cast<char*>(operands.words.data) + 2 * pair * matrix_bytes;
   return {.precision = precision,
-          .a = {a, type, rows, inner},
-          .b = {a + matrix_bytes, type, rows, inner},
+          .a = {a, type, rows, columns},
+          .b = {a + matrix_bytes, type, rows, columns},
           .d = {result_.data(), sum_type(precision), rows, rows},
           .b_transposed = true};
 }
@@ -255,7 +257,9 @@ void ProductLane::judge(std::size_t pair, const Digest& digest, double device_ms
   {
     const std::lock_guard lock(mutex_);
     figures_.milliseconds += device_ms;
-    if (agrees) figures_.flops[operands.plan.precision] += flops(operands.plan.rows, operands.plan.inner);
+    if (agrees)
+      figures_.flops[operands.plan.precision] +=
+          flops(operands.plan.rows, inner(operands.plan.rows, operands.plan.precision));
   }
   if (agrees) return;
   operands.right = false;
@@ -325,17 +329,13 @@ ProductFigures ProductLane::figures() const {
 std::string ProductLane::where(const Operands& operands) const {
   const ProductLane::Plan& plan = operands.plan;
   return fmt::format("{}, {} product {} x {} x {}", operands.place, to_string(plan.precision), plan.rows,
-                     plan.rows, plan.inner);
+                     plan.rows, inner(plan.rows, plan.precision));
 }
 
 void ProductLane::tell(const char* detector, std::uint64_t offset, const Evidence& evidence,
                        std::string where) {
-  Fault fault = fault_of(environment_, "gemm", detector, "memory", step_);
-  fault.where = std::move(where);
-  if (evidence.first == evidence.second) fault.where += ": nothing was computed";
-  fault.offset = offset;
-  show_difference(fault, evidence.first, evidence.second);
-  environment_.records.emit(fault);
+  emit_disagreement(environment_.records, fault_of(environment_, "gemm", detector, "memory", step_), offset,
+                    evidence, std::move(where));
   const std::lock_guard lock(mutex_);
   ++figures_.disagreements;
 }

@@ -43,8 +43,7 @@ class ProductLane {
   /// Operands as they are taken next.
   struct Plan {
     Precision precision = Precision::fp32;
-    std::int64_t rows = 0;   ///< of the result, which is square
-    std::int64_t inner = 0;  ///< columns of both operands: twice as many where these have 8 bits
+    std::int64_t rows = 0;  ///< of the result, which is square
     std::uint64_t name = 0, seed = 0;
   };
 
@@ -149,7 +148,6 @@ class ProductLane {
   Buffer result_;
   Buffer ones_, sums_, seen_;      ///< fp64; the last one is pinned
   std::deque<Operands> operands_;  ///< the first is multiplied, the next is made ready meanwhile
-  std::uint64_t begun_ = 0;
   std::uint64_t period_ = 0, begun_in_period_ = 0;  ///< of steps
   std::int64_t step_ = -1;
   double worked_ms_ = 0;

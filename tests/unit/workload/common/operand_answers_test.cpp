@@ -62,6 +62,15 @@ TEST(OperandAnswers, OfTwoRanksBothAreSuspects) {
   EXPECT_EQ(found[0].dissent.suspects, (std::vector<int>{0, 1}));
 }
 
+TEST(OperandAnswers, EachModelHasItsOwnRanks) {
+  AnswerComparison comparison;
+  const auto found =
+      comparison.compare({{answer(1, 10)}, {answer(1, 10)}, {answer(1, 30)}, {answer(1, 31)}}, {0, 0, 2, 2});
+  ASSERT_EQ(found.size(), 1u) << "two are all that there are of a model";
+  EXPECT_EQ(found[0].dissent.suspects, (std::vector<int>{2, 3}));
+  EXPECT_EQ(comparison.compared(), 2u);
+}
+
 TEST(OperandAnswers, OnlyRanksOfOneModelAreCompared) {
   AnswerComparison comparison;
   EXPECT_TRUE(comparison.compare({{answer(1, 10)}, {answer(1, 11)}}, {0, 1}).empty());
