@@ -24,6 +24,7 @@ struct Card {
   double products = 0.5;             ///< that they add there
   double products_lead = 1.2;        ///< where products lead
   std::optional<double> cap = 0.99;  ///< held there by its clocks; none: nothing caps it
+  double peaks_from = 9;             ///< from here on its peaks are capped, though its mean is not
   double lag_s = 0;                  ///< of its sensor
   double rise_c = 40;                ///< of its temperature at the limit, above 30 C
   double slows_c = 95;               ///< here its clocks are held down
@@ -40,7 +41,7 @@ struct Card {
     const bool capped = cap && share > *cap, slowed = c > slows_c;
     if (capped) share = *cap;
     if (slowed) share *= 0.7;
-    reasons = (capped && !slowed ? power_cap : 0) | (slowed ? sw_thermal : 0);
+    reasons = ((capped || share > peaks_from) && !slowed ? power_cap : 0) | (slowed ? sw_thermal : 0);
     watts = share * limit_w;
     shown_w += (watts - shown_w) * (lag_s > 0 ? 1 - std::exp(-seconds / lag_s) : 1);
     joules += watts * seconds;
@@ -70,7 +71,8 @@ inline std::optional<SensorReading> as_it_is(double, const SensorReading& readin
 
 /// A card, the guard and the controller, which look once a second.
 struct Loop {
-  explicit Loop(const Card& a_card) : card(a_card), guard(guard_of(a_card)), mix(card.limit_w, "") {}
+  explicit Loop(const Card& a_card, double least_duty = 0)
+      : card(a_card), guard(guard_of(a_card)), mix(card.limit_w, "", least_duty) {}
 
   static Guard guard_of(const Card& card) {
     SensorLimits limits = limits_of_a_gpu();

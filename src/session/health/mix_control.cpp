@@ -21,10 +21,10 @@ constexpr double doubt_seconds = 30;
 constexpr double answer_seconds = 10;  ///< in which a switch of the load shows on any sensor
 constexpr double near = 0.9;           ///< of the limit: a capped device may well stay there
 
-constexpr double aim = 0.985;       ///< of the limit: some drivers hold a capped device so far below it
-constexpr double far_below = 0.95;  ///< of the limit: a cap that only meets peaks leaves the mean below it
-constexpr double least_smoothed = 0.85;  ///< so that one look does not reach it
-constexpr double smoothed_seconds = 5;   ///< for that
+/// Of the limit; of a capped device smoothed, since the cap may meet peaks alone and leave the mean below it.
+constexpr double aim = 0.985, capped_aim = 0.98, far_below = 0.95;
+constexpr double least_smoothed = 0.92;  ///< so that one look does not reach it
+constexpr double smoothed_seconds = 10;  ///< for that
 constexpr double unsettled_seconds = 2;
 constexpr double lower_seconds = 10;  ///< at the limit
 constexpr double first_step = 0.1, least_step = 0.025;
@@ -121,8 +121,9 @@ bool PowerSensorCheck::stays(const PowerMean& power, LoadLead lead) {
   return switched_ && still_seconds_ >= doubt_seconds && still_seconds_ - *switched_ >= answer_seconds;
 }
 
-MixControl::MixControl(const std::optional<double>& limit_w, std::string fixed)
+MixControl::MixControl(const std::optional<double>& limit_w, std::string fixed, double least_duty)
     : limit_w_(limit_w.value_or(0)),
+      least_duty_(least_duty),
       fixed_(std::move(fixed)),
       check_(limit_w_),
       step_(first_step),
@@ -158,15 +159,15 @@ void MixControl::move(double now, const PowerMean& power, LoadLead lead) {
   const double ratio = power.watts() / limit_w_;
   smooth_ratio_ +=
       (std::max(ratio, least_smoothed) - smooth_ratio_) * std::min(power.seconds / smoothed_seconds, 1.0);
-  const bool is_below = power.is_capped() ? smooth_ratio_ < far_below : ratio < aim;
+  const bool is_below = power.is_capped() ? smooth_ratio_ < capped_aim : ratio < aim;
   looks_below_ = is_below ? looks_below_ + 1 : 0;
   looks_far_below_ = is_below && ratio < far_below ? looks_far_below_ + 1 : 0;
   if (is_below && !power.is_capped() && duty_ >= 1) unreached_seconds_ += power.seconds;
   if (lead == LoadLead::products) return;  // which run all the time
   at_limit_seconds_ = is_below ? 0 : at_limit_seconds_ + power.seconds;
   lowered_seconds_ += power.seconds;
-  if (at_limit_seconds_ >= lower_seconds && now >= lower_from_ && duty_ > 0) {
-    duty_ = std::max(duty_ - step_, 0.0);
+  if (at_limit_seconds_ >= lower_seconds && now >= lower_from_ && duty_ > least_duty_) {
+    duty_ = std::max(duty_ - step_, least_duty_);
     at_limit_seconds_ = lowered_seconds_ = 0;
     was_lowered_ = true;
   }
@@ -182,6 +183,7 @@ void MixControl::raise(double now, double seconds) {
   duty_ = std::min(duty_ + (is_fast ? fast_raise_rate * std::min(seconds, 1.0) : step_), 1.0);
   raised_at_ = now;
   if (goes_back) looks_below_ = looks_far_below_ = 0;  // what was seen so far was below it
+  smooth_ratio_ = 1;
   lower_from_ = now + wait_seconds_;
   if (!std::exchange(was_lowered_, false)) return;
   step_ = std::max(step_ / 2, least_step);

@@ -64,8 +64,11 @@ class PowerSensorCheck {
 /// where nothing is known.
 class MixControl {
  public:
+  /// Of the share: with less, products would not have a quarter of their own rate over a round of epochs.
+  static constexpr double usual_least_duty = 0.8;
   /// `fixed`: why the share is not controlled; empty: it is, where a limit and the power are known.
-  MixControl(const std::optional<double>& limit_w, std::string fixed);
+  /// `least_duty`: it is not lowered below this.
+  MixControl(const std::optional<double>& limit_w, std::string fixed, double least_duty = usual_least_duty);
   /// About once a second, or more often. A warning; empty: none.
   std::string look(double now, const std::optional<SensorReading>& reading, LoadLead lead, double guard_duty);
   /// LoadControl's.
@@ -78,7 +81,7 @@ class MixControl {
   void move(double now, const PowerMean& power, LoadLead lead);
   void raise(double now, double seconds);
 
-  const double limit_w_;
+  const double limit_w_, least_duty_;
   std::string fixed_, sensor_wrong_;
   PowerMeter meter_;
   PowerSensorCheck check_;

@@ -12,9 +12,14 @@ namespace egt {
 namespace {
 
 constexpr double operation_ms = 5;  ///< what one operation (two runs of it) is to last
-/// Of the patrol's operations, beside extreme terms and beside products: blocks a multiprocessor. A product's
-/// blocks need whole multiprocessors.
-constexpr double usual_width = 2.25, width_beside_products = 1;
+/// Of the patrol's operations, blocks a multiprocessor, as measured on an H200: with more of them beside
+/// extreme terms the power falls; a product's blocks need whole multiprocessors; fp32 products draw little,
+/// since they leave the tensor cores idle, so memory has more to do beside them.
+double patrol_width(const LoadControl& load) {
+  if (load.lead() == LoadLead::extreme) return 1.5;
+  return load.precision() == Precision::fp32 ? 2 : 1;
+}
+
 constexpr double fill_deadline_seconds = 300;
 
 std::uint64_t bytes_of(const std::vector<MemoryBlock>& blocks) {
@@ -78,8 +83,7 @@ Result<double> MemoryPatrol::measure_rate_alone() {
 Status MemoryPatrol::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     for (std::size_t block = 0; block < blocks_.size() && !stop.stop_requested(); ++block) {
-      const bool products_lead = environment_.load.lead() == LoadLead::products;
-      in_flight_->stream().set_width(products_lead ? width_beside_products : usual_width);
+      in_flight_->stream().set_width(patrol_width(environment_.load));
       EGT_TRY(products_->feed(step_, blocks_.size(), stop));
       EGT_TRY(take_next_operand(stop));
       EGT_TRY(visit(block, stop));
