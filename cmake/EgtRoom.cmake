@@ -1,6 +1,6 @@
 # egt_room(NAME [COLD] SOURCES file.. [LINKS target..] [PRIVATE_LINKS target..]): the static library egt_NAME. With
 # EGT_UNITY the files of a folder are compiled as one. COLD: what runs once or waits for people or devices is compiled
-# fast.
+# fast, and with EGT_UNITY behind one precompiled header; other rooms have other flags, which GCC 12 fails on there.
 function(egt_room name)
   cmake_parse_arguments(room "COLD" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
   add_library(egt_${name} STATIC ${room_SOURCES})
@@ -10,6 +10,18 @@ function(egt_room name)
     target_compile_options(egt_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Og -Wno-maybe-uninitialized>)
   endif()
   egt_unite_folders(egt_${name} ${room_SOURCES})
+  if(NOT EGT_UNITY OR NOT room_COLD)
+    return()
+  endif()
+  get_property(first GLOBAL PROPERTY EGT_PRECOMPILED_rooms)
+  if(first)
+    target_precompile_headers(egt_${name} REUSE_FROM ${first})
+  else()
+    target_precompile_headers(egt_${name} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable>
+      <deque> <filesystem> <functional> <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream> <string>
+      <string_view> <thread> <tuple> <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
+    set_property(GLOBAL PROPERTY EGT_PRECOMPILED_rooms egt_${name})
+  endif()
 endfunction()
 
 # egt_unite_folders(TARGET file..)

@@ -7,7 +7,7 @@ NEED_TWO_RANKS = {"weight", "collective", "optimizer"}
 LONGEST_LATENCY = 6  # steps: a period of 4, and 2 until a step is retired
 OWN_PACE = {"memory", "host-copy"} | {kind for kind in KINDS if kind.startswith("file")}
 FOUND_ALL = 0
-LIGHT = ["--layers", "64,96,64,32,16", "--extreme-iterations", "1"]
+LIGHT = ["--layers", "64,96,64,32,16", "--extreme-iterations", "1", "--io-size", "1MB"]
 
 
 class Selftest(ProgramTest):

@@ -15,7 +15,6 @@
 namespace egt::test {
 namespace {
 
-constexpr double timeout_s = 20;
 constexpr std::size_t stride = 1024;  // bytes
 
 std::uint32_t word_of(int generation, std::size_t place) {

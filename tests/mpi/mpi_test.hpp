@@ -7,6 +7,8 @@
 /// Every rank runs the same tests in the same order; rank 0 prints their names, each rank its failures.
 namespace egt::test {
 
+constexpr double timeout_s = 30;
+
 /// The session of this test program.
 MpiSession& mpi_session();
 

@@ -20,7 +20,6 @@
 namespace egt::test {
 namespace {
 
-constexpr double timeout_s = 20;
 /// None, fewer than ranks, odd, a whole chunk of the tests' and one more, many chunks.
 constexpr std::size_t counts[] = {0, 1, 3, 1001, 2048, 2049, 100'003};
 /// So that a few thousand elements are several chunks.

@@ -9,8 +9,6 @@
 
 namespace egt::test {
 
-constexpr double timeout_s = 30;
-
 /// A rank with a host device and the communicator of all ranks, which tests may wrap.
 class RanksOnHost : public ::testing::Test {
  protected:

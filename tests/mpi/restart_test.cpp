@@ -15,7 +15,6 @@
 namespace egt::test {
 namespace {
 
-constexpr double timeout_s = 20;
 constexpr std::size_t count = 500'000;
 
 class RestartOnRanks : public testing::Test {
