@@ -226,7 +226,7 @@ TEST_F(Communicator, AbortEndsWhatIsUnderWayAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Mpi, ExchangeContract,
                          testing::Values(RanksUnderTest{
                              .name = "host",
-                             .open_device = [](const RankPlace&) { return open_host_device({}); },
+                             .open_device = [](const RankPlace&) { return open_host_device_of_rank(); },
                              .open = [](egt::Control&) { return open_mpi_communicator(mpi_session(), 10); }}),
                          name_of);
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "device/host/host_device.hpp"
 #include "ranks/mpi/mpi_session.hpp"
 
 /// Every rank runs the same tests in the same order; rank 0 prints their names, each rank its failures.
@@ -11,6 +12,15 @@ constexpr double timeout_s = 30;
 
 /// The session of this test program.
 MpiSession& mpi_session();
+
+/// With this rank's share of the machine's cores, as the program has it: the ranks are not in each other's
+/// way.
+inline Result<std::unique_ptr<Device>> open_host_device_of_rank() {
+  HostDeviceConfig config;
+  config.local_rank = mpi_session().place().local_rank;
+  config.local_size = mpi_session().place().local_size;
+  return open_host_device(config);
+}
 
 #define ASSERT_OK(expression)                                                 \
   do {                                                                        \

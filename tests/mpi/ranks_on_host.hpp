@@ -3,7 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include "device/host/host_device.hpp"
 #include "mpi_test.hpp"
 #include "ranks/mpi/mpi_communicator.hpp"
 
@@ -13,7 +12,7 @@ namespace egt::test {
 class RanksOnHost : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto opened = open_host_device({});
+    auto opened = open_host_device_of_rank();
     ASSERT_OK(opened.status());
     device = std::move(opened.value());
     auto connected = open_mpi_communicator(mpi_session(), timeout_s);

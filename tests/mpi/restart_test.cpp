@@ -23,7 +23,7 @@ class RestartOnRanks : public testing::Test {
     auto opened = open_mpi_communicator(mpi_session(), timeout_s);
     ASSERT_OK(opened.status());
     communicator = std::make_unique<RestartableCommunicator>(std::move(opened.value()));
-    auto opened_device = open_host_device({});
+    auto opened_device = open_host_device_of_rank();
     ASSERT_OK(opened_device.status());
     device = std::move(opened_device.value());
     auto made = device->create_stream(StreamPriority::normal);

@@ -18,7 +18,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "device/host/host_device.hpp"
 #include "judge/evidence.hpp"
 #include "mpi_test.hpp"
 #include "ranks/mpi/mpi_communicator.hpp"
@@ -172,7 +171,7 @@ class TrainingJobs : public ::testing::Test {
     Environment environment;
 
     explicit Surroundings(Communicator& communicator)
-        : device(std::move(open_host_device({}).value())),
+        : device(std::move(open_host_device_of_rank().value())),
           records(rank()),
           injector({}, mpi_session().place(), records),
           environment{*device,       communicator, records, mpi_session().place(), 5, injector,
@@ -181,7 +180,7 @@ class TrainingJobs : public ::testing::Test {
   Surroundings surroundings() { return Surroundings(*real_); }
 
   Outcome run(const Job& job) {
-    auto opened = open_host_device({});
+    auto opened = open_host_device_of_rank();
     EXPECT_TRUE(opened.ok()) << opened.status().what();
     CorruptingDevice device(std::move(opened.value()), job.broken_words);
     device.set_broken(is_broken(job, -1));
@@ -201,7 +200,7 @@ class TrainingJobs : public ::testing::Test {
         restart.follow();
         const Activity now = board.line("main").read();
         if (now.phase.starts_with("repair: ")) outcome.repaired_steps.insert(now.step);
-        std::this_thread::sleep_for(std::chrono::microseconds(20));
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
       }
     });
     std::jthread interrupter;
