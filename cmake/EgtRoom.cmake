@@ -10,7 +10,7 @@ function(egt_room name)
     target_compile_options(egt_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Og -Wno-maybe-uninitialized>)
   endif()
   egt_unite_folders(egt_${name} ${room_SOURCES})
-  if(NOT EGT_UNITY OR NOT room_COLD)
+  if(NOT EGT_UNITY OR NOT room_COLD OR EGT_CCACHE)  # which keeps nothing that stands behind one
     return()
   endif()
   get_property(first GLOBAL PROPERTY EGT_PRECOMPILED_rooms)

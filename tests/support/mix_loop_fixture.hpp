@@ -71,8 +71,7 @@ inline std::optional<SensorReading> as_it_is(double, const SensorReading& readin
 
 /// A card, the guard and the controller, which look once a second.
 struct Loop {
-  explicit Loop(const Card& a_card, double least_duty = 0)
-      : card(a_card), guard(guard_of(a_card)), mix(card.limit_w, "", least_duty) {}
+  explicit Loop(const Card& a_card) : card(a_card), guard(guard_of(a_card)), mix(card.limit_w, "", 0) {}
 
   static Guard guard_of(const Card& card) {
     SensorLimits limits = limits_of_a_gpu();
