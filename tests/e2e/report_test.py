@@ -97,10 +97,10 @@ class Cut(Report):
         """run.sh with the program that is there: nothing is installed or built."""
         scripts = self.folder / "root/scripts"
         scripts.mkdir(parents=True)
-        shutil.copy(SCRIPTS / "run.sh", scripts)
+        # Links: a file that was just written is busy while another thread's child starts.
+        (scripts / "run.sh").symlink_to(SCRIPTS / "run.sh")
         for name in ("setup.sh", "build.sh"):
-            (scripts / name).write_text("#!/bin/sh\n")
-            (scripts / name).chmod(0o755)
+            (scripts / name).symlink_to(shutil.which("true"))
         (self.folder / "root/build").mkdir()
         (self.folder / "root/build/extreme_gpu_trainer").symlink_to(os.environ["EGT_PROGRAM"])
         return scripts / "run.sh"
@@ -129,7 +129,6 @@ class Cut(Report):
                 self.assertEqual(script.returncode, INCOMPLETE, told + messages)
                 self.assertIn("Verdict: incomplete", told)
                 self.assertEqual(len(list(self.folder.glob(f"{journals}/result.json"))), 1)
-                self.assertEqual(list(self.folder.glob("*.tmp")), [])
 
 
 class Directories(Report):

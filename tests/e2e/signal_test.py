@@ -145,10 +145,10 @@ class Run:
         root = self.folder / "root"
         (root / "scripts").mkdir(parents=True)
         (root / "build").mkdir()
-        shutil.copy(settings.run_script, root / "scripts/run.sh")
+        # Links: a file that was just written is busy while another thread's child starts.
+        (root / "scripts/run.sh").symlink_to(settings.run_script)
         for name in ("setup.sh", "build.sh"):
-            (root / "scripts" / name).write_text("#!/bin/sh\n")
-            (root / "scripts" / name).chmod(0o755)
+            (root / "scripts" / name).symlink_to(shutil.which("true"))
         (root / "build/extreme_gpu_trainer").symlink_to(settings.program)
         return root
 

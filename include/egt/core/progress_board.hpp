@@ -38,6 +38,8 @@ class ProgressBoard {
     /// It has nothing to do.
     void rest() { begin({}); }
     Activity read() const;
+    /// It is again where it was when `before` was read: what lay between does not count.
+    void resume(Activity before);
 
    private:
     const std::string name_;
@@ -59,6 +61,21 @@ class ProgressBoard {
   mutable std::mutex mutex_;
   std::list<Line> lines_;
   std::vector<std::string> names_;
+};
+
+/// As long as it lives the line's thread does something else, by itself. For that thread.
+class ScopedPhase {
+ public:
+  ScopedPhase(ProgressBoard::Line& line, std::string phase) : line_(line), before_(line.read()) {
+    line_.go_on(std::move(phase));
+  }
+  ~ScopedPhase() { line_.resume(before_); }
+  ScopedPhase(const ScopedPhase&) = delete;
+  ScopedPhase& operator=(const ScopedPhase&) = delete;
+
+ private:
+  ProgressBoard::Line& line_;
+  const Activity before_;
 };
 
 }  // namespace egt

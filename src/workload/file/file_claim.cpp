@@ -109,20 +109,23 @@ std::optional<TestFileName> parse_test_file_name(std::string_view text) {
   return name;
 }
 
-/// Between the making and the lock somebody who clears up may take the file: then it is made again.
+/// Between the making and the lock somebody who clears up may hold the file for a moment, which is waited
+/// for, or remove it: then it is made again.
 Result<std::unique_ptr<FileClaim>> claim_file(const std::string& path) {
+  Descriptor file;
   int error = 0;
   for (int attempt = 0; attempt < claim_attempts; ++attempt) {
     if (attempt > 0) std::this_thread::sleep_for(between_attempts);
-    Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    error = errno;
-    if (file.get() < 0 && (error == EEXIST || error == EINTR)) continue;
-    if (file.get() < 0) break;
+    if (!file.valid())
+      file = Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    error = file.valid() ? EBUSY : errno;
+    if (!file.valid() && (error == EEXIST || error == EINTR)) continue;
+    if (!file.valid()) break;
+    if (try_lock(file) == Lock::held_by_another) continue;
     struct stat identity {};
-    const bool is_ours = try_lock(file) != Lock::held_by_another && ::fstat(file.get(), &identity) == 0 &&
-                         is_named(identity, path);
-    if (is_ours) return std::unique_ptr<FileClaim>(new PosixClaim(std::move(file), identity, path));
-    error = EBUSY;
+    if (::fstat(file.get(), &identity) == 0 && is_named(identity, path))
+      return std::unique_ptr<FileClaim>(new PosixClaim(std::move(file), identity, path));
+    file = Descriptor();
   }
   return file_error(path, "cannot make it", error, StatusCode::unavailable);
 }

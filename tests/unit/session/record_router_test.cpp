@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <deque>
+#include <functional>
 
 #include "tests/support/record_fixtures.hpp"
 
@@ -53,6 +54,7 @@ class FakeSink : public Sink {
  public:
   Status write(const Record& record) override {
     records.push_back(record);
+    if (while_it_writes) while_it_writes();
     return failure;
   }
   Status flush() override { return failure; }
@@ -65,6 +67,7 @@ class FakeSink : public Sink {
 
   std::vector<Record> records;
   Status failure;
+  std::function<void()> while_it_writes;
 };
 
 class RouteTest : public testing::Test {
@@ -72,8 +75,33 @@ class RouteTest : public testing::Test {
   FakeControl control_{0};
   RecordQueue queue_{0};
   FakeSink journal_, console_, log_;
-  RecordRouter route_{control_, queue_, journal_, {&console_, &log_}};
+  double now_ = 0;
+  ProgressBoard board_{[this] { return now_; }};
+  ProgressBoard::Line& line_ = board_.line("main");
+  RecordRouter route_{control_, queue_, journal_, {&console_, &log_}, line_};
 };
+
+TEST_F(RouteTest, ADiskThatHoldsUpTheJournalIsWhatTheMainThreadIsStuckIn) {
+  line_.begin("train: sums", 7);
+  line_.wait_for_peers("train: sums");
+  now_ = 3;
+  Activity during;
+  journal_.while_it_writes = [&] {
+    now_ += 20;
+    during = line_.read();
+  };
+  queue_.notice("one");
+  ASSERT_TRUE(route_.pump().ok());
+  EXPECT_EQ(during.phase, "journal: write");
+  EXPECT_EQ(during.step, 7);
+  EXPECT_FALSE(during.waits_for_peers);
+  EXPECT_EQ(during.seconds, 20);
+  now_ += 1;
+  const Activity after = line_.read();
+  EXPECT_EQ(after.phase, "train: sums");
+  EXPECT_TRUE(after.waits_for_peers);
+  EXPECT_EQ(after.seconds, 4) << "the disk's time is not the peers'";
+}
 
 TEST_F(RouteTest, EverySinkOfRankZeroTakesAllRanksRecordsTheJournalItsOwn) {
   queue_.notice("mine");
@@ -164,7 +192,8 @@ class OtherRankTest : public testing::Test {
   FakeControl control_{1};
   RecordQueue queue_{1};
   FakeSink journal_;
-  RecordRouter route_{control_, queue_, journal_, {}};
+  ProgressBoard board_;
+  RecordRouter route_{control_, queue_, journal_, {}, board_.line("main")};
   Fault fault_ = [] {
     Fault fault;
     fault.kind = "memory";
