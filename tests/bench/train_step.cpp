@@ -38,43 +38,51 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// The products of one step, bare: the same shapes, types and order, nothing between them.
+/// The products of one step, bare: the same shapes, types, order and data (activations behind a ReLU, of
+/// which half are 0), each layer in memory of its own, nothing between them.
 class Products {
  public:
   static Result<Products> make(Device& device, const Arguments& arguments, std::int64_t batch,
                                Precision precision) {
     Products products(device, arguments.layers, batch, precision);
-    const auto width = size_of(storage_type(precision));
-    std::int64_t weights = 0;
-    for (std::size_t l = 0; l + 1 < arguments.layers.size(); ++l)
-      weights = std::max(weights, arguments.layers[l] * arguments.layers[l + 1]);
-    const std::int64_t widest = *std::max_element(arguments.layers.begin(), arguments.layers.end());
-    EGT_TRY_ASSIGN(products.weights_, device.allocate(static_cast<std::size_t>(weights) * width));
-    EGT_TRY_ASSIGN(products.gradient_, device.allocate(static_cast<std::size_t>(weights) * 4));
-    for (Buffer* activations : {&products.first_, &products.second_}) {
-      EGT_TRY_ASSIGN(*activations, device.allocate(static_cast<std::size_t>(widest * batch) * width));
-    }
+    const auto type = storage_type(precision);
     EGT_TRY_ASSIGN(products.stream_, device.create_stream(StreamPriority::normal));
-    EGT_TRY(products.randomize());
+    for (std::size_t l = 0; l < arguments.layers.size(); ++l) {
+      EGT_TRY(products.add(products.activations_, type, batch, arguments.layers[l]));
+      EGT_TRY(products.add(products.differences_, type, batch, arguments.layers[l]));
+      if (l == 0) continue;
+      EGT_TRY(products.add(products.weights_, type, arguments.layers[l], arguments.layers[l - 1]));
+      EGT_TRY(products.add(products.gradients_,
+                           precision == Precision::fp64 ? ElementType::f64 : ElementType::f32,
+                           arguments.layers[l], arguments.layers[l - 1]));
+    }
+    EGT_TRY(products.rectify());
     return products;
   }
 
   Status run() {
     for (std::size_t l = 0; l + 1 < neurons_.size(); ++l) {
-      EGT_TRY(device_->gemm(
-          {.precision = precision_, .a = left(l), .b = weights(l), .d = right(l + 1), .b_transposed = true},
-          *stream_));
+      // Not into the activations, which would be no longer behind a ReLU.
+      EGT_TRY(device_->gemm({.precision = precision_,
+                             .a = activations_[l].view,
+                             .b = weights_[l].view,
+                             .d = differences_[l + 1].view,
+                             .b_transposed = true},
+                            *stream_));
     }
     for (std::size_t l = neurons_.size() - 1; l-- > 0;) {
       if (l > 0)
-        EGT_TRY(device_->gemm({.precision = precision_, .a = left(l + 1), .b = weights(l), .d = right(l)},
+        EGT_TRY(device_->gemm({.precision = precision_,
+                               .a = differences_[l + 1].view,
+                               .b = weights_[l].view,
+                               .d = differences_[l].view},
                               *stream_));
-      const MatrixView gradient{gradient_.data(),
-                                precision_ == Precision::fp64 ? ElementType::f64 : ElementType::f32,
-                                neurons_[l + 1], neurons_[l]};
-      EGT_TRY(device_->gemm(
-          {.precision = precision_, .a = left(l + 1), .b = right(l), .d = gradient, .a_transposed = true},
-          *stream_));
+      EGT_TRY(device_->gemm({.precision = precision_,
+                             .a = differences_[l + 1].view,
+                             .b = activations_[l].view,
+                             .d = gradients_[l].view,
+                             .a_transposed = true},
+                            *stream_));
     }
     return {};
   }
@@ -90,32 +98,36 @@ class Products {
   Products(Device& device, std::vector<std::int64_t> neurons, std::int64_t batch, Precision precision)
       : device_(&device), neurons_(std::move(neurons)), batch_(batch), precision_(precision) {}
 
-  /// Real numbers: zeros run faster than any training does.
-  Status randomize() {
-    for (const Buffer* buffer : {&weights_, &first_, &second_}) {
-      const auto type = storage_type(precision_);
-      EGT_TRY(device_->randomize(
-          {buffer->data(), type, static_cast<std::int64_t>(buffer->bytes() / size_of(type))},
-          {.seed = 1, .sequence = 0, .first = 0, .scale = 0.1f}, *stream_));
-    }
+  struct Matrix {
+    Buffer buffer;
+    MatrixView view;
+  };
+
+  Status add(std::vector<Matrix>& matrices, ElementType type, std::int64_t rows, std::int64_t columns) {
+    EGT_TRY_ASSIGN(Buffer buffer,
+                   device_->allocate(static_cast<std::size_t>(rows * columns) * size_of(type)));
+    EGT_TRY(device_->randomize({buffer.data(), type, rows * columns},
+                               {.seed = 1, .sequence = matrices.size(), .first = 0, .scale = 0.1f},
+                               *stream_));
+    const MatrixView view{buffer.data(), type, rows, columns};
+    matrices.push_back({std::move(buffer), view});
+    return {};
+  }
+  Status rectify() {
+    const auto widest = static_cast<std::size_t>(*std::max_element(neurons_.begin(), neurons_.end()));
+    EGT_TRY_ASSIGN(const Buffer bias, device_->allocate(widest * sizeof(float)));
+    EGT_TRY(device_->set_zero(bias.data(), bias.bytes(), *stream_));
+    for (std::size_t l = 1; l < activations_.size(); ++l)
+      EGT_TRY(device_->activate(activations_[l].view, static_cast<const float*>(bias.data()), {}, *stream_));
     return device_->synchronize(*stream_, timeout_s);
-  }
-  MatrixView left(std::size_t l) const {
-    return {first_.data(), storage_type(precision_), batch_, neurons_[l]};
-  }
-  MatrixView right(std::size_t l) const {
-    return {second_.data(), storage_type(precision_), batch_, neurons_[l]};
-  }
-  MatrixView weights(std::size_t l) const {
-    return {weights_.data(), storage_type(precision_), neurons_[l + 1], neurons_[l]};
   }
 
   Device* device_;
   std::vector<std::int64_t> neurons_;
   std::int64_t batch_;
   Precision precision_;
-  Buffer weights_, gradient_, first_, second_;
   std::unique_ptr<Stream> stream_;
+  std::vector<Matrix> activations_, differences_, weights_, gradients_;  ///< of each layer
 };
 
 class Steps {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "device/arguments.hpp"
@@ -20,15 +21,30 @@ void add_range(T* __restrict sum, const T* __restrict term, std::int64_t begin, 
   for (std::int64_t i = begin; i < end; ++i) sum[i] = math::add(sum[i], term[i]);
 }
 
-/// The elements of one counter value, at most four, that lie in [begin, end) of the output.
+constexpr std::uint64_t random_lanes = 64;  ///< counter values whose words are made side by side
+
+struct RandomWords {
+  std::uint32_t word[4][random_lanes];
+};
+
+EGT_FOR_EVERY_CPU void make_words(RandomWords& words, std::uint64_t counter, std::uint64_t sequence,
+                                  std::uint64_t seed) {
+  for (std::uint64_t lane = 0; lane < random_lanes; ++lane) {
+    const Philox4 made = philox4x32_10(counter + lane, sequence, seed);
+    for (int k = 0; k < 4; ++k) words.word[k][lane] = made.w[k];
+  }
+}
+
 template <typename T>
 void randomize_range(T* out, const RandomSequence& sequence, std::int64_t begin, std::int64_t end) {
-  std::int64_t i = begin;
-  while (i < end) {
-    const std::uint64_t place = sequence.first + static_cast<std::uint64_t>(i);
-    const Philox4 words = philox4x32_10(place / 4, sequence.sequence, sequence.seed);
-    for (std::uint64_t word = place % 4; word < 4 && i < end; ++word, ++i)
-      out[i] = convert_element<T>(sequence.scale * signed_unit(words.w[word]));
+  RandomWords words;
+  for (std::int64_t i = begin; i < end;) {
+    const std::uint64_t place = sequence.first + static_cast<std::uint64_t>(i), counter = place / 4;
+    make_words(words, counter, sequence.sequence, sequence.seed);
+    const std::uint64_t first = place % 4,
+                        last = std::min(4 * random_lanes, first + static_cast<std::uint64_t>(end - i));
+    for (std::uint64_t at = first; at < last; ++at, ++i)
+      out[i] = convert_element<T>(sequence.scale * signed_unit(words.word[at % 4][at / 4]));
   }
 }
 

@@ -41,21 +41,25 @@ void WorkerPool::run(std::int64_t chunks, const std::function<void(std::int64_t)
     body_ = &body;
     chunks_ = chunks;
     next_ = 0;
-    busy_ = threads_.size();
-    ++round_;
+    open_ = true;
   }
-  started_.notify_all();
+  if (static_cast<std::size_t>(chunks) > threads_.size())
+    started_.notify_all();
+  else
+    for (std::int64_t i = 1; i < chunks; ++i) started_.notify_one();
   take_chunks();
+  // Who wakes up only now finds nothing to do, and is not waited for.
   std::unique_lock lock(mutex_);
+  open_ = false;
   finished_.wait(lock, [this] { return busy_ == 0; });
 }
 
 void WorkerPool::serve() {
   std::unique_lock lock(mutex_);
-  for (std::uint64_t served = 0;;) {
-    started_.wait(lock, [&] { return ending_ || round_ != served; });
+  for (;;) {
+    started_.wait(lock, [&] { return ending_ || (open_ && next_ < chunks_); });
     if (ending_) return;
-    served = round_;
+    ++busy_;
     lock.unlock();
     take_chunks();
     lock.lock();

@@ -51,8 +51,8 @@ class WorkerPool {
   const std::function<void(std::int64_t)>* body_ = nullptr;
   std::int64_t chunks_ = 0;
   std::atomic<std::int64_t> next_{0};
-  std::uint64_t round_ = 0;  ///< counts calls of run, so that a thread serves each once
-  std::size_t busy_ = 0;     ///< threads that have not yet finished the round
+  bool open_ = false;     ///< a call of `run` still takes threads
+  std::size_t busy_ = 0;  ///< threads that take chunks
   bool ending_ = false;
   Status status_;
   std::vector<std::thread> threads_;
