@@ -39,11 +39,11 @@ Status RecordRouter::move() {
 
 /// A disk may take long, or for ever: then nothing else is to blame.
 void RecordRouter::write_journal(const std::vector<Record>& records) {
-  if (!records.empty()) {
-    const ScopedPhase phase(line_, "journal: write");
-    for (const Record& record : records) note_journal(journal_.write(record));
-  }
+  const Activity before = line_.read();
+  line_.go_on("journal: write");
+  for (const Record& record : records) note_journal(journal_.write(record));
   note_journal(journal_.flush());
+  line_.resume(before);
 }
 
 void RecordRouter::keep_for_root(const Record& record) {

@@ -63,19 +63,4 @@ class ProgressBoard {
   std::vector<std::string> names_;
 };
 
-/// As long as it lives the line's thread does something else, by itself. For that thread.
-class ScopedPhase {
- public:
-  ScopedPhase(ProgressBoard::Line& line, std::string phase) : line_(line), before_(line.read()) {
-    line_.go_on(std::move(phase));
-  }
-  ~ScopedPhase() { line_.resume(before_); }
-  ScopedPhase(const ScopedPhase&) = delete;
-  ScopedPhase& operator=(const ScopedPhase&) = delete;
-
- private:
-  ProgressBoard::Line& line_;
-  const Activity before_;
-};
-
 }  // namespace egt

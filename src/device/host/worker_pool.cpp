@@ -43,10 +43,7 @@ void WorkerPool::run(std::int64_t chunks, const std::function<void(std::int64_t)
     next_ = 0;
     open_ = true;
   }
-  if (static_cast<std::size_t>(chunks) > threads_.size())
-    started_.notify_all();
-  else
-    for (std::int64_t i = 1; i < chunks; ++i) started_.notify_one();
+  started_.notify_all();
   take_chunks();
   // Who wakes up only now finds nothing to do, and is not waited for.
   std::unique_lock lock(mutex_);
