@@ -36,12 +36,6 @@ Activity ProgressBoard::Line::read() const {
   return activity;
 }
 
-void ProgressBoard::Line::resume(Activity before) {
-  const std::lock_guard lock(mutex_);
-  since_ = clock_() - before.seconds;
-  activity_ = std::move(before);
-}
-
 ProgressBoard::Line& ProgressBoard::line(const std::string& name) {
   const std::lock_guard lock(mutex_);
   const auto known = std::find(names_.begin(), names_.end(), name);

@@ -14,9 +14,8 @@ constexpr double send_patience_s = 3;  // for a send that fails to succeed again
 
 }  // namespace
 
-RecordRouter::RecordRouter(Control& control, RecordQueue& queue, Sink& journal, std::vector<Sink*> sinks,
-                           ProgressBoard::Line& line)
-    : control_(control), queue_(queue), journal_(journal), line_(line) {
+RecordRouter::RecordRouter(Control& control, RecordQueue& queue, Sink& journal, std::vector<Sink*> sinks)
+    : control_(control), queue_(queue), journal_(journal) {
   for (Sink* sink : sinks) listeners_.push_back({.sink = sink});
 }
 
@@ -30,20 +29,12 @@ Status RecordRouter::pump() {
 Status RecordRouter::move() {
   const bool root = control_.place().rank == 0;
   const std::vector<Record> records = queue_.drain();
-  write_journal(records);
+  for (const Record& record : records) note_journal(journal_.write(record));
+  note_journal(journal_.flush());
   for (const Record& record : records) root ? deliver(record) : keep_for_root(record);
   const Status moved = root ? receive() : send();
   for (Listener& listener : listeners_) note(listener, listener.sink->flush());
   return moved;
-}
-
-/// A disk may take long, or for ever: then nothing else is to blame.
-void RecordRouter::write_journal(const std::vector<Record>& records) {
-  const Activity before = line_.read();
-  line_.go_on("journal: write");
-  for (const Record& record : records) note_journal(journal_.write(record));
-  note_journal(journal_.flush());
-  line_.resume(before);
 }
 
 void RecordRouter::keep_for_root(const Record& record) {

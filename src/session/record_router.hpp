@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "egt/core/progress_board.hpp"
 #include "egt/core/record.hpp"
 #include "egt/core/record_queue.hpp"
 #include "egt/core/status.hpp"
@@ -20,10 +19,9 @@ namespace egt {
 /// the result is made of. Main thread only.
 class RecordRouter {
  public:
-  /// `journal`: this rank's. `sinks`: on rank 0 those that take all ranks' records, else none. `line`: the
-  /// main thread's, where a disk that holds up the journal is told. All outlive the route.
-  RecordRouter(Control& control, RecordQueue& queue, Sink& journal, std::vector<Sink*> sinks,
-               ProgressBoard::Line& line);
+  /// `journal`: this rank's. `sinks`: on rank 0 those that take all ranks' records, else none. All outlive
+  /// the route.
+  RecordRouter(Control& control, RecordQueue& queue, Sink& journal, std::vector<Sink*> sinks);
 
   /// How many records that rank 0 does not have yet are kept; beyond them progress and notices are dropped.
   static constexpr std::size_t most_unsent = 4096;
@@ -46,7 +44,6 @@ class RecordRouter {
  private:
   void note_journal(const Status& status);
   Status move();
-  void write_journal(const std::vector<Record>& records);
   void keep_for_root(const Record& record);
   Status send();
   Status receive();
@@ -61,7 +58,6 @@ class RecordRouter {
   Control& control_;
   RecordQueue& queue_;
   Sink& journal_;
-  ProgressBoard::Line& line_;
   std::vector<Listener> listeners_;
   Status journal_failure_;
   bool has_failure_to_tell_ = false;  ///< a sink's, still in the queue

@@ -38,8 +38,6 @@ class ProgressBoard {
     /// It has nothing to do.
     void rest() { begin({}); }
     Activity read() const;
-    /// It is again where it was when `before` was read: what lay between does not count.
-    void resume(Activity before);
 
    private:
     const std::string name_;

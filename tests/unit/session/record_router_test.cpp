@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <deque>
-#include <functional>
 
 #include "tests/support/record_fixtures.hpp"
 
@@ -54,7 +53,6 @@ class FakeSink : public Sink {
  public:
   Status write(const Record& record) override {
     records.push_back(record);
-    if (while_it_writes) while_it_writes();
     return failure;
   }
   Status flush() override { return failure; }
@@ -67,7 +65,6 @@ class FakeSink : public Sink {
 
   std::vector<Record> records;
   Status failure;
-  std::function<void()> while_it_writes;
 };
 
 class RouteTest : public testing::Test {
@@ -75,33 +72,8 @@ class RouteTest : public testing::Test {
   FakeControl control_{0};
   RecordQueue queue_{0};
   FakeSink journal_, console_, log_;
-  double now_ = 0;
-  ProgressBoard board_{[this] { return now_; }};
-  ProgressBoard::Line& line_ = board_.line("main");
-  RecordRouter route_{control_, queue_, journal_, {&console_, &log_}, line_};
+  RecordRouter route_{control_, queue_, journal_, {&console_, &log_}};
 };
-
-TEST_F(RouteTest, ADiskThatHoldsUpTheJournalIsWhatTheMainThreadIsStuckIn) {
-  line_.begin("train: sums", 7);
-  line_.wait_for_peers("train: sums");
-  now_ = 3;
-  Activity during;
-  journal_.while_it_writes = [&] {
-    now_ += 20;
-    during = line_.read();
-  };
-  queue_.notice("one");
-  ASSERT_TRUE(route_.pump().ok());
-  EXPECT_EQ(during.phase, "journal: write");
-  EXPECT_EQ(during.step, 7);
-  EXPECT_FALSE(during.waits_for_peers);
-  EXPECT_EQ(during.seconds, 20);
-  now_ += 1;
-  const Activity after = line_.read();
-  EXPECT_EQ(after.phase, "train: sums");
-  EXPECT_TRUE(after.waits_for_peers);
-  EXPECT_EQ(after.seconds, 4) << "the disk's time is not the peers'";
-}
 
 TEST_F(RouteTest, EverySinkOfRankZeroTakesAllRanksRecordsTheJournalItsOwn) {
   queue_.notice("mine");
@@ -192,8 +164,7 @@ class OtherRankTest : public testing::Test {
   FakeControl control_{1};
   RecordQueue queue_{1};
   FakeSink journal_;
-  ProgressBoard board_;
-  RecordRouter route_{control_, queue_, journal_, {}, board_.line("main")};
+  RecordRouter route_{control_, queue_, journal_, {}};
   Fault fault_ = [] {
     Fault fault;
     fault.kind = "memory";
