@@ -65,7 +65,7 @@ class PowerSensorCheck {
 class MixControl {
  public:
   /// Of the share: with less, products would not have a quarter of their own rate over a round of epochs.
-  static constexpr double usual_least_duty = 0.8;
+  static constexpr double usual_least_duty = 0.6;
   /// `fixed`: why the share is not controlled; empty: it is, where a limit and the power are known.
   /// `least_duty`: it is not lowered below this.
   MixControl(const std::optional<double>& limit_w, std::string fixed, double least_duty = usual_least_duty);
