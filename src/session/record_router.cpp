@@ -14,8 +14,9 @@ constexpr double send_patience_s = 3;  // for a send that fails to succeed again
 
 }  // namespace
 
-RecordRouter::RecordRouter(Control& control, RecordQueue& queue, Sink& journal, std::vector<Sink*> sinks)
-    : control_(control), queue_(queue), journal_(journal) {
+RecordRouter::RecordRouter(Control& control, RecordQueue& queue, Sink& journal, ProgressBoard::Line& line,
+                           std::vector<Sink*> sinks)
+    : control_(control), queue_(queue), journal_(journal), line_(line) {
   for (Sink* sink : sinks) listeners_.push_back({.sink = sink});
 }
 
@@ -29,8 +30,10 @@ Status RecordRouter::pump() {
 Status RecordRouter::move() {
   const bool root = control_.place().rank == 0;
   const std::vector<Record> records = queue_.drain();
+  line_.begin("write");
   for (const Record& record : records) note_journal(journal_.write(record));
   note_journal(journal_.flush());
+  line_.rest();
   for (const Record& record : records) root ? deliver(record) : keep_for_root(record);
   const Status moved = root ? receive() : send();
   for (Listener& listener : listeners_) note(listener, listener.sink->flush());

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "egt/core/progress_board.hpp"
 #include "egt/core/record.hpp"
 #include "egt/core/record_queue.hpp"
 #include "egt/core/status.hpp"
@@ -20,8 +21,9 @@ namespace egt {
 class RecordRouter {
  public:
   /// `journal`: this rank's. `sinks`: on rank 0 those that take all ranks' records, else none. All outlive
-  /// the route.
-  RecordRouter(Control& control, RecordQueue& queue, Sink& journal, std::vector<Sink*> sinks);
+  /// the route. `line`: where it tells that the journal is being written.
+  RecordRouter(Control& control, RecordQueue& queue, Sink& journal, ProgressBoard::Line& line,
+               std::vector<Sink*> sinks);
 
   /// How many records that rank 0 does not have yet are kept; beyond them progress and notices are dropped.
   static constexpr std::size_t most_unsent = 4096;
@@ -58,6 +60,7 @@ class RecordRouter {
   Control& control_;
   RecordQueue& queue_;
   Sink& journal_;
+  ProgressBoard::Line& line_;
   std::vector<Listener> listeners_;
   Status journal_failure_;
   bool has_failure_to_tell_ = false;  ///< a sink's, still in the queue

@@ -13,7 +13,7 @@ namespace egt {
 
 /// What one thread of a rank is doing.
 struct Activity {
-  std::string line;              ///< "main", "file", "memory"
+  std::string line;              ///< "main", "journal" (the main thread's, too), "file", "memory"
   std::string phase;             ///< what it does or waits for: "train: sums", "write"; empty: it rests
   std::int64_t step = -1;        ///< of training; -1: it has none
   bool waits_for_peers = false;  ///< it did its own part and waits for what others bring

@@ -365,7 +365,7 @@ void Run::open_route() {
   if (is_root() && purpose_.all_records()) sinks.push_back(purpose_.all_records());
   if (purpose_.own_records()) own_records_ = std::make_unique<Tee>(*journal_, *purpose_.own_records());
   Sink& own = own_records_ ? *own_records_ : *journal_;
-  route_ = std::make_unique<RecordRouter>(control_, records_, own, std::move(sinks));
+  route_ = std::make_unique<RecordRouter>(control_, records_, own, board_.line("journal"), std::move(sinks));
 }
 
 /// On every rank: any of them may have to tell how the run ended.

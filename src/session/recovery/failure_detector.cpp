@@ -13,7 +13,8 @@
 namespace egt {
 namespace {
 
-constexpr const char* main_line = "main";
+constexpr const char *main_line = "main", *journal_line = "journal";
+constexpr double long_write_seconds = 1;  ///< a stopped rank may have been in a short one
 constexpr double background_patience_seconds = 120, background_timeouts = 4;
 constexpr double least_grace_seconds = 5, most_grace_seconds = 10;
 
@@ -102,11 +103,24 @@ bool is_known(const WatchTable& table, int rank) {
   return rank == table.self || table.ranks[index(rank)].heard_at >= table.watched_from;
 }
 
-/// What the main thread does; none where it rests or is not known.
-const Activity* main_activity(const RankView& view) {
+/// None where it rests.
+const Activity* activity_of(const RankView& view, const char* line) {
   for (const Activity& activity : view.news.activities)
-    if (activity.line == main_line && !activity.phase.empty()) return &activity;
+    if (activity.line == line && !activity.phase.empty()) return &activity;
   return nullptr;
+}
+
+/// What the main thread does, for however short a time: it writes the journal, too. None where it rests or is
+/// not known.
+std::optional<Activity> main_activity(const RankView& view) {
+  const Activity *main = activity_of(view, main_line), *journal = activity_of(view, journal_line);
+  if (!main) return std::nullopt;
+  Activity activity = *main;
+  if (!journal || journal->seconds <= long_write_seconds) return activity;
+  activity.phase = std::string(journal_line) + ": " + journal->phase;
+  activity.waits_for_peers = false;
+  activity.seconds = journal->seconds;
+  return activity;
 }
 
 /// For how long it has lasted, as far as that time counts.
@@ -123,7 +137,7 @@ Loss loss_of(const WatchTable& table, int rank, Loss::How how) {
   loss.rank = rank;
   loss.hostname = view.who.hostname;
   loss.device_uuid = view.who.device_uuid;
-  if (const Activity* activity = main_activity(view)) {
+  if (const auto activity = main_activity(view)) {
     loss.phase = activity->phase;
     loss.step = activity->step;
   }
@@ -133,7 +147,7 @@ Loss loss_of(const WatchTable& table, int rank, Loss::How how) {
 Loss stuck_main(const WatchTable& table, int rank, double now) {
   const RankView& view = table.ranks[index(rank)];
   Loss loss = loss_of(table, rank, Loss::How::stuck);
-  if (const Activity* activity = main_activity(view)) loss.seconds = age_of(table, view, *activity, now);
+  if (const auto activity = main_activity(view)) loss.seconds = age_of(table, view, *activity, now);
   return loss;
 }
 
@@ -146,7 +160,7 @@ Loss silent_rank(const WatchTable& table, int rank, double now) {
 Loss vanished_rank(const WatchTable& table, int rank) {
   const RankView& view = table.ranks[index(rank)];
   Loss loss = loss_of(table, rank, Loss::How::vanished);
-  if (const Activity* activity = main_activity(view))
+  if (const auto activity = main_activity(view))
     loss.seconds = std::max(0.0, activity->seconds + *view.gone_at - view.heard_at);
   return loss;
 }
@@ -194,7 +208,7 @@ std::vector<Loss> missing_ranks(const WatchTable& table, const WatchOptions& opt
 /// One rank's main thread, as the rule about culprits sees it.
 struct MainThread {
   int rank;
-  const Activity* activity;
+  Activity activity;
   bool old;
 };
 
@@ -202,10 +216,10 @@ std::vector<MainThread> known_main_threads(const WatchTable& table, const WatchO
   std::vector<MainThread> threads;
   for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank) {
     const RankView& view = table.ranks[index(rank)];
-    const Activity* activity = main_activity(view);
+    const auto activity = main_activity(view);
     if (!activity || !takes_part(view) || !is_known(table, rank)) continue;
     threads.push_back(
-        {rank, activity, age_of(table, view, *activity, now) > watch::patience(*activity, options)});
+        {rank, *activity, age_of(table, view, *activity, now) > watch::patience(*activity, options)});
   }
   return threads;
 }
@@ -213,12 +227,12 @@ std::vector<MainThread> known_main_threads(const WatchTable& table, const WatchO
 /// Of those at the least step the ones that do not wait for peers; where all wait, all of them.
 std::vector<MainThread> hindmost(const std::vector<MainThread>& threads) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (const MainThread& one : threads) least = std::min(least, one.activity->step);
+  for (const MainThread& one : threads) least = std::min(least, one.activity.step);
   std::vector<MainThread> all, busy;
   for (const MainThread& one : threads) {
-    if (one.activity->step != least) continue;
+    if (one.activity.step != least) continue;
     all.push_back(one);
-    if (!one.activity->waits_for_peers) busy.push_back(one);
+    if (!one.activity.waits_for_peers) busy.push_back(one);
   }
   return busy.empty() ? all : busy;
 }
@@ -228,10 +242,10 @@ std::vector<MainThread> culprits(const std::vector<MainThread>& threads, const W
   bool any_old = false, long_work = false;
   for (const MainThread& one : threads) {
     any_old = any_old || one.old;
-    if (one.activity->waits_for_peers) continue;
+    if (one.activity.waits_for_peers) continue;
     if (one.old) busy.push_back(one);
     long_work = long_work ||
-                (!one.old && watch::patience(*one.activity, options) > options.collective_timeout_seconds);
+                (!one.old && watch::patience(one.activity, options) > options.collective_timeout_seconds);
   }
   if (!any_old || !busy.empty()) return busy;
   // All that are too late wait: for one that may take longer than a collective, or for the hindmost.
@@ -243,7 +257,7 @@ std::vector<Loss> stuck_main_threads(const WatchTable& table, const WatchOptions
   const auto blamed = culprits(threads, options);
   const bool all_wait = blamed.size() > 1 && blamed.size() == threads.size() &&
                         std::all_of(blamed.begin(), blamed.end(),
-                                    [](const MainThread& one) { return one.activity->waits_for_peers; });
+                                    [](const MainThread& one) { return one.activity.waits_for_peers; });
   std::vector<Loss> losses;
   for (const MainThread& one : blamed) {
     losses.push_back(stuck_main(table, one.rank, now));

@@ -44,6 +44,27 @@ TEST_P(WatchRulesOfRank, WhereAllWaitTheHindmostIsNamed) {
   EXPECT_THAT(lost(), ElementsAre(GetParam()));
 }
 
+TEST_P(WatchRulesOfRank, TheOneWhoseDiskHoldsItsJournalIsNamedNotThoseThatWaitWithIt) {
+  all_but(GetParam(), waiting(20, 3.5));
+  rank(GetParam()).news.activities = {waiting(20, 3.5),
+                                      {.line = "journal", .phase = "write", .seconds = 3.2}};
+  EXPECT_THAT(lost(), ElementsAre(GetParam()));
+  EXPECT_EQ(decision().losses.front().phase, "journal: write");
+  EXPECT_EQ(decision().losses.front().step, 20);
+  EXPECT_NEAR(decision().losses.front().seconds, 3.3, 1e-9);
+}
+
+TEST_P(WatchRulesOfRank, AStoppedOneThatWasWritingItsJournalIsNotHeldUpByThat) {
+  if (GetParam() == 0) table.self = 1;
+  all_but(GetParam(), waiting(20, 0.5));
+  rank(GetParam()).news.activities = {working(20, 0.1),
+                                      {.line = "journal", .phase = "write", .seconds = 0.01}};
+  pass(3, GetParam());
+  EXPECT_THAT(lost(), ElementsAre(GetParam()));
+  EXPECT_EQ(decision().losses.front().how, Loss::How::silent);
+  EXPECT_EQ(decision().losses.front().phase, "train: forward");
+}
+
 TEST_P(WatchRulesOfRank, AStoppedOneIsSilentAfterTheTimeout) {
   if (GetParam() == 0) table.self = 1;
   all_but(GetParam(), waiting(20, 0.5));

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <deque>
+#include <functional>
+#include <string>
 
 #include "tests/support/record_fixtures.hpp"
 
@@ -55,7 +57,10 @@ class FakeSink : public Sink {
     records.push_back(record);
     return failure;
   }
-  Status flush() override { return failure; }
+  Status flush() override {
+    if (while_it_flushes) while_it_flushes();
+    return failure;
+  }
   std::vector<std::string> texts() const {
     std::vector<std::string> all;
     for (const Record& record : records)
@@ -65,6 +70,7 @@ class FakeSink : public Sink {
 
   std::vector<Record> records;
   Status failure;
+  std::function<void()> while_it_flushes;
 };
 
 class RouteTest : public testing::Test {
@@ -72,8 +78,18 @@ class RouteTest : public testing::Test {
   FakeControl control_{0};
   RecordQueue queue_{0};
   FakeSink journal_, console_, log_;
-  RecordRouter route_{control_, queue_, journal_, {&console_, &log_}};
+  ProgressBoard board_;
+  ProgressBoard::Line& line_ = board_.line("journal");
+  RecordRouter route_{control_, queue_, journal_, line_, {&console_, &log_}};
 };
+
+TEST_F(RouteTest, ThatTheJournalIsBeingWrittenIsOnTheBoard) {
+  std::string during;
+  journal_.while_it_flushes = [&] { during = line_.read().phase; };
+  ASSERT_TRUE(route_.pump().ok());
+  EXPECT_EQ(during, "write");
+  EXPECT_EQ(line_.read().phase, "");
+}
 
 TEST_F(RouteTest, EverySinkOfRankZeroTakesAllRanksRecordsTheJournalItsOwn) {
   queue_.notice("mine");
@@ -164,7 +180,8 @@ class OtherRankTest : public testing::Test {
   FakeControl control_{1};
   RecordQueue queue_{1};
   FakeSink journal_;
-  RecordRouter route_{control_, queue_, journal_, {}};
+  ProgressBoard board_;
+  RecordRouter route_{control_, queue_, journal_, board_.line("journal"), {}};
   Fault fault_ = [] {
     Fault fault;
     fault.kind = "memory";

@@ -72,9 +72,9 @@ void check_that_a_signal_ends_a_rest() {
   LoneControl control;
   RecordQueue records(0);
   KeepingSink journal;
-  RecordRouter route(control, records, journal, {});
   Telemetry telemetry(nullptr, 60, Clock::now());
   ProgressBoard board;
+  RecordRouter route(control, records, journal, board.line("journal"), {});
   LoadControl load;
   load.set_duty(LoadControl::least_duty);
   NoRejoin rejoin;
