@@ -104,15 +104,16 @@ Result<Workspace> Workspace::allocate(Device& device, const MlpConfig& config,
   const std::size_t width = widest(config.precisions);
   EGT_TRY_ASSIGN(workspace.gradient, device.allocate(parameters * size_of(config.gradient_type)));
   EGT_TRY_ASSIGN(workspace.product, device.allocate(product_bytes(config, layout)));
+  const std::int64_t samples = std::max(config.batch.local, config.most_samples);
   for (const std::int64_t n : config.neurons) {
     EGT_TRY_ASSIGN(Buffer activation,
-                   device.allocate(static_cast<std::size_t>(n * config.batch.local) * width + word_bytes));
+                   device.allocate(static_cast<std::size_t>(n * samples) * width + word_bytes));
     workspace.activations_.push_back(std::move(activation));
   }
   const std::int64_t largest = *std::max_element(config.neurons.begin(), config.neurons.end());
   for (Buffer& gradient : workspace.gradients_) {
-    EGT_TRY_ASSIGN(gradient, device.allocate(static_cast<std::size_t>(largest * config.batch.local) * width +
-                                             word_bytes));
+    EGT_TRY_ASSIGN(gradient,
+                   device.allocate(static_cast<std::size_t>(largest * samples) * width + word_bytes));
   }
   return workspace;
 }

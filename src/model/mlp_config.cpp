@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 
 #include "model/mlp_buffers.hpp"
 
@@ -48,6 +50,15 @@ double flops_per_sample(const std::vector<std::int64_t>& neurons) {
   for (std::size_t l = 0; l + 1 < neurons.size(); ++l)
     products += static_cast<double>(neurons[l] * neurons[l + 1]);
   return 2.0 * (3.0 * products - static_cast<double>(neurons[0] * neurons[1]));
+}
+
+std::size_t bytes_per_sample(const std::vector<std::int64_t>& neurons,
+                             const std::vector<Precision>& precisions) {
+  std::size_t width = 0;
+  for (const Precision precision : precisions) width = std::max(width, size_of(storage_type(precision)));
+  const std::int64_t sum = std::accumulate(neurons.begin(), neurons.end(), std::int64_t{0}),
+                     largest = *std::max_element(neurons.begin(), neurons.end());
+  return static_cast<std::size_t>(sum + 2 * largest) * width;
 }
 
 }  // namespace egt

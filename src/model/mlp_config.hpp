@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct BatchShare {
 
 struct MlpConfig {
   std::vector<std::int64_t> neurons;  ///< input first
-  BatchShare batch;
+  BatchShare batch;                   ///< until `set_share` says otherwise
+  std::int64_t most_samples = 0;      ///< of this rank in a step; 0: those of `batch`
   std::vector<Precision>
       precisions;  ///< all that `set_precision` may be given; buffers are made for the widest
   Optimizer optimizer = Optimizer::sgd;
@@ -43,5 +45,9 @@ double default_learning_rate(const std::vector<std::int64_t>& neurons, Optimizer
 /// Floating-point operations of the matrix products of one step and sample: forward, weight gradients, and
 /// input gradients of all layers but the first.
 double flops_per_sample(const std::vector<std::int64_t>& neurons);
+
+/// Bytes of device memory that a pass takes for a sample: activations, and the gradients of two layers.
+std::size_t bytes_per_sample(const std::vector<std::int64_t>& neurons,
+                             const std::vector<Precision>& precisions);
 
 }  // namespace egt

@@ -44,6 +44,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
       : device(d),
         communicator(c),
         config(m),
+        share(m.batch),
         layout(m.neurons, bucket_elements(c)),
         trained(device, config, layout) {}
 
@@ -69,6 +70,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Device& device;
   Communicator& communicator;
   const MlpConfig config;
+  BatchShare share;
   const ParameterLayout layout;
   Precision precision = Precision::fp32;
   std::optional<std::int64_t> last_retired;
@@ -156,16 +158,26 @@ Status MlpTrainer::set_precision(Precision precision) {
   return copy.data == nullptr ? Status() : m.device.cast(copy, weights(), *m.compute);
 }
 
+Status MlpTrainer::set_share(const BatchShare& share) {
+  const MlpConfig& config = impl_->config;
+  if (share.local < 1 || share.local > std::max(config.batch.local, config.most_samples) ||
+      share.global != config.batch.global)
+    return {StatusCode::invalid_argument, "a share of a batch that there is no memory for"};
+  impl_->share = share;
+  return {};
+}
+
 Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool measure) {
   Impl& m = *impl_;
   m.measuring = measure;
   m.enqueued = &m.tails.of(step);
+  m.enqueued->rows = m.share.local;
   m.enqueued_step = step;
   EGT_TRY(m.pass->enqueue({.precision = m.precision,
                            .parameters = m.trained.parameters,
                            .sequence = static_cast<std::uint64_t>(step),
-                           .first_sample = m.config.batch.first,
-                           .rows = m.config.batch.local,
+                           .first_sample = m.share.first,
+                           .rows = m.share.local,
                            .loss = m.enqueued->loss()},
                           m));
   m.trained.step_made();
@@ -261,7 +273,8 @@ Result<StepResult> MlpTrainer::retire_step(std::int64_t step, double timeout_sec
   }
   m.last_retired = step;
   EGT_TRY_ASSIGN(result.compute_ms, m.compute_ms(tail));
-  m.last_compute_ms = static_cast<float>(*result.compute_ms);
+  m.last_compute_ms = static_cast<float>(*result.compute_ms * static_cast<double>(m.config.batch.local) /
+                                         static_cast<double>(tail.rows));
   return result;
 }
 

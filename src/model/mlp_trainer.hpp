@@ -32,7 +32,8 @@ struct StepResult {
   std::vector<float> own_losses;
   std::optional<double> step_ms;  ///< from the end of the step before to the end of this one, on the device
   std::optional<double> compute_ms;  ///< how long the device worked for this rank's pass, without its peers
-  /// The same of every rank, of one earlier step, the same on every rank; 0: not known.
+  /// Of every rank and one earlier step, the same on every rank: how long its pass would have taken, in
+  /// proportion, for the samples of its MlpConfig; 0: not known.
   std::vector<double> all_compute_ms;
 
   /// The ranks whose own share of the loss is not finite.
@@ -62,6 +63,9 @@ class MlpTrainer {
 
   /// For the steps enqueued from now on.
   Status set_precision(Precision precision);
+  /// For the steps enqueued from now on; the ranks' shares make the same global batch as before.
+  /// invalid_argument: more samples than MlpConfig::most_samples, or none.
+  Status set_share(const BatchShare& share);
   /// Enqueues the step. `measure`: its StepTimes are wanted; at most one such step at a time.
   Status enqueue_step(std::int64_t step, const StepNote& note, bool measure);
   /// Waits until the step is over; steps are retired in order.

@@ -26,6 +26,7 @@ class StepTail {
   /// Once `done` is reached: loss (`outputs`: the global batch's), notes, who is not finite, the times told.
   StepResult read(int ranks, double outputs) const;
 
+  std::int64_t rows = 0;  ///< samples of the pass
   EventHandle done;
   /// Of the pass: the wait for the sums of its second layer is not its own work.
   EventHandle compute_begin, wait_begin, wait_end, compute_end;

@@ -16,12 +16,16 @@ namespace egt {
 /// What the main job puts on a device: the hottest verified mix of all parts, or the network alone.
 enum class LoadKind { mix, train };
 
+/// How the ranks share the samples of a step: evenly, or by what their devices compute in the same time.
+enum class Balance { even, automatic };
+
 struct TrainOptions {
   LoadKind load = LoadKind::mix;  ///< of the whole job: told with its results
   std::vector<std::int64_t> layers = {4096, 8192, 6144, 4096,
                                       2048, 1024, 512};  ///< neurons, input first; at least 2
   std::int64_t batch = 1024;                             ///< samples a rank and step
-  std::vector<Precision> precisions;                     ///< in turn, an epoch each; at least 1
+  Balance balance = Balance::even;
+  std::vector<Precision> precisions;  ///< in turn, an epoch each; at least 1
   Optimizer optimizer = Optimizer::sgd;
   std::optional<double> learning_rate;           ///< none: chosen from the layers
   ElementType gradient_type = ElementType::f32;  ///< f32 or bf16

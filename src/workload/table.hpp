@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -15,6 +16,7 @@ namespace egt {
 struct BurnParts {
   TrainOptions train;
   BatchShare batch;
+  std::vector<std::int64_t> most_samples;  ///< of a step, that each rank has memory for; empty: even shares
   CollectiveOptions collective;
   MemoryOptions memory;
   FileOptions file;

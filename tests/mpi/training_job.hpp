@@ -216,7 +216,8 @@ class TrainingJobs : public ::testing::Test {
       };
     GoldenBook golden{job.golden, {}};
     {
-      TrainWorkload workload(environment, options_of(job), share_batch(8 * size(), rank(), size()), golden);
+      TrainWorkload workload(environment, options_of(job), share_batch(8 * size(), rank(), size()), {},
+                             golden);
       run_steps(workload, device, restartable, job, interrupter, restart, outcome);
       watcher = {};
       gather(records, outcome);

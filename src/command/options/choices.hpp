@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,11 @@ Result<std::vector<Precision>> choose_precisions(const std::string& wanted, cons
 /// The parts of the main job as `burn` asks for them. unsupported: the precision; invalid_argument: the
 /// batch.
 Result<BurnParts> choose_parts(const Options& options, const Device& device, const RankPlace& place);
+
+/// The samples of a step that each rank has memory for: up to four times an even share, where a tenth of its
+/// device's free memory holds them; an even share at least. All ranks call it.
+Result<std::vector<std::int64_t>> choose_most_samples(const BurnParts& parts, const Device& device,
+                                                      Control& control);
 
 /// Fails where two ranks took the same device, which CUDA_VISIBLE_DEVICES or a scheduler can bring about.
 /// All ranks call it.

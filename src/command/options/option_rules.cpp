@@ -55,6 +55,10 @@ Rules training_rules(BurnOptions& burn) {
        whole(train.batch, 1, most_samples)},
       {"global-batch", of_burn, "samples of all ranks a step, instead of --batch (none)",
        whole(burn.global_batch, 1, most_global_samples)},
+      {"balance", of_burn,
+       "even shares of a step's samples, or auto: by what each device computes in the same time, measured "
+       "again every 100 steps (even)",
+       choice(train.balance, {{"even", Balance::even}, {"auto", Balance::automatic}})},
       {"precision", of_training,
        "cycle, fp64, fp32, tf32, fp16 or bf16 (cycle: all that the device has, in turn; products over memory "
        "have fp8 and int8, too; bench: tf32, host: fp32)",

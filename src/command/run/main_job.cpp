@@ -1,5 +1,7 @@
 #include "command/run/main_job.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "command/options/choices.hpp"
@@ -17,6 +19,9 @@ Status MainJob::choose(const Options& options, const Platform& platform, Control
   auto parts = choose_parts(options, *platform.device, place_);
   EGT_TRY(agree(control, parts.status()));
   parts_ = std::move(parts.value());
+  if (parts_.train.balance == Balance::automatic) {
+    EGT_TRY_ASSIGN(parts_.most_samples, choose_most_samples(parts_, *platform.device, control));
+  }
   add_parts(parts_);
   return read_golden_file(control);
 }
@@ -51,6 +56,9 @@ bool MainJob::make_smaller(RecordQueue& records) {
         fmt::format("--batch: {} samples of all ranks a step do not fit into memory: {} are taken",
                     parts_.batch.global, global));
   parts_.batch = share_batch(global, place_.rank, place_.size);
+  for (std::size_t rank = 0; rank < parts_.most_samples.size(); ++rank)
+    parts_.most_samples[rank] = std::max(parts_.most_samples[rank] / 2,
+                                         share_batch(global, static_cast<int>(rank), place_.size).local);
   return true;
 }
 

@@ -29,16 +29,13 @@ Json spread_percent(const Histogram& figures) {
 
 }  // namespace
 
-BatchShare share_batch(std::int64_t global, int rank, int size) {
-  const std::int64_t each = global / size, rest = global % size;
-  return {.global = global,
-          .first = rank * each + std::min<std::int64_t>(rank, rest),
-          .local = each + (rank < rest ? 1 : 0)};
-}
-
 TrainWorkload::TrainWorkload(Environment& environment, const TrainOptions& options, const BatchShare& batch,
-                             GoldenBook& golden)
-    : environment_(environment), options_(options), batch_(batch), golden_(golden) {}
+                             std::vector<std::int64_t> most_samples, GoldenBook& golden)
+    : environment_(environment),
+      options_(options),
+      batch_(batch),
+      balance_(batch, environment.place, std::move(most_samples)),
+      golden_(golden) {}
 
 Status TrainWorkload::prepare() {
   if (environment_.place.size > most_voters)
@@ -48,6 +45,7 @@ Status TrainWorkload::prepare() {
   EGT_TRY_ASSIGN(auto trainer, MlpTrainer::create(environment_.device, environment_.communicator,
                                                   {.neurons = options_.layers,
                                                    .batch = batch_,
+                                                   .most_samples = balance_.most_samples(),
                                                    .precisions = options_.precisions,
                                                    .optimizer = options_.optimizer,
                                                    .learning_rate = rate,
@@ -56,7 +54,7 @@ Status TrainWorkload::prepare() {
                                                    .seed = environment_.seed,
                                                    .keeps_states = true}));
   options_.learning_rate = rate;
-  steps_ = std::make_unique<TrainingSteps>(environment_, options_, batch_, std::move(trainer));
+  steps_ = std::make_unique<TrainingSteps>(environment_, options_, batch_, balance_, std::move(trainer));
   checks_ = std::make_unique<TrainingChecks>(environment_, options_, batch_, *steps_, golden_);
   EGT_TRY(checks_->prepare());
   return measure_rates();
@@ -85,18 +83,18 @@ Status TrainWorkload::start() {
   return checks_->start();
 }
 
-double TrainWorkload::step_flops() const {
-  return flops_per_sample(options_.layers) * static_cast<double>(batch_.local);
+double TrainWorkload::flops_of(std::int64_t samples) const {
+  return flops_per_sample(options_.layers) * static_cast<double>(samples);
 }
 
-std::int64_t TrainWorkload::step_activations() const {
+std::int64_t TrainWorkload::activations_of(std::int64_t samples) const {
   std::int64_t neurons = 0;
   for (std::size_t l = 1; l + 1 < options_.layers.size(); ++l) neurons += options_.layers[l];
-  return neurons * batch_.local;
+  return neurons * samples;
 }
 
-double TrainWorkload::step_turns() const {
-  return static_cast<double>(step_activations()) * options_.extreme_iterations;
+double TrainWorkload::turns_of(std::int64_t samples) const {
+  return static_cast<double>(activations_of(samples)) * options_.extreme_iterations;
 }
 
 Status TrainWorkload::enqueue(const Step& step) {
@@ -114,6 +112,7 @@ Status TrainWorkload::give_up_steps(double timeout_seconds) {
 
 Status TrainWorkload::resume(RestartInfo& restart) {
   EGT_TRY_ASSIGN(restart.next_step, checks_->resume());
+  balance_.restart(restart.next_step);
   retired_ = restart.next_step;
   return {};
 }
@@ -133,33 +132,39 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
   EGT_TRY_ASSIGN(const StepResult result,
                  steps_->trainer().retire_step(step, environment_.peer_timeout_seconds));
   outcome.decision = std::max(outcome.decision, decode_votes(result.notes.vote));
+  const std::int64_t samples = samples_of(step);
   ++retired_;
   ++epoch_steps_;
+  samples_ += samples;
   if (result.step_ms) {
+    timed_samples_ += samples;
+    epoch_samples_ += samples;
     step_ms_.add(*result.step_ms);
     device_ms_ += *result.step_ms;
     if (lead_of(step, options_.epoch_steps) == LoadLead::products) products_led_ms_ += *result.step_ms;
     epoch_ms_ += *result.step_ms;
     ++epoch_timed_steps_;
   }
-  *load_.products += step_flops() / product_rates_.at(steps_->precision_of(step));
-  if (extreme_rate_) *load_.extreme += step_turns() / *extreme_rate_;
-  add_compute_times(result);
+  *load_.products += flops_of(samples) / product_rates_.at(steps_->precision_of(step));
+  if (extreme_rate_) *load_.extreme += turns_of(samples) / *extreme_rate_;
+  add_compute_times(step, result);
   EGT_TRY(steps_->slow().learn(step, result));
   if (!loss_first_) loss_first_ = result.loss;
   loss_last_ = result.loss;
-  if (step % options_.epoch_steps == options_.epoch_steps / 2) EGT_TRY(look_at_times());
+  if (step % options_.epoch_steps == options_.epoch_steps / 2) EGT_TRY(look_at_times(step));
   EGT_TRY(checks_->retire(step, result));
   if (ends_epoch(step) && (step < options_.epoch_steps || seconds_since(epoch_told_) >= epoch_period_s))
     close_epoch(step);
+  if (ends_epoch(step)) balance_.end_epoch(step, steps_->precision_of(step + 1));
   return {};
 }
 
-void TrainWorkload::add_compute_times(const StepResult& result) {
+void TrainWorkload::add_compute_times(std::int64_t step, const StepResult& result) {
   if (result.compute_ms) {
     compute_ms_ += *result.compute_ms;
-    ++timed_passes_;
+    computed_samples_ += samples_of(step);
   }
+  balance_.add(step, steps_->precision_of(step), result.all_compute_ms);
   const std::vector<double>& all = result.all_compute_ms;
   if (!std::all_of(all.begin(), all.end(), [](double ms) { return std::isfinite(ms) && ms > 0; })) return;
   all_compute_ms_.resize(all.size());
@@ -167,9 +172,11 @@ void TrainWorkload::add_compute_times(const StepResult& result) {
   ++all_compute_steps_;
 }
 
-Status TrainWorkload::look_at_times() {
+Status TrainWorkload::look_at_times(std::int64_t step) {
   EGT_TRY_ASSIGN(const StepTimes times, steps_->trainer().measured_times());
-  if (times.activation_ms > 0) activation_ms_.add(times.activation_ms);
+  if (times.activation_ms > 0)
+    activation_ms_.add(times.activation_ms * static_cast<double>(batch_.local) /
+                       static_cast<double>(samples_of(step)));
   if (environment_.place.size > 1 && times.all_reduce_ms > 0) {
     epoch_all_reduce_gb_per_s_ = times.all_reduce_bytes / times.all_reduce_ms / 1e6;
     all_reduce_gb_per_s_.add(*epoch_all_reduce_gb_per_s_);
@@ -188,13 +195,13 @@ void TrainWorkload::close_epoch(std::int64_t step) {
        {"steps", epoch_steps_},
        {"ms", measured ? Json(epoch_ms_ / timed * static_cast<double>(epoch_steps_)) : Json(nullptr)},
        {"samples_per_second", measured ? Json(samples / epoch_ms_ * 1e3) : Json(nullptr)},
-       {"tflops", measured ? Json(step_flops() * timed / epoch_ms_ / 1e9) : Json(nullptr)},
+       {"tflops", measured ? Json(flops_of(epoch_samples_) / epoch_ms_ / 1e9) : Json(nullptr)},
        {"loss", *loss_last_},
        {"all_reduce_gb_per_s", or_null(epoch_all_reduce_gb_per_s_)},
        {"precision", in_turn ? "cycle" : to_string(steps_->precision_of(step))}});
   epoch_told_ = Clock::now();
   epoch_ms_ = 0;
-  epoch_steps_ = epoch_timed_steps_ = 0;
+  epoch_steps_ = epoch_timed_steps_ = epoch_samples_ = 0;
 }
 
 Status TrainWorkload::finish(bool hurry) {
@@ -235,8 +242,7 @@ PartReport TrainWorkload::report() const {
   part.success = part.failure.empty();
   const std::string weight_digest = checks_ ? checks_->weight_digest() : std::string();
   const bool timed = step_ms_.count() > 0;
-  const double seconds = device_ms_ / 1e3, steps = static_cast<double>(step_ms_.count());
-  const auto passes = static_cast<double>(timed_passes_);
+  const double seconds = device_ms_ / 1e3;
   Json names = Json::array();
   for (const Precision precision : options_.precisions) names.push_back(to_string(precision));
   const Json step_ms = {{"p50", step_ms_.quantile(0.5)},
@@ -252,13 +258,15 @@ PartReport TrainWorkload::report() const {
       {"loss_first", or_null(loss_first_)},
       {"loss_last", or_null(loss_last_)},
       {"step_ms", timed ? step_ms : Json(nullptr)},
-      {"samples_per_second",
-       timed ? Json(static_cast<double>(batch_.local) * steps / seconds) : Json(nullptr)},
-      {"tflops", timed ? Json(step_flops() * steps / seconds / 1e12) : Json(nullptr)},
+      {"samples_per_second", timed ? Json(static_cast<double>(timed_samples_) / seconds) : Json(nullptr)},
+      {"tflops", timed ? Json(flops_of(timed_samples_) / seconds / 1e12) : Json(nullptr)},
       {"all_reduce_gb_per_s", mean(all_reduce_gb_per_s_)},
       {"all_reduce_spread_percent", spread_percent(all_reduce_gb_per_s_)},
-      {"compute_ms", timed_passes_ > 0 ? Json(compute_ms_ / passes) : Json(nullptr)},
-      {"compute_tflops", compute_ms_ > 0 ? Json(step_flops() * passes / compute_ms_ / 1e9) : Json(nullptr)},
+      {"compute_ms", computed_samples_ > 0 ? Json(compute_ms_ * static_cast<double>(batch_.local) /
+                                                  static_cast<double>(computed_samples_))
+                                           : Json(nullptr)},
+      {"compute_tflops",
+       compute_ms_ > 0 ? Json(flops_of(computed_samples_) / compute_ms_ / 1e9) : Json(nullptr)},
       {"replays", checks.replays},
       {"chain_checks", checks.chain_checks},
       {"replica_checks", checks.replica_checks},
@@ -270,6 +278,7 @@ PartReport TrainWorkload::report() const {
       {"check_period_steps", checks.period_steps},
       {"golden", checks.golden.empty() ? Json(nullptr) : Json(checks.golden)},
       {"weight_digest", weight_digest.empty() ? Json(nullptr) : Json(weight_digest)}};
+  if (options_.balance == Balance::automatic) part.figures.update(balance_.figures());
   // Rank 0 reports for all, step for step the same: what its straggler_detector compares.
   if (environment_.place.rank == 0 && environment_.place.size > 1)
     part.figures["peers"] = {{"steps", all_compute_steps_}, {"compute_ms_sums", all_compute_ms_}};
@@ -290,15 +299,15 @@ PartReport TrainWorkload::report() const {
 }
 
 PartReport TrainWorkload::extreme_report() const {
-  const double turns = step_turns();
+  const double turns = turns_of(batch_.local);
   PartReport part;
   part.name = "extreme";
   part.description = "Transcendental chains on every activation, in the data's path";
   part.success = options_.extreme_iterations == 0 || retired_ > 0;
   if (!part.success) part.failure = "no step was trained";
   part.figures = {{"iterations", options_.extreme_iterations},
-                  {"activations_per_step", step_activations()},
-                  {"turns", turns * static_cast<double>(retired_)},
+                  {"activations_per_step", activations_of(batch_.local)},
+                  {"turns", turns_of(samples_)},
                   {"ms_per_step", mean(activation_ms_)},
                   {"ms_per_step_spread_percent", spread_percent(activation_ms_)},
                   {"giga_turns_per_second",

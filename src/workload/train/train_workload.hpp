@@ -11,21 +11,19 @@
 #include "egt/workload/workload.hpp"
 #include "workload/common/alone_rate.hpp"
 #include "workload/options.hpp"
+#include "workload/train/batch_balance.hpp"
 #include "workload/train/training_checks.hpp"
 #include "workload/train/training_steps.hpp"
 
 namespace egt {
 
-/// The samples of this rank when `global` are shared as evenly as can be, the first ranks taking one more.
-BatchShare share_batch(std::int64_t global, int rank, int size);
-
 /// Trains the network, an epoch a precision, while TrainingChecks prove it. Carries the ranks' votes to stop.
 /// Reports the parts `train` and `extreme`.
 class TrainWorkload : public Workload {
  public:
-  /// `golden` outlives the workload.
+  /// `most_samples`: as of BatchBalance. `golden` outlives the workload.
   TrainWorkload(Environment& environment, const TrainOptions& options, const BatchShare& batch,
-                GoldenBook& golden);
+                std::vector<std::int64_t> most_samples, GoldenBook& golden);
 
   std::string name() const override { return "train"; }
   Status prepare() override;
@@ -48,20 +46,22 @@ class TrainWorkload : public Workload {
 
  private:
   bool ends_epoch(std::int64_t step) const { return (step + 1) % options_.epoch_steps == 0; }
-  double step_flops() const;
-  std::int64_t step_activations() const;
-  double step_turns() const;
+  double flops_of(std::int64_t samples) const;
+  std::int64_t activations_of(std::int64_t samples) const;
+  double turns_of(std::int64_t samples) const;
+  std::int64_t samples_of(std::int64_t step) const { return balance_.share_of(step).local; }
   Status measure_rates();
   Status wait_for_pass(std::int64_t step);
-  Status look_at_times();
+  Status look_at_times(std::int64_t step);
   void close_epoch(std::int64_t step);
-  void add_compute_times(const StepResult& result);
+  void add_compute_times(std::int64_t step, const StepResult& result);
   std::string failure_of(const CheckFigures& checks) const;
   PartReport extreme_report() const;
 
   Environment& environment_;
   TrainOptions options_;
-  BatchShare batch_;
+  BatchShare batch_;  ///< at first
+  BatchBalance balance_;
   GoldenBook& golden_;
   std::unique_ptr<TrainingSteps> steps_;
   std::unique_ptr<TrainingChecks> checks_;  ///< behind the trainer, whose streams it uses
@@ -71,18 +71,20 @@ class TrainWorkload : public Workload {
   LoadFigures load_;
 
   std::int64_t retired_ = 0;
+  std::int64_t samples_ = 0, timed_samples_ = 0,
+               epoch_samples_ = 0;  ///< this rank's: all, and in timed steps
   std::optional<double> loss_first_, loss_last_;
   Histogram step_ms_;
   double device_ms_ = 0, products_led_ms_ = 0;
   double epoch_ms_ = 0;
   Clock::time_point epoch_told_;
   double compute_ms_ = 0;               ///< of this rank's passes, without waits for its peers
-  std::int64_t timed_passes_ = 0;       ///< of these
+  std::int64_t computed_samples_ = 0;   ///< in these
   std::vector<double> all_compute_ms_;  ///< of every rank, over the steps that are known of all
   std::int64_t all_compute_steps_ = 0;
   std::int64_t epoch_timed_steps_ = 0, epoch_steps_ = 0;
   std::optional<double> epoch_all_reduce_gb_per_s_;  ///< at the last look
-  Histogram all_reduce_gb_per_s_, activation_ms_;    ///< one look an epoch
+  Histogram all_reduce_gb_per_s_, activation_ms_;    ///< one look an epoch; the latter as of `batch_`
 };
 
 }  // namespace egt

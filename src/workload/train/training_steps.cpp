@@ -136,8 +136,9 @@ StopVote decode_votes(float sum) {
 }
 
 TrainingSteps::TrainingSteps(Environment& environment, const TrainOptions& options, const BatchShare& batch,
-                             std::unique_ptr<MlpTrainer> trainer)
+                             const BatchBalance& balance, std::unique_ptr<MlpTrainer> trainer)
     : options_(options),
+      balance_(balance),
       slow_(environment, *trainer),
       trainer_(std::move(trainer)),
       injections_(environment, options, batch, *trainer_),
@@ -171,6 +172,7 @@ Status TrainingSteps::enqueue_step(std::int64_t step, StepNote note) {
     EGT_TRY(trainer_->set_precision(wanted));
     precision_ = wanted;
   }
+  EGT_TRY(trainer_->set_share(balance_.share_of(step)));
   if (step + MlpTrainer::depth >= last_) note.vote = encode(vote_of(step));
   const bool measure = step == last_ && step % options_.epoch_steps == options_.epoch_steps / 2;
   return trainer_->enqueue_step(step, note, measure);

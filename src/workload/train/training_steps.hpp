@@ -8,6 +8,7 @@
 #include "egt/workload/workload.hpp"
 #include "model/mlp_trainer.hpp"
 #include "workload/options.hpp"
+#include "workload/train/batch_balance.hpp"
 #include "workload/train/slow_injection.hpp"
 
 namespace egt {
@@ -51,13 +52,13 @@ class TrainingInjections {
   Buffer unread_;  ///< what a device that hangs writes to
 };
 
-/// Enqueues the steps of training, and repeats them: a step's inputs, precision, faults on purpose and, as
+/// Enqueues the steps of training, and repeats them: a step's samples, precision, faults on purpose and, as
 /// long as it is not retired, its vote to stop are the same whenever it is enqueued. Main thread only.
 class TrainingSteps {
  public:
-  /// The first three outlive the object.
+  /// `batch`: the share that training begins with. All but the trainer outlive the object.
   TrainingSteps(Environment& environment, const TrainOptions& options, const BatchShare& batch,
-                std::unique_ptr<MlpTrainer> trainer);
+                const BatchBalance& balance, std::unique_ptr<MlpTrainer> trainer);
 
   /// `note` travels with it.
   Status enqueue(const Step& step, const StepNote& note);
@@ -80,6 +81,7 @@ class TrainingSteps {
   StopVote& vote_of(std::int64_t step) { return votes_[static_cast<std::size_t>(step) % votes_.size()]; }
 
   const TrainOptions& options_;
+  const BatchBalance& balance_;
   SlowInjection slow_;  ///< before the trainer, whose streams may still use its memory
   const std::unique_ptr<MlpTrainer> trainer_;
   TrainingInjections injections_;

@@ -1,0 +1,141 @@
+#include "workload/train/batch_balance.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+#include "model/mlp_trainer.hpp"
+
+namespace egt {
+
+namespace {
+
+constexpr double least_gain = 1.02;  ///< less is noise, and new shapes of products cost something, too
+constexpr std::int64_t settle_steps = MlpTrainer::depth + 2;  ///< figures come so late; an epoch has more
+constexpr std::int64_t least_steps = 20;                      ///< of a mean
+
+/// Products are cut into tiles: an even share has at least 32 grains, of at most 64 samples.
+std::int64_t grain_of(std::int64_t even) {
+  constexpr std::int64_t grains = 32, most = 64;
+  return std::min(most, static_cast<std::int64_t>(std::bit_floor(
+                            static_cast<std::uint64_t>(std::max<std::int64_t>(even / grains, 1)))));
+}
+
+double slowest(const std::vector<std::int64_t>& samples, const std::vector<double>& ms_per_sample) {
+  double ms = 0;
+  for (std::size_t rank = 0; rank < samples.size(); ++rank)
+    ms = std::max(ms, static_cast<double>(samples[rank]) * ms_per_sample[rank]);
+  return ms;
+}
+
+}  // namespace
+
+BatchShare share_batch(std::int64_t global, int rank, int size) {
+  const std::int64_t each = global / size, rest = global % size;
+  return {.global = global,
+          .first = rank * each + std::min<std::int64_t>(rank, rest),
+          .local = each + (rank < rest ? 1 : 0)};
+}
+
+/// A grain goes to the rank that would be done with it first.
+std::vector<std::int64_t> balanced_samples(std::int64_t global, const std::vector<double>& ms_per_sample,
+                                           std::int64_t grain, const std::vector<std::int64_t>& most) {
+  std::vector<std::int64_t> samples(ms_per_sample.size(), 0);
+  using Turn = std::tuple<bool, double, std::size_t>;  // has it some already? when is it done? who?
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
+  for (std::size_t rank = 0; rank < samples.size(); ++rank) turns.emplace(false, 0, rank);
+  for (std::int64_t left = global; left > 0 && !turns.empty();) {
+    const std::size_t rank = std::get<std::size_t>(turns.top());
+    turns.pop();
+    const std::int64_t given = std::min({grain, left, most[rank] - samples[rank]});
+    samples[rank] += given;
+    left -= given;
+    if (samples[rank] < most[rank])
+      turns.emplace(true, static_cast<double>(samples[rank] + grain) * ms_per_sample[rank], rank);
+  }
+  return samples;
+}
+
+BatchBalance::BatchBalance(const BatchShare& even, const RankPlace& place, std::vector<std::int64_t> most)
+    : place_(place), most_(std::move(most)), changes_{{0, even}} {
+  for (int rank = 0; rank < place_.size; ++rank)
+    even_.push_back(share_batch(even.global, rank, place_.size).local);
+  samples_ = even_;
+}
+
+const BatchShare& BatchBalance::share_of(std::int64_t step) const {
+  const auto in_force = std::find_if(changes_.rbegin(), changes_.rend(),
+                                     [&](const Change& change) { return change.from <= step; });
+  return in_force == changes_.rend() ? changes_.front().own : in_force->own;
+}
+
+std::int64_t BatchBalance::most_samples() const {
+  return most_.empty() ? changes_.front().own.local : most_[static_cast<std::size_t>(place_.rank)];
+}
+
+void BatchBalance::add(std::int64_t step, Precision precision, const std::vector<double>& all_compute_ms) {
+  if (most_.empty() || step < std::max(epoch_, changes_.back().from) + settle_steps) return;
+  if (all_compute_ms.size() != even_.size() ||
+      !std::all_of(all_compute_ms.begin(), all_compute_ms.end(),
+                   [](double ms) { return std::isfinite(ms) && ms > 0; }))
+    return;
+  Times& times = times_[precision];
+  times.sums_ms.resize(even_.size());
+  std::vector<double> ms_per_sample(even_.size());
+  for (std::size_t rank = 0; rank < even_.size(); ++rank) {
+    times.sums_ms[rank] += all_compute_ms[rank];
+    ms_per_sample[rank] = all_compute_ms[rank] / static_cast<double>(even_[rank]);
+  }
+  ++times.steps;
+  even_ms_ += slowest(even_, ms_per_sample);
+  balanced_ms_ += slowest(samples_, ms_per_sample);
+}
+
+void BatchBalance::end_epoch(std::int64_t step, Precision next) {
+  epoch_ = step + 1;
+  const std::vector<double>* newest = nullptr;
+  for (auto& [precision, times] : times_) {
+    if (times.steps < least_steps) continue;
+    times.ms_per_sample = std::exchange(times.sums_ms, {});
+    for (std::size_t rank = 0; rank < even_.size(); ++rank)
+      times.ms_per_sample[rank] /= static_cast<double>(times.steps * even_[rank]);
+    times.steps = 0;
+    newest = &times.ms_per_sample;
+  }
+  const std::vector<double>& own = times_[next].ms_per_sample;
+  const std::vector<double>* wanted = own.empty() ? newest : &own;
+  if (wanted == nullptr) return;
+  const std::int64_t global = changes_.front().own.global;
+  auto samples = balanced_samples(global, *wanted, grain_of(global / place_.size), most_);
+  if (slowest(samples_, *wanted) >= least_gain * slowest(samples, *wanted))
+    change(step + MlpTrainer::depth + 1, std::move(samples));  // none of these steps is enqueued yet
+}
+
+void BatchBalance::change(std::int64_t from, std::vector<std::int64_t> samples) {
+  samples_ = std::move(samples);
+  BatchShare own = changes_.front().own;
+  const auto end = samples_.begin() + place_.rank;
+  own.first = std::accumulate(samples_.begin(), end, std::int64_t{0});
+  own.local = *end;
+  changes_.push_back({from, own});
+}
+
+void BatchBalance::restart(std::int64_t next_step) {
+  std::erase_if(changes_, [&](const Change& change) { return change.from > next_step; });
+  if (changes_.size() > 1) change(next_step, even_);
+  samples_ = even_;
+  times_.clear();
+  epoch_ = next_step;
+}
+
+Json BatchBalance::figures() const {
+  return {{"batch", changes_.back().own.local},
+          {"batch_changes", changes_.size() - 1},
+          {"balance_gain", balanced_ms_ > 0 ? Json(even_ms_ / balanced_ms_) : Json(nullptr)}};
+}
+
+}  // namespace egt
