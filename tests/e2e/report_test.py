@@ -35,9 +35,10 @@ class Report(ProgramTest):
         self.wait_for(lambda: not self.processes(), 10)
         return now
 
-    def start_and_cut(self, *arguments, ranks=2, seconds=3.0, network=SMALL_NETWORK):
+    def start_and_cut(self, *arguments, ranks=2, seconds=2.0, begun='"progress"', network=SMALL_NETWORK):
+        """Cut so many seconds after every rank's journal holds the words of `begun`."""
         process = self.start_program(*network, *arguments, ranks=ranks)
-        self.wait_for(lambda: len(self.journals()) == ranks)
+        self.wait_for(lambda: [begun in journal.read_text() for journal in self.journals()] == [True] * ranks)
         time.sleep(seconds)
         return self.cut(process)
 
@@ -63,7 +64,7 @@ class Cut(Report):
         moments = random.Random(4)
         for number in range(ROUNDS):
             with self.subTest(round=number):
-                cut = self.start_and_cut("--duration", "10m", "--output", "run", seconds=moments.uniform(0, 5))
+                cut = self.start_and_cut("--duration", "10m", "--output", "run", seconds=moments.uniform(0, 5), begun="")
                 self.check_journals(cut)
                 self.check_report()
                 shutil.rmtree(self.folder / "run")
@@ -198,7 +199,7 @@ class Directories(Report):
 
 class Resume(Report):
     def test_a_run_that_was_cut(self):
-        self.start_and_cut("--duration", "10s", "--output", "run", "--seed", "7", seconds=5, network=WITHOUT_MEMORY)
+        self.start_and_cut("--duration", "10s", "--output", "run", "--seed", "7", seconds=4, network=WITHOUT_MEMORY)
         self.resume(code=WRONG_USAGE, ranks=3)
         self.check_one_line(self.resume("--seed", "8", code=WRONG_USAGE), "--seed is 7 there and 8 here")
         done = self.resume()
@@ -238,7 +239,7 @@ class Resume(Report):
         self.check_parts(self.result(), "signal", {"steps"})
 
     def test_twice_at_once_goes_on_once(self):
-        self.start_and_cut("--duration", "8s", "--output", "run", seconds=3)
+        self.start_and_cut("--duration", "8s", "--output", "run")
         both = [self.start_program("--resume", "run", ranks=2) for _ in range(2)]
         codes = [process.wait(timeout=60) for process in both]
         self.assertEqual(sorted(codes), [0, ENVIRONMENT], [process.stderr.read() for process in both])
