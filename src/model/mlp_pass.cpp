@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "egt/core/profiler_range.hpp"
+
 namespace egt::mlp {
 
 namespace {
@@ -54,6 +56,7 @@ Status Pass::enqueue(const PassPlan& plan, PassCompanion& companion) {
 }
 
 Status Pass::forward(const Call& call) {
+  const ProfilerRange range("forward");
   const auto inputs = static_cast<std::uint64_t>(config_.neurons.front());
   const MatrixView x = call.activation(0);
   EGT_TRY(device_.randomize({x.data, x.type, x.count()},
@@ -80,6 +83,7 @@ Status Pass::forward(const Call& call) {
     EGT_TRY(call.companion.before_activation(l));
     EGT_TRY(device_.activate(output, call.plan.parameters.bias(layer), extreme_term(call, number), stream_));
     EGT_TRY(made(call, {TensorKind::activation, number}, output.data, bytes));
+    EGT_TRY(call.companion.after_activation(l));
   }
   return {};
 }
@@ -98,6 +102,8 @@ ExtremeTerm Pass::extreme_term(const Call& call, int layer) const {
 }
 
 Status Pass::backward(const Call& call) {
+  const ProfilerRange range("backward");
+  EGT_TRY(call.companion.before_backward());
   const std::size_t layers = layout_.layers().size();
   const PassPlan& plan = call.plan;
   MatrixView gradient = call.activation(layers);  // of the outputs: made in place

@@ -29,6 +29,8 @@ class PassCompanion {
   /// Forward is about to read this layer's weights.
   virtual Status before_layer(std::size_t) { return {}; }
   virtual Status before_activation(std::size_t) { return {}; }
+  virtual Status after_activation(std::size_t) { return {}; }
+  virtual Status before_backward() { return {}; }
   /// Device memory for the digest of the extreme term's chains in the activation to come; null: not wanted.
   virtual Digest* chains_digest() { return nullptr; }
   /// `gemm` is the product that made `tensor`, or a piece of it.

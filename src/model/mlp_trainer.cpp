@@ -5,11 +5,13 @@
 #include <limits>
 #include <utility>
 
+#include "egt/core/profiler_range.hpp"
 #include "egt/core/wait.hpp"
 #include "model/mlp_buffers.hpp"
 #include "model/mlp_pass.hpp"
 #include "model/mlp_state.hpp"
 #include "model/step_tail.hpp"
+#include "model/step_timeline.hpp"
 
 namespace egt {
 
@@ -31,6 +33,11 @@ std::int64_t bucket_elements(const Communicator& communicator) {
 }
 
 }  // namespace
+
+const char* to_string(StepPhase phase) {
+  constexpr const char* names[step_phases] = {"wait", "update", "forward", "activation", "backward"};
+  return names[static_cast<std::size_t>(phase)];
+}
 
 std::vector<int> StepResult::not_finite() const {
   std::vector<int> ranks;
@@ -60,11 +67,13 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Status show_to_communication();
   /// Of the step's pass, without its wait for peers.
   Result<double> compute_ms(const StepTail& tail);
+  Status begin_phase(std::optional<StepPhase> phase) { return timeline.mark(device, phase, *compute); }
 
   // Along a training step's pass
   Status before_layer(std::size_t layer) override;
   Status before_activation(std::size_t layer) override;
-  Status made(const PassTensor& tensor, WordsView words) override;
+  Status after_activation(std::size_t layer) override;
+  Status before_backward() override;
   Status bucket_made(std::size_t bucket) override;
 
   Device& device;
@@ -79,7 +88,6 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   StepTail* enqueued = nullptr;    // of it
   std::vector<bool> due;           // a bucket each: it is made, and not used up yet
   ExtraWork extra_work;
-  bool measuring = false;
 
   // Streams die before the memory that their work uses: members are destroyed from the last to the first.
   mlp::TrainedState trained;
@@ -87,9 +95,8 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Workspace workspace;
   Buffer replay_loss;
   mlp::StepTails tails;
-  std::vector<EventHandle> ready, summed;                     // a bucket each
-  std::vector<EventHandle> sum_begin, sum_end;                // a bucket each, of the measured step
-  std::vector<EventHandle> activation_begin, activation_end;  // a hidden layer each, of the measured step
+  std::vector<EventHandle> ready, summed;  // a bucket each
+  mlp::StepTimeline timeline;
   EventHandle shown;
   std::unique_ptr<Stream> compute, communication;
   std::unique_ptr<mlp::Pass> pass;
@@ -126,18 +133,14 @@ Status MlpTrainer::Impl::allocate() {
 Status MlpTrainer::Impl::make_streams_and_events() {
   EGT_TRY_ASSIGN(compute, device.create_stream(StreamPriority::normal));
   EGT_TRY_ASSIGN(communication, device.create_stream(StreamPriority::high, StreamUse::without_products));
-  const auto make = [&](std::vector<EventHandle>& events, std::size_t count, EventUse use) -> Status {
-    for (std::size_t i = 0; i < count; ++i) {
-      EGT_TRY_ASSIGN(EventHandle event, device.create_event(use));
-      events.push_back(std::move(event));
-    }
-    return {};
-  };
   const std::size_t buckets = layout.buckets().size();
-  for (auto* events : {&ready, &summed}) EGT_TRY(make(*events, buckets, EventUse::order));
-  for (auto* events : {&sum_begin, &sum_end}) EGT_TRY(make(*events, buckets, EventUse::timing));
-  for (auto* events : {&activation_begin, &activation_end})
-    EGT_TRY(make(*events, layout.layers().size() - 1, EventUse::timing));
+  for (auto* events : {&ready, &summed}) {
+    events->resize(buckets);
+    for (EventHandle& event : *events) {
+      EGT_TRY_ASSIGN(event, device.create_event(EventUse::order));
+    }
+  }
+  EGT_TRY(timeline.allocate(device, layout.layers().size(), buckets));
   EGT_TRY_ASSIGN(shown, device.create_event(EventUse::order));
   due.assign(layout.buckets().size(), false);
   pass = std::make_unique<mlp::Pass>(device, config, layout, workspace, *compute);
@@ -169,7 +172,8 @@ Status MlpTrainer::set_share(const BatchShare& share) {
 
 Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool measure) {
   Impl& m = *impl_;
-  m.measuring = measure;
+  const ProfilerRange range("train step");
+  m.timeline.begin(measure);
   m.enqueued = &m.tails.of(step);
   m.enqueued->rows = m.share.local;
   m.enqueued_step = step;
@@ -194,17 +198,21 @@ Status MlpTrainer::Impl::before_layer(std::size_t layer) {
     if (is_its(b)) its.push_back(b);
   // Sums come in the order of the buckets: those of all others have come with the second layer's.
   const bool waits = layer < 2;
+  EGT_TRY(begin_phase(StepPhase::wait));
   if (layer == 1) EGT_TRY(device.record(*enqueued->wait_begin, *compute));
   if (waits && !its.empty()) EGT_TRY(device.wait(*compute, *summed[its.back()]));
   if (layer == 1) EGT_TRY(device.record(*enqueued->wait_end, *compute));
   if (layer == 0) EGT_TRY(device.record(*enqueued->compute_begin, *compute));
+  EGT_TRY(begin_phase(StepPhase::update));
   for (const std::size_t bucket : its) EGT_TRY(update(bucket));
+  EGT_TRY(begin_phase(StepPhase::forward));
   if (layer > 0) return {};
   return extra_work ? extra_work(enqueued_step, *compute) : Status();
 }
 
 Status MlpTrainer::Impl::update(std::size_t index) {
   const GradientBucket& bucket = layout.buckets()[index];
+  const ProfilerRange range("update");
   due[index] = false;
   return trained.update(bucket, workspace.gradient_range(bucket.offset, bucket.count), precision, *compute);
 }
@@ -218,26 +226,33 @@ Status MlpTrainer::Impl::settle() {
   return {};
 }
 
-Status MlpTrainer::Impl::before_activation(std::size_t layer) {
-  return measuring ? device.record(*activation_begin[layer], *compute) : Status();
+Status MlpTrainer::Impl::before_activation(std::size_t) {
+  return begin_phase(StepPhase::activation);
 }
 
-Status MlpTrainer::Impl::made(const PassTensor& tensor, WordsView) {
-  if (!measuring || tensor.kind != TensorKind::activation) return {};
-  return device.record(*activation_end[static_cast<std::size_t>(tensor.layer)], *compute);
+Status MlpTrainer::Impl::after_activation(std::size_t) {
+  return begin_phase(StepPhase::forward);
+}
+
+Status MlpTrainer::Impl::before_backward() {
+  return begin_phase(StepPhase::backward);
 }
 
 Status MlpTrainer::Impl::bucket_made(std::size_t index) {
   const GradientBucket& bucket = layout.buckets()[index];
+  const ProfilerRange range("sum over ranks");
   // Before `ready`, so that a step which is over has it reached.
-  if (index + 1 == layout.buckets().size()) EGT_TRY(device.record(*enqueued->compute_end, *compute));
+  if (index + 1 == layout.buckets().size()) {
+    EGT_TRY(begin_phase({}));
+    EGT_TRY(device.record(*enqueued->compute_end, *compute));
+  }
   EGT_TRY(device.record(*ready[index], *compute));
   EGT_TRY(device.wait(*communication, *ready[index]));
-  if (measuring) EGT_TRY(device.record(*sum_begin[index], *communication));
+  EGT_TRY(timeline.sum_begins(device, index, *communication));
   const VectorView gradient = workspace.gradient_range(bucket.offset, bucket.count);
   EGT_TRY(communicator.all_reduce(gradient.data, static_cast<std::size_t>(gradient.count), gradient.type,
                                   *communication));
-  if (measuring) EGT_TRY(device.record(*sum_end[index], *communication));
+  EGT_TRY(timeline.sum_ends(device, index, *communication));
   EGT_TRY(device.record(*summed[index], *communication));
   due[index] = true;
   return {};
@@ -307,17 +322,10 @@ void MlpTrainer::set_extra_work(ExtraWork work) {
 
 Result<StepTimes> MlpTrainer::measured_times() const {
   const Impl& m = *impl_;
-  StepTimes times;
-  for (std::size_t b = 0; b < m.sum_begin.size(); ++b) {
-    EGT_TRY_ASSIGN(const double ms, m.device.elapsed_ms(*m.sum_begin[b], *m.sum_end[b]));
-    times.all_reduce_ms += ms;
-    times.all_reduce_bytes += static_cast<double>(m.layout.buckets()[b].count) *
-                              static_cast<double>(size_of(m.config.gradient_type));
-  }
-  for (std::size_t l = 0; l < m.activation_begin.size(); ++l) {
-    EGT_TRY_ASSIGN(const double ms, m.device.elapsed_ms(*m.activation_begin[l], *m.activation_end[l]));
-    times.activation_ms += ms;
-  }
+  EGT_TRY_ASSIGN(StepTimes times, m.timeline.times(m.device));
+  for (const GradientBucket& bucket : m.layout.buckets())
+    times.all_reduce_bytes +=
+        static_cast<double>(bucket.count) * static_cast<double>(size_of(m.config.gradient_type));
   return times;
 }
 

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,11 +43,25 @@ struct StepResult {
   std::vector<int> not_finite() const;
 };
 
-/// Times of one step that was asked to be measured (it adds marks to the streams, a few microseconds).
+/// What the compute stream does in a step.
+enum class StepPhase {
+  wait,        ///< for sums over ranks
+  update,      ///< of the weights, by the gradients of the step before
+  forward,     ///< products and the input's random numbers
+  activation,  ///< bias, ReLU and extreme compute of all hidden layers
+  backward,    ///< from the loss to the last weight gradient
+};
+constexpr std::size_t step_phases = 5;
+const char* to_string(StepPhase phase);
+
+/// Times of one step that was asked to be measured (it adds events to the streams, a few microseconds each).
 struct StepTimes {
-  double all_reduce_ms = 0;  ///< from each bucket's readiness to its sum, added up
-  double all_reduce_bytes = 0;
-  double activation_ms = 0;  ///< bias, ReLU and extreme compute of all layers
+  std::array<double, step_phases> phase_ms = {};  ///< by StepPhase; a pass is their sum
+  std::vector<double> sum_ms;                     ///< a bucket each, from its readiness to its sum
+  double all_reduce_bytes = 0;                    ///< of all buckets
+
+  double of(StepPhase phase) const { return phase_ms[static_cast<std::size_t>(phase)]; }
+  double all_reduce_ms() const { return std::accumulate(sum_ms.begin(), sum_ms.end(), 0.0); }
 };
 
 /// Trains the seeds' multilayer perceptron, data parallel: fp32 master weights, forward and backward in the

@@ -22,6 +22,8 @@ class Burn(ProgramTest):
             self.assertEqual(train["steps"], 30)
             self.assertLess(train["loss_last"], train["loss_first"])
             self.assertGreater(train["step_ms"]["p50"], 0)
+            self.assertGreater(train["loss_halving_steps"], 0)
+            self.check_breakdown(train["breakdown"], size)
             memory = self.part(result, "memory", rank)
             self.assertGreaterEqual(memory["minimum_visits"], 1)
             self.assertGreaterEqual(memory["bytes_verified"], memory["filled_bytes"])
@@ -44,6 +46,28 @@ class Burn(ProgramTest):
             (self.assertGreater if size > 1 else self.assertEqual)(work[name], 0, name)
         return done, result
 
+    def check_breakdown(self, breakdown, ranks):
+        phases = ["forward", "activation", "backward", "update"]
+        for phase in phases:
+            self.assertGreater(breakdown[phase + "_ms"], 0, phase)
+        self.assertLess(sum(breakdown[phase + "_ms"] for phase in phases), 2 * breakdown["step_ms"])
+        self.assertEqual(breakdown["measured_steps"], 3)
+        self.assertGreaterEqual(len(breakdown["sum_ms"]), 1)
+        if ranks > 1:
+            self.assertGreater(min(breakdown["sum_ms"]), 0)
+
+    def test_shares_follow_what_devices_compute(self):
+        done = self.run_program("--load", "train", "--layers", "128,256,256,64", "--batch", "64", "--precision", "fp32", "--steps", "400",
+                                "--balance", "auto", "--inject", "slow:rank=1,step=3,count=200", "--output", "run", ranks=2)
+        result = self.result()
+        self.assertEqual(result["faults"], [])
+        trains = [self.part(result, "train", rank) for rank in range(2)]
+        self.assertEqual(len({train["weight_digest"] for train in trains}), 1)
+        self.assertEqual(sum(train["batch"] for train in trains), 128)
+        self.assertLess(trains[1]["batch"], trains[0]["batch"])
+        self.assertGreater(trains[0]["balance_gain"], 1.1)
+        self.assertRegex(done.stdout, r"\n  Shares of a step: \d+ to \d+ samples a rank; its passes [0-9.]+ times as fast as with even shares\n")
+
     def test_without_mpirun(self):
         self.check_clean_run(None)
 
@@ -59,6 +83,7 @@ class Burn(ProgramTest):
         load = self.check_load(result, 2, ["extreme", "products", "memory", "collective", "files", "host_copies", "peer_copies"])
         self.assertEqual(load["mix"]["load"], "mix")
         self.assertIn("  Work index: ", done.stdout)
+        self.assertRegex(done.stdout, r"\n  Step: [0-9.]+ ms: .*extreme compute \d+ %.*; \w.*\n")
 
     def test_four_ranks(self):
         self.check_clean_run(4, *SMALL_NETWORK)

@@ -32,8 +32,8 @@ namespace egt::test {
 /// A short training of a small network, the same on every rank but for what a test lets go wrong. Checks come
 /// behind steps 3, 7 and 11; the last step, 12, is followed by the one of `finish`.
 struct Job {
-  std::int64_t steps = 13, check_every = 4;
-
+  std::int64_t steps = 13, check_every = 4, epoch_steps = 3;
+  bool balances = false;  ///< shares of the batch follow what the ranks' passes take
   std::vector<Precision> precisions = {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,
                                        Precision::bf16};
   Optimizer optimizer = Optimizer::sgd;
@@ -216,7 +216,10 @@ class TrainingJobs : public ::testing::Test {
       };
     GoldenBook golden{job.golden, {}};
     {
-      TrainWorkload workload(environment, options_of(job), share_batch(8 * size(), rank(), size()), {},
+      const std::int64_t global = 8 * size();
+      std::vector<std::int64_t> most_samples;
+      if (job.balances) most_samples.assign(static_cast<std::size_t>(size()), global);
+      TrainWorkload workload(environment, options_of(job), share_batch(global, rank(), size()), most_samples,
                              golden);
       run_steps(workload, device, restartable, job, interrupter, restart, outcome);
       watcher = {};
@@ -247,7 +250,8 @@ class TrainingJobs : public ::testing::Test {
     options.learning_rate = job.learning_rate;
     options.extreme_iterations = 1;
     options.check_every = job.check_every;
-    options.epoch_steps = 3;
+    options.epoch_steps = job.epoch_steps;
+    options.balance = job.balances ? Balance::automatic : Balance::even;
     options.golden = job.golden_path;
     return options;
   }

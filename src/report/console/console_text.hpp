@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "egt/core/record.hpp"
-#include "judge/verdict.hpp"
 #include "report/console/console_style.hpp"
 
 /// The console's texts, line by line; pure functions. Each text ends without a newline.
@@ -35,9 +34,6 @@ std::string epoch_text(const Json& epoch, std::size_t ranks);
 std::string fault_text(const Record& record, const Json& start, bool name_host);
 /// "Injected on rank 1, step 20: weight, layer 3, bits 0x00000080 (weights of layer 3)"
 std::string injection_text(const Record& record);
-/// With where the files are; `has_result`: is result.json one of them?
-std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
-                         const std::string& directory, bool has_result);
 
 /// "step 120, 30 s elapsed, 5.00 GB verified, 402 TFLOP/s, 61 C, 600 W"; what was not measured is left out.
 std::string progress_text(const Json& progress);

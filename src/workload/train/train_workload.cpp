@@ -151,7 +151,8 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
   EGT_TRY(steps_->slow().learn(step, result));
   if (!loss_first_) loss_first_ = result.loss;
   loss_last_ = result.loss;
-  if (step % options_.epoch_steps == options_.epoch_steps / 2) EGT_TRY(look_at_times(step));
+  loss_trend_.add(step, result.loss);
+  if (step % options_.epoch_steps == options_.epoch_steps / 2) EGT_TRY(look_at_times(step, result));
   EGT_TRY(checks_->retire(step, result));
   if (ends_epoch(step) && (step < options_.epoch_steps || seconds_since(epoch_told_) >= epoch_period_s))
     close_epoch(step);
@@ -172,13 +173,13 @@ void TrainWorkload::add_compute_times(std::int64_t step, const StepResult& resul
   ++all_compute_steps_;
 }
 
-Status TrainWorkload::look_at_times(std::int64_t step) {
+Status TrainWorkload::look_at_times(std::int64_t step, const StepResult& result) {
   EGT_TRY_ASSIGN(const StepTimes times, steps_->trainer().measured_times());
-  if (times.activation_ms > 0)
-    activation_ms_.add(times.activation_ms * static_cast<double>(batch_.local) /
-                       static_cast<double>(samples_of(step)));
-  if (environment_.place.size > 1 && times.all_reduce_ms > 0) {
-    epoch_all_reduce_gb_per_s_ = times.all_reduce_bytes / times.all_reduce_ms / 1e6;
+  breakdown_.add(times, result.step_ms);
+  if (const double ms = times.of(StepPhase::activation); ms > 0)
+    activation_ms_.add(ms * static_cast<double>(batch_.local) / static_cast<double>(samples_of(step)));
+  if (const double ms = times.all_reduce_ms(); environment_.place.size > 1 && ms > 0) {
+    epoch_all_reduce_gb_per_s_ = times.all_reduce_bytes / ms / 1e6;
     all_reduce_gb_per_s_.add(*epoch_all_reduce_gb_per_s_);
   }
   return {};
@@ -257,7 +258,9 @@ PartReport TrainWorkload::report() const {
       {"parameters", steps_ ? Json(steps_->trainer().layout().parameter_count()) : Json(nullptr)},
       {"loss_first", or_null(loss_first_)},
       {"loss_last", or_null(loss_last_)},
+      {"loss_halving_steps", or_null(loss_trend_.halving_steps())},
       {"step_ms", timed ? step_ms : Json(nullptr)},
+      {"breakdown", breakdown_.figures(checks.fraction)},
       {"samples_per_second", timed ? Json(static_cast<double>(timed_samples_) / seconds) : Json(nullptr)},
       {"tflops", timed ? Json(flops_of(timed_samples_) / seconds / 1e12) : Json(nullptr)},
       {"all_reduce_gb_per_s", mean(all_reduce_gb_per_s_)},

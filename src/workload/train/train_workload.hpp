@@ -12,6 +12,7 @@
 #include "workload/common/alone_rate.hpp"
 #include "workload/options.hpp"
 #include "workload/train/batch_balance.hpp"
+#include "workload/train/step_breakdown.hpp"
 #include "workload/train/training_checks.hpp"
 #include "workload/train/training_steps.hpp"
 
@@ -52,7 +53,7 @@ class TrainWorkload : public Workload {
   std::int64_t samples_of(std::int64_t step) const { return balance_.share_of(step).local; }
   Status measure_rates();
   Status wait_for_pass(std::int64_t step);
-  Status look_at_times(std::int64_t step);
+  Status look_at_times(std::int64_t step, const StepResult& result);
   void close_epoch(std::int64_t step);
   void add_compute_times(std::int64_t step, const StepResult& result);
   std::string failure_of(const CheckFigures& checks) const;
@@ -74,6 +75,8 @@ class TrainWorkload : public Workload {
   std::int64_t samples_ = 0, timed_samples_ = 0,
                epoch_samples_ = 0;  ///< this rank's: all, and in timed steps
   std::optional<double> loss_first_, loss_last_;
+  LossTrend loss_trend_;
+  StepBreakdown breakdown_;
   Histogram step_ms_;
   double device_ms_ = 0, products_led_ms_ = 0;
   double epoch_ms_ = 0;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "egt/core/profiler_range.hpp"
 #include "workload/common/findings.hpp"
 
 namespace egt {
@@ -91,6 +92,7 @@ Status TrainingChecks::after_step(std::int64_t step) {
 }
 
 Status TrainingChecks::enqueue_check(std::int64_t step) {
+  const ProfilerRange range("checks");
   const Precision precision = options_.precisions[checks_ % options_.precisions.size()];
   Digest* const replay = exchange_.own();
   Digest* const chains = replay + sections_.replay;

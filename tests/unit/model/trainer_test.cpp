@@ -190,8 +190,27 @@ TEST_F(Trainer, VotesAndTimesComeBack) {
   EXPECT_FALSE(result.value().step_ms.has_value());
   auto times = trainer->measured_times();
   ASSERT_TRUE(times.ok());
-  EXPECT_GT(times.value().activation_ms, 0);
+  for (const StepPhase phase : {StepPhase::forward, StepPhase::activation, StepPhase::backward})
+    EXPECT_GT(times.value().of(phase), 0) << to_string(phase);
+  EXPECT_EQ(times.value().sum_ms.size(), trainer->layout().buckets().size());
   EXPECT_GT(step(*trainer, 1).step_ms.value_or(0), 0);
+}
+
+TEST_F(Trainer, ThePhasesOfAMeasuredStepMakeUpItsPass) {
+  MlpConfig config = small_network({Precision::fp32});
+  config.extreme_iterations = 300;
+  auto trainer = make(config);
+  step(*trainer, 0);
+  ASSERT_TRUE(trainer->enqueue_step(1, {}, true).ok());
+  const auto result = trainer->retire_step(1, timeout_s);
+  ASSERT_TRUE(result.ok());
+  const auto times = trainer->measured_times();
+  ASSERT_TRUE(times.ok());
+  EXPECT_GT(times.value().of(StepPhase::update), 0);
+  EXPECT_GT(times.value().of(StepPhase::activation), times.value().of(StepPhase::forward));
+  double all = 0;
+  for (const double ms : times.value().phase_ms) all += ms;
+  EXPECT_GT(all, 0.9 * *result.value().compute_ms);
 }
 
 TEST_F(Trainer, TheTimeOfAPassComesBackAndIsToldToThePeersWithTheNextStep) {

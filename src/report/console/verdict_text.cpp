@@ -1,0 +1,272 @@
+#include "report/console/verdict_text.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "egt/core/exit_code.hpp"
+#include "egt/core/json_access.hpp"
+#include "egt/core/record_text.hpp"
+#include "egt/core/units.hpp"
+#include "judge/record_schema.hpp"
+#include "report/console/console_text.hpp"
+
+namespace egt {
+namespace {
+
+/// What there is of it: not every command does every kind of work.
+std::string work_text(const Json& result) {
+  const VerifiedWork work = work_from_json(member(result, "verified_work"));
+  std::vector<std::string> parts;
+  const auto add = [&](bool any, std::string text) {
+    if (any) parts.push_back(std::move(text));
+  };
+  const auto bytes = [](std::uint64_t count) { return format_bytes(count); };
+  add(work.gemm_flops > 0, fmt::format("{:.3g} TFLOP of products", work.gemm_flops * 1e-12));
+  add(work.replica_checks > 0, fmt::format("{} replica checks", work.replica_checks));
+  add(work.collective_elements_checked > 0,
+      fmt::format("{} collective elements", work.collective_elements_checked));
+  add(work.bytes_patrolled > 0, bytes(work.bytes_patrolled) + " of memory");
+  add(work.bytes_file_verified > 0, bytes(work.bytes_file_verified) + " of files");
+  add(work.bytes_exchanged_verified > 0, bytes(work.bytes_exchanged_verified) + " exchanged");
+  add(work.outputs_verified > 0, fmt::format("{} outputs", work.outputs_verified));
+  return fmt::format("  Verified: {}", parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", ")));
+}
+
+/// Empty where no check of the training has anything to tell.
+std::string checks_text(const Json& result) {
+  const VerifiedWork work = work_from_json(member(result, "verified_work"));
+  std::optional<double> fraction;  // of the rank that they cost most
+  for (const Json& part : member(result, "results"))
+    if (const auto own = value_at<double>(part, "checks_fraction"))
+      fraction = std::max(fraction.value_or(0), *own);
+  if (work.replays == 0 && !fraction) return "";
+  std::string text = fmt::format("\n  Checks: {} replay{}", work.replays, work.replays == 1 ? "" : "s");
+  if (fraction) text += fmt::format(", {:.2g} % of the time", 100 * *fraction);
+  return text;
+}
+
+/// "0.98" or "0.98 to 1.02"
+std::string range_text(const std::vector<double>& values, const char* format) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  const std::string low = fmt::format(fmt::runtime(format), *least),
+                    high = fmt::format(fmt::runtime(format), *most);
+  return low == high ? low : fmt::format("{} to {}", low, high);
+}
+
+/// Why a device did not reach its power limit, as far as its telemetry tells.
+std::string why_below_limit(const Json& telemetry) {
+  const Json& mix = member(telemetry, "mix");
+  if (const std::string wrong = text_at(mix, "power_sensor"); !wrong.empty())
+    return "its power sensor cannot be right: " + wrong;
+  const auto held = [&](const char* reason) {
+    return value_at<double>(member(telemetry, "throttle_seconds"), reason).value_or(0);
+  };
+  if (const double heat = held("sw_thermal") + held("hw_thermal"); heat > 0)
+    return fmt::format("heat held its clocks down for {}", format_duration(heat));
+  if (const double brake = held("hw_power_brake"); brake > 0)
+    return fmt::format("a power brake held its clocks down for {}", format_duration(brake));
+  if (value_at<double>(member(telemetry, "duty"), "min").value_or(1) < 1) return "the guard lowered the load";
+  if (!member(member(telemetry, "pulse_power_w"), "high").is_null()) return "the load pulses";
+  const double capped = held("sw_power_cap");
+  if (value_at<double>(mix, "unreached_seconds").value_or(0) > capped)
+    return "not capped, all parts at full duty: the load does not reach this limit";
+  if (capped > 0) return fmt::format("it was at its limit for {}", format_duration(capped));
+  return "nothing held its clocks down: this load does not need more";
+}
+
+/// Of the ranks whose devices count their energy: "689 to 691 W on average of 700 W (98.4 to 98.7 %)"; empty
+/// where none does.
+std::string power_text(const Json& result) {
+  constexpr double low_percent = 90;
+  std::vector<double> watts, limits, percent;
+  std::string below;
+  for (const auto& [rank, telemetry] : member(result, "telemetry").items()) {
+    const auto mean = value_at<double>(telemetry, "power_w_mean"),
+               limit = value_at<double>(telemetry, "power_limit_w");
+    if (!mean || !limit || *limit <= 0) continue;
+    watts.push_back(*mean);
+    limits.push_back(*limit);
+    percent.push_back(100 * *mean / *limit);
+    if (percent.back() < low_percent)
+      below += fmt::format("\n    rank {}: {:.1f} % of its limit; {}", rank, percent.back(),
+                           why_below_limit(telemetry));
+  }
+  if (watts.empty()) return "";
+  return fmt::format("\n  Power: {} W on average of {} W ({} %)", range_text(watts, "{:.0f}"),
+                     range_text(limits, "{:.0f}"), range_text(percent, "{:.1f}")) +
+         below;
+}
+
+/// "Pulse: 1 Hz, duty 0.5: 118 rises, at most 0.41 ms apart; 688 W high, 205 W low"; empty: the load is
+/// steady.
+std::string pulse_text(const Json& result) {
+  std::string text;
+  double apart_ms = 0;
+  for (const Json& entry : member(result, "results")) {
+    const Json& pulse = member(entry, "pulse");
+    if (!pulse.is_object()) continue;
+    text = fmt::format(
+        "\n  Pulse: {:g} Hz, duty {:g}: {} rises", value_at<double>(pulse, "hertz").value_or(0),
+        value_at<double>(pulse, "duty").value_or(0), value_at<std::uint64_t>(pulse, "rises").value_or(0));
+    apart_ms = std::max(apart_ms, value_at<double>(member(pulse, "late_ms"), "max").value_or(0) +
+                                      value_at<double>(pulse, "clock_error_ms").value_or(0));
+  }
+  if (text.empty()) return text;
+  text += fmt::format(", at most {:.2f} ms apart", apart_ms);
+  std::vector<double> high, low;
+  for (const Json& rank : member(result, "telemetry")) {
+    const Json& watts = member(rank, "pulse_power_w");
+    const auto of_high = value_at<double>(member(watts, "high"), "avg"),
+               of_low = value_at<double>(member(watts, "low"), "avg");
+    if (!of_high || !of_low) continue;
+    high.push_back(*of_high);
+    low.push_back(*of_low);
+  }
+  if (high.empty()) return text + "; power is not told: no sensor, or the pulse is faster than one";
+  return text + fmt::format("; {} W high, {} W low", range_text(high, "{:.0f}"), range_text(low, "{:.0f}"));
+}
+
+/// "Work index: 1.23 to 1.25 (extreme 0.66, products 0.12, memory 0.45), 1 being one part after the other,
+/// each alone"; the shares are the ranks' means. Empty where no rank tells it.
+std::string work_index_text(const Json& result) {
+  constexpr std::string_view prefix = "share_";
+  std::vector<double> indices;
+  std::map<std::string, std::vector<double>> shares;
+  for (const Json& entry : member(result, "results")) {
+    const auto index = value_at<double>(entry, "work_index");
+    if (!index) continue;
+    indices.push_back(*index);
+    for (const auto& [name, value] : entry.items())
+      if (name.starts_with(prefix) && value.is_number())
+        shares[name.substr(prefix.size())].push_back(value.get<double>());
+  }
+  if (indices.empty()) return "";
+  std::vector<std::string> terms;
+  for (const auto& [name, values] : shares)
+    terms.push_back(
+        fmt::format("{} {:.2f}", name,
+                    std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size())));
+  return fmt::format("\n  Work index: {} ({}); 1 is one part after the other, each as fast as alone",
+                     range_text(indices, "{:.2f}"), fmt::join(terms, ", "));
+}
+
+/// The mean over the ranks' `train` entries of one figure of their breakdown, and its figures by entry.
+struct PhaseMs {
+  std::vector<double> of_ranks;
+  double mean() const {
+    return of_ranks.empty() ? 0
+                            : std::accumulate(of_ranks.begin(), of_ranks.end(), 0.0) /
+                                  static_cast<double>(of_ranks.size());
+  }
+};
+
+PhaseMs phase_ms(const Json& result, const char* name) {
+  PhaseMs phase;
+  for (const Json& entry : member(result, "results"))
+    if (const auto ms = value_at<double>(member(entry, "breakdown"), name)) phase.of_ranks.push_back(*ms);
+  return phase;
+}
+
+/// What a step spends most of its time with.
+std::string bottleneck_text(const std::vector<std::pair<std::string, double>>& shares, const PhaseMs& wait) {
+  const auto most = std::max_element(shares.begin(), shares.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most->first != "waiting for sums") return fmt::format("most of it is {}", most->first);
+  const auto least = std::min_element(wait.of_ranks.begin(), wait.of_ranks.end());
+  // Whom all wait for waits for nobody itself.
+  if (*least < 0.5 * wait.mean())
+    return fmt::format("the others wait for rank {}", least - wait.of_ranks.begin());
+  return "the sums over ranks hold it up";
+}
+
+/// "Step: 41.2 ms: products 24 %, extreme compute 70 %, update 4 %, waiting for sums 1 %, other 1 %; most of
+/// it is extreme compute"; means over ranks and measured steps, checks apart. Empty: no step was measured.
+std::string breakdown_text(const Json& result) {
+  const double step_ms = phase_ms(result, "step_ms").mean();
+  if (step_ms <= 0) return "";
+  bool has_extreme = false;
+  for (const Json& entry : member(result, "results"))
+    has_extreme |= value_at<int>(entry, "iterations").value_or(0) > 0;
+  const PhaseMs wait = phase_ms(result, "wait_ms");
+  const auto share = [&](std::initializer_list<const char*> names) {
+    double ms = 0;
+    for (const char* name : names) ms += phase_ms(result, name).mean();
+    return ms / step_ms;
+  };
+  const std::vector<std::pair<std::string, double>> shares = {
+      {"products", share({"forward_ms", "backward_ms"})},
+      {has_extreme ? "extreme compute" : "activations", share({"activation_ms"})},
+      {"update", share({"update_ms"})},
+      {"waiting for sums", share({"wait_ms"})},
+      {"other", share({"other_ms"})}};
+  std::vector<std::string> terms;
+  for (const auto& [name, part] : shares)
+    if (part >= 0.005) terms.push_back(fmt::format("{} {:.0f} %", name, 100 * part));
+  return fmt::format("\n  Step: {:.3g} ms: {}; {}", step_ms, fmt::join(terms, ", "),
+                     bottleneck_text(shares, wait));
+}
+
+/// "Shares of a step: 171 to 341 samples a rank, its passes 1.29 times as fast as with even ones"; empty:
+/// they are even by option.
+std::string balance_text(const Json& result) {
+  std::vector<double> samples, gains;
+  for (const Json& entry : member(result, "results")) {
+    const auto own = value_at<double>(entry, "batch"), gain = value_at<double>(entry, "balance_gain");
+    if (own && entry.contains("batch_changes")) samples.push_back(*own);
+    if (gain) gains.push_back(*gain);
+  }
+  if (samples.empty()) return "";
+  return fmt::format("\n  Shares of a step: {} samples a rank", range_text(samples, "{:.0f}")) +
+         (gains.empty() ? ", even: too few steps were measured"
+                        : fmt::format("; its passes {} times as fast as with even shares",
+                                      range_text(gains, "{:.2f}")));
+}
+
+/// "3 faults", and how many more were held back.
+std::string fault_count_text(const Json& result) {
+  std::uint64_t repeats = 0;
+  for (const Json& repeat : member(result, "fault_repeats"))
+    repeats += value_at<std::uint64_t>(repeat, "count").value_or(0);
+  const std::size_t count = member(result, "faults").size();
+  const std::string text = fmt::format("{} fault{}", count, count == 1 ? "" : "s");
+  return repeats ? fmt::format("{} and {} repeats", text, repeats) : text;
+}
+
+/// A line a restart; a transient stall is nothing that a verdict tells by itself.
+std::string restarts_text(const Json& result) {
+  std::string text;
+  for (const Json& restart : member(result, "restarts"))
+    text += fmt::format("\n  Restart: {}", restart_text(restart));
+  return text;
+}
+
+}  // namespace
+
+std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
+                         const std::string& directory, bool has_result) {
+  const Colour colour = verdict.exit_code == exit_code::pass    ? Colour::green
+                        : verdict.exit_code == exit_code::fault ? Colour::red
+                                                                : Colour::yellow;
+  std::string text = coloured(style.results_colour, colour,
+                              fmt::format("Verdict: {} (exit code {})", verdict.name, verdict.exit_code));
+  for (const std::string& reason : verdict.reasons) text += fmt::format("\n  {}", reason);
+  text += fmt::format("{}\n{}{}{}{}{}{}{}", restarts_text(result), work_text(result), checks_text(result),
+                      breakdown_text(result), balance_text(result), power_text(result), pulse_text(result),
+                      work_index_text(result));
+  const Json& summary = member(result, "test_summary");
+  if (const auto seconds = value_at<double>(summary, "actual_duration_seconds"))
+    text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));
+  return text + fmt::format("\nFiles: {}{}/journal.rank*.jsonl",
+                            has_result ? directory + "/result.json, " : "", directory);
+}
+
+}  // namespace egt

@@ -1,0 +1,151 @@
+#include "report/console/verdict_text.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "judge/result.hpp"
+#include "tests/support/record_fixtures.hpp"
+
+namespace egt {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string text_of(const std::vector<Record>& records) {
+  const Verdict verdict = judge(records);
+  return verdict_text({}, verdict, build_result(records, verdict), "r1", true);
+}
+
+TEST(VerdictText, TheLastLinesTellChecksAndRepeats) {
+  auto records = fixtures::good_run(2);
+  fixtures::hold_back(records, "memory", 1, 8112);
+  for (int rank = 0; rank < 2; ++rank) {
+    Json& train = fixtures::find(records, RecordKind::end, rank).body["parts"][0];
+    train["work"]["replays"] = 7;
+    train["figures"]["checks_fraction"] = rank == 0 ? 0.0091 : 0.004;
+    Json& telemetry = fixtures::find(records, RecordKind::end, rank).body["telemetry"];
+    telemetry["power_w_mean"] = 686.1 + 3 * rank;
+    telemetry["power_limit_w"] = 700;
+    PartReport load;
+    load.name = "load";
+    load.figures = {{"work_index", 1.21 + 0.1 * rank},
+                    {"share_extreme", 0.6 + 0.1 * rank},
+                    {"share_products", 0.2},
+                    {"share_files", nullptr}};
+    fixtures::find(records, RecordKind::end, rank).body["parts"].push_back(part_to_json(load));
+  }
+  const std::string told = text_of(records);
+  EXPECT_THAT(told, HasSubstr("\n  Checks: 14 replays, 0.91 % of the time\n"));
+  EXPECT_THAT(told, HasSubstr("\n  Power: 686 to 689 W on average of 700 W (98.0 to 98.4 %)\n"));
+  EXPECT_THAT(told, HasSubstr("\n  Work index: 1.21 to 1.31 (extreme 0.65, products 0.20); 1 is "
+                              "one part after the other, each as fast as alone\n"));
+  EXPECT_THAT(told, HasSubstr("\n  0 faults and 8112 repeats in "));
+}
+
+TEST(VerdictText, ADeviceBelowItsPowerLimitIsToldWithTheReason) {
+  const auto told = [&](const Json& telemetry) {
+    auto records = fixtures::good_run(1);
+    Json& own = fixtures::find(records, RecordKind::end, 0).body["telemetry"];
+    own = telemetry;
+    own["power_w_mean"] = 560;
+    own["power_limit_w"] = 700;
+    EXPECT_EQ(judge(records).name, "pass");
+    return text_of(records);
+  };
+  const auto line = [](const char* why) {
+    return fmt::format(" (80.0 %)\n    rank 0: 80.0 % of its limit; {}\n", why);
+  };
+  EXPECT_THAT(told({{"throttle_seconds", {{"sw_thermal", 12.0}, {"sw_power_cap", 3.0}}}}),
+              HasSubstr(line("heat held its clocks down for 12 s")));
+  EXPECT_THAT(told({{"throttle_seconds", {{"hw_power_brake", 3.0}}}}),
+              HasSubstr(line("a power brake held its clocks down for 3 s")));
+  EXPECT_THAT(told({{"duty", {{"min", 0.4}}}}), HasSubstr(line("the guard lowered the load")));
+  EXPECT_THAT(told({{"throttle_seconds", {{"sw_power_cap", 7.0}}}}),
+              HasSubstr(line("it was at its limit for 7 s")));
+  const auto unreached = [](double seconds) {
+    return Json{{"throttle_seconds", {{"sw_power_cap", 7.0}}}, {"mix", {{"unreached_seconds", seconds}}}};
+  };
+  EXPECT_THAT(told(unreached(50)),
+              HasSubstr(line("not capped, all parts at full duty: the load does not reach this limit")));
+  EXPECT_THAT(told(unreached(5)), HasSubstr(line("it was at its limit for 7 s")));
+  EXPECT_THAT(
+      told({{"throttle_seconds", {{"sw_thermal", 12.0}}}, {"mix", {{"power_sensor", "0 W for 30 s"}}}}),
+      HasSubstr(line("its power sensor cannot be right: 0 W for 30 s")));
+  EXPECT_THAT(told(Json::object()),
+              HasSubstr(line("nothing held its clocks down: this load does not need more")));
+}
+
+TEST(VerdictText, APulseIsToldWithItsSkewAndBothPowers) {
+  const auto told = [&](double hertz, const Json& high, const Json& low) {
+    auto records = fixtures::good_run(2);
+    for (int rank = 0; rank < 2; ++rank) {
+      Json& body = fixtures::find(records, RecordKind::end, rank).body;
+      PartReport load;
+      load.name = "load";
+      load.figures["pulse"] = {{"hertz", hertz},
+                               {"duty", 0.5},
+                               {"rises", 118},
+                               {"clock_error_ms", 0.05},
+                               {"late_ms", {{"max", 0.3 + 0.1 * rank}}}};
+      body["parts"].push_back(part_to_json(load));
+      body["telemetry"]["pulse_power_w"] = {{"high", high}, {"low", low}};
+    }
+    return text_of(records);
+  };
+  const Json high = {{"avg", 688.0}}, low = {{"avg", 205.0}};
+  EXPECT_THAT(
+      told(1, high, low),
+      HasSubstr("\n  Pulse: 1 Hz, duty 0.5: 118 rises, at most 0.45 ms apart; 688 W high, 205 W low\n"));
+  EXPECT_THAT(
+      told(20, nullptr, nullptr),
+      HasSubstr("at most 0.45 ms apart; power is not told: no sensor, or the pulse is faster than one\n"));
+}
+
+/// Of two ranks whose `train` entries have these figures beside the fixture's.
+std::string text_with(const Json& first, const Json& second) {
+  auto records = fixtures::good_run(2);
+  for (int rank = 0; rank < 2; ++rank)
+    fixtures::find(records, RecordKind::end, rank)
+        .body["parts"][0]["figures"]
+        .update(rank == 0 ? first : second);
+  return text_of(records);
+}
+
+Json breakdown(double forward, double activation, double wait) {
+  return {{"breakdown",
+           {{"step_ms", 20},
+            {"forward_ms", forward},
+            {"backward_ms", 4},
+            {"activation_ms", activation},
+            {"update_ms", 1},
+            {"wait_ms", wait},
+            {"other_ms", 0.01}}}};
+}
+
+TEST(VerdictText, AStepsTimeIsToldWithWhatTakesMostOfIt) {
+  EXPECT_THAT(text_with(breakdown(5, 9, 1), breakdown(6, 8, 1)),
+              HasSubstr("\n  Step: 20 ms: products 48 %, activations 42 %, update 5 %, waiting for sums 5 %; "
+                        "most of it is products\n"));
+  EXPECT_THAT(text_with(breakdown(2, 2, 11), breakdown(2, 2, 11)),
+              HasSubstr("; the sums over ranks hold it up\n"));
+  EXPECT_THAT(text_with(breakdown(2, 2, 11), breakdown(10, 2, 2)), HasSubstr("; most of it is products\n"));
+  EXPECT_THAT(text_with(breakdown(1, 1, 16), breakdown(7, 3, 5)),
+              HasSubstr("; the others wait for rank 1\n"));
+  EXPECT_THAT(text_with(Json::object(), Json::object()), Not(HasSubstr("\n  Step: ")));
+}
+
+TEST(VerdictText, UnevenSharesAreToldWithTheirGain) {
+  const auto shares = [](int samples, const Json& gain) {
+    return Json{{"batch", samples}, {"batch_changes", 1}, {"balance_gain", gain}};
+  };
+  EXPECT_THAT(text_with(shares(160, 1.43), shares(352, 1.43)),
+              HasSubstr("\n  Shares of a step: 160 to 352 samples a rank; its passes 1.43 times as fast as "
+                        "with even shares\n"));
+  EXPECT_THAT(text_with(shares(64, nullptr), shares(64, nullptr)),
+              HasSubstr("\n  Shares of a step: 64 samples a rank, even: too few steps were measured\n"));
+  EXPECT_THAT(text_with(Json::object(), Json::object()), Not(HasSubstr("Shares of a step")));
+}
+
+}  // namespace
+}  // namespace egt

@@ -1,0 +1,55 @@
+#include "workload/train/step_breakdown.hpp"
+
+#include <gtest/gtest.h>
+
+namespace egt::test {
+namespace {
+
+StepTimes times(double wait, double update, double forward, double activation, double backward) {
+  return {.phase_ms = {wait, update, forward, activation, backward}, .sum_ms = {forward, 2 * forward}};
+}
+
+TEST(StepBreakdown, IsTheMeanOfTheStepsMeasured) {
+  StepBreakdown breakdown;
+  EXPECT_TRUE(breakdown.figures(0.1).is_null());
+  breakdown.add(times(1, 1, 1, 1, 1), std::nullopt);  // begins a run: how long it took is not known
+  EXPECT_TRUE(breakdown.figures(0.1).is_null());
+  breakdown.add(times(1, 2, 3, 4, 5), 18);
+  breakdown.add(times(3, 2, 5, 8, 7), 30);
+  const Json figures = breakdown.figures(0.01);
+  EXPECT_EQ(figures, (Json{{"measured_steps", 2},
+                           {"step_ms", 24.0},
+                           {"wait_ms", 2.0},
+                           {"update_ms", 2.0},
+                           {"forward_ms", 4.0},
+                           {"activation_ms", 6.0},
+                           {"backward_ms", 6.0},
+                           {"other_ms", 4.0},
+                           {"checks_ms", 0.24},
+                           {"sum_ms", {4.0, 8.0}}}));
+  EXPECT_TRUE(breakdown.figures(std::nullopt).at("checks_ms").is_null());
+}
+
+TEST(LossTrend, IsTheStepsInWhichAnExponentialHalves) {
+  LossTrend trend;
+  for (std::int64_t step = 5'000'000; step < 5'001'000; ++step)
+    trend.add(step, 3 * std::exp2(-static_cast<double>(step - 5'000'000) / 40));
+  ASSERT_TRUE(trend.halving_steps());
+  EXPECT_NEAR(*trend.halving_steps(), 40, 1e-6);
+}
+
+TEST(LossTrend, IsNoneWhereTheLossDoesNotFall) {
+  LossTrend few, rising, broken;
+  few.add(0, 2);
+  few.add(1, 1);
+  EXPECT_FALSE(few.halving_steps());
+  for (int step = 0; step < 10; ++step) {
+    rising.add(step, 1 + step);
+    broken.add(step, step % 2 == 0 ? NAN : 0.0);
+  }
+  EXPECT_FALSE(rising.halving_steps());
+  EXPECT_FALSE(broken.halving_steps());
+}
+
+}  // namespace
+}  // namespace egt::test
