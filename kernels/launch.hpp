@@ -39,6 +39,9 @@ constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
 
 // Element-wise
 [[nodiscard]] int cast(const Launch& launch, VectorView to, VectorView from);
+/// The members of Quantization in egt/device/device.hpp. x has at most 65535 * 64 rows.
+[[nodiscard]] int quantize(const Launch& launch, MatrixView x, MatrixView copy, MatrixView transposed,
+                           float* scale);
 /// d = factor * d; 0 where `factor` is 0, also in the place of a NaN.
 [[nodiscard]] int scale(const Launch& launch, MatrixView d, double factor);
 /// See RandomSequence in egt/device/device.hpp.

@@ -163,9 +163,11 @@ int multiply_vector(const Launch& launch, MatrixView m, bool transposed, bool ab
     return transposed ? multiply_columns<T>(launch, m, absolute, x, tiles, partials)
                       : multiply_rows<T>(launch, m, absolute, x, tiles, partials);
   };
-  const int error = m.type == ElementType::i8    ? multiply(std::int8_t{})
-                    : m.type == ElementType::i32 ? multiply(std::int32_t{})
-                                                 : with_type(m.type, multiply);
+  const int error = m.type == ElementType::f8        ? multiply(Float8{})
+                    : m.type == ElementType::f8_e5m2 ? multiply(Float8E5m2{})
+                    : m.type == ElementType::i8      ? multiply(std::int8_t{})
+                    : m.type == ElementType::i32     ? multiply(std::int32_t{})
+                                                     : with_type(m.type, multiply);
   if (error != cudaSuccess || tiles.count == 1) return error;
   return add_tiles(launch, static_cast<const double*>(partials), tiles.count, sums, y);
 }

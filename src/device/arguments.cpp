@@ -29,8 +29,7 @@ class Operation {
   }
   /// A type that training has.
   Status check_type(ElementType type, std::string_view operand) const {
-    const bool is_for_products =
-        type == ElementType::f8 || type == ElementType::i8 || type == ElementType::i32;
+    const bool is_for_products = is_quantized(type) || type == ElementType::i8 || type == ElementType::i32;
     if (!is_for_products) return {};
     return wrong(fmt::format("{} is {}, which only products are made of", operand, to_string(type)));
   }
@@ -97,10 +96,12 @@ struct Shape {
 };
 
 Status check_types(const Operation& operation, const Gemm& gemm) {
-  const ElementType stored = storage_type(gemm.precision), d = gemm.d.type;
-  if (gemm.a.type == stored && gemm.b.type == stored &&
-      (d == sum_type(gemm.precision) || (d == stored && !is_narrow(gemm.precision))))
-    return {};
+  const ElementType stored = storage_type(gemm.precision), a = gemm.a.type, b = gemm.b.type, d = gemm.d.type;
+  const bool are_quantized = gemm.precision == Precision::fp8 && is_quantized(a) && is_quantized(b) &&
+                             (a == ElementType::f8 || b == ElementType::f8);
+  const bool is_wide =
+      d == sum_type(gemm.precision) || (d == activation_type(gemm.precision) && d != ElementType::i8);
+  if (((a == stored && b == stored) || are_quantized) && is_wide) return {};
   return operation.wrong(fmt::format("a {} product cannot be made of {} and {} into {}",
                                      to_string(gemm.precision), to_string(gemm.a.type),
                                      to_string(gemm.b.type), to_string(d)));
@@ -174,11 +175,33 @@ Status check_gemm(const Gemm& gemm) {
   EGT_TRY(operation.check_matrix_of_any_type(gemm.b, "b"));
   EGT_TRY(operation.check_matrix_of_any_type(gemm.d, "d"));
   EGT_TRY(check_types(operation, gemm));
+  EGT_TRY(operation.check(gemm.precision == Precision::fp8 || (!gemm.a_scale && !gemm.b_scale),
+                          "only fp8 has operands with a scale"));
   if (is_narrow(gemm.precision)) EGT_TRY(check_narrow(operation, gemm));
   const Shape a(gemm.a, gemm.a_transposed), b(gemm.b, gemm.b_transposed);
   if (a.columns == b.rows && gemm.d.rows == a.rows && gemm.d.columns == b.columns) return {};
   return operation.wrong(fmt::format("op(a), {} x {}, times op(b), {} x {}, is not d, {} x {}", a.rows,
                                      a.columns, b.rows, b.columns, gemm.d.rows, gemm.d.columns));
+}
+
+Status check_quantize(const Quantization& call) {
+  constexpr Operation operation("quantize");
+  EGT_TRY(operation.check_matrix(call.x, "x"));
+  EGT_TRY(operation.check(call.x.type == ElementType::f32 || call.x.type == ElementType::bf16,
+                          "x is neither f32 nor bf16"));
+  EGT_TRY(operation.check_memory(call.scale, 1, "scale"));
+  const auto check = [&](const MatrixView& m, std::int64_t rows, std::int64_t columns,
+                         std::string_view name) -> Status {
+    if (m.data == nullptr) return {};
+    EGT_TRY(operation.check_matrix_of_any_type(m, name));
+    EGT_TRY(operation.check(is_quantized(m.type), "a copy is neither f8 nor f8_e5m2"));
+    return operation.check(m.rows == rows && m.columns == columns, "a copy differs from x in shape");
+  };
+  EGT_TRY(check(call.copy, call.x.rows, call.x.columns, "copy"));
+  EGT_TRY(check(call.transposed, call.x.columns, call.x.rows, "transposed"));
+  const bool both = call.copy.data != nullptr && call.transposed.data != nullptr;
+  EGT_TRY(operation.check(call.copy.data != nullptr || call.transposed.data != nullptr, "no copy is wanted"));
+  return operation.check(!both || call.copy.type == call.transposed.type, "the copies differ in type");
 }
 
 Status check_cast(const VectorView& to, const VectorView& from) {
@@ -208,7 +231,6 @@ Status check_activate(const MatrixView& h, const float* bias, const ExtremeTerm&
 Status check_multiply_vector(const MatrixView& m, bool transposed, const double* x, const double* y) {
   constexpr Operation operation("multiply_vector");
   EGT_TRY(operation.check_matrix_of_any_type(m, "m"));
-  EGT_TRY(operation.check(m.type != ElementType::f8, "m cannot be f8"));
   EGT_TRY(operation.check_memory(x, static_cast<std::uint64_t>(m.count()), "x"));
   return operation.check_memory(y, static_cast<std::uint64_t>(Shape(m, transposed).rows), "y");
 }

@@ -19,16 +19,20 @@ constexpr std::size_t word_bytes = 4;  // a tensor's last word is whole, so that
 
 std::size_t widest(const std::vector<Precision>& precisions) {
   std::size_t bytes = 0;
-  for (const Precision precision : precisions) bytes = std::max(bytes, size_of(storage_type(precision)));
+  for (const Precision precision : precisions) bytes = std::max(bytes, size_of(activation_type(precision)));
   return bytes;
+}
+
+/// Is a copy of the weights kept from step to step, in storage_type? fp8's operands are made in each pass.
+bool keeps_copy(Precision precision) {
+  return storage_type(precision) != ElementType::f32 && precision != Precision::fp8;
 }
 
 /// Bytes an element of the weights' copy: the widest of the precisions that need one.
 std::size_t copy_width(const std::vector<Precision>& precisions) {
   std::size_t bytes = 0;
   for (const Precision precision : precisions)
-    if (storage_type(precision) != ElementType::f32)
-      bytes = std::max(bytes, size_of(storage_type(precision)));
+    if (keeps_copy(precision)) bytes = std::max(bytes, size_of(storage_type(precision)));
   return bytes;
 }
 
@@ -51,7 +55,8 @@ std::size_t product_bytes(const MlpConfig& config, const ParameterLayout& layout
 
 ElementType product_type(Precision precision, ElementType gradient_type) {
   if (precision == Precision::fp64) return ElementType::f64;
-  if (gradient_type == ElementType::bf16 && precision == Precision::bf16) return ElementType::bf16;
+  if (gradient_type == ElementType::bf16 && activation_type(precision) == ElementType::bf16)
+    return ElementType::bf16;
   return ElementType::f32;
 }
 
@@ -91,7 +96,7 @@ MatrixView ParameterSet::compute_weights(const LinearLayer& layer, Precision pre
 VectorView ParameterSet::compute_copy_range(Precision precision, std::int64_t offset,
                                             std::int64_t count) const {
   const ElementType type = storage_type(precision);
-  if (type == ElementType::f32) return {};
+  if (!keeps_copy(precision)) return {};
   return {copy_.as<char>() + static_cast<std::size_t>(offset) * size_of(type), type, count};
 }
 
@@ -119,11 +124,11 @@ Result<Workspace> Workspace::allocate(Device& device, const MlpConfig& config,
 }
 
 MatrixView Workspace::activation(std::size_t l, Precision precision, std::int64_t rows) const {
-  return {activations_[l].data(), storage_type(precision), rows, neurons_[l]};
+  return {activations_[l].data(), activation_type(precision), rows, neurons_[l]};
 }
 
 MatrixView Workspace::activation_gradient(std::size_t l, Precision precision, std::int64_t rows) const {
-  return {gradients_[l % 2].data(), storage_type(precision), rows, neurons_[l]};
+  return {gradients_[l % 2].data(), activation_type(precision), rows, neurons_[l]};
 }
 
 VectorView Workspace::gradient_range(std::int64_t offset, std::int64_t count) const {

@@ -26,8 +26,11 @@ class ParameterSet {
   /// He's initialization (2015), uniform; biases of 0. The copy is not made.
   Status initialize(Device& device, const ParameterLayout& layout, std::uint64_t seed, Stream& stream) const;
 
-  /// W of a layer in the type that products read: the master weights, or their copy.
+  /// W of a layer as the products of other precisions than fp8 read it: the master weights, or their copy.
   MatrixView compute_weights(const LinearLayer& layer, Precision precision) const;
+  MatrixView master_weights(const LinearLayer& layer) const {
+    return {weights.as<float>() + layer.weights, ElementType::f32, layer.outputs, layer.inputs};
+  }
   const float* bias(const LinearLayer& layer) const { return weights.as<float>() + layer.bias; }
   VectorView master() const { return {weights.data(), ElementType::f32, parameters_}; }
   /// The whole copy, or none where products read the master weights.

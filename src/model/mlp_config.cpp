@@ -1,25 +1,27 @@
 #include "model/mlp_config.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
 
 #include "model/mlp_buffers.hpp"
+#include "model/pass_products.hpp"
 
 namespace egt {
 
 using mlp::output_gain;
 
 Support supports_training(const Device& device, Precision precision) {
-  if (is_narrow(precision))
-    return {
-        fmt::format("{} is for products over memory, which use it beside any other: training has no "
-                    "precision of 8 bits",
-                    to_string(precision))};
+  if (precision == Precision::int8)
+    return {"int8 is for products over memory, which use it beside any other: training has no whole numbers"};
   return device.supports(precision);
+}
+
+std::int64_t samples_unit(const std::vector<Precision>& precisions) {
+  return std::find(precisions.begin(), precisions.end(), Precision::fp8) == precisions.end()
+             ? 1
+             : mlp::fp8_multiple;
 }
 
 /// SGD: with output gain g and unit-variance inputs, the largest curvature of the loss (1/2 the squared error
@@ -55,10 +57,10 @@ double flops_per_sample(const std::vector<std::int64_t>& neurons) {
 std::size_t bytes_per_sample(const std::vector<std::int64_t>& neurons,
                              const std::vector<Precision>& precisions) {
   std::size_t width = 0;
-  for (const Precision precision : precisions) width = std::max(width, size_of(storage_type(precision)));
-  const std::int64_t sum = std::accumulate(neurons.begin(), neurons.end(), std::int64_t{0}),
-                     largest = *std::max_element(neurons.begin(), neurons.end());
-  return static_cast<std::size_t>(sum + 2 * largest) * width;
+  for (const Precision precision : precisions) width = std::max(width, size_of(activation_type(precision)));
+  const auto sum = static_cast<std::size_t>(std::accumulate(neurons.begin(), neurons.end(), std::int64_t{0})),
+             largest = static_cast<std::size_t>(*std::max_element(neurons.begin(), neurons.end()));
+  return (sum + 2 * largest) * width + (samples_unit(precisions) > 1 ? sum + 3 * largest : 0);
 }
 
 }  // namespace egt

@@ -37,6 +37,9 @@ struct MlpConfig {
 /// Can the device train in this precision?
 Support supports_training(const Device& device, Precision precision);
 
+/// What a rank's samples, and all layers' neurons, are multiples of in these precisions.
+std::int64_t samples_unit(const std::vector<Precision>& precisions);
+
 /// A learning rate at which this network, with its initialization and loss, does not diverge (see
 /// mlp_config.cpp for the estimate). `global_batch`: samples a step, of all ranks; above 0.
 double default_learning_rate(const std::vector<std::int64_t>& neurons, Optimizer optimizer,
@@ -46,7 +49,8 @@ double default_learning_rate(const std::vector<std::int64_t>& neurons, Optimizer
 /// input gradients of all layers but the first.
 double flops_per_sample(const std::vector<std::int64_t>& neurons);
 
-/// Bytes of device memory that a pass takes for a sample: activations, and the gradients of two layers.
+/// Bytes of device memory that a pass takes for a sample: activations, the gradients of two layers, and in
+/// fp8 the quantized copies of both.
 std::size_t bytes_per_sample(const std::vector<std::int64_t>& neurons,
                              const std::vector<Precision>& precisions);
 

@@ -69,13 +69,10 @@ Status Pass::forward(const Call& call) {
     const LinearLayer& layer = layout_.layers()[l];
     const int number = static_cast<int>(l);
     const MatrixView output = call.activation(l + 1);
-    const Gemm product{.precision = call.plan.precision,
-                       .a = call.activation(l),
-                       .b = call.plan.parameters.compute_weights(layer, call.plan.precision),
-                       .d = output,
-                       .b_transposed = true};
     const auto bytes = static_cast<std::size_t>(output.count()) * size_of(output.type);
     EGT_TRY(call.companion.before_layer(l));
+    EGT_TRY_ASSIGN(const Gemm product, products_.forward(l, call.plan.precision, call.plan.parameters,
+                                                         call.activation(l), output));
     EGT_TRY(device_.gemm(product, stream_));
     EGT_TRY(made(call, {TensorKind::product, number}, output.data, bytes));
     EGT_TRY(call.companion.after_product(product, {TensorKind::product, number}));
@@ -122,16 +119,14 @@ Status Pass::backward(const Call& call) {
   std::size_t bucket = 0;
   MatrixView late_gradient;
   for (std::size_t l = layers; l-- > 0;) {
-    const LinearLayer& layer = layout_.layers()[l];
     const int number = static_cast<int>(l);
     const MatrixView input = call.activation(l);
     MatrixView input_gradient;
+    EGT_TRY(products_.take_gradient(l, plan.precision, gradient));
     if (l > 0) {
       input_gradient = call.activation_gradient(l);
-      const Gemm product{.precision = plan.precision,
-                         .a = gradient,
-                         .b = plan.parameters.compute_weights(layer, plan.precision),
-                         .d = input_gradient};
+      const Gemm product =
+          products_.input_gradient(l, plan.precision, plan.parameters, gradient, input_gradient);
       EGT_TRY(device_.gemm(product, stream_));
       EGT_TRY(made(call, {TensorKind::input_product, number}, input_gradient.data,
                    static_cast<std::size_t>(input_gradient.count()) * size_of(input_gradient.type)));
@@ -172,11 +167,8 @@ Status Pass::weight_gradient(const Call& call, const GradientPiece& piece, Matri
       workspace_.gradient_range(layer.weights + piece.first_row * layer.inputs, piece.rows * layer.inputs);
   const ElementType type = product_type(call.plan.precision, config_.gradient_type);
   void* data = type == target.type ? target.data : workspace_.product.data();
-  const Gemm product{.precision = call.plan.precision,
-                     .a = output_gradient.column_range(piece.first_row, piece.rows),
-                     .b = input,
-                     .d = {data, type, piece.rows, layer.inputs},
-                     .a_transposed = true};
+  const Gemm product = products_.weight_gradient(piece, call.plan.precision, output_gradient, input,
+                                                 {data, type, piece.rows, layer.inputs});
   EGT_TRY(device_.gemm(product, stream_));
   if (type != target.type) EGT_TRY(device_.cast(target, {data, type, target.count}, stream_));
   const bool is_last = piece.first_row == 0;  // rows are made from high to low

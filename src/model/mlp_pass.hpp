@@ -6,6 +6,7 @@
 #include "model/mlp_buffers.hpp"
 #include "model/mlp_config.hpp"
 #include "model/parameter_layout.hpp"
+#include "model/pass_products.hpp"
 #include "model/pass_tensor.hpp"
 
 /// Private to the trainer: one pass forward and backward.
@@ -46,8 +47,15 @@ class Pass {
  public:
   Pass(Device& device, const MlpConfig& config, const ParameterLayout& layout, const Workspace& workspace,
        Stream& stream)
-      : device_(device), config_(config), layout_(layout), workspace_(workspace), stream_(stream) {}
+      : device_(device),
+        config_(config),
+        layout_(layout),
+        workspace_(workspace),
+        stream_(stream),
+        products_(device, layout, stream) {}
 
+  /// Before the first pass.
+  Status allocate() { return products_.allocate(config_); }
   Status enqueue(const PassPlan& plan, PassCompanion& companion);
   /// In force for the passes enqueued from now on.
   void set_tampering(std::vector<Tampering> tampering) { tampering_ = std::move(tampering); }
@@ -71,6 +79,7 @@ class Pass {
   const ParameterLayout& layout_;
   const Workspace& workspace_;
   Stream& stream_;
+  PassProducts products_;
   std::vector<Tampering> tampering_;
 };
 

@@ -107,6 +107,7 @@ Result<std::unique_ptr<MlpTrainer>> MlpTrainer::create(Device& device, Communica
   for (const Precision precision : config.precisions) {
     const Support support = supports_training(device, precision);
     if (!support.yes()) return Status(StatusCode::unsupported, support.why_not);
+    if (precision == Precision::fp8) EGT_TRY(mlp::check_fp8_shapes(config.neurons, config.batch.local));
   }
   auto impl = std::make_unique<Impl>(device, communicator, config);
   EGT_TRY(impl->allocate());
@@ -144,7 +145,7 @@ Status MlpTrainer::Impl::make_streams_and_events() {
   EGT_TRY_ASSIGN(shown, device.create_event(EventUse::order));
   due.assign(layout.buckets().size(), false);
   pass = std::make_unique<mlp::Pass>(device, config, layout, workspace, *compute);
-  return {};
+  return pass->allocate();
 }
 
 Status MlpTrainer::Impl::initialize() {

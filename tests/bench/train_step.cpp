@@ -45,7 +45,7 @@ class Products {
   static Result<Products> make(Device& device, const Arguments& arguments, std::int64_t batch,
                                Precision precision) {
     Products products(device, arguments.layers, batch, precision);
-    const auto type = storage_type(precision);
+    const auto type = activation_type(precision);
     EGT_TRY_ASSIGN(products.stream_, device.create_stream(StreamPriority::normal));
     for (std::size_t l = 0; l < arguments.layers.size(); ++l) {
       EGT_TRY(products.add(products.activations_, type, batch, arguments.layers[l]));
@@ -57,10 +57,12 @@ class Products {
                            arguments.layers[l], arguments.layers[l - 1]));
     }
     EGT_TRY(products.rectify());
+    if (precision == Precision::fp8) EGT_TRY(products.quantize());
     return products;
   }
 
   Status run() {
+    if (precision_ == Precision::fp8) return run_fp8();
     for (std::size_t l = 0; l + 1 < neurons_.size(); ++l) {
       // Not into the activations, which would be no longer behind a ReLU.
       EGT_TRY(device_->gemm({.precision = precision_,
@@ -102,6 +104,56 @@ class Products {
     Buffer buffer;
     MatrixView view;
   };
+  /// Of 8 bits, and its transpose.
+  struct Quantized {
+    Buffer memory, scale;
+    MatrixView copy, transposed;
+  };
+
+  /// As the trainer's: weights and activations e4m3, gradients e5m2.
+  Status quantize() {
+    const auto add = [&](std::vector<Quantized>& all, const Matrix& of, ElementType type) -> Status {
+      const MatrixView& x = of.view;
+      Quantized& made = all.emplace_back();
+      EGT_TRY_ASSIGN(made.memory, device_->allocate(2 * static_cast<std::size_t>(x.count())));
+      EGT_TRY_ASSIGN(made.scale, device_->allocate(sizeof(float)));
+      made.copy = {made.memory.data(), type, x.rows, x.columns};
+      made.transposed = {made.memory.as<char>() + x.count(), type, x.columns, x.rows};
+      return device_->quantize(
+          {.x = x, .copy = made.copy, .transposed = made.transposed, .scale = made.scale.as<float>()},
+          *stream_);
+    };
+    for (const Matrix& one : activations_) EGT_TRY(add(quantized_activations_, one, ElementType::f8));
+    for (const Matrix& one : differences_) EGT_TRY(add(quantized_differences_, one, ElementType::f8_e5m2));
+    for (const Matrix& one : weights_) EGT_TRY(add(quantized_weights_, one, ElementType::f8));
+    return device_->synchronize(*stream_, timeout_s);
+  }
+
+  Status multiply(const MatrixView& a, const Quantized& of_a, const MatrixView& b, const Quantized& of_b,
+                  const MatrixView& d) {
+    return device_->gemm({.precision = Precision::fp8,
+                          .a = a,
+                          .b = b,
+                          .d = d,
+                          .b_transposed = true,
+                          .a_scale = of_a.scale.as<float>(),
+                          .b_scale = of_b.scale.as<float>()},
+                         *stream_);
+  }
+
+  Status run_fp8() {
+    for (std::size_t l = 0; l + 1 < neurons_.size(); ++l) {
+      const Quantized &x = quantized_activations_[l], &w = quantized_weights_[l];
+      EGT_TRY(multiply(x.copy, x, w.copy, w, differences_[l + 1].view));
+    }
+    for (std::size_t l = neurons_.size() - 1; l-- > 0;) {
+      const Quantized &x = quantized_activations_[l], &w = quantized_weights_[l],
+                      &g = quantized_differences_[l + 1];
+      if (l > 0) EGT_TRY(multiply(g.copy, g, w.transposed, w, differences_[l].view));
+      EGT_TRY(multiply(g.transposed, g, x.transposed, x, gradients_[l].view));
+    }
+    return {};
+  }
 
   Status add(std::vector<Matrix>& matrices, ElementType type, std::int64_t rows, std::int64_t columns) {
     EGT_TRY_ASSIGN(Buffer buffer,
@@ -128,6 +180,7 @@ class Products {
   Precision precision_;
   std::unique_ptr<Stream> stream_;
   std::vector<Matrix> activations_, differences_, weights_, gradients_;  ///< of each layer
+  std::vector<Quantized> quantized_activations_, quantized_differences_, quantized_weights_;
 };
 
 class Steps {

@@ -47,6 +47,7 @@ class DeviceContract : public testing::TestWithParam<DeviceUnderTest> {
   void SetUp() override;
   void TearDown() override;
 
+ public:
   Device& device() { return *device_; }
   Stream& stream() { return *stream_; }
   /// A GPU is some hundred times faster.

@@ -68,6 +68,16 @@ class Burn(ProgramTest):
         self.assertGreater(trains[0]["balance_gain"], 1.1)
         self.assertRegex(done.stdout, r"\n  Shares of a step: \d+ to \d+ samples a rank; its passes [0-9.]+ times as fast as with even shares\n")
 
+    def test_numbers_of_8_bits(self):
+        done = self.run_program("--load", "train", "--precision", "fp8", "--steps", "60", "--balance", "auto", "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        result = self.result()
+        self.assertEqual((result["verdict"], result["precisions"]), ("pass", ["fp8"]))
+        train = self.part(result, "train")
+        self.assertLess(train["loss_last"], train["loss_first"])
+        self.assertGreater(train["products_audited"], 0)
+        self.assertEqual(len({self.part(result, "train", rank)["weight_digest"] for rank in range(2)}), 1)
+
     def test_without_mpirun(self):
         self.check_clean_run(None)
 

@@ -85,6 +85,25 @@ TEST_F(TrainingChecksOnRanks, EachInjectionOnEachRankIsOneRecordOfThatRankAndTra
   }
 }
 
+/// Whose products are made of copies that only they read.
+TEST_F(TrainingChecksOnRanks, InFp8CleanTrainingTellsNoFaultAndEachInjectionIsFound) {
+  Job job{.samples = 16, .precisions = {Precision::fp8}, .layers = {16, 96, 32, 16}};
+  const Outcome clean = run(job);
+  EXPECT_THAT(clean.faults, IsEmpty()) << all_of(clean.faults);
+  EXPECT_EQ(clean.figure("products_audited") > 0, size() < 3);
+  for (const Case& one : cases) {
+    if (needs_a_peer(one.kind) && size() == 1) continue;
+    SCOPED_TRACE(std::string(one.kind) + " " + one.injection);
+    job.injections = {fmt::format("{}:rank={},{}", one.kind, size() - 1, one.injection)};
+    const Outcome outcome = run(job);
+    ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
+    EXPECT_EQ(outcome.faults.front().at("rank"), size() - 1);
+    EXPECT_EQ(outcome.faults.front().at("kind"), one.fault);
+    EXPECT_TRUE(where(outcome.faults.front()).starts_with(one.where)) << where(outcome.faults.front());
+    EXPECT_EQ(outcome.weight_digest(), clean.weight_digest());
+  }
+}
+
 TEST_F(TrainingChecksOnRanks, AdamHealsToo) {
   const std::string clean = run({.optimizer = Optimizer::adam}).weight_digest();
   const std::pair<const char*, const char*> struck[] = {{"weight", "weights of layer 2"},

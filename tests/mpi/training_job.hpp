@@ -33,7 +33,8 @@ namespace egt::test {
 /// behind steps 3, 7 and 11; the last step, 12, is followed by the one of `finish`.
 struct Job {
   std::int64_t steps = 13, check_every = 4, epoch_steps = 3;
-  bool balances = false;  ///< shares of the batch follow what the ranks' passes take
+  std::int64_t samples = 8;  ///< a rank
+  bool balances = false;     ///< shares of the batch follow what the ranks' passes take
   std::vector<Precision> precisions = {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,
                                        Precision::bf16};
   Optimizer optimizer = Optimizer::sgd;
@@ -216,7 +217,7 @@ class TrainingJobs : public ::testing::Test {
       };
     GoldenBook golden{job.golden, {}};
     {
-      const std::int64_t global = 8 * size();
+      const std::int64_t global = job.samples * size();
       std::vector<std::int64_t> most_samples;
       if (job.balances) most_samples.assign(static_cast<std::size_t>(size()), global);
       TrainWorkload workload(environment, options_of(job), share_batch(global, rank(), size()), most_samples,

@@ -7,9 +7,9 @@
 
 namespace egt {
 
-/// How an element lies in memory. f8 is e4m3 (OCP, "8-bit Floating Point Specification", 2023); it, i8 and
-/// i32 are of products only.
-enum class ElementType : std::uint8_t { f64, f32, f16, bf16, f8, i8, i32 };
+/// How an element lies in memory. f8 is e4m3, f8_e5m2 that with fewer bits behind the point (OCP, "8-bit
+/// Floating Point Specification", 2023); they, i8 and i32 are of products only.
+enum class ElementType : std::uint8_t { f64, f32, f16, bf16, f8, f8_e5m2, i8, i32 };
 
 /// How a matrix product is computed; `storage_type` tells how its operands lie in memory.
 enum class Precision : std::uint8_t { fp64, fp32, tf32, fp16, bf16, fp8, int8 };
@@ -29,12 +29,17 @@ constexpr std::size_t size_of(ElementType type) {
   }
 }
 
-/// Of 8 bits: products over memory have it, training has not.
+/// Of 8 bits.
 constexpr bool is_narrow(Precision precision) {
   return precision == Precision::fp8 || precision == Precision::int8;
 }
 
-/// The type of a product's operands: in training, of activations and of the weights' compute copy.
+/// Numbers of 8 bits, scaled as a whole: see Quantization.
+constexpr bool is_quantized(ElementType type) {
+  return type == ElementType::f8 || type == ElementType::f8_e5m2;
+}
+
+/// The type of a product's operands; of fp8 either one may be f8_e5m2 instead, but not both.
 constexpr ElementType storage_type(Precision precision) {
   switch (precision) {
     case Precision::fp64:
@@ -52,6 +57,11 @@ constexpr ElementType storage_type(Precision precision) {
   }
 }
 
+/// In training, of activations and their gradients: the operands' type, or what these are quantized from.
+constexpr ElementType activation_type(Precision precision) {
+  return precision == Precision::fp8 ? ElementType::bf16 : storage_type(precision);
+}
+
 /// The type in which a product's sums are kept.
 constexpr ElementType sum_type(Precision precision) {
   return precision == Precision::fp64   ? ElementType::f64
@@ -65,7 +75,7 @@ constexpr std::string_view to_string(Precision precision) {
 }
 
 constexpr std::string_view to_string(ElementType type) {
-  constexpr std::string_view names[] = {"f64", "f32", "f16", "bf16", "f8", "i8", "i32"};
+  constexpr std::string_view names[] = {"f64", "f32", "f16", "bf16", "f8", "f8_e5m2", "i8", "i32"};
   return names[static_cast<int>(type)];
 }
 

@@ -47,9 +47,9 @@ struct MemoryInfo {
 
 /// d = alpha op(a) op(b) + beta d, row-major; op(x) is x or, where `*_transposed`, its transpose.
 /// op(a): m x k, op(b): k x n, d: m x n. a and b lie as storage_type(precision); d too, or as
-/// sum_type(precision), in which sums are kept. Bit-for-bit repeatable on one device model. fp8 and int8: d
-/// as sum_type only, a as it is and b transposed, alpha 1 and beta 0; m, n and k are multiples of 16. int8 is
-/// exact while its sums are below 2^31.
+/// sum_type(precision), in which sums are kept. Bit-for-bit repeatable on one device model. fp8 and int8: a
+/// as it is and b transposed, alpha 1 and beta 0; m, n and k are multiples of 16; d as sum_type, of fp8 also
+/// as bf16. int8 is exact while its sums are below 2^31.
 struct Gemm {
   Precision precision = Precision::fp32;
   MatrixView a;
@@ -59,6 +59,20 @@ struct Gemm {
   bool b_transposed = false;
   double alpha = 1.0;
   double beta = 0.0;
+  /// fp8: device memory, what a's and b's elements are to be multiplied with (Quantization); null: 1.
+  const float* a_scale = nullptr;
+  const float* b_scale = nullptr;
+};
+
+/// x as numbers of 8 bits: each element times 2^e, rounded to nearest even, with the largest e of -60 .. 60
+/// with which the largest magnitude of x still fits (Micikevicius et al., "FP8 formats for deep learning",
+/// 2022, with a power of two as the scale, so that scaling rounds nothing). Where x has NaN or infinity
+/// `scale` is NaN, and so is every product with it.
+struct Quantization {
+  MatrixView x;            ///< f32 or bf16
+  MatrixView copy;         ///< as x, f8 or f8_e5m2; no memory: not wanted
+  MatrixView transposed;   ///< x's columns x rows, of that type too; no memory: not wanted
+  float* scale = nullptr;  ///< one fp32 in device memory: becomes 2^-e
 };
 
 /// Uniform numbers: element i is scale * signed_unit(word (first + i) % 4 of philox4x32_10(counter (first +
@@ -186,6 +200,7 @@ class Device {
 
   // Training
   virtual Status gemm(const Gemm& gemm, Stream& stream) = 0;
+  virtual Status quantize(const Quantization& call, Stream& stream) = 0;
   /// to = from, converted (round to nearest even); between any two types; equal counts.
   virtual Status cast(VectorView to, VectorView from, Stream& stream) = 0;
   virtual Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) = 0;
@@ -193,7 +208,7 @@ class Device {
   /// math::extreme_activation(h + bias), with the phase of place (first_row + row) * columns + column.
   virtual Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) = 0;
   /// y = op(m) x in fp64, each sum in a fixed order; with `absolute`, of the magnitudes: |op(m)| x. m may be
-  /// i8 or i32, too. x and y are fp64 of op(m)'s columns and rows, and lie apart from m.
+  /// f8, f8_e5m2, i8 or i32, too. x and y are fp64 of op(m)'s columns and rows, and lie apart from m.
   virtual Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
                                  Stream& stream) = 0;
   /// In place: gradient = math::activation_gradient(gradient, h); bias_gradient = its column sums (f32 or

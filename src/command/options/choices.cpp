@@ -11,6 +11,7 @@
 namespace egt {
 
 Result<std::vector<Precision>> choose_precisions(const std::string& wanted, const Device& device) {
+  // fp8 wants sizes that not every network has, and products over memory have it in every epoch.
   constexpr Precision cycle[] = {Precision::bf16, Precision::tf32, Precision::fp16, Precision::fp32,
                                  Precision::fp64};
   if (wanted != "cycle") {

@@ -60,8 +60,9 @@ Rules training_rules(BurnOptions& burn) {
        "again every 100 steps (even)",
        choice(train.balance, {{"even", Balance::even}, {"auto", Balance::automatic}})},
       {"precision", of_training,
-       "cycle, fp64, fp32, tf32, fp16 or bf16 (cycle: all that the device has, in turn; products over memory "
-       "have fp8 and int8, too; bench: tf32, host: fp32)",
+       "cycle, fp64, fp32, tf32, fp16, bf16 or fp8 (cycle: all but fp8 that the device has, in turn; "
+       "products "
+       "over memory have fp8 and int8, too; bench: tf32, host: fp32)",
        parsed(burn.precision, "NAME", "cycle, fp64, fp32, tf32, fp16, bf16 or fp8",
               [](Text text) {
                 const bool is_known = text == "cycle" || parse_precision(text);

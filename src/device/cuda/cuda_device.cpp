@@ -37,7 +37,9 @@ class CudaDevice : public Device {
         shared_(index, info_.pci_bus_id) {}
 
   const DeviceInfo& info() const override { return info_; }
-  Support supports(Precision precision) const override;
+  Support supports(Precision precision) const override {
+    return precision_support(precision, capability_, info_.compute_capability);
+  }
   Result<MemoryInfo> memory() const override;
 
   Result<Buffer> allocate(std::size_t bytes) override;
@@ -66,6 +68,7 @@ class CudaDevice : public Device {
   Status add(VectorView sum, VectorView term, Stream& stream) override;
 
   Status gemm(const Gemm& gemm, Stream& stream) override;
+  Status quantize(const Quantization& call, Stream& stream) override;
   Status cast(VectorView to, VectorView from, Stream& stream) override;
   Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) override;
   Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) override;
@@ -125,16 +128,6 @@ class CudaDevice : public Device {
   GemmPlanner gemms_;
   CudaHold hold_;
 };
-
-Support CudaDevice::supports(Precision precision) const {
-  const int least = precision == Precision::fp8                                    ? 89
-                    : precision == Precision::int8                                 ? 75
-                    : precision == Precision::bf16 || precision == Precision::tf32 ? 80
-                                                                                   : 0;
-  if (capability_ >= least) return {};
-  return {fmt::format("{} needs compute capability {}.{}, and this GPU has {}", to_string(precision),
-                      least / 10, least % 10, info_.compute_capability)};
-}
 
 Result<MemoryInfo> CudaDevice::memory() const {
   EGT_TRY(select_cuda_device(index_));
@@ -298,6 +291,13 @@ Status CudaDevice::gemm(const Gemm& gemm, Stream& stream) {
   EGT_TRY(as_cuda(stream).first_error());
   EGT_TRY(select_cuda_device(index_));
   return gemms_.multiply(gemm, as_cuda(stream));
+}
+
+Status CudaDevice::quantize(const Quantization& call, Stream& stream) {
+  EGT_TRY(check_quantize(call));
+  return enqueue(stream, "quantize", [&](CudaStream& s) {
+    return kernels::quantize(launch_on(s), call.x, call.copy, call.transposed, call.scale);
+  });
 }
 
 Status CudaDevice::cast(VectorView to, VectorView from, Stream& stream) {

@@ -47,6 +47,8 @@ cudaDataType_t native_type(ElementType type) {
       return CUDA_R_16BF;
     case ElementType::f8:
       return CUDA_R_8F_E4M3;
+    case ElementType::f8_e5m2:
+      return CUDA_R_8F_E5M2;
     case ElementType::i8:
       return CUDA_R_8I;
     case ElementType::i32:
@@ -127,6 +129,8 @@ Status describe(const Gemm& gemm, GemmPlan& plan) {
   plan.desc.reset(desc);
   EGT_TRY(set(desc, CUBLASLT_MATMUL_DESC_TRANSA, gemm.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
   EGT_TRY(set(desc, CUBLASLT_MATMUL_DESC_TRANSB, gemm.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
+  if (gemm.b_scale != nullptr) EGT_TRY(set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, gemm.b_scale));
+  if (gemm.a_scale != nullptr) EGT_TRY(set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, gemm.a_scale));
   EGT_TRY_ASSIGN(plan.first, transposed_layout(gemm.b));
   EGT_TRY_ASSIGN(plan.second, transposed_layout(gemm.a));
   EGT_TRY_ASSIGN(plan.result, transposed_layout(gemm.d));
@@ -180,7 +184,11 @@ GemmPlanner::~GemmPlanner() = default;
 
 GemmPlanner::Key GemmPlanner::key_of(const Gemm& gemm) {
   return {gemm.precision,
+          gemm.a.type,
+          gemm.b.type,
           gemm.d.type,
+          gemm.a_scale,
+          gemm.b_scale,
           gemm.a_transposed,
           gemm.b_transposed,
           gemm.d.rows,

@@ -32,7 +32,8 @@ class GemmPlanner {
   /// Everything that the choice depends on.
   struct Key {
     Precision precision;
-    ElementType d_type;
+    ElementType a_type, b_type, d_type;
+    const float *a_scale, *b_scale;
     bool a_transposed, b_transposed;
     std::int64_t m, n, k, a_leading, b_leading, d_leading;
     std::uint32_t a_alignment, b_alignment, d_alignment;

@@ -83,6 +83,9 @@ class HostDevice final : public Device {
     EGT_TRY(check_takes_products(stream));
     return host::gemm(call, as_host_stream(stream));
   }
+  Status quantize(const Quantization& call, Stream& stream) override {
+    return host::quantize(call, as_host_stream(stream));
+  }
   Status cast(VectorView to, VectorView from, Stream& stream) override {
     return host::cast(to, from, as_host_stream(stream));
   }

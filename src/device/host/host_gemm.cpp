@@ -83,6 +83,8 @@ void load_operand(const MatrixView& from, float* to, HostStream& stream) {
       return load_rounded<Bfloat16>(from, to, stream, [](Bfloat16 v) { return to_float(v); });
     case ElementType::f8:
       return load_rounded<Float8>(from, to, stream, [](Float8 v) { return to_float(v); });
+    case ElementType::f8_e5m2:
+      return load_rounded<Float8E5m2>(from, to, stream, [](Float8E5m2 v) { return to_float(v); });
     default:  // tf32
       return load_rounded<float>(from, to, stream, [](float v) { return round_to_tf32(v); });
   }
@@ -113,7 +115,10 @@ Status run_emulated(const Gemm& g, HostStream& stream) {
   load_operand(g.a, a, stream);
   load_operand(g.b, b, stream);
   if (!direct_output && g.beta != 0) load_operand(g.d, d, stream);
-  run_blas(g, Shape(g), a, static_cast<blasint>(g.a.columns), b, static_cast<blasint>(g.b.columns), d,
+  Gemm scaled = g;
+  for (const float* scale : {g.a_scale, g.b_scale})
+    if (scale != nullptr) scaled.alpha *= *scale;
+  run_blas(scaled, Shape(g), a, static_cast<blasint>(g.a.columns), b, static_cast<blasint>(g.b.columns), d,
            static_cast<blasint>(direct_output ? g.d.leading : g.d.columns));
   if (!direct_output) store_output(d, g.d, stream);
   return {};

@@ -50,7 +50,11 @@ Status multiply_vector(MatrixView m, bool transposed, bool absolute, const doubl
           multiply_rows<T>(m, absolute, x, y, begin, end);
       });
     };
-    if (m.type == ElementType::i8)
+    if (m.type == ElementType::f8)
+      multiply(std::type_identity<Float8>{});
+    else if (m.type == ElementType::f8_e5m2)
+      multiply(std::type_identity<Float8E5m2>{});
+    else if (m.type == ElementType::i8)
       multiply(std::type_identity<std::int8_t>{});
     else if (m.type == ElementType::i32)
       multiply(std::type_identity<std::int32_t>{});

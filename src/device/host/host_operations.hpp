@@ -22,6 +22,9 @@ Status await(std::span<const Flag> flags, double seconds, const std::shared_ptr<
 // host_gemm.cpp
 Status gemm(const Gemm& call, HostStream& stream);
 
+// host_quantize.cpp
+Status quantize(const Quantization& call, HostStream& stream);
+
 // host_layers.cpp
 Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, HostStream& stream);
 Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient, HostStream& stream);

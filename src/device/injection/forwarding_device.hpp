@@ -50,6 +50,9 @@ class ForwardingDevice : public Device {
     return computes() ? to_->add(sum, term, s) : Status();
   }
   Status gemm(const Gemm& gemm, Stream& s) override { return computes() ? to_->gemm(gemm, s) : Status(); }
+  Status quantize(const Quantization& call, Stream& s) override {
+    return computes() ? to_->quantize(call, s) : Status();
+  }
   Status cast(VectorView to, VectorView from, Stream& s) override {
     return computes() ? to_->cast(to, from, s) : Status();
   }

@@ -60,8 +60,10 @@ std::vector<std::int64_t> balanced_samples(std::int64_t global, const std::vecto
   return samples;
 }
 
-BatchBalance::BatchBalance(const BatchShare& even, const RankPlace& place, std::vector<std::int64_t> most)
-    : place_(place), most_(std::move(most)), changes_{{0, even}} {
+BatchBalance::BatchBalance(const BatchShare& even, const RankPlace& place, std::vector<std::int64_t> most,
+                           std::int64_t unit)
+    : place_(place), most_(std::move(most)), unit_(unit), changes_{{0, even}} {
+  for (std::int64_t& samples : most_) samples -= samples % unit_;
   for (int rank = 0; rank < place_.size; ++rank)
     even_.push_back(share_batch(even.global, rank, place_.size).local);
   samples_ = even_;
@@ -110,7 +112,7 @@ void BatchBalance::end_epoch(std::int64_t step, Precision next) {
   const std::vector<double>* wanted = own.empty() ? newest : &own;
   if (wanted == nullptr) return;
   const std::int64_t global = changes_.front().own.global;
-  auto samples = balanced_samples(global, *wanted, grain_of(global / place_.size), most_);
+  auto samples = balanced_samples(global, *wanted, std::max(unit_, grain_of(global / place_.size)), most_);
   if (slowest(samples_, *wanted) >= least_gain * slowest(samples, *wanted))
     change(step + MlpTrainer::depth + 1, std::move(samples));  // none of these steps is enqueued yet
 }

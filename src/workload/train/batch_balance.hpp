@@ -26,8 +26,9 @@ std::vector<std::int64_t> balanced_samples(std::int64_t global, const std::vecto
 class BatchBalance {
  public:
   /// `even`: this rank's share at first. `most`: the samples that each rank has memory for; empty: shares
-  /// stay even.
-  BatchBalance(const BatchShare& even, const RankPlace& place, std::vector<std::int64_t> most);
+  /// stay even. `unit`: what shares are multiples of, as all even ones then are.
+  BatchBalance(const BatchShare& even, const RankPlace& place, std::vector<std::int64_t> most,
+               std::int64_t unit = 1);
 
   /// Of any step up to MlpTrainer::depth behind the last one retired.
   const BatchShare& share_of(std::int64_t step) const;
@@ -61,7 +62,8 @@ class BatchBalance {
   void change(std::int64_t from, std::vector<std::int64_t> samples);
 
   const RankPlace place_;
-  const std::vector<std::int64_t> most_;
+  std::vector<std::int64_t> most_;
+  const std::int64_t unit_;
   std::vector<std::int64_t> even_, samples_;  ///< of each rank: at first, and by the last change
   std::vector<Change> changes_;               ///< by step, the even share first
   std::int64_t epoch_ = 0;                    ///< its first step

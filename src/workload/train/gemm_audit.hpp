@@ -110,8 +110,11 @@ class GemmAudit {
     ElementType type = ElementType::f32;  ///< of d
     std::vector<std::int64_t> rows;       ///< of the host sample
     std::vector<Columns> columns;         ///< groups of the checksum, single columns of the host sample
-    Buffer pinned;
+    Buffer pinned;                        ///< the evidence, and behind it the operands' scales
     std::unique_ptr<Event> done;
+
+    float* scales() const { return reinterpret_cast<float*>(pinned.as<std::byte>() + pinned.bytes()) - 2; }
+    double scale() const { return double{scales()[0]} * double{scales()[1]}; }
   };
 
   GemmAudit(Device& device, const GemmAuditConfig& config) : device_(device), config_(config) {}
@@ -119,7 +122,7 @@ class GemmAudit {
   Status upload_vectors();
   Status admit(const Gemm& gemm, const Stream& stream) const;
   Slot& prepare_slot(Check check, const Gemm& gemm, std::string name);
-  Status finish_slot(Slot& slot, std::size_t bytes, Stream& stream);
+  Status finish_slot(Slot& slot, const Gemm& gemm, std::size_t bytes, Stream& stream);
   /// A random word, of its own for every audit and index.
   std::uint64_t draw(std::uint64_t index) const;
   std::vector<Columns> column_groups(std::int64_t n) const;

@@ -34,7 +34,7 @@ TrainWorkload::TrainWorkload(Environment& environment, const TrainOptions& optio
     : environment_(environment),
       options_(options),
       batch_(batch),
-      balance_(batch, environment.place, std::move(most_samples)),
+      balance_(batch, environment.place, std::move(most_samples), samples_unit(options.precisions)),
       golden_(golden) {}
 
 Status TrainWorkload::prepare() {

@@ -179,5 +179,71 @@ TEST(Element, LoadsAndStoresThroughItsComputeType) {
   EXPECT_EQ(Element<Bfloat16>::load(Element<Bfloat16>::store(0.1f)), to_float(to_bfloat16(0.1f)));
 }
 
+template <typename T>
+class FloatOf8Test : public testing::Test {};
+using FloatsOf8 = testing::Types<Float8, Float8E5m2>;
+TYPED_TEST_SUITE(FloatOf8Test, FloatsOf8);
+
+template <typename T>
+constexpr Format format_of_8 = T::mantissa_bits == 3 ? Format{3, -6, 448} : Format{2, -14, 57344};
+
+TYPED_TEST(FloatOf8Test, EveryNumberSurvivesAndIsWhatTheFormatSays) {
+  using T = TypeParam;
+  EXPECT_EQ(to_float(T{T::largest}), format_of_8<T>.largest);
+  EXPECT_EQ(to_float(T{1}), std::ldexp(1.0, format_of_8<T>.least_exponent - T::mantissa_bits));
+  EXPECT_EQ(to_float(T{static_cast<std::uint8_t>(T::bias << T::mantissa_bits)}), 1.0f);
+  for (int bits = 0; bits < 256; ++bits) {
+    const float value = to_float(T{static_cast<std::uint8_t>(bits)});
+    const bool survives = !std::isfinite(value) || to_float_of_8<T>(value).bits == bits;
+    EXPECT_TRUE(survives) << value;
+    EXPECT_EQ(std::signbit(value), bits >= 128) << bits;
+  }
+}
+
+TYPED_TEST(FloatOf8Test, RoundsToNearestEvenAndStopsAtTheLargest) {
+  using T = TypeParam;
+  std::vector<float> floats = {0.0f, -0.0f, HUGE_VALF, -HUGE_VALF, 3e38f, 1e-40f};
+  for (std::uint32_t bits = 0; bits < T::largest; ++bits) {
+    const double low = to_float(T{static_cast<std::uint8_t>(bits)}),
+                 high = to_float(T{static_cast<std::uint8_t>(bits + 1)});
+    add_neighbourhood(floats, low);
+    add_neighbourhood(floats, (low + high) / 2);
+  }
+  add_neighbourhood(floats, format_of_8<T>.largest);
+  for (const float f : floats) {
+    const double nearest = nearest_even(static_cast<double>(f), format_of_8<T>);
+    const double expected = std::copysign(std::min(std::fabs(nearest), format_of_8<T>.largest), nearest);
+    EXPECT_TRUE(same(expected, to_float(to_float_of_8<T>(f)))) << f;
+  }
+  EXPECT_TRUE(std::isnan(to_float(to_float_of_8<T>(NAN))));
+}
+
+TYPED_TEST(FloatOf8Test, TheFactorIsTheLargestPowerOfTwoThatFits) {
+  using T = TypeParam;
+  const double largest = format_of_8<T>.largest;
+  std::mt19937 random(3);
+  std::vector<float> magnitudes = {448,
+                                   57344,
+                                   std::nextafterf(448, 0.0f),
+                                   std::nextafterf(448, 1000.0f),
+                                   1,
+                                   std::nextafterf(57344, 0.0f),
+                                   std::nextafterf(57344, 1e6f)};
+  for (int i = 0; i < 1000; ++i)
+    magnitudes.push_back(
+        std::ldexp(1 + static_cast<float>(random() % 4096) / 4096, static_cast<int>(random() % 80) - 40));
+  for (const float magnitude : magnitudes) {
+    const double factor = quantization_factor<T>(float_bits(magnitude));
+    EXPECT_EQ(std::exp2(std::round(std::log2(factor))), factor);
+    EXPECT_LE(magnitude * factor, largest) << magnitude;
+    EXPECT_GT(magnitude * factor * 2, largest) << magnitude;
+  }
+  EXPECT_EQ(quantization_factor<T>(float_bits(0.0f)), 1.0f);
+  EXPECT_EQ(quantization_factor<T>(float_bits(1e-40f)), 0x1p60f);
+  EXPECT_EQ(quantization_factor<T>(float_bits(3e38f)), 0x1p-60f);
+  EXPECT_TRUE(std::isnan(quantization_factor<T>(float_bits(HUGE_VALF))));
+  EXPECT_TRUE(std::isnan(quantization_factor<T>(float_bits(NAN))));
+}
+
 }  // namespace
 }  // namespace egt

@@ -74,6 +74,10 @@ class ReplayShows : public Trainer, public ::testing::WithParamInterface<Epilogu
     Trainer::SetUp();
     MlpConfig config = small_network({GetParam().precision});
     config.batch = {.global = 15, .first = 0, .local = 15};  // some tensors end within a word
+    if (GetParam().precision == Precision::fp8) {            // which has whole sixteens only
+      config.neurons = {16, 32, 48, 16};
+      config.batch = {.global = 16, .first = 0, .local = 16};
+    }
     config.gradient_type = GetParam().gradient_type;
     config.extreme_iterations = GetParam().extreme_iterations;
     trainer = make(config);
@@ -96,8 +100,9 @@ TEST_P(ReplayShows, ThatNothingWasLostWhenItIsRepeated) {
 TEST_P(ReplayShows, ANanOrAnInfinityInAnyTensorAndInAllThatIsMadeFromIt) {
   for (std::size_t struck = 0; struck < tensors.size(); ++struck) {
     const PassTensor& tensor = tensors[struck];
-    const ElementType type = tensor.kind == TensorKind::weight_gradient ? GetParam().gradient_type
-                                                                        : storage_type(GetParam().precision);
+    const ElementType type = tensor.kind == TensorKind::weight_gradient
+                                 ? GetParam().gradient_type
+                                 : activation_type(GetParam().precision);
     for (const Lost lost : {Lost::nan, Lost::infinity}) {
       SCOPED_TRACE(to_string(tensor) + (lost == Lost::nan ? ": NaN" : ": infinity"));
       std::vector<Tampering> tampering = element_lost(tensor, type, lost);
@@ -108,7 +113,9 @@ TEST_P(ReplayShows, ANanOrAnInfinityInAnyTensorAndInAllThatIsMadeFromIt) {
         }
       trainer->set_tampering(tampering);
       const std::vector<Digest> actual = digests();
-      for (std::size_t q = 0; q < tensors.size(); ++q) {
+      // A chain changes its activation little, which fp8 may round away.
+      const bool is_small = GetParam().precision == Precision::fp8 && tensor.kind == TensorKind::extreme;
+      for (std::size_t q = 0; q < (is_small ? struck + 2 : tensors.size()); ++q) {
         const bool shows = q == struck || (q > struck && is_made_from(tensors[q], tensor));
         EXPECT_EQ(actual[q] != clean[q], shows) << to_string(tensors[q]);
       }
@@ -131,7 +138,9 @@ TEST_P(ReplayShows, TheLowestBitOfAnyTensor) {
 
 std::vector<Epilogue> all_epilogues() {
   std::vector<Epilogue> epilogues;
-  for (const Precision precision : all_precisions)
+  std::vector<Precision> precisions = all_precisions;
+  precisions.push_back(Precision::fp8);
+  for (const Precision precision : precisions)
     for (const ElementType gradient : {ElementType::f32, ElementType::bf16})
       for (const int iterations : {0, 2}) epilogues.push_back({precision, gradient, iterations});
   return epilogues;

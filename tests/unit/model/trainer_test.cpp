@@ -160,16 +160,20 @@ INSTANTIATE_TEST_SUITE_P(Ways, TrainerLearns,
                                            Learning{{Precision::fp32}, Optimizer::adam, 2},
                                            Learning{{Precision::fp16}, Optimizer::sgd, 2},
                                            Learning{{Precision::bf16}, Optimizer::adam, 0},
+                                           Learning{{Precision::fp8}, Optimizer::adam, 2},
                                            Learning{all_precisions, Optimizer::sgd, 1}));
 
 TEST_F(Trainer, TheSameStepsGiveTheSameBitsWhileStepsOverlap) {
-  MlpConfig config = small_network({Precision::bf16});
+  MlpConfig config = small_network({Precision::bf16, Precision::fp8});
+  config.neurons = {16, 32, 48, 16};
   config.learning_rate = 0.01;
   config.extreme_iterations = 1;
   std::vector<float> weights[2];
   for (auto& result : weights) {
     auto trainer = make(config);
     for (std::int64_t i = 0; i < 12; ++i) {
+      const Precision precision = i < 6 ? Precision::bf16 : Precision::fp8;
+      ASSERT_TRUE(trainer->set_precision(precision).ok());
       ASSERT_TRUE(trainer->enqueue_step(i, {}, false).ok());
       if (i < MlpTrainer::depth) continue;
       ASSERT_TRUE(trainer->retire_step(i - MlpTrainer::depth, timeout_s).ok());
@@ -245,11 +249,43 @@ TEST_F(Trainer, WorkThatIsAddedCountsAsTimeOfThePassAndLeavesTheTrainingAlone) {
   EXPECT_EQ(read(slowed->weights()), read(plain->weights()));
 }
 
-TEST_F(Trainer, AnUnsupportedPrecisionIsRefusedWithItsReason) {
-  auto trainer = MlpTrainer::create(*device, *communicator, small_network({Precision::fp8}));
-  ASSERT_FALSE(trainer.ok());
-  EXPECT_EQ(trainer.status().code(), StatusCode::unsupported);
-  EXPECT_NE(trainer.status().what().find("fp8"), std::string::npos);
+TEST_F(Trainer, WhatAPrecisionCannotTrainIsRefusedWithItsReason) {
+  const auto refusal = [&](Precision precision, std::vector<std::int64_t> neurons, std::int64_t samples) {
+    MlpConfig config = small_network({precision});
+    config.neurons = std::move(neurons);
+    config.batch = {.global = samples, .first = 0, .local = samples};
+    auto trainer = MlpTrainer::create(*device, *communicator, config);
+    EXPECT_FALSE(trainer.ok());
+    return trainer.status();
+  };
+  EXPECT_EQ(refusal(Precision::int8, {16, 16}, 16).code(), StatusCode::unsupported);
+  EXPECT_EQ(refusal(Precision::fp8, {16, 20, 16}, 16).what(),
+            "fp8 needs layers of a multiple of 16 neurons, and one has 20");
+  EXPECT_EQ(refusal(Precision::fp8, {16, 32, 16}, 24).what(),
+            "fp8 needs a multiple of 16 samples a rank, not 24");
+}
+
+/// As the issue of 8 bits asks: within 5 % after 500 steps.
+TEST_F(Trainer, InFp8TheLossFallsAsInBf16) {
+  const auto last_loss = [&](Precision precision, ElementType gradient_type) {
+    MlpConfig config;
+    config.neurons = {64, 128, 96, 16};
+    config.batch = {.global = 64, .first = 0, .local = 64};
+    config.precisions = {precision};
+    config.gradient_type = gradient_type;
+    config.learning_rate = default_learning_rate(config.neurons, config.optimizer, config.batch.global);
+    auto trainer = make(config);
+    double mean = 0;
+    for (std::int64_t i = 0; i < 500; ++i) {
+      const double loss = step(*trainer, i).loss;
+      if (i >= 480) mean += loss / 20;
+    }
+    return mean;
+  };
+  const double bf16 = last_loss(Precision::bf16, ElementType::f32);
+  EXPECT_LT(bf16, 0.5);
+  EXPECT_NEAR(last_loss(Precision::fp8, ElementType::f32) / bf16, 1, 0.05);
+  EXPECT_NEAR(last_loss(Precision::fp8, ElementType::bf16) / bf16, 1, 0.05);
 }
 
 }  // namespace

@@ -226,6 +226,48 @@ TEST(GemmAudit, TheHostSampleDoesNotRelyOnTheDevicesArithmetic) {
   EXPECT_THAT(bench.host_sample(product).findings, testing::SizeIs(1));
 }
 
+/// Quantized, with scales that are not 1, into either type.
+TEST(GemmAudit, OfNumbersOf8BitsRightProductsDoNotAlarmAndAWrongScaleDoes) {
+  Bench bench;
+  Product wide = bench.product(64, 96, 256, {.precision = Precision::fp32}, Data::uniform, 3);
+  for (std::int64_t c = 0; c < 256; ++c) set(wide.gemm.a, 5, c, 100 * get(wide.gemm.a, 5, c));
+  const Buffer copies = std::move(bench.device->allocate(160 * 256).value());
+  const Buffer scales = std::move(bench.device->allocate(4 * sizeof(float)).value());
+  Gemm gemm = {.precision = Precision::fp8,
+               .a = {copies.data(), ElementType::f8_e5m2, 64, 256},
+               .b = {copies.as<char>() + 64 * 256, ElementType::f8, 96, 256},
+               .d = wide.gemm.d,
+               .b_transposed = true,
+               .a_scale = scales.as<float>(),
+               .b_scale = scales.as<float>() + 1};
+  const auto quantize = [&](const MatrixView& x, const MatrixView& copy, float* scale) {
+    EXPECT_TRUE(
+        bench.device->quantize({.x = x, .copy = copy, .transposed = {}, .scale = scale}, *bench.stream).ok());
+  };
+  quantize(wide.gemm.a, gemm.a, scales.as<float>());
+  quantize(wide.gemm.b, gemm.b, scales.as<float>() + 1);
+  const auto findings = [&] {
+    EXPECT_TRUE(bench.audit->enqueue_checksum(gemm, "checksum", *bench.stream).ok());
+    EXPECT_TRUE(bench.audit->enqueue_host_sample(gemm, "sample", *bench.stream).ok());
+    return bench.collect().findings.size();
+  };
+  for (const bool wide_result : {true, false}) {
+    if (!wide_result) gemm.d.type = ElementType::bf16;
+    EXPECT_TRUE(bench.device->gemm(gemm, *bench.stream).ok());
+    bench.finish();
+    EXPECT_EQ(findings(), 0u);
+    float& scale = *scales.as<float>();
+    scale *= 2;
+    EXPECT_EQ(findings(), 2u);
+    scale /= 2;
+  }
+  set(gemm.d, 20, 30, get(gemm.d, 20, 30) + 200);
+  EXPECT_TRUE(bench.audit->enqueue_checksum(gemm, "checksum", *bench.stream).ok());
+  const GemmAuditReport report = bench.collect();
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings.front().row, 20);
+}
+
 TEST(GemmAudit, RefusesWhatDoesNotFit) {
   Bench bench;
   const auto code = [&](const Gemm& gemm) {

@@ -83,17 +83,72 @@ EGT_HD float to_float(Half value) {
 #endif
 }
 
-struct Float8 {
+/// A number of 8 bits: sign, `exponent_bits`, and the rest behind the point. With 4 bits of exponent (e4m3)
+/// there is no infinity, and NaN only where all other bits are 1; with 5 (e5m2) they are as IEEE has them.
+template <int exponent_bits>
+struct FloatOf8 {
+  static constexpr int mantissa_bits = 7 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
+  static constexpr std::uint32_t largest = exponent_bits == 4 ? 0x7Eu : 0x7Bu;  ///< the finite number's bits
+  static constexpr int largest_exponent = exponent_bits == 4 ? 8 : 15;          ///< of 448 or 57344
+
   std::uint8_t bits;
 };
+using Float8 = FloatOf8<4>;
+using Float8E5m2 = FloatOf8<5>;
 
-/// e4m3: no infinity, NaN where all of exponent and mantissa are 1.
-EGT_HD float to_float(Float8 value) {
-  const std::uint32_t sign = std::uint32_t{value.bits & 0x80u} << 24;
-  const std::uint32_t exponent = (value.bits >> 3) & 0xFu, mantissa = value.bits & 7u;
-  if ((value.bits & 0x7Fu) == 0x7Fu) return float_from_bits(sign | 0x7FC00000u);
-  if (exponent != 0) return float_from_bits(sign | ((exponent + 120u) << 23) | (mantissa << 20));
-  return float_from_bits(sign | float_bits(static_cast<float>(mantissa) * (1.0f / 512.0f)));
+template <int exponent_bits>
+EGT_HD float to_float(FloatOf8<exponent_bits> value) {
+  using T = FloatOf8<exponent_bits>;
+  const std::uint32_t sign = std::uint32_t{value.bits & 0x80u} << 24, magnitude = value.bits & 0x7Fu;
+  if (exponent_bits == 5 && magnitude == 0x7Cu) return float_from_bits(sign | 0x7F800000u);
+  if (magnitude > T::largest) return float_from_bits(sign | 0x7FC00000u);
+  const std::uint32_t exponent = magnitude >> T::mantissa_bits;
+  if (exponent != 0)
+    return float_from_bits(
+        sign | ((magnitude << (23 - T::mantissa_bits)) + (static_cast<std::uint32_t>(127 - T::bias) << 23)));
+  constexpr float spacing = exponent_bits == 4 ? 0x1p-9f : 0x1p-16f;
+  return float_from_bits(sign | float_bits(static_cast<float>(magnitude) * spacing));
+}
+
+/// Round to nearest even; beyond the largest number, and infinity, become that number; every NaN is one.
+template <typename T>
+EGT_HD T to_float_of_8(float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890  // one instruction, the same bits (a NaN's aside)
+  std::uint16_t pair;
+  if constexpr (T::mantissa_bits == 3)
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
+  else
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
+  return {static_cast<std::uint8_t>(pair)};
+#else
+  constexpr int dropped = 23 - T::mantissa_bits;
+  constexpr std::uint32_t rebase = static_cast<std::uint32_t>(127 - T::bias) << 23;
+  const std::uint32_t bits = float_bits(value);
+  const std::uint32_t sign = (bits >> 24) & 0x80u, magnitude = bits & 0x7FFFFFFFu;
+  if (magnitude > 0x7F800000u) return {static_cast<std::uint8_t>(sign | 0x7Fu)};
+  std::uint32_t code;
+  if (magnitude >= rebase + (1u << 23)) {  // normal
+    const std::uint32_t rebased = magnitude - rebase;
+    code = (rebased + (1u << (dropped - 1)) - 1 + ((rebased >> dropped) & 1u)) >> dropped;
+  } else {  // adding a number with the same last bit makes the adder round there
+    constexpr float with_last_bit = T::mantissa_bits == 3 ? 0x1p14f : 0x1p7f;
+    code = float_bits(float_from_bits(magnitude) + with_last_bit) - float_bits(with_last_bit);
+  }
+  return {static_cast<std::uint8_t>(sign | (code < T::largest ? code : T::largest))};
+#endif
+}
+
+/// The largest power of two, 2^-60 to 2^60, with which a magnitude of these bits still fits numbers of 8
+/// bits; 1 for 0; NaN for infinity and NaN.
+template <typename T>
+EGT_HD float quantization_factor(std::uint32_t magnitude_bits) {
+  constexpr std::uint32_t of_largest = (T::mantissa_bits == 3 ? 6u : 3u) << (23 - T::mantissa_bits);
+  if (magnitude_bits >= 0x7F800000u) return float_from_bits(0x7FC00000u);
+  if (magnitude_bits == 0) return 1.0f;
+  const int exponent = static_cast<int>(magnitude_bits >> 23) - 127;
+  int power = T::largest_exponent - exponent - ((magnitude_bits & 0x7FFFFFu) > of_largest ? 1 : 0);
+  power = power < -60 ? -60 : power > 60 ? 60 : power;
+  return float_from_bits(static_cast<std::uint32_t>(power + 127) << 23);
 }
 
 /// The operand rounding of TF32 (10 bits of mantissa), to nearest with ties away from zero, as the host
@@ -132,7 +187,12 @@ struct Element<Bfloat16> {
   static EGT_HD Bfloat16 store(float v) { return to_bfloat16(v); }
 };
 
-/// Whole numbers, of products.
+/// Of products only.
+template <int exponent_bits>
+struct Element<FloatOf8<exponent_bits>> {
+  using compute = float;
+  static EGT_HD float load(FloatOf8<exponent_bits> v) { return to_float(v); }
+};
 template <>
 struct Element<std::int8_t> {
   using compute = float;

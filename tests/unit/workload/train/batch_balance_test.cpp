@@ -179,5 +179,19 @@ TEST(BatchBalance, FiguresThatAreNoneCountForNothing) {
   EXPECT_THAT(ranks.samples(2 * epoch), Each(240));
 }
 
+TEST(BatchBalance, SharesAreMultiplesOfWhatThePrecisionWants) {
+  constexpr std::int64_t unit = 16, global = 160;
+  const Samples most = {global - 5, global - 5};
+  std::vector<BatchBalance> ranks;
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.emplace_back(share_batch(global, rank, 2), place_of(rank, 2), most, unit);
+  for (std::int64_t step = 0; step < epoch; ++step)
+    for (BatchBalance& rank : ranks) rank.add(step, Precision::fp8, {80 * 1.0, 80 * 2.5});
+  for (BatchBalance& rank : ranks) rank.end_epoch(epoch - 1, Precision::fp8);
+  const std::int64_t later = epoch + MlpTrainer::depth + 1;
+  EXPECT_EQ(ranks[0].share_of(later).local, 112);
+  EXPECT_EQ(ranks[1].share_of(later).local, 48);
+}
+
 }  // namespace
 }  // namespace egt::test
