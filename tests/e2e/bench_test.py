@@ -28,9 +28,11 @@ class BenchTest(ProgramTest):
         expected = [("single", [rank]) for rank in range(ranks)]
         expected += [(mode, list(range(n))) for mode in ("p2p", "collective") for n in counts]
         expected += [("hetero", list(range(ranks)))] if ranks > 1 else []
-        names = ["mlp batch 32", "multimodal batch 1", "voxelize 2000 points", "voxelize 4000 points"]
+        of_training = expected + [("strong", list(range(n))) for n in counts]
+        names = {"mlp batch 32": of_training, "multimodal batch 1": expected, "voxelize 2000 points": expected,
+                 "voxelize 4000 points": expected}
         self.assertEqual([(e["test_name"], e["mode"], e["ranks"]) for e in self.entries(result)],
-                         [(name, mode, who) for name in names for mode, who in expected])
+                         [(name, mode, who) for name, all_of_it in names.items() for mode, who in all_of_it])
         for entry in self.entries(result):
             with self.subTest(entry=(entry["test_name"], entry["mode"], entry["ranks"])):
                 self.check_entry(entry)
@@ -42,9 +44,16 @@ class BenchTest(ProgramTest):
         step, devices = entry["step_ms"], entry["devices"]
         self.assertTrue(0 < step["min"] <= step["p50"] <= step["p95"] <= step["max"], step)
         self.assertEqual(devices, len(entry["ranks"]))
-        self.assertAlmostEqual(entry["ms_per_batch"], step["p50"] / devices)
-        self.assertEqual(sum(entry["shares"]), entry["size"] * devices)
-        self.assertAlmostEqual(entry["items_per_second"] * step["p50"] / 1e3, entry["size"] * devices, places=3)
+        batches = 1 if entry["mode"] == "strong" else devices
+        self.assertAlmostEqual(entry["ms_per_batch"], step["p50"] / batches)
+        self.assertEqual(sum(entry["shares"]), entry["size"] * batches)
+        self.assertAlmostEqual(entry["items_per_second"] * step["p50"] / 1e3, entry["size"] * batches, places=3)
+        self.assertEqual(entry["efficiency_slowest"] is not None, entry["mode"] in ("p2p", "collective", "strong"))
+        sums = entry["all_reduce"]
+        self.assertEqual(sums is not None, entry["workload"] == "mlp" and devices > 1)
+        if sums:
+            self.assertGreater(min(one["ms"] for one in sums), 0)
+            self.assertGreater(sums[0]["bytes"], sums[1]["bytes"])
         self.assertAlmostEqual(entry["efficiency"], entry["speedup"] / devices)
         moves = entry["mode"] in ("p2p", "collective")
         self.assertEqual(entry["exposed_communication_ms"] is not None, moves)
@@ -64,6 +73,8 @@ class Figures(BenchTest):
                      if e["ranks"][0] in entry["ranks"]]
             if entry["mode"] != "single":
                 self.assertAlmostEqual(entry["speedup"], entry["items_per_second"] / (sum(alone) / len(alone)))
+            if entry["efficiency_slowest"] is not None:
+                self.assertAlmostEqual(entry["efficiency_slowest"], entry["items_per_second"] / min(alone) / entry["devices"])
 
     def test_four_ranks_in_every_mode(self):
         done, result = self.bench(*tiny(), ranks=4, timeout=300)
@@ -192,7 +203,7 @@ class Bench(BenchTest):
         cases = {
             ("--workload", "mlp,none"): "mlp, multimodal and voxelize",
             ("--workload", "mlp,mlp"): "each once",
-            ("--mode", "ddp"): "single, p2p, collective and hetero",
+            ("--mode", "ddp"): "single, p2p, collective, hetero and strong",
             ("--mode", "p2p"): "start 2 ranks",
             ("--points", "0"): "1 to 1000000000",
             ("--points", "10,10"): "each once",

@@ -26,6 +26,11 @@ std::string amount(const std::optional<double>& value) {
   return value ? format_amount(*value) : not_measured;
 }
 
+/// As a percentage.
+std::string share(const std::optional<double>& value) {
+  return cell(value ? std::optional(100 * *value) : std::nullopt, "{:.1f} %");
+}
+
 /// "2, p2p", and of one device alone which.
 std::string ranks_text(const Json& entry) {
   const Json& ranks = member(entry, "ranks");
@@ -37,7 +42,7 @@ std::string ranks_text(const Json& entry) {
 
 Row row_of(const Json& entry) {
   const Json& step = member(entry, "step_ms");
-  const auto memory = figure(entry, "memory_bytes"), efficiency = figure(entry, "efficiency");
+  const auto memory = figure(entry, "memory_bytes");
   return {text_at(entry, "test_name"),
           ranks_text(entry),
           cell(figure(step, "p50"), "{:.4g}"),
@@ -45,7 +50,8 @@ Row row_of(const Json& entry) {
           cell(figure(entry, "spread_percent"), "{:.1f} %"),
           amount(figure(entry, "items_per_second")),
           cell(figure(entry, "speedup"), "{:.2f}x"),
-          cell(efficiency ? std::optional(100 * *efficiency) : std::nullopt, "{:.1f} %"),
+          share(figure(entry, "efficiency")),
+          share(figure(entry, "efficiency_slowest")),
           cell(figure(entry, "exposed_communication_ms"), "{:.3g}"),
           memory ? format_bytes(*memory) : not_measured,
           cell(figure(entry, "gpu_utilization_percent"), "{:.0f} %"),
@@ -78,7 +84,7 @@ std::string notes_of(const Json& entry) {
 std::string table_of(const std::string& workload, const Entries& entries) {
   const std::string items = text_at(*entries.front(), "items");
   std::vector<Row> rows = {{"Test", "Devices", "Step ms", "p95", "Spread", items + "/s", "Speedup",
-                            "Efficiency", "Exposed ms", "Memory", "Util", "Power", "Clock"}};
+                            "Efficiency", "Of slowest", "Exposed ms", "Memory", "Util", "Power", "Clock"}};
   std::string notes;
   for (const Json* entry : entries) {
     rows.push_back(row_of(*entry));
@@ -90,12 +96,15 @@ std::string table_of(const std::string& workload, const Entries& entries) {
 /// Each workload's, in the order in which they come.
 std::vector<std::pair<std::string, Entries>> by_workload(const Json& result) {
   std::vector<std::pair<std::string, Entries>> groups;
-  for (const Json& entry : member(result, "results")) {
+  const auto add = [&](const Json& entry) {
     const std::string workload = text_at(entry, "workload");
-    if (workload.empty()) continue;
+    if (workload.empty()) return;
     auto group = std::find_if(groups.begin(), groups.end(), [&](auto& one) { return one.first == workload; });
     if (group == groups.end()) group = groups.insert(groups.end(), {workload, {}});
     group->second.push_back(&entry);
+  };
+  for (const Json& entry : member(result, "results")) {
+    add(entry);
   }
   return groups;
 }

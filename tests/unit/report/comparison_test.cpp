@@ -43,6 +43,18 @@ TEST(Comparison, OfSingleMultiAndHeteroGivesTheSeedsTable) {
             "| 1x NVIDIA A100 + 1x NVIDIA H100 (hetero) |           0.030 |         0.014 |   1.77x |");
 }
 
+TEST(Comparison, ASharedBatchIsComparedAndHasNoRowInTheSeedsTable) {
+  const auto file = [](const char* label, double strong_ms) {
+    return file_of(label, result_of({h100, h100},
+                                    {bench("mlp", 64, "single", 1, 2), bench("mlp", 64, "collective", 2, 1),
+                                     bench("mlp", 64, "strong", 2, strong_ms)}));
+  };
+  const Comparison comparison = compare({file("a", 1.5), file("b", 3)});
+  EXPECT_THAT(comparison.scaling.rows, SizeIs(4)) << "two of each file";
+  ASSERT_THAT(comparison.regressions, SizeIs(1));
+  EXPECT_EQ(comparison.tests[0].values[comparison.regressions[0].value].configuration.mode, "strong");
+}
+
 TEST(Comparison, RowsStandByKindOfDeviceThenCountThenMode) {
   std::vector<std::string> rows;
   for (const Scaling::Row& row : compare(seed_files()).scaling.rows)
