@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "egt/ranks/agreement.hpp"
+#include "workload/bench/scaling_forecast.hpp"
 #include "workload/common/findings.hpp"
 
 namespace egt {
@@ -430,8 +431,12 @@ PartReport BenchSuite::report() const {
 
 std::vector<PartReport> BenchSuite::reports() const {
   std::vector<PartReport> all;
-  if (rank() == 0)
-    for (const BenchEntry& entry : entries_) all.push_back(report_of(entry));
+  if (rank() == 0) {
+    std::vector<BenchEntry> entries = entries_;
+    const std::vector<PartReport> forecasts = forecast(entries, parts_.train.layers);
+    for (const BenchEntry& entry : entries) all.push_back(report_of(entry));
+    all.insert(all.end(), forecasts.begin(), forecasts.end());
+  }
   all.push_back(report());
   return all;
 }

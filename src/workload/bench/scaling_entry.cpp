@@ -54,6 +54,10 @@ std::optional<double> BenchEntry::efficiency() const {
   return speedup ? std::optional(*speedup / trial.devices()) : std::nullopt;
 }
 
+std::optional<double> BenchEntry::forecast_error_percent() const {
+  return step && forecast_step_ms ? std::optional(100 * (*forecast_step_ms / step->p50 - 1)) : std::nullopt;
+}
+
 std::vector<const BenchEntry*> each_alone(const std::vector<BenchEntry>& entries, const BenchTrial& trial) {
   std::vector<const BenchEntry*> alone;
   for (const int rank : trial.ranks)
@@ -144,6 +148,8 @@ PartReport report_of(const BenchEntry& entry) {
       {"compute_ms", or_null(entry.compute_ms)},
       {"sigma_ms", or_null(entry.sigma_ms)},
       {"all_reduce", entry.sums.empty() ? Json() : sums_json(entry.sums)},
+      {"forecast_step_ms", or_null(entry.forecast_step_ms)},
+      {"forecast_error_percent", or_null(entry.forecast_error_percent())},
   };
   return report;
 }

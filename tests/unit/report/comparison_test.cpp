@@ -55,6 +55,21 @@ TEST(Comparison, ASharedBatchIsComparedAndHasNoRowInTheSeedsTable) {
   EXPECT_EQ(comparison.tests[0].values[comparison.regressions[0].value].configuration.mode, "strong");
 }
 
+TEST(Comparison, AForecastIsNoMeasurement) {
+  const Json measured = bench("mlp", 64, "collective", 4, 2);
+  Json expected = bench("mlp", 64, "collective", 4, 20);  // ten times as long
+  expected["forecast"] = true;
+  Json of_others = bench("mlp", 128, "collective", 64, 1);
+  of_others["forecast"] = true;
+  const std::vector<std::string> devices(4, h100);
+  const Comparison comparison = compare({file_of("a", result_of(devices, {measured})),
+                                         file_of("b", result_of(devices, {measured, expected, of_others}))});
+  ASSERT_THAT(comparison.tests, SizeIs(1));
+  EXPECT_THAT(comparison.regressions, IsEmpty());
+  EXPECT_THAT(comparison.tests[0].values[1].change_percent, Optional(DoubleNear(0, 1e-9)));
+  EXPECT_THAT(comparison.scaling.rows, SizeIs(2)) << "a measured one of each file";
+}
+
 TEST(Comparison, RowsStandByKindOfDeviceThenCountThenMode) {
   std::vector<std::string> rows;
   for (const Scaling::Row& row : compare(seed_files()).scaling.rows)
