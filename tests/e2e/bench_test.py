@@ -28,9 +28,11 @@ class BenchTest(ProgramTest):
         expected = [("single", [rank]) for rank in range(ranks)]
         expected += [(mode, list(range(n))) for mode in ("p2p", "collective") for n in counts]
         expected += [("hetero", list(range(ranks)))] if ranks > 1 else []
-        names = ["mlp batch 32", "multimodal batch 1", "voxelize 2000 points", "voxelize 4000 points"]
+        of_training = expected + [("strong", list(range(n))) for n in counts]
+        names = {"mlp batch 32": of_training, "multimodal batch 1": expected, "voxelize 2000 points": expected,
+                 "voxelize 4000 points": expected}
         self.assertEqual([(e["test_name"], e["mode"], e["ranks"]) for e in self.entries(result)],
-                         [(name, mode, who) for name in names for mode, who in expected])
+                         [(name, mode, who) for name, all_of_it in names.items() for mode, who in all_of_it])
         for entry in self.entries(result):
             with self.subTest(entry=(entry["test_name"], entry["mode"], entry["ranks"])):
                 self.check_entry(entry)
@@ -42,9 +44,16 @@ class BenchTest(ProgramTest):
         step, devices = entry["step_ms"], entry["devices"]
         self.assertTrue(0 < step["min"] <= step["p50"] <= step["p95"] <= step["max"], step)
         self.assertEqual(devices, len(entry["ranks"]))
-        self.assertAlmostEqual(entry["ms_per_batch"], step["p50"] / devices)
-        self.assertEqual(sum(entry["shares"]), entry["size"] * devices)
-        self.assertAlmostEqual(entry["items_per_second"] * step["p50"] / 1e3, entry["size"] * devices, places=3)
+        batches = 1 if entry["mode"] == "strong" else devices
+        self.assertAlmostEqual(entry["ms_per_batch"], step["p50"] / batches)
+        self.assertEqual(sum(entry["shares"]), entry["size"] * batches)
+        self.assertAlmostEqual(entry["items_per_second"] * step["p50"] / 1e3, entry["size"] * batches, places=3)
+        self.assertEqual(entry["efficiency_slowest"] is not None, entry["mode"] in ("p2p", "collective", "strong"))
+        sums = entry["all_reduce"]
+        self.assertEqual(sums is not None, entry["workload"] == "mlp" and devices > 1)
+        if sums:
+            self.assertGreater(min(one["ms"] for one in sums), 0)
+            self.assertGreater(sums[0]["bytes"], sums[1]["bytes"])
         self.assertAlmostEqual(entry["efficiency"], entry["speedup"] / devices)
         moves = entry["mode"] in ("p2p", "collective")
         self.assertEqual(entry["exposed_communication_ms"] is not None, moves)
@@ -64,6 +73,36 @@ class Figures(BenchTest):
                      if e["ranks"][0] in entry["ranks"]]
             if entry["mode"] != "single":
                 self.assertAlmostEqual(entry["speedup"], entry["items_per_second"] / (sum(alone) / len(alone)))
+            if entry["efficiency_slowest"] is not None:
+                self.assertAlmostEqual(entry["efficiency_slowest"], entry["items_per_second"] / min(alone) / entry["devices"])
+
+    def check_forecast(self, done, result):
+        """From 8 ranks on, told apart from what was measured; how far it is off is told of what it has not seen."""
+        unseen = [(e["mode"], e["devices"]) for e in self.entries(result) if e["forecast_step_ms"]]
+        self.assertEqual(unseen, [("collective", 4), ("strong", 2), ("strong", 4)])
+        for entry in self.entries(result):
+            if entry["forecast_step_ms"]:
+                error = 100 * (entry["forecast_step_ms"] / entry["step_ms"]["p50"] - 1)
+                self.assertAlmostEqual(entry["forecast_error_percent"], error)
+        forecast, = [e for e in result["results"] if e.get("forecast")]
+        self.assertEqual(forecast["test_name"], "mlp batch 32 forecast")
+        self.assertIsNone(forecast["no_forecast"])
+        model = forecast["model"]
+        self.assertEqual(model["slowest_alone_ms"], max(e["step_ms"]["p50"] for e in self.entries(
+            result, workload="mlp", mode="single") if e["ranks"][0] < 2))
+        self.assertGreater(model["alpha_us"] + model["beta_ns_per_byte"], 0)
+        rows = [(row["mode"], row["devices"]) for row in forecast["rows"]]
+        self.assertEqual(rows, [("collective", 2 ** n) for n in range(3, 13)] + [("strong", 2 ** n) for n in range(3, 6)])
+        for row in forecast["rows"]:
+            batches = 1 if row["mode"] == "strong" else row["devices"]
+            self.assertIs(row["forecast"], True)
+            self.assertAlmostEqual(row["items_per_second"] * row["step_ms"]["p50"] / 1e3, 32 * batches, places=3)
+            self.assertEqual(done.stdout.count(f" {row['devices']}, {row['mode']}, forecast |"), 1)
+        steps = [row["step_ms"]["p50"] for row in forecast["rows"] if row["mode"] == "collective"]
+        self.assertEqual(steps, sorted(steps))
+        self.assertGreaterEqual(steps[0], model["slowest_alone_ms"])
+        self.assertIn("\nForecast\n  mlp batch 32: from 1 and 2 devices, off by ", done.stdout)
+        self.assertIn("  mlp batch 32 (4, collective): forecast ", done.stdout)
 
     def test_four_ranks_in_every_mode(self):
         done, result = self.bench(*tiny(), ranks=4, timeout=300)
@@ -77,6 +116,7 @@ class Figures(BenchTest):
         work = result["verified_work"]
         self.assertEqual(work["outputs_verified"], sum(e["outputs_verified"] for e in checks))
         self.assertEqual((result["verdict"], result["faults"]), ("pass", []))
+        self.check_forecast(done, result)
         self.check_console(done, result)
         self.check_report(done)
 
@@ -146,6 +186,7 @@ class Bench(BenchTest):
             done, result = self.bench(*tiny(), ranks=ranks)
             self.check_entries(result, 1)
             self.assertIn("bench: one rank, so single only", done.stderr)
+            self.assertIn("\nForecast\n  mlp batch 32: none: a second rank alone was not measured; ", done.stdout)
 
     def test_what_does_not_fit_fails_and_the_rest_goes_on(self):
         done, result = self.bench(*tiny(workload="voxelize", points="1000000000,2000"), ranks=2, code=4)
@@ -192,7 +233,7 @@ class Bench(BenchTest):
         cases = {
             ("--workload", "mlp,none"): "mlp, multimodal and voxelize",
             ("--workload", "mlp,mlp"): "each once",
-            ("--mode", "ddp"): "single, p2p, collective and hetero",
+            ("--mode", "ddp"): "single, p2p, collective, hetero and strong",
             ("--mode", "p2p"): "start 2 ranks",
             ("--points", "0"): "1 to 1000000000",
             ("--points", "10,10"): "each once",

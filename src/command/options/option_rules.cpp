@@ -216,10 +216,10 @@ Rules bench_rules(BenchOptions& bench) {
        list(bench.workloads, "NAME,..", "one or more of mlp, multimodal and voxelize, each once", {},
             one_of(std::array{mlp, multimodal, voxelize}))},
       {"mode", of_bench,
-       "on which devices: each alone, or together by peer copies, by NCCL or MPI, or sharing one load "
-       "(single,p2p,collective,hetero; single always)",
-       list(bench.modes, "NAME,..", "one or more of single, p2p, collective and hetero, each once", {},
-            one_of(std::array{single, p2p, collective, hetero}))},
+       "on which devices: each alone, or together by peer copies, by NCCL or MPI, sharing one load, or one "
+       "device's batch of mlp (single,p2p,collective,hetero,strong; single always)",
+       list(bench.modes, "NAME,..", "one or more of single, p2p, collective, hetero and strong, each once",
+            {}, one_of(std::array{single, p2p, collective, hetero, strong}))},
       {"points", of_bench,
        "of voxelize, in a device's cloud (10000,100000,1000000,10000000; host: 10000,100000)",
        wholes(bench.points, "N,N,..", "1 to 32 whole numbers of 1 to 1000000000, each once", sizes, one,

@@ -95,6 +95,7 @@ void fill(Scaling::Row& row, const ComparedTest& test, std::vector<double>& spee
 }
 
 /// One a file and configuration: those of one kind of device together, in the order in which kinds come.
+/// Where devices share one batch, others' rows would be beside what they do with one each: those have no row.
 std::vector<Scaling::Row> empty_rows(const std::vector<ComparedTest>& tests,
                                      const std::vector<Scaling::Column>& columns) {
   std::map<std::set<std::string>, std::size_t> kinds;
@@ -102,6 +103,7 @@ std::vector<Scaling::Row> empty_rows(const std::vector<ComparedTest>& tests,
   for (const Scaling::Column& column : columns)
     for (const ComparedFigure& value : tests[column.test].values) {
       const Configuration& configuration = value.configuration;
+      if (configuration.mode == "strong") continue;
       const auto kind = kinds.try_emplace(distinct_models(configuration), kinds.size()).first->second;
       keys.emplace(kind, configuration, value.file);
     }

@@ -26,18 +26,28 @@ std::string amount(const std::optional<double>& value) {
   return value ? format_amount(*value) : not_measured;
 }
 
-/// "2, p2p", and of one device alone which.
+bool is_forecast(const Json& entry) {
+  return value_at<bool>(entry, "forecast").value_or(false);
+}
+
+/// As a percentage.
+std::string share(const std::optional<double>& value) {
+  return cell(value ? std::optional(100 * *value) : std::nullopt, "{:.1f} %");
+}
+
+/// "2, p2p", "8, collective, forecast", and of one device alone which.
 std::string ranks_text(const Json& entry) {
   const Json& ranks = member(entry, "ranks");
   const std::string mode = text_at(entry, "mode");
   if (mode == "single" && ranks.is_array() && ranks.size() == 1 && ranks[0].is_number_integer())
     return fmt::format("rank {} alone", ranks[0].get<std::int64_t>());
-  return fmt::format("{}, {}", value_at<std::int64_t>(entry, "devices").value_or(0), mode);
+  return fmt::format("{}, {}{}", value_at<std::int64_t>(entry, "devices").value_or(0), mode,
+                     is_forecast(entry) ? ", forecast" : "");
 }
 
 Row row_of(const Json& entry) {
   const Json& step = member(entry, "step_ms");
-  const auto memory = figure(entry, "memory_bytes"), efficiency = figure(entry, "efficiency");
+  const auto memory = figure(entry, "memory_bytes");
   return {text_at(entry, "test_name"),
           ranks_text(entry),
           cell(figure(step, "p50"), "{:.4g}"),
@@ -45,7 +55,8 @@ Row row_of(const Json& entry) {
           cell(figure(entry, "spread_percent"), "{:.1f} %"),
           amount(figure(entry, "items_per_second")),
           cell(figure(entry, "speedup"), "{:.2f}x"),
-          cell(efficiency ? std::optional(100 * *efficiency) : std::nullopt, "{:.1f} %"),
+          share(figure(entry, "efficiency")),
+          share(figure(entry, "efficiency_slowest")),
           cell(figure(entry, "exposed_communication_ms"), "{:.3g}"),
           memory ? format_bytes(*memory) : not_measured,
           cell(figure(entry, "gpu_utilization_percent"), "{:.0f} %"),
@@ -67,6 +78,8 @@ std::string notes_of(const Json& entry) {
   if (const auto ratio = figure(entry, "ratio_copy_bandwidth"))
     note(fmt::format("{} GB/s, {:.0f} % of the copy bandwidth",
                      cell(figure(entry, "gb_per_second"), "{:.4g}"), 100 * *ratio));
+  if (const auto error = figure(entry, "forecast_error_percent"))
+    note(fmt::format("forecast {} ms, {:+.1f} %", cell(figure(entry, "forecast_step_ms"), "{:.4g}"), *error));
   if (const auto tflops = figure(entry, "tflops")) note(fmt::format("{:.4g} TFLOP/s", *tflops));
   if (const auto even = figure(entry, "even_items_per_second"))
     note(fmt::format("shares {}, {} {}/s; in equal shares {} {}/s", member(entry, "shares").dump(),
@@ -78,7 +91,7 @@ std::string notes_of(const Json& entry) {
 std::string table_of(const std::string& workload, const Entries& entries) {
   const std::string items = text_at(*entries.front(), "items");
   std::vector<Row> rows = {{"Test", "Devices", "Step ms", "p95", "Spread", items + "/s", "Speedup",
-                            "Efficiency", "Exposed ms", "Memory", "Util", "Power", "Clock"}};
+                            "Efficiency", "Of slowest", "Exposed ms", "Memory", "Util", "Power", "Clock"}};
   std::string notes;
   for (const Json* entry : entries) {
     rows.push_back(row_of(*entry));
@@ -87,17 +100,51 @@ std::string table_of(const std::string& workload, const Entries& entries) {
   return titled_table(printable(workload), std::move(rows)) + notes;
 }
 
-/// Each workload's, in the order in which they come.
+/// Each workload's, in the order in which they come; the rows of a forecast behind what was measured.
 std::vector<std::pair<std::string, Entries>> by_workload(const Json& result) {
   std::vector<std::pair<std::string, Entries>> groups;
-  for (const Json& entry : member(result, "results")) {
+  const auto add = [&](const Json& entry) {
     const std::string workload = text_at(entry, "workload");
-    if (workload.empty()) continue;
+    if (workload.empty()) return;
     auto group = std::find_if(groups.begin(), groups.end(), [&](auto& one) { return one.first == workload; });
     if (group == groups.end()) group = groups.insert(groups.end(), {workload, {}});
     group->second.push_back(&entry);
+  };
+  for (const Json& entry : member(result, "results")) {
+    add(entry);
+    if (is_forecast(entry))
+      for (const Json& row : member(entry, "rows")) add(row);
   }
   return groups;
+}
+
+/// What a model is made of, and how far it is off where more was measured.
+std::string model_text(const Json& entry) {
+  const Json& model = member(entry, "model");
+  const auto sigma = figure(model, "sigma_ms"), alone = figure(model, "slowest_alone_ms");
+  const auto scatter = sigma && alone ? std::optional(100 * *sigma / *alone) : std::nullopt;
+  const auto error = figure(entry, "forecast_error_percent");
+  return fmt::format(
+      "from 1 and 2 devices, {}: {} us and {} ns/B a message, {} a step in {} all-reduces, hidden "
+      "behind {} of the compute time; steps scatter by {}; as if each further rank were reached likewise, "
+      "by a ring",
+      error ? fmt::format("off by {:+.1f} % at most where it can be checked", *error) : "not checked",
+      cell(figure(model, "alpha_us"), "{:.3g}"), cell(figure(model, "beta_ns_per_byte"), "{:.3g}"),
+      format_bytes(figure(model, "summed_bytes").value_or(0)), cell(figure(model, "sums_per_step"), "{:.0f}"),
+      share(figure(model, "overlap_share")), cell(scatter, "{:.2g} %"));
+}
+
+/// On what the rows of a forecast are founded, or why there are none.
+std::string forecast_text(const Json& result) {
+  std::string text;
+  for (const Json& entry : member(result, "results")) {
+    if (!is_forecast(entry)) continue;
+    const std::string why_not = text_at(entry, "no_forecast");
+    text += printable(fmt::format("  {}: {}", text_at(entry, "forecast_of"),
+                                  why_not.empty() ? model_text(entry) : "none: " + why_not));
+    text += "\n";
+  }
+  return text.empty() ? text : "\nForecast\n" + text;
 }
 
 }  // namespace
@@ -108,6 +155,7 @@ std::string bench_text(const Json& result) {
       alone.ok())
     text = scaling_text(alone.value());
   for (const auto& [workload, entries] : by_workload(result)) text += table_of(workload, entries);
+  text += forecast_text(result);
   if (!text.empty() && text.front() == '\n') text.erase(0, 1);
   return text;
 }

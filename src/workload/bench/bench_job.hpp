@@ -10,6 +10,7 @@
 #include "model/mlp_trainer.hpp"
 #include "workload/bench/bench_operation.hpp"
 #include "workload/bench/input_pipeline.hpp"
+#include "workload/bench/scaling_model.hpp"
 #include "workload/common/digest_vote.hpp"
 #include "workload/common/fault_reporter.hpp"
 #include "workload/options.hpp"
@@ -22,12 +23,15 @@ struct JobReport {
   std::string failure;  ///< what is wrong, in one line; a fault was told by its own record. Empty: nothing
   VerifiedWork work;    ///< checked since the report before
   std::optional<double> copy_ms;  ///< for a copy that reads and writes as many bytes as an iteration must
+  /// All-reduces alone, with nothing beside them: of a step's gradients, and of parts of them.
+  std::vector<SumTime> sums = {};
 };
 
 /// How long a burst took.
 struct BurstTimes {
   std::vector<double> chunk_ms;  ///< each chunk, as the device's events tell
   double busy_ms = 0;  ///< all of them, without waits and what others took of a host (Device::busy_ms)
+  std::vector<double> step_ms = {};  ///< each iteration's, where they are told apart
 };
 
 /// What one device does in a trial. One thread, which is the same on all ranks; those of a trial make the

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 namespace egt {
@@ -11,6 +12,9 @@ namespace {
 
 /// As they are shared.
 using Figures = std::array<double, sizeof(RankFigures) / sizeof(double)>;
+
+/// Enough for a spread, and no memory to speak of in a trial of an hour.
+constexpr std::size_t most_kept_steps = 1 << 16;
 
 /// The largest of all ranks' i-th figure.
 double largest(const std::vector<std::vector<double>>& ranks, std::size_t i) {
@@ -69,6 +73,9 @@ Status BenchTrialMaker::measure(BenchJob* job) {
       power_.add(reading.power_w);
       clock_.add(reading.sm_clock_mhz);
       own = std::move(times.chunk_ms);
+      const std::size_t kept = std::min(times.step_ms.size(), most_kept_steps - steps_.size());
+      steps_.insert(steps_.end(), times.step_ms.begin(),
+                    times.step_ms.begin() + static_cast<std::ptrdiff_t>(kept));
       // The first time it is the burst's: NaN is no number to take the least of.
       own_.busy_ms = std::fmin(own_.busy_ms, times.busy_ms / static_cast<double>(chunks * plan.per_chunk));
     }
@@ -89,6 +96,12 @@ Status BenchTrialMaker::conclude(BenchJob* job) {
     EGT_TRY_ASSIGN(measured_.own, job->check());
     own_.copy_ms = measured_.own.copy_ms.value_or(RankFigures::unknown);
     own_.failures = measured_.own.failure.empty() ? 0 : 1;
+    const std::vector<SumTime>& sums = measured_.own.sums;
+    std::copy_n(sums.begin(), std::min(sums.size(), RankFigures::sum_sizes), std::begin(own_.sums));
+    if (!steps_.empty()) {
+      const ScalingTimes steps = step_times(std::move(steps_));
+      own_.sigma_ms = normal_sigma(steps.p50, steps.p95);
+    }
   }
   EGT_TRY_ASSIGN(const auto ranks, meet(std::bit_cast<Figures>(own_), "bench: checks the results"));
   for (const std::vector<double>& figures : ranks) {

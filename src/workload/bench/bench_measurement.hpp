@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -17,6 +19,7 @@ namespace egt {
 /// What a rank tells of a trial and of its device in it. NaN: not known, or it took no part.
 struct RankFigures {
   static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  static constexpr std::size_t sum_sizes = 3;
 
   double failures = 0;            ///< 1: it found something wrong
   double busy_ms = unknown;       ///< an iteration in its fastest burst
@@ -24,6 +27,8 @@ struct RankFigures {
   double memory_bytes = unknown;  ///< in use when the trial is over
   // Of the rest the mean of what its sensor said while it was measured.
   double gpu_utilization_percent = unknown, power_w = unknown, sm_clock_mhz = unknown;
+  double sigma_ms = unknown;  ///< standard deviation of an iteration (normal_sigma)
+  SumTime sums[sum_sizes] = {{unknown, unknown}, {unknown, unknown}, {unknown, unknown}};  ///< see JobReport
 };
 
 /// What came of a measurement: the same on all ranks, apart from what this one found.
@@ -32,6 +37,18 @@ struct Measured {
   ScalingTimes step;               ///< of the slowest device
   JobReport own;                   ///< of this rank
   std::vector<RankFigures> ranks;  ///< of all
+
+  /// A figure of all devices of the trial in one, `both` for two; empty where one did not tell it.
+  template <typename Figure, typename Both>
+  std::optional<double> of_devices(const BenchTrial& trial, const Figure& figure, const Both& both) const {
+    std::optional<double> all;
+    for (const int rank : trial.ranks) {
+      const double one = std::invoke(figure, ranks[static_cast<std::size_t>(rank)]);
+      if (std::isnan(one)) return std::nullopt;
+      all = all ? both(*all, one) : one;
+    }
+    return all;
+  }
 };
 
 /// How the ranks of a trial keep in step: by figures that each rank brings and all get. One trial; all ranks
@@ -80,6 +97,7 @@ class BenchTrialMaker {
   double step_ms_ = 0;  ///< at the end of the warm-up
   RankFigures own_;
   Mean utilization_, power_, clock_;
+  std::vector<double> steps_;  ///< milliseconds of the first ones, where they are told apart
   Measured measured_;
 };
 

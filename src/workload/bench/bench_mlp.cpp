@@ -6,7 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "workload/bench/bench_job.hpp"
+#include "egt/core/histogram.hpp"
+#include "workload/bench/bench_measurement.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/common/value_exchange.hpp"
 #include "workload/train/slow_injection.hpp"
@@ -17,6 +18,11 @@ namespace {
 /// The first and the last losses, of which the means are compared, and in how many steps at least.
 constexpr std::size_t compared_losses = 4;
 constexpr std::int64_t fewest_steps = 20;
+
+/// Of the all-reduces that are timed alone: each size is so much smaller than the one before, and each time
+/// is of a block of several.
+constexpr std::int64_t sum_divisor = 64;
+constexpr std::size_t sum_blocks = 15, most_sums_a_block = 8, sum_block_bytes = std::size_t{64} << 20;
 
 class MlpJob final : public BenchJob {
  public:
@@ -45,6 +51,8 @@ class MlpJob final : public BenchJob {
   Result<Answers> replay();
   Status check_replay();
   Status check_replicas();
+  Status measure_sums();
+  Result<double> sum_ms(const VectorView& part);
   std::string loss_failure() const;
 
   Environment& environment_;
@@ -60,7 +68,7 @@ class MlpJob final : public BenchJob {
   std::deque<double> last_losses_;
   JobReport report_;
   Buffer digests_, pinned_;
-  std::unique_ptr<Event> done_;
+  std::unique_ptr<Event> done_, sums_begin_, sums_end_;
   // The trainer's streams go before the memory that their work uses.
   std::optional<SlowInjection> slowness_;
   std::optional<DigestExchange> replicas_;
@@ -86,6 +94,9 @@ Status MlpJob::prepare() {
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(bytes));
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
   if (communicator_.size() < 2) return {};
+  for (auto* event : {&sums_begin_, &sums_end_}) {
+    EGT_TRY_ASSIGN(*event, device_.create_event(EventUse::timing));
+  }
   replicas_.emplace(device_, communicator_, trainer_->communication_stream(),
                     environment_.board.line("main"));
   return replicas_->prepare(trainer_->state_tensors().size());
@@ -160,6 +171,7 @@ Result<BurstTimes> MlpJob::burst(int chunks, std::int64_t per_chunk) {
     if (step < first) continue;
     if (!result.step_ms) return Status(StatusCode::internal, "the trainer tells no time of a step");
     times.chunk_ms[static_cast<std::size_t>((step - first) / per_chunk)] += *result.step_ms;
+    times.step_ms.push_back(*result.step_ms);
     times.busy_ms += result.compute_ms.value_or(0);
   }
   return times;
@@ -169,6 +181,7 @@ Result<JobReport> MlpJob::check() {
   EGT_TRY(check_replay());
   EGT_TRY(check_replicas());
   if (report_.failure.empty()) report_.failure = loss_failure();
+  EGT_TRY(measure_sums());
   return std::exchange(report_, {});
 }
 
@@ -208,6 +221,42 @@ Status MlpJob::check_replicas() {
     reporter_.tell(std::move(fault), dissent);
   }
   return {};
+}
+
+/// The fabric alone, in the place of the gradients: the updates that wait for these came with the digests of
+/// the state. The same sizes on all ranks.
+Status MlpJob::measure_sums() {
+  if (communicator_.size() < 2) return {};
+  line_.wait_for_peers("bench: all-reduce by size");
+  VectorView gradient = trainer_->gradient();
+  EGT_TRY(device_.set_zero(gradient.data, gradient.bytes(), trainer_->communication_stream()));
+  for (std::size_t size = 0; size < RankFigures::sum_sizes; ++size) {
+    EGT_TRY_ASSIGN(const double ms, sum_ms(gradient));
+    report_.sums.push_back({static_cast<double>(gradient.bytes()), ms});
+    gradient.count = std::max<std::int64_t>(1, gradient.count / sum_divisor);
+  }
+  return {};
+}
+
+/// The middle of some blocks, behind a first all-reduce in which the ranks meet.
+Result<double> MlpJob::sum_ms(const VectorView& part) {
+  Stream& stream = trainer_->communication_stream();
+  const auto repeats = std::clamp<std::size_t>(sum_block_bytes / part.bytes(), 1, most_sums_a_block);
+  const auto sum = [&] {
+    return communicator_.all_reduce(part.data, static_cast<std::size_t>(part.count), part.type, stream);
+  };
+  EGT_TRY(sum());
+  std::vector<double> blocks;
+  while (blocks.size() < sum_blocks) {
+    EGT_TRY(device_.record(*sums_begin_, stream));
+    for (std::size_t i = 0; i < repeats; ++i) EGT_TRY(sum());
+    EGT_TRY(device_.record(*sums_end_, stream));
+    EGT_TRY(wait_with_peers(device_, environment_.communicator, *sums_end_, environment_.peer_timeout_seconds,
+                            "all-reduces alone"));
+    EGT_TRY_ASSIGN(const double ms, device_.elapsed_ms(*sums_begin_, *sums_end_));
+    blocks.push_back(ms / static_cast<double>(repeats));
+  }
+  return median_of(std::move(blocks));
 }
 
 /// Training that does not learn is no training.

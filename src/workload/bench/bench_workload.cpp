@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "egt/ranks/agreement.hpp"
+#include "workload/bench/scaling_forecast.hpp"
 #include "workload/common/findings.hpp"
 
 namespace egt {
@@ -59,19 +60,6 @@ std::int64_t most_of(const std::vector<std::int64_t>& shares) {
 
 std::string text_of(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
-}
-
-/// A figure of all devices of the trial in one, `both` for two; empty where one did not tell it.
-template <typename Both>
-std::optional<double> of_devices(const BenchTrial& trial, const Measured& measured,
-                                 double RankFigures::*figure, const Both& both) {
-  std::optional<double> all;
-  for (const int rank : trial.ranks) {
-    const double one = measured.ranks[static_cast<std::size_t>(rank)].*figure;
-    if (std::isnan(one)) return std::nullopt;
-    all = all ? both(*all, one) : one;
-  }
-  return all;
 }
 
 }  // namespace
@@ -137,7 +125,10 @@ void BenchSuite::take_slowness(std::int64_t trial) {
 BenchEntry BenchSuite::entry_of(std::int64_t number) const {
   BenchEntry entry;
   entry.trial = plan_[static_cast<std::size_t>(number)];
-  entry.shares.assign(entry.trial.ranks.size(), entry.trial.size);
+  const std::size_t devices = entry.trial.ranks.size();
+  entry.shares.assign(devices, entry.trial.size);
+  if (entry.trial.mode == BenchMode::strong)
+    entry.shares = share_load(entry.trial.size, std::vector<double>(devices, 1));
   return entry;
 }
 
@@ -248,10 +239,11 @@ void BenchSuite::judge_answers(BenchEntry& entry, const std::vector<Answers>& by
   for (std::size_t device = 0; device < entry.shares.size(); ++device)
     // A known-answer pass has no more samples than an equal share.
     sizes[static_cast<std::size_t>(trial.ranks[device])] =
-        is_mlp ? std::min(entry.shares[device], trial.size) : entry.shares[device];
+        is_mlp ? std::min(entry.shares[device], entry.items() / trial.devices()) : entry.shares[device];
   // Its gradients are scaled by the samples of all devices.
   const std::string question =
-      is_mlp ? fmt::format("{}, {} devices", trial.name, trial.devices()) : trial.name;
+      is_mlp ? fmt::format("{}, {} devices, {} in all", trial.name, trial.devices(), entry.items())
+             : trial.name;
   if (trial.has(rank())) work_.outputs_verified += by_rank[static_cast<std::size_t>(rank())].size();
   for (const Dissent& dissent : answers_.judge(question, sizes, by_rank)) {
     Fault fault = fault_of(environment(), "output", "known answer", "bench", this->trial());
@@ -331,11 +323,19 @@ void BenchSuite::take(BenchEntry& entry, const Measured& measured) {
   const auto least = [](double a, double b) { return std::min(a, b); };
   entry.step = measured.step;
   entry.own_ms = is_host() && busy_ms > 0 ? busy_ms : entry.step->p50;
-  entry.memory_bytes = of_devices(trial, measured, &RankFigures::memory_bytes, largest);
-  entry.power_w = of_devices(trial, measured, &RankFigures::power_w, std::plus<double>());
-  entry.sm_clock_mhz = of_devices(trial, measured, &RankFigures::sm_clock_mhz, least);
+  entry.memory_bytes = measured.of_devices(trial, &RankFigures::memory_bytes, largest);
+  entry.power_w = measured.of_devices(trial, &RankFigures::power_w, std::plus<double>());
+  entry.sm_clock_mhz = measured.of_devices(trial, &RankFigures::sm_clock_mhz, least);
+  entry.compute_ms = measured.of_devices(trial, &RankFigures::busy_ms, largest);
+  entry.sigma_ms = measured.of_devices(trial, &RankFigures::sigma_ms, largest);
+  for (std::size_t i = 0; i < RankFigures::sum_sizes; ++i) {
+    const SumTime& first = measured.ranks[static_cast<std::size_t>(trial.ranks.front())].sums[i];
+    const auto ms = measured.of_devices(
+        trial, [i](const auto& rank) { return rank.sums[i].ms; }, largest);
+    if (ms) entry.sums.push_back({first.bytes, *ms});
+  }
   const auto utilization =
-      of_devices(trial, measured, &RankFigures::gpu_utilization_percent, std::plus<double>());
+      measured.of_devices(trial, &RankFigures::gpu_utilization_percent, std::plus<double>());
   if (utilization) entry.gpu_utilization_percent = *utilization / trial.devices();
   add_rates(entry, measured);
 }
@@ -431,8 +431,12 @@ PartReport BenchSuite::report() const {
 
 std::vector<PartReport> BenchSuite::reports() const {
   std::vector<PartReport> all;
-  if (rank() == 0)
-    for (const BenchEntry& entry : entries_) all.push_back(report_of(entry));
+  if (rank() == 0) {
+    std::vector<BenchEntry> entries = entries_;
+    const std::vector<PartReport> forecasts = forecast(entries, parts_.train.layers);
+    for (const BenchEntry& entry : entries) all.push_back(report_of(entry));
+    all.insert(all.end(), forecasts.begin(), forecasts.end());
+  }
   all.push_back(report());
   return all;
 }

@@ -31,7 +31,13 @@ Json step_json(const BenchEntry& entry) {
 /// One device's batch of work.
 std::optional<double> ms_per_batch(const BenchEntry& entry) {
   if (!entry.step) return std::nullopt;
-  return entry.step->p50 / entry.trial.devices();
+  return entry.step->p50 * static_cast<double>(entry.trial.size) / static_cast<double>(entry.items());
+}
+
+Json sums_json(const std::vector<SumTime>& sums) {
+  Json all = Json::array();
+  for (const SumTime& sum : sums) all.push_back({{"bytes", sum.bytes}, {"ms", sum.ms}});
+  return all;
 }
 
 }  // namespace
@@ -46,6 +52,10 @@ std::optional<double> BenchEntry::items_per_second() const {
 
 std::optional<double> BenchEntry::efficiency() const {
   return speedup ? std::optional(*speedup / trial.devices()) : std::nullopt;
+}
+
+std::optional<double> BenchEntry::forecast_error_percent() const {
+  return step && forecast_step_ms ? std::optional(100 * (*forecast_step_ms / step->p50 - 1)) : std::nullopt;
 }
 
 std::vector<const BenchEntry*> each_alone(const std::vector<BenchEntry>& entries, const BenchTrial& trial) {
@@ -90,7 +100,11 @@ void complete(BenchEntry& entry, const std::vector<BenchEntry>& entries) {
   if (alone.empty()) return;
   entry.speedup =
       *entry.items_per_second() / mean(alone, [](const BenchEntry& one) { return *one.items_per_second(); });
-  if (entry.trial.mode != BenchMode::hetero)
+  if (entry.trial.mode == BenchMode::hetero) return;
+  double slowest = *alone.front()->items_per_second();
+  for (const BenchEntry* one : alone) slowest = std::min(slowest, *one->items_per_second());
+  entry.efficiency_slowest = *entry.items_per_second() / (slowest * entry.trial.devices());
+  if (entry.trial.mode != BenchMode::strong)
     entry.exposed_communication_ms =
         std::max(0.0, entry.step->p50 - mean(alone, [](const BenchEntry& one) { return one.step->p50; }));
 }
@@ -130,6 +144,12 @@ PartReport report_of(const BenchEntry& entry) {
       {"gb_per_second", or_null(entry.gb_per_second)},
       {"ratio_copy_bandwidth", or_null(entry.ratio_copy_bandwidth)},
       {"even_items_per_second", or_null(entry.even_items_per_second)},
+      {"efficiency_slowest", or_null(entry.efficiency_slowest)},
+      {"compute_ms", or_null(entry.compute_ms)},
+      {"sigma_ms", or_null(entry.sigma_ms)},
+      {"all_reduce", entry.sums.empty() ? Json() : sums_json(entry.sums)},
+      {"forecast_step_ms", or_null(entry.forecast_step_ms)},
+      {"forecast_error_percent", or_null(entry.forecast_error_percent())},
   };
   return report;
 }

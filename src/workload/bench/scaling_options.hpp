@@ -18,9 +18,10 @@ enum class BenchMode {
   p2p,         ///< data moved by copies into the peers' memory
   collective,  ///< data moved by the communicator: NCCL or MPI
   hetero,      ///< one load for all devices, shared by what each can do alone
+  strong,      ///< of mlp: one device's batch for all, in equal shares; gradients by the communicator
 };
 constexpr std::string_view to_string(BenchMode mode) {
-  constexpr std::string_view names[] = {"single", "p2p", "collective", "hetero"};
+  constexpr std::string_view names[] = {"single", "p2p", "collective", "hetero", "strong"};
   return names[static_cast<int>(mode)];
 }
 
@@ -39,8 +40,8 @@ struct BenchOptions {
   std::vector<BenchWorkload> workloads = {BenchWorkload::mlp, BenchWorkload::multimodal,
                                           BenchWorkload::voxelize};
   /// `single` is always measured: the others are compared with it.
-  std::vector<BenchMode> modes = {BenchMode::single, BenchMode::p2p, BenchMode::collective,
-                                  BenchMode::hetero};
+  std::vector<BenchMode> modes = {BenchMode::single, BenchMode::p2p, BenchMode::collective, BenchMode::hetero,
+                                  BenchMode::strong};
   std::vector<std::int64_t> points = {10'000, 100'000, 1'000'000, 10'000'000};  ///< of a device's cloud
   std::int32_t grid = 256;                                                      ///< voxels along each axis
   std::vector<std::int64_t> batches = {1, 8, 32, 128, 256};                     ///< of multimodal, a device

@@ -37,6 +37,9 @@ void add_modes(const BenchTrial& test, const std::vector<BenchMode>& modes, int 
     if (wanted(mode))
       for (const int count : device_counts(ranks)) add(mode, first_ranks(count));
   if (wanted(BenchMode::hetero) && ranks > 1) add(BenchMode::hetero, first_ranks(ranks));
+  if (wanted(BenchMode::strong) && test.workload == BenchWorkload::mlp)
+    for (const int count : device_counts(ranks))
+      if (count <= test.size) add(BenchMode::strong, first_ranks(count));
 }
 
 std::vector<BenchTrial> tests_of(BenchWorkload workload, const BenchOptions& options, std::int64_t mlp_batch,

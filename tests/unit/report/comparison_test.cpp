@@ -43,6 +43,33 @@ TEST(Comparison, OfSingleMultiAndHeteroGivesTheSeedsTable) {
             "| 1x NVIDIA A100 + 1x NVIDIA H100 (hetero) |           0.030 |         0.014 |   1.77x |");
 }
 
+TEST(Comparison, ASharedBatchIsComparedAndHasNoRowInTheSeedsTable) {
+  const auto file = [](const char* label, double strong_ms) {
+    return file_of(label, result_of({h100, h100},
+                                    {bench("mlp", 64, "single", 1, 2), bench("mlp", 64, "collective", 2, 1),
+                                     bench("mlp", 64, "strong", 2, strong_ms)}));
+  };
+  const Comparison comparison = compare({file("a", 1.5), file("b", 3)});
+  EXPECT_THAT(comparison.scaling.rows, SizeIs(4)) << "two of each file";
+  ASSERT_THAT(comparison.regressions, SizeIs(1));
+  EXPECT_EQ(comparison.tests[0].values[comparison.regressions[0].value].configuration.mode, "strong");
+}
+
+TEST(Comparison, AForecastIsNoMeasurement) {
+  const Json measured = bench("mlp", 64, "collective", 4, 2);
+  Json expected = bench("mlp", 64, "collective", 4, 20);  // ten times as long
+  expected["forecast"] = true;
+  Json of_others = bench("mlp", 128, "collective", 64, 1);
+  of_others["forecast"] = true;
+  const std::vector<std::string> devices(4, h100);
+  const Comparison comparison = compare({file_of("a", result_of(devices, {measured})),
+                                         file_of("b", result_of(devices, {measured, expected, of_others}))});
+  ASSERT_THAT(comparison.tests, SizeIs(1));
+  EXPECT_THAT(comparison.regressions, IsEmpty());
+  EXPECT_THAT(comparison.tests[0].values[1].change_percent, Optional(DoubleNear(0, 1e-9)));
+  EXPECT_THAT(comparison.scaling.rows, SizeIs(2)) << "a measured one of each file";
+}
+
 TEST(Comparison, RowsStandByKindOfDeviceThenCountThenMode) {
   std::vector<std::string> rows;
   for (const Scaling::Row& row : compare(seed_files()).scaling.rows)

@@ -36,9 +36,21 @@ TEST(BenchEntries, SpeedUpIsAgainstTheMeanOfItsDevicesAlone) {
   EXPECT_THAT(both.speedup, Optional(DoubleNear(500'000 / 375'000.0, 1e-9)));
   EXPECT_THAT(both.efficiency(), Optional(DoubleNear(500'000 / 750'000.0, 1e-9)));
   EXPECT_THAT(both.exposed_communication_ms, Optional(DoubleEq(1)));
+  EXPECT_THAT(both.efficiency_slowest, Optional(DoubleNear(1, 1e-9))) << "as fast as twice the slower one";
   BenchEntry faster = entry(BenchMode::collective, {0, 1}, 2.5);
   complete(faster, singles);
   EXPECT_THAT(faster.exposed_communication_ms, Optional(DoubleEq(0))) << "never below 0";
+}
+
+TEST(BenchEntries, ASharedBatchIsOneBatch) {
+  const std::vector<BenchEntry> singles = {entry(BenchMode::single, {0}, 2),
+                                           entry(BenchMode::single, {1}, 4)};
+  BenchEntry both = entry(BenchMode::strong, {0, 1}, 2.5);
+  both.shares = {500, 500};
+  complete(both, singles);
+  EXPECT_THAT(both.efficiency_slowest, Optional(DoubleNear(4 / 2.5 / 2, 1e-9)));
+  EXPECT_EQ(both.exposed_communication_ms, std::nullopt) << "half a batch alone was not measured";
+  EXPECT_DOUBLE_EQ(report_of(both).figures.at("ms_per_batch").get<double>(), 2.5);
 }
 
 TEST(BenchEntries, WhatWasNotMeasuredIsNull) {

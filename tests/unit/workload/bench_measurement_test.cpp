@@ -19,10 +19,17 @@ class QuickJob final : public BenchJob {
   Result<BurstTimes> burst(int chunks, std::int64_t per_chunk) override {
     ++bursts;
     const double chunk_ms = step_ms * static_cast<double>(per_chunk);
-    return BurstTimes{.chunk_ms = std::vector<double>(static_cast<std::size_t>(chunks), chunk_ms),
-                      .busy_ms = chunk_ms * chunks};
+    BurstTimes times{.chunk_ms = std::vector<double>(static_cast<std::size_t>(chunks), chunk_ms),
+                     .busy_ms = chunk_ms * chunks};
+    // Of 10 steps one is the slower one by so much.
+    for (int i = 0; i < 10; ++i) times.step_ms.push_back(i == 0 ? 11 : 10);
+    return times;
   }
-  Result<JobReport> check() override { return JobReport(); }
+  Result<JobReport> check() override {
+    JobReport report;
+    report.sums = {{4096, 2}, {64, 1}};
+    return report;
+  }
   Status give_up(double) override { return {}; }
 
   int bursts = 0;
@@ -69,6 +76,10 @@ TEST(BenchTrials, FiguresOfTheDeviceAreMeansOfTheMeasurement) {
   EXPECT_THAT(device.gpu_utilization_percent, IsNan()) << "the sensor does not tell it";
   EXPECT_EQ(device.memory_bytes, 1e9);
   EXPECT_NEAR(device.busy_ms, step_ms, 1e-9);
+  EXPECT_NEAR(device.sigma_ms, 1 / 1.6449, 1e-4) << "of steps, not of chunks, which are all alike";
+  EXPECT_EQ(device.sums[0].bytes, 4096);
+  EXPECT_EQ(device.sums[1].ms, 1);
+  EXPECT_THAT(device.sums[2].ms, IsNan()) << "there were two";
 }
 
 TEST(BenchTrials, ALookThatTellsNothingIsNoZero) {
@@ -90,6 +101,7 @@ TEST(BenchTrials, WhoTakesNoPartHasNoFigures) {
   EXPECT_EQ(world.looks, 0);
   EXPECT_THAT(measured.value().ranks.front().power_w, IsNan());
   EXPECT_THAT(measured.value().ranks.front().busy_ms, IsNan());
+  EXPECT_THAT(measured.value().ranks.front().sigma_ms, IsNan());
 }
 
 }  // namespace

@@ -59,6 +59,20 @@ TEST(BenchPlan, OnlyWhatIsAskedForAndWhatItIsHeldAgainst) {
                           "mlp batch 64 bf16: 2 devices, hetero"));
 }
 
+TEST(BenchPlan, TrainingAloneSharesABatch) {
+  BenchOptions options;
+  options.workloads = {BenchWorkload::voxelize, BenchWorkload::mlp};
+  options.points = {10};
+  options.modes = {BenchMode::strong};
+  EXPECT_THAT(
+      described(plan_trials(options, 3, {Precision::fp32}, 4)),
+      ElementsAre("voxelize 10 points: rank 0 alone", "voxelize 10 points: rank 1 alone",
+                  "voxelize 10 points: rank 2 alone", "voxelize 10 points: rank 3 alone",
+                  "mlp batch 3: rank 0 alone", "mlp batch 3: rank 1 alone", "mlp batch 3: rank 2 alone",
+                  "mlp batch 3: rank 3 alone", "mlp batch 3: 2 devices, strong"))
+      << "3 samples are not enough for 4";
+}
+
 TEST(BenchPlan, OneRankIsAlone) {
   BenchOptions options;
   EXPECT_THAT(plan_trials(options, 64, {Precision::fp32}, 1), SizeIs(1 + 5 + 4));
