@@ -197,6 +197,7 @@ std::string breakdown_text(const Json& result) {
   for (const Json& entry : member(result, "results"))
     has_extreme |= value_at<int>(entry, "iterations").value_or(0) > 0;
   const PhaseMs wait = phase_ms(result, "wait_ms");
+  const bool has_peers = wait.of_ranks.size() > 1;
   const auto share = [&](std::initializer_list<const char*> names) {
     double ms = 0;
     for (const char* name : names) ms += phase_ms(result, name).mean();
@@ -206,8 +207,8 @@ std::string breakdown_text(const Json& result) {
       {"products", share({"forward_ms", "backward_ms"})},
       {has_extreme ? "extreme compute" : "activations", share({"activation_ms"})},
       {"update", share({"update_ms"})},
-      {"waiting for sums", share({"wait_ms"})},
-      {"other", share({"other_ms"})}};
+      {"waiting for sums", has_peers ? share({"wait_ms"}) : 0},
+      {"other", share({"other_ms"}) + (has_peers ? 0 : share({"wait_ms"}))}};
   std::vector<std::string> terms;
   for (const auto& [name, part] : shares)
     if (part >= 0.005) terms.push_back(fmt::format("{} {:.0f} %", name, 100 * part));

@@ -133,6 +133,11 @@ TEST(VerdictText, AStepsTimeIsToldWithWhatTakesMostOfIt) {
   EXPECT_THAT(text_with(breakdown(1, 1, 16), breakdown(7, 3, 5)),
               HasSubstr("; the others wait for rank 1\n"));
   EXPECT_THAT(text_with(Json::object(), Json::object()), Not(HasSubstr("\n  Step: ")));
+  EXPECT_THAT(
+      text_with(breakdown(2, 2, 11), Json::object()),
+      HasSubstr("\n  Step: 20 ms: products 30 %, activations 10 %, update 5 %, other 55 %; most of it is "
+                "other\n"))
+      << "a rank alone waits for no sums";
 }
 
 TEST(VerdictText, UnevenSharesAreToldWithTheirGain) {
