@@ -37,7 +37,9 @@ class CudaDevice : public Device {
         shared_(index, info_.pci_bus_id) {}
 
   const DeviceInfo& info() const override { return info_; }
-  Support supports(Precision precision) const override;
+  Support supports(Precision precision) const override {
+    return supported_by({info_, capability_}, precision);
+  }
   Result<MemoryInfo> memory() const override;
 
   Result<Buffer> allocate(std::size_t bytes) override;
@@ -85,6 +87,7 @@ class CudaDevice : public Device {
   Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
                          Mismatches* report, Stream& stream) override;
   Status digest(WordsView words, Digest* digest, Stream& stream) override;
+  Status sum(WordsView words, Digest* sums, Stream& stream) override;
   Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override;
   Status flip(WordsView words, const Flip& flip, Stream& stream) override;
 
@@ -125,16 +128,6 @@ class CudaDevice : public Device {
   GemmPlanner gemms_;
   CudaHold hold_;
 };
-
-Support CudaDevice::supports(Precision precision) const {
-  const int least = precision == Precision::fp8                                    ? 89
-                    : precision == Precision::int8                                 ? 75
-                    : precision == Precision::bf16 || precision == Precision::tf32 ? 80
-                                                                                   : 0;
-  if (capability_ >= least) return {};
-  return {fmt::format("{} needs compute capability {}.{}, and this GPU has {}", to_string(precision),
-                      least / 10, least % 10, info_.compute_capability)};
-}
 
 Result<MemoryInfo> CudaDevice::memory() const {
   EGT_TRY(select_cuda_device(index_));
@@ -407,6 +400,12 @@ Status CudaDevice::digest(WordsView words, Digest* digest, Stream& stream) {
   EGT_TRY(check_digest(words, digest));
   return enqueue(stream, "digest memory",
                  [&](CudaStream& s) { return kernels::digest(launch_on(s), words, digest); });
+}
+
+Status CudaDevice::sum(WordsView words, Digest* sums, Stream& stream) {
+  EGT_TRY(check_sum(words, sums));
+  return enqueue(stream, "sum memory",
+                 [&](CudaStream& s) { return kernels::sum(launch_on(s), words, sums); });
 }
 
 Status CudaDevice::sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) {

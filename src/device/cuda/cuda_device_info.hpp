@@ -14,4 +14,7 @@ struct CudaDeviceInfo {
 /// thread's current device after it: as of open_cuda_device. Safe from any thread.
 Result<CudaDeviceInfo> inspect_cuda_device(int index);
 
+/// Has the GPU the precision? By its compute capability.
+Support supported_by(const CudaDeviceInfo& device, Precision precision);
+
 }  // namespace egt
