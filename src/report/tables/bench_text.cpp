@@ -103,6 +103,7 @@ std::vector<std::pair<std::string, Entries>> by_workload(const Json& result) {
 }  // namespace
 
 std::string bench_text(const Json& result) {
+  if (const std::string ceilings = ceilings_text(result); !ceilings.empty()) return ceilings;
   std::string text;
   if (const auto alone = compare_results({{.path = "", .label = "", .result = result, .problem = ""}}, {});
       alone.ok())
