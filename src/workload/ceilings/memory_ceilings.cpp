@@ -242,7 +242,7 @@ Result<std::unique_ptr<CeilingJob>> make_update_ceiling(const CeilingWorld& worl
 /// As an activation of the load, beside chains ten times as long on a tenth of the elements: what the chain's
 /// own instructions allow, where reading, writing and beginning do not count any more.
 Result<std::unique_ptr<CeilingJob>> make_extreme_ceiling(const CeilingWorld& world) {
-  constexpr std::int64_t columns = 1024, longer = 10;
+  constexpr std::int64_t columns = 1024;
   Device& device = world.environment.device;
   const std::int64_t rows = world.is_gpu() ? 8190 : 80;
   const int turns = world.train.extreme_iterations;
@@ -260,7 +260,7 @@ Result<std::unique_ptr<CeilingJob>> make_extreme_ceiling(const CeilingWorld& wor
         }};
   };
   maker.trial.ours = side(rows, turns);
-  maker.trial.limit = side(rows / longer, turns * static_cast<int>(longer));
+  maker.trial.limit = side(rows / longer_chains, turns * longer_chains);
   return maker.done();
 }
 
