@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/clock.hpp"
+#include "egt/core/units.hpp"
 #include "workload/ceilings/ceiling_job.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/file/disk_reserve.hpp"

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "egt/core/clock.hpp"
 #include "model/parameter_layout.hpp"
 #include "workload/ceilings/ceiling_job.hpp"
 #include "workload/common/alone_rate.hpp"
