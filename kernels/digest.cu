@@ -17,6 +17,15 @@ __global__ void __launch_bounds__(words_threads) digest_kernel(const WordBlock b
   publish(a, b, total);
 }
 
+__global__ void __launch_bounds__(words_threads) sum_kernel(const WordBlock block, Digest* total) {
+  std::uint64_t a = 0;
+  for_vectors(block, [&](std::uint32_t, const uint4& four) {
+    a += (std::uint64_t{four.x} + four.y) + (std::uint64_t{four.z} + four.w);
+  });
+  for_single_words(block, [&](std::uint32_t low) { a += block.data[low]; });
+  publish(a, 0, total);
+}
+
 constexpr unsigned compute_threads = 256;
 
 /// Bound by compute: one word a thread at a time.
@@ -45,6 +54,13 @@ int digest(const Launch& launch, WordsView view, Digest* total) {
   if (const int error = cudaMemsetAsync(total, 0, sizeof *total, launch.stream)) return error;
   return for_blocks(view, [&](const WordBlock& block) {
     return start(launch, words_grid(launch, block), dim3(words_threads), 0, digest_kernel, block, total);
+  });
+}
+
+int sum(const Launch& launch, WordsView view, Digest* sums) {
+  if (const int error = cudaMemsetAsync(sums, 0, sizeof *sums, launch.stream)) return error;
+  return for_blocks(view, [&](const WordBlock& block) {
+    return start(launch, words_grid(launch, block), dim3(words_threads), 0, sum_kernel, block, sums);
   });
 }
 

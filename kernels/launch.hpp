@@ -111,6 +111,7 @@ struct LossArguments {
 [[nodiscard]] int verify_and_fill(const Launch& launch, WordsView words, const Pattern& expected,
                                   const Pattern& next, bool descending, Mismatches* report);
 [[nodiscard]] int digest(const Launch& launch, WordsView words, Digest* digest);
+[[nodiscard]] int sum(const Launch& launch, WordsView words, Digest* sums);
 [[nodiscard]] int sine_exponential(const Launch& launch, WordsView words, int iterations, Digest* digest);
 [[nodiscard]] int flip(const Launch& launch, WordsView words, const Flip& flip);
 

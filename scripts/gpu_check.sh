@@ -7,7 +7,7 @@
 #   stall  on 2 GPUs or more: a rank stopped, killed, hung, a stuck kernel; and a stall that passes
 #   burn   the main job with its defaults for 60 s on all GPUs (EGT_BURN_SECONDS: another time)
 #   robotics  voxelization and sensor fusion beside a copy of as many bytes, on one GPU
-#   parts  tests of memory and products over memory alone, beside a copy and the bare product, on one GPU
+#   parts  every part of the load beside the limit of the machine (bench --ceilings), on all GPUs
 #   links  all pairs beside bare peer copies, all-reduce beside nccl-tests' (EGT_NCCL_TESTS: where its programs
 #          are), and two ranks that NCCL takes for two hosts
 #   bench  how training, voxelization and sensor fusion scale
@@ -19,7 +19,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 folder=$PWD/build-gpu
 targets=(extreme_gpu_trainer)
-((${EGT_PROGRAM_ONLY-0})) || targets+=(egt_bench_train_step egt_bench_peer_copy egt_bench_robotics egt_bench_parts_alone egt_contract_cuda
+((${EGT_PROGRAM_ONLY-0})) || targets+=(egt_bench_train_step egt_bench_peer_copy egt_bench_robotics egt_contract_cuda
   egt_gpu_trainer egt_gpu_collectives egt_gpu_peers egt_failing_cuda)
 modes=tf32,bf16
 batches=1024,8192
@@ -178,7 +178,7 @@ burn() {
 }
 
 parts() {
-  CUDA_VISIBLE_DEVICES=0 timeout --foreground 120 "$folder/egt_bench_parts_alone"
+  launch "$gpu_count" "$folder/extreme_gpu_trainer" bench --ceilings --precision bf16
 }
 
 robotics() {

@@ -315,6 +315,12 @@ Status check_digest(const WordsView& words, const Digest* digest) {
   return operation.check_memory(digest, 1, "digest");
 }
 
+Status check_sum(const WordsView& words, const Digest* sums) {
+  constexpr Operation operation("sum");
+  EGT_TRY(operation.check_words(words));
+  return operation.check_memory(sums, 1, "sums");
+}
+
 Status check_sine_exponential(const WordsView& words, int iterations, const Digest* digest) {
   constexpr Operation operation("sine_exponential");
   EGT_TRY(operation.check_words(words));

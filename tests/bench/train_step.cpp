@@ -16,6 +16,7 @@
 #include "model/mlp_trainer.hpp"
 #include "ranks/mpi/mpi_control.hpp"
 #include "ranks/mpi/mpi_session.hpp"
+#include "workload/ceilings/step_products.hpp"
 
 namespace egt {
 namespace {
@@ -37,151 +38,6 @@ double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
 }
-
-/// The products of one step, bare: the same shapes, types, order and data (activations behind a ReLU, of
-/// which half are 0), each layer in memory of its own, nothing between them.
-class Products {
- public:
-  static Result<Products> make(Device& device, const Arguments& arguments, std::int64_t batch,
-                               Precision precision) {
-    Products products(device, arguments.layers, batch, precision);
-    const auto type = activation_type(precision);
-    EGT_TRY_ASSIGN(products.stream_, device.create_stream(StreamPriority::normal));
-    for (std::size_t l = 0; l < arguments.layers.size(); ++l) {
-      EGT_TRY(products.add(products.activations_, type, batch, arguments.layers[l]));
-      EGT_TRY(products.add(products.differences_, type, batch, arguments.layers[l]));
-      if (l == 0) continue;
-      EGT_TRY(products.add(products.weights_, type, arguments.layers[l], arguments.layers[l - 1]));
-      EGT_TRY(products.add(products.gradients_,
-                           precision == Precision::fp64 ? ElementType::f64 : ElementType::f32,
-                           arguments.layers[l], arguments.layers[l - 1]));
-    }
-    EGT_TRY(products.rectify());
-    if (precision == Precision::fp8) EGT_TRY(products.quantize());
-    return products;
-  }
-
-  Status run() {
-    if (precision_ == Precision::fp8) return run_fp8();
-    for (std::size_t l = 0; l + 1 < neurons_.size(); ++l) {
-      // Not into the activations, which would be no longer behind a ReLU.
-      EGT_TRY(device_->gemm({.precision = precision_,
-                             .a = activations_[l].view,
-                             .b = weights_[l].view,
-                             .d = differences_[l + 1].view,
-                             .b_transposed = true},
-                            *stream_));
-    }
-    for (std::size_t l = neurons_.size() - 1; l-- > 0;) {
-      if (l > 0)
-        EGT_TRY(device_->gemm({.precision = precision_,
-                               .a = differences_[l + 1].view,
-                               .b = weights_[l].view,
-                               .d = differences_[l].view},
-                              *stream_));
-      EGT_TRY(device_->gemm({.precision = precision_,
-                             .a = differences_[l + 1].view,
-                             .b = activations_[l].view,
-                             .d = gradients_[l].view,
-                             .a_transposed = true},
-                            *stream_));
-    }
-    return {};
-  }
-
-  Result<double> block_ms(int steps) {
-    const auto start = Clock::now();
-    for (int i = 0; i < steps; ++i) EGT_TRY(run());
-    EGT_TRY(device_->synchronize(*stream_, timeout_s));
-    return seconds_since(start) * 1e3 / steps;
-  }
-
- private:
-  Products(Device& device, std::vector<std::int64_t> neurons, std::int64_t batch, Precision precision)
-      : device_(&device), neurons_(std::move(neurons)), batch_(batch), precision_(precision) {}
-
-  struct Matrix {
-    Buffer buffer;
-    MatrixView view;
-  };
-  /// Of 8 bits, and its transpose.
-  struct Quantized {
-    Buffer memory, scale;
-    MatrixView copy, transposed;
-  };
-
-  /// As the trainer's: weights and activations e4m3, gradients e5m2.
-  Status quantize() {
-    const auto add = [&](std::vector<Quantized>& all, const Matrix& of, ElementType type) -> Status {
-      const MatrixView& x = of.view;
-      Quantized& made = all.emplace_back();
-      EGT_TRY_ASSIGN(made.memory, device_->allocate(2 * static_cast<std::size_t>(x.count())));
-      EGT_TRY_ASSIGN(made.scale, device_->allocate(sizeof(float)));
-      made.copy = {made.memory.data(), type, x.rows, x.columns};
-      made.transposed = {made.memory.as<char>() + x.count(), type, x.columns, x.rows};
-      return device_->quantize(
-          {.x = x, .copy = made.copy, .transposed = made.transposed, .scale = made.scale.as<float>()},
-          *stream_);
-    };
-    for (const Matrix& one : activations_) EGT_TRY(add(quantized_activations_, one, ElementType::f8));
-    for (const Matrix& one : differences_) EGT_TRY(add(quantized_differences_, one, ElementType::f8_e5m2));
-    for (const Matrix& one : weights_) EGT_TRY(add(quantized_weights_, one, ElementType::f8));
-    return device_->synchronize(*stream_, timeout_s);
-  }
-
-  Status multiply(const MatrixView& a, const Quantized& of_a, const MatrixView& b, const Quantized& of_b,
-                  const MatrixView& d) {
-    return device_->gemm({.precision = Precision::fp8,
-                          .a = a,
-                          .b = b,
-                          .d = d,
-                          .b_transposed = true,
-                          .a_scale = of_a.scale.as<float>(),
-                          .b_scale = of_b.scale.as<float>()},
-                         *stream_);
-  }
-
-  Status run_fp8() {
-    for (std::size_t l = 0; l + 1 < neurons_.size(); ++l) {
-      const Quantized &x = quantized_activations_[l], &w = quantized_weights_[l];
-      EGT_TRY(multiply(x.copy, x, w.copy, w, differences_[l + 1].view));
-    }
-    for (std::size_t l = neurons_.size() - 1; l-- > 0;) {
-      const Quantized &x = quantized_activations_[l], &w = quantized_weights_[l],
-                      &g = quantized_differences_[l + 1];
-      if (l > 0) EGT_TRY(multiply(g.copy, g, w.transposed, w, differences_[l].view));
-      EGT_TRY(multiply(g.transposed, g, x.transposed, x, gradients_[l].view));
-    }
-    return {};
-  }
-
-  Status add(std::vector<Matrix>& matrices, ElementType type, std::int64_t rows, std::int64_t columns) {
-    EGT_TRY_ASSIGN(Buffer buffer,
-                   device_->allocate(static_cast<std::size_t>(rows * columns) * size_of(type)));
-    EGT_TRY(device_->randomize({buffer.data(), type, rows * columns},
-                               {.seed = 1, .sequence = matrices.size(), .first = 0, .scale = 0.1f},
-                               *stream_));
-    const MatrixView view{buffer.data(), type, rows, columns};
-    matrices.push_back({std::move(buffer), view});
-    return {};
-  }
-  Status rectify() {
-    const auto widest = static_cast<std::size_t>(*std::max_element(neurons_.begin(), neurons_.end()));
-    EGT_TRY_ASSIGN(const Buffer bias, device_->allocate(widest * sizeof(float)));
-    EGT_TRY(device_->set_zero(bias.data(), bias.bytes(), *stream_));
-    for (std::size_t l = 1; l < activations_.size(); ++l)
-      EGT_TRY(device_->activate(activations_[l].view, static_cast<const float*>(bias.data()), {}, *stream_));
-    return device_->synchronize(*stream_, timeout_s);
-  }
-
-  Device* device_;
-  std::vector<std::int64_t> neurons_;
-  std::int64_t batch_;
-  Precision precision_;
-  std::unique_ptr<Stream> stream_;
-  std::vector<Matrix> activations_, differences_, weights_, gradients_;  ///< of each layer
-  std::vector<Quantized> quantized_activations_, quantized_differences_, quantized_weights_;
-};
 
 class Steps {
  public:
@@ -219,21 +75,28 @@ Status measure(Device& device, Communicator& communicator, Control& control, con
                       .gradient_type = arguments.gradient == "bf16" ? ElementType::bf16 : ElementType::f32,
                       .extreme_iterations = 0,
                       .seed = 1}));
-  EGT_TRY_ASSIGN(Products products, Products::make(device, arguments, batch, precision));
+  EGT_TRY_ASSIGN(const StepProducts products, StepProducts::make(device, arguments.layers, batch, precision));
+  EGT_TRY_ASSIGN(const auto stream, device.create_stream(StreamPriority::normal));
+  const auto products_ms = [&](int steps) -> Result<double> {
+    const auto start = Clock::now();
+    for (int i = 0; i < steps; ++i) EGT_TRY(products.enqueue_all(*stream));
+    EGT_TRY(device.synchronize(*stream, timeout_s));
+    return seconds_since(start) * 1e3 / steps;
+  };
   Steps steps(*trainer);
   EGT_TRY(steps.block_ms(15).status());
-  EGT_TRY(products.block_ms(5).status());
-  std::vector<double> step_ms, products_ms;
+  EGT_TRY(products_ms(5).status());
+  std::vector<double> step_ms, bare_ms;
   for (int block = 0; block < arguments.blocks; ++block) {
     EGT_TRY(control.barrier());
     EGT_TRY_ASSIGN(const double whole, steps.block_ms(arguments.steps));
     EGT_TRY(control.barrier());
-    EGT_TRY_ASSIGN(const double bare, products.block_ms(arguments.steps));
+    EGT_TRY_ASSIGN(const double bare, products_ms(arguments.steps));
     step_ms.push_back(whole);
-    products_ms.push_back(bare);
+    bare_ms.push_back(bare);
   }
   if (communicator.rank() != 0) return {};
-  const double whole = median(step_ms), bare = median(products_ms);
+  const double whole = median(step_ms), bare = median(bare_ms);
   fmt::print(
       "EGT mode={} ranks={} batch_per_rank={} step_ms={:.3f} products_ms={:.3f} ratio={:.3f} "
       "tflops_per_rank={:.2f} samples_per_s={:.0f}\n",

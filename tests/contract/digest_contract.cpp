@@ -49,6 +49,17 @@ TEST_P(DeviceContract, DigestSeesAnyFlippedBitAndAnySwap) {
   EXPECT_NE(digest_of(words), clean) << "one more word of zeros";
 }
 
+TEST_P(DeviceContract, SumIsOfAllWords) {
+  for (const std::uint64_t count : {0, 1, 5, 1023, (1 << 21) + 3}) {
+    const std::vector<std::uint32_t> words = random_words(count);
+    const Buffer buffer = upload_values(words), sums = allocate(sizeof(Digest));
+    EXPECT_OK(device().sum({buffer.as<std::uint32_t>(), count}, sums.as<Digest>(), stream()));
+    std::uint64_t expected = 0;
+    for (const std::uint32_t word : words) expected += word;
+    EXPECT_EQ(download_value<Digest>(sums.data()), (Digest{expected, 0})) << count;
+  }
+}
+
 TEST_P(DeviceContract, SineExponentialIsRepeatableAndLeavesTheWords) {
   const Pattern pattern{PatternKind::finite, 0, 41};
   constexpr std::uint64_t count = 70001;

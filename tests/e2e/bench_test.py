@@ -179,6 +179,95 @@ class Figures(BenchTest):
         self.assertEqual(len(result["restarts"]), 1)
 
 
+SMALL = ("--layers", "32,64,16", "--batch", "32", "--trial-time", "0.03s", "--io-size", "3MB")
+CEILINGS = {
+    "products": ("fp32 forward 1, 32x64x32", "fp32 forward 2, 32x16x64", "fp32 input gradient 2, 32x64x16",
+                 "fp32 weight gradient 2, 16x64x32", "fp32 weight gradient 1, 64x32x32",
+                 "fp32 product over memory, digested", "fp8 product over memory, digested", "int8 product over memory, digested"),
+    "step": ("fp32 step, batch 32", "fp32 step, batch 32, with sums of 2 ranks"),
+    "memory": ("fill", "digest", "verify", "verify and refill", "patrol, at rest", "update of weights"),
+    "extreme": ("extreme term",),
+    "copies": ("host copies, verified",),
+    "sums": ("all-reduce of 8 B", "all-reduce of 65.5 KB", "all-reduce of 1.05 MB", "all-reduce of 16.8 MB",
+             "all-reduce of 16.8 MB, verified"),
+    "files": ("file write", "file read, verified"),
+}
+
+
+class Ceilings(BenchTest):
+    def ceilings(self, *arguments, **more):
+        done, result = self.bench("--ceilings", *SMALL, *arguments, **more)
+        return done, result, [e for e in result["results"] if "ceiling" in e]
+
+    def test_every_part_is_beside_its_limit_on_every_rank(self):
+        done, result, entries = self.ceilings(ranks=2)
+        for rank in (0, 1):
+            for group, names in CEILINGS.items():
+                self.assertEqual(sorted(e["test_name"] for e in entries if (e["ceiling"], e["rank"]) == (group, rank)), sorted(names))
+        self.assertEqual(len(entries), 2 * sum(map(len, CEILINGS.values())))
+        for entry in entries:
+            with self.subTest(entry=(entry["test_name"], entry["rank"])):
+                self.check_ceiling(entry)
+        self.assertEqual((result["verdict"], result["faults"]), ("pass", []))
+        work = result["verified_work"]
+        for name in ("replays", "replica_checks", "bytes_patrolled", "bytes_file_verified", "collective_elements_checked"):
+            self.assertGreater(work[name], 0, name)
+        for group, names in CEILINGS.items():
+            self.assertIn(f"Ceilings: {group}\n| Part ", done.stdout)
+            for name in names:
+                self.assertIn(f"\n| {name} ", done.stdout)
+                self.assertEqual(done.stderr.count(f"\n{name}: "), 1, done.stderr)
+        self.assertEqual([name for name in self.files() if name.endswith(".tmp")], [])
+        self.check_report(done)
+
+    def check_ceiling(self, entry):
+        self.assertEqual((entry["test_type"], entry["success"], entry["failure"]), ("bench", True, None))
+        own, limit, ratio = entry[entry["unit"]], entry["limit_" + entry["unit"]], entry["ratio_" + entry["limit"]]
+        for figure in (own, limit, ratio):
+            self.assertGreater(figure, 0)
+        self.assertGreaterEqual(entry["rounds"], 3)
+        self.assertGreaterEqual(entry["ratio_spread_percent"], 0)
+        self.assertTrue({"power_w", "sm_clock_mhz"} <= entry.keys())
+        self.assertEqual("direct_io" in entry, entry["ceiling"] == "files")
+
+    def check_report(self, done):
+        """From the journals alone comes the same."""
+        before = self.result()
+        again = self.run_program("report", "run")
+        self.assertEqual((again.returncode, self.result()), (0, before), again.stdout + again.stderr)
+        table = done.stdout[done.stdout.index("Ceilings: products"):done.stdout.index("Verdict:")]
+        self.assertIn(table, again.stdout)
+
+    def test_one_rank_has_no_sums(self):
+        _, _, entries = self.ceilings("--no-io", "--extreme-iterations", "0", "--precision", "bf16")
+        self.assertEqual({e["ceiling"] for e in entries}, {"products", "step", "memory", "copies"})
+        self.assertIn("bf16 step, batch 32", [e["test_name"] for e in entries])
+
+    def test_ranks_that_lose_touch_lose_that_trial_only(self):
+        _, result, entries = self.ceilings("--no-io", "--collective-timeout", "2s", "--inject", "hang:rank=1,step=3,ms=6000",
+                                           ranks=2, code=4)
+        lost = [(e["rank"], e["failure"]) for e in entries if not e["success"]]
+        self.assertEqual(lost, [(rank, "the ranks lost touch in it") for rank in (0, 1)])
+        self.assertEqual({e["test_name"] for e in entries if not e["success"]}, {entries[3]["test_name"]})
+        self.assertEqual(len(result["restarts"]), 1)
+
+    def test_a_signal_leaves_no_file(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        process = self.start_program("bench", "--ceilings", "--layers", "4,4", "--batch", "4", "--trial-time", "1s", "--io-size", "192MB",
+                                     "--extreme-iterations", "0", "--io-dir", str(disk), "--output", "run", ranks=2)
+        self.wait_for(lambda: list(disk.iterdir()), seconds=120)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=20)
+        self.wait_for(lambda: not list(disk.iterdir()), seconds=5)
+        self.assertEqual(self.result()["verdict"], "interrupted")
+
+    def test_a_directory_that_is_not_there_is_refused(self):
+        done = self.run_program("bench", "--ceilings", "--io-dir", "/none/such")
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertIn("--io-dir /none/such: no such directory", done.stderr)
+
+
 class Bench(BenchTest):
     def test_one_rank_says_that_it_is_alone(self):
         for ranks in (None, 1):
@@ -241,7 +330,9 @@ class Bench(BenchTest):
             ("--grid", "1025"): "1 to 1024",
             ("--streams", "none"): "own or first",
             ("--trial-time", "0"): "0.01s to 1h",
-            ("--ceilings",): "unknown option",
+            ("--ceilings", "--points", "5"): "--ceilings measures none",
+            ("--ceilings", "--inject", "slow:rank=0,step=1"): "both sides would be slow",
+            ("--no-io",): "with --ceilings only",
             ("--steps", "3"): "has no such option",
             ("--inject", "weight:rank=0,step=1"): "bench has no place for it",
             ("--inject", "slow:rank=0,step=1,ms=3"): "use count",

@@ -106,6 +106,8 @@ class Burn(ProgramTest):
             self.assertEqual({name for name, share in shares.items() if share is not None}, set(parts))
             for name in parts:
                 self.assertGreater(shares[name], 0, name)
+            for part, ratio in (("memory", "ratio_read_bandwidth"), ("extreme", "ratio_long_chains")):
+                self.assertEqual(load["alone"].get(ratio, 0) > 0, part in parts, ratio)
             self.assertAlmostEqual(load["work_index"], sum(shares[name] for name in parts))
             self.assertIsNone(load["power_ratio"], "the host has no power limit")
         return load

@@ -234,6 +234,8 @@ class Device {
                                  Direction direction, Mismatches* report, Stream& stream) = 0;
   /// *digest (device memory) = the digest of the words.
   virtual Status digest(WordsView words, Digest* digest, Stream& stream) = 0;
+  /// *sums (device memory) = {the sum of the words, 0}: as near to bare reading as an answer allows.
+  virtual Status sum(WordsView words, Digest* sums, Stream& stream) = 0;
   /// *digest = the digest of math::sine_exponential(word as fp32, iterations) of every word; the words stay.
   virtual Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) = 0;
   /// Changes words on purpose: see Flip. Words hit twice are changed twice.

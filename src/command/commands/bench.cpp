@@ -13,6 +13,8 @@
 #include "egt/ranks/agreement.hpp"
 #include "egt/ranks/topology.hpp"
 #include "session/stop_signal.hpp"
+#include "workload/ceilings/ceilings_workload.hpp"
+#include "workload/file/file_layer.hpp"
 
 namespace egt {
 namespace {
@@ -22,7 +24,7 @@ Status refuse(const char* option, const std::string& why) {
 }
 
 /// What bench's own parts can suffer: a device that is slow, and what the run watches over everywhere.
-Status check_bench_injections(const std::vector<Injection>& injections, int ranks) {
+Status check_bench_injections(const std::vector<Injection>& injections, bool ceilings, int ranks) {
   using enum InjectionKind;
   constexpr InjectionKind known[] = {slow, hang, kill, stop, temperature, xid, ecc, memory_pressure};
   for (const Injection& injection : injections) {
@@ -31,6 +33,8 @@ Status check_bench_injections(const std::vector<Injection>& injections, int rank
       return refuse(text.c_str(),
                     "bench has no place for it; use slow, hang, kill, stop, temperature, xid, ecc or "
                     "memory-pressure, without a peer");
+    if (injection.kind == slow && ceilings)
+      return refuse(text.c_str(), "with --ceilings both sides would be slow; leave it out");
     if (injection.kind == slow && injection.ms)
       return refuse(text.c_str(), "of a trial nobody knows the time before; use count, percent of its work");
     if (injection.kind == hang && injection.layer)
@@ -39,23 +43,43 @@ Status check_bench_injections(const std::vector<Injection>& injections, int rank
   return check_injections(injections, ranks);
 }
 
+/// Those that the devices of all ranks have: all ranks measure the same.
+Result<std::vector<Precision>> common_precisions(Control& control, std::vector<Precision> own) {
+  std::string names = " ";
+  for (const Precision precision : own) names += fmt::format("{} ", to_string(precision));
+  EGT_TRY_ASSIGN(const auto all, all_gather(control, names));
+  std::erase_if(own, [&](Precision precision) {
+    const std::string name = fmt::format(" {} ", to_string(precision));
+    return std::any_of(all.begin(), all.end(),
+                       [&](const std::string& one) { return one.find(name) == std::string::npos; });
+  });
+  return own;
+}
+
 class BenchRun final : public MeasurementRun {
  public:
   Status refine(Options& options, Backend backend, const RankPlace& place) override;
   Status choose(const Options& options, const Platform& platform, Control& control) override;
   void describe(StartBody& body) const override;
   void begin(RecordQueue& records) override;
+  std::string io_directory() const override {
+    return parts_.bench.ceilings && ceilings_.file.enabled ? ceilings_.file.directory : "";
+  }
 
  private:
   std::unique_ptr<MeasurementWorkload> make_suite(Environment& environment) override {
+    if (parts_.bench.ceilings) return std::make_unique<CeilingsSuite>(environment, *control_, ceilings_);
     return std::make_unique<BenchSuite>(environment, *control_, parts_);
   }
+  Status choose_ceilings(const Options& options, const Device& device, Control& control);
   bool trains() const {
     const auto& workloads = parts_.bench.workloads;
-    return std::find(workloads.begin(), workloads.end(), BenchWorkload::mlp) != workloads.end();
+    return parts_.bench.ceilings ||
+           std::find(workloads.begin(), workloads.end(), BenchWorkload::mlp) != workloads.end();
   }
 
   BenchParts parts_;
+  CeilingParts ceilings_;  ///< with --ceilings
   Control* control_ = nullptr;
   RankPlace place_;
   std::string told_;
@@ -67,7 +91,7 @@ Status BenchRun::refine(Options& options, Backend backend, const RankPlace& plac
       options.bench.modes != std::vector{BenchMode::single})
     return refuse(fmt::format("--mode {}", options.given.at("mode")).c_str(),
                   "one rank has no others to work with; use single, or start 2 ranks or more");
-  return check_bench_injections(options.run.injections, place.size);
+  return check_bench_injections(options.run.injections, options.bench.ceilings, place.size);
 }
 
 Status BenchRun::choose(const Options& options, const Platform& platform, Control& control) {
@@ -79,6 +103,7 @@ Status BenchRun::choose(const Options& options, const Platform& platform, Contro
   auto precisions = choose_precisions(options.burn.precision, *platform.device);
   EGT_TRY(agree(control, precisions.status()));
   parts_.train.precisions = std::move(precisions.value());
+  if (parts_.bench.ceilings) EGT_TRY(choose_ceilings(options, *platform.device, control));
   EGT_TRY_ASSIGN(parts_.places, gather_places(control));
   const SensorLimits limits = platform.sensor ? platform.sensor->limits() : SensorLimits();
   EGT_TRY_ASSIGN(const auto models,
@@ -87,6 +112,22 @@ Status BenchRun::choose(const Options& options, const Platform& platform, Contro
     parts_.models.push_back(
         static_cast<int>(std::find(models.begin(), models.end(), model) - models.begin()));
   return {};
+}
+
+Status BenchRun::choose_ceilings(const Options& options, const Device& device, Control& control) {
+  ceilings_ = {.trial_seconds = parts_.bench.trial_seconds,
+               .train = parts_.train,
+               .file = options.burn.file,
+               .products = parts_.train.precisions,
+               .stopping = parts_.stopping};
+  for (const Precision narrow : {Precision::fp8, Precision::int8})
+    if (device.supports(narrow).yes()) ceilings_.products.push_back(narrow);
+  for (auto* precisions : {&ceilings_.train.precisions, &ceilings_.products}) {
+    EGT_TRY_ASSIGN(*precisions, common_precisions(control, std::move(*precisions)));
+  }
+  const std::string& directory = ceilings_.file.directory;
+  const Status there = ceilings_.file.enabled ? make_posix_file_layer()->space(directory).status() : Status();
+  return agree(control, there.ok() ? there : Status(there.code(), fmt::format("--io-dir {}", there.what())));
 }
 
 void BenchRun::describe(StartBody& body) const {
@@ -99,6 +140,11 @@ void BenchRun::describe(StartBody& body) const {
 
 void BenchRun::begin(RecordQueue& records) {
   if (place_.rank != 0) return;
+  if (parts_.bench.ceilings) {
+    records.notice(fmt::format("bench: every part beside the machine's limit, {:.3g} s each; defaults:{}",
+                               parts_.bench.trial_seconds, told_.empty() ? " none" : told_));
+    return;
+  }
   const std::size_t trials =
       plan_trials(parts_.bench, parts_.train.batch, parts_.train.precisions, place_.size).size();
   records.notice(fmt::format("bench: {} trials of {:.3g} s on {} device{}; defaults:{}", trials,

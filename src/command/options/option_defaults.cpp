@@ -62,6 +62,12 @@ Defaults built_in_defaults(std::string_view command, Backend backend) {
             {"io-size", "4MB"}};
   if (command == "selftest")
     return {{"extreme-iterations", "8"}, {"memory", "12GB"}, {"buffer-iterations", "10"}, {"io-size", "4MB"}};
+  // A file is written for 0.1 s in each round; a third of the size is one file.
+  if (command == "bench --ceilings" && is_host)
+    return {
+        {"precision", "fp32"}, {"io-size", "192MB"}, {"trial-time", "0.4s"}, {"metrics-sample-rate", "0.1"}};
+  if (command == "bench --ceilings")
+    return {{"batch", "8192"}, {"io-size", "3GB"}, {"trial-time", "2s"}, {"metrics-sample-rate", "0.1"}};
   if (command == "bench" && is_host)
     return {{"precision", "fp32"}, {"extreme-iterations", "0"}, {"metrics-sample-rate", "0.1"}};
   if (command == "bench")
@@ -74,7 +80,8 @@ Defaults built_in_defaults(std::string_view command, Backend backend) {
 
 std::string apply_command_defaults(Options& options, Backend backend) {
   std::string told;
-  for (const auto& [name, text] : put(options, built_in_defaults(options.command, backend))) {
+  const std::string command = options.command + (options.bench.ceilings ? " --ceilings" : "");
+  for (const auto& [name, text] : put(options, built_in_defaults(command, backend))) {
     std::erase_if(options.host_defaults,
                   [&](const std::string& one) { return one.starts_with(fmt::format("--{} ", name)); });
     told += fmt::format(" --{} {}", name, text);
@@ -94,6 +101,9 @@ void apply_host_defaults(Options& options) {
   Defaults defaults = built_in_defaults("", Backend::host);
   if (burn.global_batch)
     std::erase_if(defaults, [](const auto& one) { return one.first == std::string_view("batch"); });
+  if (options.bench.ceilings)
+    for (const std::string_view name : scaling_options)
+      std::erase_if(defaults, [&](const auto& one) { return one.first == name; });
   const auto rules = option_rules(options);
   for (const auto& [name, text] : put(options, std::move(defaults)))
     if (knows(options.command, find_rule(rules, name)->commands))

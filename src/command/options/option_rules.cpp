@@ -108,16 +108,18 @@ Rules file_rules(FileOptions& file) {
   };
   budget.json = [&file] { return file.budget ? Json(*file.budget) : Json("unlimited"); };
   return {
-      {"io-dir", of_load, "where each rank's test file is written (the working directory)",
+      {"io-dir", of_training, "where each rank's test file is written (the working directory)",
        text(file.directory, "DIR", "the path of a directory")},
-      {"io-size", of_load, "bytes of that file (10GB, host: 64MB, at most 5 % of the free space)",
+      {"io-size", of_training,
+       "bytes of that file (10GB, host: 64MB; with --ceilings 3GB, host: 192MB; at most 5 % of the free "
+       "space)",
        size(file.size, "a size of 4KiB to 1024TiB, such as 10GB", least, most)},
       {"io-repeats", of_burn, "times that it is written and read back a cycle (50; host: 2)",
        whole(file.repeats, 1, 1'000'000)},
       {"io-every", of_burn, "steps between the starts of cycles (10)", whole(file.every, 1, 1'000'000'000)},
       {"io-budget", of_burn, "bytes written at most, a rank and run, or unlimited (100GB)",
        std::move(budget)},
-      {"no-io", of_load, "no test files", flag(file.enabled, false)},
+      {"no-io", of_training, "no test files", flag(file.enabled, false)},
   };
 }
 
@@ -212,6 +214,10 @@ Rules bench_rules(BenchOptions& bench) {
   constexpr ListLimits sizes = {.least = 1, .most = 32};
   constexpr std::int64_t one = 1;
   return {
+      {"ceilings", of_bench,
+       "every part of the load beside the machine's own limit, measured in turn in this run, instead of "
+       "scaling",
+       flag(bench.ceilings, true)},
       {"workload", of_bench, "what is measured (mlp,multimodal,voxelize)",
        list(bench.workloads, "NAME,..", "one or more of mlp, multimodal and voxelize, each once", {},
             one_of(std::array{mlp, multimodal, voxelize}))},
@@ -233,7 +239,8 @@ Rules bench_rules(BenchOptions& bench) {
        "where multimodal's streams come into being: on each device, which gets the first one's timeline, or "
        "all on the first device (own)",
        choice(bench.streams, {{"own", StreamOrigin::own}, {"first", StreamOrigin::first}})},
-      {"trial-time", of_bench, "how long each configuration is measured, after its warm-up (1s)",
+      {"trial-time", of_bench,
+       "how long each configuration is measured, after its warm-up (1s; with --ceilings 2s, host: 0.4s)",
        duration(bench.trial_seconds, "a time of 0.01s to 1h, such as 1s", 0.01, 3600)},
   };
 }

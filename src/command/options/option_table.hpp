@@ -53,6 +53,9 @@ struct OptionRule {
   const char* letter = "";  ///< its short name, with its dash
 };
 
+/// Of bench: what says which work is scaled; with --ceilings they have no meaning.
+constexpr const char* scaling_options[] = {"workload", "mode", "points", "grid", "batches", "streams"};
+
 /// All, bound to `options`, which outlives them.
 std::vector<OptionRule> option_rules(Options& options);
 /// null: there is none of that name.

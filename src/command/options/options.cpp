@@ -234,11 +234,30 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
   return {};
 }
 
+/// Scaling and ceilings have options of their own.
+Status check_bench(const Options& options) {
+  if (options.command != "bench") return {};
+  const auto given = [&](const char* name) { return options.given.contains(name); };
+  if (options.bench.ceilings) {
+    for (const char* name : scaling_options)
+      if (given(name))
+        return wrong(
+            fmt::format("--{}: is of scaling, and --ceilings measures none; leave one of them out", name));
+    return {};
+  }
+  for (const char* name : {"io-dir", "io-size", "no-io"})
+    if (given(name))
+      return wrong(
+          fmt::format("--{}: bench writes files with --ceilings only; add it, or leave this out", name));
+  return {};
+}
+
 /// What no option can see alone.
 Status check_together(Options& options) {
   const auto given = [&](const char* name) { return options.given.contains(name); };
   if (given("batch") && given("global-batch"))
     return wrong("--batch and --global-batch exclude each other: give one of them");
+  EGT_TRY(check_bench(options));
   apply_load(options);
   if (options.burn.pulse)  // held back for most of the time, perhaps
     options.burn.memory.starvation_seconds = std::numeric_limits<double>::infinity();

@@ -38,12 +38,12 @@ class CudaDevice : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   Support supports(Precision precision) const override {
-    return precision_support(precision, capability_, info_.compute_capability);
+    return supported_by({info_, capability_}, precision);
   }
   Result<MemoryInfo> memory() const override;
 
   Result<Buffer> allocate(std::size_t bytes) override;
-  Result<Buffer> allocate_pinned(std::size_t bytes) override;
+  Result<Buffer> allocate_pinned(std::size_t bytes) override { return allocate_pinned_memory(index_, bytes); }
   Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority, StreamUse use) override;
   Result<std::unique_ptr<Event>> create_event(EventUse use) override;
 
@@ -88,6 +88,7 @@ class CudaDevice : public Device {
   Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
                          Mismatches* report, Stream& stream) override;
   Status digest(WordsView words, Digest* digest, Stream& stream) override;
+  Status sum(WordsView words, Digest* sums, Stream& stream) override;
   Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override;
   Status flip(WordsView words, const Flip& flip, Stream& stream) override;
 
@@ -152,17 +153,6 @@ Result<Buffer> CudaDevice::allocate(std::size_t bytes) {
   }
   return Buffer(data, bytes, [index = index_](void* memory) {
     if (select_cuda_device(index).ok()) cudaFree(memory);
-  });
-}
-
-Result<Buffer> CudaDevice::allocate_pinned(std::size_t bytes) {
-  if (bytes == 0) return Buffer();
-  EGT_TRY(select_cuda_device(index_));
-  void* data = nullptr;
-  EGT_TRY(cuda_status(cudaMallocHost(&data, bytes),
-                      fmt::format("allocate {} of page-locked host memory", format_bytes(bytes))));
-  return Buffer(data, bytes, [index = index_](void* memory) {
-    if (select_cuda_device(index).ok()) cudaFreeHost(memory);
   });
 }
 
@@ -407,6 +397,12 @@ Status CudaDevice::digest(WordsView words, Digest* digest, Stream& stream) {
   EGT_TRY(check_digest(words, digest));
   return enqueue(stream, "digest memory",
                  [&](CudaStream& s) { return kernels::digest(launch_on(s), words, digest); });
+}
+
+Status CudaDevice::sum(WordsView words, Digest* sums, Stream& stream) {
+  EGT_TRY(check_sum(words, sums));
+  return enqueue(stream, "sum memory",
+                 [&](CudaStream& s) { return kernels::sum(launch_on(s), words, sums); });
 }
 
 Status CudaDevice::sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) {

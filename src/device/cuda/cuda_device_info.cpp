@@ -71,14 +71,14 @@ Result<CudaDeviceInfo> inspect_cuda_device(int index) {
   return CudaDeviceInfo{.info = std::move(info), .capability = 10 * properties.major + properties.minor};
 }
 
-Support precision_support(Precision precision, int capability, const std::string& capability_text) {
+Support supported_by(const CudaDeviceInfo& device, Precision precision) {
   const int least = precision == Precision::fp8                                    ? 89
                     : precision == Precision::int8                                 ? 75
                     : precision == Precision::bf16 || precision == Precision::tf32 ? 80
                                                                                    : 0;
-  if (capability >= least) return {};
+  if (device.capability >= least) return {};
   return {fmt::format("{} needs compute capability {}.{}, and this GPU has {}", to_string(precision),
-                      least / 10, least % 10, capability_text)};
+                      least / 10, least % 10, device.info.compute_capability)};
 }
 
 }  // namespace egt

@@ -14,7 +14,7 @@ struct CudaDeviceInfo {
 /// thread's current device after it: as of open_cuda_device. Safe from any thread.
 Result<CudaDeviceInfo> inspect_cuda_device(int index);
 
-/// Has a GPU of this capability (90: 9.0, as `capability_text` says it) products in this precision?
-Support precision_support(Precision precision, int capability, const std::string& capability_text);
+/// Has the GPU the precision? By its compute capability.
+Support supported_by(const CudaDeviceInfo& device, Precision precision);
 
 }  // namespace egt

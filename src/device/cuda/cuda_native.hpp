@@ -24,4 +24,7 @@ Status cuda_status(cudaError_t error, std::string_view doing,
 /// several threads.
 Status select_cuda_device(int device);
 
+/// As Device::allocate_pinned promises.
+Result<Buffer> allocate_pinned_memory(int device, std::size_t bytes);
+
 }  // namespace egt

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "device/cuda/cuda_native.hpp"
+#include "egt/core/units.hpp"
 #include "egt/core/wait.hpp"
 #include "kernels/launch.hpp"
 
@@ -32,6 +33,17 @@ Result<int> native_priority(StreamPriority priority) {
 }
 
 }  // namespace
+
+Result<Buffer> allocate_pinned_memory(int device, std::size_t bytes) {
+  if (bytes == 0) return Buffer();
+  EGT_TRY(select_cuda_device(device));
+  void* data = nullptr;
+  EGT_TRY(cuda_status(cudaMallocHost(&data, bytes),
+                      fmt::format("allocate {} of page-locked host memory", format_bytes(bytes))));
+  return Buffer(data, bytes, [device](void* memory) {
+    if (select_cuda_device(device).ok()) cudaFreeHost(memory);
+  });
+}
 
 Result<CudaMemoryHandle> allocate_cuda_memory(std::size_t bytes) {
   void* data = nullptr;

@@ -128,6 +128,9 @@ class HostDevice final : public Device {
   Status digest(WordsView words, Digest* digest, Stream& stream) override {
     return host::digest(words, digest, as_host_stream(stream));
   }
+  Status sum(WordsView words, Digest* sums, Stream& stream) override {
+    return host::sum(words, sums, as_host_stream(stream));
+  }
   Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override {
     return host::sine_exponential(words, iterations, digest, as_host_stream(stream));
   }

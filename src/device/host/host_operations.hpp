@@ -46,6 +46,7 @@ Status verify(WordsView words, const Pattern& expected, Mismatches* report, Host
 Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
                        Mismatches* report, HostStream& stream);
 Status digest(WordsView words, Digest* digest, HostStream& stream);
+Status sum(WordsView words, Digest* sums, HostStream& stream);
 Status sine_exponential(WordsView words, int iterations, Digest* digest, HostStream& stream);
 Status flip(WordsView words, const Flip& flip, HostStream& stream);
 

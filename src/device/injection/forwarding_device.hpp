@@ -87,6 +87,7 @@ class ForwardingDevice : public Device {
     return to_->verify_and_fill(words, expected, next, direction, report, s);
   }
   Status digest(WordsView words, Digest* digest, Stream& s) override { return to_->digest(words, digest, s); }
+  Status sum(WordsView words, Digest* sums, Stream& s) override { return to_->sum(words, sums, s); }
   Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& s) override {
     return computes() ? to_->sine_exponential(words, iterations, digest, s) : Status();
   }

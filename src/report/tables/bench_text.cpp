@@ -150,6 +150,7 @@ std::string forecast_text(const Json& result) {
 }  // namespace
 
 std::string bench_text(const Json& result) {
+  if (const std::string ceilings = ceilings_text(result); !ceilings.empty()) return ceilings;
   std::string text;
   if (const auto alone = compare_results({{.path = "", .label = "", .result = result, .problem = ""}}, {});
       alone.ok())

@@ -14,6 +14,9 @@ std::string summary_text(const Json& result);
 /// The seeds' table of configurations, at one size of each workload, then all that was measured, workload by
 /// workload.
 std::string bench_text(const Json& result);
+/// Of `bench --ceilings`: every part beside the machine's own limit, group by group, over all ranks; empty:
+/// the result has none.
+std::string ceilings_text(const Json& result);
 /// The pairs, matrices of bandwidth, latency and link types (as `nvidia-smi topo -m` has them), devices and
 /// their hosts, collectives, a summary and warnings.
 std::string links_text(const Json& result);

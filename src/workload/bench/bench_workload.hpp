@@ -45,6 +45,7 @@ class BenchSuite final : public MeasurementWorkload {
   Status prepare_trials() override;
   std::string phase_of(std::int64_t trial) const override;
   Status make_trial(std::int64_t trial) override;
+  bool was_interrupted() const override { return interrupted_; }
   void lose_trial(std::int64_t trial) override;
   Status recover(double timeout_seconds) override;
   Status reconnect() override;

@@ -37,6 +37,7 @@ constexpr std::string_view to_string(StreamOrigin origin) {
 
 /// Defaults are those of a GPU; `command/options` puts the host backend's.
 struct BenchOptions {
+  bool ceilings = false;  ///< every part beside the machine's limit, instead of scaling
   std::vector<BenchWorkload> workloads = {BenchWorkload::mlp, BenchWorkload::multimodal,
                                           BenchWorkload::voxelize};
   /// `single` is always measured: the others are compared with it.

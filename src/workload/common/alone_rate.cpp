@@ -91,4 +91,10 @@ Result<double> extreme_rate_alone(Device& device, Stream& stream, int iterations
   }
 }
 
+Result<double> read_rate_alone(Device& device, Stream& stream, WordsView words) {
+  EGT_TRY_ASSIGN(const Buffer sums, device.allocate(sizeof(Digest)));
+  return rate_alone(device, stream, static_cast<double>(words.bytes()),
+                    [&] { return device.sum(words, sums.as<Digest>(), stream); });
+}
+
 }  // namespace egt

@@ -25,5 +25,11 @@ Result<double> product_rate_alone(Device& device, Stream& stream, Precision prec
 
 /// Turns a second of the extreme term's chains, on fp32 activations. `iterations`: turns of a chain, above 0.
 Result<double> extreme_rate_alone(Device& device, Stream& stream, int iterations);
+/// Chains so many times as long are bound by their own instructions only: reading, writing and beginning do
+/// not count any more. Those of more turns than that are long by themselves.
+constexpr int longer_chains = 10, most_short_turns = 200;
+
+/// Bytes a second of reading words, with next to nothing done to them.
+Result<double> read_rate_alone(Device& device, Stream& stream, WordsView words);
 
 }  // namespace egt

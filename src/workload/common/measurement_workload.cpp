@@ -20,7 +20,8 @@ Status MeasurementWorkload::enqueue(const Step& step) {
   trial_ = step.index;
   line_.begin(phase_of(trial_), trial_);
   EGT_TRY(make_trial(trial_));
-  const std::array own = {static_cast<double>(step.vote)};
+  const StopVote vote = was_interrupted() ? StopVote::interrupted : step.vote;
+  const std::array own = {static_cast<double>(vote)};
   EGT_TRY_ASSIGN(const auto votes, share(own, "waits for all ranks' next trial"));
   const double strongest = *std::max_element(votes.begin(), votes.end());
   decisions_[trial_] = static_cast<StopVote>(static_cast<int>(strongest));

@@ -40,6 +40,9 @@ class MeasurementWorkload : public Workload {
   /// that the ranks cannot go on after is returned on its rank; one that concerns the trial only is kept as
   /// its result. Waits for peers are told on `line()`.
   virtual Status make_trial(std::int64_t trial) = 0;
+  /// Was the trial that was made last left undone, since somebody was told to stop? No other may follow whose
+  /// step would tell of that.
+  virtual bool was_interrupted() const { return false; }
   /// The communicator was given up in it, on all ranks.
   virtual void lose_trial(std::int64_t trial) = 0;
   /// After the communicator was given up: waits until the workload's own streams are empty (see

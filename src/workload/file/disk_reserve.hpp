@@ -21,4 +21,13 @@ constexpr std::uint64_t room_in(const DiskSpace& space) {
   return space.free_bytes - std::min(space.free_bytes, reserve_of(space));
 }
 
+/// Of one rank's files: at most 5 % of the free space. Where the host's other ranks may write to the same
+/// file system: beside what they are about to write at once (`chunk_bytes`), none of them is to meet the
+/// reserve.
+constexpr std::uint64_t most_file_bytes(const DiskSpace& space, int ranks_of_host,
+                                        std::uint64_t chunk_bytes) {
+  const std::uint64_t room = room_in(space) / static_cast<std::uint64_t>(ranks_of_host);
+  return std::min(space.free_bytes / 20, room - std::min(room, chunk_bytes));
+}
+
 }  // namespace egt

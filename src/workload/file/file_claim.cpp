@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/file_io.hpp"
+#include "egt/core/pattern.hpp"
 #include "egt/core/text_scan.hpp"
 
 namespace egt {
@@ -93,6 +94,16 @@ void remove_if_left_over(const std::string& path, const TestFileName& name, cons
 std::string to_text(const TestFileName& name) {
   return fmt::format("{}{}.{}.{:x}.{}@{}{}", prefix, name.rank, name.process, name.run, name.index,
                      name.hostname, suffix);
+}
+
+/// The time of day: also where the system gives a process number once more.
+TestFileName first_test_file(const RankPlace& place) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  return {.rank = place.rank,
+          .process = ::getpid(),
+          .run = mix64(static_cast<std::uint64_t>(now)),
+          .index = 0,
+          .hostname = place.hostname};
 }
 
 std::optional<TestFileName> parse_test_file_name(std::string_view text) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <string_view>
 
 #include "egt/core/status.hpp"
+#include "egt/ranks/control.hpp"
 #include "workload/file/file_layer.hpp"
 
 /// Whose a test file is, so that what a killed run left behind goes, and nothing else.
@@ -31,6 +33,16 @@ struct TestFileName {
   bool operator==(const TestFileName&) const = default;
 };
 std::string to_text(const TestFileName& name);
+/// Of this process: the first one's, and unlike any other run's at every call.
+TestFileName first_test_file(const RankPlace& place);
+/// So many, in `directory`.
+template <std::size_t Count>
+std::array<std::string, Count> test_file_paths(const std::string& directory, const RankPlace& place) {
+  TestFileName name = first_test_file(place);
+  std::array<std::string, Count> paths;
+  for (; name.index < Count; ++name.index) paths[name.index] = directory + "/" + to_text(name);
+  return paths;
+}
 /// None: it is another's file.
 std::optional<TestFileName> parse_test_file_name(std::string_view text);
 

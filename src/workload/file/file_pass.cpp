@@ -97,7 +97,7 @@ Status FilePass::run(const std::stop_token& stop) {
   return {};
 }
 
-Result<double> FilePass::measure_rate_alone(double seconds) {
+Result<FileRates> FilePass::measure_rates_alone(double seconds) {
   ++pass_;
   write_until_ =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -107,13 +107,15 @@ Result<double> FilePass::measure_rate_alone(double seconds) {
   const FileFigures measured = figures();
   keep_measured_apart();
   EGT_TRY(status);
-  return static_cast<double>(measured.bytes_written + measured.bytes_read) /
-         (measured.write_seconds + measured.read_seconds);
+  const auto written = static_cast<double>(measured.bytes_written),
+             read = static_cast<double>(measured.bytes_read);
+  return FileRates{written / measured.write_seconds, read / measured.read_seconds,
+                   (written + read) / (measured.write_seconds + measured.read_seconds)};
 }
 
 void FilePass::keep_measured_apart() {
   const std::lock_guard lock(mutex_);
-  figures_.bytes_measured = std::exchange(figures_.bytes_written, 0);
+  figures_.bytes_measured += std::exchange(figures_.bytes_written, 0);
   figures_.bytes_read = figures_.bytes_right = 0;
   figures_.write_seconds = figures_.read_seconds = 0;
 }

@@ -37,6 +37,13 @@ struct FileFigures {
   bool direct_io = false;
 };
 
+/// Bytes a second.
+struct FileRates {
+  double written = 0;
+  double read = 0;
+  double both = 0;  ///< of a byte written and read back: twice that over both times
+};
+
 /// Writes a rank's files from the device and reads them back to the device, where their payload is verified;
 /// chunk by chunk, so that the device makes or checks one chunk while the disk has another. The host puts
 /// the blocks' identities into what the device made. Of what was read it compares the identities bit for
@@ -73,9 +80,9 @@ class FilePass {
   /// One pass over all files. Where it fails, `file_failed` tells whose fault it was.
   Status run(const std::stop_token& stop);
   /// Before the first pass: writes the first bytes of a file, for so many seconds, and reads them back and
-  /// verifies them, with nothing beside it. Bytes a second. The figures tell of their faults and of
+  /// verifies them, with nothing beside it. May be called again. The figures tell of their faults and of
   /// `bytes_measured` only.
-  Result<double> measure_rate_alone(double seconds);
+  Result<FileRates> measure_rates_alone(double seconds);
   /// Was it the file or its disk, rather than the device?
   bool file_failed() const { return file_failed_; }
 

@@ -1,9 +1,6 @@
 #include "workload/file/file_workload.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,30 +14,13 @@
 namespace egt {
 namespace {
 
-constexpr std::uint64_t free_space_divisor = 20;  ///< the files are at most 5 % of the free space
-constexpr double first_pass_seconds = 30;         ///< at the end, where none was verified before
-constexpr double last_pass_seconds = 2;           ///< at the end, for the pass under way
-constexpr int most_last_passes = 8;               ///< at the end, for faults on purpose that still wait
-constexpr double stop_seconds = 30;               ///< for one chunk, on the slowest of disks
+constexpr double first_pass_seconds = 30;  ///< at the end, where none was verified before
+constexpr double last_pass_seconds = 2;    ///< at the end, for the pass under way
+constexpr int most_last_passes = 8;        ///< at the end, for faults on purpose that still wait
+constexpr double stop_seconds = 30;        ///< for one chunk, on the slowest of disks
 constexpr double hurried_stop_seconds = 0.1;
 constexpr double remove_seconds = 30;  ///< a disk may first write what is open
 constexpr double hurried_remove_seconds = 0.5;
-
-/// Unlike any other run's, also where the system gives a process number once more.
-std::uint64_t number_of_run() {
-  return mix64(static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()));
-}
-
-std::array<std::string, FilePass::files> paths_in(const std::string& directory, const RankPlace& place) {
-  TestFileName name{.rank = place.rank,
-                    .process = ::getpid(),
-                    .run = number_of_run(),
-                    .index = 0,
-                    .hostname = place.hostname};
-  std::array<std::string, FilePass::files> paths;
-  for (; name.index < paths.size(); ++name.index) paths[name.index] = directory + "/" + to_text(name);
-  return paths;
-}
 
 /// The layer itself where no fault of files is planned.
 std::unique_ptr<FileLayer> with_injections(std::unique_ptr<FileLayer> layer, Environment& environment,
@@ -51,13 +31,6 @@ std::unique_ptr<FileLayer> with_injections(std::unique_ptr<FileLayer> layer, Env
   if (!planned) return layer;
   return make_injecting_file_layer(
       std::move(layer), environment.injector, [&step] { return step.load(); }, environment.seed);
-}
-
-/// Of one rank's files, where the host's others may write to the same file system: beside what they are about
-/// to write at once, none of them is to meet the reserve.
-std::uint64_t most_bytes(const DiskSpace& space, int ranks_of_host) {
-  const std::uint64_t room = room_in(space) / static_cast<std::uint64_t>(ranks_of_host);
-  return std::min(space.free_bytes / free_space_divisor, room - std::min(room, FilePass::largest_chunk));
 }
 
 Json by_kind(const std::array<std::uint64_t, file_fault_kinds>& blocks) {
@@ -73,7 +46,7 @@ FileWorkload::FileWorkload(Environment& environment, const FileOptions& options,
     : environment_(environment),
       options_(options),
       layer_(with_injections(std::move(layer), environment, step_)),
-      paths_(paths_in(options.directory, environment.place)) {}
+      paths_(test_file_paths<FilePass::files>(options.directory, environment.place)) {}
 
 FileWorkload::~FileWorkload() {
   // Nobody is left to hear what fails here; finish() said it.
@@ -113,7 +86,9 @@ Result<std::uint64_t> FileWorkload::file_bytes() {
   if (options_.size == 0) return std::uint64_t{0};
   const DiskSpace& space = found.value();
   std::uint64_t bytes = std::max(options_.size, FilePass::block_bytes);
-  if (const std::uint64_t most = most_bytes(space, environment_.place.local_size); bytes > most) {
+  if (const std::uint64_t most =
+          most_file_bytes(space, environment_.place.local_size, FilePass::largest_chunk);
+      bytes > most) {
     if (most < FilePass::block_bytes)
       return Status(
           StatusCode::no_space,
@@ -148,9 +123,9 @@ Status FileWorkload::start_thread() {
 /// Where the budget has room for it beside a pass. What the disk does wrong ends the part as in a pass.
 Status FileWorkload::measure_rate() {
   if (options_.rate_seconds <= 0 || (options_.budget && *options_.budget < 2 * bytes_)) return {};
-  const Result<double> rate = pass_->measure_rate_alone(options_.rate_seconds);
+  const Result<FileRates> rate = pass_->measure_rates_alone(options_.rate_seconds);
   environment_.board.line("file").rest();
-  if (rate.ok()) rate_ = rate.value();
+  if (rate.ok()) rate_ = rate.value().both;
   if (rate.ok() || !pass_->file_failed()) return rate.status();
   end_by_failure(rate.status());
   return {};

@@ -64,6 +64,9 @@ Status MemoryWorkload::prepare() {
                                            std::move(products), options_.buffer_iterations);
   EGT_TRY(patrol_->prepare());
   EGT_TRY_ASSIGN(verify_rate_, patrol_->measure_rate_alone());
+  EGT_TRY_ASSIGN(const auto stream,
+                 device.create_stream(StreamPriority::normal, StreamUse::without_products));
+  EGT_TRY_ASSIGN(read_rate_, read_rate_alone(device, *stream, patrol_->blocks().front().words));
   EGT_TRY_ASSIGN(filled_, device.memory());
   return {};
 }
@@ -227,6 +230,7 @@ PartReport MemoryWorkload::report() const {
   if (verify_rate_) {
     report.load.memory = static_cast<double>(figures.bytes_verified + figures.bytes_written) / *verify_rate_;
     report.load.alone["verify_gb_per_s"] = *verify_rate_ * 1e-9;
+    report.load.alone["ratio_read_bandwidth"] = ratio_or_null(*verify_rate_, read_rate_);
   }
   report.load.products = 0;
   for (const auto& [precision, rate] : product_rates_) {

@@ -62,6 +62,7 @@ class MemoryWorkload : public Workload {
   WorkerThread thread_{"the memory patrol"};
   const std::function<ProductRates()> trained_;
   std::optional<double> verify_rate_;  ///< alone: bytes/s
+  double read_rate_ = 0;               ///< likewise, of bare reading; measured with it
   ProductRates product_rates_;
   // Of the looks for starvation: a window of steps
   Clock::time_point last_retired_ = Clock::now();

@@ -70,6 +70,10 @@ Status TrainWorkload::measure_rates() {
   load_.products = 0;
   if (options_.extreme_iterations == 0) return {};
   EGT_TRY_ASSIGN(extreme_rate_, extreme_rate_alone(environment_.device, stream, options_.extreme_iterations));
+  if (options_.extreme_iterations <= most_short_turns) {
+    EGT_TRY_ASSIGN(long_chain_rate_, extreme_rate_alone(environment_.device, stream,
+                                                        longer_chains * options_.extreme_iterations));
+  }
   load_.extreme = 0;
   return {};
 }
@@ -288,7 +292,10 @@ PartReport TrainWorkload::report() const {
   part.load = load_;
   for (const auto& [precision, rate] : product_rates_)
     part.load.alone["product_tflops"][std::string(to_string(precision))] = rate * 1e-12;
-  if (extreme_rate_) part.load.alone["giga_turns_per_second"] = *extreme_rate_ * 1e-9;
+  if (extreme_rate_) {
+    part.load.alone["giga_turns_per_second"] = *extreme_rate_ * 1e-9;
+    part.load.alone["ratio_long_chains"] = ratio_or_null(*extreme_rate_, long_chain_rate_);
+  }
   const double led = timed ? products_led_ms_ / device_ms_ : 0;
   part.load.mix = {{"load", options_.load == LoadKind::train ? "train" : "mix"},
                    {"led_by_extreme", timed ? Json(1 - led) : Json(nullptr)},

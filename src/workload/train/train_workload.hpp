@@ -69,6 +69,7 @@ class TrainWorkload : public Workload {
 
   ProductRates product_rates_;
   std::optional<double> extreme_rate_;  ///< alone, turns/s
+  double long_chain_rate_ = 0;          ///< likewise, of longer chains; 0: not measured
   LoadFigures load_;
 
   std::int64_t retired_ = 0;

@@ -28,6 +28,40 @@ TEST(Options, VerifyTellsAllThatItLoadsTheDevicesWith) {
               std::string(option) + ": the command verify has no such option");
 }
 
+TEST(Options, CeilingsAreBenchsOtherHalf) {
+  const Options ceilings = good({"bench", "--ceilings", "--io-dir", "/x", "--io-size", "1MB", "--no-io",
+                                 "--precision", "bf16", "--trial-time", "1s", "--layers", "8,4"});
+  EXPECT_TRUE(ceilings.bench.ceilings);
+  EXPECT_EQ(ceilings.burn.file.directory, "/x");
+  EXPECT_FALSE(good({"bench"}).bench.ceilings);
+  for (const auto& [option, value] :
+       {std::pair{"--workload", "mlp"}, std::pair{"--mode", "p2p"}, std::pair{"--points", "5"},
+        std::pair{"--grid", "5"}, std::pair{"--batches", "5"}, std::pair{"--streams", "first"}})
+    EXPECT_EQ(refused({"bench", "--ceilings", option, value}),
+              std::string(option) + ": is of scaling, and --ceilings measures none; leave one of them out");
+  for (const std::vector<std::string>& files :
+       {std::vector<std::string>{"--io-dir", "/x"}, {"--io-size", "1MB"}, {"--no-io"}}) {
+    std::vector<std::string> arguments = {"bench"};
+    arguments.insert(arguments.end(), files.begin(), files.end());
+    EXPECT_EQ(refused(arguments),
+              files[0] + ": bench writes files with --ceilings only; add it, or leave this out");
+  }
+  EXPECT_EQ(refused({"links", "--ceilings"}), "--ceilings: the command links has no such option");
+}
+
+TEST(Options, CeilingsHaveDefaultsOfTheirOwn) {
+  Options given = good({"bench", "--ceilings", "--io-size", "1MB"});
+  EXPECT_EQ(apply_command_defaults(given, Backend::cuda),
+            " --batch 8192 --trial-time 2s --metrics-sample-rate 0.1");
+  EXPECT_EQ(given.burn.file.size, 1'000'000u);
+  EXPECT_EQ(given.burn.precision, "cycle") << "each that the device has";
+  EXPECT_EQ(given.burn.train.extreme_iterations, 200);
+  Options host = good({"bench", "--ceilings"});
+  apply_host_defaults(host);
+  for (const std::string& one : host.host_defaults)
+    EXPECT_EQ(one.find("--points"), std::string::npos) << "they have no meaning here";
+}
+
 TEST(Options, HelpAndVersionAreCommandsToo) {
   EXPECT_EQ(*good({"version"}).message, *good({"--version"}).message);
   EXPECT_EQ(*good({"-V"}).message, *good({"--version"}).message);

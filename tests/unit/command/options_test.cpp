@@ -306,7 +306,7 @@ TEST(Options, HostDefaultsLeaveWhatTheUserGave) {
 }
 
 TEST(Options, EveryBuiltInDefaultIsTakenByItsOption) {
-  std::vector<std::string> commands = {""};
+  std::vector<std::string> commands = {"", "bench --ceilings"};
   for (const CommandRow& row : command_rows()) commands.emplace_back(row.name);
   std::set<std::pair<std::string, Backend>> found;
   for (const std::string& command : commands)
@@ -320,7 +320,7 @@ TEST(Options, EveryBuiltInDefaultIsTakenByItsOption) {
         found.emplace(command, backend);
       }
     }
-  EXPECT_EQ(found.size(), 7u);  // the host's; of bench, selftest and verify those on both
+  EXPECT_EQ(found.size(), 9u);  // the host's; of bench, its ceilings, selftest and verify those on both
 }
 
 TEST(Options, CommandDefaultsOnADeviceLeaveWhatTheUserGave) {

@@ -129,5 +129,35 @@ TEST(BenchText, StandsWhatIsCut) {
   EXPECT_THAT(bench_text(cut), Not(HasSubstr("nan")));
 }
 
+Json ceiling(const std::string& name, int rank, const Json& ratio) {
+  return {{"test_name", name},
+          {"test_type", "bench"},
+          {"rank", rank},
+          {"ceiling", "memory"},
+          {"unit", "gb_per_s"},
+          {"limit", "read_bandwidth"},
+          {"gb_per_s", 4000},
+          {"limit_gb_per_s", 5000},
+          {"ratio_read_bandwidth", ratio},
+          {"ratio_spread_percent", 1.5},
+          {"sm_clock_mhz", 1980},
+          {"power_w", nullptr},
+          {"success", !ratio.is_null()},
+          {"failure", ratio.is_null() ? Json("rank 1: no memory") : Json()}};
+}
+
+TEST(BenchText, CeilingsTellTheirRanksTogether) {
+  const std::string text = bench_text({{"command", "bench"},
+                                       {"results",
+                                        {ceiling("verify", 0, 0.9), ceiling("digest", 0, 0.5),
+                                         ceiling("verify", 1, 0.8), ceiling("digest", 1, nullptr)}}});
+  EXPECT_THAT(text, HasSubstr("Ceilings: memory\n| Part "));
+  EXPECT_THAT(text,
+              HasSubstr("| verify | 4000 |  5000 | GB/s | 0.850 | 0.800 (rank 1) |  1.5 % | 1980 MHz |"));
+  EXPECT_THAT(text, HasSubstr("| digest | 4000 |  5000 | GB/s | 0.500 | 0.500 (rank 0) |"));
+  EXPECT_THAT(text, HasSubstr("  digest (rank 1): failed: rank 1: no memory\n"));
+  EXPECT_THAT(text, Not(HasSubstr("Scaling")));
+}
+
 }  // namespace
 }  // namespace egt

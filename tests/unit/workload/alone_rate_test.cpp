@@ -38,6 +38,17 @@ TEST(AloneRate, IsOfOneOperationAfterTheOther) {
   EXPECT_GE(enqueued, 2) << "the first is not timed";
 }
 
+TEST(AloneRate, ReadingIsOfAllBytes) {
+  const auto device = small_host_device();
+  auto stream = std::move(device->create_stream(StreamPriority::normal).value());
+  Buffer words = std::move(device->allocate(4 << 20).value());
+  const auto begun = Clock::now();
+  const auto rate = read_rate_alone(*device, *stream, {words.as<std::uint32_t>(), 1 << 20});
+  ASSERT_TRUE(rate.ok()) << rate.status().what();
+  EXPECT_GE(rate.value(), (4 << 20) / seconds_since(begun));
+  EXPECT_LT(rate.value(), 1e13);
+}
+
 TEST(AloneRate, ProductsGrowAsLongAsTheyAreShort) {
   CountingDevice device;
   auto stream = std::move(device.create_stream(StreamPriority::normal, StreamUse::all).value());

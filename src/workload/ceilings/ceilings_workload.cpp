@@ -1,0 +1,226 @@
+#include "workload/ceilings/ceilings_workload.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace egt {
+namespace {
+
+/// Concerns the trial only: the ranks can go on without it.
+bool is_of_trial(StatusCode code) {
+  using enum StatusCode;
+  return code == out_of_memory || code == unsupported || code == unavailable || code == invalid_argument ||
+         code == no_space || code == io_error;
+}
+
+/// 8 B to what a step of the default network sums, on the host less.
+std::vector<std::uint64_t> bytes_of_sums(bool is_gpu) {
+  if (!is_gpu) return {8, 1 << 16, 1 << 20, 16 << 20};
+  return {8, 1 << 16, 1 << 20, 16 << 20, 120'000'000, 480'000'000};
+}
+
+CeilingScope scope_of(const CeilingParts& parts, int ranks, bool is_gpu) {
+  return {.ranks = ranks,
+          .layers = parts.train.layers,
+          .batch = parts.train.batch,
+          .precisions = parts.train.precisions,
+          .products_over_memory = parts.products,
+          .extreme = parts.train.extreme_iterations > 0,
+          .files = parts.file.enabled,
+          .sums = bytes_of_sums(is_gpu)};
+}
+
+/// Of what a sensor said; nothing where it said nothing.
+class Mean {
+ public:
+  void add(const std::optional<double>& figure) {
+    sum_ += figure.value_or(0);
+    count_ += figure.has_value();
+  }
+  std::optional<double> value() const { return count_ > 0 ? std::optional(sum_ / count_) : std::nullopt; }
+
+ private:
+  double sum_ = 0;
+  int count_ = 0;
+};
+
+}  // namespace
+
+CeilingsSuite::CeilingsSuite(Environment& environment, Control& control, const CeilingParts& parts)
+    : MeasurementWorkload(environment),
+      control_(control),
+      parts_(parts),
+      reporter_(environment),
+      world_{environment, reporter_, parts.train, parts.file, parts.stopping, nullptr},
+      plan_(plan_ceilings(scope_of(parts, ranks(), world_.is_gpu()))) {}
+
+Status CeilingsSuite::prepare_trials() {
+  return open_groups();
+}
+
+Status CeilingsSuite::open_groups() {
+  EGT_TRY_ASSIGN(groups_, BenchGroups::open(environment(), control_, {.counts = {}}));
+  world_.alone = &groups_->alone();
+  return {};
+}
+
+std::string CeilingsSuite::phase_of(std::int64_t trial) const {
+  return fmt::format("bench: {}", plan_[static_cast<std::size_t>(trial)].rows.front().name);
+}
+
+Status CeilingsSuite::make_trial(std::int64_t number) {
+  const auto index = static_cast<std::size_t>(number);
+  const CeilingTrial& trial = plan_[index];
+  const bool is_new = index == 0 || plan_[index - 1].rows.front().group != trial.rows.front().group ||
+                      plan_[index - 1].precision != trial.precision;
+  std::vector<CeilingEntry> entries;
+  for (const CeilingRow& row : trial.rows) entries.emplace_back().row = row;
+  auto made = make_ceiling(world_, trial);
+  EGT_TRY(meet(made.status(), 0, "bench: takes memory"));
+  if (made.ok()) job_ = std::move(made.value());
+  if (met_.failure.empty() && !met_.interrupted)
+    EGT_TRY(measure(pace_of(parts_.trial_seconds, world_.is_gpu(), is_new), entries));
+  job_.reset();
+  reporter_.end_check();
+  if (met_.interrupted) return {};
+  for (CeilingEntry& entry : entries)
+    if (entry.failure.empty()) entry.failure = met_.failure;
+  keep(std::move(entries));
+  return {};
+}
+
+Status CeilingsSuite::measure(const CeilingPace& pace, std::vector<CeilingEntry>& entries) {
+  const auto goes_on = [this] { return met_.failure.empty() && !met_.interrupted; };
+  EGT_TRY(warm_up(pace));
+  if (goes_on()) EGT_TRY(measure_rounds(pace, entries));
+  if (goes_on()) EGT_TRY(check(entries));
+  return {};
+}
+
+/// The counts grow until a burst is long enough.
+Status CeilingsSuite::warm_up(const CeilingPace& pace) {
+  constexpr int fewest = 3;
+  std::fill(std::begin(counts_), std::end(counts_), 1);
+  double spent_ms = 0;
+  for (int round = 0; round < fewest || spent_ms < 1e3 * pace.warm_up; ++round)
+    for (const bool of_limit : {false, true}) {
+      EGT_TRY(burst(of_limit).status());
+      if (!met_.failure.empty() || met_.interrupted) return {};
+      spent_ms += met_.ms;
+      counts_[of_limit] = next_count(counts_[of_limit], met_.ms, pace.burst);
+    }
+  return {};
+}
+
+Status CeilingsSuite::measure_rounds(const CeilingPace& pace, std::vector<CeilingEntry>& entries) {
+  Mean power, clock;
+  for (int round = 0; round < pace.rounds; ++round)
+    for (const bool of_limit : {false, true}) {
+      EGT_TRY_ASSIGN(const CeilingBurst made, burst(of_limit));
+      if (!met_.failure.empty() || met_.interrupted) return {};
+      const SensorReading reading = environment().reading();
+      power.add(reading.power_w);
+      clock.add(reading.sm_clock_mhz);
+      for (std::size_t row = 0; row < entries.size(); ++row)
+        (of_limit ? entries[row].limit : entries[row].ours).push_back(made.rates[row]);
+    }
+  for (CeilingEntry& entry : entries) {
+    entry.power_w = power.value();
+    entry.sm_clock_mhz = clock.value();
+    entry.facts = job_->facts();
+  }
+  return {};
+}
+
+Status CeilingsSuite::check(std::vector<CeilingEntry>& entries) {
+  const Result<JobReport> own = job_->check();
+  EGT_TRY(own.status());
+  const VerifiedWork& work = own.value().work;
+  work_.replays += work.replays;
+  work_.replica_checks += work.replica_checks;
+  work_.bytes_patrolled += work.bytes_patrolled;
+  work_.bytes_file_verified += work.bytes_file_verified;
+  work_.bytes_exchanged_verified += work.bytes_exchanged_verified;
+  work_.collective_elements_checked += work.collective_elements_checked;
+  for (CeilingEntry& entry : entries) entry.failure = own.value().failure;
+  return {};
+}
+
+Result<CeilingBurst> CeilingsSuite::burst(bool of_limit) {
+  const Result<CeilingBurst> own = of_limit ? job_->limit(counts_[1]) : job_->ours(counts_[0]);
+  EGT_TRY(meet(own.status(), own.ok() ? own.value().ms : 0, "bench: measures"));
+  return own.ok() ? own.value() : CeilingBurst();
+}
+
+Status CeilingsSuite::meet(const Status& own, double ms, const char* phase) {
+  if (!own.ok() && !is_of_trial(own.code())) return own;
+  const std::array figures = {ms, static_cast<double>(own.code()), parts_.stopping() ? 1.0 : 0.0};
+  EGT_TRY_ASSIGN(const auto all, share(figures, phase));
+  met_ = {};
+  for (int r = 0; r < ranks(); ++r) {
+    const double* const of_rank = all.data() + static_cast<std::size_t>(r) * figures.size();
+    met_.ms = std::max(met_.ms, of_rank[0]);
+    met_.interrupted = met_.interrupted || of_rank[2] > 0;
+    const auto code = static_cast<StatusCode>(static_cast<int>(of_rank[1]));
+    if (code != StatusCode::ok && (met_.failure.empty() || r == rank()))
+      met_.failure = fmt::format("rank {}: {}", r, r == rank() ? own.what() : to_string(code));
+  }
+  return {};
+}
+
+void CeilingsSuite::keep(std::vector<CeilingEntry> entries) {
+  for (const CeilingEntry& entry : entries) {
+    if (rank() == 0)
+      environment().records.notice(line_of(entry));
+    else if (!entry.failure.empty())
+      environment().records.warning(line_of(entry));
+  }
+  entries_.push_back(std::move(entries));
+}
+
+/// This rank may have kept it already while others did not come so far: it is lost for all.
+void CeilingsSuite::lose_trial(std::int64_t number) {
+  if (number < 0) return;
+  const auto index = static_cast<std::size_t>(number);
+  entries_.resize(std::min(entries_.size(), index));
+  std::vector<CeilingEntry> lost;
+  for (const CeilingRow& row : plan_[index].rows) {
+    lost.emplace_back().row = row;
+    lost.back().failure = "the ranks lost touch in it";
+  }
+  keep(std::move(lost));
+}
+
+Status CeilingsSuite::recover(double timeout_seconds) {
+  groups_->give_up();
+  if (job_) EGT_TRY(job_->give_up(timeout_seconds));
+  if (job_) old_jobs_.push_back(std::move(job_));
+  return {};
+}
+
+Status CeilingsSuite::reconnect() {
+  old_groups_.push_back(std::move(groups_));
+  return open_groups();
+}
+
+PartReport CeilingsSuite::report() const {
+  PartReport report;
+  report.name = "bench checks";
+  report.description = "what this rank verified of its results";
+  report.figures = {{"trials", plan_.size()}, {"trials_made", entries_.size()}};
+  report.work = work_;
+  return report;
+}
+
+std::vector<PartReport> CeilingsSuite::reports() const {
+  std::vector<PartReport> all;
+  for (const auto& entries : entries_)
+    for (const CeilingEntry& entry : entries) all.push_back(report_of(entry));
+  all.push_back(report());
+  return all;
+}
+
+}  // namespace egt

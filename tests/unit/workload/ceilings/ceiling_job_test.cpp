@@ -1,0 +1,117 @@
+#include "workload/ceilings/ceiling_job.hpp"
+
+#include <filesystem>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/workload_fixture.hpp"
+
+namespace egt::test {
+namespace {
+
+/// Whose memory forgets: what is filled, or comes back from the host, is left as it was, if told so.
+class ForgettingDevice : public ForwardingDevice {
+ public:
+  ForgettingDevice() : ForwardingDevice(small_host_device()) {}
+  Status fill(WordsView words, const Pattern& pattern, Stream& stream) override {
+    if (forgets) return {};
+    return ForwardingDevice::fill(words, pattern, stream);
+  }
+  Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
+                         Mismatches* report, Stream& stream) override {
+    if (forgets) return ForwardingDevice::verify(words, expected, report, stream);
+    return ForwardingDevice::verify_and_fill(words, expected, next, direction, report, stream);
+  }
+  Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
+    if (forgets && bytes > sizeof(Mismatches)) return {};
+    return ForwardingDevice::copy(to, from, bytes, stream);
+  }
+  bool forgets = false;
+};
+
+class CeilingJobs : public ::testing::Test {
+ protected:
+  CeilingJobs() {
+    train.layers = {64, 48, 32};
+    train.batch = 16;
+    train.extreme_iterations = 2;
+    file.directory = (std::filesystem::temp_directory_path() / "egt_ceilings_XXXXXX").string();
+    EXPECT_NE(::mkdtemp(file.directory.data()), nullptr);
+    file.size = 3 << 20;
+  }
+  ~CeilingJobs() override { std::filesystem::remove_all(file.directory); }
+
+  std::unique_ptr<CeilingJob> open(CeilingKind kind, std::size_t product = 0) {
+    auto made = make_ceiling(ceilings, {.kind = kind,
+                                        .precision = Precision::fp32,
+                                        .product = product,
+                                        .bytes = 4096,
+                                        .rows = {{"a row", "a group", CeilingUnit::gb_per_s, "a_limit"}}});
+    EXPECT_TRUE(made.ok()) << made.status().what();
+    return made.ok() ? std::move(made.value()) : nullptr;
+  }
+
+  World world{std::make_unique<ForgettingDevice>()};
+  TrainOptions train;
+  FileOptions file;
+  std::function<bool()> stopping = [] { return false; };
+  FaultReporter reporter{world.environment};
+  CeilingWorld ceilings{world.environment, reporter, train, file, stopping, &world.communicator};
+};
+
+TEST_F(CeilingJobs, BothSidesTellARateAndTheResultsAreRight) {
+  using enum CeilingKind;
+  for (const CeilingKind kind : {product, step, checked_product, fill, digest, verify, refill, patrol, update,
+                                 extreme, host_copies, files}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    const auto job = open(kind, 3);
+    ASSERT_NE(job, nullptr);
+    for (int round = 0; round < 2; ++round)
+      for (const bool of_limit : {false, true}) {
+        const auto burst = of_limit ? job->limit(3) : job->ours(3);
+        ASSERT_TRUE(burst.ok()) << burst.status().what();
+        EXPECT_GT(burst.value().ms, 0);
+        EXPECT_EQ(burst.value().rates.size(), kind == files ? 2u : 1u);
+        for (const double rate : burst.value().rates) EXPECT_GT(rate, 1e3);
+      }
+    const auto report = job->check();
+    ASSERT_TRUE(report.ok()) << report.status().what();
+    EXPECT_EQ(report.value().failure, "");
+  }
+  EXPECT_TRUE(world.faults().empty());
+}
+
+TEST_F(CeilingJobs, WhatIsWrongIsAFault) {
+  using enum CeilingKind;
+  for (const auto& [kind, fault] : {std::pair{refill, "memory"}, std::pair{host_copies, "link"}}) {
+    const auto job = open(kind);
+    ASSERT_NE(job, nullptr);
+    ASSERT_TRUE(job->ours(1).ok());
+    static_cast<ForgettingDevice&>(*world.device).forgets = true;
+    ASSERT_TRUE(job->ours(1).ok());
+    static_cast<ForgettingDevice&>(*world.device).forgets = false;
+    const auto report = job->check();
+    ASSERT_TRUE(report.ok());
+    EXPECT_NE(report.value().failure, "");
+    const auto faults = world.faults();
+    ASSERT_EQ(faults.size(), 1u);
+    EXPECT_EQ(faults[0].at("kind"), fault);
+  }
+}
+
+TEST_F(CeilingJobs, FilesAreThereWhileTheyAreMeasured) {
+  auto job = open(CeilingKind::files);
+  ASSERT_NE(job, nullptr);
+  ASSERT_TRUE(job->ours(1).ok());
+  ASSERT_TRUE(job->limit(1).ok());
+  EXPECT_FALSE(std::filesystem::is_empty(file.directory));
+  job.reset();
+  EXPECT_TRUE(std::filesystem::is_empty(file.directory));
+  file.directory += "/none";
+  const auto made = make_file_ceiling(ceilings);
+  EXPECT_EQ(made.status().code(), StatusCode::unavailable);
+}
+
+}  // namespace
+}  // namespace egt::test
