@@ -120,8 +120,11 @@ Status BenchRun::choose_ceilings(const Options& options, const Device& device, C
                .file = options.burn.file,
                .products = parts_.train.precisions,
                .stopping = parts_.stopping};
-  for (const Precision narrow : {Precision::fp8, Precision::int8})
-    if (device.supports(narrow).yes()) ceilings_.products.push_back(narrow);
+  std::vector<Precision>& products = ceilings_.products;
+  for (const Precision narrow : {Precision::fp8, Precision::int8}) {
+    const bool is_new = std::find(products.begin(), products.end(), narrow) == products.end();
+    if (is_new && device.supports(narrow).yes()) products.push_back(narrow);
+  }
   for (auto* precisions : {&ceilings_.train.precisions, &ceilings_.products}) {
     EGT_TRY_ASSIGN(*precisions, common_precisions(control, std::move(*precisions)));
   }
