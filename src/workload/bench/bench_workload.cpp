@@ -128,7 +128,9 @@ BenchEntry BenchSuite::entry_of(std::int64_t number) const {
   const std::size_t devices = entry.trial.ranks.size();
   entry.shares.assign(devices, entry.trial.size);
   if (entry.trial.mode == BenchMode::strong)
-    entry.shares = share_load(entry.trial.size, std::vector<double>(devices, 1));
+    entry.shares = share_load(entry.trial.size, std::vector<double>(devices, 1), entry.trial.unit());
+  if (std::count(entry.shares.begin(), entry.shares.end(), 0) > 0)
+    entry.not_possible = fmt::format("{} samples are too few to share", entry.trial.size);
   return entry;
 }
 
@@ -167,7 +169,7 @@ Status BenchSuite::measure_hetero(BenchEntry& entry) {
   entry.failure = even.failure;
   if (!even.step || !even.success()) return {};
   entry.even_items_per_second = even.items_per_second();
-  entry.shares = share_load(entry.items(), batches_per_ms);
+  entry.shares = share_load(entry.items(), batches_per_ms, entry.trial.unit());
   return measure(entry);
 }
 

@@ -97,7 +97,9 @@ const char* items_of(BenchWorkload workload) {
 }
 
 /// What is left over after rounding down goes to those that lost most by it.
-std::vector<std::int64_t> share_load(std::int64_t total, const std::vector<double>& speeds) {
+std::vector<std::int64_t> share_load(std::int64_t total, const std::vector<double>& speeds,
+                                     std::int64_t unit) {
+  total /= unit;
   const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
   const auto count = static_cast<std::int64_t>(speeds.size());
   const std::int64_t least = total >= count ? 1 : 0;
@@ -116,6 +118,7 @@ std::vector<std::int64_t> share_load(std::int64_t total, const std::vector<doubl
     lost[most] -= 1;
   }
   for (; left < 0; ++left) --*std::max_element(shares.begin(), shares.end());  // what the least ones took
+  for (std::int64_t& share : shares) share *= unit;
   return shares;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "egt/core/types.hpp"
+#include "model/mlp_config.hpp"
 #include "workload/bench/scaling_options.hpp"
 
 /// What `bench` does, in which order, and how its trials are timed: plain functions, the same on all ranks.
@@ -22,6 +23,8 @@ struct BenchTrial {
   std::string name;                       ///< of the test: the same in all modes
 
   int devices() const { return static_cast<int>(ranks.size()); }
+  /// What shares of a load are multiples of.
+  std::int64_t unit() const { return workload == BenchWorkload::mlp ? samples_unit({precision}) : 1; }
   bool has(int rank) const { return !ranks.empty() && rank >= ranks.front() && rank <= ranks.back(); }
 };
 
@@ -41,9 +44,10 @@ std::string describe(const BenchTrial& trial);
 /// "samples" or "points"
 const char* items_of(BenchWorkload workload);
 
-/// `total` in whole parts in proportion to `speeds` (above 0): each within one of its exact share, and at
-/// least 1 where there are enough; their sum is `total`.
-std::vector<std::int64_t> share_load(std::int64_t total, const std::vector<double>& speeds);
+/// `total`, a multiple of `unit`, in parts that are such too, in proportion to `speeds` (above 0): each
+/// within a unit of its exact share, and at least one where there are enough; their sum is `total`.
+std::vector<std::int64_t> share_load(std::int64_t total, const std::vector<double>& speeds,
+                                     std::int64_t unit = 1);
 
 /// How a trial of about `trial_seconds` is divided.
 struct LoopPlan {

@@ -96,6 +96,8 @@ TEST(BenchShares, FollowTheSpeeds) {
   EXPECT_THAT(share_load(10, {1, 1, 1}), ::testing::WhenSorted(ElementsAre(3, 3, 4)));
   EXPECT_THAT(share_load(4, {1e6, 1, 1, 1}), ElementsAre(1, 1, 1, 1));
   EXPECT_THAT(share_load(5, {1e6, 1, 1}), ElementsAre(3, 1, 1));
+  EXPECT_THAT(share_load(160, {2.2, 1}, 16), ElementsAre(112, 48));
+  EXPECT_THAT(share_load(32, {1, 1, 1}, 16), ::testing::WhenSorted(ElementsAre(0, 16, 16)));
 }
 
 TEST(BenchShares, SumToTheWholeAndAreNear) {
