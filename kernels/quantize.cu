@@ -31,8 +31,14 @@ __global__ void __launch_bounds__(matrix_threads)
     const std::uint32_t other = __shfl_xor_sync(~0u, own, offset);
     own = own > other ? own : other;
   }
+  // One atomic operation a block: all go to the same word.
+  __shared__ std::uint32_t of_block;
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
-  if (thread % 32 == 0 && own > 0) atomicMax(largest, own);
+  if (thread == 0) of_block = 0;
+  __syncthreads();
+  if (thread % 32 == 0) atomicMax(&of_block, own);
+  __syncthreads();
+  if (thread == 0 && of_block > 0) atomicMax(largest, of_block);
 }
 
 template <typename Q, typename X>
