@@ -148,13 +148,6 @@ class Figures(BenchTest):
         moved = [e["moved_bytes"] for e in self.entries(result) if e["mode"] != "single"]
         self.assertGreater(min(moved), 1_000_000)
 
-    def test_in_fp8_shares_are_sixteens(self):
-        _, result = self.bench(*tiny(workload="mlp", mode="hetero,strong", batch="32", layers="32,64,16"), "--precision", "fp8", ranks=3)
-        for entry in self.entries(result):
-            self.assertTrue(entry["success"], entry["failure"])
-        strong = {entry["devices"]: entry["not_possible"] for entry in self.entries(result, mode="strong")}
-        self.assertEqual(strong, {2: None, 3: "32 samples are too few to share"})
-
     def test_a_slow_device_gets_half_of_the_share(self):
         done, result = self.bench(*tiny(workload="mlp,voxelize", mode="hetero", points="20000", batch="240", layers="64,128,128,64", trial_time="0.4s"), "--inject", "slow:rank=1,step=0,count=100", ranks=3, code=5, timeout=300)
         for entry in self.entries(result, mode="hetero"):
@@ -278,6 +271,13 @@ class Ceilings(BenchTest):
 
 
 class Bench(BenchTest):
+    def test_in_fp8_shares_are_sixteens(self):
+        _, result = self.bench(*tiny(workload="mlp", mode="hetero,strong", batch="32", layers="32,64,16"), "--precision", "fp8", ranks=3)
+        for entry in self.entries(result):
+            self.assertTrue(entry["success"], entry["failure"])
+        strong = {entry["devices"]: entry["not_possible"] for entry in self.entries(result, mode="strong")}
+        self.assertEqual(strong, {2: None, 3: "32 samples are too few to share"})
+
     def test_one_rank_says_that_it_is_alone(self):
         for ranks in (None, 1):
             self.setUp()
