@@ -2,7 +2,7 @@
 # On a machine with GPUs: gpu_check.sh [PART..], in build-gpu/. Parts, in this order where none is named:
 #   build  the program, the bench and the tests that need a GPU (EGT_PROGRAM_ONLY=1: the program alone)
 #   tests  those tests
-#   step   our training step beside PyTorch's, in turn: 1 GPU and all; tf32 and bf16; batch 1024 and 8192
+#   step   our training step beside PyTorch's, in turn: 1 GPU and all; tf32 and bf16, ours in fp8, too; batch 1024 and 8192
 #   selftest  every fault that a detector claims to find, put in on every GPU in turn
 #   stall  on 2 GPUs or more: a rank stopped, killed, hung, a stuck kernel; and a stall that passes
 #   burn   the main job with its defaults for 60 s on all GPUs (EGT_BURN_SECONDS: another time)
@@ -48,7 +48,7 @@ tests() {
 }
 
 our_step() {
-  launch "$1" "$folder/egt_bench_train_step" --backend cuda --precisions "$modes" --batches "$batches" --steps "$steps"
+  launch "$1" "$folder/egt_bench_train_step" --backend cuda --precisions "$modes,fp8" --batches "$batches" --steps "$steps"
 }
 
 torch_step() {

@@ -120,12 +120,17 @@ Status run(MpiSession& mpi, Control& control, Arguments arguments) {
   if (arguments.batches.empty())
     arguments.batches = host ? std::vector<std::int64_t>{512} : std::vector<std::int64_t>{1024, 8192};
   if (arguments.precisions.empty())
-    arguments.precisions = host ? std::vector<std::string>{"fp32"} : std::vector<std::string>{"tf32", "bf16"};
+    arguments.precisions =
+        host ? std::vector<std::string>{"fp32"} : std::vector<std::string>{"tf32", "bf16", "fp8"};
   EGT_TRY_ASSIGN(const auto device, open_device(choice.backend, common, control.place()));
   EGT_TRY_ASSIGN(const auto communicator, open_communicator(choice.backend, mpi, control, timeout_s));
   for (const std::string& name : arguments.precisions) {
     const auto precision = parse_precision(name);
     if (!precision) return Status(StatusCode::invalid_argument, "no such precision: " + name);
+    if (const Support support = supports_training(*device, *precision); !support.yes()) {
+      if (control.place().rank == 0) fmt::print("{}: {}\n", name, support.why_not);
+      continue;
+    }
     for (const std::int64_t batch : arguments.batches)
       EGT_TRY(measure(*device, *communicator, control, arguments, batch, *precision));
   }
