@@ -45,7 +45,7 @@ def fio(directory, size, seconds, verify):
                     options = ["--name=cycle", f"--filename={folder}/{file}", f"--rw={kind}", f"--bs={CHUNK}", f"--size={half}",
                                "--direct=1", "--ioengine=psync", "--end_fsync=1", "--output-format=json"]
                     if verify:
-                        options += ["--verify=crc32c", f"--verify_interval={BLOCK}", "--do_verify=" + ("1" if kind == "read" else "0")]
+                        options += ["--verify=crc32c", f"--verify_interval={BLOCK}", "--verify_state_save=0", "--do_verify=" + ("1" if kind == "read" else "0")]
                     done = subprocess.run(["fio", *options], capture_output=True, text=True, timeout=TIMEOUT_S)
                     if done.returncode != 0:
                         raise SystemExit(f"fio failed: {done.stderr}")
