@@ -215,7 +215,7 @@ class Burn(ProgramTest):
         ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
         limit = journal.stat().st_size + 500
         resource.prlimit(int(ranks[-1]), resource.RLIMIT_FSIZE, (limit, limit))
-        output, messages = process.communicate(timeout=60)
+        output, messages = process.communicate(timeout=240)
         self.assertEqual(process.returncode, 4, output + messages)
         result = self.result()
         self.assertEqual(result["verdict"], "incomplete")

@@ -214,7 +214,7 @@ class Usage(Compare):
         done = self.compare(PASS, *self.seed_files(), environment={"TERM": "xterm-256color"})
         self.assertNotIn("\x1b", done.stdout)
         with open("/dev/full", "w") as full:
-            process = subprocess.run(self.command(["compare", "single.json"]), cwd=self.folder, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            process = subprocess.run(self.command(["compare", "single.json"]), cwd=self.folder, stdout=full, stderr=subprocess.PIPE, text=True, timeout=240)
         self.assertEqual((process.returncode, process.stderr), (ENVIRONMENT, f"{PREFIX}standard output cannot be written\n"))
 
 

@@ -20,7 +20,7 @@ class Disk(ProgramTest):
         return path
 
     def end(self, process, code):
-        output, messages = process.communicate(timeout=90)
+        output, messages = process.communicate(timeout=240)
         self.assertEqual(process.returncode, code, output + messages)
         return output, messages
 
@@ -134,7 +134,7 @@ class Disk(ProgramTest):
         ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
         for pid in whom(process.pid, sorted(map(int, ranks))):
             os.kill(pid, signal.SIGKILL)
-        process.communicate(timeout=30)
+        process.communicate(timeout=240)
         self.wait_for(lambda: not self.processes(), 20)
 
     def test_the_files_of_a_killed_rank_are_removed_by_its_neighbours(self):
@@ -165,7 +165,7 @@ class Disk(ProgramTest):
         ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
         for pid in [process.pid, *map(int, ranks)]:
             os.kill(pid, signal.SIGKILL)
-        process.communicate(timeout=30)
+        process.communicate(timeout=240)
         self.assertEqual(len(self.left_files()), 4)
         for rank in range(2):
             for line in (self.folder / f"killed/journal.rank{rank}.jsonl").read_text().splitlines():

@@ -26,7 +26,7 @@ class PeersTest(ProgramTest):
         self.wait_for(lambda: self.outliers() or process.poll() is not None, 120)
         time.sleep(OTHERS_S)
         (self.folder / "run" / "stop").touch()
-        _, messages = process.communicate(timeout=60)
+        _, messages = process.communicate(timeout=240)
         result = self.result()
         struck = self.struck_at(2)
         self.assertEqual(len(struck), 1, "it strikes once")

@@ -115,7 +115,7 @@ class Refusal(ProgramTest):
         for descriptors, launcher in ((20, []), (20, [*MPIRUN, "-np", "2"])):
             with self.subTest(descriptors=descriptors, launcher=launcher):
                 words = launcher + ["sh", "-c", f'ulimit -n {descriptors}; exec "$0" "$@"', PROGRAM, "--steps", "5", "--memory", "0", "--no-io"]
-                done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+                done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
                 self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
                 self.assertEqual(set(self.program_lines(done)),
                                  {f"{PREFIX}the start of MPI needs 24 open files, and ulimit -n {descriptors} leaves fewer: raise it"})
@@ -125,7 +125,7 @@ class Refusal(ProgramTest):
         """MPI's start, and the buffers of OpenBLAS; below them the loader refuses the program."""
         for kib in (1_400_000, 1_100_000, 800_000, 500_000, 300_000):  # with how much it does depends on the libraries it has
             words = ["sh", "-c", f'ulimit -v {kib}; exec "$0" "$@"', PROGRAM, "--steps", "5", "--memory", "0", "--no-io", "--output", f"{kib}"]
-            done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+            done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
             if done.returncode == 0:
                 continue
             self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
@@ -140,7 +140,7 @@ class Refusal(ProgramTest):
             words = [word for option in ("output", "log-file", "golden") for word in (f"--{option}", os.fsdecode(f"{option}{ranks}".encode() + b"\xff"))]
             words += [*SMALL[:4], "--io-size", "1MB", "--io-dir", os.fsdecode(b"io\xff")]
             with self.subTest(ranks=ranks):
-                done = subprocess.run(self.command(words, ranks), cwd=self.folder, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+                done = subprocess.run(self.command(words, ranks), cwd=self.folder, capture_output=True, timeout=240, stdin=subprocess.DEVNULL)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 result = json.loads((self.folder / os.fsdecode(f"output{ranks}".encode() + b"\xff") / "result.json").read_text())
                 self.assertEqual((result["verdict"], result["options"]["io-dir"]), ("pass", "io\ufffd"))
@@ -149,7 +149,7 @@ class Refusal(ProgramTest):
         command = os.environ["EGT_MPIRUN"].split()
         program = os.environ["EGT_PROGRAM"]
         done = subprocess.run([*command, "-np", "1", program, *SMALL, "--batch", "8", ":", "-np", "1", program, *SMALL, "--batch", "16"],
-                              cwd=self.folder, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+                              cwd=self.folder, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, WRONG_USAGE, done.stderr)
         self.assertEqual(len(self.program_lines(done)), 1, done.stderr)
         self.assertEqual(self.files(), [])

@@ -31,7 +31,7 @@ class Report(ProgramTest):
             except ProcessLookupError:
                 pass
         now = time.time()
-        process.wait(timeout=20)
+        process.wait(timeout=120)
         self.wait_for(lambda: not self.processes(), 10)
         return now
 
@@ -108,7 +108,7 @@ class Cut(Report):
 
     def test_run_script_counts_cores_whatever_openmp_may_use(self):
         done = subprocess.run([self.make_script(), "--backend", "host", "--steps", "3", "--memory", "0", "--no-io", "--output", "run"], cwd=self.folder,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env={**os.environ, "OMP_NUM_THREADS": "1"})
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, env={**os.environ, "OMP_NUM_THREADS": "1"})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(len(self.journals()), min(2, len(os.sched_getaffinity(0))))
 
@@ -126,7 +126,7 @@ class Cut(Report):
                 for rank in self.processes():
                     if rank != script.pid:
                         os.kill(rank, signal.SIGKILL)
-                told, messages = script.communicate(timeout=60)
+                told, messages = script.communicate(timeout=240)
                 self.assertEqual(script.returncode, INCOMPLETE, told + messages)
                 self.assertIn("Verdict: incomplete", told)
                 self.assertEqual(len(list(self.folder.glob(f"{journals}/result.json"))), 1)
@@ -228,7 +228,7 @@ class Resume(Report):
         process = self.start_program(*SMALL_NETWORK, "--steps", "4000", "--output", "run", ranks=2)
         self.wait_for(lambda: any('"progress"' in journal.read_text() for journal in self.journals()))
         process.send_signal(signal.SIGUSR2)
-        self.assertEqual(process.wait(timeout=20), INTERRUPTED)
+        self.assertEqual(process.wait(timeout=120), INTERRUPTED)
         steps = self.result()["ranks"][0]["steps"]
         self.assertLess(steps, 4000)
         (self.folder / "run/stop").touch()  # too late for that run, and not meant for the next
@@ -241,7 +241,7 @@ class Resume(Report):
     def test_twice_at_once_goes_on_once(self):
         self.start_and_cut("--duration", "8s", "--output", "run")
         both = [self.start_program("--resume", "run", ranks=2) for _ in range(2)]
-        codes = [process.wait(timeout=60) for process in both]
+        codes = [process.wait(timeout=240) for process in both]
         self.assertEqual(sorted(codes), [0, ENVIRONMENT], [process.stderr.read() for process in both])
         self.assertEqual(len(self.result()["parts_of_run"]), 2)
 

@@ -17,7 +17,7 @@ class Threads(ProgramTest):
 
     def check_each(self, ranks):
         def run(threads, folder):
-            return self.run_program(*TINY, ranks=ranks, timeout=60, folder=folder,
+            return self.run_program(*TINY, ranks=ranks, timeout=240, folder=folder,
                                     environment={"LD_PRELOAD": os.environ["EGT_FEW_THREADS"], "EGT_THREADS": str(threads)})
         counts = [0, *range(11, MOST)]  # the start of MPI alone asks for a dozen
         for first in range(0, len(counts), AT_ONCE):

@@ -98,7 +98,7 @@ class Verify(ProgramTest):
                 self.wait_for(lambda: journal.exists() and '"progress"' in journal.read_text())
                 # mpirun hands SIGUSR2 on, and ends nobody itself a second later.
                 process.send_signal(signal.SIGINT if ranks is None else signal.SIGUSR2)
-                out, err = process.communicate(timeout=60)
+                out, err = process.communicate(timeout=240)
                 self.assertEqual(process.returncode, 6, out + err)
                 self.assertEqual((self.result()["verdict"], self.result()["exit_code"]), ("interrupted", 6))
 
