@@ -1,0 +1,359 @@
+#include "device/host/host_dnn.hpp"
+
+#if EGT_WITH_ONEDNN
+
+#include <omp.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "device/host/host_primitive.hpp"
+
+namespace egt {
+namespace {
+
+using Desc = dnnl::memory::desc;
+using Tag = dnnl::memory::format_tag;
+using Type = dnnl::memory::data_type;
+
+Type type_of(ElementType type) {
+  return type == ElementType::bf16 ? Type::bf16 : Type::f32;
+}
+
+Desc images(const ImageShape& shape, ElementType type, Tag tag = Tag::nhwc) {
+  return Desc({shape.images, shape.channels, shape.height, shape.width}, type_of(type), tag);
+}
+
+Desc channels(const ImageShape& shape) {
+  return Desc({shape.channels}, Type::f32, Tag::x);
+}
+
+/// Shared with what is enqueued.
+using SharedPrimitive = std::shared_ptr<const HostPrimitive>;
+
+template <std::size_t count>
+Status enqueue(const SharedPrimitive& primitive, const std::array<const void*, count>& data, Stream& stream) {
+  std::array<void*, count> addresses;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (data[i] == nullptr) return {StatusCode::invalid_argument, "a tensor without memory"};
+    addresses[i] = const_cast<void*>(data[i]);
+  }
+  HostStream& host = as_host_stream(stream);
+  host.enqueue([primitive, addresses, &host] { return primitive->run(host, addresses); });
+  return {};
+}
+
+/// What oneDNN 2 and 3 call differently: the latter has no descriptors of operations.
+#if DNNL_VERSION_MAJOR >= 3
+template <typename Primitive, typename... Arguments>
+typename Primitive::primitive_desc describe(const dnnl::engine& engine, const Arguments&... arguments) {
+  return typename Primitive::primitive_desc(engine, arguments..., primitive_attributes());
+}
+template <typename Primitive, typename Hint, typename... Arguments>
+typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine, const Hint& hint,
+                                                     const Arguments&... arguments) {
+  return typename Primitive::primitive_desc(engine, arguments..., hint, primitive_attributes());
+}
+#else
+template <typename Primitive, typename... Arguments>
+typename Primitive::primitive_desc describe(const dnnl::engine& engine, const Arguments&... arguments) {
+  return typename Primitive::primitive_desc(typename Primitive::desc(arguments...), primitive_attributes(),
+                                            engine);
+}
+template <typename Primitive, typename Hint, typename... Arguments>
+typename Primitive::primitive_desc describe_backward(const dnnl::engine& engine, const Hint& hint,
+                                                     const Arguments&... arguments) {
+  return typename Primitive::primitive_desc(typename Primitive::desc(arguments...), primitive_attributes(),
+                                            engine, hint);
+}
+#endif
+
+class HostConvolution final : public Convolution {
+ public:
+  HostConvolution(const dnnl::engine& engine, int threads, const ConvolutionShape& shape) {
+    const ElementType type = storage_type(shape.precision);
+    const Desc x = images(shape.x, type), y = images(shape.y(), type);
+    const dnnl::memory::dims sides = {shape.outputs, shape.x.channels, shape.window.kernel,
+                                      shape.window.kernel};
+    const Desc filter(sides, type_of(type), Tag::ohwi), gradient(sides, Type::f32, Tag::ohwi);
+    const Desc any(sides, type_of(type), Tag::any), any_gradient(sides, Type::f32, Tag::any);
+    const dnnl::memory::dims strides(2, shape.window.stride), padding(2, shape.window.padding);
+    constexpr auto direct = dnnl::algorithm::convolution_direct;
+    const auto forward = describe<dnnl::convolution_forward>(engine, dnnl::prop_kind::forward_training,
+                                                             direct, x, any, y, strides, padding, padding);
+    forward_ = std::make_shared<HostPrimitive>(
+        engine, threads, dnnl::convolution_forward(forward), forward.scratchpad_desc(),
+        std::vector<PrimitiveArgument>{{DNNL_ARG_SRC, x, x, false},
+                                       {DNNL_ARG_WEIGHTS, filter, forward.weights_desc(), false},
+                                       {DNNL_ARG_DST, y, y, true}});
+    const auto data = describe_backward<dnnl::convolution_backward_data>(engine, forward, direct, x, any, y,
+                                                                         strides, padding, padding);
+    backward_data_ = std::make_shared<HostPrimitive>(
+        engine, threads, dnnl::convolution_backward_data(data), data.scratchpad_desc(),
+        std::vector<PrimitiveArgument>{{DNNL_ARG_DIFF_DST, y, y, false},
+                                       {DNNL_ARG_WEIGHTS, filter, data.weights_desc(), false},
+                                       {DNNL_ARG_DIFF_SRC, x, x, true}});
+    const auto weights = describe_backward<dnnl::convolution_backward_weights>(
+        engine, forward, direct, x, any_gradient, y, strides, padding, padding);
+    backward_filter_ = std::make_shared<HostPrimitive>(
+        engine, threads, dnnl::convolution_backward_weights(weights), weights.scratchpad_desc(),
+        std::vector<PrimitiveArgument>{{DNNL_ARG_SRC, x, x, false},
+                                       {DNNL_ARG_DIFF_DST, y, y, false},
+                                       {DNNL_ARG_DIFF_WEIGHTS, gradient, weights.diff_weights_desc(), true}});
+  }
+
+  Status forward(const void* x, const void* filter, void* y, Stream& stream) override {
+    return enqueue<3>(forward_, {x, filter, y}, stream);
+  }
+  Status backward_data(const void* y_gradient, const void* filter, void* x_gradient,
+                       Stream& stream) override {
+    return enqueue<3>(backward_data_, {y_gradient, filter, x_gradient}, stream);
+  }
+  Status backward_filter(const void* x, const void* y_gradient, float* filter_gradient,
+                         Stream& stream) override {
+    return enqueue<3>(backward_filter_, {x, y_gradient, filter_gradient}, stream);
+  }
+
+ private:
+  SharedPrimitive forward_, backward_data_, backward_filter_;
+};
+
+/// Moves the statistics of a batch of `rows` values a channel into the running ones.
+void move_running(const BatchNormState& state, std::int64_t channels, std::int64_t rows) {
+  constexpr auto share = static_cast<float>(BatchNormShape::momentum);
+  const float unbiased = rows > 1 ? static_cast<float>(rows) / static_cast<float>(rows - 1) : 1.0f;
+  for (std::int64_t c = 0; c < channels; ++c) {
+    state.running_mean[c] += share * (state.saved_mean[c] - state.running_mean[c]);
+    state.running_variance[c] += share * (unbiased * state.saved_deviation[c] - state.running_variance[c]);
+  }
+}
+
+/// Keeps the variance as BatchNormState::saved_deviation.
+class HostBatchNorm final : public BatchNorm {
+ public:
+  HostBatchNorm(const dnnl::engine& engine, int threads, const BatchNormShape& shape) : shape_(shape.x) {
+    using Flags = dnnl::normalization_flags;
+    const Desc x = images(shape.x, shape.type), one = channels(shape.x);
+    constexpr auto epsilon = static_cast<float>(BatchNormShape::epsilon);
+    const auto of_channels = [&one](int name, bool is_output = false) {
+      return PrimitiveArgument{name, one, one, is_output};
+    };
+    const auto forward = [&](dnnl::prop_kind kind, Flags flags) {
+#if DNNL_VERSION_MAJOR >= 3
+      return describe<dnnl::batch_normalization_forward>(engine, kind, x, x, epsilon, flags);
+#else
+      return describe<dnnl::batch_normalization_forward>(engine, kind, x, epsilon, flags);
+#endif
+    };
+    const Flags affine = Flags::use_scale | Flags::use_shift;
+    const auto training = forward(dnnl::prop_kind::forward_training, affine);
+    const auto inference = forward(dnnl::prop_kind::forward_inference, affine | Flags::use_global_stats);
+    for (const bool is_training : {true, false}) {
+      const auto& desc = is_training ? training : inference;
+      (is_training ? training_ : inference_) = std::make_shared<HostPrimitive>(
+          engine, threads, dnnl::batch_normalization_forward(desc), desc.scratchpad_desc(),
+          std::vector<PrimitiveArgument>{{DNNL_ARG_SRC, x, x, false},
+                                         of_channels(DNNL_ARG_SCALE),
+                                         of_channels(DNNL_ARG_SHIFT),
+                                         of_channels(DNNL_ARG_MEAN, is_training),
+                                         of_channels(DNNL_ARG_VARIANCE, is_training),
+                                         {DNNL_ARG_DST, x, x, true}});
+    }
+#if DNNL_VERSION_MAJOR >= 3
+    const auto backward = describe_backward<dnnl::batch_normalization_backward>(
+        engine, training, dnnl::prop_kind::backward, x, x, x, epsilon, affine);
+#else
+    const auto backward = describe_backward<dnnl::batch_normalization_backward>(
+        engine, training, dnnl::prop_kind::backward, x, x, epsilon, affine);
+#endif
+    backward_ = std::make_shared<HostPrimitive>(
+        engine, threads, dnnl::batch_normalization_backward(backward), backward.scratchpad_desc(),
+        std::vector<PrimitiveArgument>{{DNNL_ARG_SRC, x, x, false},
+                                       {DNNL_ARG_DIFF_DST, x, x, false},
+                                       of_channels(DNNL_ARG_SCALE),
+                                       of_channels(DNNL_ARG_MEAN),
+                                       of_channels(DNNL_ARG_VARIANCE),
+                                       of_channels(DNNL_ARG_DIFF_SCALE, true),
+                                       of_channels(DNNL_ARG_DIFF_SHIFT, true),
+                                       {DNNL_ARG_DIFF_SRC, x, x, true}});
+  }
+
+  Status forward_training(const void* x, const BatchNormState& state, void* y, Stream& stream) override {
+    if (state.running_mean == nullptr || state.running_variance == nullptr)
+      return {StatusCode::invalid_argument, "batch normalization without memory for its running statistics"};
+    EGT_TRY(enqueue<6>(training_, {x, state.scale, state.shift, state.saved_mean, state.saved_deviation, y},
+                       stream));
+    as_host_stream(stream).enqueue([state, channels = shape_.channels, rows = shape_.rows()] {
+      move_running(state, channels, rows);
+      return Status();
+    });
+    return {};
+  }
+  Status forward_inference(const void* x, const BatchNormState& state, void* y, Stream& stream) override {
+    return enqueue<6>(inference_,
+                      {x, state.scale, state.shift, state.running_mean, state.running_variance, y}, stream);
+  }
+  Status backward(const void* x, const void* y_gradient, const BatchNormState& state, float* scale_gradient,
+                  float* shift_gradient, void* x_gradient, Stream& stream) override {
+    return enqueue<8>(backward_,
+                      {x, y_gradient, state.scale, state.saved_mean, state.saved_deviation, scale_gradient,
+                       shift_gradient, x_gradient},
+                      stream);
+  }
+
+ private:
+  ImageShape shape_;
+  SharedPrimitive training_, inference_, backward_;
+};
+
+class HostPooling final : public Pooling {
+ public:
+  HostPooling(const dnnl::engine& engine, int threads, const PoolingShape& shape) {
+    const Desc x = images(shape.x, shape.type), y = images(shape.y(), shape.type);
+    const dnnl::memory::dims strides(2, shape.window.stride), kernel(2, shape.window.kernel),
+        padding(2, shape.window.padding);
+    const auto kind = shape.kind == PoolingKind::maximum ? dnnl::algorithm::pooling_max
+                                                         : dnnl::algorithm::pooling_avg_exclude_padding;
+#if DNNL_VERSION_MAJOR >= 3
+    const dnnl::memory::dims dilation(2, 0);
+    const auto forward = describe<dnnl::pooling_forward>(engine, dnnl::prop_kind::forward_training, kind, x,
+                                                         y, strides, kernel, dilation, padding, padding);
+    const auto backward = describe_backward<dnnl::pooling_backward>(engine, forward, kind, x, y, strides,
+                                                                    kernel, dilation, padding, padding);
+#else
+    const auto forward = describe<dnnl::pooling_forward>(engine, dnnl::prop_kind::forward_training, kind, x,
+                                                         y, strides, kernel, padding, padding);
+    const auto backward = describe_backward<dnnl::pooling_backward>(engine, forward, kind, x, y, strides,
+                                                                    kernel, padding, padding);
+#endif
+    std::vector<PrimitiveArgument> there = {{DNNL_ARG_SRC, x, x, false}, {DNNL_ARG_DST, y, y, true}};
+    std::vector<PrimitiveArgument> back = {{DNNL_ARG_DIFF_DST, y, y, false}, {DNNL_ARG_DIFF_SRC, x, x, true}};
+    const Desc places = forward.workspace_desc();
+    places_bytes = shape.kind == PoolingKind::maximum ? places.get_size() : 0;
+    if (places_bytes > 0) {
+      there.push_back({DNNL_ARG_WORKSPACE, places, places, true});
+      back.push_back({DNNL_ARG_WORKSPACE, places, places, false});
+    }
+    forward_ = std::make_shared<HostPrimitive>(engine, threads, dnnl::pooling_forward(forward),
+                                               forward.scratchpad_desc(), std::move(there));
+    backward_ = std::make_shared<HostPrimitive>(engine, threads, dnnl::pooling_backward(backward),
+                                                backward.scratchpad_desc(), std::move(back));
+  }
+
+  Status forward(const void* x, void* y, Stream& stream) override {
+    if (places_bytes == 0) return enqueue<2>(forward_, {x, y}, stream);
+    return enqueue<3>(forward_, {x, y, places.data()}, stream);
+  }
+  Status backward(const void*, const void*, const void* y_gradient, void* x_gradient,
+                  Stream& stream) override {
+    if (places_bytes == 0) return enqueue<2>(backward_, {y_gradient, x_gradient}, stream);
+    return enqueue<3>(backward_, {y_gradient, x_gradient, places.data()}, stream);
+  }
+
+  std::size_t places_bytes = 0;  ///< of where the maxima were
+  Buffer places;
+
+ private:
+  SharedPrimitive forward_, backward_;
+};
+
+bool is_shape(const ImageShape& shape) {
+  return shape.images > 0 && shape.height > 0 && shape.width > 0 && shape.channels > 0;
+}
+
+Status check_window(const Window& window, const ImageShape& x, const ImageShape& y) {
+  const bool is_window = window.kernel > 0 && window.stride > 0 && window.padding >= 0;
+  if (is_window && window.padding < window.kernel && is_shape(x) && is_shape(y)) return {};
+  return {StatusCode::invalid_argument,
+          fmt::format("a window of {0} x {0}, stride {1}, padding {2}, over {3} images of {4} x {5} x {6}",
+                      window.kernel, window.stride, window.padding, x.images, x.height, x.width, x.channels)};
+}
+
+Status check_type(ElementType type) {
+  if (type == ElementType::f32 || type == ElementType::bf16) return {};
+  return {StatusCode::unsupported, fmt::format("{} is not among the types of oneDNN here", to_string(type))};
+}
+
+class HostDnn final : public Dnn {
+ public:
+  explicit HostDnn(Device& device)
+      : device_(device), threads_(device.info().multiprocessors), engine_(dnnl::engine::kind::cpu, 0) {
+    const dnnl_version_t* version = dnnl_version();
+    library_ = fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
+    const bool has_bf16 = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core;
+    if (!has_bf16) why_no_bf16_ = "oneDNN needs AVX-512 for bf16";
+  }
+
+  const std::string& library() const override { return library_; }
+  Support supports(Precision precision) const override {
+    if (precision == Precision::fp32) return {};
+    if (precision == Precision::bf16) return {why_no_bf16_};
+    return {fmt::format("oneDNN trains convolutional networks in fp32 and bf16, not in {}",
+                        to_string(precision))};
+  }
+
+  Result<std::unique_ptr<Convolution>> make(const ConvolutionShape& shape) override {
+    EGT_TRY(check_window(shape.window, shape.x, shape.y()));
+    if (const Support support = supports(shape.precision); !support.yes())
+      return Status(StatusCode::unsupported, support.why_not);
+    return made<Convolution, HostConvolution>(shape);
+  }
+  Result<std::unique_ptr<BatchNorm>> make(const BatchNormShape& shape) override {
+    EGT_TRY(check_window({}, shape.x, shape.x));
+    EGT_TRY(check_type(shape.type));
+    return made<BatchNorm, HostBatchNorm>(shape);
+  }
+  Result<std::unique_ptr<Pooling>> make(const PoolingShape& shape) override {
+    EGT_TRY(check_window(shape.window, shape.x, shape.y()));
+    EGT_TRY(check_type(shape.type));
+    EGT_TRY_ASSIGN(auto pooling, (made<HostPooling, HostPooling>(shape)));
+    EGT_TRY_ASSIGN(pooling->places, device_.allocate(pooling->places_bytes));
+    return std::unique_ptr<Pooling>(std::move(pooling));
+  }
+
+ private:
+  template <typename Port, typename Operation, typename Shape>
+  Result<std::unique_ptr<Port>> made(const Shape& shape) const {
+    omp_set_num_threads(threads_);  // algorithms are chosen for so many
+    try {
+      return std::unique_ptr<Port>(std::make_unique<Operation>(engine_, threads_, shape));
+    } catch (const dnnl::error& error) {
+      return status_of(error);
+    }
+  }
+
+  Device& device_;
+  const int threads_;
+  dnnl::engine engine_;
+  std::string library_, why_no_bf16_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Dnn>> open_host_dnn(Device& device) {
+  try {
+    return std::unique_ptr<Dnn>(std::make_unique<HostDnn>(device));
+  } catch (const dnnl::error& error) {
+    return status_of(error);
+  }
+}
+
+}  // namespace egt
+
+#else
+
+namespace egt {
+
+Result<std::unique_ptr<Dnn>> open_host_dnn(Device&) {
+  return Status(
+      StatusCode::unavailable,
+      "this program was built without oneDNN: install libdnnl-dev (Debian, Ubuntu) and build it again");
+}
+
+}  // namespace egt
+
+#endif
