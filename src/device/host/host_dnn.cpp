@@ -175,6 +175,7 @@ class HostBatchNorm final : public BatchNorm {
         std::vector<PrimitiveArgument>{{DNNL_ARG_SRC, x, x, false},
                                        {DNNL_ARG_DIFF_DST, x, x, false},
                                        of_channels(DNNL_ARG_SCALE),
+                                       of_channels(DNNL_ARG_SHIFT),
                                        of_channels(DNNL_ARG_MEAN),
                                        of_channels(DNNL_ARG_VARIANCE),
                                        of_channels(DNNL_ARG_DIFF_SCALE, true),
@@ -199,9 +200,9 @@ class HostBatchNorm final : public BatchNorm {
   }
   Status backward(const void* x, const void* y_gradient, const BatchNormState& state, float* scale_gradient,
                   float* shift_gradient, void* x_gradient, Stream& stream) override {
-    return enqueue<8>(backward_,
-                      {x, y_gradient, state.scale, state.saved_mean, state.saved_deviation, scale_gradient,
-                       shift_gradient, x_gradient},
+    return enqueue<9>(backward_,
+                      {x, y_gradient, state.scale, state.shift, state.saved_mean, state.saved_deviation,
+                       scale_gradient, shift_gradient, x_gradient},
                       stream);
   }
 

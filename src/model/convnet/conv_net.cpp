@@ -1,0 +1,382 @@
+#include "model/convnet/conv_net.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "model/convnet/network_memory.hpp"
+
+namespace egt {
+namespace {
+
+constexpr int buckets = 4;  // of the gradients, at most, of about the same size
+
+/// The operations of a layer; those that it has not are null.
+struct LayerOperations {
+  std::unique_ptr<Convolution> convolution;
+  std::unique_ptr<BatchNorm> batch_norm;
+  std::unique_ptr<Pooling> pooling;
+};
+
+}  // namespace
+
+struct ConvNet::Impl {
+  Impl(Device& d, Communicator& c, const ConvNetConfig& with)
+      : device(d),
+        communicator(c),
+        config(with),
+        type(storage_type(with.precision)),
+        plan(plan_network(with.kind, {with.batch, with.pixels, with.pixels, 3}, with.classes)),
+        memory(d, plan, type) {}
+
+  Status open(Dnn& dnn);
+
+  Status forward(const NetworkParameters& set, bool training, Digest** answers);
+  Status forward_layer(const NetworkLayer& layer, LayerOperations& operations, const NetworkParameters& set,
+                       bool training);
+  Status forward_linear(const NetworkLayer& layer, const NetworkParameters& set);
+  Status loss(float gradient_scale);
+  Status backward(const NetworkParameters& set, bool sums, Digest** answers);
+  Status backward_layer(const NetworkLayer& layer, LayerOperations& operations, const NetworkParameters& set);
+  Status backward_linear(const NetworkLayer& layer, const NetworkParameters& set);
+  Status sum_bucket(std::int64_t first, std::int64_t end);
+  Status update();
+  Status tamper(TensorKind kind, std::size_t layer, WordsView words);
+  Status answer(WordsView words, Digest** answers);
+
+  std::size_t layers() const { return plan.layers.size(); }
+  VectorView bias_gradient(const NetworkLayer& layer) const {
+    float* const there = layer.kind == LayerKind::batch_norm ? memory.unused.as<float>()
+                                                             : memory.gradient.as<float>() + layer.bias;
+    return {there, ElementType::f32, plan.y_of(layer).channels};
+  }
+  Device& device;
+  Communicator& communicator;
+  const ConvNetConfig config;
+  const ElementType type;  ///< of activations
+  const NetworkPlan plan;
+  std::vector<Tampering> tampering;
+
+  NetworkMemory memory;
+  std::vector<LayerOperations> operations;
+  std::unique_ptr<Event> bucket_made, bucket_summed;
+  std::unique_ptr<Stream> summing, compute;  ///< last: they wait for their work before the memory goes
+};
+
+Status ConvNet::Impl::open(Dnn& dnn) {
+  if (const Support support = dnn.supports(config.precision); !support.yes())
+    return {StatusCode::unsupported, support.why_not};
+  EGT_TRY_ASSIGN(compute, device.create_stream(StreamPriority::normal));
+  EGT_TRY_ASSIGN(summing, device.create_stream(StreamPriority::high, StreamUse::without_products));
+  EGT_TRY_ASSIGN(bucket_made, device.create_event(EventUse::order));
+  EGT_TRY_ASSIGN(bucket_summed, device.create_event(EventUse::order));
+  operations.resize(layers());
+  for (std::size_t l = 0; l < layers(); ++l) {
+    const NetworkLayer& layer = plan.layers[l];
+    const ImageShape& x = plan.x_of(layer);
+    if (layer.kind == LayerKind::convolution) {
+      EGT_TRY_ASSIGN(
+          operations[l].convolution,
+          dnn.make(ConvolutionShape{config.precision, x, plan.y_of(layer).channels, layer.window}));
+    } else if (layer.kind == LayerKind::batch_norm) {
+      EGT_TRY_ASSIGN(operations[l].batch_norm, dnn.make(BatchNormShape{type, x}));
+    } else if (layer.kind == LayerKind::pooling) {
+      EGT_TRY_ASSIGN(operations[l].pooling, dnn.make(PoolingShape{layer.pooling, type, x, layer.window}));
+    }
+  }
+  EGT_TRY(memory.take(config.trains, *compute));
+  EGT_TRY(memory.initialize(memory.trained, config.seed, *compute));
+  return memory.initialize(memory.initial, config.seed, *compute);
+}
+
+// Forward
+
+Status ConvNet::Impl::forward(const NetworkParameters& set, bool training, Digest** answers) {
+  const VectorView given{memory.images.data(), ElementType::f32, plan.tensors.front().count()};
+  EGT_TRY(device.cast(memory.vector(0, memory.activation(0)), given, *compute));
+  for (std::size_t l = 0; l < layers(); ++l) {
+    const NetworkLayer& layer = plan.layers[l];
+    EGT_TRY(forward_layer(layer, operations[l], set, training));
+    const WordsView made = memory.activation_words(layer.y);
+    EGT_TRY(tamper(TensorKind::activation, l, made));
+    EGT_TRY(answer(made, answers));
+  }
+  return {};
+}
+
+Status ConvNet::Impl::forward_layer(const NetworkLayer& layer, LayerOperations& its,
+                                    const NetworkParameters& set, bool training) {
+  const void* const x = memory.activation(layer.x);
+  void* const y = memory.activation(layer.y);
+  switch (layer.kind) {
+    case LayerKind::convolution:
+      EGT_TRY(its.convolution->forward(x, memory.compute_weights(set, layer), y, *compute));
+      break;
+    case LayerKind::batch_norm: {
+      const BatchNormState state = memory.batch_norm(set, layer);
+      EGT_TRY(training ? its.batch_norm->forward_training(x, state, y, *compute)
+                       : its.batch_norm->forward_inference(x, state, y, *compute));
+      break;
+    }
+    case LayerKind::pooling:
+      EGT_TRY(its.pooling->forward(x, y, *compute));
+      break;
+    case LayerKind::linear:
+      EGT_TRY(forward_linear(layer, set));
+      break;
+  }
+  if (layer.skip >= 0)
+    EGT_TRY(device.add(memory.vector(layer.y, y), memory.vector(layer.skip, memory.activation(layer.skip)),
+                       *compute));
+  if (!layer.relu) return {};
+  const float* const bias =
+      layer.kind == LayerKind::batch_norm ? memory.zero.as<float>() : set.weights.as<float>() + layer.bias;
+  return device.activate(memory.pixels(layer.y, y), bias, {}, *compute);
+}
+
+/// y = x W^T, of the last layer on top of its bias; the others' is added by their ReLU.
+Status ConvNet::Impl::forward_linear(const NetworkLayer& layer, const NetworkParameters& set) {
+  const MatrixView x = memory.rows(layer.x, memory.activation(layer.x)),
+                   y = memory.rows(layer.y, memory.activation(layer.y));
+  if (!layer.relu)
+    EGT_TRY(device.gemm({.precision = Precision::fp32,
+                         .a = {memory.ones.data(), ElementType::f32, y.rows, 1},
+                         .b = {set.weights.as<float>() + layer.bias, ElementType::f32, 1, y.columns},
+                         .d = y},
+                        *compute));
+  return device.gemm({.precision = config.precision,
+                      .a = x,
+                      .b = {memory.compute_weights(set, layer), type, y.columns, x.columns},
+                      .d = y,
+                      .b_transposed = true,
+                      .beta = layer.relu ? 0.0 : 1.0},
+                     *compute);
+}
+
+Status ConvNet::Impl::loss(float gradient_scale) {
+  const int logits = static_cast<int>(plan.tensors.size()) - 1;
+  return device.softmax_loss({.logits = memory.rows(logits, memory.activation(logits)),
+                              .labels = memory.labels.as<std::int32_t>(),
+                              .gradient_scale = gradient_scale,
+                              .losses = memory.losses.as<float>(),
+                              .larger = memory.larger.as<std::int32_t>()},
+                             *compute);
+}
+
+// Backward
+
+/// `sums`: over ranks, each bucket as soon as it is made.
+Status ConvNet::Impl::backward(const NetworkParameters& set, bool sums, Digest** answers) {
+  std::int64_t end = plan.parameters;
+  for (std::size_t l = layers(); l-- > 0;) {
+    const NetworkLayer& layer = plan.layers[l];
+    EGT_TRY(backward_layer(layer, operations[l], set));
+    if (!layer.has_parameters()) continue;
+    const WordsView made{memory.gradient.as<std::uint32_t>() + layer.weights,
+                         static_cast<std::uint64_t>(layer.end() - layer.weights)};
+    EGT_TRY(tamper(TensorKind::weight_gradient, l, made));
+    EGT_TRY(answer(made, answers));
+    if (!sums || (l > 0 && end - layer.weights < plan.parameters / buckets)) continue;
+    EGT_TRY(sum_bucket(layer.weights, end));
+    end = layer.weights;
+  }
+  return {};
+}
+
+Status ConvNet::Impl::backward_layer(const NetworkLayer& layer, LayerOperations& its,
+                                     const NetworkParameters& set) {
+  const std::size_t l = static_cast<std::size_t>(&layer - plan.layers.data());
+  const void* const x = memory.activation(layer.x);
+  void* const y_gradient = memory.gradient_of(layer.y);
+  if (layer.relu)
+    EGT_TRY(device.activation_gradient(memory.pixels(layer.y, y_gradient),
+                                       memory.pixels(layer.y, memory.activation(layer.y)),
+                                       bias_gradient(layer), *compute));
+  void* const x_gradient = layer.x == 0     ? nullptr
+                           : memory.adds(l) ? memory.term.data()
+                                            : memory.gradient_of(layer.x);
+  switch (layer.kind) {
+    case LayerKind::convolution:
+      EGT_TRY(its.convolution->backward_filter(x, y_gradient, memory.gradient.as<float>() + layer.weights,
+                                               *compute));
+      if (x_gradient != nullptr)
+        EGT_TRY(its.convolution->backward_data(y_gradient, memory.compute_weights(set, layer), x_gradient,
+                                               *compute));
+      break;
+    case LayerKind::batch_norm:
+      EGT_TRY(its.batch_norm->backward(x, y_gradient, memory.batch_norm(set, layer),
+                                       memory.gradient.as<float>() + layer.weights,
+                                       memory.gradient.as<float>() + layer.bias, x_gradient, *compute));
+      break;
+    case LayerKind::pooling:
+      EGT_TRY(its.pooling->backward(x, memory.activation(layer.y), y_gradient, x_gradient, *compute));
+      break;
+    case LayerKind::linear:
+      EGT_TRY(backward_linear(layer, set));
+      break;
+  }
+  if (x_gradient == nullptr || !memory.adds(l)) return {};
+  return device.add(memory.vector(layer.x, memory.gradient_of(layer.x)),
+                    memory.vector(layer.x, memory.term.data()), *compute);
+}
+
+/// What a linear layer reads has no other reader.
+Status ConvNet::Impl::backward_linear(const NetworkLayer& layer, const NetworkParameters& set) {
+  const MatrixView x = memory.rows(layer.x, memory.activation(layer.x));
+  MatrixView y = memory.rows(layer.y, memory.gradient_of(layer.y));
+  if (!layer.relu) {
+    EGT_TRY(device.gemm({.precision = Precision::fp32,
+                         .a = {memory.ones.data(), ElementType::f32, 1, y.rows},
+                         .b = y,
+                         .d = {memory.gradient.as<float>() + layer.bias, ElementType::f32, 1, y.columns}},
+                        *compute));
+    if (type != ElementType::f32) {
+      const MatrixView narrow{memory.narrow_logits.data(), type, y.rows, y.columns};
+      EGT_TRY(device.cast({narrow.data, type, narrow.count()}, {y.data, y.type, y.count()}, *compute));
+      y = narrow;
+    }
+  }
+  EGT_TRY(
+      device.gemm({.precision = config.precision,
+                   .a = y,
+                   .b = x,
+                   .d = {memory.gradient.as<float>() + layer.weights, ElementType::f32, y.columns, x.columns},
+                   .a_transposed = true},
+                  *compute));
+  return device.gemm({.precision = config.precision,
+                      .a = y,
+                      .b = {memory.compute_weights(set, layer), type, y.columns, x.columns},
+                      .d = memory.rows(layer.x, memory.gradient_of(layer.x))},
+                     *compute);
+}
+
+Status ConvNet::Impl::sum_bucket(std::int64_t first, std::int64_t end) {
+  EGT_TRY(device.record(*bucket_made, *compute));
+  EGT_TRY(device.wait(*summing, *bucket_made));
+  return communicator.all_reduce(memory.gradient.as<float>() + first, static_cast<std::size_t>(end - first),
+                                 ElementType::f32, *summing);
+}
+
+Status ConvNet::Impl::update() {
+  if (config.sums) {
+    EGT_TRY(device.record(*bucket_summed, *summing));
+    EGT_TRY(device.wait(*compute, *bucket_summed));
+  }
+  const VectorView copy =
+      type == ElementType::f32 ? VectorView() : VectorView{memory.trained.copy.data(), type, plan.parameters};
+  const math::Sgd rule{
+      .rate = static_cast<float>(config.learning_rate), .momentum = config.momentum, .gradient_scale = 1.0f};
+  return device.sgd_step({.weights = memory.trained.weights.as<float>(),
+                          .gradient = {memory.gradient.data(), ElementType::f32, plan.parameters},
+                          .compute_copy = copy,
+                          .count = plan.parameters},
+                         memory.velocity.as<float>(), rule, *compute);
+}
+
+Status ConvNet::Impl::tamper(TensorKind kind, std::size_t layer, WordsView words) {
+  for (const Tampering& one : tampering)
+    if (one.tensor == PassTensor{kind, static_cast<int>(layer)})
+      EGT_TRY(device.flip(words, one.flip, *compute));
+  return {};
+}
+
+Status ConvNet::Impl::answer(WordsView words, Digest** answers) {
+  return answers != nullptr ? device.digest(words, (*answers)++, *compute) : Status();
+}
+
+// What others see
+
+ConvNet::ConvNet(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ConvNet::~ConvNet() = default;
+
+Result<std::unique_ptr<ConvNet>> ConvNet::create(Device& device, Dnn& dnn, Communicator& communicator,
+                                                 const ConvNetConfig& config) {
+  if (config.batch < 1 || config.classes < 1 || config.pixels < least_pixels(config.kind))
+    return Status(StatusCode::invalid_argument,
+                  fmt::format("{} wants at least one image of {} pixels a side", to_string(config.kind),
+                              least_pixels(config.kind)));
+  auto impl = std::make_unique<Impl>(device, communicator, config);
+  EGT_TRY(impl->open(dnn));
+  return std::unique_ptr<ConvNet>(new ConvNet(std::move(impl)));
+}
+
+VectorView ConvNet::images() const {
+  return {impl_->memory.images.data(), ElementType::f32, impl_->plan.tensors.front().count()};
+}
+
+std::int32_t* ConvNet::labels() const {
+  return impl_->memory.labels.as<std::int32_t>();
+}
+
+Stream& ConvNet::stream() {
+  return *impl_->compute;
+}
+
+Status ConvNet::enqueue_training() {
+  const auto& config = impl_->config;
+  const int ranks = config.sums ? impl_->communicator.size() : 1;
+  EGT_TRY(impl_->forward(impl_->memory.trained, true, nullptr));
+  EGT_TRY(impl_->loss(1.0f / static_cast<float>(config.batch * ranks)));
+  EGT_TRY(impl_->backward(impl_->memory.trained, config.sums, nullptr));
+  return impl_->update();
+}
+
+Status ConvNet::enqueue_inference() {
+  EGT_TRY(impl_->forward(impl_->memory.trained, false, nullptr));
+  return impl_->loss(0);
+}
+
+Status ConvNet::enqueue_replay(Digest* answers) {
+  EGT_TRY(impl_->forward(impl_->memory.initial, impl_->config.trains, &answers));
+  if (!impl_->config.trains) return {};
+  EGT_TRY(impl_->loss(1.0f / static_cast<float>(impl_->config.batch)));
+  return impl_->backward(impl_->memory.initial, false, &answers);
+}
+
+std::vector<PassTensor> ConvNet::replay_tensors() const {
+  std::vector<PassTensor> tensors;
+  const int layers = static_cast<int>(impl_->layers());
+  for (int l = 0; l < layers; ++l) tensors.push_back({TensorKind::activation, l});
+  for (int l = layers; impl_->config.trains && l-- > 0;)
+    if (impl_->plan.layers[static_cast<std::size_t>(l)].has_parameters())
+      tensors.push_back({TensorKind::weight_gradient, l});
+  return tensors;
+}
+
+void ConvNet::set_tampering(std::vector<Tampering> tampering) {
+  impl_->tampering = std::move(tampering);
+}
+
+std::string ConvNet::name_of(const PassTensor& tensor) const {
+  return fmt::format("{} of {}", tensor.kind == TensorKind::activation ? "activation" : "weight gradient",
+                     impl_->plan.layers[static_cast<std::size_t>(tensor.layer)].name);
+}
+
+const float* ConvNet::losses() const {
+  return impl_->memory.losses.as<float>();
+}
+const std::int32_t* ConvNet::larger() const {
+  return impl_->memory.larger.as<std::int32_t>();
+}
+WordsView ConvNet::weights() const {
+  return words_of(impl_->memory.trained.weights);
+}
+WordsView ConvNet::velocity() const {
+  return words_of(impl_->memory.velocity);
+}
+WordsView ConvNet::gradient() const {
+  return words_of(impl_->memory.gradient);
+}
+const NetworkPlan& ConvNet::plan() const {
+  return impl_->plan;
+}
+double ConvNet::flops() const {
+  return impl_->plan.flops(impl_->config.trains);
+}
+
+Status ConvNet::give_up(double timeout_seconds) {
+  EGT_TRY(impl_->device.forget_failure(*impl_->summing, timeout_seconds));
+  return impl_->device.forget_failure(*impl_->compute, timeout_seconds);
+}
+
+}  // namespace egt
