@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "device/host/host_device.hpp"
-#include "device/host/host_dnn.hpp"
+#include "device/host/onednn/host_dnn.hpp"
 #include "tests/support/single_rank_communicator.hpp"
 
 namespace egt {
@@ -167,7 +167,7 @@ TEST_P(ConvNetTest, Bf16IsNearFp32) {
   ConvNetConfig narrow = config();
   narrow.precision = Precision::bf16;
   const auto net = make(narrow), exact = make(config());
-  for (unsigned step = 0; step < 20; ++step) {
+  for (unsigned step = 0; step < 5; ++step) {
     put_images(*net, step);
     put_images(*exact, step);
     const double expected = loss_after(*exact);

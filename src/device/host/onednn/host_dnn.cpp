@@ -1,4 +1,4 @@
-#include "device/host/host_dnn.hpp"
+#include "device/host/onednn/host_dnn.hpp"
 
 #if EGT_WITH_ONEDNN
 
@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "device/host/host_primitive.hpp"
+#include "device/host/onednn/host_primitive.hpp"
 
 namespace egt {
 namespace {

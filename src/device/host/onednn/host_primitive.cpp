@@ -1,6 +1,6 @@
 #if EGT_WITH_ONEDNN
 
-#include "device/host/host_primitive.hpp"
+#include "device/host/onednn/host_primitive.hpp"
 
 #include <omp.h>
 
