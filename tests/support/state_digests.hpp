@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "model/mlp_trainer.hpp"
-#include "workload/train/digest_exchange.hpp"
+#include "workload/common/digest_exchange.hpp"
 
 namespace egt::test {
 

@@ -14,7 +14,7 @@
 #include "workload/common/digest_vote.hpp"
 #include "workload/common/fault_reporter.hpp"
 #include "workload/options.hpp"
-#include "workload/train/digest_exchange.hpp"
+#include "workload/common/digest_exchange.hpp"
 
 namespace egt {
 

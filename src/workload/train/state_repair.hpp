@@ -9,7 +9,7 @@
 
 #include "egt/core/record.hpp"
 #include "egt/workload/workload.hpp"
-#include "workload/train/digest_exchange.hpp"
+#include "workload/common/digest_exchange.hpp"
 #include "workload/train/training_steps.hpp"
 
 namespace egt {

@@ -14,7 +14,7 @@
 #include "workload/common/fault_reporter.hpp"
 #include "workload/options.hpp"
 #include "workload/train/check_schedule.hpp"
-#include "workload/train/digest_exchange.hpp"
+#include "workload/common/digest_exchange.hpp"
 #include "workload/train/gemm_audit.hpp"
 #include "workload/train/golden_digests.hpp"
 #include "workload/train/loss_watch.hpp"

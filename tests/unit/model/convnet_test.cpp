@@ -162,16 +162,25 @@ TEST_P(ConvNetTest, AWrongTensorShowsFromItsOwnAnswerOn) {
   EXPECT_EQ(replay(*net), answers);
 }
 
+/// With 8 values a channel in the last layers rounding changes much.
 TEST_P(ConvNetTest, Bf16IsNearFp32) {
   if (const Support support = dnn->supports(Precision::bf16); !support.yes()) GTEST_SKIP() << support.why_not;
   ConvNetConfig narrow = config();
   narrow.precision = Precision::bf16;
   const auto net = make(narrow), exact = make(config());
-  for (unsigned step = 0; step < 5; ++step) {
-    put_images(*net, step);
-    put_images(*exact, step);
-    const double expected = loss_after(*exact);
-    EXPECT_NEAR(loss_after(*net), expected, 0.05 + 0.1 * expected) << step;
+  for (ConvNet* one : {net.get(), exact.get()}) put_images(*one);
+  const double expected = loss_after(*exact);
+  EXPECT_NEAR(loss_after(*net), expected, 0.02 * expected);
+  for (const NetworkLayer& layer : net->plan().layers) {
+    double product = 0, a = 0, b = 0;
+    for (std::int64_t i = layer.weights; i < layer.weights + layer.weight_count; ++i) {
+      const double x = floats(net->gradient())[i], y = floats(exact->gradient())[i];
+      product += x * y;
+      a += x * x;
+      b += y * y;
+    }
+    if (!layer.has_parameters()) continue;
+    EXPECT_GT(product / std::sqrt(a * b), 0.8) << layer.name;
   }
 }
 

@@ -1,4 +1,4 @@
-#include "workload/train/digest_exchange.hpp"
+#include "workload/common/digest_exchange.hpp"
 
 #include <algorithm>
 #include <cstring>
