@@ -98,6 +98,17 @@ struct LossArguments {
 };
 [[nodiscard]] int loss_gradient(const Launch& launch, const LossArguments& arguments);
 
+/// The members of SoftmaxLoss in egt/device/device.hpp.
+struct SoftmaxArguments {
+  MatrixView logits;
+  const std::int32_t* labels;
+  std::int64_t first_label;
+  float gradient_scale;
+  float* losses;
+  std::int32_t* larger;
+};
+[[nodiscard]] int softmax_loss(const Launch& launch, const SoftmaxArguments& arguments);
+
 // Optimizers; gradient: f32 or bf16; compute_copy: any type, data == nullptr: none
 [[nodiscard]] int sgd_step(const Launch& launch, float* weights, VectorView gradient, VectorView compute_copy,
                            float* velocity, const math::Sgd& rule);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace egt {
 namespace {
@@ -256,6 +257,20 @@ Status check_loss_gradient(const LossGradient& call) {
   EGT_TRY(operation.check_memory(call.bias, static_cast<std::uint64_t>(call.z.columns), "bias"));
   EGT_TRY(operation.check_memory(call.loss, 1, "loss"));
   return operation.check_gradient(call.bias_gradient, call.z.columns, "bias_gradient");
+}
+
+Status check_softmax_loss(const SoftmaxLoss& call) {
+  constexpr Operation operation("softmax_loss");
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  const MatrixView& logits = call.logits;
+  EGT_TRY(operation.check_matrix(logits, "logits"));
+  EGT_TRY(operation.check(logits.type == ElementType::f32 || logits.type == ElementType::bf16,
+                          "logits are neither f32 nor bf16"));
+  EGT_TRY(operation.check(logits.rows == 0 || logits.columns > 0, "logits have no columns"));
+  EGT_TRY(
+      operation.check(logits.rows <= most && logits.columns <= most, "logits have too many rows or columns"));
+  EGT_TRY(operation.check(call.labels == nullptr || call.first_label == 0, "first_label beside labels"));
+  return operation.check(std::isfinite(call.gradient_scale), "gradient_scale is not finite");
 }
 
 Status check_sgd_step(const ParameterRange& range, const float* velocity, const math::Sgd& rule) {

@@ -26,6 +26,7 @@ Status check_multiply_vector(const MatrixView& m, bool transposed, const double*
 Status check_activation_gradient(const MatrixView& gradient, const MatrixView& h,
                                  const VectorView& bias_gradient);
 Status check_loss_gradient(const LossGradient& call);
+Status check_softmax_loss(const SoftmaxLoss& call);
 Status check_sgd_step(const ParameterRange& range, const float* velocity, const math::Sgd& rule);
 Status check_adam_step(const ParameterRange& range, const float* first, const float* second);
 Status check_allocate_shared(std::size_t bytes);

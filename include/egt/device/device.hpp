@@ -97,6 +97,23 @@ struct LossGradient {
   float* loss = nullptr;        ///< one fp32 in device memory, overwritten
 };
 
+/// Softmax with cross entropy, each row of logits with a label: the column that is to be the largest. A row
+/// whose label is no column of it gets NaN as its loss and in all its gradient, and `larger` its number of
+/// columns. A NaN counts as larger than the label's logit; where that is NaN all columns count.
+struct SoftmaxLoss {
+  /// f32 or bf16, at least one column, rows and columns below 2^31. In: logits; out, unless gradient_scale is
+  /// 0: (softmax - 1 at the label, 0 elsewhere) * gradient_scale, computed in fp32; else they stay.
+  MatrixView logits;
+  const std::int32_t* labels = nullptr;  ///< device memory, one a row; null: of row r first_label + r
+  std::int64_t first_label = 0;          ///< only without `labels`
+  float gradient_scale = 0.0f;
+  /// Device memory, one fp32 a row: -log softmax at the label; null: not wanted.
+  float* losses = nullptr;
+  /// Device memory, one a row: the logits larger than the label's, or equal and in an earlier column. 0: the
+  /// label is the best match. Null: not wanted.
+  std::int32_t* larger = nullptr;
+};
+
 /// The extreme term of an activation.
 struct ExtremeTerm {
   int iterations = 0;          ///< turns of each element's chain; 0: none, a plain ReLU
@@ -216,6 +233,7 @@ class Device {
   virtual Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
                                      Stream& stream) = 0;
   virtual Status loss_gradient(const LossGradient& call, Stream& stream) = 0;
+  virtual Status softmax_loss(const SoftmaxLoss& call, Stream& stream) = 0;
   /// velocity: fp32, count of the range; null: none is kept, which the rule's momentum must then be 0 for.
   virtual Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
                           Stream& stream) = 0;

@@ -40,9 +40,9 @@ class CudaDevice : public Device {
   Support supports(Precision precision) const override {
     return supported_by({info_, capability_}, precision);
   }
-  Result<MemoryInfo> memory() const override;
+  Result<MemoryInfo> memory() const override { return cuda_memory(index_); }
 
-  Result<Buffer> allocate(std::size_t bytes) override;
+  Result<Buffer> allocate(std::size_t bytes) override { return allocate_cuda_memory(index_, bytes); }
   Result<Buffer> allocate_pinned(std::size_t bytes) override { return allocate_pinned_memory(index_, bytes); }
   Result<std::unique_ptr<Stream>> create_stream(StreamPriority priority, StreamUse use) override;
   Result<std::unique_ptr<Event>> create_event(EventUse use) override;
@@ -77,6 +77,7 @@ class CudaDevice : public Device {
   Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
                              Stream& stream) override;
   Status loss_gradient(const LossGradient& call, Stream& stream) override;
+  Status softmax_loss(const SoftmaxLoss& call, Stream& stream) override;
   Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
                   Stream& stream) override;
   Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
@@ -129,32 +130,6 @@ class CudaDevice : public Device {
   GemmPlanner gemms_;
   CudaHold hold_;
 };
-
-Result<MemoryInfo> CudaDevice::memory() const {
-  EGT_TRY(select_cuda_device(index_));
-  std::size_t free = 0, total = 0;
-  EGT_TRY(cuda_status(cudaMemGetInfo(&free, &total), "ask for free memory"));
-  return MemoryInfo{.total_bytes = total, .free_bytes = free};
-}
-
-Result<Buffer> CudaDevice::allocate(std::size_t bytes) {
-  if (bytes == 0) return Buffer();
-  EGT_TRY(select_cuda_device(index_));
-  void* data = nullptr;
-  if (const cudaError_t error = cudaMalloc(&data, bytes); error != cudaSuccess) {
-    const Status status =
-        cuda_status(error, fmt::format("allocate {} on GPU {}", format_bytes(bytes), index_));
-    if (status.code() != StatusCode::out_of_memory) return status;
-    EGT_TRY_ASSIGN(const MemoryInfo left, memory());
-    return Status(StatusCode::out_of_memory,
-                  fmt::format("GPU {} cannot give {}: {} of its {} are free", index_, format_bytes(bytes),
-                              format_bytes(left.free_bytes), format_bytes(left.total_bytes)),
-                  error);
-  }
-  return Buffer(data, bytes, [index = index_](void* memory) {
-    if (select_cuda_device(index).ok()) cudaFree(memory);
-  });
-}
 
 Result<std::unique_ptr<Stream>> CudaDevice::create_stream(StreamPriority priority, StreamUse use) {
   // cuBLAS asks for 32 MiB on Hopper; more lets it choose freely.
@@ -347,6 +322,14 @@ Status CudaDevice::loss_gradient(const LossGradient& call, Stream& stream) {
       call.z, call.x, call.bias, call.target_seed, call.gradient_scale, call.bias_gradient, call.loss};
   return enqueue(stream, "compute the loss",
                  [&](CudaStream& s) { return kernels::loss_gradient(launch_on(s), arguments); });
+}
+
+Status CudaDevice::softmax_loss(const SoftmaxLoss& call, Stream& stream) {
+  EGT_TRY(check_softmax_loss(call));
+  const kernels::SoftmaxArguments arguments{call.logits,         call.labels, call.first_label,
+                                            call.gradient_scale, call.losses, call.larger};
+  return enqueue(stream, "compute the loss of a softmax",
+                 [&](CudaStream& s) { return kernels::softmax_loss(launch_on(s), arguments); });
 }
 
 Status CudaDevice::sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,

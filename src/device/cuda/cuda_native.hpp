@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "egt/core/status.hpp"
-#include "egt/device/handles.hpp"
+#include "egt/device/device.hpp"
 
 /// For files that speak to CUDA themselves.
 namespace egt {
@@ -24,7 +24,9 @@ Status cuda_status(cudaError_t error, std::string_view doing,
 /// several threads.
 Status select_cuda_device(int device);
 
-/// As Device::allocate_pinned promises.
+/// As Device::memory, allocate and allocate_pinned promise.
+Result<MemoryInfo> cuda_memory(int device);
+Result<Buffer> allocate_cuda_memory(int device, std::size_t bytes);
 Result<Buffer> allocate_pinned_memory(int device, std::size_t bytes);
 
 }  // namespace egt

@@ -6,6 +6,7 @@
 
 #include "device/cuda/cuda_device.hpp"
 #include "device/cuda/cuda_native.hpp"
+#include "egt/core/units.hpp"
 
 namespace egt {
 namespace {
@@ -58,6 +59,32 @@ std::string cuda_runtime_version() {
 std::string cuda_driver_version() {
   int version = 0;
   return cudaDriverGetVersion(&version) == cudaSuccess ? version_text(version) : std::string();
+}
+
+Result<MemoryInfo> cuda_memory(int device) {
+  EGT_TRY(select_cuda_device(device));
+  std::size_t free = 0, total = 0;
+  EGT_TRY(cuda_status(cudaMemGetInfo(&free, &total), "ask for free memory"));
+  return MemoryInfo{.total_bytes = total, .free_bytes = free};
+}
+
+Result<Buffer> allocate_cuda_memory(int device, std::size_t bytes) {
+  if (bytes == 0) return Buffer();
+  EGT_TRY(select_cuda_device(device));
+  void* data = nullptr;
+  if (const cudaError_t error = cudaMalloc(&data, bytes); error != cudaSuccess) {
+    const Status status =
+        cuda_status(error, fmt::format("allocate {} on GPU {}", format_bytes(bytes), device));
+    if (status.code() != StatusCode::out_of_memory) return status;
+    EGT_TRY_ASSIGN(const MemoryInfo left, cuda_memory(device));
+    return Status(StatusCode::out_of_memory,
+                  fmt::format("GPU {} cannot give {}: {} of its {} are free", device, format_bytes(bytes),
+                              format_bytes(left.free_bytes), format_bytes(left.total_bytes)),
+                  error);
+  }
+  return Buffer(data, bytes, [device](void* memory) {
+    if (select_cuda_device(device).ok()) cudaFree(memory);
+  });
 }
 
 std::string cublas_version() {

@@ -104,6 +104,9 @@ class HostDevice final : public Device {
     EGT_TRY(check_takes_products(stream));
     return host::loss_gradient(call, as_host_stream(stream));
   }
+  Status softmax_loss(const SoftmaxLoss& call, Stream& stream) override {
+    return host::softmax_loss(call, as_host_stream(stream));
+  }
   Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
                   Stream& stream) override {
     return host::sgd_step(range, velocity, rule, as_host_stream(stream));

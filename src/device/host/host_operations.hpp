@@ -30,6 +30,9 @@ Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Hos
 Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient, HostStream& stream);
 Status loss_gradient(const LossGradient& call, HostStream& stream);
 
+// host_softmax.cpp
+Status softmax_loss(const SoftmaxLoss& call, HostStream& stream);
+
 // host_optimizers.cpp
 Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule, HostStream& stream);
 Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,

@@ -68,6 +68,9 @@ class ForwardingDevice : public Device {
   Status loss_gradient(const LossGradient& call, Stream& s) override {
     return computes() ? to_->loss_gradient(call, s) : Status();
   }
+  Status softmax_loss(const SoftmaxLoss& call, Stream& s) override {
+    return computes() ? to_->softmax_loss(call, s) : Status();
+  }
   Status sgd_step(const ParameterRange& range, float* v, const math::Sgd& rule, Stream& s) override {
     return computes() ? to_->sgd_step(range, v, rule, s) : Status();
   }

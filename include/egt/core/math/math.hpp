@@ -122,6 +122,37 @@ EGT_HD float target_offset(std::uint64_t seed, std::uint32_t output) {
   return (h & 1) ? magnitude : -magnitude;
 }
 
+/// What a softmax keeps of a row of logits.
+struct SoftmaxRow {
+  float largest;  ///< logit
+  float sum;      ///< of softmax_term
+};
+
+/// A row's sum is made of so many sums, column c in that of c % softmax_sums, each from left to right; then
+/// sum i becomes sum i + sum (i + n), with n = 128, 64, .., 1.
+constexpr int softmax_sums = 256;
+
+/// Not above 1 where `largest` is the largest, so that nothing overflows.
+EGT_HD float softmax_term(float logit, float largest) {
+  return expf(logit - largest);
+}
+
+/// The derivative of `softmax_loss` by this logit.
+EGT_HD float softmax_gradient(float logit, bool is_label, const SoftmaxRow& row) {
+  return softmax_term(logit, row.largest) / row.sum - (is_label ? 1.0f : 0.0f);
+}
+
+/// -log softmax at the label.
+EGT_HD float softmax_loss(float label_logit, const SoftmaxRow& row) {
+  return logf(row.sum) - (label_logit - row.largest);
+}
+
+/// Does a logit come before the label's in rank: is it larger, or equal and in an earlier column? A NaN comes
+/// before every label; before a label that is NaN come all, itself too, so that it is never the best match.
+EGT_HD bool ranks_before_label(float logit, std::int64_t column, float label_logit, std::int64_t label) {
+  return !(logit < label_logit || (logit == label_logit && column >= label));
+}
+
 /// SGD with momentum, weights and state in fp32: v = momentum v + g; w = w - rate v.
 struct Sgd {
   float rate;
