@@ -138,6 +138,27 @@ TEST_F(Retrieval, EveryPrecisionAndOptimizerLearns) {
     }
 }
 
+/// What products read of the weights is made before the first step, and after a change on purpose.
+TEST_F(Retrieval, PrecisionsAgreeOnTheFirstLoss) {
+  double losses[3][2];
+  for (int i = 0; i < 3; ++i) {
+    RetrievalConfig config = small_retrieval();
+    config.precision =
+        std::array{Precision::fp32, Precision::tf32, Precision::bf16}[static_cast<std::size_t>(i)];
+    config.learning_rate = 0;
+    const auto model = model_of(config);
+    losses[i][0] = train(*model, 0).loss;
+    // Every weight of the encoder becomes 0: no pair is told from another.
+    const auto words = static_cast<std::uint64_t>(model->weights().count);
+    ASSERT_TRUE(model->tamper_weights({.count = words, .keep = 0, .mask = 0}).ok());
+    losses[i][1] = train(*model, 0).loss;
+    EXPECT_NEAR(losses[i][0], losses[0][0], 0.01 * losses[0][0]);
+    EXPECT_NEAR(losses[i][1], std::log(static_cast<double>(config.pairs)), 1e-5);
+  }
+  EXPECT_NE(losses[0][0], losses[1][0]);
+  EXPECT_NE(losses[1][0], losses[2][0]);
+}
+
 /// By another way: similarities in fp64, sorted.
 TEST_F(Retrieval, RecallIsThatOfTheEmbeddings) {
   RetrievalConfig config = small_retrieval();
@@ -242,13 +263,14 @@ TEST_F(Retrieval, AFlippedWeightStaysFlipped) {
   EXPECT_EQ(differing(read(model->weights()), before), 1u);
 }
 
-TEST_F(Retrieval, EveryShardHasPairsOfItsOwn) {
+TEST_F(Retrieval, EveryShardAndEveryStepHasPairsOfItsOwn) {
   RetrievalConfig config = tiny_retrieval();
   config.learning_rate = 0;
   const auto model = model_of(config);
   std::vector<std::vector<float>> shares;
   const double whole_loss = train(*model, 1).loss;
   const std::vector<float> whole = read(model->gradient());
+  EXPECT_NE(train(*model, 2).loss, whole_loss);
   for (std::int64_t shard = 0; shard < config.shards; ++shard) {
     // The shard's gradient becomes 0, and what is left is that of the others.
     model->set_tampering({{RetrievalPart::gradient, shard, {.count = whole.size(), .keep = 0, .mask = 0}}});
