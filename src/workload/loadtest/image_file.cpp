@@ -101,8 +101,8 @@ Status decode_png_or_jpeg(std::string_view bytes, Picture& picture) {
   if (stbi_info_from_callbacks(&calls, &header, &width, &height, &channels))
     EGT_TRY(check_size(width, height));  // if not, the reason is told below
   picture.memory.reset(stbi_load_from_callbacks(&calls, &all, &width, &height, &channels, 3));
-  if (!picture.memory) return bad(fmt::format("cannot be decoded: {}", stbi_failure_reason()));
   if (all.beyond) return bad("is truncated");
+  if (!picture.memory) return bad(fmt::format("cannot be decoded: {}", stbi_failure_reason()));
   picture.width = width, picture.height = height, picture.channels = 3;
   picture.data = picture.memory.get();
   return {};
