@@ -1,0 +1,22 @@
+// The implementation of stb_image, whose own warnings are off in CMakeLists.txt.
+#include <cstdlib>
+
+#include "workload/loadtest/image_file.hpp"
+
+namespace {
+
+/// A small file may unpack to more than a machine has.
+void* limited_realloc(void* memory, std::size_t bytes) {
+  return bytes > static_cast<std::size_t>(egt::most_image_bytes) ? nullptr : std::realloc(memory, bytes);
+}
+
+}  // namespace
+
+#define STBI_MALLOC(bytes) limited_realloc(nullptr, bytes)
+#define STBI_REALLOC(memory, bytes) limited_realloc(memory, bytes)
+#define STBI_FREE(memory) std::free(memory)
+#define STBI_ONLY_PNG
+#define STBI_ONLY_JPEG
+#define STBI_NO_STDIO
+#define STB_IMAGE_IMPLEMENTATION
+#include <stb/stb_image.h>
