@@ -157,9 +157,14 @@ def library_flags():
 
 
 def needs_missing_cuda(header):
-    if any((folder / "cuda_runtime_api.h").is_file() for folder in (CUDA_INCLUDE, pathlib.Path("/usr/include"))):
-        return False
-    return re.search(r"#\s*include\s*<(cuda|cublas|nccl)", header.read_text(encoding="utf-8")) is not None
+    text = header.read_text(encoding="utf-8")
+
+    def needs_missing(names, found_by):
+        folders = (CUDA_INCLUDE, pathlib.Path("/usr/include"))
+        return (re.search(rf"#\s*include\s*<({names})", text) is not None
+                and not any((folder / found_by).is_file() for folder in folders))
+
+    return needs_missing("cuda|cublas|nccl", "cuda_runtime_api.h") or needs_missing("cudnn", "cudnn.h")
 
 
 def compile_alone(header, flags):
@@ -188,7 +193,7 @@ def header_errors():
     every = {*(ROOT / "include").rglob("*.hpp"), *(ROOT / "src").rglob("*.hpp")}
     for header in sorted(every - set(headers_compiled_first())):
         if needs_missing_cuda(header):
-            print(f"{header.relative_to(ROOT)}: not compiled, since no CUDA toolkit is here", file=sys.stderr)
+            print(f"{header.relative_to(ROOT)}: not compiled, since CUDA or cuDNN is not here", file=sys.stderr)
         else:
             headers.append(header)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

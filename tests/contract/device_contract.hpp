@@ -8,14 +8,18 @@
 #include <gtest/gtest.h>
 
 #include "egt/device/device.hpp"
+#include "egt/device/dnn.hpp"
 #include "reference.hpp"
 
 namespace egt::contract {
 
-/// How the suite gets a device. An adapter enters with a fixture file that instantiates DeviceContract.
+/// How the suite gets a device. An adapter enters with a fixture file that instantiates DeviceContract and
+/// DnnContract (dnn/dnn_contract.hpp).
 struct DeviceUnderTest {
   std::string name;
   std::function<Result<std::unique_ptr<Device>>()> open;
+  /// Its library of deep-learning primitives; empty: the build has none.
+  std::function<Result<std::unique_ptr<Dnn>>(Device&)> open_dnn = {};
 };
 
 inline void PrintTo(const DeviceUnderTest& device, std::ostream* stream) {

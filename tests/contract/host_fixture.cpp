@@ -1,17 +1,27 @@
 #include "device/host/host_device.hpp"
 #include "device_contract.hpp"
+#include "dnn/dnn_contract.hpp"
+
+#if __has_include("device/host/host_dnn.hpp")
+#include "device/host/host_dnn.hpp"
+#define EGT_OPEN_HOST_DNN open_host_dnn
+#else
+#define EGT_OPEN_HOST_DNN nullptr
+#endif
 
 namespace egt::contract {
 namespace {
 
 /// Memory is bounded, so that a share is exceeded before the machine is.
 DeviceUnderTest host_with(const char* name, int cores) {
-  return {name, [cores] {
+  return {name,
+          [cores] {
             HostDeviceConfig config;
             config.cores = cores;
             config.memory_total_bytes = std::uint64_t{1} << 30;
             return open_host_device(config);
-          }};
+          },
+          EGT_OPEN_HOST_DNN};
 }
 
 std::string name_of(const testing::TestParamInfo<DeviceUnderTest>& info) {
@@ -19,6 +29,8 @@ std::string name_of(const testing::TestParamInfo<DeviceUnderTest>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Host, DeviceContract,
+                         testing::Values(host_with("one_core", 1), host_with("three_cores", 3)), name_of);
+INSTANTIATE_TEST_SUITE_P(Host, DnnContract,
                          testing::Values(host_with("one_core", 1), host_with("three_cores", 3)), name_of);
 
 }  // namespace

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cudnn.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <source_location>
+#include <string_view>
+#include <type_traits>
+
+#include "device/cuda/cuda_stream.hpp"
+#include "egt/core/status.hpp"
+#include "egt/device/device.hpp"
+#include "egt/device/dnn.hpp"
+
+/// What the operations of cuDNN share: its handle, descriptions of tensors, failures. In the legacy interface
+/// of cuDNN 9.
+namespace egt {
+
+struct CudnnDestroy {
+  void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
+  void operator()(cudnnTensorDescriptor_t tensor) const { cudnnDestroyTensorDescriptor(tensor); }
+  void operator()(cudnnFilterDescriptor_t filter) const { cudnnDestroyFilterDescriptor(filter); }
+  void operator()(cudnnConvolutionDescriptor_t desc) const { cudnnDestroyConvolutionDescriptor(desc); }
+  void operator()(cudnnPoolingDescriptor_t pooling) const { cudnnDestroyPoolingDescriptor(pooling); }
+};
+template <typename Native>
+using CudnnOwned = std::unique_ptr<std::remove_pointer_t<Native>, CudnnDestroy>;
+using CudnnTensor = CudnnOwned<cudnnTensorDescriptor_t>;
+using CudnnFilter = CudnnOwned<cudnnFilterDescriptor_t>;
+
+/// Ok for CUDNN_STATUS_SUCCESS, else why cuDNN failed at `doing` ("choose an algorithm"), with the
+/// cudnnStatus_t as native code. unsupported; unavailable: its libraries or the driver do not fit;
+/// out_of_memory; aborted: work failed on the GPU; internal: anything else.
+Status cudnn_status(cudnnStatus_t status, std::string_view doing,
+                    std::source_location where = std::source_location::current());
+
+/// What `create` makes, for example cudnnCreateTensorDescriptor.
+template <typename Native>
+Result<CudnnOwned<Native>> make_cudnn(cudnnStatus_t (*create)(Native*)) {
+  Native made = nullptr;
+  EGT_TRY(cudnn_status(create(&made), "describe an operation"));
+  return CudnnOwned<Native>(made);
+}
+
+/// f32 and bf16.
+cudnnDataType_t cudnn_type(ElementType type);
+/// NHWC, without gaps. unsupported: it has 2^31 elements or more.
+Result<CudnnTensor> describe_images(const ImageShape& shape, ElementType type);
+/// outputs x kernel x kernel x inputs. unsupported: likewise.
+Result<CudnnFilter> describe_filter(const ConvolutionShape& shape);
+/// As an int for cuDNN, of a value that passed check_shape.
+inline int cudnn_int(std::int64_t value) {
+  return static_cast<int>(value);
+}
+
+/// cuDNN's handle on a device, for one thread at a time; the lock is taken here.
+class CudnnLibrary {
+ public:
+  /// Host memory for alpha and beta: results are overwritten, never blended.
+  static constexpr float one = 1.0f, zero = 0.0f;
+
+  /// `device` outlives the result.
+  static Result<std::unique_ptr<CudnnLibrary>> open(Device& device);
+
+  Device& device() const { return device_; }
+
+  /// Calls `ask(handle)`, which returns a cudnnStatus_t or a Status and enqueues nothing.
+  template <typename Ask>
+  auto with_handle(Ask&& ask) {
+    const std::lock_guard lock(mutex_);
+    return ask(handle_.get());
+  }
+
+  /// Enqueues work: `start(handle)` returns a cudnnStatus_t. As Device's operations do, it waits while the
+  /// device's work is held back, and a stream that has failed takes nothing more.
+  template <typename Start>
+  Status enqueue(Stream& any, std::string_view doing, Start&& start) {
+    // Clears nothing; what it does before is what is wanted here: hold, look for the stream's first error,
+    // and select the GPU for this thread.
+    EGT_TRY(device_.set_zero(nullptr, 0, any));
+    CudaStream& stream = as_cuda(any);
+    const std::lock_guard lock(mutex_);
+    cudnnStatus_t status = cudnnSetStream(handle_.get(), stream.native());
+    if (status == CUDNN_STATUS_SUCCESS) status = start(handle_.get());
+    if (status == CUDNN_STATUS_SUCCESS) return {};
+    return stream.keep(cudnn_status(status, doing));
+  }
+
+ private:
+  CudnnLibrary(Device& device, cudnnHandle_t handle) : device_(device), handle_(handle) {}
+
+  Device& device_;
+  std::mutex mutex_;
+  CudnnOwned<cudnnHandle_t> handle_;
+};
+
+/// The operations of `library`, which outlives them, for shapes that passed check_shape.
+Result<std::unique_ptr<Convolution>> make_cudnn_convolution(CudnnLibrary& library,
+                                                            const ConvolutionShape& shape);
+Result<std::unique_ptr<BatchNorm>> make_cudnn_batch_norm(CudnnLibrary& library, const BatchNormShape& shape);
+Result<std::unique_ptr<Pooling>> make_cudnn_pooling(CudnnLibrary& library, const PoolingShape& shape);
+
+}  // namespace egt
