@@ -66,6 +66,20 @@ struct LinksOptions {
   double warn_below = 20e9;            ///< bits a second of a pair, one way; 0: nothing is too slow by itself
 };
 
+/// What the ranks of `loadtest` do together: nothing, each with the same data, or sum their gradients, each with
+/// data of its own.
+enum class LoadTestMode { independent, ddp };
+
+struct LoadTestOptions {
+  std::int64_t epochs = 3;
+  std::int64_t batches = 200;  ///< an epoch
+  int workers = 0;             ///< threads that make images; 0: the device makes them
+  std::string data;            ///< a folder of images; empty: they are generated
+  bool quick = false;
+  LoadTestMode mode = LoadTestMode::ddp;
+  std::int64_t pixels = 224;  ///< of an image's side
+};
+
 /// What `verify` does beside the main job: operations of known answers that training alone lacks.
 struct ReadinessOptions {
   std::int64_t every = 20;  ///< steps between rounds, at least 3

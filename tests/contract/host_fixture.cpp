@@ -1,13 +1,7 @@
 #include "device/host/host_device.hpp"
+#include "device/host/onednn/host_dnn.hpp"
 #include "device_contract.hpp"
 #include "dnn/dnn_contract.hpp"
-
-#if __has_include("device/host/host_dnn.hpp")
-#include "device/host/host_dnn.hpp"
-#define EGT_OPEN_HOST_DNN open_host_dnn
-#else
-#define EGT_OPEN_HOST_DNN nullptr
-#endif
 
 namespace egt::contract {
 namespace {
@@ -21,7 +15,7 @@ DeviceUnderTest host_with(const char* name, int cores) {
             config.memory_total_bytes = std::uint64_t{1} << 30;
             return open_host_device(config);
           },
-          EGT_OPEN_HOST_DNN};
+          open_host_dnn};
 }
 
 std::string name_of(const testing::TestParamInfo<DeviceUnderTest>& info) {

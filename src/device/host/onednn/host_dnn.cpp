@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "device/dnn_arguments.hpp"
 #include "device/host/onednn/host_primitive.hpp"
 
 namespace egt {
@@ -36,15 +37,11 @@ Desc channels(const ImageShape& shape) {
 using SharedPrimitive = std::shared_ptr<const HostPrimitive>;
 
 template <std::size_t count>
-Status enqueue(const SharedPrimitive& primitive, const std::array<const void*, count>& data, Stream& stream) {
+void enqueue(const SharedPrimitive& primitive, const std::array<const void*, count>& data, Stream& stream) {
   std::array<void*, count> addresses;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (data[i] == nullptr) return {StatusCode::invalid_argument, "a tensor without memory"};
-    addresses[i] = const_cast<void*>(data[i]);
-  }
+  for (std::size_t i = 0; i < count; ++i) addresses[i] = const_cast<void*>(data[i]);
   HostStream& host = as_host_stream(stream);
   host.enqueue([primitive, addresses, &host] { return primitive->run(host, addresses); });
-  return {};
 }
 
 /// What oneDNN 2 and 3 call differently: the latter has no descriptors of operations.
@@ -107,15 +104,23 @@ class HostConvolution final : public Convolution {
   }
 
   Status forward(const void* x, const void* filter, void* y, Stream& stream) override {
-    return enqueue<3>(forward_, {x, filter, y}, stream);
+    EGT_TRY(check_operands("convolution", {{"x", x}, {"filter", filter}, {"y", y}}));
+    enqueue<3>(forward_, {x, filter, y}, stream);
+    return {};
   }
   Status backward_data(const void* y_gradient, const void* filter, void* x_gradient,
                        Stream& stream) override {
-    return enqueue<3>(backward_data_, {y_gradient, filter, x_gradient}, stream);
+    EGT_TRY(check_operands("convolution",
+                           {{"y_gradient", y_gradient}, {"filter", filter}, {"x_gradient", x_gradient}}));
+    enqueue<3>(backward_data_, {y_gradient, filter, x_gradient}, stream);
+    return {};
   }
   Status backward_filter(const void* x, const void* y_gradient, float* filter_gradient,
                          Stream& stream) override {
-    return enqueue<3>(backward_filter_, {x, y_gradient, filter_gradient}, stream);
+    EGT_TRY(check_operands("convolution",
+                           {{"x", x}, {"y_gradient", y_gradient}, {"filter_gradient", filter_gradient}}));
+    enqueue<3>(backward_filter_, {x, y_gradient, filter_gradient}, stream);
+    return {};
   }
 
  private:
@@ -135,7 +140,7 @@ void move_running(const BatchNormState& state, std::int64_t channels, std::int64
 /// Keeps the variance as BatchNormState::saved_deviation.
 class HostBatchNorm final : public BatchNorm {
  public:
-  HostBatchNorm(const dnnl::engine& engine, int threads, const BatchNormShape& shape) : shape_(shape.x) {
+  HostBatchNorm(const dnnl::engine& engine, int threads, const BatchNormShape& shape) : shape_(shape) {
     using Flags = dnnl::normalization_flags;
     const Desc x = images(shape.x, shape.type), one = channels(shape.x);
     constexpr auto epsilon = static_cast<float>(BatchNormShape::epsilon);
@@ -184,30 +189,40 @@ class HostBatchNorm final : public BatchNorm {
   }
 
   Status forward_training(const void* x, const BatchNormState& state, void* y, Stream& stream) override {
-    if (state.running_mean == nullptr || state.running_variance == nullptr)
-      return {StatusCode::invalid_argument, "batch normalization without memory for its running statistics"};
-    EGT_TRY(enqueue<6>(training_, {x, state.scale, state.shift, state.saved_mean, state.saved_deviation, y},
-                       stream));
-    as_host_stream(stream).enqueue([state, channels = shape_.channels, rows = shape_.rows()] {
+    EGT_TRY(check_training(shape_, state));
+    EGT_TRY(check_operands("batch normalization", {{"x", x}, {"y", y}}));
+    enqueue<6>(training_, {x, state.scale, state.shift, state.saved_mean, state.saved_deviation, y}, stream);
+    as_host_stream(stream).enqueue([state, channels = shape_.x.channels, rows = shape_.x.rows()] {
       move_running(state, channels, rows);
       return Status();
     });
     return {};
   }
   Status forward_inference(const void* x, const BatchNormState& state, void* y, Stream& stream) override {
-    return enqueue<6>(inference_,
-                      {x, state.scale, state.shift, state.running_mean, state.running_variance, y}, stream);
+    EGT_TRY(check_inference(state));
+    EGT_TRY(check_operands("batch normalization", {{"x", x}, {"y", y}}));
+    enqueue<6>(inference_, {x, state.scale, state.shift, state.running_mean, state.running_variance, y},
+               stream);
+    return {};
   }
   Status backward(const void* x, const void* y_gradient, const BatchNormState& state, float* scale_gradient,
                   float* shift_gradient, void* x_gradient, Stream& stream) override {
-    return enqueue<9>(backward_,
-                      {x, y_gradient, state.scale, state.shift, state.saved_mean, state.saved_deviation,
-                       scale_gradient, shift_gradient, x_gradient},
-                      stream);
+    EGT_TRY(check_backward(state));
+    EGT_TRY(check_operands("batch normalization", {{"x", x},
+                                                   {"y_gradient", y_gradient},
+                                                   {"scale_gradient", scale_gradient},
+                                                   {"shift_gradient", shift_gradient},
+                                                   {"x_gradient", x_gradient}}));
+    // oneDNN wants a shift, too, and does not use it.
+    enqueue<9>(backward_,
+               {x, y_gradient, state.scale, state.scale, state.saved_mean, state.saved_deviation,
+                scale_gradient, shift_gradient, x_gradient},
+               stream);
+    return {};
   }
 
  private:
-  ImageShape shape_;
+  BatchNormShape shape_;
   SharedPrimitive training_, inference_, backward_;
 };
 
@@ -246,13 +261,22 @@ class HostPooling final : public Pooling {
   }
 
   Status forward(const void* x, void* y, Stream& stream) override {
-    if (places_bytes == 0) return enqueue<2>(forward_, {x, y}, stream);
-    return enqueue<3>(forward_, {x, y, places.data()}, stream);
+    EGT_TRY(check_operands("pooling", {{"x", x}, {"y", y}}));
+    if (places_bytes == 0)
+      enqueue<2>(forward_, {x, y}, stream);
+    else
+      enqueue<3>(forward_, {x, y, places.data()}, stream);
+    return {};
   }
-  Status backward(const void*, const void*, const void* y_gradient, void* x_gradient,
+  Status backward(const void* x, const void* y, const void* y_gradient, void* x_gradient,
                   Stream& stream) override {
-    if (places_bytes == 0) return enqueue<2>(backward_, {y_gradient, x_gradient}, stream);
-    return enqueue<3>(backward_, {y_gradient, x_gradient, places.data()}, stream);
+    EGT_TRY(check_operands("pooling",
+                           {{"x", x}, {"y", y}, {"y_gradient", y_gradient}, {"x_gradient", x_gradient}}));
+    if (places_bytes == 0)
+      enqueue<2>(backward_, {y_gradient, x_gradient}, stream);
+    else
+      enqueue<3>(backward_, {y_gradient, x_gradient, places.data()}, stream);
+    return {};
   }
 
   std::size_t places_bytes = 0;  ///< of where the maxima were
@@ -261,23 +285,6 @@ class HostPooling final : public Pooling {
  private:
   SharedPrimitive forward_, backward_;
 };
-
-bool is_shape(const ImageShape& shape) {
-  return shape.images > 0 && shape.height > 0 && shape.width > 0 && shape.channels > 0;
-}
-
-Status check_window(const Window& window, const ImageShape& x, const ImageShape& y) {
-  const bool is_window = window.kernel > 0 && window.stride > 0 && window.padding >= 0;
-  if (is_window && window.padding < window.kernel && is_shape(x) && is_shape(y)) return {};
-  return {StatusCode::invalid_argument,
-          fmt::format("a window of {0} x {0}, stride {1}, padding {2}, over {3} images of {4} x {5} x {6}",
-                      window.kernel, window.stride, window.padding, x.images, x.height, x.width, x.channels)};
-}
-
-Status check_type(ElementType type) {
-  if (type == ElementType::f32 || type == ElementType::bf16) return {};
-  return {StatusCode::unsupported, fmt::format("{} is not among the types of oneDNN here", to_string(type))};
-}
 
 class HostDnn final : public Dnn {
  public:
@@ -298,19 +305,17 @@ class HostDnn final : public Dnn {
   }
 
   Result<std::unique_ptr<Convolution>> make(const ConvolutionShape& shape) override {
-    EGT_TRY(check_window(shape.window, shape.x, shape.y()));
+    EGT_TRY(check_shape(shape));
     if (const Support support = supports(shape.precision); !support.yes())
       return Status(StatusCode::unsupported, support.why_not);
     return made<Convolution, HostConvolution>(shape);
   }
   Result<std::unique_ptr<BatchNorm>> make(const BatchNormShape& shape) override {
-    EGT_TRY(check_window({}, shape.x, shape.x));
-    EGT_TRY(check_type(shape.type));
+    EGT_TRY(check_shape(shape));
     return made<BatchNorm, HostBatchNorm>(shape);
   }
   Result<std::unique_ptr<Pooling>> make(const PoolingShape& shape) override {
-    EGT_TRY(check_window(shape.window, shape.x, shape.y()));
-    EGT_TRY(check_type(shape.type));
+    EGT_TRY(check_shape(shape));
     EGT_TRY_ASSIGN(auto pooling, (made<HostPooling, HostPooling>(shape)));
     EGT_TRY_ASSIGN(pooling->places, device_.allocate(pooling->places_bytes));
     return std::unique_ptr<Pooling>(std::move(pooling));
