@@ -117,7 +117,7 @@ Json rank_entry(int number, const RankRecords& rank, const std::vector<ByRank>& 
 Json result_entry(int number, const std::string& command, const Json& part) {
   Json entry = member(part, "figures").is_object() ? member(part, "figures") : Json::object();
   entry["test_name"] = text_at(part, "name");
-  entry["test_type"] = command;
+  if (!entry.contains("test_type")) entry["test_type"] = command;
   entry["description"] = text_at(part, "description");
   entry["rank"] = value_at<bool>(part, "of_all_ranks").value_or(false) ? Json() : Json(number);
   entry["success"] = value_at<bool>(part, "success").value_or(false);

@@ -36,6 +36,8 @@ struct Environment {
   double peer_timeout_seconds = 60;
   /// The newest sample of this rank's sensor; all empty where nothing watches the device. Any thread.
   std::function<SensorReading()> reading = [] { return SensorReading(); };
+  /// The same of the node. Any thread.
+  std::function<HostLoad()> host_load = [] { return HostLoad(); };
   /// Takes the records emitted so far to the journal, before what may take long or break off. Main thread.
   std::function<Status()> publish = [] { return Status(); };
 };

@@ -91,6 +91,7 @@ void Run::open_environment() {
       *injector_, describe_device_model(platform_.device->info(), limits_), board_, load_, peer_timeout()});
   environment_->publish = [this] { return route_ ? route_->pump() : Status(); };
   environment_->reading = [this] { return telemetry_ ? telemetry_->latest() : SensorReading(); };
+  environment_->host_load = [this] { return telemetry_ ? telemetry_->latest_host() : HostLoad(); };
   workloads_ = purpose_.make_workloads(*environment_);
 }
 

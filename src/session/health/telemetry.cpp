@@ -74,11 +74,13 @@ struct Figures {
   std::optional<double> time_to_full_load, time_to_full_power;
   std::uint64_t failures = 0;
   SensorReading latest;
+  HostLoad latest_host;
 
   /// `seconds`: since the sample before; `process_seconds`: since the process's start.
   void add(const SensorReading& reading, double seconds, double process_seconds,
            const std::optional<double>& power_limit_w);
   void add(const HostLoad& load) {
+    latest_host = load;
     cpu.add(load.cpu_percent);
     host_memory.add(load.memory_percent);
   }
@@ -389,6 +391,11 @@ Json Telemetry::counters() const {
 SensorReading Telemetry::latest() const {
   const std::lock_guard lock(state_->mutex);
   return state_->figures.latest;
+}
+
+HostLoad Telemetry::latest_host() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->figures.latest_host;
 }
 
 }  // namespace egt

@@ -67,6 +67,8 @@ class Telemetry {
   Json counters() const;
   /// The newest sample; empty where the device does not answer (any more).
   SensorReading latest() const;
+  /// The same of the node.
+  HostLoad latest_host() const;
 
  private:
   struct State;

@@ -51,7 +51,8 @@ struct LoadAnswer {
 /// Of one rank, for the test's entry.
 struct LoadJobFigures {
   double loss_first = 0, loss_last = 0;  ///< NaN: not measured
-  double flops = 0;                      ///< of an iteration of this rank
+  double samples = 0;                    ///< of an iteration of this rank
+  double flops = 0;                      ///< likewise
   Json more = Json::object();            ///< of the test, the same on all ranks but for times
   std::string bottleneck;                ///< one sentence; empty: none is known
 };

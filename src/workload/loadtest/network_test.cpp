@@ -206,7 +206,10 @@ Result<std::string> NetworkTest::inject(const Injection& injection, Flip& flip) 
 }
 
 LoadJobFigures NetworkTest::figures() const {
-  LoadJobFigures figures{.loss_first = loss_first_, .loss_last = loss_last_, .flops = net_->flops()};
+  LoadJobFigures figures{.loss_first = loss_first_,
+                         .loss_last = loss_last_,
+                         .samples = static_cast<double>(test_.batch),
+                         .flops = net_->flops()};
   const FeedFigures fed = feed_->figures();
   const double rate = device_seconds_ > fed.waited_seconds && made_ > 0
                           ? static_cast<double>(made_ * test_.batch) / (device_seconds_ - fed.waited_seconds)

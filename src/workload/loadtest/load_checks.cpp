@@ -1,0 +1,102 @@
+#include "workload/loadtest/load_checks.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "workload/common/findings.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::size_t most_answers = 256;  // of a test in both rounds
+
+std::vector<Answers> of_questions(const std::vector<Answers>& ranks, std::span<const std::size_t> questions,
+                                  std::size_t first) {
+  std::vector<Answers> chosen;
+  for (const Answers& rank : ranks) {
+    Answers& own = chosen.emplace_back();
+    for (const std::size_t question : questions) own.push_back(rank[first + question]);
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Status LoadChecks::prepare() {
+  Device& device = environment_.device;
+  EGT_TRY_ASSIGN(stream_, device.create_stream(StreamPriority::high, StreamUse::without_products));
+  EGT_TRY_ASSIGN(made_, device.create_event(EventUse::order));
+  exchange_ = std::make_unique<DigestExchange>(device, environment_.communicator, *stream_,
+                                               environment_.board.line("main"));
+  EGT_TRY(exchange_->prepare(most_answers));
+  EGT_TRY_ASSIGN(groups_, exchange_->groups_of(environment_.device_model, environment_.peer_timeout_seconds));
+  return {};
+}
+
+Status LoadChecks::begin(const LoadJob& job, const std::string& name) {
+  name_ = name;
+  answers_ = job.answers();
+  states_.clear();
+  replays_.clear();
+  past_.clear();
+  found_ = false;
+  for (std::size_t i = 0; i < answers_.size(); ++i) (answers_[i].is_state ? states_ : replays_).push_back(i);
+  if (2 * answers_.size() <= most_answers) return {};
+  return {StatusCode::internal,
+          fmt::format("{}: {} answers, more than there is memory for", name, answers_.size())};
+}
+
+Status LoadChecks::check(LoadJob& job, std::int64_t step, const std::function<Status()>& between) {
+  Device& device = environment_.device;
+  const std::size_t count = answers_.size();
+  EGT_TRY(job.enqueue_answers(exchange_->own(), 0));
+  if (between) EGT_TRY(between());
+  EGT_TRY(job.enqueue_answers(exchange_->own() + count, 1));
+  EGT_TRY(device.record(*made_, job.stream()));
+  EGT_TRY(device.wait(*stream_, *made_));
+  EGT_TRY(exchange_->enqueue(2 * count));
+  EGT_TRY_ASSIGN(const auto all, exchange_->collect(environment_.peer_timeout_seconds, step));
+  std::vector<Answers> states;
+  for (const std::size_t round : {std::size_t{0}, count}) {
+    judge(of_questions(all, states_, round), states_, step, states);
+    judge(of_questions(all, replays_, round), replays_, step, past_);
+  }
+  reporter_.end_check();
+  return {};
+}
+
+void LoadChecks::judge(const std::vector<Answers>& answers, std::span<const std::size_t> questions,
+                       std::int64_t step, std::vector<Answers>& past) {
+  if (questions.empty()) return;
+  past.resize(answers.size());
+  const std::vector<Dissent> dissents = vote(answers, groups_, past);
+  remember(past, answers, dissents);
+  const int own = environment_.place.rank;
+  bool right = true;
+  for (const Dissent& dissent : dissents) {
+    found_ = true;
+    const auto& suspects = dissent.suspects;
+    if (dissent.rank == own || std::find(suspects.begin(), suspects.end(), own) != suspects.end())
+      right = false;
+    const LoadAnswer& answer = answers_[questions[dissent.question]];
+    const char* const kind = answer.is_state ? "replica" : "replay";
+    if (reporter_.found(kind, dissent.rank)) continue;  // in the other round
+    Fault fault = fault_of(environment_, kind, "load test digest", name_, step);
+    fault.where = fmt::format("{}{}", answer.name, more_tensors(dissent.count - 1));
+    show_difference(fault, dissent.expected, dissent.actual);
+    reporter_.tell(std::move(fault), dissent);
+  }
+  if (!right) return;
+  (answers_[questions.front()].is_state ? work_.replica_checks : work_.replays) += 1;
+  work_.outputs_verified += questions.size();
+}
+
+Status LoadChecks::give_up(double timeout_seconds) {
+  EGT_TRY(environment_.device.forget_failure(*stream_, timeout_seconds));
+  given_up_.push_back(std::move(exchange_));
+  return {};
+}
+
+}  // namespace egt

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "egt/workload/workload.hpp"
+#include "workload/common/digest_exchange.hpp"
+#include "workload/common/fault_reporter.hpp"
+#include "workload/loadtest/load_test.hpp"
+
+namespace egt {
+
+/// Compares what tests give on all ranks, and with what each rank gave before. A check makes all answers of a
+/// test twice; each rank's second ones must be its first. Those that never change must also be those of the
+/// test's earlier checks. Faults name the rank that left its past, else that of the minority. One thread; all
+/// ranks make the same calls.
+class LoadChecks {
+ public:
+  /// `environment` outlives the checks.
+  explicit LoadChecks(Environment& environment) : environment_(environment), reporter_(environment) {}
+
+  /// Takes memory; ranks agree on who is of whose device model. After a restart again.
+  Status prepare();
+  /// Of a new test: forgets the past. `name` is told with its faults.
+  Status begin(const LoadJob& job, const std::string& name);
+  /// `step`: for the records. `between`: called between the two rounds, with their work not done yet.
+  Status check(LoadJob& job, std::int64_t step, const std::function<Status()>& between = {});
+  /// Was any rank found wrong in the test, or suspected? The same on all ranks.
+  bool found() const { return found_; }
+  /// Checks that this rank passed.
+  VerifiedWork work() const { return work_; }
+  Status give_up(double timeout_seconds);
+
+ private:
+  void judge(const std::vector<Answers>& all, std::span<const std::size_t> questions, std::int64_t step,
+             std::vector<Answers>& past);
+
+  Environment& environment_;
+  FaultReporter reporter_;
+  std::string name_;
+  std::vector<LoadAnswer> answers_;
+  std::vector<std::size_t> states_, replays_;  ///< their indices
+  std::vector<Answers> past_;                  ///< of the replays, one list a rank
+  std::vector<int> groups_;
+  bool found_ = false;
+  VerifiedWork work_;
+  std::unique_ptr<Event> made_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<DigestExchange> exchange_;
+  std::vector<std::unique_ptr<DigestExchange>> given_up_;  ///< a library may still write to their memory
+};
+
+}  // namespace egt

@@ -1,0 +1,218 @@
+#include "workload/loadtest/loadtest_workload.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace egt {
+namespace {
+
+constexpr double burst_seconds = 0.5;  // between meetings of the ranks
+constexpr std::int64_t warm_up = 2;    // iterations that are in no figure
+constexpr std::int64_t most_burst = 256;
+
+/// Concerns the test only: the ranks can go on without it.
+bool is_of_test(StatusCode code) {
+  using enum StatusCode;
+  return code == out_of_memory || code == unsupported || code == unavailable || code == invalid_argument ||
+         code == no_space || code == io_error;
+}
+
+}  // namespace
+
+LoadTestSuite::LoadTestSuite(Environment& environment, Control& control, const LoadTestParts& parts)
+    : MeasurementWorkload(environment),
+      control_(control),
+      parts_(parts),
+      tests_(load_tests()),
+      checks_(environment) {}
+
+Status LoadTestSuite::prepare_trials() {
+  return reconnect();
+}
+
+Status LoadTestSuite::reconnect() {
+  if (groups_) old_groups_.push_back(std::move(groups_));
+  EGT_TRY_ASSIGN(groups_, BenchGroups::open(environment(), control_, {.counts = {}}));
+  return checks_.prepare();
+}
+
+std::string LoadTestSuite::phase_of(std::int64_t trial) const {
+  return fmt::format("loadtest: {}", tests_[static_cast<std::size_t>(trial)].name);
+}
+
+Result<std::unique_ptr<LoadJob>> LoadTestSuite::make(const LoadTest& test) {
+  if (test.type == LoadTestType::retrieval)
+    return make_retrieval_test(environment(), parts_, groups_->alone());
+  return make_network_test(environment(), parts_, test);
+}
+
+Status LoadTestSuite::make_trial(std::int64_t number) {
+  const LoadTest& test = tests_[static_cast<std::size_t>(number)];
+  failure_.clear();
+  interrupted_ = false;
+  auto made = make(test);
+  EGT_TRY_ASSIGN(const bool goes_on, meet(made.status(), 0, "loadtest: takes memory"));
+  LoadRun run;
+  if (goes_on) {
+    job_ = std::move(made.value());
+    EGT_TRY(run_test(number, run));
+  }
+  if (!interrupted_) EGT_TRY(keep(test, run));
+  job_.reset();
+  return {};
+}
+
+Status LoadTestSuite::run_test(std::int64_t number, LoadRun& run) {
+  EGT_TRY(checks_.begin(*job_, tests_[static_cast<std::size_t>(number)].name));
+  EGT_TRY(check(number, false));
+  EGT_TRY(inject_passes(number));
+  LoadRun unmeasured;
+  EGT_TRY(run_iterations(warm_up, unmeasured));
+  const std::int64_t all = job_->iterations();
+  EGT_TRY(run_iterations((all + 1) / 2, run));
+  if (!failure_.empty() || interrupted_) return {};
+  EGT_TRY(check(number, true));
+  EGT_TRY(run_iterations(all / 2, run));
+  return failure_.empty() && !interrupted_ ? check(number, false) : Status();
+}
+
+/// In bursts that get longer, up to `burst_seconds`; behind each the ranks meet.
+Status LoadTestSuite::run_iterations(std::int64_t count, LoadRun& run) {
+  std::int64_t burst = 1;
+  while (count > 0 && failure_.empty() && !interrupted_) {
+    burst = std::min(burst, count);
+    const std::size_t before = run.ms.size();
+    const Status made = job_->run(burst, run.ms);
+    const double ms =
+        std::accumulate(run.ms.begin() + static_cast<std::ptrdiff_t>(before), run.ms.end(), 0.0);
+    EGT_TRY(meet(made, ms, "loadtest: meets behind iterations").status());
+    run.seconds += 1e-3 * ms;
+    run.add(environment().reading(), environment().host_load());
+    count -= burst;
+    const double rate = static_cast<double>(burst) / std::max(1e-3 * slowest_ms_, 1e-6);
+    burst = std::clamp<std::int64_t>(static_cast<std::int64_t>(rate * burst_seconds), 1,
+                                     std::min(2 * burst, most_burst));
+  }
+  return {};
+}
+
+Status LoadTestSuite::check(std::int64_t number, bool amid) {
+  if (!amid) return checks_.check(*job_, number);
+  return checks_.check(*job_, number, [&] { return inject_weights(number); });
+}
+
+// Faults on purpose
+
+/// At rest between the two looks of a check.
+Status LoadTestSuite::inject_weights(std::int64_t number) {
+  while (const auto injection = environment().injector.take(InjectionKind::weight, number))
+    EGT_TRY(inject(*injection, number));
+  return {};
+}
+
+/// In every pass of the test from now on.
+Status LoadTestSuite::inject_passes(std::int64_t number) {
+  for (const InjectionKind kind : {InjectionKind::activation, InjectionKind::gradient})
+    while (const auto injection = environment().injector.take(kind, number))
+      EGT_TRY(inject(*injection, number));
+  return {};
+}
+
+Status LoadTestSuite::inject(const Injection& injection, std::int64_t number) {
+  Flip flip;
+  EGT_TRY_ASSIGN(const std::string where, job_->inject(injection, flip));
+  environment().injector.tell(injection, number, flip, where);
+  return {};
+}
+
+// Ranks together
+
+Result<bool> LoadTestSuite::meet(const Status& own, double ms, const char* phase) {
+  if (!own.ok() && !is_of_test(own.code())) return own;
+  const std::array figures = {ms, static_cast<double>(own.code()), parts_.stopping() ? 1.0 : 0.0};
+  EGT_TRY_ASSIGN(const auto all, share(figures, phase));
+  slowest_ms_ = 0;
+  for (int r = 0; r < ranks(); ++r) {
+    const double* const of_rank = all.data() + static_cast<std::size_t>(r) * figures.size();
+    slowest_ms_ = std::max(slowest_ms_, of_rank[0]);
+    interrupted_ = interrupted_ || of_rank[2] > 0;
+    const auto code = static_cast<StatusCode>(static_cast<int>(of_rank[1]));
+    if (code != StatusCode::ok && (failure_.empty() || r == rank()))
+      failure_ = fmt::format("rank {}: {}", r, r == rank() ? own.what() : to_string(code));
+  }
+  return failure_.empty() && !interrupted_;
+}
+
+/// Whether a test is a success all ranks say together; why not, the first one that knows tells.
+Status LoadTestSuite::keep(const LoadTest& test, const LoadRun& run) {
+  LoadEntry entry;
+  entry.test = test;
+  LoadJobFigures job;
+  std::string own;
+  if (job_) job = job_->figures();
+  if (job_ && failure_.empty()) own = job_->failure();
+  std::vector<double> figures = rank_figures(run, job);
+  const std::size_t count = figures.size();
+  figures.push_back(own.empty() ? 0 : 1);
+  EGT_TRY_ASSIGN(const auto shared, share(figures, "loadtest: gathers figures"));
+  std::vector<double> all;
+  entry.failure = failure_;
+  if (entry.failure.empty() && job_ && checks_.found())
+    entry.failure = "a wrong result was found: see the faults";
+  for (int r = 0; r < ranks(); ++r) {
+    const double* const of_rank = shared.data() + static_cast<std::size_t>(r) * (count + 1);
+    all.insert(all.end(), of_rank, of_rank + count);
+    if (of_rank[count] > 0 && entry.failure.empty())
+      entry.failure = fmt::format("rank {}: {}", r, r == rank() ? own : "its training went wrong");
+  }
+  entry.figures = entry_figures(test, parts_, all, ranks(), run, job);
+  if (rank() == 0)
+    environment().records.notice(line_of(entry));
+  else if (!own.empty())
+    environment().records.warning(fmt::format("{}: {}", test.name, own));
+  entries_.push_back(std::move(entry));
+  return {};
+}
+
+/// This rank may have kept it already while others did not come so far: it is lost for all.
+void LoadTestSuite::lose_trial(std::int64_t number) {
+  if (number < 0) return;
+  const auto index = static_cast<std::size_t>(number);
+  entries_.resize(std::min(entries_.size(), index));
+  LoadEntry& lost = entries_.emplace_back();
+  lost.test = tests_[index];
+  lost.figures = {{"test_type", to_string(lost.test.type)}};
+  lost.failure = "the ranks lost touch in it";
+}
+
+Status LoadTestSuite::recover(double timeout_seconds) {
+  groups_->give_up();
+  EGT_TRY(checks_.give_up(timeout_seconds));
+  if (job_) EGT_TRY(job_->give_up(timeout_seconds));
+  if (job_) old_jobs_.push_back(std::move(job_));
+  return {};
+}
+
+PartReport LoadTestSuite::report() const {
+  PartReport report;
+  report.name = "checks";
+  report.description = "what this rank verified of the tests' results";
+  report.figures = {{"tests", tests_.size()}, {"tests_made", entries_.size()}};
+  report.work = checks_.work();
+  return report;
+}
+
+/// Rank 0 tells the tests.
+std::vector<PartReport> LoadTestSuite::reports() const {
+  std::vector<PartReport> all;
+  if (rank() == 0)
+    for (const LoadEntry& entry : entries_) all.push_back(report_of(entry));
+  all.push_back(report());
+  return all;
+}
+
+}  // namespace egt

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "egt/ranks/control.hpp"
+#include "workload/bench/bench_groups.hpp"
+#include "workload/common/measurement_workload.hpp"
+#include "workload/loadtest/load_checks.hpp"
+#include "workload/loadtest/load_entry.hpp"
+#include "workload/loadtest/load_test.hpp"
+
+namespace egt {
+
+/// The suite of `loadtest`: each test on all devices at the same time, checked before, amid and after. A test
+/// that fails on one rank has failed; the others go on. Rank 0 tells one entry a test.
+class LoadTestSuite final : public MeasurementWorkload {
+ public:
+  /// `control` is used by the main thread only, in prepare and after a restart. All outlive the suite.
+  LoadTestSuite(Environment& environment, Control& control, const LoadTestParts& parts);
+
+  std::string name() const override { return "loadtest"; }
+  std::int64_t trials() const override { return static_cast<std::int64_t>(tests_.size()); }
+  PartReport report() const override;
+  std::vector<PartReport> reports() const override;
+
+ private:
+  Status prepare_trials() override;
+  std::string phase_of(std::int64_t trial) const override;
+  Status make_trial(std::int64_t trial) override;
+  bool was_interrupted() const override { return interrupted_; }
+  void lose_trial(std::int64_t trial) override;
+  Status recover(double timeout_seconds) override;
+  Status reconnect() override;
+
+  Result<std::unique_ptr<LoadJob>> make(const LoadTest& test);
+  Status run_test(std::int64_t number, LoadRun& run);
+  Status run_iterations(std::int64_t last, LoadRun& run);
+  Status check(std::int64_t number, bool amid);
+  Status inject_weights(std::int64_t number);
+  Status inject_passes(std::int64_t number);
+  Status inject(const Injection& injection, std::int64_t number);
+  /// Do all ranks go on? `own`: of this rank, or why it does not. A barrier.
+  Result<bool> meet(const Status& own, double ms, const char* phase);
+  Status keep(const LoadTest& test, const LoadRun& run);
+
+  Control& control_;
+  const LoadTestParts& parts_;
+  const std::vector<LoadTest> tests_;
+  std::vector<LoadEntry> entries_;  ///< of the tests that were made
+  LoadChecks checks_;
+  std::unique_ptr<BenchGroups> groups_;
+  std::unique_ptr<LoadJob> job_;  ///< of the test that is being made
+  double slowest_ms_ = 0;         ///< of the ranks, of the last meeting
+  std::string failure_;           ///< of the test, on some rank; the same on all
+  bool interrupted_ = false;
+  /// Of a communicator that was given up: its transfers may still look at this memory.
+  std::vector<std::unique_ptr<BenchGroups>> old_groups_;
+  std::vector<std::unique_ptr<LoadJob>> old_jobs_;
+};
+
+}  // namespace egt
