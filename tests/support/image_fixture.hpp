@@ -34,11 +34,11 @@ inline MadeBatch made_by(const ImageSet& set, const ImageBatch& batch) {
   return made;
 }
 
-/// A host device, whose memory tests may read.
+/// A device and memory of it for a batch; with the host's, tests may read that directly.
 class FeedTarget {
  public:
-  FeedTarget(std::int64_t images, std::int64_t values)
-      : device(small_host_device()),
+  FeedTarget(std::int64_t images, std::int64_t values, std::unique_ptr<Device> a_device = small_host_device())
+      : device(std::move(a_device)),
         stream(std::move(device->create_stream(StreamPriority::normal).value())),
         pixels(std::move(device->allocate(static_cast<std::size_t>(images * values) * 4).value())),
         labels(std::move(device->allocate(static_cast<std::size_t>(images) * 4).value())) {}
@@ -49,14 +49,21 @@ class FeedTarget {
   /// The feed's next batch.
   MadeBatch next(ImageFeed& feed) {
     EXPECT_EQ(enqueue(feed).what(), "");
-    EXPECT_TRUE(device->synchronize(*stream, 60).ok());
-    return {{pixels.as<float>(), pixels.as<float>() + pixels.bytes() / 4},
-            {labels.as<std::int32_t>(), labels.as<std::int32_t>() + labels.bytes() / 4}};
+    return {fetch<float>(pixels), fetch<std::int32_t>(labels)};
   }
 
   std::unique_ptr<Device> device;
   std::unique_ptr<Stream> stream;
   Buffer pixels, labels;
+
+ private:
+  template <typename T>
+  std::vector<T> fetch(const Buffer& from) {
+    const Buffer pinned = std::move(device->allocate_pinned(from.bytes()).value());
+    EXPECT_TRUE(device->copy(pinned.data(), from.data(), from.bytes(), *stream).ok());
+    EXPECT_EQ(device->synchronize(*stream, 60).what(), "");
+    return {pinned.as<T>(), pinned.as<T>() + from.bytes() / sizeof(T)};
+  }
 };
 
 /// A folder that goes with it.

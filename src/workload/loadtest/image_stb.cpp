@@ -15,6 +15,7 @@ void* limited_realloc(void* memory, std::size_t bytes) {
 #define STBI_MALLOC(bytes) limited_realloc(nullptr, bytes)
 #define STBI_REALLOC(memory, bytes) limited_realloc(memory, bytes)
 #define STBI_FREE(memory) std::free(memory)
+#define STBI_ASSERT(condition) static_cast<void>(0)  // a damaged JPEG must not end the process
 #define STBI_ONLY_PNG
 #define STBI_ONLY_JPEG
 #define STBI_NO_STDIO
