@@ -206,10 +206,11 @@ Result<std::string> NetworkTest::inject(const Injection& injection, Flip& flip) 
 }
 
 LoadJobFigures NetworkTest::figures() const {
-  LoadJobFigures figures{.loss_first = loss_first_,
-                         .loss_last = loss_last_,
-                         .samples = static_cast<double>(test_.batch),
-                         .flops = net_->flops()};
+  LoadJobFigures figures;
+  figures.loss_first = loss_first_;
+  figures.loss_last = loss_last_;
+  figures.samples = static_cast<double>(test_.batch);
+  figures.flops = net_->flops();
   const FeedFigures fed = feed_->figures();
   const double rate = device_seconds_ > fed.waited_seconds && made_ > 0
                           ? static_cast<double>(made_ * test_.batch) / (device_seconds_ - fed.waited_seconds)

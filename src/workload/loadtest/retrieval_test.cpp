@@ -120,11 +120,12 @@ Result<std::string> RetrievalTest::inject(const Injection& injection, Flip& flip
 }
 
 LoadJobFigures RetrievalTest::figures() const {
-  LoadJobFigures figures{
-      .loss_first = loss_first_,
-      .loss_last = loss_last_,
-      .samples = static_cast<double>(all_->config().shards * all_->config().pairs) / environment_.place.size,
-      .flops = training_flops(all_->config()) / environment_.place.size};
+  const RetrievalConfig& config = all_->config();
+  LoadJobFigures figures;
+  figures.loss_first = loss_first_;
+  figures.loss_last = loss_last_;
+  figures.samples = static_cast<double>(config.shards * config.pairs) / environment_.place.size;
+  figures.flops = training_flops(config) / environment_.place.size;
   if (!alone_scores_ || !all_scores_) return figures;
   const auto ratio = [](double a, double b) { return b > 0 ? Json(a / b) : Json(); };
   for (std::size_t i = 0; i < RetrievalScores::ranks.size(); ++i)
