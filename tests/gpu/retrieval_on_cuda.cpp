@@ -26,7 +26,7 @@ struct Searcher {
   std::vector<RetrievalStep> train(std::int64_t steps) {
     std::vector<RetrievalStep> results;
     for (std::int64_t step = 0; step < steps + RetrievalModel::depth; ++step) {
-      if (step < steps) EXPECT_TRUE(model->enqueue_step(step).ok());
+      EXPECT_TRUE(step >= steps || model->enqueue_step(step).ok());
       if (step < RetrievalModel::depth) continue;
       auto result = model->retire_step(step - RetrievalModel::depth, timeout_s);
       EXPECT_TRUE(result.ok()) << result.status().what();
