@@ -28,6 +28,10 @@ Result<int> run_links(const Options& options, MpiSession& mpi, Control& control,
 /// How training, voxelization and sensor fusion scale from one device to all.
 Result<int> run_bench(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started);
 
+/// Trains and runs convolutional networks and a retrieval encoder, test by test.
+Result<int> run_loadtest(const Options& options, MpiSession& mpi, Control& control,
+                         Clock::time_point started);
+
 /// Judges the run of a directory from its journals, writes its result and tells the verdict. Needs no ranks.
 Result<int> run_report(const Options& options);
 

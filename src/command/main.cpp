@@ -49,6 +49,7 @@ Result<int> run_command(const Options& options, MpiSession& mpi, Control& contro
   if (options.command == "verify") return run_verify(options, mpi, control, started);
   if (options.command == "links") return run_links(options, mpi, control, started);
   if (options.command == "bench") return run_bench(options, mpi, control, started);
+  if (options.command == "loadtest") return run_loadtest(options, mpi, control, started);
   if (options.command == "selftest") return run_selftest(options, mpi, control, started);
   return run_burn(options, mpi, control, started);
 }

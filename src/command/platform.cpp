@@ -8,12 +8,14 @@
 #include <thread>
 
 #include "device/host/host_device.hpp"
+#include "device/host/onednn/host_dnn.hpp"
 #include "device/nvml/nvml_sensor.hpp"
 #include "device/system/host_sensor.hpp"
 #include "judge/version.hpp"
 #include "ranks/mpi/mpi_communicator.hpp"
 #if EGT_WITH_CUDA
 #include "device/cuda/cuda_device.hpp"
+#include "device/cuda/cuda_dnn.hpp"
 #include "ranks/nccl/nccl_communicator.hpp"
 #endif
 
@@ -46,6 +48,10 @@ Result<std::unique_ptr<Communicator>> open_gpu_communicator(Control& control, do
   return open_nccl_communicator(id, place, timeout_seconds);
 }
 
+Result<std::unique_ptr<Dnn>> open_gpu_dnn(Device& device) {
+  return open_cuda_dnn(device);
+}
+
 void describe_cuda(Json& system) {
   system["cuda_version"] = cuda_runtime_version();
   system["nccl_version"] = nccl_version();
@@ -65,6 +71,9 @@ Result<std::unique_ptr<Device>> open_gpu(int) {
   return left_out();
 }
 Result<std::unique_ptr<Communicator>> open_gpu_communicator(Control&, double) {
+  return left_out();
+}
+Result<std::unique_ptr<Dnn>> open_gpu_dnn(Device&) {
   return left_out();
 }
 void describe_cuda(Json&) {}
@@ -130,6 +139,10 @@ Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSess
                                                         double timeout_seconds) {
   return backend == Backend::cuda ? open_gpu_communicator(control, timeout_seconds)
                                   : open_mpi_communicator(mpi, timeout_seconds);
+}
+
+Result<std::unique_ptr<Dnn>> open_dnn(Device& device) {
+  return device.info().backend == "host" ? open_host_dnn(device) : open_gpu_dnn(device);
 }
 
 std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note, int local_rank) {

@@ -6,6 +6,7 @@
 
 #include "command/options/options.hpp"
 #include "egt/device/device.hpp"
+#include "egt/device/dnn.hpp"
 #include "egt/device/sensor.hpp"
 #include "egt/ranks/control.hpp"
 #include "ranks/mpi/mpi_session.hpp"
@@ -41,6 +42,10 @@ Result<std::unique_ptr<Communicator>> open_communicator(Backend backend, MpiSess
 /// Never fails: without a sensor the figures are null, and the note says why. The errors of a whole node are
 /// counted by its first rank.
 std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note, int local_rank = 0);
+
+/// The library of deep-learning primitives for this device, which outlives it. unavailable: the program was
+/// built without; says what to install.
+Result<std::unique_ptr<Dnn>> open_dnn(Device& device);
 
 /// All devices of this node, the host last; an error where one does not work. `cuda_note`: why there is no
 /// GPU.

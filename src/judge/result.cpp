@@ -189,10 +189,17 @@ Json parts_of_run(const std::vector<ByRank>& parts) {
   return all;
 }
 
-Json test_summary(const std::vector<ByRank>& parts, const ByRank& ranks, const Json& tests) {
-  const auto successful =
-      std::count_if(tests.begin(), tests.end(), [](const Json& test) { return test["success"].get<bool>(); });
-  return {{"requested_duration_seconds", member(first_start(ranks), "requested_duration_seconds")},
+/// Of loadtest those of all ranks count: the suite's own.
+Json test_summary(const std::vector<ByRank>& parts, const ByRank& ranks, const Json& results) {
+  const bool is_suite = text_at(first_start(ranks), "command") == "loadtest";
+  std::vector<const Json*> tests;
+  for (const Json& entry : results)
+    if (!is_suite || entry["rank"].is_null()) tests.push_back(&entry);
+  const auto successful = std::count_if(tests.begin(), tests.end(),
+                                        [](const Json* test) { return (*test)["success"].get<bool>(); });
+  const auto seconds = value_at<double>(first_start(ranks), "requested_duration_seconds");
+  return {{"requested_duration_minutes", seconds ? Json(*seconds / 60) : Json()},
+          {"requested_duration_seconds", member(first_start(ranks), "requested_duration_seconds")},
           {"requested_steps", member(first_start(ranks), "requested_steps")},
           {"actual_duration_seconds", elapsed_seconds(parts)},
           {"total_tests", tests.size()},

@@ -110,8 +110,8 @@ struct RetrievalModel::Impl {
   Buffer losses_on_host, larger_on_host, answers_on_host;  // pinned
   std::array<EventHandle, depth> step_begin, step_end;
   EventHandle evaluation_begin, encoded, searched, read;
+  std::optional<retrieval::Encoder> encoder;  // with memory of its own
   std::unique_ptr<Stream> stream;
-  std::optional<retrieval::Encoder> encoder;
 };
 
 Result<std::unique_ptr<RetrievalModel>> RetrievalModel::create(Device& device, Communicator& communicator,
@@ -346,7 +346,7 @@ Result<RetrievalScores> RetrievalModel::Impl::read_scores() {
   const std::int32_t* const before = larger_on_host.as<std::int32_t>();
   for (std::int64_t query = 0; query < config.evaluated; ++query)
     for (std::size_t i = 0; i < scores.hits.size(); ++i)
-      if (before[query] < RetrievalScores::ranks[i]) ++scores.hits[i];
+      if (before[query] < RetrievalScores::firsts[i]) ++scores.hits[i];
   EGT_TRY_ASSIGN(const double encode_ms, device.elapsed_ms(*evaluation_begin, *encoded));
   EGT_TRY_ASSIGN(const double search_ms, device.elapsed_ms(*encoded, *searched));
   scores.encode_seconds = encode_ms * 1e-3;

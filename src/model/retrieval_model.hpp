@@ -27,10 +27,10 @@ enum class EvaluationScope { alone, all };
 /// What an evaluation gave; the same on every rank, for either scope and any number of ranks, but for the
 /// times.
 struct RetrievalScores {
-  static constexpr std::array<int, 3> ranks = {1, 5, 10};  ///< the k of recall@k
+  static constexpr std::array<int, 3> firsts = {1, 5, 10};  ///< the k of recall@k
 
   std::int64_t queries = 0;
-  std::array<std::int64_t, 3> hits = {};  ///< queries whose document is among the first k, by `ranks`
+  std::array<std::int64_t, 3> hits = {};  ///< queries whose document is among the first k, by `firsts`
   double encode_seconds = 0;              ///< on the device: all embeddings, and their way to all ranks
   double search_seconds = 0;              ///< likewise: similarities, and the counts' way to all ranks
 

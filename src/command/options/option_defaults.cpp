@@ -16,7 +16,7 @@ Defaults put(Options& options, Defaults defaults) {
   std::erase_if(defaults, [&](const auto& one) { return options.given.contains(one.first); });
   const auto rules = option_rules(options);
   for (const auto& [name, text] : defaults) {
-    [[maybe_unused]] const std::string wrong = find_rule(rules, name)->value.set(text);
+    [[maybe_unused]] const std::string wrong = find_rule(rules, name, options.command)->value.set(text);
     assert(wrong.empty());  // the unit tests parse every default
   }
   return defaults;
@@ -68,6 +68,21 @@ Defaults built_in_defaults(std::string_view command, Backend backend) {
         {"precision", "fp32"}, {"io-size", "192MB"}, {"trial-time", "0.4s"}, {"metrics-sample-rate", "0.1"}};
   if (command == "bench --ceilings")
     return {{"batch", "8192"}, {"io-size", "3GB"}, {"trial-time", "2s"}, {"metrics-sample-rate", "0.1"}};
+  if (command == "loadtest" && is_host)
+    return {{"precision", "fp32"}, {"num-batches", "20"}, {"image-size", "64"}, {"metrics-sample-rate", "5"}};
+  if (command == "loadtest --quick" && is_host)
+    return {{"precision", "fp32"},
+            {"num-epochs", "1"},
+            {"num-batches", "10"},
+            {"image-size", "32"},
+            {"metrics-sample-rate", "1"}};
+  if (command == "loadtest") return {{"precision", "tf32"}, {"metrics-sample-rate", "5"}};
+  if (command == "loadtest --quick")
+    return {{"precision", "tf32"},
+            {"num-epochs", "1"},
+            {"num-batches", "50"},
+            {"image-size", "128"},
+            {"metrics-sample-rate", "1"}};
   if (command == "bench" && is_host)
     return {{"precision", "fp32"}, {"extreme-iterations", "0"}, {"metrics-sample-rate", "0.1"}};
   if (command == "bench")
@@ -80,7 +95,8 @@ Defaults built_in_defaults(std::string_view command, Backend backend) {
 
 std::string apply_command_defaults(Options& options, Backend backend) {
   std::string told;
-  const std::string command = options.command + (options.bench.ceilings ? " --ceilings" : "");
+  const std::string command = options.command + (options.bench.ceilings ? " --ceilings" : "") +
+                              (options.loadtest.quick ? " --quick" : "");
   for (const auto& [name, text] : put(options, built_in_defaults(command, backend))) {
     std::erase_if(options.host_defaults,
                   [&](const std::string& one) { return one.starts_with(fmt::format("--{} ", name)); });
@@ -106,7 +122,7 @@ void apply_host_defaults(Options& options) {
       std::erase_if(defaults, [&](const auto& one) { return one.first == name; });
   const auto rules = option_rules(options);
   for (const auto& [name, text] : put(options, std::move(defaults)))
-    if (knows(options.command, find_rule(rules, name)->commands))
+    if (knows(options.command, find_rule(rules, name, options.command)->commands))
       options.host_defaults.push_back(fmt::format("--{} {}", name, text));
   burn.train.epoch_steps = 10;
   burn.collective.every = 10;

@@ -59,10 +59,10 @@ Rules training_rules(BurnOptions& burn) {
        "even shares of a step's samples, or auto: by what each device computes in the same time, measured "
        "again every 100 steps (even)",
        choice(train.balance, {{"even", Balance::even}, {"auto", Balance::automatic}})},
-      {"precision", of_training,
+      {"precision", of_training | of_loadtest,
        "cycle, fp64, fp32, tf32, fp16, bf16 or fp8 (cycle: all but fp8 that the device has, in turn; "
        "products "
-       "over memory have fp8 and int8, too; bench: tf32, host: fp32)",
+       "over memory have fp8 and int8, too; bench and loadtest: tf32, host: fp32)",
        parsed(burn.precision, "NAME", "cycle, fp64, fp32, tf32, fp16, bf16 or fp8",
               [](Text text) {
                 const bool is_known = text == "cycle" || parse_precision(text);
@@ -245,6 +245,30 @@ Rules bench_rules(BenchOptions& bench) {
   };
 }
 
+Rules loadtest_rules(LoadTestOptions& loadtest, CommonOptions& common) {
+  return {
+      {"num-epochs", of_loadtest, "epochs of each test (3; --quick: 1)",
+       whole(loadtest.epochs, 1, 1'000'000)},
+      {"num-batches", of_loadtest, "iterations of an epoch (200; host: 20; --quick: 50, host: 10)",
+       whole(loadtest.batches, 1, 1'000'000'000)},
+      {"num-workers", of_loadtest, "threads a rank that make or read images (0: the device makes them)",
+       whole(loadtest.workers, 0, 256)},
+      {"data", of_loadtest,
+       "a folder of PPM, PNG or JPEG images, a sub-folder a class, to train on (none: they are generated)",
+       text(loadtest.data, "DIR", "the path of a folder")},
+      {"image-size", of_loadtest, "pixels of an image's side (224; host: 64; --quick: 128, host: 32)",
+       whole(loadtest.pixels, 32, 1024)},
+      {"mode", of_loadtest,
+       "independent: every device trains by itself on the same data; ddp: on data of its own, gradients are "
+       "summed (ddp)",
+       choice(loadtest.mode, {{"independent", LoadTestMode::independent}, {"ddp", LoadTestMode::ddp}})},
+      {"quick", of_loadtest, "fewer iterations of smaller images: some minutes at most",
+       flag(loadtest.quick, true)},
+      {"device", of_loadtest, "cuda or cpu: another word for --backend (auto)",
+       choice(common.backend, {{"cuda", Backend::cuda}, {"cpu", Backend::host}}), Scope::config},
+  };
+}
+
 Rules compare_rules(ComparisonOptions& comparison) {
   // The name may hold a '=', the price does not.
   const auto add_price = [&prices = comparison.prices](Text text) -> std::string {
@@ -279,8 +303,10 @@ Rules common_rules(CommonOptions& common) {
       {"devices", of_all, "the device of each local rank (default: device = local rank)",
        wholes(common.devices, "0,2", "device numbers of 0 to 1023, as 0,2", {.distinct = false}, 0, 1023)},
       {"output", of_all,
-       "the run directory (extreme_gpu_trainer_runs/<UTC time>); of compare: a JSON file (none)",
-       text(common.output, "PATH", "the path of a directory, or of compare's file"), Scope::config},
+       "the run directory (extreme_gpu_trainer_runs/<UTC time>); of compare, and of loadtest where it ends "
+       "with .json: a JSON file (none)",
+       text(common.output, "PATH", "the path of a directory, or of compare's file"), Scope::config, false, 0,
+       "-o"},
       {"config", of_all, "options by long name from a TOML file; the command line is stronger (none)",
        text(common.config, "FILE", "the path of a TOML file"), Scope::command_line},
       {"seed", of_all, "all random numbers and patterns follow from it (1)",
@@ -317,10 +343,10 @@ Rules common_rules(CommonOptions& common) {
 
 std::vector<OptionRule> option_rules(Options& options) {
   Rules all;
-  for (Rules& part :
-       std::array{training_rules(options.burn), file_rules(options.burn.file), check_rules(options),
-                  safety_rules(options), link_rules(options.links), bench_rules(options.bench),
-                  compare_rules(options.compare.comparison), common_rules(options.common)})
+  for (Rules& part : std::array{training_rules(options.burn), file_rules(options.burn.file),
+                                check_rules(options), safety_rules(options), link_rules(options.links),
+                                bench_rules(options.bench), loadtest_rules(options.loadtest, options.common),
+                                compare_rules(options.compare.comparison), common_rules(options.common)})
     for (OptionRule& rule : part) all.push_back(std::move(rule));
   return all;
 }

@@ -51,6 +51,10 @@ const std::vector<CommandRow>& command_rows() {
        "mpirun -np 4 extreme_gpu_trainer links --size 1GB"},
       {"bench", of_bench, "how training, voxelization and sensor fusion scale from one device to all",
        "mpirun -np 4 extreme_gpu_trainer bench --workload mlp,voxelize"},
+      {"loadtest", of_loadtest,
+       "train and run a simple CNN and a ResNet-18 at several batches, and search documents by a trained "
+       "encoder",
+       "mpirun -np 2 extreme_gpu_trainer loadtest --quick"},
       {"selftest", of_selftest,
        "put in every fault that the checks claim to find, on every rank, and look who finds it",
        "mpirun -np 2 extreme_gpu_trainer selftest"},
@@ -99,9 +103,12 @@ bool knows(std::string_view command, Commands commands) {
   return row && (row->bit & commands) != 0;
 }
 
-const OptionRule* find_rule(const std::vector<OptionRule>& rules, std::string_view name) {
-  const auto found = std::find_if(rules.begin(), rules.end(), [&](auto& rule) { return rule.name == name; });
-  return found == rules.end() ? nullptr : &*found;
+const OptionRule* find_rule(const std::vector<OptionRule>& rules, std::string_view name,
+                            std::string_view command) {
+  const OptionRule* found = nullptr;
+  for (const OptionRule& rule : rules)
+    if (rule.name == name && (found == nullptr || knows(command, rule.commands))) found = &rule;
+  return found;
 }
 
 std::string help_text(std::string_view command) {

@@ -13,11 +13,11 @@ namespace egt {
 /// A set of commands: which of them know an option.
 using Commands = unsigned;
 constexpr Commands of_burn = 1, of_verify = 2, of_links = 4, of_bench = 8, of_selftest = 16, of_compare = 32,
-                   of_report = 64, of_devices = 128;
-constexpr Commands of_all = 255;
+                   of_report = 64, of_devices = 128, of_loadtest = 256;
+constexpr Commands of_all = 511;
 constexpr Commands of_load = of_burn | of_verify | of_selftest;  ///< those that load devices with all parts
 constexpr Commands of_training = of_load | of_bench;             ///< those that train
-constexpr Commands of_runs = of_training | of_links;             ///< those that measure or load
+constexpr Commands of_runs = of_training | of_links | of_loadtest;    ///< those that measure or load
 constexpr Commands of_injections = of_runs & ~Commands{of_selftest};  ///< selftest makes its own
 
 struct CommandRow {
@@ -58,8 +58,9 @@ constexpr const char* scaling_options[] = {"workload", "mode", "points", "grid",
 
 /// All, bound to `options`, which outlives them.
 std::vector<OptionRule> option_rules(Options& options);
-/// null: there is none of that name.
-const OptionRule* find_rule(const std::vector<OptionRule>& rules, std::string_view name);
+/// null: there is none of that name. Where commands have different ones of a name, that of `command`.
+const OptionRule* find_rule(const std::vector<OptionRule>& rules, std::string_view name,
+                            std::string_view command);
 
 /// `command`: only its options; empty: those of burn.
 std::string help_text(std::string_view command);

@@ -61,6 +61,7 @@ Status split_command_line(const Rules& rules, const std::vector<std::string>& ar
   app.set_help_flag();
   app.allow_extras();
   for (const OptionRule& rule : rules) {
+    if (app.get_option_no_throw("--" + rule.name) != nullptr) continue;  // of another command
     const std::string name = fmt::format("--{},{}", rule.name, rule.letter);
     auto* option = is_flag(rule) ? app.add_flag(name) : app.add_option(name);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -137,7 +138,7 @@ Status check_keys(const Rules& rules, const std::string& text, const std::string
     const std::size_t end = line.find_first_of(" \t=#\"", begin);
     if (end == std::string::npos || line.find_first_not_of(" \t", end) != line.find('=', end)) continue;
     const std::string name = line.substr(begin, end - begin);
-    const OptionRule* rule = find_rule(rules, name);
+    const OptionRule* rule = find_rule(rules, name, "");
     if (rule && !rule->repeatable && !seen.insert(name).second)
       return wrong(fmt::format("{}--{}: given twice; give it once", where, name));
   }
@@ -164,7 +165,7 @@ Status read_config(const Rules& rules, const std::string& path, GivenByName& giv
     if (!item.parents.empty())
       return wrong(fmt::format("{}section [{}]: write the long names of options without sections", where,
                                printable(item.parents.front())));
-    const OptionRule* rule = find_rule(rules, item.name);
+    const OptionRule* rule = find_rule(rules, item.name, "");
     if (!rule || rule->scope == Scope::command_line)
       return wrong(fmt::format("{}unknown key {}; use the long names of options, without sections", where,
                                printable(item.name)));
@@ -287,12 +288,13 @@ Status check_together(Options& options) {
 Status add_config(const Rules& rules, Options& options, GivenByName& given) {
   const auto config = given.find("config");
   if (config == given.end()) return {};
-  EGT_TRY(apply(*find_rule(rules, "config"), config->second, options));
+  EGT_TRY(apply(*find_rule(rules, "config", ""), config->second, options));
   return read_config(rules, options.common.config, given);
 }
 
 Status apply_all(const Rules& rules, const GivenByName& given, Options& options) {
-  for (const auto& [name, values] : given) EGT_TRY(apply(*find_rule(rules, name), values, options));
+  for (const auto& [name, values] : given)
+    EGT_TRY(apply(*find_rule(rules, name, options.command), values, options));
   return check_together(options);
 }
 

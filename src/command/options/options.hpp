@@ -75,6 +75,7 @@ struct Options {
   BurnOptions burn;  ///< of verify and selftest too: what they load the devices with
   LinksOptions links;
   BenchOptions bench;  ///< its mlp is trained as `burn` says
+  LoadTestOptions loadtest;
   CompareOptions compare;
   ResumePoint resumed;                       ///< `part` 0: a new run. Not from the command line
   std::vector<std::string> arguments;        ///< as the user typed them, without the program's name

@@ -55,6 +55,8 @@ class RunPurpose {
   virtual void describe(StartBody&) const {}
   /// Where its test files are written; empty: it writes none.
   virtual std::string io_directory() const { return {}; }
+  /// A file, beside the run directory's, that gets the result too; empty: none.
+  virtual std::string result_copy() const { return {}; }
   /// On rank 0, after a run that passed: writes what later runs need of it.
   virtual Status keep_answers() { return {}; }
 

@@ -83,7 +83,9 @@ void Run::say_last_words(const Verdict& verdict, Json result, bool has_result) {
 Status Run::write_result(const Json& result) const {
   // After a signal mpirun leaves a second, and a busy disk may want more.
   const Durability durability = StopSignal::received() != 0 ? Durability::system : Durability::disk;
-  return write_atomically(directory_.file("result.json"), result_text(result), durability);
+  const std::string text = result_text(result), copy = purpose_.result_copy();
+  EGT_TRY(write_atomically(directory_.file("result.json"), text, durability));
+  return copy.empty() ? Status() : write_atomically(copy, text, durability);
 }
 
 /// The one place that gives up on work that may never end (a collective whose peer is lost, a stuck kernel):

@@ -128,8 +128,8 @@ LoadJobFigures RetrievalTest::figures() const {
   figures.flops = training_flops(config) / environment_.place.size;
   if (!alone_scores_ || !all_scores_) return figures;
   const auto ratio = [](double a, double b) { return b > 0 ? Json(a / b) : Json(); };
-  for (std::size_t i = 0; i < RetrievalScores::ranks.size(); ++i)
-    figures.more[fmt::format("recall_at_{}", RetrievalScores::ranks[i])] = all_scores_->recall(i);
+  for (std::size_t i = 0; i < RetrievalScores::firsts.size(); ++i)
+    figures.more[fmt::format("recall_at_{}", RetrievalScores::firsts[i])] = all_scores_->recall(i);
   figures.more.update({{"recall_at_1_untrained", untrained_ ? Json(untrained_->recall(0)) : Json()},
                        {"recall_at_1_chance", chance()},
                        {"queries", all_scores_->queries},

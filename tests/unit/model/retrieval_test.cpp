@@ -183,7 +183,7 @@ TEST_F(Retrieval, RecallIsThatOfTheEmbeddings) {
       }
       std::sort(found.begin(), found.end());
       for (std::size_t k = 0; k < hits.size(); ++k)
-        for (int place = 0; place < RetrievalScores::ranks[k]; ++place)
+        for (int place = 0; place < RetrievalScores::firsts[k]; ++place)
           hits[k] += found[static_cast<std::size_t>(place)].second == i ? 1 : 0;
     }
     EXPECT_EQ(scores.hits, hits);
@@ -253,6 +253,51 @@ TEST_F(Retrieval, TamperingIsSeenInTheDigests) {
   // A part that nobody makes.
   EXPECT_EQ(run({{RetrievalPart::gradient, 3, flip}}), clean);
   EXPECT_EQ(run({{RetrievalPart::embeddings, 6, flip}}), clean);
+}
+
+/// With its signs changed the first hidden layer's activation lets no gradient pass to its own weights.
+TEST_F(Retrieval, AnActivationsFaultIsInTheFirstHiddenLayer) {
+  RetrievalConfig config = tiny_retrieval();
+  config.shards = 1;
+  const auto model = model_of(config);
+  const auto rows = static_cast<std::uint64_t>(2 * config.pairs);
+  const std::uint64_t words = rows * static_cast<std::uint64_t>(config.hidden[0]);
+  model->set_tampering({{RetrievalPart::activation, 0, {.count = words, .mask = 0x8000'0000u}}});
+  train(*model, 0);
+  const std::vector<float> gradient = read(model->gradient());
+  const ParameterLayout layout({config.inputs, config.hidden[0], config.hidden[1], config.embedding});
+  const auto count = [&](const LinearLayer& layer) {
+    const auto begin = gradient.begin() + layer.weights;
+    return std::count_if(begin, begin + layer.inputs * layer.outputs, [](float g) { return g != 0.0f; });
+  };
+  EXPECT_EQ(count(layout.layers()[0]), 0);
+  EXPECT_GT(count(layout.layers()[1]), 10);
+}
+
+TEST_F(Retrieval, MayBeDestroyedWhileStepsAreUnderWay) {
+  const auto model = model_of(small_retrieval());
+  for (std::int64_t step = 0; step < RetrievalModel::depth; ++step)
+    EXPECT_TRUE(model->enqueue_step(step).ok());
+}
+
+TEST_F(Retrieval, AWaitForPeersEndsWhereTheCommunicatorHasFailed) {
+  class Failing : public SingleRankCommunicator {
+   public:
+    using SingleRankCommunicator::SingleRankCommunicator;
+    Status check() override { return status; }
+    Status status;
+  };
+  Failing failing(*device);
+  auto made = RetrievalModel::create(*device, failing, tiny_retrieval());
+  ASSERT_TRUE(made.ok());
+  RetrievalModel& model = *made.value();
+  ASSERT_TRUE(model.enqueue_step(0).ok());
+  failing.status = Status(StatusCode::aborted, "a peer is lost");
+  EXPECT_EQ(model.retire_step(0, timeout_s).status().code(), StatusCode::aborted);
+  EXPECT_EQ(model.evaluate(EvaluationScope::all, timeout_s).status().code(), StatusCode::aborted);
+  // Peers are not needed for these.
+  EXPECT_TRUE(model.evaluate(EvaluationScope::alone, timeout_s).ok());
+  EXPECT_TRUE(model.digests(timeout_s).ok());
 }
 
 TEST_F(Retrieval, AFlippedWeightStaysFlipped) {

@@ -1,0 +1,134 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "command/commands.hpp"
+#include "command/options/choices.hpp"
+#include "command/run/measurement_run.hpp"
+#include "egt/core/printable.hpp"
+#include "egt/ranks/agreement.hpp"
+#include "session/stop_signal.hpp"
+#include "workload/loadtest/loadtest_workload.hpp"
+
+namespace egt {
+namespace {
+
+Status refuse(const std::string& option, const std::string& why) {
+  return {StatusCode::invalid_argument, fmt::format("{}: {}", option, why)};
+}
+
+/// A fault strikes in the test that its step names.
+Status check_loadtest_injections(const std::vector<Injection>& injections, int ranks) {
+  using enum InjectionKind;
+  constexpr InjectionKind known[] = {activation, gradient,    weight, hang, kill,
+                                     stop,       temperature, xid,    ecc,  memory_pressure};
+  const auto tests = load_tests();
+  for (const Injection& injection : injections) {
+    const std::string text = fmt::format("--inject {}", to_text(injection));
+    if (std::find(std::begin(known), std::end(known), injection.kind) == std::end(known) || injection.peer)
+      return refuse(
+          text,
+          "loadtest has no place for it; use activation, gradient, weight, hang, kill, stop, temperature, "
+          "xid, ecc or memory-pressure, without a peer");
+    const auto test = static_cast<std::size_t>(injection.step);
+    if (test >= tests.size())
+      return refuse(text, fmt::format("step is the number of a test here; use 0 to {}", tests.size() - 1));
+    if (injection.kind == gradient && tests[test].type == LoadTestType::inference)
+      return refuse(text,
+                    fmt::format("{} makes no gradients; use the step of another test", tests[test].name));
+  }
+  return check_injections(injections, ranks);
+}
+
+class LoadTestRun final : public MeasurementRun {
+ public:
+  Status refine(Options& options, Backend backend, const RankPlace& place) override;
+  Status choose(const Options& options, const Platform& platform, Control& control) override;
+  void describe(StartBody& body) const override { body.precisions = {parts_.precision}; }
+  void begin(RecordQueue& records) override;
+  std::string result_copy() const override { return copy_; }
+
+ private:
+  std::unique_ptr<MeasurementWorkload> make_suite(Environment& environment) override {
+    return std::make_unique<LoadTestSuite>(environment, *control_, parts_);
+  }
+  Status check_copy() const;
+  Status check_precision(const Options& options, const Device& device);
+
+  LoadTestParts parts_;
+  std::unique_ptr<Dnn> dnn_;
+  std::string copy_;  ///< the file that --output names; empty: it names a directory
+  std::string told_;
+  Control* control_ = nullptr;
+  RankPlace place_;
+};
+
+Status LoadTestRun::refine(Options& options, Backend backend, const RankPlace& place) {
+  told_ = apply_command_defaults(options, backend);
+  if (!options.loadtest.data.empty() && options.loadtest.workers == 0)
+    return refuse("--data", "images of files need threads that read them; add --num-workers 1 or more");
+  if (options.common.output.ends_with(".json")) copy_ = std::exchange(options.common.output, "");
+  return check_loadtest_injections(options.run.injections, place.size);
+}
+
+/// Before the tests, whose result would be lost else.
+Status LoadTestRun::check_copy() const {
+  if (copy_.empty()) return {};
+  std::error_code error;
+  const std::filesystem::path path(copy_);
+  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  if (std::filesystem::is_directory(path, error))
+    return refuse(fmt::format("--output {}", printable(copy_)), "is a directory; name a file");
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
+  return {StatusCode::unavailable, fmt::format("--output {}: no file can be written to {}: {}",
+                                               printable(copy_), printable(folder), std::strerror(errno))};
+}
+
+Status LoadTestRun::check_precision(const Options& options, const Device& device) {
+  EGT_TRY_ASSIGN(const auto precisions, choose_precisions(options.burn.precision, device));
+  if (precisions.size() != 1) return refuse("--precision cycle", "the tests take one precision; name it");
+  parts_.precision = precisions.front();
+  if (const Support support = dnn_->supports(parts_.precision); !support.yes())
+    return {StatusCode::unsupported,
+            fmt::format("--precision {}: {}", options.burn.precision, support.why_not)};
+  return {};
+}
+
+Status LoadTestRun::choose(const Options& options, const Platform& platform, Control& control) {
+  control_ = &control;
+  place_ = control.place();
+  parts_.options = options.loadtest;
+  parts_.stopping = [] { return StopSignal::received() != 0; };
+  auto dnn = open_dnn(*platform.device);
+  EGT_TRY(agree(control, dnn.status()));
+  dnn_ = std::move(dnn.value());
+  parts_.dnn = dnn_.get();
+  EGT_TRY(agree(control, check_precision(options, *platform.device)));
+  return agree(control, place_.rank == 0 ? check_copy() : Status());
+}
+
+void LoadTestRun::begin(RecordQueue& records) {
+  if (place_.rank != 0) return;
+  const LoadTestOptions& options = parts_.options;
+  records.notice(fmt::format(
+      "loadtest: {} tests of {} x {} iterations, images of {} x {} pixels, {} with {}; defaults:{}",
+      load_tests().size(), options.epochs, options.batches, options.pixels, options.pixels,
+      to_string(parts_.precision), dnn_->library(), told_.empty() ? " none" : told_));
+}
+
+}  // namespace
+
+Result<int> run_loadtest(const Options& options, MpiSession& mpi, Control& control,
+                         Clock::time_point started) {
+  LoadTestRun purpose;
+  Run run(options, purpose, mpi, control, started);
+  EGT_TRY(run.prepare());
+  return run.run();
+}
+
+}  // namespace egt
