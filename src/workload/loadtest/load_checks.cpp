@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t most_answers = 256;  // of a test in both rounds
 
-std::vector<Answers> of_questions(const std::vector<Answers>& ranks, std::span<const std::size_t> questions,
-                                  std::size_t first) {
+std::vector<Answers> of_questions(const std::vector<Answers>& ranks,
+                                  const std::vector<std::size_t>& questions, std::size_t first) {
   std::vector<Answers> chosen;
   for (const Answers& rank : ranks) {
     Answers& own = chosen.emplace_back();
@@ -38,11 +38,8 @@ Status LoadChecks::prepare() {
 Status LoadChecks::begin(const LoadJob& job, const std::string& name) {
   name_ = name;
   answers_ = job.answers();
-  states_.clear();
-  replays_.clear();
   past_.clear();
   found_ = false;
-  for (std::size_t i = 0; i < answers_.size(); ++i) (answers_[i].is_state ? states_ : replays_).push_back(i);
   if (2 * answers_.size() <= most_answers) return {};
   return {StatusCode::internal,
           fmt::format("{}: {} answers, more than there is memory for", name, answers_.size())};
@@ -58,39 +55,63 @@ Status LoadChecks::check(LoadJob& job, std::int64_t step, const std::function<St
   EGT_TRY(device.wait(*stream_, *made_));
   EGT_TRY(exchange_->enqueue(2 * count));
   EGT_TRY_ASSIGN(const auto all, exchange_->collect(environment_.peer_timeout_seconds, step));
-  std::vector<Answers> states;
-  for (const std::size_t round : {std::size_t{0}, count}) {
-    judge(of_questions(all, states_, round), states_, step, states);
-    judge(of_questions(all, replays_, round), replays_, step, past_);
-  }
+  if (judge_rounds(all, of_kind(LoadAnswerKind::state), step))
+    judge_rounds(all, of_kind(LoadAnswerKind::derived), step);
+  const Questions replays = of_kind(LoadAnswerKind::replay);
+  for (const std::size_t first : {std::size_t{0}, count})
+    judge(of_questions(all, replays, first), replays, "replay", step, past_);
   reporter_.end_check();
   return {};
 }
 
-void LoadChecks::judge(const std::vector<Answers>& answers, std::span<const std::size_t> questions,
+LoadChecks::Questions LoadChecks::of_kind(LoadAnswerKind kind) const {
+  Questions questions;
+  for (std::size_t i = 0; i < answers_.size(); ++i)
+    if (answers_[i].kind == kind) questions.push_back(i);
+  return questions;
+}
+
+/// The round in which all ranks agree, the first one if any, is the past that the other one must repeat.
+bool LoadChecks::judge_rounds(const std::vector<Answers>& all, const Questions& questions,
+                              std::int64_t step) {
+  if (questions.empty()) return true;
+  std::vector<Answers> first = of_questions(all, questions, 0);
+  std::vector<Answers> second = of_questions(all, questions, answers_.size());
+  const bool is_state = answers_[questions.front()].kind == LoadAnswerKind::state;
+  const std::vector<Answers> none(all.size());
+  const bool turned = !vote(first, groups_, none).empty() && vote(second, groups_, none).empty();
+  if (turned) std::swap(first, second);
+  const char* const kind = is_state && !turned ? "replica" : "replay";
+  std::vector<Answers> past;
+  const bool is_right = judge(first, questions, kind, step, past);
+  return judge(second, questions, kind, step, past) && is_right;
+}
+
+bool LoadChecks::judge(const std::vector<Answers>& answers, const Questions& questions, const char* kind,
                        std::int64_t step, std::vector<Answers>& past) {
-  if (questions.empty()) return;
+  if (questions.empty()) return true;
   past.resize(answers.size());
   const std::vector<Dissent> dissents = vote(answers, groups_, past);
   remember(past, answers, dissents);
   const int own = environment_.place.rank;
-  bool right = true;
+  bool own_is_right = true;
   for (const Dissent& dissent : dissents) {
     found_ = true;
     const auto& suspects = dissent.suspects;
     if (dissent.rank == own || std::find(suspects.begin(), suspects.end(), own) != suspects.end())
-      right = false;
-    const LoadAnswer& answer = answers_[questions[dissent.question]];
-    const char* const kind = answer.is_state ? "replica" : "replay";
+      own_is_right = false;
     if (reporter_.found(kind, dissent.rank)) continue;  // in the other round
     Fault fault = fault_of(environment_, kind, "load test digest", name_, step);
-    fault.where = fmt::format("{}{}", answer.name, more_tensors(dissent.count - 1));
+    fault.where =
+        fmt::format("{}{}", answers_[questions[dissent.question]].name, more_tensors(dissent.count - 1));
     show_difference(fault, dissent.expected, dissent.actual);
     reporter_.tell(std::move(fault), dissent);
   }
-  if (!right) return;
-  (answers_[questions.front()].is_state ? work_.replica_checks : work_.replays) += 1;
-  work_.outputs_verified += questions.size();
+  if (own_is_right) {
+    (answers_[questions.front()].kind == LoadAnswerKind::replay ? work_.replays : work_.replica_checks) += 1;
+    work_.outputs_verified += questions.size();
+  }
+  return dissents.empty();
 }
 
 Status LoadChecks::give_up(double timeout_seconds) {

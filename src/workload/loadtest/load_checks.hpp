@@ -15,9 +15,8 @@
 namespace egt {
 
 /// Compares what tests give on all ranks, and with what each rank gave before. A check makes all answers of a
-/// test twice; each rank's second ones must be its first. Those that never change must also be those of the
-/// test's earlier checks. Faults name the rank that left its past, else that of the minority. One thread; all
-/// ranks make the same calls.
+/// test in two rounds, which must give the same on each rank. Faults name the rank whose answers differ, else
+/// that of the minority (see vote). One thread; all ranks make the same calls.
 class LoadChecks {
  public:
   /// `environment` outlives the checks.
@@ -36,15 +35,19 @@ class LoadChecks {
   Status give_up(double timeout_seconds);
 
  private:
-  void judge(const std::vector<Answers>& all, std::span<const std::size_t> questions, std::int64_t step,
-             std::vector<Answers>& past);
+  using Questions = std::vector<std::size_t>;  ///< indices of answers
+
+  Questions of_kind(LoadAnswerKind kind) const;
+  /// Of what changes between checks. Is all of it right?
+  bool judge_rounds(const std::vector<Answers>& all, const Questions& questions, std::int64_t step);
+  bool judge(const std::vector<Answers>& answers, const Questions& questions, const char* kind,
+             std::int64_t step, std::vector<Answers>& past);
 
   Environment& environment_;
   FaultReporter reporter_;
   std::string name_;
   std::vector<LoadAnswer> answers_;
-  std::vector<std::size_t> states_, replays_;  ///< their indices
-  std::vector<Answers> past_;                  ///< of the replays, one list a rank
+  std::vector<Answers> past_;  ///< of the replays, one list a rank
   std::vector<int> groups_;
   bool found_ = false;
   VerifiedWork work_;

@@ -108,10 +108,13 @@ Json entry_figures(const LoadTest& test, const LoadTestParts& parts, std::span<c
   const auto of = [&](int rank, std::size_t figure) {
     return all[static_cast<std::size_t>(rank) * figures_a_rank + figure];
   };
+  const auto figure_json = [](std::size_t figure, double value) {
+    return figure == iterations ? Json(static_cast<std::int64_t>(value)) : number(value);
+  };
   const auto over_ranks = [&](std::size_t figure, auto combine) {
     double result = of(0, figure);
     for (int rank = 1; rank < ranks; ++rank) result = combine(result, of(rank, figure));
-    return number(result);
+    return figure_json(figure, result);
   };
   const auto most = [](double a, double b) { return std::fmax(a, b); };
   const auto sum = [](double a, double b) { return a + b; };
@@ -121,7 +124,7 @@ Json entry_figures(const LoadTest& test, const LoadTestParts& parts, std::span<c
   for (int rank = 0; rank < ranks; ++rank) {
     Json& own = per_rank.emplace_back(Json{{"rank", rank}});
     for (std::size_t figure = 0; figure < figures_a_rank; ++figure)
-      own[names[figure]] = number(of(rank, figure));
+      own[names[figure]] = figure_json(figure, of(rank, figure));
   }
   const std::string model = test.type == LoadTestType::retrieval ? "encoder" : to_string(test.network);
   figures.update({{"test_type", to_string(test.type)},

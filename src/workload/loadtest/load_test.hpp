@@ -42,10 +42,18 @@ struct LoadTestParts {
   std::function<bool()> stopping = [] { return false; };
 };
 
+/// When an answer must be the same.
+enum class LoadAnswerKind {
+  state,    ///< in both rounds of a check: what training keeps
+  derived,  ///< likewise, made from the state, by all ranks together; says nothing where the state is in
+            ///< doubt
+  replay,   ///< in all checks of a test
+};
+
 /// A tensor whose digest all ranks of a device model must give alike.
 struct LoadAnswer {
-  std::string name;       ///< "weights", "activation of conv1"
-  bool is_state = false;  ///< changes from check to check; else it must never change
+  std::string name;  ///< "weights", "activation of conv1"
+  LoadAnswerKind kind = LoadAnswerKind::replay;
 };
 
 /// Of one rank, for the test's entry.

@@ -69,6 +69,7 @@ Status LoadTestSuite::make_trial(std::int64_t number) {
 Status LoadTestSuite::run_test(std::int64_t number, LoadRun& run) {
   EGT_TRY(checks_.begin(*job_, tests_[static_cast<std::size_t>(number)].name));
   EGT_TRY(check(number, false));
+  if (checks_.found()) return {};
   EGT_TRY(inject_passes(number));
   LoadRun unmeasured;
   EGT_TRY(run_iterations(warm_up, unmeasured));
@@ -76,6 +77,7 @@ Status LoadTestSuite::run_test(std::int64_t number, LoadRun& run) {
   EGT_TRY(run_iterations((all + 1) / 2, run));
   if (!failure_.empty() || interrupted_) return {};
   EGT_TRY(check(number, true));
+  if (checks_.found()) return {};  // what follows from it would accuse others
   EGT_TRY(run_iterations(all / 2, run));
   return failure_.empty() && !interrupted_ ? check(number, false) : Status();
 }

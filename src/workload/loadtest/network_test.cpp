@@ -74,9 +74,9 @@ Status NetworkTest::open() {
                                         .sums = trains() && ddp && environment_.place.size > 1,
                                         .learning_rate = learning_rate,
                                         .seed = environment_.seed}));
-  answers_.push_back({"weights", true});
-  if (trains()) answers_.push_back({"momentum", true});
-  for (const PassTensor& tensor : net_->replay_tensors()) answers_.push_back({net_->name_of(tensor), false});
+  answers_.push_back({"weights", LoadAnswerKind::state});
+  if (trains()) answers_.push_back({"momentum", LoadAnswerKind::state});
+  for (const PassTensor& tensor : net_->replay_tensors()) answers_.push_back({net_->name_of(tensor)});
   EGT_TRY_ASSIGN(losses_, device_.allocate_pinned(static_cast<std::size_t>(test_.batch) * sizeof(float)));
   EGT_TRY(keep_known_images());
   return open_feed();

@@ -43,10 +43,10 @@ class RetrievalTest final : public LoadJob {
 
   Environment& environment_;
   const LoadTestParts& parts_;
-  const std::vector<LoadAnswer> answers_ = {{"weights", true},
-                                            {"gradient", true},
-                                            {"embeddings of the queries", true},
-                                            {"embeddings of the documents", true}};
+  const std::vector<LoadAnswer> answers_ = {{"weights", LoadAnswerKind::state},
+                                            {"gradient", LoadAnswerKind::state},
+                                            {"embeddings of the queries", LoadAnswerKind::derived},
+                                            {"embeddings of the documents", LoadAnswerKind::derived}};
   Buffer pinned_;  ///< digests of both rounds
   std::int64_t made_ = 0;
   double loss_first_ = std::numeric_limits<double>::quiet_NaN(), loss_last_ = loss_first_;
