@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -58,12 +60,15 @@ class LoadTestRun final : public MeasurementRun {
     return std::make_unique<LoadTestSuite>(environment, *control_, parts_);
   }
   Status check_copy() const;
+  Status open_images();
   Status check_precision(const Options& options, const Device& device);
 
   LoadTestParts parts_;
   std::unique_ptr<Dnn> dnn_;
-  std::string copy_;  ///< the file that --output names; empty: it names a directory
+  std::unique_ptr<ImageFolder> images_;  ///< null: they are generated
+  std::string copy_;                     ///< the file that --output names; empty: it names a directory
   std::string told_;
+  std::uint64_t seed_ = 0;
   Control* control_ = nullptr;
   RankPlace place_;
 };
@@ -81,12 +86,30 @@ Status LoadTestRun::check_copy() const {
   if (copy_.empty()) return {};
   std::error_code error;
   const std::filesystem::path path(copy_);
-  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   if (std::filesystem::is_directory(path, error))
     return refuse(fmt::format("--output {}", printable(copy_)), "is a directory; name a file");
-  if (::access(folder.c_str(), W_OK | X_OK) == 0) return {};
-  return {StatusCode::unavailable, fmt::format("--output {}: no file can be written to {}: {}",
-                                               printable(copy_), printable(folder), std::strerror(errno))};
+  std::string probe = copy_ + ".XXXXXX";
+  const int file = ::mkstemp(probe.data());
+  if (file < 0)
+    return {StatusCode::unavailable, fmt::format("--output {}: no file can be written there: {}",
+                                                 printable(copy_), std::strerror(errno))};
+  ::close(file);
+  ::unlink(probe.c_str());
+  return {};
+}
+
+/// On every rank: each host reads its own folder.
+Status LoadTestRun::open_images() {
+  const LoadTestOptions& options = parts_.options;
+  if (options.data.empty()) return {};
+  auto opened = ImageFolder::open(options.data, seed_, options.pixels, {});
+  if (!opened.ok()) return {opened.status().code(), fmt::format("--data {}", opened.status().what())};
+  images_ = std::move(opened.value());
+  parts_.folder = images_.get();
+  if (images_->classes() <= load_test_classes) return {};
+  return {StatusCode::unsupported,
+          fmt::format("--data {}: {} classes, and the networks have {} outputs", printable(options.data),
+                      images_->classes(), load_test_classes)};
 }
 
 Status LoadTestRun::check_precision(const Options& options, const Device& device) {
@@ -109,6 +132,8 @@ Status LoadTestRun::choose(const Options& options, const Platform& platform, Con
   dnn_ = std::move(dnn.value());
   parts_.dnn = dnn_.get();
   EGT_TRY(agree(control, check_precision(options, *platform.device)));
+  seed_ = options.common.seed;
+  EGT_TRY(agree(control, open_images()));
   return agree(control, place_.rank == 0 ? check_copy() : Status());
 }
 

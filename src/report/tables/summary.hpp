@@ -20,6 +20,8 @@ std::string ceilings_text(const Json& result);
 /// The pairs, matrices of bandwidth, latency and link types (as `nvidia-smi topo -m` has them), devices and
 /// their hosts, collectives, a summary and warnings.
 std::string links_text(const Json& result);
+/// The tests, then single device against all as in the seed's table; empty: the result has none.
+std::string loadtest_text(const Json& result);
 /// As the seeds' quick check does: the configuration, every device's use, the table of operations.
 std::string verify_text(const Json& result);
 

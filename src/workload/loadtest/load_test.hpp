@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include "egt/ranks/communicator.hpp"
 #include "egt/workload/workload.hpp"
 #include "model/convnet/network_plan.hpp"
+#include "workload/loadtest/image_folder.hpp"
 #include "workload/options.hpp"
 
 namespace egt {
@@ -33,11 +35,15 @@ struct LoadTest {
 /// The twelve tests of the networks, then the retrieval test.
 std::vector<LoadTest> load_tests();
 
+/// The networks' outputs.
+constexpr std::int64_t load_test_classes = 1000;
+
 /// What the tests are given; outlives them.
 struct LoadTestParts {
   LoadTestOptions options;
   Precision precision = Precision::fp32;
   Dnn* dnn = nullptr;
+  const ImageFolder* folder = nullptr;  ///< null: images are generated
   /// Was this process told to stop? Ends a test early.
   std::function<bool()> stopping = [] { return false; };
 };
@@ -58,11 +64,12 @@ struct LoadAnswer {
 
 /// Of one rank, for the test's entry.
 struct LoadJobFigures {
-  double loss_first = 0, loss_last = 0;  ///< NaN: not measured
-  double samples = 0;                    ///< of an iteration of this rank
-  double flops = 0;                      ///< likewise
-  Json more = Json::object();            ///< of the test, the same on all ranks but for times
-  std::string bottleneck;                ///< one sentence; empty: none is known
+  double loss_first = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not measured
+  double loss_last = loss_first;
+  double samples = 0;          ///< of an iteration of this rank
+  double flops = 0;            ///< likewise
+  Json more = Json::object();  ///< of the test, the same on all ranks but for times
+  std::string bottleneck;      ///< one sentence; empty: none is known
 };
 
 /// A test on this rank. All ranks make the same calls in the same order; those that wait have a deadline. One

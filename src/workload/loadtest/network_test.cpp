@@ -14,7 +14,6 @@
 namespace egt {
 namespace {
 
-constexpr std::int64_t classes = 1000;
 constexpr double learning_rate = 0.01;
 constexpr std::int64_t learns_after = 50;  // iterations: fewer need not show that the loss falls
 
@@ -49,8 +48,7 @@ class NetworkTest final : public LoadJob {
   Device& device_;
   const LoadTestParts& parts_;
   const LoadTest test_;
-  std::unique_ptr<ImageSet> set_;
-  const ImageFolder* folder_ = nullptr;  ///< the set, where it is one
+  std::unique_ptr<GeneratedImages> generated_;  ///< null: images come from files
   std::unique_ptr<ImageFeed> feed_;
   Buffer known_, known_labels_;                ///< images of the known-answer passes, in device memory
   Buffer losses_;                              ///< pinned, one an image
@@ -68,7 +66,7 @@ Status NetworkTest::open() {
                                        {.kind = test_.network,
                                         .batch = test_.batch,
                                         .pixels = parts_.options.pixels,
-                                        .classes = classes,
+                                        .classes = load_test_classes,
                                         .precision = parts_.precision,
                                         .trains = trains(),
                                         .sums = trains() && ddp && environment_.place.size > 1,
@@ -90,22 +88,15 @@ Status NetworkTest::open_feed() {
                          .rank = ddp ? environment_.place.rank : 0,
                          .ranks = ddp ? environment_.place.size : 1,
                          .images = test_.batch};
-  if (!options.data.empty()) {
-    EGT_TRY_ASSIGN(auto folder, ImageFolder::open(options.data, environment_.seed, options.pixels, {}));
-    if (folder->classes() > classes)
-      return {StatusCode::unsupported, fmt::format("--data {}: {} classes, and the networks have {} outputs",
-                                                   options.data, folder->classes(), classes)};
-    folder_ = folder.get();
-    set_ = std::move(folder);
-  } else {
-    auto generated = std::make_unique<GeneratedImages>(environment_.seed, options.pixels);
+  if (parts_.folder == nullptr) {
+    generated_ = std::make_unique<GeneratedImages>(environment_.seed, options.pixels);
     if (options.workers == 0) {
-      EGT_TRY_ASSIGN(feed_, make_device_images(device_, *generated, first, net_->stream()));
+      EGT_TRY_ASSIGN(feed_, make_device_images(device_, *generated_, first, net_->stream()));
+      return {};
     }
-    set_ = std::move(generated);
   }
-  if (feed_) return {};
-  EGT_TRY_ASSIGN(feed_, make_image_loader(device_, *set_, {.first = first, .workers = options.workers}));
+  const ImageSet& set = parts_.folder != nullptr ? static_cast<const ImageSet&>(*parts_.folder) : *generated_;
+  EGT_TRY_ASSIGN(feed_, make_image_loader(device_, set, {.first = first, .workers = options.workers}));
   return {};
 }
 
@@ -207,8 +198,10 @@ Result<std::string> NetworkTest::inject(const Injection& injection, Flip& flip) 
 
 LoadJobFigures NetworkTest::figures() const {
   LoadJobFigures figures;
-  figures.loss_first = loss_first_;
-  figures.loss_last = loss_last_;
+  if (trains()) {
+    figures.loss_first = loss_first_;
+    figures.loss_last = loss_last_;
+  }
   figures.samples = static_cast<double>(test_.batch);
   figures.flops = net_->flops();
   const FeedFigures fed = feed_->figures();
@@ -217,10 +210,10 @@ LoadJobFigures NetworkTest::figures() const {
                           : 0;
   figures.bottleneck = loader_bottleneck(fed, rate, device_.info().multiprocessors);
   figures.more = {{"num_workers", parts_.options.workers}, {"loader_waited_seconds", fed.waited_seconds}};
-  if (folder_ != nullptr) {
-    figures.more["image_files"] = folder_->files();
-    figures.more["bad_image_files"] = folder_->bad_files();
-    if (const std::string complaint = folder_->complaint(); !complaint.empty())
+  if (parts_.folder != nullptr) {
+    figures.more["image_files"] = parts_.folder->files();
+    figures.more["bad_image_files"] = parts_.folder->bad_files();
+    if (const std::string complaint = parts_.folder->complaint(); !complaint.empty())
       figures.more["images"] = complaint;
   }
   return figures;
