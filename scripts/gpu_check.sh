@@ -3,6 +3,7 @@
 #   build  the program, the bench and the tests that need a GPU (EGT_PROGRAM_ONLY=1: the program alone)
 #   tests  those tests
 #   step   our training step beside PyTorch's, in turn: 1 GPU and all; tf32 and bf16, ours in fp8, too; batch 1024 and 8192
+#   loadtest  the command of that name on one GPU, and its networks beside PyTorch's, eager and compiled
 #   selftest  every fault that a detector claims to find, put in on every GPU in turn
 #   stall  on 2 GPUs or more: a rank stopped, killed, hung, a stuck kernel; and a stall that passes
 #   burn   the main job with its defaults for 60 s on all GPUs (EGT_BURN_SECONDS: another time)
@@ -91,6 +92,45 @@ step() {
     done
   done
   step_table "$lines" || failed=1
+  return "$failed"
+}
+
+# loadtest_table RESULT TORCH: samples a second.
+loadtest_table() {
+  python3 - "$@" <<'PYTHON'
+import json, re, sys
+
+result = json.load(open(sys.argv[1], encoding="utf-8"))
+torch = {}
+for line in open(sys.argv[2], encoding="utf-8"):
+    if line.startswith("TORCH "):
+        field = dict(re.findall(r"(\w+)=(\S+)", line))
+        torch[field["test"], field["how"]] = float(field["samples_per_second"])
+row = "{:<22} {:>10} {:>12} {:>13} {:>13} {:>15}".format
+print(row("test", "ours", "torch eager", "ours / eager", "torch compile", "ours / compile"))
+for entry in result["results"]:
+    ours = entry.get("throughput_samples_per_second")
+    if ours is None:
+        continue
+    text = []
+    for how in ("eager", "compile"):
+        theirs = torch.get((entry["test_name"], how))
+        text += [f"{theirs:.1f}", f"{ours / theirs:.3f}"] if theirs else ["-", "-"]
+    print(row(entry["test_name"], f"{ours:.1f}", *text))
+PYTHON
+}
+
+loadtest() {
+  local directory failed=0
+  directory=$folder/loadtest-$(date -u +%Y%m%dT%H%M%SZ)
+  launch 1 "$folder/extreme_gpu_trainer" loadtest --num-epochs 1 --output "$directory" || failed=1
+  : >"$folder/loadtest.txt"
+  if python3 -c 'import torch' 2>/dev/null; then
+    timeout --foreground 300 python3 tests/bench/load_test_torch.py >>"$folder/loadtest.txt" || { failed=1 && say "loadtest: PyTorch's failed"; }
+  else
+    say "python3 has no torch here: nothing to compare with"
+  fi
+  loadtest_table "$directory/result.json" "$folder/loadtest.txt" || failed=1
   return "$failed"
 }
 
@@ -252,7 +292,7 @@ stop() {
 }
 
 parts=("$@")
-all_parts=(build tests step selftest stall burn robotics parts links bench verify stop)
+all_parts=(build tests step loadtest selftest stall burn robotics parts links bench verify stop)
 (($#)) || parts=("${all_parts[@]}")
 for part in "${parts[@]}"; do
   [[ " ${all_parts[*]} " == *" $part "* ]] || {

@@ -66,8 +66,8 @@ struct LinksOptions {
   double warn_below = 20e9;            ///< bits a second of a pair, one way; 0: nothing is too slow by itself
 };
 
-/// What the ranks of `loadtest` do together: nothing, each with the same data, or sum their gradients, each with
-/// data of its own.
+/// What the ranks of `loadtest` do together: nothing, each with the same data, or sum their gradients, each
+/// with data of its own.
 enum class LoadTestMode { independent, ddp };
 
 struct LoadTestOptions {

@@ -14,6 +14,28 @@ constexpr double mib = 1024.0 * 1024.0;
 constexpr Precision all_precisions[] = {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,
                                         Precision::bf16, Precision::fp8,  Precision::int8};
 
+/// "    precisions: fp64 fp32\n", and why not of the others.
+template <typename Port>
+std::string describe_precisions(const Port& port, const std::string& title, bool tell_why) {
+  std::string supported, refused;
+  for (const Precision precision : all_precisions) {
+    const Support support = port.supports(precision);
+    if (support.yes())
+      supported += fmt::format(" {}", to_string(precision));
+    else if (tell_why)
+      refused += fmt::format("    not {}: {}\n", to_string(precision), support.why_not);
+  }
+  return fmt::format("    {}:{}\n{}", title, supported, refused);
+}
+
+/// Convolutional networks need a library that may have been left out.
+std::string describe_dnn(Device& device) {
+  const auto dnn = open_dnn(device);
+  if (!dnn.ok()) return fmt::format("    no convolutional networks: {}\n", dnn.status().what());
+  const std::string title = fmt::format("convolutional networks by {}", dnn.value()->library());
+  return describe_precisions(*dnn.value(), title, false);
+}
+
 std::string describe(Device& device) {
   const DeviceInfo& info = device.info();
   const bool cuda = info.backend == "cuda";
@@ -30,15 +52,7 @@ std::string describe(Device& device) {
   if (!info.pci_bus_id.empty()) text += ", PCI " + info.pci_bus_id;
   if (!info.uuid.empty()) text += ", " + info.uuid;
   text += "\n";
-  std::string supported, refused;
-  for (const Precision precision : all_precisions) {
-    const Support support = device.supports(precision);
-    if (support.yes())
-      supported += fmt::format(" {}", to_string(precision));
-    else
-      refused += fmt::format("    not {}: {}\n", to_string(precision), support.why_not);
-  }
-  text += fmt::format("    precisions:{}\n{}", supported, refused);
+  text += describe_precisions(device, "precisions", true) + describe_dnn(device);
   std::string note;
   const auto sensor = open_sensor(info, note);
   if (!sensor) return text + fmt::format("    no telemetry: {}\n", note);

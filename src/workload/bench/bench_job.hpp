@@ -11,10 +11,10 @@
 #include "workload/bench/bench_operation.hpp"
 #include "workload/bench/input_pipeline.hpp"
 #include "workload/bench/scaling_model.hpp"
+#include "workload/common/digest_exchange.hpp"
 #include "workload/common/digest_vote.hpp"
 #include "workload/common/fault_reporter.hpp"
 #include "workload/options.hpp"
-#include "workload/common/digest_exchange.hpp"
 
 namespace egt {
 
