@@ -3,15 +3,18 @@
 set -euo pipefail
 
 packages=(build-essential cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libopenblas-dev libhwloc-dev
-  libdnnl-dev libstb-dev libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libgmock-dev
+  libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libgmock-dev
   libbenchmark-dev python3 iproute2)
+# Without these the build leaves something out, and the program says what.
+optional=(libdnnl-dev libstb-dev)
 commands=(c++ cmake ninja pkg-config mpirun mpicxx python3)
 
 say() { echo "setup.sh: $*" >&2; }
 
+# missing_packages PACKAGE..
 missing_packages() {
   local package
-  for package in "${packages[@]}"; do
+  for package in "$@"; do
     [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package"
   done
 }
@@ -34,13 +37,20 @@ as_root() {
   fi
 }
 
+install() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >&2
+}
+
 install_with_apt() {
-  local missing
-  mapfile -t missing < <(missing_packages)
-  ((${#missing[@]})) || return 0
-  say "installing ${missing[*]}"
+  local missing wanted
+  mapfile -t missing < <(missing_packages "${packages[@]}")
+  mapfile -t wanted < <(missing_packages "${optional[@]}")
+  ((${#missing[@]} + ${#wanted[@]})) || return 0
+  say "installing ${missing[*]} ${wanted[*]}"
   as_root apt-get update -q >&2
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
+  ((${#missing[@]} == 0)) || install "${missing[@]}"
+  ((${#wanted[@]} == 0)) || install "${wanted[@]}" ||
+    say "could not install ${wanted[*]}: loadtest on the host, or its images, will be left out"
 }
 
 check_without_apt() {
