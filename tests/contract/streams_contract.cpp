@@ -55,6 +55,48 @@ TEST_P(DeviceContract, ElapsedTimeIsThatOfTheWorkBetween) {
   EXPECT_LE(all.value(), wall_ms * 1.05 + 1);
 }
 
+/// Memory is read anew each time, and nothing runs before it is enqueued.
+TEST_P(DeviceContract, CapturedWorkRunsEachTimeThatItIsEnqueued) {
+  const Buffer sum = upload_values(std::vector<float>(1000, 1)),
+               term = upload_values(std::vector<float>(1000, 2));
+  const auto add = [&] {
+    return device().add({sum.data(), ElementType::f32, 1000}, {term.data(), ElementType::f32, 1000},
+                        stream());
+  };
+  EXPECT_OK(add());  // once, as it must have run
+  const auto both = [&] {
+    EGT_TRY(add());
+    return device().copy(term.data(), sum.data(), sum.bytes(), stream());
+  };
+  EXPECT_OK(both());
+  finish();
+  auto captured = device().capture(stream(), both);
+  ASSERT_TRUE(captured.ok()) << captured.status().what();
+  finish();
+  std::vector<float> values(1000);
+  download_bytes(values.data(), sum.data(), sum.bytes());
+  EXPECT_EQ(values, std::vector<float>(1000, 5)) << "it ran when it was captured";
+  for (const float expected : {10.0f, 20.0f, 40.0f}) {
+    EXPECT_OK(device().enqueue_captured(*captured.value(), stream()));
+    finish();
+    download_bytes(values.data(), sum.data(), sum.bytes());
+    EXPECT_EQ(values, std::vector<float>(1000, expected));
+  }
+}
+
+/// What it relays: at once, or, where capturing is only to remember, at the first time that it is enqueued.
+TEST_P(DeviceContract, CapturedWorkThatFailsLeavesTheStreamAsItWas) {
+  const auto fail = [] { return Status(StatusCode::unavailable, "on purpose"); };
+  auto captured = device().capture(stream(), fail);
+  const Status told =
+      captured.ok() ? device().enqueue_captured(*captured.value(), stream()) : captured.status();
+  EXPECT_EQ(told.code(), StatusCode::unavailable);
+  const Buffer sum = upload_values(std::vector<float>(4, 1));
+  EXPECT_OK(
+      device().add({sum.data(), ElementType::f32, 2}, {sum.as<float>() + 2, ElementType::f32, 2}, stream()));
+  finish();
+}
+
 TEST_P(DeviceContract, WorkThatIsHeldBackBeginsLaterWithTheSameResult) {
   const Buffer words = allocate(slow_words * 4), digest = allocate(sizeof(Digest)),
                other = allocate(sizeof(Digest));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -180,6 +181,14 @@ class Device {
   /// Between device and device, or device and pinned host memory, either way.
   virtual Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) = 0;
   virtual Status set_zero(void* data, std::size_t bytes, Stream& stream) = 0;
+
+  // Operations that are enqueued again and again
+  /// What `enqueue` puts in `stream` and nowhere else, without events, to be enqueued at once for less of the
+  /// host's time; nothing of it runs yet. Its addresses and figures stay what they are; memory is read anew
+  /// each time. `enqueue` may be called again later, so what it uses outlives the captured work. Relays its
+  /// failure. Such operations must have run once before: libraries load code at the first time.
+  virtual Result<std::unique_ptr<CapturedWork>> capture(Stream& stream, std::function<Status()> enqueue) = 0;
+  virtual Status enqueue_captured(CapturedWork& work, Stream& stream) = 0;
 
   // Holding work back, for a load that pulses
   /// From here on `hold` has a meaning for what is enqueued; costs a GPU's streams some microseconds an

@@ -64,6 +64,12 @@ class Stream {
   double width_ = 0;
 };
 
+/// Operations that were captured once, see Device::capture; must not outlive its device.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+};
+
 /// What an event is for. To take the time costs a GPU's stream about a microsecond a recording: between
 /// short kernels too much for an event that only puts streams in order, or tells the host that work is done.
 enum class EventUse { order, timing };

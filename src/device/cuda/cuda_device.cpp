@@ -9,6 +9,7 @@
 #include "device/arguments.hpp"
 #include "device/cuda/cuda_device_info.hpp"
 #include "device/cuda/cuda_gemm.hpp"
+#include "device/cuda/cuda_graph.hpp"
 #include "device/cuda/cuda_native.hpp"
 #include "device/cuda/cuda_shared.hpp"
 #include "device/cuda/cuda_stream.hpp"
@@ -58,6 +59,13 @@ class CudaDevice : public Device {
   Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) override;
   Status set_zero(void* data, std::size_t bytes, Stream& stream) override;
 
+  Result<std::unique_ptr<CapturedWork>> capture(Stream& stream, std::function<Status()> enqueue) override {
+    EGT_TRY(select_cuda_device(index_));
+    return capture_graph(as_cuda(stream), enqueue);
+  }
+  Status enqueue_captured(CapturedWork& work, Stream& stream) override {
+    return enqueue(stream, "launch a graph", [&](CudaStream& s) { return launch_graph(work, s); });
+  }
   Status allow_holds() override { return hold_.allow(*this); }
   void hold(bool is_held) override { hold_.set(is_held); }
   Result<SharedBuffer> allocate_shared(std::size_t bytes) override;

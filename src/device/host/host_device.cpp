@@ -28,6 +28,12 @@ const HostEvent& as_host_event(const Event& event) {
   return static_cast<const HostEvent&>(event);
 }
 
+/// To enqueue costs the host little: it is done anew.
+struct HostCapturedWork final : CapturedWork {
+  explicit HostCapturedWork(std::function<Status()> work) : enqueue(std::move(work)) {}
+  const std::function<Status()> enqueue;
+};
+
 class HostDevice final : public Device {
  public:
   HostDevice(DeviceInfo info, std::filesystem::path root) : info_(std::move(info)), root_(std::move(root)) {}
@@ -64,6 +70,12 @@ class HostDevice final : public Device {
   }
   Status set_zero(void* data, std::size_t bytes, Stream& stream) override {
     return host::set_zero(data, bytes, as_host_stream(stream));
+  }
+  Result<std::unique_ptr<CapturedWork>> capture(Stream&, std::function<Status()> enqueue) override {
+    return std::unique_ptr<CapturedWork>(std::make_unique<HostCapturedWork>(std::move(enqueue)));
+  }
+  Status enqueue_captured(CapturedWork& work, Stream&) override {
+    return static_cast<HostCapturedWork&>(work).enqueue();
   }
   Status allow_holds() override { return {}; }
   void hold(bool is_held) override { hold_->set(is_held); }

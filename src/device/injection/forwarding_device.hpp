@@ -35,6 +35,12 @@ class ForwardingDevice : public Device {
     return to_->copy(to, from, n, s);
   }
   Status set_zero(void* data, std::size_t n, Stream& s) override { return to_->set_zero(data, n, s); }
+  Result<std::unique_ptr<CapturedWork>> capture(Stream& s, std::function<Status()> enqueue) override {
+    return to_->capture(s, std::move(enqueue));
+  }
+  Status enqueue_captured(CapturedWork& work, Stream& s) override {
+    return computes() ? to_->enqueue_captured(work, s) : Status();
+  }
   Status allow_holds() override { return to_->allow_holds(); }
   void hold(bool is_held) override { to_->hold(is_held); }
   Result<SharedBuffer> allocate_shared(std::size_t bytes) override { return to_->allocate_shared(bytes); }
