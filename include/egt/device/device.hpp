@@ -185,8 +185,9 @@ class Device {
   // Operations that are enqueued again and again
   /// What `enqueue` puts in `stream` and nowhere else, without events, to be enqueued at once for less of the
   /// host's time; nothing of it runs yet. Its addresses and figures stay what they are; memory is read anew
-  /// each time. `enqueue` may be called again later, so what it uses outlives the captured work. Relays its
-  /// failure. Such operations must have run once before: libraries load code at the first time.
+  /// each time. `enqueue` may be called again later, so what it uses outlives the captured work; its
+  /// failure is relayed here or then. Such operations must have run once before: libraries load code at the
+  /// first time.
   virtual Result<std::unique_ptr<CapturedWork>> capture(Stream& stream, std::function<Status()> enqueue) = 0;
   virtual Status enqueue_captured(CapturedWork& work, Stream& stream) = 0;
 

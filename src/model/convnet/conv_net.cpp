@@ -18,6 +18,14 @@ struct LayerOperations {
   std::unique_ptr<Pooling> pooling;
 };
 
+/// What is enqueued between two sums over ranks: the forward pass before the first one, then the backward
+/// pass of layers [first, end), whose gradients are the elements [begin_bucket, end_bucket).
+struct Part {
+  std::size_t first = 0, end = 0;
+  std::int64_t begin_bucket = 0, end_bucket = 0;
+  std::unique_ptr<CapturedWork> work;  ///< null: not captured yet
+};
+
 }  // namespace
 
 struct ConvNet::Impl {
@@ -36,10 +44,14 @@ struct ConvNet::Impl {
                        bool training);
   Status forward_linear(const NetworkLayer& layer, const NetworkParameters& set);
   Status loss(float gradient_scale);
-  Status backward(const NetworkParameters& set, bool sums, Digest** answers);
+  Status backward(const NetworkParameters& set, std::size_t first, std::size_t end, Digest** answers);
   Status backward_layer(const NetworkLayer& layer, LayerOperations& operations, const NetworkParameters& set);
   Status backward_linear(const NetworkLayer& layer, const NetworkParameters& set);
-  Status sum_bucket(std::int64_t first, std::int64_t end);
+  void plan_parts();
+  Status enqueue_part(const Part& part);
+  Status run_part(Part& part);
+  Status run_pass();
+  Status sum_bucket(const Part& part);
   Status update();
   Status tamper(TensorKind kind, std::size_t layer, WordsView words);
   Status answer(WordsView words, Digest** answers);
@@ -59,6 +71,9 @@ struct ConvNet::Impl {
 
   NetworkMemory memory;
   std::vector<LayerOperations> operations;
+  std::vector<Part> parts;      ///< of a pass, in order
+  bool has_run = false;         ///< once: then it can be captured
+  std::string capture_failure;  ///< why it cannot; empty: it can
   std::unique_ptr<Event> bucket_made, bucket_summed;
   std::unique_ptr<Stream> summing, compute;  ///< last: they wait for their work before the memory goes
 };
@@ -70,6 +85,7 @@ Status ConvNet::Impl::open(Dnn& dnn) {
   EGT_TRY_ASSIGN(summing, device.create_stream(StreamPriority::high, StreamUse::without_products));
   EGT_TRY_ASSIGN(bucket_made, device.create_event(EventUse::order));
   EGT_TRY_ASSIGN(bucket_summed, device.create_event(EventUse::order));
+  plan_parts();
   operations.resize(layers());
   for (std::size_t l = 0; l < layers(); ++l) {
     const NetworkLayer& layer = plan.layers[l];
@@ -165,10 +181,9 @@ Status ConvNet::Impl::loss(float gradient_scale) {
 
 // Backward
 
-/// `sums`: over ranks, each bucket as soon as it is made.
-Status ConvNet::Impl::backward(const NetworkParameters& set, bool sums, Digest** answers) {
-  std::int64_t end = plan.parameters;
-  for (std::size_t l = layers(); l-- > 0;) {
+Status ConvNet::Impl::backward(const NetworkParameters& set, std::size_t first, std::size_t end,
+                               Digest** answers) {
+  for (std::size_t l = end; l-- > first;) {
     const NetworkLayer& layer = plan.layers[l];
     EGT_TRY(backward_layer(layer, operations[l], set));
     if (!layer.has_parameters()) continue;
@@ -176,9 +191,6 @@ Status ConvNet::Impl::backward(const NetworkParameters& set, bool sums, Digest**
                          static_cast<std::uint64_t>(layer.end() - layer.weights)};
     EGT_TRY(tamper(TensorKind::weight_gradient, l, made));
     EGT_TRY(answer(made, answers));
-    if (!sums || (l > 0 && end - layer.weights < plan.parameters / buckets)) continue;
-    EGT_TRY(sum_bucket(layer.weights, end));
-    end = layer.weights;
   }
   return {};
 }
@@ -250,10 +262,58 @@ Status ConvNet::Impl::backward_linear(const NetworkLayer& layer, const NetworkPa
                      *compute);
 }
 
-Status ConvNet::Impl::sum_bucket(std::int64_t first, std::int64_t end) {
+// A pass
+
+/// Where gradients are summed, a part ends where enough of them are made for a bucket.
+void ConvNet::Impl::plan_parts() {
+  std::size_t end = layers();
+  std::int64_t begin_bucket = plan.parameters, end_bucket = plan.parameters;
+  for (std::size_t l = layers(); l-- > 0;) {
+    if (plan.layers[l].has_parameters()) begin_bucket = plan.layers[l].weights;
+    const bool is_full = end_bucket - begin_bucket >= plan.parameters / buckets;
+    if (l > 0 && !(config.sums && is_full)) continue;
+    parts.push_back({l, end, begin_bucket, end_bucket, nullptr});
+    end = l;
+    end_bucket = begin_bucket;
+  }
+}
+
+Status ConvNet::Impl::enqueue_part(const Part& part) {
+  if (part.end == layers()) {
+    const int ranks = config.sums ? communicator.size() : 1;
+    EGT_TRY(forward(memory.trained, config.trains, nullptr));
+    EGT_TRY(loss(config.trains ? 1.0f / static_cast<float>(config.batch * ranks) : 0.0f));
+  }
+  return config.trains ? backward(memory.trained, part.first, part.end, nullptr) : Status();
+}
+
+/// As one piece of captured work, once it has run; without that where it cannot be captured.
+Status ConvNet::Impl::run_part(Part& part) {
+  if (has_run && tampering.empty() && capture_failure.empty() && !part.work) {
+    auto captured = device.capture(*compute, [this, &part] { return enqueue_part(part); });
+    if (captured.ok())
+      part.work = std::move(captured.value());
+    else
+      capture_failure = captured.status().what();
+  }
+  if (part.work && tampering.empty()) return device.enqueue_captured(*part.work, *compute);
+  return enqueue_part(part);
+}
+
+Status ConvNet::Impl::run_pass() {
+  for (Part& part : parts) {
+    EGT_TRY(run_part(part));
+    if (config.sums) EGT_TRY(sum_bucket(part));
+  }
+  has_run = true;
+  return {};
+}
+
+Status ConvNet::Impl::sum_bucket(const Part& part) {
   EGT_TRY(device.record(*bucket_made, *compute));
   EGT_TRY(device.wait(*summing, *bucket_made));
-  return communicator.all_reduce(memory.gradient.as<float>() + first, static_cast<std::size_t>(end - first),
+  return communicator.all_reduce(memory.gradient.as<float>() + part.begin_bucket,
+                                 static_cast<std::size_t>(part.end_bucket - part.begin_bucket),
                                  ElementType::f32, *summing);
 }
 
@@ -313,24 +373,19 @@ Stream& ConvNet::stream() {
 }
 
 Status ConvNet::enqueue_training() {
-  const auto& config = impl_->config;
-  const int ranks = config.sums ? impl_->communicator.size() : 1;
-  EGT_TRY(impl_->forward(impl_->memory.trained, true, nullptr));
-  EGT_TRY(impl_->loss(1.0f / static_cast<float>(config.batch * ranks)));
-  EGT_TRY(impl_->backward(impl_->memory.trained, config.sums, nullptr));
+  EGT_TRY(impl_->run_pass());
   return impl_->update();
 }
 
 Status ConvNet::enqueue_inference() {
-  EGT_TRY(impl_->forward(impl_->memory.trained, false, nullptr));
-  return impl_->loss(0);
+  return impl_->run_pass();
 }
 
 Status ConvNet::enqueue_replay(Digest* answers) {
   EGT_TRY(impl_->forward(impl_->memory.initial, impl_->config.trains, &answers));
   if (!impl_->config.trains) return {};
   EGT_TRY(impl_->loss(1.0f / static_cast<float>(impl_->config.batch)));
-  return impl_->backward(impl_->memory.initial, false, &answers);
+  return impl_->backward(impl_->memory.initial, 0, impl_->layers(), &answers);
 }
 
 std::vector<PassTensor> ConvNet::replay_tensors() const {
@@ -361,6 +416,9 @@ const std::int32_t* ConvNet::larger() const {
 WordsView ConvNet::weights() const {
   return words_of(impl_->memory.trained.weights);
 }
+WordsView ConvNet::statistics() const {
+  return words_of(impl_->memory.trained.statistics);
+}
 WordsView ConvNet::velocity() const {
   return words_of(impl_->memory.velocity);
 }
@@ -369,6 +427,9 @@ WordsView ConvNet::gradient() const {
 }
 const NetworkPlan& ConvNet::plan() const {
   return impl_->plan;
+}
+const std::string& ConvNet::capture_failure() const {
+  return impl_->capture_failure;
 }
 double ConvNet::flops() const {
   return impl_->plan.flops(impl_->config.trains);

@@ -47,7 +47,7 @@ class ConvNet {
 
   /// Of a network that trains: forward, loss, backward, sum, update.
   Status enqueue_training();
-  /// Forward with running statistics, and the loss.
+  /// Of one that does not: forward with running statistics, and the loss.
   Status enqueue_inference();
   /// Of the last pass, in device memory, one an image: its loss; how many classes got a larger logit than its
   /// own.
@@ -67,9 +67,14 @@ class ConvNet {
   /// Master weights, and the momentum; each as words that may be digested or flipped on `stream()`.
   WordsView weights() const;
   WordsView velocity() const;
+  /// Running means and variances of all batch normalizations, likewise.
+  WordsView statistics() const;
   /// The gradient of the last training step or replay, flat as the weights.
   WordsView gradient() const;
   const NetworkPlan& plan() const;
+  /// Why passes are not captured (see Device::capture) but enqueued one operation after the other; empty:
+  /// they are captured.
+  const std::string& capture_failure() const;
   /// Products a pass, floating-point operations.
   double flops() const;
   /// After the communicator was given up: waits until nothing is enqueued, at most `timeout_seconds`.

@@ -210,6 +210,7 @@ LoadJobFigures NetworkTest::figures() const {
                           : 0;
   figures.bottleneck = loader_bottleneck(fed, rate, device_.info().multiprocessors);
   figures.more = {{"num_workers", parts_.options.workers}, {"loader_waited_seconds", fed.waited_seconds}};
+  if (!net_->capture_failure().empty()) figures.more["not_captured"] = net_->capture_failure();
   if (parts_.folder != nullptr) {
     figures.more["image_files"] = parts_.folder->files();
     figures.more["bad_image_files"] = parts_.folder->bad_files();

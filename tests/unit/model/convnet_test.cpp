@@ -126,11 +126,31 @@ TEST_P(ConvNetTest, TheLossFallsToATenthOnASeparableSet) {
     if (step == 0) first = last;
   }
   EXPECT_LT(last, first / 10);
-  put_images(*net, 1000);
-  ASSERT_TRUE(net->enqueue_inference().ok());
-  wait(*net);
-  EXPECT_LT(loss(*net), first / 5);
   for (int n = 0; n < 8; ++n) EXPECT_EQ(net->larger()[n], 0) << n;
+}
+
+/// With the weights that were trained, and running statistics that have come near the batches' own.
+TEST_P(ConvNetTest, InferenceKnowsWhatWasTrained) {
+  const auto trained = make(config());
+  double first = 0;
+  for (unsigned step = 0; step < 60; ++step) {
+    put_images(*trained, step);
+    const double now = loss_after(*trained);
+    if (step == 0) first = now;
+  }
+  ConvNetConfig with = config();
+  with.trains = false;
+  const auto net = make(with);
+  std::memcpy(net->weights().data, trained->weights().data, net->weights().bytes());
+  std::memcpy(net->statistics().data, trained->statistics().data, net->statistics().bytes());
+  for (unsigned pass = 0; pass < 3; ++pass) {
+    put_images(*net, 1000 + pass);
+    ASSERT_TRUE(net->enqueue_inference().ok());
+    wait(*net);
+    EXPECT_LT(loss(*net), first / 5);
+    for (int n = 0; n < 8; ++n) EXPECT_EQ(net->larger()[n], 0) << n;
+  }
+  EXPECT_EQ(net->capture_failure(), "");
 }
 
 TEST_P(ConvNetTest, AReplayRepeatsWhateverWasTrained) {
