@@ -48,12 +48,6 @@ Answers from_figures(const double* figures, std::size_t count) {
   return answers;
 }
 
-/// Concerns the trial only: the ranks can go on without it.
-bool is_of_trial(StatusCode code) {
-  return code == StatusCode::out_of_memory || code == StatusCode::unsupported ||
-         code == StatusCode::unavailable || code == StatusCode::invalid_argument;
-}
-
 std::int64_t most_of(const std::vector<std::int64_t>& shares) {
   return *std::max_element(shares.begin(), shares.end());
 }

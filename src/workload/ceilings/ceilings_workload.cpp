@@ -9,13 +9,6 @@
 namespace egt {
 namespace {
 
-/// Concerns the trial only: the ranks can go on without it.
-bool is_of_trial(StatusCode code) {
-  using enum StatusCode;
-  return code == out_of_memory || code == unsupported || code == unavailable || code == invalid_argument ||
-         code == no_space || code == io_error;
-}
-
 /// 8 B to what a step of the default network sums, on the host less.
 std::vector<std::uint64_t> bytes_of_sums(bool is_gpu) {
   if (!is_gpu) return {8, 1 << 16, 1 << 20, 16 << 20};
@@ -81,8 +74,7 @@ Status CeilingsSuite::make_trial(std::int64_t number) {
   auto made = make_ceiling(world_, trial);
   EGT_TRY(meet(made.status(), 0, "bench: takes memory"));
   if (made.ok()) job_ = std::move(made.value());
-  if (met_.failure.empty() && !met_.interrupted)
-    EGT_TRY(measure(pace_of(parts_.trial_seconds, world_.is_gpu(), is_new), entries));
+  if (met_.goes_on()) EGT_TRY(measure(pace_of(parts_.trial_seconds, world_.is_gpu(), is_new), entries));
   job_.reset();
   reporter_.end_check();
   if (met_.interrupted) return {};
@@ -93,10 +85,9 @@ Status CeilingsSuite::make_trial(std::int64_t number) {
 }
 
 Status CeilingsSuite::measure(const CeilingPace& pace, std::vector<CeilingEntry>& entries) {
-  const auto goes_on = [this] { return met_.failure.empty() && !met_.interrupted; };
   EGT_TRY(warm_up(pace));
-  if (goes_on()) EGT_TRY(measure_rounds(pace, entries));
-  if (goes_on()) EGT_TRY(check(entries));
+  if (met_.goes_on()) EGT_TRY(measure_rounds(pace, entries));
+  if (met_.goes_on()) EGT_TRY(check(entries));
   return {};
 }
 
@@ -108,7 +99,7 @@ Status CeilingsSuite::warm_up(const CeilingPace& pace) {
   for (int round = 0; round < fewest || spent_ms < 1e3 * pace.warm_up; ++round)
     for (const bool of_limit : {false, true}) {
       EGT_TRY(burst(of_limit).status());
-      if (!met_.failure.empty() || met_.interrupted) return {};
+      if (!met_.goes_on()) return {};
       spent_ms += met_.ms;
       counts_[of_limit] = next_count(counts_[of_limit], met_.ms, pace.burst);
     }
@@ -120,7 +111,7 @@ Status CeilingsSuite::measure_rounds(const CeilingPace& pace, std::vector<Ceilin
   for (int round = 0; round < pace.rounds; ++round)
     for (const bool of_limit : {false, true}) {
       EGT_TRY_ASSIGN(const CeilingBurst made, burst(of_limit));
-      if (!met_.failure.empty() || met_.interrupted) return {};
+      if (!met_.goes_on()) return {};
       const SensorReading reading = environment().reading();
       power.add(reading.power_w);
       clock.add(reading.sm_clock_mhz);
@@ -156,18 +147,7 @@ Result<CeilingBurst> CeilingsSuite::burst(bool of_limit) {
 }
 
 Status CeilingsSuite::meet(const Status& own, double ms, const char* phase) {
-  if (!own.ok() && !is_of_trial(own.code())) return own;
-  const std::array figures = {ms, static_cast<double>(own.code()), parts_.stopping() ? 1.0 : 0.0};
-  EGT_TRY_ASSIGN(const auto all, share(figures, phase));
-  met_ = {};
-  for (int r = 0; r < ranks(); ++r) {
-    const double* const of_rank = all.data() + static_cast<std::size_t>(r) * figures.size();
-    met_.ms = std::max(met_.ms, of_rank[0]);
-    met_.interrupted = met_.interrupted || of_rank[2] > 0;
-    const auto code = static_cast<StatusCode>(static_cast<int>(of_rank[1]));
-    if (code != StatusCode::ok && (met_.failure.empty() || r == rank()))
-      met_.failure = fmt::format("rank {}: {}", r, r == rank() ? own.what() : to_string(code));
-  }
+  EGT_TRY_ASSIGN(met_, MeasurementWorkload::meet(own, ms, parts_.stopping(), phase));
   return {};
 }
 

@@ -38,13 +38,6 @@ class CeilingsSuite final : public MeasurementWorkload {
   std::vector<PartReport> reports() const override;
 
  private:
-  /// What the ranks tell each other of a burst.
-  struct Meeting {
-    double ms = 0;             ///< of the slowest rank
-    bool interrupted = false;  ///< somebody was told to stop
-    std::string failure;       ///< of the trial, on some rank
-  };
-
   Status prepare_trials() override;
   std::string phase_of(std::int64_t trial) const override;
   Status make_trial(std::int64_t trial) override;

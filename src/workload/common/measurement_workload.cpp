@@ -3,7 +3,15 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+
 namespace egt {
+
+bool is_of_trial(StatusCode code) {
+  using enum StatusCode;
+  return code == out_of_memory || code == unsupported || code == unavailable || code == invalid_argument ||
+         code == no_space || code == io_error;
+}
 
 MeasurementWorkload::MeasurementWorkload(Environment& environment)
     : environment_(environment),
@@ -56,6 +64,23 @@ Status MeasurementWorkload::resume(RestartInfo& restart) {
 
 Status MeasurementWorkload::finish(bool) {
   return {};
+}
+
+Result<MeasurementWorkload::Meeting> MeasurementWorkload::meet(const Status& own, double ms, bool stopping,
+                                                               const char* phase) {
+  if (!own.ok() && !is_of_trial(own.code())) return own;
+  const std::array figures = {ms, static_cast<double>(own.code()), stopping ? 1.0 : 0.0};
+  EGT_TRY_ASSIGN(const auto all, share(figures, phase));
+  Meeting met;
+  for (int r = 0; r < ranks(); ++r) {
+    const double* const of_rank = all.data() + static_cast<std::size_t>(r) * figures.size();
+    met.ms = std::max(met.ms, of_rank[0]);
+    met.interrupted = met.interrupted || of_rank[2] > 0;
+    const auto code = static_cast<StatusCode>(static_cast<int>(of_rank[1]));
+    if (code != StatusCode::ok && (met.failure.empty() || r == rank()))
+      met.failure = fmt::format("rank {}: {}", r, r == rank() ? own.what() : to_string(code));
+  }
+  return met;
 }
 
 Result<std::vector<double>> MeasurementWorkload::share(std::span<const double> own, const char* phase) {

@@ -10,6 +10,9 @@
 
 namespace egt {
 
+/// Does a failure with this code concern the trial only, so that the ranks can go on with the next one?
+bool is_of_trial(StatusCode code);
+
 /// A workload that measures instead of loading: one trial a step, which all ranks make together and which is
 /// over on this rank when its step was enqueued. In between the ranks exchange their votes and figures, which
 /// is a barrier. Where the ranks lose touch in a trial, that trial has failed, and after the restart they go
@@ -50,6 +53,17 @@ class MeasurementWorkload : public Workload {
   virtual Status recover(double timeout_seconds) = 0;
   /// All ranks are there again, with a new communicator: opens again what was made of the old one.
   virtual Status reconnect() { return {}; }
+
+  /// What the ranks tell each other of a piece of a trial.
+  struct Meeting {
+    double ms = 0;             ///< of the slowest rank
+    bool interrupted = false;  ///< somebody was told to stop
+    std::string failure;       ///< of the trial, on some rank; this rank's own is told in full
+
+    bool goes_on() const { return failure.empty() && !interrupted; }
+  };
+  /// `own`: of this rank, or why it has none; an error that is not of the trial is relayed. A barrier.
+  Result<Meeting> meet(const Status& own, double ms, bool stopping, const char* phase);
 
   /// Figures of all ranks for all: [rank * own.size() + i]; a barrier. `phase`: a literal, for the board,
   /// which tells it as of the next trial: who waits here has done its part, so that those in the trial are

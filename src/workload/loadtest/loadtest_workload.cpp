@@ -14,13 +14,6 @@ constexpr double burst_seconds = 0.5;  // between meetings of the ranks
 constexpr std::int64_t warm_up = 2;    // iterations that are in no figure
 constexpr std::int64_t most_burst = 256;
 
-/// Concerns the test only: the ranks can go on without it.
-bool is_of_test(StatusCode code) {
-  using enum StatusCode;
-  return code == out_of_memory || code == unsupported || code == unavailable || code == invalid_argument ||
-         code == no_space || code == io_error;
-}
-
 }  // namespace
 
 LoadTestSuite::LoadTestSuite(Environment& environment, Control& control, const LoadTestParts& parts)
@@ -52,16 +45,14 @@ Result<std::unique_ptr<LoadJob>> LoadTestSuite::make(const LoadTest& test) {
 
 Status LoadTestSuite::make_trial(std::int64_t number) {
   const LoadTest& test = tests_[static_cast<std::size_t>(number)];
-  failure_.clear();
-  interrupted_ = false;
   auto made = make(test);
-  EGT_TRY_ASSIGN(const bool goes_on, meet(made.status(), 0, "loadtest: takes memory"));
+  EGT_TRY(meet(made.status(), 0, "loadtest: takes memory"));
   LoadRun run;
-  if (goes_on) {
+  if (met_.goes_on()) {
     job_ = std::move(made.value());
     EGT_TRY(run_test(number, run));
   }
-  if (!interrupted_) EGT_TRY(keep(test, run));
+  if (!met_.interrupted) EGT_TRY(keep(test, run));
   job_.reset();
   return {};
 }
@@ -75,27 +66,27 @@ Status LoadTestSuite::run_test(std::int64_t number, LoadRun& run) {
   EGT_TRY(run_iterations(warm_up, unmeasured));
   const std::int64_t all = job_->iterations();
   EGT_TRY(run_iterations((all + 1) / 2, run));
-  if (!failure_.empty() || interrupted_) return {};
+  if (!met_.goes_on()) return {};
   EGT_TRY(check(number, true));
   if (checks_.found()) return {};  // what follows from it would accuse others
   EGT_TRY(run_iterations(all / 2, run));
-  return failure_.empty() && !interrupted_ ? check(number, false) : Status();
+  return met_.goes_on() ? check(number, false) : Status();
 }
 
 /// In bursts that get longer, up to `burst_seconds`; behind each the ranks meet.
 Status LoadTestSuite::run_iterations(std::int64_t count, LoadRun& run) {
   std::int64_t burst = 1;
-  while (count > 0 && failure_.empty() && !interrupted_) {
+  while (count > 0 && met_.goes_on()) {
     burst = std::min(burst, count);
     const std::size_t before = run.ms.size();
     const Status made = job_->run(burst, run.ms);
     const double ms =
         std::accumulate(run.ms.begin() + static_cast<std::ptrdiff_t>(before), run.ms.end(), 0.0);
-    EGT_TRY(meet(made, ms, "loadtest: meets behind iterations").status());
+    EGT_TRY(meet(made, ms, "loadtest: meets behind iterations"));
     run.seconds += 1e-3 * ms;
     run.add(environment().reading(), environment().host_load());
     count -= burst;
-    const double rate = static_cast<double>(burst) / std::max(1e-3 * slowest_ms_, 1e-6);
+    const double rate = static_cast<double>(burst) / std::max(1e-3 * met_.ms, 1e-6);
     burst = std::clamp<std::int64_t>(static_cast<std::int64_t>(rate * burst_seconds), 1,
                                      std::min(2 * burst, most_burst));
   }
@@ -133,20 +124,9 @@ Status LoadTestSuite::inject(const Injection& injection, std::int64_t number) {
 
 // Ranks together
 
-Result<bool> LoadTestSuite::meet(const Status& own, double ms, const char* phase) {
-  if (!own.ok() && !is_of_test(own.code())) return own;
-  const std::array figures = {ms, static_cast<double>(own.code()), parts_.stopping() ? 1.0 : 0.0};
-  EGT_TRY_ASSIGN(const auto all, share(figures, phase));
-  slowest_ms_ = 0;
-  for (int r = 0; r < ranks(); ++r) {
-    const double* const of_rank = all.data() + static_cast<std::size_t>(r) * figures.size();
-    slowest_ms_ = std::max(slowest_ms_, of_rank[0]);
-    interrupted_ = interrupted_ || of_rank[2] > 0;
-    const auto code = static_cast<StatusCode>(static_cast<int>(of_rank[1]));
-    if (code != StatusCode::ok && (failure_.empty() || r == rank()))
-      failure_ = fmt::format("rank {}: {}", r, r == rank() ? own.what() : to_string(code));
-  }
-  return failure_.empty() && !interrupted_;
+Status LoadTestSuite::meet(const Status& own, double ms, const char* phase) {
+  EGT_TRY_ASSIGN(met_, MeasurementWorkload::meet(own, ms, parts_.stopping(), phase));
+  return {};
 }
 
 /// Whether a test is a success all ranks say together; why not, the first one that knows tells.
@@ -156,13 +136,13 @@ Status LoadTestSuite::keep(const LoadTest& test, const LoadRun& run) {
   LoadJobFigures job;
   std::string own;
   if (job_) job = job_->figures();
-  if (job_ && failure_.empty()) own = job_->failure();
+  if (job_ && met_.failure.empty()) own = job_->failure();
   std::vector<double> figures = rank_figures(run, job);
   const std::size_t count = figures.size();
   figures.push_back(own.empty() ? 0 : 1);
   EGT_TRY_ASSIGN(const auto shared, share(figures, "loadtest: gathers figures"));
   std::vector<double> all;
-  entry.failure = failure_;
+  entry.failure = met_.failure;
   if (entry.failure.empty() && job_ && checks_.found())
     entry.failure = "a wrong result was found: see the faults";
   for (int r = 0; r < ranks(); ++r) {

@@ -30,7 +30,7 @@ class LoadTestSuite final : public MeasurementWorkload {
   Status prepare_trials() override;
   std::string phase_of(std::int64_t trial) const override;
   Status make_trial(std::int64_t trial) override;
-  bool was_interrupted() const override { return interrupted_; }
+  bool was_interrupted() const override { return met_.interrupted; }
   void lose_trial(std::int64_t trial) override;
   Status recover(double timeout_seconds) override;
   Status reconnect() override;
@@ -42,8 +42,8 @@ class LoadTestSuite final : public MeasurementWorkload {
   Status inject_weights(std::int64_t number);
   Status inject_passes(std::int64_t number);
   Status inject(const Injection& injection, std::int64_t number);
-  /// Do all ranks go on? `own`: of this rank, or why it does not. A barrier.
-  Result<bool> meet(const Status& own, double ms, const char* phase);
+  /// See MeasurementWorkload::meet; into `met_`.
+  Status meet(const Status& own, double ms, const char* phase);
   Status keep(const LoadTest& test, const LoadRun& run);
 
   Control& control_;
@@ -53,9 +53,7 @@ class LoadTestSuite final : public MeasurementWorkload {
   LoadChecks checks_;
   std::unique_ptr<BenchGroups> groups_;
   std::unique_ptr<LoadJob> job_;  ///< of the test that is being made
-  double slowest_ms_ = 0;         ///< of the ranks, of the last meeting
-  std::string failure_;           ///< of the test, on some rank; the same on all
-  bool interrupted_ = false;
+  Meeting met_;                   ///< the last one
   /// Of a communicator that was given up: its transfers may still look at this memory.
   std::vector<std::unique_ptr<BenchGroups>> old_groups_;
   std::vector<std::unique_ptr<LoadJob>> old_jobs_;

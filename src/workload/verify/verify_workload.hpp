@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "egt/workload/workload.hpp"
+#include "workload/common/digest_exchange.hpp"
 #include "workload/common/fault_reporter.hpp"
 #include "workload/options.hpp"
-#include "workload/common/digest_exchange.hpp"
 #include "workload/verify/allocation_check.hpp"
 #include "workload/verify/operation_checks.hpp"
 
