@@ -11,6 +11,7 @@
 #include "egt/core/json_access.hpp"
 #include "judge/record_schema.hpp"
 #include "judge/result.hpp"
+#include "report/export/result_files.hpp"
 #include "report/journal/journal.hpp"
 #include "report/tables/summary.hpp"
 #include "session/selftest/selftest_report.hpp"
@@ -64,7 +65,10 @@ RunReport report_of(const std::vector<Record>& records, const std::vector<std::s
   const Json& start = first_start(records);
   if (text_at(start, "command") == "selftest") {
     SelftestOutcome outcome = conclude_selftest(plan_of(start), records);
-    report = {.verdict = std::move(outcome.verdict), .result = {}, .summary = std::move(outcome.table)};
+    report = {.verdict = std::move(outcome.verdict),
+              .result = {},
+              .summary = std::move(outcome.table),
+              .warnings = {}};
     report.result = std::move(outcome.result);
   } else {
     report.verdict = judge(records);
@@ -87,6 +91,7 @@ Result<RunReport> report_directory(const std::string& directory) {
   EGT_TRY_ASSIGN(RunReport report, judge_directory(directory));
   const std::string path = directory + "/result.json", text = result_text(report.result);
   if (file_text(path) != text) EGT_TRY(write_atomically(path, text));
+  report.warnings = write_result_files(directory, report.result);
   return report;
 }
 

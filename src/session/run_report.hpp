@@ -12,8 +12,9 @@ namespace egt {
 /// What a run came to, as its records show it.
 struct RunReport {
   Verdict verdict;
-  Json result;          ///< the content of result.json
-  std::string summary;  ///< for people, above the verdict; empty: nothing
+  Json result;                        ///< the content of result.json
+  std::string summary;                ///< for people, above the verdict; empty: nothing
+  std::vector<std::string> warnings;  ///< for people; they change no verdict
 };
 
 /// A pure function of all ranks' records, whichever command they are of. `problems`: what could not be read,
@@ -24,7 +25,8 @@ RunReport report_of(const std::vector<Record>& records, const std::vector<std::s
 /// they are of a later version of the program. Any thread.
 Result<RunReport> judge_directory(const std::string& directory);
 
-/// And writes result.json there, where it is not the same already. Any thread.
+/// And writes result.json and what is made of it (see write_result_files) there, where they are not the same
+/// already. Any thread.
 Result<RunReport> report_directory(const std::string& directory);
 
 }  // namespace egt

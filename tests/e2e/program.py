@@ -14,6 +14,7 @@ PROGRAM = os.environ["EGT_PROGRAM"]
 MPIRUN = os.environ["EGT_MPIRUN"].split()
 SMALL = ["--steps", "30", "--memory", "64MB", "--io-size", "8MB", "--io-repeats", "2"]
 PREFIX = "extreme_gpu_trainer: "
+RESULT_FILES = ["junit.xml", "metrics.prom", "result.json"]
 
 
 def has_ended(process):
@@ -78,6 +79,10 @@ class ProgramTest(unittest.TestCase):
         """All files below the folder, as paths relative to it."""
         return sorted(str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if p.is_file())
 
+    def run_files(self, ranks):
+        """Those of the directory of a run on a common disk."""
+        return sorted(f"run/{name}" for name in RESULT_FILES + [f"journal.rank{rank}.jsonl" for rank in range(ranks)])
+
     def result(self, directory="run"):
         return json.loads((self.folder / directory / "result.json").read_text())
 
@@ -107,4 +112,4 @@ class ProgramTest(unittest.TestCase):
         return [line for line in completed.stderr.splitlines() if line.startswith(PREFIX)]
 
 
-__all__ = ["PREFIX", "SMALL", "Path", "ProgramTest", "json", "load_tests", "os", "signal", "subprocess", "time", "unittest"]
+__all__ = ["PREFIX", "RESULT_FILES", "SMALL", "Path", "ProgramTest", "json", "load_tests", "os", "signal", "subprocess", "time", "unittest"]

@@ -2,6 +2,7 @@
 import pathlib
 import random
 import shutil
+import xml.etree.ElementTree
 
 from program import *
 
@@ -197,6 +198,122 @@ class Directories(Report):
         self.assertTrue(any("line 2 is no record" in reason for reason in self.result()["reasons"]), self.result()["reasons"])
 
 
+class ResultFiles(Report):
+    """junit.xml and metrics.prom. EGT_JUNIT_SCHEMA names schemas, with ":" between them, that xmllint holds the former against."""
+
+    ATTRIBUTES = {"name", "package", "id", "timestamp", "hostname", "tests", "failures", "errors", "skipped", "time"}
+
+    def junit(self, directory="run"):
+        """Its suites, all of them as the schemas want them."""
+        path = self.folder / directory / "junit.xml"
+        root = xml.etree.ElementTree.parse(path).getroot()
+        self.assertEqual((root.tag, root.attrib), ("testsuites", {}))
+        for number, suite in enumerate(root):
+            self.assertEqual((suite.tag, set(suite.attrib), suite.get("id")), ("testsuite", self.ATTRIBUTES, str(number)))
+            self.assertRegex(suite.get("timestamp"), r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$")
+            cases = suite.findall("testcase")
+            self.assertEqual([child.tag for child in suite], ["properties", *["testcase"] * len(cases), "system-out", "system-err"])
+            for outcome, count in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+                self.assertEqual(int(suite.get(count)), len(suite.findall(f"testcase/{outcome}")))
+            self.assertEqual(int(suite.get("tests")), len(cases))
+            for case in cases:
+                self.assertEqual(set(case.attrib), {"name", "classname", "time"})
+                self.assertRegex(case.get("time"), r"^\d+\.\d{3}$")
+                self.assertLessEqual(len(case), 1)
+                self.assertTrue(all({"type", "message"} == set(outcome.attrib) for outcome in case))
+        for schema in filter(None, os.environ.get("EGT_JUNIT_SCHEMA", "").split(":")):
+            done = subprocess.run(["xmllint", "--noout", "--schema", schema, path], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        return root
+
+    def metrics(self, directory="run"):
+        """{series: value}, once promtool, where it is there, has nothing to say."""
+        text = (self.folder / directory / "metrics.prom").read_text()
+        if shutil.which("promtool"):
+            done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+        samples = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+        self.assertEqual(len(dict(samples)), len(samples))
+        return {series: float(value) for series, value in samples}
+
+    def check(self, directory="run"):
+        """Both tell what the result tells; the outcomes of the testcases by suite and name."""
+        result, root, metrics = self.result(directory), self.junit(directory), self.metrics(directory)
+        self.assertEqual(metrics["egt_run_exit_code"], result["exit_code"])
+        self.assertEqual([series for series, value in metrics.items() if series.startswith("egt_run_verdict") and value],
+                         [f'egt_run_verdict{{verdict="{result["verdict"]}"}}'])
+        self.assertEqual(metrics["egt_run_faults"], len(result["faults"]))
+        self.assertEqual(metrics["egt_run_duration_seconds"], result["test_summary"]["actual_duration_seconds"])
+        self.assertTrue(all(value == value and abs(value) != float("inf") for value in metrics.values()))
+        cases = [(case.get("classname"), case.get("name"), "".join(outcome.tag for outcome in case)) for case in root.iter("testcase")]
+        self.assertEqual(len(cases), 1 + len(result["results"]))
+        self.assertEqual([outcome == "" for _, name, outcome in cases if name == "verdict"], [result["exit_code"] == 0])
+        self.assertEqual(sum(outcome == "" for _, name, outcome in cases if name != "verdict"), sum(entry["success"] for entry in result["results"]))
+        return cases
+
+    def check_that_report_makes_them_again(self, directory="run"):
+        paths = [self.folder / directory / name for name in RESULT_FILES]
+        texts = [path.read_text() for path in paths]
+        paths[0].unlink()
+        paths[1].write_text("of another result")
+        self.report(directory, self.result(directory)["exit_code"])
+        self.assertEqual([path.read_text() for path in paths], texts)
+
+    def test_of_a_pass(self):
+        done = self.run_program(*SMALL_NETWORK, "--steps", "10", "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual({outcome for *_, outcome in self.check()}, {""})
+        self.assertEqual([suite.get("name") for suite in self.junit()],
+                         ["extreme_gpu_trainer.burn", "extreme_gpu_trainer.burn.rank0", "extreme_gpu_trainer.burn.rank1"])
+        self.check_that_report_makes_them_again()
+
+    def test_of_a_fault(self):
+        done = self.run_program(*SMALL_NETWORK, "--steps", "10", "--output", "run", "--inject", "memory:rank=1,step=2", ranks=2)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        failed = [case for case in self.check() if case[2]]
+        self.assertEqual(failed, [("extreme_gpu_trainer.burn", "verdict", "failure"), ("extreme_gpu_trainer.burn.rank1", "memory", "failure")])
+        fault = self.result()["faults"][0]
+        for failure in self.junit().iter("failure"):
+            for piece in ("rank 1 on ", fault["where"], f"expected: {fault['expected']}", f"actual:   {fault['actual']}", f"xor:      {fault['xor']}"):
+                self.assertIn(piece, failure.text)
+        host = self.result()["ranks"][1]["hostname"]
+        self.assertEqual([self.metrics()[f'egt_rank_faults{{rank="{rank}",hostname="{host}"}}'] for rank in range(2)], [0, 1])
+        self.check_that_report_makes_them_again()
+
+    def test_of_other_commands(self):
+        runs = {"verify": (0, ["verify", "--backend", "host"]), "links": (0, ["links", "--backend", "host"])}
+        for command, (code, arguments) in runs.items():
+            with self.subTest(command=command):
+                done = self.run_program(*arguments, "--output", command, ranks=2)
+                self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+                self.check(command)
+                self.check_that_report_makes_them_again(command)
+
+    def test_of_hosts_and_devices_with_odd_names(self):
+        done = self.run_program(*WITHOUT_MEMORY, "--steps", "10", "--output", "run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        odd = "a\u0001\u001b[31m <b a=\"c\">&amp;]]>'\\\n\t\r\u0000 \ufffe\uffff \u00e4 \U0001f525"
+        journal = self.folder / "run/journal.rank0.jsonl"
+        records = self.records(journal)
+        for record in records:
+            if record["kind"] == "start":
+                record["body"]["identity"]["hostname"] = odd
+                record["body"]["identity"]["device"]["uuid"] = odd
+                record["body"]["options"][odd] = odd
+            for part in record["body"].get("parts", []):
+                part["name"] += odd
+        journal.write_text("".join(json.dumps(record) + "\n" for record in records))
+        self.report("run", 0)
+        shown = "a\ufffd\ufffd[31m <b a=\"c\">&amp;]]>'\\\n\t\ufffd\ufffd \ufffd\ufffd \u00e4 \U0001f525"
+        self.assertIn(("extreme_gpu_trainer.burn.rank0", "train" + shown, ""), self.check())
+        self.assertEqual(self.junit()[1].get("hostname"), shown)
+
+    @unittest.skipUnless(shutil.which("promtool"), "promtool is not installed: only this program says that metrics.prom is right")
+    def test_promtool_is_there_and_finds_mistakes(self):
+        done = subprocess.run(["promtool", "check", "metrics"], input="# TYPE a gauge\na 1\na 1\n", capture_output=True, text=True)
+        self.assertNotEqual(done.returncode, 0)
+
+
 class Resume(Report):
     def test_a_run_that_was_cut(self):
         self.start_and_cut("--duration", "10s", "--output", "run", "--seed", "7", seconds=4, network=WITHOUT_MEMORY)
@@ -229,6 +346,7 @@ class Resume(Report):
         self.wait_for(lambda: any('"progress"' in journal.read_text() for journal in self.journals()))
         process.send_signal(signal.SIGUSR2)
         self.assertEqual(process.wait(timeout=120), INTERRUPTED)
+        self.assertIn('<error type="interrupted"', (self.folder / "run/junit.xml").read_text())
         steps = self.result()["ranks"][0]["steps"]
         self.assertLess(steps, 4000)
         (self.folder / "run/stop").touch()  # too late for that run, and not meant for the next
@@ -236,6 +354,8 @@ class Resume(Report):
         self.resume()
         self.assertFalse((self.folder / "run/stop").exists())
         self.assertEqual(self.result()["ranks"][0]["steps"], 4000)
+        self.assertNotIn("<error", (self.folder / "run/junit.xml").read_text())
+        self.assertIn('egt_run_verdict{verdict="pass"} 1', (self.folder / "run/metrics.prom").read_text())
         self.check_parts(self.result(), "signal", {"steps"})
 
     def test_twice_at_once_goes_on_once(self):

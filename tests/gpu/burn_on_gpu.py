@@ -29,7 +29,7 @@ class BurnOnGpu(ProgramTest):
     def check_clean_run(self, ranks):
         done = self.run_program(*SHORT, "--output", "run", "--io-dir", ".", ranks=ranks, timeout=TIMEOUT)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(set(self.files()), {"run/result.json"} | {f"run/journal.rank{r}.jsonl" for r in range(ranks)})
+        self.assertEqual(self.files(), self.run_files(ranks))
         result = self.result()
         self.assertEqual((result["verdict"], result["exit_code"], result["faults"]), ("pass", 0, []))
         self.assertEqual([r["backend"] for r in result["ranks"]], ["cuda"] * ranks)

@@ -28,6 +28,7 @@ void remove_test_files(const Json& result) {
 Result<int> run_report(const Options& options) {
   EGT_TRY_ASSIGN(const RunReport report, report_directory(options.directory));
   const auto console = open_console(detect_console_style(options.common.progress));
+  for (const std::string& warning : report.warnings) console->on_warning(warning);
   if (!report.summary.empty()) console->on_summary(report.summary);
   console->on_verdict(report.verdict, report.result, options.directory);
   remove_test_files(report.result);

@@ -9,6 +9,7 @@
 #include "command/platform.hpp"
 #include "device/injection/idle_device.hpp"
 #include "egt/core/clock.hpp"
+#include "egt/core/file_io.hpp"
 #include "egt/ranks/control.hpp"
 #include "judge/record_schema.hpp"
 #include "judge/result.hpp"
@@ -138,7 +139,9 @@ class Run {
   std::string fixed_mix() const;
   Result<int> share_verdict(const Status& failure);
   int conclude(const Status& told);
-  void say_last_words(const Verdict& verdict, Json result, bool has_result);
+  void say_last_words(const Verdict& verdict, Json result, std::vector<std::string> warnings,
+                      bool has_result);
+  static Durability durability();
   Status write_result(const Json& result) const;
   [[noreturn]] void leave(int code);
   StartBody start_body() const;

@@ -5,6 +5,7 @@
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/wait.hpp"
+#include "report/export/result_files.hpp"
 
 /// How a run ends: the last records, the verdict, the result, what is said of it.
 namespace egt {
@@ -58,15 +59,20 @@ int Run::conclude(const Status& told) {
     lose_evidence(verdict, written);
     set_verdict(result, verdict);
   }
-  say_last_words(verdict, std::move(result), written.ok());
+  std::vector<std::string> warnings = write_result_files(directory_.path(), result, durability());
+  if (!written.ok()) warnings.clear();  // for the same reason, which the verdict tells
+  say_last_words(verdict, std::move(result), std::move(warnings), written.ok());
   return verdict.exit_code;
 }
 
 /// Waits until all is said, a while: somebody may read the output page by page, and nobody a stopped
 /// terminal.
-void Run::say_last_words(const Verdict& verdict, Json result, bool has_result) {
+void Run::say_last_words(const Verdict& verdict, Json result, std::vector<std::string> warnings,
+                         bool has_result) {
   std::string summary = purpose_.summary(result);
-  console_->show([=, result = std::move(result), directory = directory_.path()](Console& console) {
+  console_->show([=, result = std::move(result), warnings = std::move(warnings),
+                  directory = directory_.path()](Console& console) {
+    for (const std::string& warning : warnings) console.on_warning(warning);
     if (!summary.empty()) console.on_summary(summary);
     console.on_verdict(verdict, result, directory, has_result);
   });
@@ -80,12 +86,15 @@ void Run::say_last_words(const Verdict& verdict, Json result, bool has_result) {
   static_cast<void>(wait_until(said, {.seconds = console_timeout_s, .what = "the console"}));
 }
 
+/// After a signal mpirun leaves a second, and a busy disk may want more.
+Durability Run::durability() {
+  return StopSignal::received() != 0 ? Durability::system : Durability::disk;
+}
+
 Status Run::write_result(const Json& result) const {
-  // After a signal mpirun leaves a second, and a busy disk may want more.
-  const Durability durability = StopSignal::received() != 0 ? Durability::system : Durability::disk;
   const std::string text = result_text(result), copy = purpose_.result_copy();
-  EGT_TRY(write_atomically(directory_.file("result.json"), text, durability));
-  return copy.empty() ? Status() : write_atomically(copy, text, durability);
+  EGT_TRY(write_atomically(directory_.file("result.json"), text, durability()));
+  return copy.empty() ? Status() : write_atomically(copy, text, durability());
 }
 
 /// The one place that gives up on work that may never end (a collective whose peer is lost, a stuck kernel):

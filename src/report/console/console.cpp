@@ -119,6 +119,12 @@ void Console::show_notice(const Record& record) {
         warning ? coloured(style_.messages_colour, Colour::yellow, fmt::format("Warning: {}", text)) : text);
 }
 
+void Console::on_warning(const std::string& text) {
+  Record record;
+  record.body = {{"level", "warning"}, {"text", text}};
+  show_notice(record);
+}
+
 void Console::show_event(const Record& record, const std::string& text) {
   const LogLevel level = level_of(record);
   if (level < style_.messages) return;

@@ -31,6 +31,8 @@ class Console : public Sink {
   Status write(const Record& record) override;
   /// Redraws the bar where it is due.
   Status flush() override;
+  /// What people should know, and no record tells.
+  void on_warning(const std::string& text);
   /// Lines that a command tells before the verdict.
   void on_summary(const std::string& lines);
   /// The last word. `result`: that of build_result; `directory`: where the files are, with result.json if

@@ -14,6 +14,7 @@
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "judge/result.hpp"
+#include "report/export/result_files.hpp"
 #include "report/journal/journal.hpp"
 #include "session/recovery/failure_detector.hpp"
 #include "session/run_report.hpp"
@@ -124,7 +125,11 @@ Status CrashReport::store(const RunReport& known) const {
 int CrashReport::write_result(Watchdog& watchdog) const {
   RunReport last = report();
   const Status written = store(last);
-  if (!written.ok()) last.verdict.reasons.push_back(written.what());
+  last.warnings = write_result_files(context_.directory, last.result, Durability::system);
+  if (!written.ok()) {
+    last.verdict.reasons.push_back(written.what());
+    last.warnings.clear();  // for the same reason
+  }
   const int code = last.verdict.exit_code;
   say(watchdog, std::move(last), written.ok());
   return code;
@@ -134,6 +139,7 @@ void CrashReport::say(Watchdog& watchdog, RunReport report, bool has_result) con
   QueuedSink& sink = context_.console.sink();
   context_.console.show(
       [report = std::move(report), has_result, directory = context_.directory](Console& shown) {
+        for (const std::string& warning : report.warnings) shown.on_warning(warning);
         if (!report.summary.empty()) shown.on_summary(report.summary);
         shown.on_verdict(report.verdict, report.result, directory, has_result);
       });

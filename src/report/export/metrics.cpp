@@ -1,0 +1,218 @@
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+#include "report/export/export_text.hpp"
+#include "report/export/exports.hpp"
+
+namespace egt {
+namespace {
+
+using Labels = std::vector<std::pair<std::string, std::string>>;
+
+/// Metrics in the order in which they were first told, each with all its samples behind it.
+class Exposition {
+ public:
+  /// Not finite: nothing is told. Of two samples with the same labels the first counts.
+  void add(const std::string& name, const char* help, std::optional<double> value,
+           const Labels& labels = {}) {
+    if (!value || !std::isfinite(*value)) return;
+    auto [found, is_new] = families_.try_emplace(name);
+    if (is_new) {
+      order_.push_back(name);
+      found->second.text = fmt::format("# HELP egt_{0} {1}\n# TYPE egt_{0} gauge\n", name, help);
+    }
+    std::string shown;
+    for (const auto& [label, text] : labels)
+      if (!text.empty())
+        shown += fmt::format("{}{}=\"{}\"", shown.empty() ? "" : ",", label, label_text(text));
+    if (!found->second.seen.insert(shown).second) return;
+    if (!shown.empty()) shown = "{" + shown + "}";
+    found->second.text += fmt::format("egt_{}{} {}\n", name, shown, *value);
+  }
+  std::string text() const {
+    std::string all;
+    for (const std::string& name : order_) all += families_.at(name).text;
+    return all;
+  }
+
+ private:
+  struct Family {
+    std::string text;
+    std::set<std::string> seen;
+  };
+  std::map<std::string, Family> families_;
+  std::vector<std::string> order_;
+};
+
+struct Figure {
+  const char* field;
+  const char* name;
+  const char* help;
+  double per = 1;  ///< base unit
+};
+
+constexpr Figure work_figures[] = {
+    {"gemm_flops", "run_verified_product_operations", "Floating point operations of verified products."},
+    {"replays", "run_verified_replays", "Steps that were repeated and compared bit for bit."},
+    {"replica_checks", "run_verified_replica_checks", "Comparisons of the weights of all ranks."},
+    {"collective_elements_checked", "run_verified_collective_elements",
+     "Elements of collectives that were checked."},
+    {"bytes_patrolled", "run_verified_memory_bytes", "Bytes of device memory that were read and checked."},
+    {"bytes_file_verified", "run_verified_file_bytes", "Bytes of files that were read back and checked."},
+    {"bytes_exchanged_verified", "run_verified_copy_bytes", "Bytes of copies that were checked."},
+    {"outputs_verified", "run_verified_outputs", "Outputs of single operations that were checked."}};
+
+/// Each a number, or one a `stat`.
+constexpr Figure telemetry_figures[] = {
+    {"power_w", "rank_power_watts", "Power of the device by its sensor."},
+    {"power_w_mean", "rank_mean_power_watts", "Mean power of the device by its energy counter."},
+    {"power_limit_w", "rank_power_limit_watts", "Power limit of the device."},
+    {"energy_j", "rank_energy_joules", "Energy that the device took."},
+    {"temperature_c", "rank_temperature_celsius", "Temperature of the device."},
+    {"memory_temperature_c", "rank_memory_temperature_celsius", "Temperature of the device's memory."},
+    {"gpu_utilization_percent", "rank_utilization_ratio", "Share of the time in which the device was busy.",
+     100},
+    {"memory_used_bytes", "rank_memory_used_bytes", "Memory of the device in use."},
+    {"sensor_failures", "rank_sensor_failures", "Readings of the device's sensors that failed."}};
+
+std::optional<double> number(const Json& value, double per = 1) {
+  if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
+  return value.is_number() ? std::optional(value.get<double>() / per) : std::nullopt;
+}
+
+/// Seconds since 1970 of "2026-01-31T23:59:59.123Z".
+std::optional<double> unix_seconds(const std::string& utc) {
+  std::tm time{};
+  double seconds = 0;
+  if (std::sscanf(utc.c_str(), "%4d-%2d-%2dT%2d:%2d:%lfZ", &time.tm_year, &time.tm_mon, &time.tm_mday,
+                  &time.tm_hour, &time.tm_min, &seconds) != 6)
+    return std::nullopt;
+  time.tm_year -= 1900;
+  time.tm_mon -= 1;
+  return static_cast<double>(::timegm(&time)) + seconds;
+}
+
+Labels with(Labels labels, const char* name, std::string value) {
+  labels.emplace_back(name, std::move(value));
+  return labels;
+}
+
+void add_verdict(Exposition& all, const Json& result) {
+  const Json& system = member(result, "system_info");
+  const auto word = [&](const char* key) { return text_at(system, key); };
+  all.add("run_info", "Of the last run: the program and the host, the value is always 1.", 1,
+          {{"command", text_at(result, "command")},
+           {"version", text_at(result, "program_version")},
+           {"hostname", word("hostname")},
+           {"driver", word("driver_version")},
+           {"cuda", word("cuda_version")},
+           {"nccl", word("nccl_version")}});
+  const std::string verdict = text_at(result, "verdict");
+  std::set<std::string> names = {"pass", "fault", "incomplete", "degraded", "interrupted"};
+  names.insert(verdict);
+  for (const std::string& name : names)
+    if (!name.empty())
+      all.add("run_verdict", "The run's verdict: 1 for the one that holds, 0 for the others.",
+              name == verdict, {{"verdict", name}});
+  all.add("run_exit_code", "The run's exit code; 0 is a pass.", number(member(result, "exit_code")));
+  all.add("run_injected",
+          "Whether faults were put in on purpose, so that a fault says nothing of the hardware.",
+          number(member(result, "injected")));
+  all.add("run_start_timestamp_seconds", "When the run began, since 1970.", unix_seconds(word("started_at")));
+  all.add("run_end_timestamp_seconds", "When the run's last record came, since 1970.",
+          unix_seconds(word("ended_at")));
+  const Json& summary = member(result, "test_summary");
+  all.add("run_duration_seconds", "How long the run took, all its parts together.",
+          number(member(summary, "actual_duration_seconds")));
+  for (const char* outcome : {"successful", "failed"})
+    all.add("run_tests", "Entries of the result by their outcome.",
+            number(member(summary, fmt::format("{}_tests", outcome))), {{"outcome", outcome}});
+}
+
+/// By rank, those that were held back too; -1: not known whose.
+std::map<int, double> faults_by_rank(const Json& result) {
+  std::map<int, double> faults;
+  for (const Json& fault : member(result, "faults")) ++faults[value_at<int>(fault, "rank").value_or(-1)];
+  for (const Json& repeat : member(result, "fault_repeats"))
+    faults[value_at<int>(repeat, "rank").value_or(-1)] += value_at<double>(repeat, "count").value_or(0);
+  return faults;
+}
+
+void add_counts(Exposition& all, const Json& result) {
+  const auto size = [&](const char* key) { return static_cast<double>(member(result, key).size()); };
+  double faults = 0;
+  for (const auto& [rank, count] : faults_by_rank(result)) faults += count;
+  all.add("run_faults", "Wrong results that were found; of a selftest those that it put in.", faults);
+  all.add("run_lost_ranks", "Ranks that hung or vanished.", size("losses"));
+  all.add("run_findings", "What was right, but slow, hot or short.", size("findings"));
+  all.add("run_restarts", "Stalls that the run got over.", size("restarts"));
+  all.add("run_ranks", "Ranks of the run.", size("ranks"));
+  for (const Figure& figure : work_figures)
+    all.add(figure.name, figure.help, number(member(member(result, "verified_work"), figure.field)));
+}
+
+/// Both the numbers and those that are told by `stat`: {"min", "avg", "max", "last"}.
+void add_telemetry(Exposition& all, const Json& telemetry, const Labels& rank) {
+  for (const Figure& figure : telemetry_figures) {
+    const Json& value = member(telemetry, figure.field);
+    all.add(figure.name, figure.help, number(value, figure.per), rank);
+    for (const char* stat : {"min", "avg", "max", "last"})
+      all.add(figure.name, figure.help, number(member(value, stat), figure.per), with(rank, "stat", stat));
+  }
+  if (const Json& throttled = member(telemetry, "throttle_seconds"); throttled.is_object())
+    for (const auto& [reason, seconds] : throttled.items())
+      all.add("rank_throttled_seconds", "How long the device's clocks were held down, by reason.",
+              number(seconds), with(rank, "reason", reason));
+}
+
+void add_counters(Exposition& all, const Json& counters, const Labels& rank) {
+  if (!counters.is_object()) return;
+  for (const auto& [name, value] : counters.items())
+    for (const char* when : {"before", "after"})
+      all.add("rank_device_state",
+              "The device's error counters, flags and link widths, before and after the run.",
+              number(member(value, when)), with(with(rank, "field", name), "when", when));
+  if (const Json& xids = member(counters, "xid"); xids.is_array())
+    all.add("rank_xid_errors", "Xid errors of the device in the run.", static_cast<double>(xids.size()),
+            rank);
+}
+
+void add_rank(Exposition& all, const Json& result, const Json& entry, std::map<int, double>& faults) {
+  const auto number_of = value_at<int>(entry, "rank");
+  if (!number_of) return;
+  const std::string key = std::to_string(*number_of);
+  const Json& device = member(entry, "device");
+  const Labels rank = {
+      {"rank", key}, {"hostname", text_at(entry, "hostname")}, {"device_uuid", text_at(device, "uuid")}};
+  all.add(
+      "rank_info", "Of the last run: a rank and its device, the value is always 1.", 1,
+      with(with(with(rank, "device", text_at(device, "name")), "pci_bus_id", text_at(device, "pci_bus_id")),
+           "backend", text_at(entry, "backend")));
+  all.add("rank_faults", "Wrong results that were found on this rank.", faults[*number_of], rank);
+  all.add("rank_steps", "Steps that the rank made.", number(member(entry, "steps")), rank);
+  add_telemetry(all, member(member(result, "telemetry"), key), rank);
+  add_counters(all, member(member(result, "counters"), key), rank);
+}
+
+}  // namespace
+
+std::string prometheus_text(const Json& result) {
+  Exposition all;
+  add_verdict(all, result);
+  add_counts(all, result);
+  std::map<int, double> faults = faults_by_rank(result);
+  for (const Json& entry : member(result, "ranks")) add_rank(all, result, entry, faults);
+  return all.text();
+}
+
+}  // namespace egt

@@ -1,0 +1,58 @@
+#include "report/export/result_files.hpp"
+
+#include <unistd.h>
+
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "report/export/exports.hpp"
+
+namespace egt {
+namespace {
+
+/// A pipe could be waited for without an end, so only regular files are read.
+bool holds(const std::string& path, const std::string& text) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::ostringstream there;
+  there << std::ifstream(path, std::ios::binary).rdbuf();
+  return there.str() == text;
+}
+
+Status write(const std::string& path, const ResultFile& file, const Json& result, Durability durability) {
+  try {
+    const std::string text = file.text(result);
+    return holds(path, text) ? Status() : write_atomically(path, text, durability);
+  } catch (const std::exception& error) {
+    return {StatusCode::internal, fmt::format("{}: cannot be made: {}", path, error.what())};
+  }
+}
+
+}  // namespace
+
+const std::vector<ResultFile>& result_files() {
+  static const std::vector<ResultFile> files = {
+      {"junit.xml", junit_xml},
+      {"metrics.prom", prometheus_text},
+  };
+  return files;
+}
+
+std::vector<std::string> write_result_files(const std::string& directory, const Json& result,
+                                            Durability durability) {
+  std::vector<std::string> problems;
+  for (const ResultFile& file : result_files()) {
+    const std::string path = directory + "/" + file.name;
+    const Status written = write(path, file, result, durability);
+    if (written.ok()) continue;
+    ::unlink(path.c_str());
+    problems.push_back(written.what());
+  }
+  return problems;
+}
+
+}  // namespace egt

@@ -1,0 +1,260 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "judge/result.hpp"
+#include "report/export/export_text.hpp"
+#include "report/export/exports.hpp"
+#include "session/run_report.hpp"
+#include "tests/support/record_fixtures.hpp"
+
+namespace egt {
+namespace {
+
+using namespace fixtures;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* hostile_words =
+    "a\x01\x1b[31m<\"&'>]]>\n\t\\ \xff\xed\xa0\x80\xef\xbf\xbe\x7f\r \xc3\xa4";
+
+Json exported(const std::vector<Record>& records) {
+  return report_of(records).result;
+}
+
+int times(const std::string& text, const std::string& piece) {
+  int found = 0;
+  for (std::size_t at = text.find(piece); at != std::string::npos; at = text.find(piece, at + 1)) ++found;
+  return found;
+}
+
+/// From the testcase of that name in that suite to its end.
+std::string testcase(const std::string& xml, const std::string& suite, const std::string& name) {
+  const std::size_t in = xml.find("<testsuite name=\"" + suite + "\"");
+  const std::size_t from = xml.find("<testcase name=\"" + name + "\"", in);
+  if (in == std::string::npos || from == std::string::npos) return "no such testcase";
+  const std::size_t line = xml.find('\n', from);
+  if (xml.compare(line - 2, 2, "/>") == 0) return xml.substr(from, line - from);
+  return xml.substr(from, xml.find("</testcase>", from) - from);
+}
+
+void fail_part_of(std::vector<Record>& records, int rank, std::size_t part, const std::string& failure) {
+  Json& body = find(records, RecordKind::end, rank).body;
+  body["parts"][part]["success"] = false;
+  body["parts"][part]["failure"] = failure;
+}
+
+TEST(ExportText, IsPlain) {
+  EXPECT_EQ(plain_text("plain, \xc3\xa4\n\t"), "plain, \xc3\xa4\n\t");
+  const std::string none = "\xef\xbf\xbd";
+  EXPECT_EQ(plain_text("a\x01\x1b\x7f\r" + std::string(1, '\0') + "b"),
+            "a" + none + none + none + none + none + "b");
+  EXPECT_EQ(plain_text("a\xff\xc0\xaf z"), "a" + none + none + none + " z") << "not UTF-8, overlong";
+  EXPECT_EQ(plain_text("\xef\xbf\xbe|\xef\xbf\xbf|\xef\xbf\xbd"), none + "|" + none + "|" + none);
+  EXPECT_EQ(plain_text("torn \xc3"), "torn " + none);
+}
+
+TEST(ExportText, IsEscaped) {
+  EXPECT_EQ(xml_text("<a>&\"]]>\n"), "&lt;a&gt;&amp;\"]]&gt;\n");
+  EXPECT_EQ(xml_attribute("<a>&\"\n\t"), "&lt;a&gt;&amp;&quot;&#10;&#9;");
+  EXPECT_EQ(label_text("a\\\"b\nc"), "a\\\\\\\"b\\nc");
+}
+
+TEST(Junit, OfAPassHasACaseAnEntryAndOneForTheVerdict) {
+  const std::string xml = junit_xml(exported(good_run(2)));
+  EXPECT_TRUE(xml.starts_with("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n")) << xml;
+  EXPECT_THAT(
+      xml, HasSubstr(R"(<testsuite name="extreme_gpu_trainer.burn" package="extreme_gpu_trainer.burn" id="0")"
+                     R"( timestamp="1970-01-01T00:16:40" hostname="node1" tests="1" failures="0" errors="0")"
+                     R"( skipped="0" time="30.500">)"));
+  EXPECT_THAT(xml,
+              HasSubstr(R"(<testcase name="verdict" classname="extreme_gpu_trainer.burn" time="30.500"/>)"));
+  for (const char* name : {"train", "memory"})
+    EXPECT_EQ(testcase(xml, "extreme_gpu_trainer.burn.rank1", name),
+              "<testcase name=\"" + std::string(name) +
+                  "\" classname=\"extreme_gpu_trainer.burn.rank1\" time=\"0.000\"/>");
+  EXPECT_EQ(times(xml, "<testcase "), 5);
+  EXPECT_EQ(times(xml, "<testsuite "), 3);
+  EXPECT_THAT(xml, HasSubstr(R"(<property name="device.uuid" value="GPU-1"/>)"));
+  EXPECT_THAT(xml, HasSubstr(R"(<property name="verified_work.replica_checks" value="6"/>)"));
+  EXPECT_THAT(xml, Not(HasSubstr("null")));
+}
+
+TEST(Junit, OfAFaultTellsItWhereItBelongs) {
+  std::vector<Record> records = good_run(2);
+  fail_part_of(records, 1, 1, "1 word was wrong");
+  records.push_back(fault(1));
+  Json result = exported(records);
+  const std::string xml = junit_xml(result);
+  for (const std::string& told : {testcase(xml, "extreme_gpu_trainer.burn", "verdict"),
+                                  testcase(xml, "extreme_gpu_trainer.burn.rank1", "memory")})
+    for (const char* piece :
+         {"<failure type=", "rank 1 on node1, device GPU-1, step 40: memory fault in block 3", "offset 4096",
+          "expected: 0x0", "actual:   0x1", "xor:      0x1"})
+      EXPECT_THAT(told, HasSubstr(piece));
+  EXPECT_THAT(testcase(xml, "extreme_gpu_trainer.burn", "verdict"),
+              HasSubstr(R"(type="fault" message="fault (exit code 1): rank 1)"));
+  EXPECT_EQ(times(xml, "<failure "), 2);
+  EXPECT_EQ(times(xml, R"(tests="2" failures="1" errors="0")"), 1);
+  result["command"] = "selftest";
+  EXPECT_THAT(junit_xml(result), Not(HasSubstr("memory fault in block 3, offset"))) << "it was put in";
+}
+
+TEST(Junit, TellsEachPartItsOwnFaults) {
+  std::vector<Record> records = good_run(2);
+  for (const std::size_t part : {0u, 1u}) fail_part_of(records, 1, part, "wrong");
+  records.push_back(fault(1, 41));
+  records.push_back(fault(0, 42));
+  Record of_train = fault(1, 43);
+  of_train.body["phase"] = "train";
+  records.push_back(of_train);
+  const std::string xml = junit_xml(exported(records)), suite = "extreme_gpu_trainer.burn.rank1";
+  EXPECT_THAT(testcase(xml, suite, "memory"), HasSubstr("step 41"));
+  EXPECT_EQ(times(testcase(xml, suite, "memory"), "step "), 1);
+  EXPECT_THAT(testcase(xml, suite, "train"), HasSubstr("step 43"));
+  EXPECT_EQ(times(testcase(xml, suite, "train"), "step "), 1);
+}
+
+TEST(Junit, BoundsTheFaultsThatItTells) {
+  std::vector<Record> records = good_run(1);
+  for (int step = 0; step < 130; ++step) records.push_back(fault(0, step));
+  hold_back(records, "memory", 0, 12345);
+  const std::string told = testcase(junit_xml(exported(records)), "extreme_gpu_trainer.burn", "verdict");
+  EXPECT_EQ(times(told, "expected: "), 100);
+  EXPECT_THAT(told, HasSubstr("and 30 more faults: see result.json"));
+  EXPECT_THAT(told, HasSubstr("held back: rank 0: memory faults found by patrol, times: 12345"));
+}
+
+TEST(Junit, WhatWasNotDoneIsAnErrorOrWasSkipped) {
+  std::vector<Record> records = good_run(1);
+  fail_part_of(records, 0, 1, "no sweep ended");
+  Json result = exported(records);
+  result["results"][1]["undone"] = "no sweep ended";
+  const std::string suite = "extreme_gpu_trainer.burn.rank0";
+  const auto told = [&] { return testcase(junit_xml(result), suite, "memory"); };
+  set_verdict(result, {.name = "incomplete", .exit_code = 4, .reasons = {"why"}});
+  EXPECT_THAT(told(), HasSubstr(R"(<error type="incomplete" message="no sweep ended">)"));
+  set_verdict(result, {.name = "interrupted", .exit_code = 6, .reasons = {"why"}});
+  EXPECT_THAT(told(), HasSubstr(R"(<skipped type="interrupted" message="no sweep ended">)"));
+  EXPECT_THAT(junit_xml(result),
+              HasSubstr(R"(<error type="interrupted" message="interrupted (exit code 6): why">)"));
+  EXPECT_THAT(junit_xml(result), HasSubstr(R"(tests="2" failures="0" errors="0" skipped="1")"));
+  set_verdict(result, {.name = "fault", .exit_code = 1, .reasons = {"another"}});
+  EXPECT_THAT(told(), HasSubstr("<error ")) << "undone is not wrong";
+  set_verdict(result, {.name = "degraded", .exit_code = 5, .reasons = {"slow"}});
+  EXPECT_THAT(junit_xml(result),
+              HasSubstr(R"(<failure type="degraded" message="degraded (exit code 5): slow">)"));
+}
+
+TEST(Junit, NamesRanksThatDidNotEnd) {
+  std::vector<Record> records = good_run(2);
+  remove(records, RecordKind::end, 1);
+  records.push_back(loss(1, Loss::How::vanished));
+  find(records, RecordKind::end, 0) = failed_end(0, StatusCode::aborted, 100);
+  const std::string xml = junit_xml(exported(records));
+  EXPECT_THAT(
+      testcase(xml, "extreme_gpu_trainer.burn.rank1", "rank is not lost"),
+      HasSubstr(R"(<error type="vanished" message="the rank was lost: vanished, in train: sums, step 20">)"));
+  EXPECT_THAT(testcase(xml, "extreme_gpu_trainer.burn.rank0", "rank goes on"),
+              HasSubstr(R"(<error type="aborted" message="it did not work">)"));
+}
+
+TEST(Exports, TakeHostileWords) {
+  std::vector<Record> records = good_run(1);
+  find(records, RecordKind::start, 0).body["identity"]["hostname"] = hostile_words;
+  find(records, RecordKind::start, 0).body["identity"]["device"]["uuid"] = hostile_words;
+  find(records, RecordKind::start, 0).body["options"][hostile_words] = hostile_words;
+  find(records, RecordKind::end, 0).body["parts"][0]["name"] = hostile_words;
+  find(records, RecordKind::end, 0).body["telemetry"]["throttle_seconds"] = {{hostile_words, 1.0}};
+  fail_part_of(records, 0, 0, hostile_words);
+  records.push_back(fault(0));
+  records.back().body["where"] = hostile_words;
+  const Json result = exported(records);
+  const std::string xml = junit_xml(result), metrics = prometheus_text(result);
+  for (const std::string& text : {xml, metrics}) {
+    EXPECT_EQ(text, [&] { return plain_text(text); }());
+    EXPECT_THAT(text, HasSubstr("[31m"));
+  }
+  EXPECT_THAT(xml, HasSubstr("[31m&lt;&quot;&amp;'&gt;]]&gt;&#10;&#9;\\ "));
+  EXPECT_THAT(metrics, HasSubstr("[31m<\\\"&'>]]>\\n\t\\\\ "));
+  for (const char* raw : {"[31m<", "]]>"}) EXPECT_THAT(xml, Not(HasSubstr(raw)));
+}
+
+TEST(Exports, TakeResultsOfAnyShape) {
+  for (const Json& odd : {Json(), Json(5), Json("text"), Json::array({1, nullptr}), Json::object()}) {
+    Json result = {{"exit_code", odd}, {"verdict", odd}};
+    for (const char* key :
+         {"ranks", "results", "faults", "fault_repeats", "losses", "findings", "reasons", "system_info",
+          "options", "counters", "telemetry", "verified_work", "test_summary", "command"})
+      result[key] = odd;
+    result["ranks"] = {{{"rank", 0}, {"device", odd}, {"error", odd}, {"steps", odd}}, odd};
+    result["telemetry"] = {{"0", {{"power_w", odd}, {"throttle_seconds", odd}}}};
+    result["counters"] = {{"0", odd}};
+    for (const Json& one : {result, odd}) {
+      EXPECT_THAT(junit_xml(one), HasSubstr("<testcase name=\"verdict\""));
+      EXPECT_THAT(prometheus_text(one), HasSubstr("egt_run_faults "));
+    }
+  }
+}
+
+TEST(Metrics, TellTheVerdictAndTheWork) {
+  const std::string text = prometheus_text(exported(good_run(2)));
+  for (const char* line :
+       {"# TYPE egt_run_verdict gauge\n", "egt_run_verdict{verdict=\"pass\"} 1\n",
+        "egt_run_verdict{verdict=\"fault\"} 0\n", "egt_run_exit_code 0\n", "egt_run_faults 0\n",
+        "egt_run_duration_seconds 30.5\n", "egt_run_ranks 2\n", "egt_run_start_timestamp_seconds 1000\n",
+        "egt_run_end_timestamp_seconds 1060\n", "egt_run_injected 0\n",
+        "egt_run_tests{outcome=\"successful\"} 4\n", "egt_run_verified_memory_bytes 10000000000\n",
+        "egt_run_verified_product_operations 2000000000000\n",
+        "egt_rank_steps{rank=\"1\",hostname=\"node1\",device_uuid=\"GPU-1\"} 100\n",
+        "egt_rank_power_watts{rank=\"0\",hostname=\"node1\",device_uuid=\"GPU-0\",stat=\"avg\"} 600\n",
+        "egt_rank_device_state{rank=\"0\",hostname=\"node1\",device_uuid=\"GPU-0\",field=\"ecc_corrected\","
+        "when=\"after\"} 0\n"})
+    EXPECT_EQ(times(text, line), 1) << line;
+  EXPECT_EQ(times(text, "# HELP egt_rank_steps "), 1);
+  EXPECT_EQ(times(text, "# HELP "), times(text, "# TYPE "));
+}
+
+TEST(Metrics, AreInBaseUnitsAndLeaveOutWhatWasNotMeasured) {
+  Json result = exported(good_run(1));
+  result["telemetry"]["0"] = {
+      {"gpu_utilization_percent", {{"avg", 78.5}, {"max", std::nan("")}, {"min", nullptr}}},
+      {"temperature_c", nullptr},
+      {"energy_j", INFINITY},
+      {"power_w_mean", 688.5},
+      {"throttle_seconds", {{"sw_thermal", 2.5}}}};
+  result["counters"]["0"] = {{"remap_pending", {{"before", false}, {"after", true}}},
+                             {"xid", Json::array({1, 2})}};
+  const std::string text = prometheus_text(result);
+  const std::string rank = "{rank=\"0\",hostname=\"node1\",device_uuid=\"GPU-0\"";
+  for (const std::string& line :
+       {"egt_rank_utilization_ratio" + rank + ",stat=\"avg\"} 0.785\n",
+        "egt_rank_mean_power_watts" + rank + "} 688.5\n",
+        "egt_rank_throttled_seconds" + rank + ",reason=\"sw_thermal\"} 2.5\n",
+        "egt_rank_device_state" + rank + ",field=\"remap_pending\",when=\"before\"} 0\n",
+        "egt_rank_device_state" + rank + ",field=\"remap_pending\",when=\"after\"} 1\n",
+        "egt_rank_xid_errors" + rank + "} 2\n"})
+    EXPECT_EQ(times(text, line), 1) << line << text;
+  for (const char* none : {"nan", "inf ", "null", "celsius", "joules", "stat=\"max\"", "stat=\"min\""})
+    EXPECT_THAT(text, Not(HasSubstr(none)));
+}
+
+TEST(Metrics, CountFaultsByRank) {
+  std::vector<Record> records = good_run(2);
+  records.push_back(fault(1));
+  records.push_back(fault(-1, 41));
+  hold_back(records, "memory", 1, 5);
+  Json result = exported(records);
+  result["ranks"].push_back(result["ranks"][1]);  // a series twice would be refused as a whole
+  const std::string text = prometheus_text(result);
+  EXPECT_EQ(times(text, "egt_run_faults 7\n"), 1) << text;
+  EXPECT_EQ(times(text, "egt_rank_faults{rank=\"0\",hostname=\"node1\",device_uuid=\"GPU-0\"} 0\n"), 1);
+  EXPECT_EQ(times(text, "egt_rank_faults{rank=\"1\",hostname=\"node1\",device_uuid=\"GPU-1\"} 6\n"), 1);
+  EXPECT_EQ(times(text, "egt_run_verdict{verdict=\"fault\"} 1\n"), 1);
+  EXPECT_EQ(times(text, "egt_run_exit_code 1\n"), 1);
+}
+
+}  // namespace
+}  // namespace egt
