@@ -164,9 +164,9 @@ TEST(LoadEntries, LossesAndSensorsAreTold) {
   other.add(reading, {});
   LoadJobFigures job = job_of(16, 1), of_other = job;
   job.loss_first = 8;
-  job.loss_last = 2;
-  of_other.loss_first = 7;
-  of_other.loss_last = nan;
+  job.loss_last = nan;
+  of_other.loss_first = nan;
+  of_other.loss_last = 2;
   const Json entry = entry_of({run, other}, {job, of_other});
   EXPECT_EQ(entry["gpu_utilization_percent"], Json({{"min", 40.0}, {"avg", 70.0}, {"max", 90.0}}));
   EXPECT_EQ(entry["gpu_memory_mb"], Json({{"min", 40.0}, {"avg", 70.0}, {"max", 90.0}}));
@@ -176,7 +176,7 @@ TEST(LoadEntries, LossesAndSensorsAreTold) {
   EXPECT_EQ(entry["peak_gpu_memory_mb"], 90.0);
   EXPECT_EQ(entry["loss_first"], 8.0);
   EXPECT_EQ(entry["loss_last"], 2.0);
-  EXPECT_TRUE(entry["per_rank"][1]["loss_last"].is_null());
+  EXPECT_TRUE(entry["per_rank"][0]["loss_last"].is_null());
 }
 
 TEST(LoadEntries, TellWhatTheTestWas) {
