@@ -269,6 +269,7 @@ class Ends(LoadTest):
         self.assertTrue(0 < len(made) < 13, made)
         self.assertEqual(made, NAMES[:len(made)])
         self.assertEqual(self.summary(result), (len(made), len(made), 0))
+        self.assertEqual({entry["iterations"] for entry in self.entries(result)}, {30}, "none that was left undone")
 
     def test_a_rank_that_is_killed_ends_the_run(self):
         done, result = self.loadtest("--inject", "kill:rank=1,step=2", code=137)  # what mpirun makes of the rank's end
