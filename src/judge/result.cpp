@@ -69,6 +69,10 @@ Span span_of(const std::vector<Record>& records, const std::vector<ByRank>& part
   return whole;
 }
 
+bool is_loadtest(const ByRank& ranks) {
+  return text_at(first_start(ranks), "command") == "loadtest";
+}
+
 Json system_info(const Span& span, const ByRank& ranks) {
   Json info = {{"hostname", nullptr},           {"cpu_model", nullptr},    {"cpu_count", nullptr},
                {"memory_total_bytes", nullptr}, {"kernel", nullptr},       {"driver_version", nullptr},
@@ -84,6 +88,7 @@ Json system_info(const Span& span, const ByRank& ranks) {
   info["hostnames"] = distinct(hosts);
   info["gpu_names"] = distinct(gpus);
   if (info["hostname"].is_null() && !info["hostnames"].empty()) info["hostname"] = info["hostnames"][0];
+  if (is_loadtest(ranks)) info["pytorch_version"] = nullptr;  // the seed has it, and there is none
   info["started_at"] = span.began_json();
   info["ended_at"] = span.ended_json();
   return info;
@@ -191,7 +196,7 @@ Json parts_of_run(const std::vector<ByRank>& parts) {
 
 /// Of loadtest those of all ranks count: the suite's own.
 Json test_summary(const std::vector<ByRank>& parts, const ByRank& ranks, const Json& results) {
-  const bool is_suite = text_at(first_start(ranks), "command") == "loadtest";
+  const bool is_suite = is_loadtest(ranks);
   std::vector<const Json*> tests;
   for (const Json& entry : results)
     if (!is_suite || entry["rank"].is_null()) tests.push_back(&entry);

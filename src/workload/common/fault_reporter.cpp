@@ -63,6 +63,10 @@ bool FaultReporter::found(const std::string& kind, int rank) const {
   return current_.contains(incident(kind, rank));
 }
 
+bool FaultReporter::found(const std::string& kind, const Dissent& dissent) const {
+  return current_.contains(incident(kind, dissent));
+}
+
 void FaultReporter::end_check() {
   current_.clear();
   own_found_ = own_suspected_ = false;

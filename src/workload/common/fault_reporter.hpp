@@ -26,6 +26,8 @@ class FaultReporter {
   void tell_provisionally(Fault fault, const Dissent& dissent);
   /// Has this check found this kind on `rank`?
   bool found(const std::string& kind, int rank) const;
+  /// The same of a rank or of these suspects.
+  bool found(const std::string& kind, const Dissent& dissent) const;
   /// Was this rank found wrong in this check?
   bool own_found() const { return own_found_; }
   /// Was it one of the suspects?

@@ -100,10 +100,10 @@ bool LoadChecks::judge(const std::vector<Answers>& answers, const Questions& que
     const auto& suspects = dissent.suspects;
     if (dissent.rank == own || std::find(suspects.begin(), suspects.end(), own) != suspects.end())
       own_is_right = false;
-    if (reporter_.found(kind, dissent.rank)) continue;  // in the other round
+    if (reporter_.found(kind, dissent)) continue;  // in the other round
     Fault fault = fault_of(environment_, kind, "load test digest", name_, step);
     fault.where =
-        fmt::format("{}{}", answers_[questions[dissent.question]].name, more_tensors(dissent.count - 1));
+        fmt::format("{}{}", answers_[questions[dissent.question]].name, more_tensors(dissent.count));
     show_difference(fault, dissent.expected, dissent.actual);
     reporter_.tell(std::move(fault), dissent);
   }

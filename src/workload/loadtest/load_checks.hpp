@@ -52,9 +52,9 @@ class LoadChecks {
   bool found_ = false;
   VerifiedWork work_;
   std::unique_ptr<Event> made_;
-  std::unique_ptr<Stream> stream_;
   std::unique_ptr<DigestExchange> exchange_;
   std::vector<std::unique_ptr<DigestExchange>> given_up_;  ///< a library may still write to their memory
+  std::unique_ptr<Stream> stream_;  ///< last: it waits for its work before the memory goes
 };
 
 }  // namespace egt

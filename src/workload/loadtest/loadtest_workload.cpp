@@ -167,7 +167,12 @@ void LoadTestSuite::lose_trial(std::int64_t number) {
   entries_.resize(std::min(entries_.size(), index));
   LoadEntry& lost = entries_.emplace_back();
   lost.test = tests_[index];
-  lost.figures = {{"test_type", to_string(lost.test.type)}};
+  std::vector<double> none;  // all names are there, with null
+  for (int r = 0; r < ranks(); ++r) {
+    const std::vector<double> figures = rank_figures({}, {});
+    none.insert(none.end(), figures.begin(), figures.end());
+  }
+  lost.figures = entry_figures(lost.test, parts_, none, ranks(), {}, {});
   lost.failure = "the ranks lost touch in it";
 }
 

@@ -75,6 +75,23 @@ TEST(Result, HasOneTestAPartAndRank) {
   EXPECT_EQ(summary["failed_tests"], 1);
 }
 
+TEST(Result, OfALoadTestCountsTheTestsThatAllRanksMadeTogether) {
+  auto records = good_run(2);
+  for (int rank = 0; rank < 2; ++rank) find(records, RecordKind::start, rank).body["command"] = "loadtest";
+  for (std::size_t part = 0; part < 2; ++part)
+    find(records, RecordKind::end, 0).body["parts"][part]["of_all_ranks"] = true;
+  find(records, RecordKind::end, 0).body["parts"][1]["success"] = false;
+  const Json result = result_of(records);
+  EXPECT_EQ(result["results"].size(), 4u) << "those of each rank are told as well";
+  const Json& summary = result["test_summary"];
+  EXPECT_EQ(summary["total_tests"], 2);
+  EXPECT_EQ(summary["successful_tests"], 1);
+  EXPECT_EQ(summary["failed_tests"], 1);
+  ASSERT_TRUE(result["system_info"].contains("pytorch_version")) << "a field of the seed's";
+  EXPECT_TRUE(result["system_info"]["pytorch_version"].is_null());
+  EXPECT_FALSE(result_of(good_run(2))["system_info"].contains("pytorch_version"));
+}
+
 TEST(Result, SumsVerifiedWorkOnceARank) {
   const Json work = result_of(good_run(2))["verified_work"];
   EXPECT_EQ(work["gemm_flops"], 2e12);
