@@ -12,10 +12,8 @@ namespace egt::test {
 namespace {
 
 TEST(Options, OptionsOfLaterCommandsAreUnknown) {
-  for (const char* option : {"--preset", "--serve", "--quick"})
+  for (const char* option : {"--preset", "--serve"})
     EXPECT_NE(refused({option, "1"}).find("unknown option"), std::string::npos) << option;
-  for (const char* command : {"loadtest"})
-    EXPECT_NE(refused({command}).find("unknown command"), std::string::npos) << command;
 }
 
 TEST(Options, VerifyTellsAllThatItLoadsTheDevicesWith) {

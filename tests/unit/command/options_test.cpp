@@ -201,9 +201,9 @@ TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
   EXPECT_EQ(refused({"--layers", "5,x"}),
             "--layers 5,x: use 2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512");
   EXPECT_EQ(refused({"--frobnicate", "5"}), "--frobnicate: unknown option; --help lists what is known");
-  EXPECT_EQ(
-      refused({"train"}),
-      "'train': unknown command; use one of burn, verify, links, bench, selftest, compare, report, devices");
+  EXPECT_EQ(refused({"train"}),
+            "'train': unknown command; use one of burn, verify, links, bench, loadtest, selftest, compare, "
+            "report, devices");
   EXPECT_EQ(refused({"brun"}).find("'brun': unknown command; did you mean burn? use one of burn"), 0u);
   EXPECT_EQ(refused({"--duratoin=5s"}),
             "--duratoin=5s: unknown option; did you mean --duration? --help lists what is known");
@@ -306,7 +306,7 @@ TEST(Options, HostDefaultsLeaveWhatTheUserGave) {
 }
 
 TEST(Options, EveryBuiltInDefaultIsTakenByItsOption) {
-  std::vector<std::string> commands = {"", "bench --ceilings"};
+  std::vector<std::string> commands = {"", "bench --ceilings", "loadtest --quick"};
   for (const CommandRow& row : command_rows()) commands.emplace_back(row.name);
   std::set<std::pair<std::string, Backend>> found;
   for (const std::string& command : commands)
@@ -314,13 +314,14 @@ TEST(Options, EveryBuiltInDefaultIsTakenByItsOption) {
       Options options;
       const auto rules = option_rules(options);
       for (const auto& [name, text] : built_in_defaults(command, backend)) {
-        const OptionRule* rule = find_rule(rules, name);
+        const OptionRule* rule = find_rule(rules, name, command.substr(0, command.find(' ')));
         ASSERT_NE(rule, nullptr) << command << " --" << name;
         EXPECT_EQ(rule->value.set(text), "") << command << " --" << name << " " << text;
         found.emplace(command, backend);
       }
     }
-  EXPECT_EQ(found.size(), 9u);  // the host's; of bench, its ceilings, selftest and verify those on both
+  EXPECT_EQ(found.size(),
+            13u);  // the host's; of bench, its ceilings, loadtest, its quick one, selftest and verify on both
 }
 
 TEST(Options, CommandDefaultsOnADeviceLeaveWhatTheUserGave) {
