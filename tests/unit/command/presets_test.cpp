@@ -177,6 +177,7 @@ TEST(PrintConfig, TellsWhatDependsOnTheDevice) {
   const std::string open = printed({"--memory", "5%"});
   EXPECT_NE(open.find("\nmemory = \"5%\"\n"), std::string::npos) << open;
   EXPECT_NE(open.find("\nduration = \"5m\"\n"), std::string::npos) << open;
+  EXPECT_NE(printed({"--throttle-limit", "7%"}).find("\"7%\""), std::string::npos) << "not 7.000000000000001";
   EXPECT_NE(open.find("\n# batch = 1024  # host: 128\n"), std::string::npos) << open;
   EXPECT_NE(printed({"--backend", "host"}).find("\nbatch = 128\n"), std::string::npos);
   EXPECT_NE(printed({"--backend", "cuda"}).find("\nbatch = 1024\n"), std::string::npos);
