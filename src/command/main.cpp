@@ -76,7 +76,7 @@ int run(int argc, char** argv, Clock::time_point started) {
   if (has_message || command == "report" || command == "compare" || command == "devices")
     StopSignal::give_back();
   if (has_message) {  // needs no ranks
-    fmt::print("{}\n", *options.value().message);
+    if (launched_rank() == 0) fmt::print("{}\n", *options.value().message);
     return 0;
   }
   if (command == "report" || command == "compare") {

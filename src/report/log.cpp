@@ -22,7 +22,6 @@ namespace egt {
 namespace {
 
 constexpr double flush_period_s = 1.0;
-constexpr const char* level_names[] = {"trace", "debug", "info", "warning", "error", "off"};
 constexpr const char* line_pattern = "%Y-%m-%dT%H:%M:%S.%eZ %l %v";
 
 spdlog::level::level_enum spdlog_level(LogLevel level) {
@@ -83,12 +82,6 @@ std::string end_text(const Json& body) {
 }
 
 }  // namespace
-
-std::optional<LogLevel> parse_log_level(std::string_view text) {
-  const auto found = std::find(std::begin(level_names), std::end(level_names), text);
-  if (found == std::end(level_names)) return std::nullopt;
-  return static_cast<LogLevel>(found - std::begin(level_names));
-}
 
 LogLevel level_of(const Record& record) {
   switch (record.kind) {

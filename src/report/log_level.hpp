@@ -1,17 +1,11 @@
 #pragma once
 
-#include <optional>
-#include <string_view>
-
 #include "egt/core/record.hpp"
 
 namespace egt {
 
 /// How grave a record is, and how grave it must be to be shown; `off`: none is.
 enum class LogLevel { trace, debug, info, warning, error, off };
-
-/// "trace", "debug", "info", "warning", "error" or "off"; nothing for any other text.
-std::optional<LogLevel> parse_log_level(std::string_view text);
 
 /// A fault and an end in error: error. A warning: warning. Progress: debug. All others: info.
 LogLevel level_of(const Record& record);

@@ -16,9 +16,6 @@
 namespace egt {
 namespace {
 
-/// A pair that fails costs a restart, and the others are still to be measured.
-constexpr int default_restarts = 16;
-
 std::string machine_id() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
@@ -67,8 +64,8 @@ Result<std::vector<LinkEndpoint>> gather_ends(const DeviceInfo& device, Control&
 /// Every pair of devices, every device and its host, and all together.
 class LinksPurpose : public MeasurementRun {
  public:
-  Status refine(Options& options, Backend, const RankPlace& place) override {
-    if (!options.given.contains("max-restarts")) options.run.watch.max_restarts = default_restarts;
+  Status refine(Options& options, Backend backend, const RankPlace& place) override {
+    apply_command_defaults(options, backend);
     EGT_TRY(check_injections(options.run.injections, place.size));
     return check_link_injections(options.run.injections, place.size);
   }

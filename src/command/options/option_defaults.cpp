@@ -53,6 +53,8 @@ Defaults built_in_defaults(std::string_view command, Backend backend) {
             {"extreme-iterations", "20"},
             {"memory", "10%"},
             {"io-size", "64MB"}};
+  // A pair that fails costs a restart, and the others are still to be measured.
+  if (command == "links") return {{"max-restarts", "16"}};
   // Of selftest: a sweep, a pass and a step take little time, so that many faults find their place.
   if (command == "selftest" && is_host)
     return {{"layers", "128,256,192,128,64,32,16"},

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "command/options/option_table.hpp"
+#include "command/options/presets.hpp"
 #include "egt/core/math/voxel_math.hpp"
 
 namespace egt {
@@ -22,6 +23,17 @@ std::optional<PulseShape> parse_pulse(Text text) {
       colon == Text::npos ? std::optional(PulseShape().duty) : parse_within(text.substr(colon + 1), 0.1, 0.9);
   if (!hertz || !duty) return std::nullopt;
   return PulseShape{.hertz = *hertz, .duty = *duty};
+}
+
+OptionValue fill(SizeOrShare& target) {
+  OptionValue value = with_units(parsed(target, "SHARE|SIZE", "a share of 0 to 100 %, or a size such as 72GB",
+                                        [](Text text) {
+                                          const auto fill = parse_size_or_share(text);
+                                          return fill.ok() ? std::optional(fill.value()) : std::nullopt;
+                                        }),
+                                 fmt::format("% {}", size_units), "{0}% or {0}GB?");
+  value.config = [&target] { return target.is_share ? share_text(target.share) : size_text(target.bytes); };
+  return value;
 }
 
 Rules training_rules(BurnOptions& burn) {
@@ -86,12 +98,7 @@ Rules training_rules(BurnOptions& burn) {
        "turns of transcendental functions an activation (200; host: 2; bench: 0)",
        whole(train.extreme_iterations, 0, 1'000'000)},
       {"memory", of_load, "how much of the device's memory to fill and verify (90%; host: 256MB; 0: none)",
-       with_units(parsed(burn.memory.fill, "SHARE|SIZE", "a share of 0 to 100 %, or a size such as 72GB",
-                         [](Text text) {
-                           const auto fill = parse_size_or_share(text);
-                           return fill.ok() ? std::optional(fill.value()) : std::nullopt;
-                         }),
-                  fmt::format("% {}", size_units), "{0}% or {0}GB?")},
+       fill(burn.memory.fill)},
       {"buffer-iterations", of_burn, "turns of sine and exponential over the filled memory (300; host: 3)",
        whole(burn.memory.buffer_iterations, 1, 1'000'000)},
   };
@@ -107,6 +114,7 @@ Rules file_rules(FileOptions& file) {
     return std::string();
   };
   budget.json = [&file] { return file.budget ? Json(*file.budget) : Json("unlimited"); };
+  budget.config = [&file] { return file.budget ? size_text(*file.budget) : "unlimited"; };
   return {
       {"io-dir", of_training, "where each rank's test file is written (the working directory)",
        text(file.directory, "DIR", "the path of a directory")},
@@ -185,6 +193,12 @@ Rules safety_rules(Options& o) {
 }
 
 Rules link_rules(LinksOptions& links) {
+  OptionValue warn_below =
+      parsed(links.warn_below, "RATE", "0, or a rate such as 20Gb/s (bits) or 2.5GB/s (bytes)",
+             [](Text text) { return within(parse_bit_rate(text), 0.0, no_limit); });
+  warn_below.config = [&links] {
+    return in_units(links.warn_below, {{"Gb/s", 1e9}, {"Mb/s", 1e6}, {"Kb/s", 1e3}, {"b/s", 1.0}});
+  };
   return {
       {"size", of_links, "bytes of the largest transfer (1GB; host: 16MB)",
        size(links.size, "a size of 1KB to 1TB, such as 1GB", 1000, 1'000'000'000'000)},
@@ -193,8 +207,7 @@ Rules link_rules(LinksOptions& links) {
       {"warn-below", of_links,
        "a pair that carries less one way is slow (20Gb/s; host: 500Mb/s; 0: none is by that); so is one "
        "below 75 % of its line rate, or 90 % (host memory: 50 %) of the median of its like",
-       parsed(links.warn_below, "RATE", "0, or a rate such as 20Gb/s (bits) or 2.5GB/s (bytes)",
-              [](Text text) { return within(parse_bit_rate(text), 0.0, no_limit); })},
+       std::move(warn_below)},
   };
 }
 
@@ -282,16 +295,36 @@ Rules compare_rules(ComparisonOptions& comparison) {
     prices.push_back({name, *per_hour});
     return {};
   };
+  const auto prices = [&prices = comparison.prices] {
+    Json texts = Json::array();
+    for (const Price& price : prices) texts.push_back(price.name + "=" + digits(price.per_hour));
+    return texts;
+  };
   return {
       {"tolerance", of_compare, "by how much a figure may be worse than its like in an earlier file (5%)",
        share(comparison.tolerance, 0), Scope::config},
       {"price",
        of_compare,
        "of one device an hour; NAME: a file's label or a device's, as H200=2.5; several times (none)",
-       {"NAME=X", add_price},
+       {"NAME=X", add_price, prices},
        Scope::config,
        true},
   };
+}
+
+OptionValue preset(std::string& target) {
+  std::vector<std::string> names;
+  for (const Preset& one : presets()) names.push_back(one.name);
+  OptionValue value =
+      parsed(target, "NAME", fmt::format("one of {}", fmt::join(names, ", ")), [names](Text text) {
+        const auto found = std::find(names.begin(), names.end(), text);
+        return found == names.end() ? std::nullopt : std::optional(*found);
+      });
+  value.set = [set = value.set, names](Text text) {
+    const std::string wrong = set(text);
+    return wrong.empty() ? wrong : suggestion(text, names) + wrong;
+  };
+  return value;
 }
 
 Rules common_rules(CommonOptions& common) {
@@ -309,6 +342,20 @@ Rules common_rules(CommonOptions& common) {
        "-o"},
       {"config", of_all, "options by long name from a TOML file; the command line is stronger (none)",
        text(common.config, "FILE", "the path of a TOML file"), Scope::command_line},
+      {"preset", of_all,
+       "the options of presets/NAME.toml; --config and the command line are stronger (none)",
+       preset(common.preset)},
+      {"quick",
+       of_burn,
+       "as --preset quick: less than a minute",
+       {"",
+        [&common](Text text) -> std::string {
+          common.preset = "quick";
+          return text == "true" ? "" : "use it without a value";
+        }},
+       Scope::command_line},
+      {"print-config", of_all, "print the options in effect as a file for --config, and start nothing",
+       flag(common.print_config, true), Scope::command_line},
       {"seed", of_all, "all random numbers and patterns follow from it (1)",
        whole(common.seed, 0, ~std::uint64_t{0})},
       {"metrics-sample-rate", of_all, "seconds between samples of the sensors (1.0)",
@@ -322,7 +369,14 @@ Rules common_rules(CommonOptions& common) {
       {"log-file", of_all, "append all ranks' records as lines to this file (none)",
        text(common.log_file, "PATH", "the path of a file"), Scope::config},
       {"log-level", of_all, "what is told: trace, debug, info, warning, error or off (info)",
-       parsed(common.log_level, "LEVEL", "trace, debug, info, warning, error or off", parse_log_level),
+       choice(common.log_level,
+              {{"trace", LogLevel::trace},
+               {"debug", LogLevel::debug},
+               {"info", LogLevel::info},
+               {"warning", LogLevel::warning},
+               {"error", LogLevel::error},
+               {"off", LogLevel::off}},
+              "LEVEL"),
        Scope::config},
       {.name = "version",
        .commands = of_all,

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "command/options/presets.hpp"
+
 namespace egt {
 namespace {
 
@@ -98,6 +100,11 @@ std::string nearest(std::string_view text, const std::vector<std::string>& names
   return best;
 }
 
+std::string suggestion(std::string_view text, const std::vector<std::string>& names) {
+  const std::string name = nearest(text, names);
+  return name.empty() ? "" : fmt::format("did you mean {}? ", name);
+}
+
 bool knows(std::string_view command, Commands commands) {
   const CommandRow* row = find_command(command);
   return row && (row->bit & commands) != 0;
@@ -124,6 +131,11 @@ std::string help_text(std::string_view command) {
     text += "It has smaller defaults of its own for what loads the devices, and says which.\n\n";
   text += help_lines(known, known, false);
   text += help_lines("every command", known, true);
+  if (known == "burn") {
+    text += "Presets (--preset NAME):\n";
+    for (const Preset& preset : presets()) text += fmt::format("  {:<12} {}\n", preset.name, preset.help());
+    text += '\n';
+  }
   if (knows(known, of_injections)) text += injection_help();
   text += "COMMAND --help tells of another command's options.\n";
   text +=

@@ -30,6 +30,8 @@ struct CommandRow {
 const std::vector<CommandRow>& command_rows();
 /// The one of `names` that `text` is a slip of the keyboard away from; empty: none is that near.
 std::string nearest(std::string_view text, const std::vector<std::string>& names);
+/// "did you mean X? ", or nothing.
+std::string suggestion(std::string_view text, const std::vector<std::string>& names);
 /// "burn, verify, .."
 std::string command_list();
 /// False for a command that there is not.
@@ -55,6 +57,9 @@ struct OptionRule {
 
 /// Of bench: what says which work is scaled; with --ceilings they have no meaning.
 constexpr const char* scaling_options[] = {"workload", "mode", "points", "grid", "batches", "streams"};
+
+/// Of bench: what only --ceilings has a use for.
+constexpr const char* file_options[] = {"io-dir", "io-size", "no-io"};
 
 /// All, bound to `options`, which outlives them.
 std::vector<OptionRule> option_rules(Options& options);

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,8 +29,48 @@ struct OptionValue {
   std::string placeholder;  ///< what stands for it in the help; empty: a flag
   /// Takes a text; or says what is wrong with it and what is allowed, and leaves the value as it was.
   std::function<std::string(std::string_view text)> set;
-  std::function<Json()> json = {};  ///< the value, as the result tells it
+  std::function<Json()> json = {};    ///< the value, as the result tells it
+  std::function<Json()> config = {};  ///< as a config file has it; none: as the result tells it
 };
+
+inline std::string digits(std::uint64_t value) {
+  return std::to_string(value);
+}
+/// The shortest that are read back as this very number, without exponent.
+inline std::string digits(double value) {
+  std::array<char, 1100> text;  // the longest one has 1076
+  return {text.data(),
+          std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed).ptr};
+}
+
+/// "5m": in the first of the units in which it is whole, else in the last one.
+template <typename T>
+std::string in_units(T value, std::initializer_list<std::pair<const char*, T>> units) {
+  for (const auto& [name, factor] : units) {
+    T count = value / factor;
+    if constexpr (std::is_floating_point_v<T>) count = std::trunc(count);
+    if (count >= 1 && count * factor == value) return digits(count) + name;
+  }
+  return digits(value) + std::prev(units.end())->first;
+}
+
+inline std::string size_text(std::uint64_t bytes) {
+  constexpr std::uint64_t one = 1, kilo = 1000;
+  return in_units(bytes, {{"TB", kilo * kilo * kilo * kilo},
+                          {"TiB", one << 40},
+                          {"GB", kilo * kilo * kilo},
+                          {"GiB", one << 30},
+                          {"MB", kilo * kilo},
+                          {"MiB", one << 20},
+                          {"KB", kilo},
+                          {"KiB", one << 10},
+                          {"B", one}});
+}
+
+/// 15 digits are those that the user gave: what dividing and multiplying by 100 rounds stands behind them.
+inline std::string share_text(double share) {
+  return fmt::format("{:.15g}%", 100 * share);
+}
 
 template <typename T>
 Json told(const T& value) {
@@ -107,8 +150,10 @@ std::optional<T> within(const Result<T>& result, T low, T high) {
 /// A share in [low, 100 %]; `allowed` empty: said by `low`.
 inline OptionValue share(double& target, double low, std::string allowed = {}) {
   if (allowed.empty()) allowed = fmt::format("a share of {} to 100 %", std::lround(100 * low));
-  return parsed(target, "SHARE", std::move(allowed),
-                [=](std::string_view text) { return within(parse_percent(text), low, 1.0); });
+  OptionValue value = parsed(target, "SHARE", std::move(allowed),
+                             [=](std::string_view text) { return within(parse_percent(text), low, 1.0); });
+  value.config = [&target] { return share_text(target); };
+  return value;
 }
 
 /// Says also what is wrong with the unit of a text that is not allowed, where that can be told. `units`: all
@@ -133,14 +178,25 @@ constexpr const char* size_units = "B KB MB GB TB KiB MiB GiB TiB";
 template <typename T>
 OptionValue size(T& target, std::string allowed, std::uint64_t low, std::uint64_t high) {
   const auto parse = [=](std::string_view text) { return within(parse_size(text), low, high); };
-  return with_units(parsed(target, "SIZE", std::move(allowed), parse), size_units, "{0}GB or {0}GiB?");
+  OptionValue value =
+      with_units(parsed(target, "SIZE", std::move(allowed), parse), size_units, "{0}GB or {0}GiB?");
+  value.config = [&target] {
+    const std::optional<std::uint64_t> bytes = target;
+    return bytes ? Json(size_text(*bytes)) : Json();
+  };
+  return value;
 }
 
 /// Seconds in [low, high].
 template <typename T>
 OptionValue duration(T& target, std::string allowed, double low, double high) {
   const auto parse = [=](std::string_view text) { return within(parse_duration(text), low, high); };
-  return with_units(parsed(target, "TIME", std::move(allowed), parse), "s m h d", nullptr);
+  OptionValue value = with_units(parsed(target, "TIME", std::move(allowed), parse), "s m h d", nullptr);
+  value.config = [&target] {
+    const std::optional<double> seconds = target;
+    return seconds ? Json(in_units(*seconds, {{"h", 3600.0}, {"m", 60.0}, {"s", 1.0}})) : Json();
+  };
+  return value;
 }
 
 /// Not empty; told as null where it was not given.

@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "command/options/option_table.hpp"
+#include "command/options/presets.hpp"
 #include "egt/core/printable.hpp"
 #include "workload/collective/collective_judgement.hpp"
 
@@ -34,12 +35,6 @@ Status wrong(std::string text) {
 
 bool is_flag(const OptionRule& rule) {
   return rule.value.placeholder.empty();
-}
-
-/// "did you mean X? ", or nothing.
-std::string suggestion(const std::string& text, const std::vector<std::string>& names) {
-  const std::string name = nearest(text, names);
-  return name.empty() ? "" : fmt::format("did you mean {}? ", name);
 }
 
 /// An argument that CLI11 left over, as a message.
@@ -115,7 +110,7 @@ Status take_command(const Rules& rules, const std::vector<std::string>& rest, Op
 
 /// Of a file, or of a pipe (as the shell makes one for `<(..)`): without the mark that some editors begin a
 /// file with.
-Result<std::string> config_text(const std::string& path) {
+Result<std::string> read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(largest_config + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -145,13 +140,9 @@ Status check_keys(const Rules& rules, const std::string& text, const std::string
   return {};
 }
 
-/// Adds a TOML file's values where the command line has none: the command line is stronger.
-Status read_config(const Rules& rules, const std::string& path, GivenByName& given) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error))
-    return wrong(fmt::format("--config {}: is a directory; name a TOML file", printable(path)));
-  const std::string where = fmt::format("--config {}: ", printable(path));
-  EGT_TRY_ASSIGN(const std::string text, config_text(path));
+/// Adds a TOML text's values where `given` has none: what was there before is stronger.
+Status read_toml(const Rules& rules, const std::string& text, const std::string& where,
+                 const Options& options, GivenByName& given) {
   EGT_TRY(check_keys(rules, text, where));
   std::istringstream stream(text);
   std::vector<CLI::ConfigItem> items;
@@ -165,13 +156,13 @@ Status read_config(const Rules& rules, const std::string& path, GivenByName& giv
     if (!item.parents.empty())
       return wrong(fmt::format("{}section [{}]: write the long names of options without sections", where,
                                printable(item.parents.front())));
-    const OptionRule* rule = find_rule(rules, item.name, "");
+    const OptionRule* rule = find_rule(rules, item.name, options.command);
     if (!rule || rule->scope == Scope::command_line)
       return wrong(fmt::format("{}unknown key {}; use the long names of options, without sections", where,
                                printable(item.name)));
-    if (is_flag(*rule) && item.inputs == std::vector<std::string>{"false"}) continue;
     Given& given_here = found[item.name];
     given_here.where = where;
+    if (is_flag(*rule) && item.inputs == std::vector<std::string>{"false"}) continue;
     if (rule->repeatable)
       given_here.values.insert(given_here.values.end(), item.inputs.begin(), item.inputs.end());
     else
@@ -181,8 +172,28 @@ Status read_config(const Rules& rules, const std::string& path, GivenByName& giv
   return {};
 }
 
+Status read_config(const Rules& rules, const Options& options, GivenByName& given) {
+  const std::string& path = options.common.config;
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error))
+    return wrong(fmt::format("--config {}: is a directory; name a TOML file", printable(path)));
+  EGT_TRY_ASSIGN(const std::string text, read_text(path));
+  return read_toml(rules, text, fmt::format("--config {}: ", printable(path)), options, given);
+}
+
+Status read_preset(const Rules& rules, const Options& options, GivenByName& given) {
+  const std::string& name = options.common.preset;
+  const auto& all = presets();
+  const auto preset = std::find_if(all.begin(), all.end(), [&](auto& one) { return one.name == name; });
+  const bool ends_by_steps = given.contains("steps") && !given.contains("duration");
+  EGT_TRY(read_toml(rules, preset->text, fmt::format("--preset {}: ", name), options, given));
+  if (ends_by_steps) given.erase("duration");  // instead of which they were given
+  return {};
+}
+
 /// Puts one option's text into `options`.
 Status apply(const OptionRule& rule, const Given& given, Options& options) {
+  if (given.values.empty()) return {};  // a flag that a file has as false
   if (given.values.size() > 1 && !rule.repeatable)
     return wrong(fmt::format("{}--{}: given twice; give it once", given.where, rule.name));
   if (!knows(options.command, rule.commands))
@@ -246,7 +257,7 @@ Status check_bench(const Options& options) {
             fmt::format("--{}: is of scaling, and --ceilings measures none; leave one of them out", name));
     return {};
   }
-  for (const char* name : {"io-dir", "io-size", "no-io"})
+  for (const char* name : file_options)
     if (given(name))
       return wrong(
           fmt::format("--{}: bench writes files with --ceilings only; add it, or leave this out", name));
@@ -267,6 +278,8 @@ Status check_together(Options& options) {
     return wrong("--check-budget and --check-every exclude each other: give one of them");
   if (given("resume") && given("output"))
     return wrong("--resume and --output exclude each other: the run goes on in its own directory");
+  if (given("resume") && given("print-config"))
+    return wrong("--resume and --print-config exclude each other: the run goes on with its own options");
   const double timeout_ms = 1000 * options.run.watch.collective_timeout_seconds;
   for (const Injection& injection : options.run.injections)
     if ((injection.kind == InjectionKind::hang || injection.kind == InjectionKind::stop) && injection.ms &&
@@ -285,11 +298,23 @@ Status check_together(Options& options) {
   return {};
 }
 
-Status add_config(const Rules& rules, Options& options, GivenByName& given) {
-  const auto config = given.find("config");
-  if (config == given.end()) return {};
-  EGT_TRY(apply(*find_rule(rules, "config", ""), config->second, options));
-  return read_config(rules, options.common.config, given);
+/// Adds what the config file gives, then what the preset does.
+Status add_files(const Rules& rules, Options& options, GivenByName& given) {
+  const auto applied = [&](const char* name) -> Result<bool> {
+    const auto found = given.find(name);
+    if (found == given.end()) return false;
+    EGT_TRY(apply(*find_rule(rules, name, options.command), found->second, options));
+    return true;
+  };
+  if (options.command == "burn" && given.contains("quick")) {
+    if (given.contains("preset"))
+      return wrong("--quick and --preset exclude each other: --quick is --preset quick");
+    given["preset"].values = {"quick"};
+  }
+  EGT_TRY_ASSIGN(const bool has_config, applied("config"));
+  if (has_config) EGT_TRY(read_config(rules, options, given));
+  EGT_TRY_ASSIGN(const bool has_preset, applied("preset"));
+  return has_preset ? read_preset(rules, options, given) : Status();
 }
 
 Status apply_all(const Rules& rules, const GivenByName& given, Options& options) {
@@ -318,8 +343,11 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::stri
     return options;
   }
   EGT_TRY(take_command(rules, rest, options));
-  EGT_TRY(add_config(rules, options, given));
+  EGT_TRY(add_files(rules, options, given));
   EGT_TRY(apply_all(rules, given, options));
+  if (options.common.print_config) {
+    EGT_TRY_ASSIGN(options.message, config_text(options));
+  }
   return options;
 }
 
@@ -331,7 +359,7 @@ Result<Options> resumed_options(const Options& asked, const std::vector<std::str
   options.arguments = asked.arguments;
   for (auto& [arguments, found] : {std::pair(&first, &given), std::pair(&asked.arguments, &anew)}) {
     EGT_TRY(split_command_line(rules, *arguments, *found, rest));
-    EGT_TRY(add_config(rules, options, *found));
+    EGT_TRY(add_files(rules, options, *found));
   }
   given.erase("output");
   given.erase("config");

@@ -33,7 +33,9 @@ struct CommonOptions {
   std::uint64_t seed = 1;
   double metrics_sample_rate = 1.0;  ///< seconds between samples
   ProgressStyle progress = ProgressStyle::automatic;
-  std::string config;    ///< the file that more options are read from; empty: none
+  std::string config;  ///< the file that more options are read from; empty: none
+  std::string preset;  ///< whose options are in effect where nothing else gives them; empty: none
+  bool print_config = false;
   std::string log_file;  ///< empty: none
   LogLevel log_level = LogLevel::info;
 };
@@ -69,7 +71,7 @@ struct Options {
   std::string command = "burn";  ///< one of command_rows in command/options/option_table.hpp
   std::string directory;         ///< of "report" only, and then never empty: the run directory
   std::optional<std::string>
-      message;  ///< --help, --version: print this, which ends without a newline, and exit 0
+      message;  ///< --help, --version, --print-config: print this, which ends without a newline, and exit 0
   CommonOptions common;
   RunOptions run;
   BurnOptions burn;  ///< of verify and selftest too: what they load the devices with
@@ -115,5 +117,9 @@ void apply_host_defaults(Options& options);
 
 /// Every value in effect, by long name: for the result, and to compare ranks (equal dumps: equal options).
 Json effective_options(const Options& options);
+
+/// The same as a TOML file that --config reads back to them. Where a default depends on the device and
+/// nothing says which, the line is a comment. invalid_argument: a value that cannot stand in such a file.
+Result<std::string> config_text(const Options& options);
 
 }  // namespace egt

@@ -12,7 +12,7 @@ namespace egt::test {
 namespace {
 
 TEST(Options, OptionsOfLaterCommandsAreUnknown) {
-  for (const char* option : {"--preset", "--serve"})
+  for (const char* option : {"--serve"})
     EXPECT_NE(refused({option, "1"}).find("unknown option"), std::string::npos) << option;
 }
 

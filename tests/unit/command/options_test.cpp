@@ -320,8 +320,8 @@ TEST(Options, EveryBuiltInDefaultIsTakenByItsOption) {
         found.emplace(command, backend);
       }
     }
-  EXPECT_EQ(found.size(),
-            13u);  // the host's; of bench, its ceilings, loadtest, --quick, selftest and verify those on both
+  // The host's; of bench, its ceilings, links, loadtest, its quick one, selftest and verify those on both.
+  EXPECT_EQ(found.size(), 15u);
 }
 
 TEST(Options, CommandDefaultsOnADeviceLeaveWhatTheUserGave) {

@@ -185,13 +185,5 @@ TEST_F(LogFileTest, AFullDiskIsAStatusThatNamesTheOption) {
   EXPECT_THAT(status.what(), HasSubstr("No space left on device"));
 }
 
-TEST(LogLevel, NamesAreTheOptions) {
-  EXPECT_EQ(parse_log_level("trace"), LogLevel::trace);
-  EXPECT_EQ(parse_log_level("warning"), LogLevel::warning);
-  EXPECT_EQ(parse_log_level("off"), LogLevel::off);
-  EXPECT_FALSE(parse_log_level("warn"));
-  EXPECT_FALSE(parse_log_level(""));
-}
-
 }  // namespace
 }  // namespace egt
