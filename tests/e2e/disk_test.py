@@ -160,11 +160,12 @@ class Disk(ProgramTest):
         process = self.start_program("--duration", "60s", *RESTING, "--io-every", "1", "--output", "run", ranks=2)
         self.wait_for(lambda: len(self.left_files()) == 4)
         time.sleep(1.5)
+        self.processes()  # seen now, they count until their last thread has ended
         ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
         for pid in whom(process.pid, sorted(map(int, ranks))):
             os.kill(pid, signal.SIGKILL)
         process.communicate(timeout=240)
-        self.wait_for(lambda: not self.processes(), 20)
+        self.wait_for(lambda: not self.processes(), 120)
 
     def test_the_files_of_a_killed_rank_are_removed_by_its_neighbours(self):
         for victim in range(2):
@@ -191,10 +192,12 @@ class Disk(ProgramTest):
         process = self.start_program("--duration", "60s", *RESTING, "--io-every", "1", "--output", "killed", ranks=2)
         self.wait_for(lambda: len(self.left_files()) == 4)
         time.sleep(1.5)
+        self.processes()  # as above
         ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
         for pid in [process.pid, *map(int, ranks)]:
             os.kill(pid, signal.SIGKILL)
         process.communicate(timeout=240)
+        self.wait_for(lambda: not self.processes(), 120)
         self.assertEqual(len(self.left_files()), 4)
         for rank in range(2):
             for line in (self.folder / f"killed/journal.rank{rank}.jsonl").read_text().splitlines():
