@@ -57,6 +57,12 @@ class LoadTest(ProgramTest):
         if done.returncode == ENVIRONMENT and WITHOUT_LIBRARY in done.stderr:
             self.skipTest(f"loadtest cannot run here: {self.program_lines(done)[0]}")
 
+    def write_image(self, name, shade):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"P6\n40 36\n255\n" + bytes((10 * shade + i) % 256 for i in range(40 * 36 * 3)))
+        return path
+
     def loadtest(self, *arguments, ranks=2, code=0, output="run"):
         done = self.run_program("loadtest", *SMALL, "--output", output, *arguments, ranks=ranks, timeout=500)
         self.skip_without_library(done)
@@ -209,12 +215,6 @@ class Suite(LoadTest):
         self.addCleanup(os.sched_setaffinity, 0, cores)
         os.sched_setaffinity(0, {min(cores)})
 
-    def write_image(self, name, shade):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"P6\n40 36\n255\n" + bytes((10 * shade + i) % 256 for i in range(40 * 36 * 3)))
-        return path
-
 
 class Faults(LoadTest):
     def check(self, *struck, rank=1):
@@ -270,6 +270,34 @@ class Ends(LoadTest):
         self.assertEqual(made, NAMES[:len(made)])
         self.assertEqual(self.summary(result), (len(made), len(made), 0))
         self.assertEqual({entry["iterations"] for entry in self.entries(result)}, {30}, "none that was left undone")
+
+    def test_images_that_one_rank_lost_fail_their_tests_only(self):
+        """The other rank waits for its sums, and does not lose touch."""
+        contexts, program = [], os.environ["EGT_PROGRAM"]
+        for rank in range(2):
+            images = self.write_image(f"{rank}/images/one.ppm", 3).parent
+            contexts += [":"] * rank + ["-np", "1", "-wdir", str(self.folder / str(rank)), program, "loadtest", "--quick",
+                                        "--num-batches", "60", "--data", "images", "--num-workers", "1", "--output", str(self.folder / "run")]
+        with subprocess.Popen([*os.environ["EGT_MPIRUN"].split(), *contexts], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            self.addCleanup(process.kill)
+            told = ""
+            while "train_simple_cnn_bs16: " not in told:
+                line = process.stderr.readline()
+                told += line
+                if WITHOUT_LIBRARY in line:
+                    self.skipTest(f"loadtest cannot run here: {line}")
+                self.assertTrue(line, told)
+            (images / "one.ppm").unlink()
+            output, messages = process.communicate(timeout=240)
+        self.assertEqual(process.returncode, 4, output + told + messages)
+        result = self.result()
+        self.assertEqual((result["faults"], result["losses"], result["restarts"]), ([], [], []))
+        failures = {entry["test_name"]: entry["failure"] for entry in self.entries(result)}
+        self.assertEqual(list(failures), NAMES)
+        self.assertEqual((failures[NAMES[0]], failures["retrieval"]), (None, None))
+        for name in NAMES[3:12]:  # batches that were read before may last for a test
+            self.assertEqual(failures[name], "rank 1: unavailable", name)
 
     def test_a_rank_that_is_killed_ends_the_run(self):
         done, result = self.loadtest("--inject", "kill:rank=1,step=2", code=137)  # what mpirun makes of the rank's end

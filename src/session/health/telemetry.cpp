@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "device/system/host_sensor.hpp"
+#include "egt/core/extent.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/process_limits.hpp"
 #include "session/health/error_counters.hpp"
@@ -28,28 +29,6 @@ constexpr double full_power = 0.9;     ///< of the limit
 constexpr double counter_seconds = 5;  ///< between looks at the counters: they cost more than a sample
 constexpr double guard_seconds = 1;    ///< between looks of the guard, at most
 constexpr const char* idle = "idle";   ///< the phase of a thread that rests
-
-/// The smallest, mean, largest and newest of a figure.
-class Extent {
- public:
-  template <typename T>
-  void add(const std::optional<T>& value) {
-    if (!value) return;
-    last_ = static_cast<double>(*value);
-    min_ = count_ == 0 ? last_ : std::min(min_, last_);
-    max_ = count_ == 0 ? last_ : std::max(max_, last_);
-    sum_ += last_;
-    ++count_;
-  }
-  Json json() const {
-    if (count_ == 0) return nullptr;
-    return {{"min", min_}, {"avg", sum_ / static_cast<double>(count_)}, {"max", max_}, {"last", last_}};
-  }
-
- private:
-  double min_ = 0, max_ = 0, last_ = 0, sum_ = 0;
-  std::uint64_t count_ = 0;
-};
 
 /// NVML's clocks event reasons.
 struct Reason {

@@ -1,9 +1,7 @@
 #include "workload/loadtest/load_entry.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -51,30 +49,12 @@ Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json();
 }
 
-/// By nearest rank.
-double percentile(const std::vector<double>& sorted, double share) {
-  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
-  return sorted[std::max<std::size_t>(rank, 1) - 1];
-}
-
 }  // namespace
-
-void UsageRange::add(const std::optional<double>& figure) {
-  if (!figure) return;
-  least_ = count_ > 0 ? std::min(least_, *figure) : *figure;
-  most_ = count_ > 0 ? std::max(most_, *figure) : *figure;
-  sum_ += *figure;
-  ++count_;
-}
-
-Json UsageRange::json() const {
-  if (count_ == 0) return nullptr;
-  return {{"min", least_}, {"avg", sum_ / count_}, {"max", most_}};
-}
 
 void LoadRun::add(const SensorReading& reading, const HostLoad& host) {
   gpu_utilization.add(reading.gpu_utilization_percent);
-  if (reading.memory_used_bytes) gpu_memory_mb.add(static_cast<double>(*reading.memory_used_bytes) / mib);
+  if (reading.memory_used_bytes)
+    gpu_memory_mb.add(std::optional(static_cast<double>(*reading.memory_used_bytes) / mib));
   cpu.add(host.cpu_percent);
   host_memory.add(host.memory_percent);
 }
@@ -83,20 +63,18 @@ std::vector<double> rank_figures(const LoadRun& run, const LoadJobFigures& job) 
   std::vector<double> figures(figures_a_rank, none);
   figures[loss_first] = job.loss_first;
   figures[loss_last] = job.loss_last;
-  figures[peak_memory] = run.gpu_memory_mb.most().value_or(none);
-  figures[peak_utilization] = run.gpu_utilization.most().value_or(none);
+  figures[peak_memory] = run.gpu_memory_mb.max().value_or(none);
+  figures[peak_utilization] = run.gpu_utilization.max().value_or(none);
   figures[duration] = run.seconds;
-  figures[iterations] = static_cast<double>(run.ms.size());
-  if (run.ms.empty() || run.seconds <= 0) return figures;
-  std::vector<double> sorted = run.ms;
-  std::sort(sorted.begin(), sorted.end());
-  const auto count = static_cast<double>(sorted.size());
+  const auto count = static_cast<double>(run.ms.count());
+  figures[iterations] = count;
+  if (count == 0 || run.seconds <= 0) return figures;
   figures[throughput] = count * job.samples / run.seconds;
-  figures[mean_ms] = std::accumulate(sorted.begin(), sorted.end(), 0.0) / count;
-  figures[p50_ms] = percentile(sorted, 0.50);
-  figures[p95_ms] = percentile(sorted, 0.95);
-  figures[p99_ms] = percentile(sorted, 0.99);
-  figures[max_ms] = sorted.back();
+  figures[mean_ms] = run.ms.mean();
+  figures[p50_ms] = run.ms.quantile(0.50);
+  figures[p95_ms] = run.ms.quantile(0.95);
+  figures[p99_ms] = run.ms.quantile(0.99);
+  figures[max_ms] = run.ms.max();
   figures[tflops] = count * job.flops / run.seconds / 1e12;
   return figures;
 }

@@ -1,33 +1,22 @@
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "egt/core/extent.hpp"
+#include "egt/core/histogram.hpp"
 #include "egt/device/sensor.hpp"
 #include "egt/workload/workload.hpp"
 #include "workload/loadtest/load_test.hpp"
 
 namespace egt {
 
-/// Least, mean and most of what was measured; nothing where nothing was.
-class UsageRange {
- public:
-  void add(const std::optional<double>& figure);
-  std::optional<double> most() const { return count_ > 0 ? std::optional(most_) : std::nullopt; }
-  Json json() const;  ///< {min, avg, max}, or null
-
- private:
-  double least_ = 0, most_ = 0, sum_ = 0;
-  int count_ = 0;
-};
-
 /// What a rank measured of a test.
 struct LoadRun {
-  std::vector<double> ms;  ///< of each iteration behind the warm-up
-  double seconds = 0;      ///< that they took, without meetings and checks
-  UsageRange gpu_utilization, gpu_memory_mb, cpu, host_memory;
+  Histogram ms;        ///< of the iterations behind the warm-up
+  double seconds = 0;  ///< that they took, without meetings and checks
+  Extent gpu_utilization, gpu_memory_mb, cpu, host_memory;
 
   void add(const SensorReading& reading, const HostLoad& host);
 };

@@ -32,6 +32,7 @@ class RetrievalTest final : public LoadJob {
   LoadJobFigures figures() const override;
   std::string failure() const override;
   Status give_up(double timeout_seconds) override {
+    EGT_TRY(environment_.device.forget_failure(alone_->stream(), timeout_seconds));
     return environment_.device.forget_failure(all_->stream(), timeout_seconds);
   }
 
