@@ -109,6 +109,39 @@ struct SoftmaxArguments {
 };
 [[nodiscard]] int softmax_loss(const Launch& launch, const SoftmaxArguments& arguments);
 
+/// A batch normalization of x, a row a pixel and a column a channel, and its numbers, one a channel: the
+/// members of BatchNormShape and BatchNormState in egt/device/dnn.hpp.
+struct BatchNormArguments {
+  MatrixView x;  ///< f32 or bf16; its rows and columns are those of all matrices
+  bool relu;
+  double epsilon, momentum;
+  const float *scale, *shift;
+  float *running_mean, *running_variance;
+  float *mean, *inverse_deviation;  ///< of the batch: saved_mean, saved_deviation
+};
+/// What a pass over all elements makes, and the backward pass reads, too.
+struct BatchNormResults {
+  MatrixView images;  ///< y, or the gradient of x, which may be y_gradient
+  bool is_training = true;
+  MatrixView y_gradient = {};
+  float *scale_gradient = nullptr, *shift_gradient = nullptr;
+};
+[[nodiscard]] int normalize(const Launch& launch, const BatchNormArguments& call, MatrixView y,
+                            bool training);
+[[nodiscard]] int normalize_gradient(const Launch& launch, const BatchNormArguments& call,
+                                     const BatchNormResults& to);
+
+/// Pooling of the maximum in egt/device/dnn.hpp, backward. x has less than 2^31 elements.
+struct MaxPoolingArguments {
+  int images, height, width, channels;
+  int windows_y, windows_x;  ///< height and width of y
+  int kernel, stride, padding;
+  const void *x, *y, *y_gradient;
+  void* x_gradient;
+};
+[[nodiscard]] int max_pooling_gradient(const Launch& launch, ElementType type,
+                                       const MaxPoolingArguments& call);
+
 // Optimizers; gradient: f32 or bf16; compute_copy: any type, data == nullptr: none
 [[nodiscard]] int sgd_step(const Launch& launch, float* weights, VectorView gradient, VectorView compute_copy,
                            float* velocity, const math::Sgd& rule);

@@ -178,6 +178,9 @@ Status check_gemm(const Gemm& gemm) {
   EGT_TRY(check_types(operation, gemm));
   EGT_TRY(operation.check(gemm.precision == Precision::fp8 || (!gemm.a_scale && !gemm.b_scale),
                           "only fp8 has operands with a scale"));
+  for (const float* scale : {gemm.a_scale, gemm.b_scale})
+    EGT_TRY(operation.check(reinterpret_cast<std::uintptr_t>(scale) % Gemm::scale_alignment == 0,
+                            "a scale lies at no multiple of 16 bytes"));
   if (is_narrow(gemm.precision)) EGT_TRY(check_narrow(operation, gemm));
   const Shape a(gemm.a, gemm.a_transposed), b(gemm.b, gemm.b_transposed);
   if (a.columns == b.rows && gemm.d.rows == a.rows && gemm.d.columns == b.columns) return {};

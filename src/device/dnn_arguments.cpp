@@ -106,9 +106,10 @@ Status check_inference(const BatchNormState& state) {
 }
 
 Status check_backward(const BatchNormState& state) {
-  return check_operands(
-      "batch normalization",
-      {{"scale", state.scale}, {"saved_mean", state.saved_mean}, {"saved_deviation", state.saved_deviation}});
+  return check_operands("batch normalization", {{"scale", state.scale},
+                                                {"shift", state.shift},
+                                                {"saved_mean", state.saved_mean},
+                                                {"saved_deviation", state.saved_deviation}});
 }
 
 }  // namespace egt

@@ -42,13 +42,14 @@ Status PassProducts::allocate(const MlpConfig& config) {
   for (Buffer& gradient : gradients_) {
     EGT_TRY_ASSIGN(gradient, device_.allocate(bytes_of(largest, samples)));
   }
-  EGT_TRY_ASSIGN(scales_, device_.allocate(3 * layout_.layers().size() * sizeof(float)));
+  EGT_TRY_ASSIGN(scales_, device_.allocate(3 * layout_.layers().size() * Gemm::scale_alignment));
   return {};
 }
 
 float* PassProducts::scale(Scaled what, std::size_t layer) const {
-  return scales_.as<float>() + 3 * (what == Scaled::gradient ? layer % 2 : layer) +
-         static_cast<std::size_t>(what);
+  const std::size_t index =
+      3 * (what == Scaled::gradient ? layer % 2 : layer) + static_cast<std::size_t>(what);
+  return scales_.as<float>() + index * (Gemm::scale_alignment / sizeof(float));
 }
 
 MatrixView PassProducts::transposed_input(std::size_t layer, std::int64_t samples) const {

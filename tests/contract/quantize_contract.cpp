@@ -130,10 +130,11 @@ TEST_P(DeviceContract, ProductsTakeTheScalesIntoAccount) {
   Quantized quantized(*this);
   if (!device().supports(Precision::fp8).yes()) GTEST_SKIP();
   constexpr std::int64_t m = 48, n = 64, k = 160;
+  constexpr std::size_t apart = Gemm::scale_alignment / sizeof(float);
   const Matrix a = uniform(ElementType::f32, {m, k}, 0, 1e-3),
                b = uniform(ElementType::bf16, {n, k}, 0, 300.0);
   const DeviceMatrix on_a = upload(a), on_b = upload(b);
-  const Buffer scales = upload_values(std::vector<float>{-1, -1});
+  const Buffer scales = upload_values(std::vector<float>(1 + apart, -1));
   for (const bool a_is_e5m2 : {false, true})
     for (const ElementType type : {ElementType::f32, ElementType::bf16}) {
       const Copy qa = quantized.copy(a_is_e5m2 ? ElementType::f8_e5m2 : ElementType::f8, m, k, 0),
@@ -141,7 +142,8 @@ TEST_P(DeviceContract, ProductsTakeTheScalesIntoAccount) {
       EXPECT_OK(device().quantize(
           {.x = on_a.view, .copy = qa.view, .transposed = {}, .scale = scales.as<float>()}, stream()));
       EXPECT_OK(device().quantize(
-          {.x = on_b.view, .copy = qb.view, .transposed = {}, .scale = scales.as<float>() + 1}, stream()));
+          {.x = on_b.view, .copy = qb.view, .transposed = {}, .scale = scales.as<float>() + apart},
+          stream()));
       const Matrix zeros = uniform(type, {m, n}, 0, 0.0);
       const DeviceMatrix d = upload(zeros);
       EXPECT_OK(device().gemm({.precision = Precision::fp8,
@@ -150,7 +152,7 @@ TEST_P(DeviceContract, ProductsTakeTheScalesIntoAccount) {
                                .d = d.view,
                                .b_transposed = true,
                                .a_scale = scales.as<float>(),
-                               .b_scale = scales.as<float>() + 1},
+                               .b_scale = scales.as<float>() + apart},
                               stream()));
       Matrix result = zeros;
       download(d, result);
@@ -193,6 +195,13 @@ TEST_P(DeviceContract, RefusesWhatDoesNotFit) {
                                                   .b = matrix(f8_e5m2),
                                                   .d = matrix(f32, 16, 16),
                                                   .b_transposed = true},
+                                                 stream()));
+    EXPECT_FAILS(invalid_argument, device().gemm({.precision = Precision::fp8,
+                                                  .a = matrix(f8),
+                                                  .b = matrix(f8),
+                                                  .d = matrix(f32, 16, 16),
+                                                  .b_transposed = true,
+                                                  .b_scale = scale + 1},
                                                  stream()));
   }
   EXPECT_FAILS(invalid_argument, device().gemm({.precision = Precision::bf16,

@@ -92,8 +92,14 @@ class BurnOnGpu(ProgramTest):
             self.skipTest("one GPU answers, so this is test_one_gpu")
         self.check_clean_run(self.gpus)
 
-    def test_fp8_is_refused(self):
-        self.check_refusal([*SHORT, "--precision", "fp8"], "fp8", 1)
+    def test_fp8_trains(self):
+        done = self.run_program(*SHORT, "--no-io", "--precision", "fp8", "--output", "run", timeout=TIMEOUT)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        result = self.result()
+        self.assertEqual((result["verdict"], result["faults"]), ("pass", []))
+        train = self.part(result, "train", 0)
+        self.assertGreater(train["replays"], 0)
+        self.assertLess(train["loss_last"], train["loss_first"])
 
     def test_more_ranks_than_gpus_are_refused(self):
         self.check_refusal(SHORT, f"device {self.gpus} does not exist", self.gpus + 1)

@@ -60,7 +60,9 @@ struct Gemm {
   bool b_transposed = false;
   double alpha = 1.0;
   double beta = 0.0;
-  /// fp8: device memory, what a's and b's elements are to be multiplied with (Quantization); null: 1.
+  /// fp8: device memory, what a's and b's elements are to be multiplied with (Quantization), at a multiple of
+  /// scale_alignment; null: 1.
+  static constexpr std::size_t scale_alignment = 16;
   const float* a_scale = nullptr;
   const float* b_scale = nullptr;
 };

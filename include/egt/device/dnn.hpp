@@ -73,6 +73,7 @@ class Convolution {
 struct BatchNormShape {
   ElementType type = ElementType::f32;  ///< of x, y and their gradients: f32 or bf16
   ImageShape x;
+  bool relu = false;  ///< then y = max(0, that)
 
   static constexpr double epsilon = 1e-5;
   /// Weight of a batch in the running statistics, as PyTorch's default; its variance there is the unbiased

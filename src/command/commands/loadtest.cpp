@@ -57,14 +57,14 @@ class LoadTestRun final : public MeasurementRun {
 
  private:
   std::unique_ptr<MeasurementWorkload> make_suite(Environment& environment) override {
-    return std::make_unique<LoadTestSuite>(environment, *control_, parts_);
+    return std::make_unique<LoadTestSuite>(environment, *control_, parts_, std::move(dnn_));
   }
   Status check_copy() const;
   Status open_images();
   Status check_precision(const Options& options, const Device& device);
 
   LoadTestParts parts_;
-  std::unique_ptr<Dnn> dnn_;
+  std::unique_ptr<Dnn> dnn_;  ///< until the suite has it
   std::unique_ptr<ImageFolder> images_;  ///< null: they are generated
   std::string copy_;                     ///< the file that --output names; empty: it names a directory
   std::string told_;

@@ -45,7 +45,7 @@ class CudaDnn : public Dnn {
   Result<std::unique_ptr<BatchNorm>> make(const BatchNormShape& shape) override {
     EGT_TRY(check_shape(shape));
     EGT_TRY(prepare(precision_of(shape.type)));
-    return make_cudnn_batch_norm(*library_, shape);
+    return make_cuda_batch_norm(*library_, shape);
   }
   Result<std::unique_ptr<Pooling>> make(const PoolingShape& shape) override {
     EGT_TRY(check_shape(shape));

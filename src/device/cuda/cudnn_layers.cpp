@@ -8,44 +8,25 @@
 namespace egt {
 namespace {
 
-/// Not CUDNN_BATCHNORM_SPATIAL_PERSISTENT, which may add up in scaled integers and gives NaN where these
-/// overflow. Batch normalization is not among what NVIDIA's documentation names as not reproducible.
-constexpr cudnnBatchNormMode_t batch_norm_mode = CUDNN_BATCHNORM_SPATIAL;
-
-class CudnnBatchNorm : public BatchNorm {
+/// Kernels of our own: cuDNN's for fp32 images in NHWC order take them to NCHW and back and give each channel
+/// one block, which was a third of a training step of ResNet-18.
+class CudaBatchNorm : public BatchNorm {
  public:
-  CudnnBatchNorm(CudnnLibrary& library, const BatchNormShape& shape) : library_(library), shape_(shape) {}
-
-  Status prepare() {
-    EGT_TRY_ASSIGN(x_, describe_images(shape_.x, shape_.type));
-    EGT_TRY_ASSIGN(state_, make_cudnn(&cudnnCreateTensorDescriptor));
-    return cudnn_status(cudnnDeriveBNTensorDescriptor(state_.get(), x_.get(), batch_norm_mode),
-                        "describe a batch normalization");
-  }
+  CudaBatchNorm(CudnnLibrary& library, const BatchNormShape& shape) : library_(library), shape_(shape) {}
 
   Status forward_training(const void* x, const BatchNormState& state, void* y, Stream& stream) override {
     EGT_TRY(check_operands("batch normalization", {{"x", x}, {"y", y}}));
     EGT_TRY(check_training(shape_, state));
-    return library_.enqueue(stream, "start a batch normalization", [&](cudnnHandle_t handle) {
-      return cudnnBatchNormalizationForwardTraining(
-          handle, batch_norm_mode, &CudnnLibrary::one, &CudnnLibrary::zero, x_.get(), x, x_.get(), y,
-          state_.get(), state.scale, state.shift, BatchNormShape::momentum, state.running_mean,
-          state.running_variance, BatchNormShape::epsilon, state.saved_mean, state.saved_deviation);
-    });
+    return normalize(x, state, y, true, stream);
   }
 
   Status forward_inference(const void* x, const BatchNormState& state, void* y, Stream& stream) override {
     EGT_TRY(check_operands("batch normalization", {{"x", x}, {"y", y}}));
     EGT_TRY(check_inference(state));
-    return library_.enqueue(stream, "start a batch normalization of inference", [&](cudnnHandle_t handle) {
-      return cudnnBatchNormalizationForwardInference(
-          handle, batch_norm_mode, &CudnnLibrary::one, &CudnnLibrary::zero, x_.get(), x, x_.get(), y,
-          state_.get(), state.scale, state.shift, state.running_mean, state.running_variance,
-          BatchNormShape::epsilon);
-    });
+    return normalize(x, state, y, false, stream);
   }
 
-  /// saved_deviation is cuDNN's: one by the root of the variance + epsilon.
+  /// saved_deviation is one by the root of the variance + epsilon.
   Status backward(const void* x, const void* y_gradient, const BatchNormState& state, float* scale_gradient,
                   float* shift_gradient, void* x_gradient, Stream& stream) override {
     EGT_TRY(check_operands("batch normalization", {{"x", x},
@@ -54,20 +35,39 @@ class CudnnBatchNorm : public BatchNorm {
                                                    {"shift_gradient", shift_gradient},
                                                    {"x_gradient", x_gradient}}));
     EGT_TRY(check_backward(state));
-    return library_.enqueue(stream, "start a batch normalization's gradient", [&](cudnnHandle_t handle) {
-      return cudnnBatchNormalizationBackward(handle, batch_norm_mode, &CudnnLibrary::one, &CudnnLibrary::zero,
-                                             &CudnnLibrary::one, &CudnnLibrary::zero, x_.get(), x, x_.get(),
-                                             y_gradient, x_.get(), x_gradient, state_.get(), state.scale,
-                                             scale_gradient, shift_gradient, BatchNormShape::epsilon,
-                                             state.saved_mean, state.saved_deviation);
+    return library_.launch(stream, "compute a batch normalization's gradient", [&](const auto& where) {
+      return kernels::normalize_gradient(where, arguments(x, state),
+                                         {.images = matrix(x_gradient),
+                                          .y_gradient = matrix(y_gradient),
+                                          .scale_gradient = scale_gradient,
+                                          .shift_gradient = shift_gradient});
     });
   }
 
  private:
+  MatrixView matrix(const void* images) const {
+    return {const_cast<void*>(images), shape_.type, shape_.x.rows(), shape_.x.channels};
+  }
+  kernels::BatchNormArguments arguments(const void* x, const BatchNormState& state) const {
+    return {.x = matrix(x),
+            .relu = shape_.relu,
+            .epsilon = BatchNormShape::epsilon,
+            .momentum = BatchNormShape::momentum,
+            .scale = state.scale,
+            .shift = state.shift,
+            .running_mean = state.running_mean,
+            .running_variance = state.running_variance,
+            .mean = state.saved_mean,
+            .inverse_deviation = state.saved_deviation};
+  }
+  Status normalize(const void* x, const BatchNormState& state, void* y, bool training, Stream& stream) {
+    return library_.launch(stream, "normalize a batch", [&](const auto& where) {
+      return kernels::normalize(where, arguments(x, state), matrix(y), training);
+    });
+  }
+
   CudnnLibrary& library_;
   const BatchNormShape shape_;
-  CudnnTensor x_;
-  CudnnTensor state_;  ///< one fp32 a channel
 };
 
 class CudnnPooling : public Pooling {
@@ -100,6 +100,7 @@ class CudnnPooling : public Pooling {
                   Stream& stream) override {
     EGT_TRY(check_operands("pooling",
                            {{"x", x}, {"y", y}, {"y_gradient", y_gradient}, {"x_gradient", x_gradient}}));
+    if (shape_.kind == PoolingKind::maximum) return maximum_gradient(x, y, y_gradient, x_gradient, stream);
     return library_.enqueue(stream, "start a pooling's gradient", [&](cudnnHandle_t handle) {
       return cudnnPoolingBackward(handle, window_.get(), &CudnnLibrary::one, y_.get(), y, y_.get(),
                                   y_gradient, x_.get(), x, &CudnnLibrary::zero, x_.get(), x_gradient);
@@ -107,6 +108,28 @@ class CudnnPooling : public Pooling {
   }
 
  private:
+  /// A kernel of our own: cuDNN's took more than all convolutions of the networks that have it.
+  Status maximum_gradient(const void* x, const void* y, const void* y_gradient, void* x_gradient,
+                          Stream& stream) {
+    const ImageShape &from = shape_.x, to = shape_.y();
+    const kernels::MaxPoolingArguments call{.images = cudnn_int(from.images),
+                                            .height = cudnn_int(from.height),
+                                            .width = cudnn_int(from.width),
+                                            .channels = cudnn_int(from.channels),
+                                            .windows_y = cudnn_int(to.height),
+                                            .windows_x = cudnn_int(to.width),
+                                            .kernel = cudnn_int(shape_.window.kernel),
+                                            .stride = cudnn_int(shape_.window.stride),
+                                            .padding = cudnn_int(shape_.window.padding),
+                                            .x = x,
+                                            .y = y,
+                                            .y_gradient = y_gradient,
+                                            .x_gradient = x_gradient};
+    return library_.launch(stream, "compute a pooling's gradient", [&](const auto& where) {
+      return kernels::max_pooling_gradient(where, shape_.type, call);
+    });
+  }
+
   CudnnLibrary& library_;
   const PoolingShape shape_;
   CudnnTensor x_, y_;
@@ -115,10 +138,8 @@ class CudnnPooling : public Pooling {
 
 }  // namespace
 
-Result<std::unique_ptr<BatchNorm>> make_cudnn_batch_norm(CudnnLibrary& library, const BatchNormShape& shape) {
-  auto made = std::make_unique<CudnnBatchNorm>(library, shape);
-  EGT_TRY(made->prepare());
-  return std::unique_ptr<BatchNorm>(std::move(made));
+Result<std::unique_ptr<BatchNorm>> make_cuda_batch_norm(CudnnLibrary& library, const BatchNormShape& shape) {
+  return std::unique_ptr<BatchNorm>(std::make_unique<CudaBatchNorm>(library, shape));
 }
 
 Result<std::unique_ptr<Pooling>> make_cudnn_pooling(CudnnLibrary& library, const PoolingShape& shape) {

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "device/arguments.hpp"
+#include "device/cuda/cuda_native.hpp"
 #include "device/cuda/cuda_stream.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
@@ -77,18 +79,32 @@ class CudnnLibrary {
   /// device's work is held back, and a stream that has failed takes nothing more.
   template <typename Start>
   Status enqueue(Stream& any, std::string_view doing, Start&& start) {
-    // Clears nothing; what it does before is what is wanted here: hold, look for the stream's first error,
-    // and select the GPU for this thread.
-    EGT_TRY(device_.set_zero(nullptr, 0, any));
-    CudaStream& stream = as_cuda(any);
+    EGT_TRY_ASSIGN(CudaStream * begun, begin(any));
+    CudaStream& stream = *begun;
     const std::lock_guard lock(mutex_);
     cudnnStatus_t status = cudnnSetStream(handle_.get(), stream.native());
     if (status == CUDNN_STATUS_SUCCESS) status = start(handle_.get());
     if (status == CUDNN_STATUS_SUCCESS) return {};
     return stream.keep(cudnn_status(status, doing));
   }
+  /// The same for a kernel of ours: `start(launch)` returns a cudaError_t as an int.
+  template <typename Start>
+  Status launch(Stream& any, std::string_view doing, Start&& start) {
+    EGT_TRY(check_takes_products(any));  // and so has a scratch
+    EGT_TRY_ASSIGN(CudaStream * stream, begin(any));
+    const kernels::Launch where{stream->native(), device_.info().multiprocessors, 0, stream->scratch(),
+                                false};
+    return stream->keep(cuda_status(static_cast<cudaError_t>(start(where)), doing));
+  }
 
  private:
+  /// Clears nothing; what set_zero does before is what is wanted here: hold, look for the stream's first
+  /// error, and select the GPU for this thread.
+  Result<CudaStream*> begin(Stream& stream) {
+    EGT_TRY(device_.set_zero(nullptr, 0, stream));
+    return &as_cuda(stream);
+  }
+
   CudnnLibrary(Device& device, cudnnHandle_t handle) : device_(device), handle_(handle) {}
 
   Device& device_;
@@ -99,7 +115,7 @@ class CudnnLibrary {
 /// The operations of `library`, which outlives them, for shapes that passed check_shape.
 Result<std::unique_ptr<Convolution>> make_cudnn_convolution(CudnnLibrary& library,
                                                             const ConvolutionShape& shape);
-Result<std::unique_ptr<BatchNorm>> make_cudnn_batch_norm(CudnnLibrary& library, const BatchNormShape& shape);
+Result<std::unique_ptr<BatchNorm>> make_cuda_batch_norm(CudnnLibrary& library, const BatchNormShape& shape);
 Result<std::unique_ptr<Pooling>> make_cudnn_pooling(CudnnLibrary& library, const PoolingShape& shape);
 
 }  // namespace egt

@@ -26,6 +26,11 @@ struct Part {
   std::unique_ptr<CapturedWork> work;  ///< null: not captured yet
 };
 
+/// Nothing is added between the two.
+bool normalizes_with_relu(const NetworkLayer& layer) {
+  return layer.kind == LayerKind::batch_norm && layer.relu && layer.skip < 0;
+}
+
 }  // namespace
 
 struct ConvNet::Impl {
@@ -95,7 +100,8 @@ Status ConvNet::Impl::open(Dnn& dnn) {
           operations[l].convolution,
           dnn.make(ConvolutionShape{config.precision, x, plan.y_of(layer).channels, layer.window}));
     } else if (layer.kind == LayerKind::batch_norm) {
-      EGT_TRY_ASSIGN(operations[l].batch_norm, dnn.make(BatchNormShape{type, x}));
+      EGT_TRY_ASSIGN(operations[l].batch_norm,
+                     dnn.make(BatchNormShape{type, x, normalizes_with_relu(layer)}));
     } else if (layer.kind == LayerKind::pooling) {
       EGT_TRY_ASSIGN(operations[l].pooling, dnn.make(PoolingShape{layer.pooling, type, x, layer.window}));
     }
@@ -144,7 +150,7 @@ Status ConvNet::Impl::forward_layer(const NetworkLayer& layer, LayerOperations& 
   if (layer.skip >= 0)
     EGT_TRY(device.add(memory.vector(layer.y, y), memory.vector(layer.skip, memory.activation(layer.skip)),
                        *compute));
-  if (!layer.relu) return {};
+  if (!layer.relu || normalizes_with_relu(layer)) return {};
   const float* const bias =
       layer.kind == LayerKind::batch_norm ? memory.zero.as<float>() : set.weights.as<float>() + layer.bias;
   return device.activate(memory.pixels(layer.y, y), bias, {}, *compute);
@@ -200,7 +206,7 @@ Status ConvNet::Impl::backward_layer(const NetworkLayer& layer, LayerOperations&
   const std::size_t l = static_cast<std::size_t>(&layer - plan.layers.data());
   const void* const x = memory.activation(layer.x);
   void* const y_gradient = memory.gradient_of(layer.y);
-  if (layer.relu)
+  if (layer.relu && !normalizes_with_relu(layer))
     EGT_TRY(device.activation_gradient(memory.pixels(layer.y, y_gradient),
                                        memory.pixels(layer.y, memory.activation(layer.y)),
                                        bias_gradient(layer), *compute));

@@ -15,9 +15,11 @@ constexpr std::int64_t most_burst = 256;
 
 }  // namespace
 
-LoadTestSuite::LoadTestSuite(Environment& environment, Control& control, const LoadTestParts& parts)
+LoadTestSuite::LoadTestSuite(Environment& environment, Control& control, const LoadTestParts& parts,
+                             std::unique_ptr<Dnn> dnn)
     : MeasurementWorkload(environment),
       control_(control),
+      dnn_(std::move(dnn)),
       parts_(parts),
       tests_(load_tests()),
       checks_(environment) {}

@@ -18,8 +18,10 @@ namespace egt {
 /// that fails on one rank has failed; the others go on. Rank 0 tells one entry a test.
 class LoadTestSuite final : public MeasurementWorkload {
  public:
-  /// `control` is used by the main thread only, in prepare and after a restart. All outlive the suite.
-  LoadTestSuite(Environment& environment, Control& control, const LoadTestParts& parts);
+  /// `control` is used by the main thread only, in prepare and after a restart. All but `dnn`, which is that of
+  /// `parts` and goes before the device does, outlive the suite.
+  LoadTestSuite(Environment& environment, Control& control, const LoadTestParts& parts,
+                std::unique_ptr<Dnn> dnn);
 
   std::string name() const override { return "loadtest"; }
   std::int64_t trials() const override { return static_cast<std::int64_t>(tests_.size()); }
@@ -47,6 +49,7 @@ class LoadTestSuite final : public MeasurementWorkload {
   Status keep(const LoadTest& test, const LoadRun& run);
 
   Control& control_;
+  const std::unique_ptr<Dnn> dnn_;  ///< outlives the jobs
   const LoadTestParts& parts_;
   const std::vector<LoadTest> tests_;
   std::vector<LoadEntry> entries_;  ///< of the tests that were made

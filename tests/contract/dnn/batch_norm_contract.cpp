@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -16,8 +18,8 @@ constexpr ImageShape normalized_images[] = {{2, 5, 7, 16}, {1, 1, 3, 5},   {1, 2
                                             {5, 1, 1, 24}, {3, 4, 4, 100}, {8, 28, 28, 32}};
 
 std::string name_of(const BatchNormShape& shape) {
-  return fmt::format("{} {} x {} x {} x {}", to_string(shape.type), shape.x.images, shape.x.height,
-                     shape.x.width, shape.x.channels);
+  return fmt::format("{} {} x {} x {} x {}{}", to_string(shape.type), shape.x.images, shape.x.height,
+                     shape.x.width, shape.x.channels, shape.relu ? " with ReLU" : "");
 }
 
 /// Channels of different means; the second of three or more is 0 throughout.
@@ -135,87 +137,109 @@ reference::Statistics moved(const Parameters& before, const reference::Statistic
   return after;
 }
 
+/// y as a ReLU leaves it; and what it lets pass of y's gradient, where `actual`, which is y, passed it.
+std::vector<double> after_relu(std::vector<double> y) {
+  for (double& value : y) value = std::max(0.0, value);
+  return y;
+}
+Array passed(const Array& y_gradient, const Array& actual) {
+  Array gradient = y_gradient;
+  for (std::int64_t i = 0; i < gradient.count(); ++i)
+    if (actual.get(i) <= 0) gradient.set(i, 0);
+  return gradient;
+}
+
+/// A type, images and whether with a ReLU.
+std::vector<BatchNormShape> shapes_of(const std::vector<ElementType>& types,
+                                      std::span<const ImageShape> all) {
+  std::vector<BatchNormShape> shapes;
+  for (const ElementType type : types)
+    for (const ImageShape& images : all)
+      for (const bool relu : {false, true}) shapes.push_back({type, images, relu});
+  return shapes;
+}
+
 /// fp32 in another order than double's, and divisions by deviations of some tenths.
 constexpr double statistic_tolerance = 1e-5, normalized_tolerance = 5e-5, gradient_tolerance = 1e-4;
 
 }  // namespace
 
 TEST_P(DnnContract, BatchNormTrainsWithTheBatchsStatistics) {
-  for (const ElementType type : image_types())
-    for (const ImageShape& images : normalized_images) {
-      const BatchNormShape shape{type, images};
-      SCOPED_TRACE(name_of(shape));
-      const std::unique_ptr<BatchNorm> norm = make(shape);
-      ASSERT_TRUE(norm);
-      const Array x = input_images(shape), y_gradient = uniform_array(type, images.count(), 6);
-      const TrainingOutput output = train(*this, shape, *norm, x, y_gradient, false);
+  for (const BatchNormShape& shape : shapes_of(image_types(), normalized_images)) {
+    const ImageShape& images = shape.x;
+    SCOPED_TRACE(name_of(shape));
+    const std::unique_ptr<BatchNorm> norm = make(shape);
+    ASSERT_TRUE(norm);
+    const Array x = input_images(shape), y_gradient = uniform_array(shape.type, images.count(), 6);
+    const TrainingOutput output = train(*this, shape, *norm, x, y_gradient, false);
 
-      const Parameters parameters(images.channels);
-      const reference::Statistics batch = reference::statistics(images, x);
-      const reference::Statistics running = moved(parameters, batch, images.rows());
-      const std::vector<double> y = normalize(images, x, batch, parameters.scale, parameters.shift);
-      expect_near(output.y, y, one_more(y), normalized_tolerance, "y");
-      expect_near(output.saved_mean, batch.mean, one_more(batch.mean), statistic_tolerance, "saved_mean");
-      expect_near(output.running_mean, running.mean, one_more(running.mean), statistic_tolerance,
-                  "running_mean");
-      expect_near(output.running_variance, running.variance, one_more(running.variance), statistic_tolerance,
-                  "running_variance");
+    const Parameters parameters(images.channels);
+    const reference::Statistics batch = reference::statistics(images, x);
+    const reference::Statistics running = moved(parameters, batch, images.rows());
+    const std::vector<double> normal = normalize(images, x, batch, parameters.scale, parameters.shift);
+    expect_near(output.y, shape.relu ? after_relu(normal) : normal, one_more(normal), normalized_tolerance,
+                "y");
+    expect_near(output.saved_mean, batch.mean, one_more(batch.mean), statistic_tolerance, "saved_mean");
+    expect_near(output.running_mean, running.mean, one_more(running.mean), statistic_tolerance,
+                "running_mean");
+    expect_near(output.running_variance, running.variance, one_more(running.variance), statistic_tolerance,
+                "running_variance");
 
-      const reference::BatchNormGradients gradients =
-          reference::batch_norm_gradients(images, x, y_gradient, batch, parameters.scale);
-      expect_near(output.x_gradient, gradients.x, gradients.x_magnitude, gradient_tolerance, "x_gradient");
-      expect_near(output.scale_gradient, gradients.scale.value, one_more(gradients.scale.magnitude),
-                  gradient_tolerance, "scale_gradient");
-      expect_near(output.shift_gradient, gradients.shift.value, one_more(gradients.shift.magnitude),
-                  gradient_tolerance, "shift_gradient");
-    }
+    const reference::BatchNormGradients gradients = reference::batch_norm_gradients(
+        images, x, shape.relu ? passed(y_gradient, output.y) : y_gradient, batch, parameters.scale);
+    expect_near(output.x_gradient, gradients.x, gradients.x_magnitude, gradient_tolerance, "x_gradient");
+    expect_near(output.scale_gradient, gradients.scale.value, one_more(gradients.scale.magnitude),
+                gradient_tolerance, "scale_gradient");
+    expect_near(output.shift_gradient, gradients.shift.value, one_more(gradients.shift.magnitude),
+                gradient_tolerance, "shift_gradient");
+  }
 }
 
 TEST_P(DnnContract, BatchNormTrainsBitForBitAgainAndInPlace) {
-  for (const ElementType type : image_types())
-    for (const ImageShape& images : {ImageShape{2, 5, 7, 16}, {4, 9, 11, 3}, {16, 28, 28, 64}}) {
-      const BatchNormShape shape{type, images};
-      SCOPED_TRACE(name_of(shape));
-      const std::unique_ptr<BatchNorm> norm = make(shape), again = make(shape);
-      ASSERT_TRUE(norm && again);
-      const Array x = input_images(shape), y_gradient = uniform_array(type, images.count(), 6);
-      const TrainingOutput first = train(*this, shape, *norm, x, y_gradient, false);
-      EXPECT_EQ(train(*this, shape, *norm, x, y_gradient, false), first) << "again";
-      EXPECT_EQ(train(*this, shape, *norm, x, y_gradient, true), first) << "in place";
-      EXPECT_EQ(train(*this, shape, *again, x, y_gradient, false), first) << "made again";
-    }
+  constexpr ImageShape all[] = {{2, 5, 7, 16}, {4, 9, 11, 3}, {16, 28, 28, 64}};
+  for (const BatchNormShape& shape : shapes_of(image_types(), all)) {
+    SCOPED_TRACE(name_of(shape));
+    const std::unique_ptr<BatchNorm> norm = make(shape), again = make(shape);
+    ASSERT_TRUE(norm && again);
+    const Array x = input_images(shape), y_gradient = uniform_array(shape.type, shape.x.count(), 6);
+    const TrainingOutput first = train(*this, shape, *norm, x, y_gradient, false);
+    EXPECT_EQ(train(*this, shape, *norm, x, y_gradient, false), first) << "again";
+    EXPECT_EQ(train(*this, shape, *norm, x, y_gradient, true), first) << "in place";
+    EXPECT_EQ(train(*this, shape, *again, x, y_gradient, false), first) << "made again";
+  }
 }
 
 TEST_P(DnnContract, BatchNormInfersWithTheRunningStatistics) {
-  for (const ElementType type : image_types())
-    for (const ImageShape& images : {ImageShape{2, 5, 7, 16}, {1, 1, 1, 5}, {4, 9, 11, 3}}) {
-      const BatchNormShape shape{type, images};
-      SCOPED_TRACE(name_of(shape));
-      const std::unique_ptr<BatchNorm> norm = make(shape);
-      ASSERT_TRUE(norm);
-      const Array x_values = input_images(shape);
-      const Parameters parameters(images.channels);
-      const StateOnDevice own(*this, parameters);
-      BatchNormState state = own.state();
-      state.saved_mean = state.saved_deviation = nullptr;
-      const DeviceArray x = upload(x_values), y = output(type, images.count()),
-                        again = output(type, images.count());
-      EXPECT_OK(norm->forward_inference(x.buffer.data(), state, y.buffer.data(), stream()));
-      EXPECT_OK(norm->forward_inference(x.buffer.data(), state, again.buffer.data(), stream()));
-      finish();
-      EXPECT_EQ(download(own.running_mean), parameters.running_mean);
-      EXPECT_EQ(download(own.running_variance), parameters.running_variance);
-      EXPECT_EQ(written(y), written(again));
+  constexpr ImageShape all[] = {{2, 5, 7, 16}, {1, 1, 1, 5}, {4, 9, 11, 3}};
+  for (const BatchNormShape& shape : shapes_of(image_types(), all)) {
+    const ImageShape& images = shape.x;
+    SCOPED_TRACE(name_of(shape));
+    const std::unique_ptr<BatchNorm> norm = make(shape);
+    ASSERT_TRUE(norm);
+    const Array x_values = input_images(shape);
+    const Parameters parameters(images.channels);
+    const StateOnDevice own(*this, parameters);
+    BatchNormState state = own.state();
+    state.saved_mean = state.saved_deviation = nullptr;
+    const DeviceArray x = upload(x_values), y = output(shape.type, images.count()),
+                      again = output(shape.type, images.count());
+    EXPECT_OK(norm->forward_inference(x.buffer.data(), state, y.buffer.data(), stream()));
+    EXPECT_OK(norm->forward_inference(x.buffer.data(), state, again.buffer.data(), stream()));
+    finish();
+    EXPECT_EQ(download(own.running_mean), parameters.running_mean);
+    EXPECT_EQ(download(own.running_variance), parameters.running_variance);
+    EXPECT_EQ(written(y), written(again));
 
-      reference::Statistics running;
-      for (std::int64_t c = 0; c < images.channels; ++c) {
-        running.mean.push_back(parameters.running_mean.get(c));
-        running.variance.push_back(parameters.running_variance.get(c));
-      }
-      const std::vector<double> expected =
-          normalize(images, x_values, running, parameters.scale, parameters.shift);
-      expect_near(written(y), expected, one_more(expected), normalized_tolerance, "y");
+    reference::Statistics running;
+    for (std::int64_t c = 0; c < images.channels; ++c) {
+      running.mean.push_back(parameters.running_mean.get(c));
+      running.variance.push_back(parameters.running_variance.get(c));
     }
+    const std::vector<double> normal =
+        normalize(images, x_values, running, parameters.scale, parameters.shift);
+    expect_near(written(y), shape.relu ? after_relu(normal) : normal, one_more(normal), normalized_tolerance,
+                "y");
+  }
 }
 
 TEST_P(DnnContract, BatchNormShapesThatAreNoneAreRefused) {
@@ -267,8 +291,9 @@ TEST_P(DnnContract, BatchNormWithoutMemoryIsRefused) {
   EXPECT_FAILS(invalid_argument, backward(x.floats(), c, good, nullptr, b, c));
   EXPECT_FAILS(invalid_argument, backward(x.floats(), c, good, a, nullptr, c));
   EXPECT_FAILS(invalid_argument, backward(x.floats(), c, good, a, b, nullptr));
-  for (const BatchNormState& state : {without(&BatchNormState::scale), without(&BatchNormState::saved_mean),
-                                      without(&BatchNormState::saved_deviation)})
+  for (const BatchNormState& state :
+       {without(&BatchNormState::scale), without(&BatchNormState::shift),
+        without(&BatchNormState::saved_mean), without(&BatchNormState::saved_deviation)})
     EXPECT_FAILS(invalid_argument, backward(x.floats(), c, state, a, b, c));
   finish();  // the stream has not failed by it
 }

@@ -154,19 +154,25 @@ class HostBatchNorm final : public BatchNorm {
       return describe<dnnl::batch_normalization_forward>(engine, kind, x, epsilon, flags);
 #endif
     };
-    const Flags affine = Flags::use_scale | Flags::use_shift;
+    const Flags affine =
+        Flags::use_scale | Flags::use_shift | (shape.relu ? Flags::fuse_norm_relu : Flags::none);
     const auto training = forward(dnnl::prop_kind::forward_training, affine);
     const auto inference = forward(dnnl::prop_kind::forward_inference, affine | Flags::use_global_stats);
+    // What the ReLU lets pass, for the backward pass.
+    const Desc passed = shape.relu ? training.workspace_desc() : Desc();
+    passed_ = std::make_shared<std::vector<std::uint8_t>>(std::max<std::size_t>(passed.get_size(), 1));
     for (const bool is_training : {true, false}) {
       const auto& desc = is_training ? training : inference;
-      (is_training ? training_ : inference_) = std::make_shared<HostPrimitive>(
-          engine, threads, dnnl::batch_normalization_forward(desc), desc.scratchpad_desc(),
-          std::vector<PrimitiveArgument>{{DNNL_ARG_SRC, x, x, false},
-                                         of_channels(DNNL_ARG_SCALE),
-                                         of_channels(DNNL_ARG_SHIFT),
-                                         of_channels(DNNL_ARG_MEAN, is_training),
-                                         of_channels(DNNL_ARG_VARIANCE, is_training),
-                                         {DNNL_ARG_DST, x, x, true}});
+      std::vector<PrimitiveArgument> arguments{{DNNL_ARG_SRC, x, x, false},
+                                               of_channels(DNNL_ARG_SCALE),
+                                               of_channels(DNNL_ARG_SHIFT),
+                                               of_channels(DNNL_ARG_MEAN, is_training),
+                                               of_channels(DNNL_ARG_VARIANCE, is_training),
+                                               {DNNL_ARG_DST, x, x, true}};
+      if (is_training) arguments.push_back({DNNL_ARG_WORKSPACE, passed, passed, true});
+      (is_training ? training_ : inference_) =
+          std::make_shared<HostPrimitive>(engine, threads, dnnl::batch_normalization_forward(desc),
+                                          desc.scratchpad_desc(), std::move(arguments));
     }
 #if DNNL_VERSION_MAJOR >= 3
     const auto backward = describe_backward<dnnl::batch_normalization_backward>(
@@ -185,13 +191,19 @@ class HostBatchNorm final : public BatchNorm {
                                        of_channels(DNNL_ARG_VARIANCE),
                                        of_channels(DNNL_ARG_DIFF_SCALE, true),
                                        of_channels(DNNL_ARG_DIFF_SHIFT, true),
-                                       {DNNL_ARG_DIFF_SRC, x, x, true}});
+                                       {DNNL_ARG_DIFF_SRC, x, x, true},
+                                       {DNNL_ARG_WORKSPACE, passed, passed, false}});
+    for (SharedPrimitive* const with : {&training_, &backward_})
+      *with =
+          SharedPrimitive(std::make_shared<std::pair<SharedPrimitive, Bytes>>(*with, passed_), with->get());
   }
 
   Status forward_training(const void* x, const BatchNormState& state, void* y, Stream& stream) override {
     EGT_TRY(check_training(shape_, state));
     EGT_TRY(check_operands("batch normalization", {{"x", x}, {"y", y}}));
-    enqueue<6>(training_, {x, state.scale, state.shift, state.saved_mean, state.saved_deviation, y}, stream);
+    enqueue<7>(training_,
+               {x, state.scale, state.shift, state.saved_mean, state.saved_deviation, y, passed_->data()},
+               stream);
     as_host_stream(stream).enqueue([state, channels = shape_.x.channels, rows = shape_.x.rows()] {
       move_running(state, channels, rows);
       return Status();
@@ -214,15 +226,18 @@ class HostBatchNorm final : public BatchNorm {
                                                    {"shift_gradient", shift_gradient},
                                                    {"x_gradient", x_gradient}}));
     // oneDNN wants a shift, too, and does not use it.
-    enqueue<9>(backward_,
-               {x, y_gradient, state.scale, state.scale, state.saved_mean, state.saved_deviation,
-                scale_gradient, shift_gradient, x_gradient},
-               stream);
+    enqueue<10>(backward_,
+                {x, y_gradient, state.scale, state.scale, state.saved_mean, state.saved_deviation,
+                 scale_gradient, shift_gradient, x_gradient, passed_->data()},
+                stream);
     return {};
   }
 
  private:
+  using Bytes = std::shared_ptr<std::vector<std::uint8_t>>;
+
   BatchNormShape shape_;
+  Bytes passed_;  ///< shared with what is enqueued, too
   SharedPrimitive training_, inference_, backward_;
 };
 
