@@ -27,20 +27,6 @@ std::string help_lines(std::string_view title, std::string_view command, bool co
   return text.empty() ? text : fmt::format("Options of {} (default in parentheses):\n{}\n", title, text);
 }
 
-std::string injection_help() {
-  std::string kinds;
-  std::string behaviour;
-  for (const InjectionKind kind : all_injection_kinds())
-    (changes_data(kind) ? kinds : behaviour) += fmt::format(" {}", to_string(kind));
-  return fmt::format(
-      "Faults on purpose: --inject "
-      "KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T][,layer=L][,peer=P][,ms=M]\n"
-      "  KIND is one of{}\n"
-      "  or one that leaves data as they are:{}\n"
-      "  mpirun -np 3 extreme_gpu_trainer --steps 200 --inject weight:rank=1,step=20,layer=3,bit=7\n\n",
-      kinds, behaviour);
-}
-
 }  // namespace
 
 const std::vector<CommandRow>& command_rows() {
@@ -136,14 +122,34 @@ std::string help_text(std::string_view command) {
     for (const Preset& preset : presets()) text += fmt::format("  {:<12} {}\n", preset.name, preset.help());
     text += '\n';
   }
-  if (knows(known, of_injections)) text += injection_help();
-  text += "COMMAND --help tells of another command's options.\n";
+  if (knows(known, of_injections)) text += injection_help() + '\n';
   text +=
-      "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024), and need their unit.\n"
-      "A time without one is in seconds.\n"
-      "Exit codes: 0 pass, 1 fault, 2 wrong usage, 3 the environment cannot, 4 incomplete, 5 degraded,\n"
-      "6 interrupted. To stop a run cleanly: touch DIR/stop in its run directory, or SIGUSR2 to mpirun.";
-  return text;
+      "COMMAND --help tells of another command's options; help man, bash, zsh or fish prints the manual page "
+      "or\n"
+      "the completion of a shell.\n";
+  return text + closing_words();
+}
+
+std::string injection_help() {
+  std::string kinds;
+  std::string behaviour;
+  for (const InjectionKind kind : all_injection_kinds())
+    (changes_data(kind) ? kinds : behaviour) += fmt::format(" {}", to_string(kind));
+  return fmt::format(
+      "Faults on purpose: --inject "
+      "KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T][,layer=L][,peer=P][,ms=M]\n"
+      "  KIND is one of{}\n"
+      "  or one that leaves data as they are:{}\n"
+      "  mpirun -np 3 extreme_gpu_trainer --steps 200 --inject weight:rank=1,step=20,layer=3,bit=7\n",
+      kinds, behaviour);
+}
+
+std::string closing_words() {
+  return "Sizes take KB MB GB TB (powers of 1000) and KiB MiB GiB TiB (powers of 1024), and need their "
+         "unit.\n"
+         "A time without one is in seconds.\n"
+         "Exit codes: 0 pass, 1 fault, 2 wrong usage, 3 the environment cannot, 4 incomplete, 5 degraded,\n"
+         "6 interrupted. To stop a run cleanly: touch DIR/stop in its run directory, or SIGUSR2 to mpirun.";
 }
 
 }  // namespace egt

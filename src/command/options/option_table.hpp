@@ -69,5 +69,8 @@ const OptionRule* find_rule(const std::vector<OptionRule>& rules, std::string_vi
 
 /// `command`: only its options; empty: those of burn.
 std::string help_text(std::string_view command);
+/// Parts of it: what --inject takes; what holds for all values, exit codes and how to stop.
+std::string injection_help();
+std::string closing_words();
 
 }  // namespace egt

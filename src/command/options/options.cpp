@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "command/options/manual.hpp"
 #include "command/options/option_table.hpp"
 #include "command/options/presets.hpp"
 #include "egt/core/printable.hpp"
@@ -335,7 +336,8 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::stri
   const bool asks_help = !rest.empty() && rest[0] == "help";  // as a command: "help burn"
   if (asks_help) rest.erase(rest.begin());
   if (asks_help || given.contains("help")) {
-    options.message = help_text(rest.empty() ? "" : rest[0]);
+    if (asks_help && !rest.empty()) options.message = manual_text(rest[0], version);
+    if (!options.message) options.message = help_text(rest.empty() ? "" : rest[0]);
     return options;
   }
   if (given.contains("version") || (!rest.empty() && rest[0] == "version")) {

@@ -1,0 +1,207 @@
+#include "command/options/manual.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "command/options/option_table.hpp"
+#include "command/options/presets.hpp"
+
+namespace egt {
+namespace {
+
+using Rules = std::vector<OptionRule>;
+
+Rules rules_of(const CommandRow& command, const Rules& all) {
+  Rules rules;
+  for (const OptionRule& rule : all)
+    if (knows(command.name, rule.commands)) rules.push_back(rule);
+  return rules;
+}
+
+bool takes_path(const OptionRule& rule) {
+  const std::string& placeholder = rule.value.placeholder;
+  return placeholder == "PATH" || placeholder == "FILE" || placeholder == "DIR";
+}
+
+/// The words that may follow; empty: others, too. Capitals stand for others.
+std::vector<std::string> values_of(const OptionRule& rule) {
+  std::vector<std::string> values;
+  if (rule.name == "preset") {
+    for (const Preset& preset : presets()) values.push_back(preset.name);
+    return values;
+  }
+  std::string_view rest = rule.value.placeholder;
+  const auto is_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '|' || c == '-';
+  };
+  if (rest.find('|') == std::string_view::npos || !std::all_of(rest.begin(), rest.end(), is_word))
+    return values;
+  for (std::size_t end = 0; end != std::string_view::npos;
+       rest.remove_prefix(std::min(end + 1, rest.size()))) {
+    end = rest.find('|');
+    values.emplace_back(rest.substr(0, end));
+  }
+  return values;
+}
+
+std::vector<std::string_view> command_names() {
+  std::vector<std::string_view> names;
+  for (const CommandRow& row : command_rows()) names.push_back(row.name);
+  return names;
+}
+
+// Manual page
+
+/// Text that roff takes as it is.
+std::string roff(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '\\' || c == '-') escaped += '\\';
+    escaped += c;
+    if (c == '\n') escaped += "\\&";  // no line is a request
+  }
+  return "\\&" + escaped;
+}
+
+std::string roff_options(const Rules& rules) {
+  std::string text;
+  for (const OptionRule& rule : rules) {
+    const std::string name = fmt::format("\\fB{}\\fR", roff("--" + rule.name).substr(2));
+    const std::string letter = *rule.letter ? fmt::format("\\fB{}\\fR, ", roff(rule.letter).substr(2)) : "";
+    const std::string value =
+        rule.value.placeholder.empty() ? "" : fmt::format(" \\fI{}\\fR", roff(rule.value.placeholder));
+    text += fmt::format(".TP\n{}{}{}\n{}\n", letter, name, value, roff(rule.help));
+  }
+  return text;
+}
+
+std::string roff_block(std::string_view text) {
+  return fmt::format(".nf\n{}\n.fi\n", roff(text));
+}
+
+std::string manual_page(std::string_view version) {
+  Options defaults;
+  const Rules all = option_rules(defaults);
+  std::string text = fmt::format(
+      ".TH EXTREME_GPU_TRAINER 1 \"\" \"extreme_gpu_trainer {}\" \"User Commands\"\n"
+      ".SH NAME\nextreme_gpu_trainer \\- burns in GPU nodes and proves every result\n"
+      ".SH SYNOPSIS\n\\fBmpirun \\-np\\fR \\fIN\\fR \\fBextreme_gpu_trainer\\fR [\\fICOMMAND\\fR] "
+      "[\\fIoptions\\fR]\n"
+      ".SH DESCRIPTION\nEach rank binds one GPU and loads all of it: training, transcendental functions, "
+      "products "
+      "over patrolled memory, exchange with the other ranks, and files. All results are checked bit for bit. "
+      "At the "
+      "end it says pass or fail, and which GPU is to blame. Where no GPU answers, the same runs on the "
+      "host's cores.\n"
+      ".SH COMMANDS\n",
+      version);
+  for (const CommandRow& row : command_rows())
+    text += fmt::format(".TP\n\\fB{}\\fR\n{}\n.br\n{}\n", row.name, roff(row.help), roff(row.example));
+  text += ".SH OPTIONS\nDefaults are in parentheses.\n.SS Of every command\n";
+  Rules common;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(common),
+               [](const OptionRule& rule) { return rule.commands == of_all; });
+  text += roff_options(common);
+  for (const CommandRow& row : command_rows()) {
+    Rules own = rules_of(row, all);
+    std::erase_if(own, [](const OptionRule& rule) { return rule.commands == of_all; });
+    if (!own.empty()) text += fmt::format(".SS Of {}\n{}", row.name, roff_options(own));
+  }
+  text += ".SH PRESETS\n";
+  for (const Preset& preset : presets())
+    text += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(preset.name), roff(preset.help()));
+  text +=
+      ".SH FAULTS ON PURPOSE\n" + roff_block(injection_help()) + ".SH NOTES\n" + roff_block(closing_words());
+  text.pop_back();
+  return text;
+}
+
+// Completion
+
+std::string bash_completion() {
+  Options defaults;
+  const Rules all = option_rules(defaults);
+  const std::string names = fmt::format("{}", fmt::join(command_names(), " "));
+  std::string values, options;
+  for (const CommandRow& row : command_rows()) {
+    options += fmt::format("    {}) words=\"", row.name);
+    for (const OptionRule& rule : rules_of(row, all)) {
+      options += fmt::format("--{} ", rule.name);
+      if (rule.value.placeholder.empty()) continue;
+      const std::vector<std::string> words = values_of(rule);
+      const std::string action = !words.empty()     ? fmt::format("compgen -W \"{}\"", fmt::join(words, " "))
+                                 : takes_path(rule) ? "compgen -f"
+                                                    : "";
+      values += fmt::format("    '{} --{}') {}return ;;\n", row.name, rule.name,
+                            action.empty() ? "" : fmt::format("COMPREPLY=($({} -- \"$current\")); ", action));
+    }
+    options.back() = '"';
+    options += " ;;\n";
+  }
+  return fmt::format(
+      "_extreme_gpu_trainer() {{\n"
+      "  local current=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command= word words\n"
+      "  for word in \"${{COMP_WORDS[@]:1:COMP_CWORD-1}}\"; do\n"
+      "    [[ -z $command && \" {0} \" == *\" $word \"* ]] && command=$word\n"
+      "  done\n"
+      "  COMPREPLY=()\n"
+      "  case \"${{command:-burn}} $before\" in\n{1}  esac\n"
+      "  case \"${{command:-burn}}\" in\n{2}  esac\n"
+      "  if [[ $current == -* ]]; then\n"
+      "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
+      "  elif [[ -z $command ]]; then\n"
+      "    COMPREPLY=($(compgen -W \"{0}\" -- \"$current\"))\n"
+      "  else\n"
+      "    COMPREPLY=($(compgen -f -- \"$current\"))\n"
+      "  fi\n"
+      "}}\n"
+      "complete -o filenames -F _extreme_gpu_trainer extreme_gpu_trainer",
+      names, values, options);
+}
+
+std::string fish_completion() {
+  Options defaults;
+  const Rules all = option_rules(defaults);
+  const auto quoted = [](std::string_view text) {
+    std::string result;
+    for (const char c : text) result += c == '\'' || c == '\\' ? std::string{'\\', c} : std::string(1, c);
+    return "'" + result + "'";
+  };
+  const std::string names = fmt::format("{}", fmt::join(command_names(), " "));
+  const std::string first = fmt::format("not __fish_seen_subcommand_from {}", names);
+  std::string text;
+  const auto line = [&](const std::string& condition, const std::string& rest) {
+    text += fmt::format("complete -c extreme_gpu_trainer -n {} {}\n", quoted(condition), rest);
+  };
+  for (const CommandRow& row : command_rows()) {
+    line(first, fmt::format("-f -a {} -d {}", row.name, quoted(row.help)));
+    const std::string here = fmt::format("__fish_seen_subcommand_from {}", row.name);
+    for (const OptionRule& rule : rules_of(row, all)) {
+      const std::vector<std::string> words = values_of(rule);
+      const std::string value =
+          rule.value.placeholder.empty() ? ""
+          : !words.empty()   ? fmt::format(" -x -a {}", quoted(fmt::format("{}", fmt::join(words, " "))))
+          : takes_path(rule) ? " -r -F"
+                             : " -x";
+      line(row.name == "burn" ? fmt::format("{}; or {}", first, here) : here,
+           fmt::format("-l {} -d {}{}", rule.name, quoted(rule.help), value));
+    }
+  }
+  text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+std::optional<std::string> manual_text(std::string_view what, std::string_view version) {
+  if (what == "man") return manual_page(version);
+  if (what == "bash") return bash_completion();
+  if (what == "zsh")  // which has bash's way of completion, too
+    return "#compdef extreme_gpu_trainer\nautoload -U +X bashcompinit && bashcompinit\n" + bash_completion();
+  if (what == "fish") return fish_completion();
+  return std::nullopt;
+}
+
+}  // namespace egt
