@@ -1,7 +1,7 @@
 #include "egt/core/math/voxel_math.hpp"
 #include "egt/core/math/voxel_scratch.hpp"
-#include "kernels/vector.cuh"
 #include "kernels/robotics/voxel_sort.cuh"
+#include "kernels/vector.cuh"
 
 /// The points are sorted by tile, in memory that a GPU's L2 cache holds for clouds of a few million; then a
 /// block a tile sums in shared memory and writes its voxels once. The output's bytes are most of the work.

@@ -64,7 +64,7 @@ class LoadTestRun final : public MeasurementRun {
   Status check_precision(const Options& options, const Device& device);
 
   LoadTestParts parts_;
-  std::unique_ptr<Dnn> dnn_;  ///< until the suite has it
+  std::unique_ptr<Dnn> dnn_;             ///< until the suite has it
   std::unique_ptr<ImageFolder> images_;  ///< null: they are generated
   std::string copy_;                     ///< the file that --output names; empty: it names a directory
   std::string told_;

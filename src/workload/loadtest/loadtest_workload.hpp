@@ -18,8 +18,8 @@ namespace egt {
 /// that fails on one rank has failed; the others go on. Rank 0 tells one entry a test.
 class LoadTestSuite final : public MeasurementWorkload {
  public:
-  /// `control` is used by the main thread only, in prepare and after a restart. All but `dnn`, which is that of
-  /// `parts` and goes before the device does, outlive the suite.
+  /// `control` is used by the main thread only, in prepare and after a restart. All but `dnn`, which is that
+  /// of `parts` and goes before the device does, outlive the suite.
   LoadTestSuite(Environment& environment, Control& control, const LoadTestParts& parts,
                 std::unique_ptr<Dnn> dnn);
 
