@@ -99,16 +99,16 @@ std::string manual_page(std::string_view version) {
       version);
   for (const CommandRow& row : command_rows())
     text += fmt::format(".TP\n\\fB{}\\fR\n{}\n.br\n{}\n", row.name, roff(row.help), roff(row.example));
-  text += ".SH OPTIONS\nDefaults are in parentheses.\n.SS Of every command\n";
-  Rules common;
-  std::copy_if(all.begin(), all.end(), std::back_inserter(common),
-               [](const OptionRule& rule) { return rule.commands == of_all; });
-  text += roff_options(common);
-  for (const CommandRow& row : command_rows()) {
-    Rules own = rules_of(row, all);
-    std::erase_if(own, [](const OptionRule& rule) { return rule.commands == of_all; });
-    if (!own.empty()) text += fmt::format(".SS Of {}\n{}", row.name, roff_options(own));
-  }
+  text += ".SH OPTIONS\nDefaults are in parentheses.\n";
+  const auto add = [&](std::string_view heading, const auto& is_here) {
+    Rules rules;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(rules), is_here);
+    if (!rules.empty()) text += fmt::format(".SS {}\n{}", heading, roff_options(rules));
+  };
+  add("Of every command", [](const OptionRule& rule) { return rule.commands == of_all; });
+  for (const CommandRow& row : command_rows())
+    add(fmt::format("Of {}", row.name),
+        [&](const OptionRule& rule) { return rule.commands != of_all && (rule.commands & row.bit) != 0; });
   text += ".SH PRESETS\n";
   for (const Preset& preset : presets())
     text += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(preset.name), roff(preset.help()));

@@ -397,11 +397,21 @@ Rules common_rules(CommonOptions& common) {
 
 std::vector<OptionRule> option_rules(Options& options) {
   Rules all;
-  for (Rules& part : std::array{training_rules(options.burn), file_rules(options.burn.file),
-                                check_rules(options), safety_rules(options), link_rules(options.links),
-                                bench_rules(options.bench), loadtest_rules(options.loadtest, options.common),
-                                compare_rules(options.compare.comparison), common_rules(options.common)})
-    for (OptionRule& rule : part) all.push_back(std::move(rule));
+  const auto add = [&all](const char* group, Rules rules) {
+    for (OptionRule& rule : rules) {
+      rule.group = group;
+      all.push_back(std::move(rule));
+    }
+  };
+  add("Training and memory", training_rules(options.burn));
+  add("Files", file_rules(options.burn.file));
+  add("Checks", check_rules(options));
+  add("Limits and recovery", safety_rules(options));
+  add("What is measured", link_rules(options.links));
+  add("What is measured", bench_rules(options.bench));
+  add("What is tested", loadtest_rules(options.loadtest, options.common));
+  add("What is compared", compare_rules(options.compare.comparison));
+  add("Where it runs and what it tells", common_rules(options.common));
   return all;
 }
 

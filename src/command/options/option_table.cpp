@@ -15,16 +15,17 @@ const CommandRow* find_command(std::string_view name) {
   return found == rows.end() ? nullptr : &*found;
 }
 
-/// `common`: those that all commands have, else the others.
-std::string help_lines(std::string_view title, std::string_view command, bool common) {
-  std::string text;
+std::string help_lines(std::string_view command) {
+  std::string text = fmt::format("Options of {}, with their defaults in parentheses\n\n", command), group;
   Options defaults;
   for (const OptionRule& rule : option_rules(defaults)) {
-    if ((rule.commands == of_all) != common || !knows(command, rule.commands)) continue;
+    if (!knows(command, rule.commands)) continue;
+    if (group != rule.group) text += fmt::format("{}{}:\n", group.empty() ? "" : "\n", rule.group);
+    group = rule.group;
     const std::string left = fmt::format("--{} {}", rule.name, rule.value.placeholder);
     text += fmt::format("  {:<32} {}\n", left, rule.help);
   }
-  return text.empty() ? text : fmt::format("Options of {} (default in parentheses):\n{}\n", title, text);
+  return text + '\n';
 }
 
 }  // namespace
@@ -115,8 +116,7 @@ std::string help_text(std::string_view command) {
   text += '\n';
   if (known != "burn" && knows(known, of_load))
     text += "It has smaller defaults of its own for what loads the devices, and says which.\n\n";
-  text += help_lines(known, known, false);
-  text += help_lines("every command", known, true);
+  text += help_lines(known);
   if (known == "burn") {
     text += "Presets (--preset NAME):\n";
     for (const Preset& preset : presets()) text += fmt::format("  {:<12} {}\n", preset.name, preset.help());

@@ -53,6 +53,7 @@ struct OptionRule {
   bool repeatable = false;
   Commands also_told = 0;   ///< commands that do not know it, but whose result tells its value
   const char* letter = "";  ///< its short name, with its dash
+  const char* group = "";   ///< the heading that the help has it under
 };
 
 /// Of bench: what says which work is scaled; with --ceilings they have no meaning.
