@@ -149,11 +149,20 @@ void Console::print(std::ostream& stream, const std::string& text) {
   stream << text << std::endl;
 }
 
-/// From the first column, wherever the cursor is: a terminal echoes what is typed, Ctrl-C as "^C".
+void Console::look_at_terminal() {
+  if (!style_.terminal.empty()) style_.size = terminal_size(style_.terminal);
+}
+
+/// From the first column, wherever the cursor is: a terminal echoes what is typed, Ctrl-C as "^C". In a
+/// window that was made narrower since, its lines were broken.
 void Console::erase_bar() {
-  if (bar_lines_ == 0) return;
-  messages_ << fmt::format("\r\x1b[{}A\x1b[J", bar_lines_) << std::flush;
-  bar_lines_ = 0;
+  if (bar_columns_.empty()) return;
+  look_at_terminal();
+  int lines = 0;
+  for (const int columns : bar_columns_)
+    lines += std::max(1, (columns + style_.size.columns - 1) / style_.size.columns);
+  messages_ << fmt::format("\r\x1b[{}A\x1b[J", lines) << std::flush;
+  bar_columns_.clear();
   due_ = true;
 }
 
@@ -161,6 +170,7 @@ void Console::draw_bar() {
   const auto first = progress_.begin();
   if (first == progress_.end() || starts_.empty()) return;
   erase_bar();
+  look_at_terminal();
   std::vector<std::string> lines = {bar_text(style_, starts_[0], first->second)};
   if (!last_epoch_.empty()) lines.push_back(last_epoch_);
   lines.push_back(row_header());
@@ -169,9 +179,20 @@ void Console::draw_bar() {
     const Json start = start_of(rank);
     lines.push_back(row_text(device_label(start, name_host), start, body, faults_[rank]));
   }
-  for (const std::string& line : lines) messages_ << clipped(line, style_.width - 1) << '\n';
+  // What is above the window's first line could not be erased; and tmux keeps what is erased from the first
+  // line on.
+  const auto fit = static_cast<std::size_t>(std::max(style_.size.lines - 2, 0));
+  if (fit > 0 && lines.size() > fit) {
+    const std::size_t left_out = lines.size() - fit + 1;
+    lines.resize(fit - 1);
+    lines.push_back(fmt::format("({} more lines)", left_out));
+  }
+  for (std::string& line : lines) {
+    line = clipped(line, style_.size.columns - 1);
+    bar_columns_.push_back(columns_of(line));
+    messages_ << line << '\n';
+  }
   messages_ << std::flush;
-  bar_lines_ = lines.size();
   drawn_ = seconds_();
   due_ = false;
 }

@@ -48,6 +48,7 @@ class Console : public Sink {
   void show_epoch(const Json& body);
   void note_progress(const Record& record);
   void print(std::ostream& stream, const std::string& text);
+  void look_at_terminal();
   void erase_bar();
   void draw_bar();
   bool has_bar() const { return style_.progress == ProgressStyle::bar; }
@@ -63,7 +64,7 @@ class Console : public Sink {
   std::map<int, std::uint64_t> faults_;  // by rank; -1: not known whose
   std::uint64_t fault_count_ = 0, injection_count_ = 0;
   std::string last_epoch_;
-  std::size_t bar_lines_ = 0;  // on the screen now
+  std::vector<int> bar_columns_;  // of each of its lines on the screen now
   std::optional<double> drawn_;
   bool due_ = false;  // something is new since it was drawn
 };

@@ -15,7 +15,7 @@
 namespace egt {
 namespace {
 
-constexpr int most_ancestors = 16, default_width = 80, least_width = 40;
+constexpr int most_ancestors = 16, least_columns = 2;
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -64,15 +64,6 @@ bool is_same_terminal(const std::string& one, const std::string& other) {
   return ::stat(one.c_str(), &a) == 0 && ::stat(other.c_str(), &b) == 0 && a.st_rdev == b.st_rdev;
 }
 
-int width_of(const std::string& terminal) {
-  const int file = ::open(terminal.c_str(), O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-  if (file < 0) return default_width;
-  winsize size{};
-  const bool known = ::ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  ::close(file);
-  return known ? std::max<int>(size.ws_col, least_width) : default_width;
-}
-
 /// The first of these that is set decides, as in POSIX.
 bool locale_is_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
@@ -86,6 +77,17 @@ bool locale_is_utf8() {
 }
 
 }  // namespace
+
+TerminalSize terminal_size(const std::string& terminal) {
+  TerminalSize result;
+  const int file = ::open(terminal.c_str(), O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) return result;
+  winsize size{};
+  if (::ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    result = {std::max<int>(size.ws_col, least_columns), size.ws_row};
+  ::close(file);
+  return result;
+}
 
 std::optional<std::string> launcher_terminal(const std::string& proc, int pid, int file) {
   for (int i = 0; i < most_ancestors && pid > 1; ++i, pid = parent_of(proc, pid))
@@ -107,7 +109,7 @@ ConsoleStyle detect_console_style(ProgressStyle wanted) {
   style.messages_colour = messages && has_colour;
   style.one_terminal = results && messages && is_same_terminal(*results, *messages);
   style.utf8 = locale_is_utf8();
-  if (messages) style.width = width_of(*messages);
+  style.terminal = messages.value_or("");
   return style;
 }
 

@@ -191,7 +191,7 @@ std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& p
   const std::string tail =
       fmt::format("] {:3.0f} %  {} elapsed, {}step {}", 100 * done, format_duration(std::floor(elapsed)),
                   left, value_at<std::int64_t>(progress, "steps").value_or(0));
-  const int cells = std::clamp(style.width - static_cast<int>(tail.size()) - 2, 10, 60);
+  const int cells = std::clamp(style.size.columns - static_cast<int>(tail.size()) - 2, 10, 60);
   const int filled = static_cast<int>(std::lround(done * cells));
   return fmt::format("[{:#<{}}{:-<{}}{}", "", filled, "", cells - filled, tail);
 }
@@ -218,12 +218,26 @@ std::string row_text(const std::string& label, const Json& start, const Json& pr
       format_bytes(verified_bytes(progress)), faults);
 }
 
+namespace {
+
+/// How many columns the character takes that begins with this byte; 0: none begins here.
+int columns_of(char first) {
+  const auto byte = static_cast<unsigned char>(first);
+  return (byte & 0xC0u) == 0x80u ? 0 : byte >= 0xF0u ? 2 : 1;
+}
+
+}  // namespace
+
+int columns_of(const std::string& text) {
+  int columns = 0;
+  for (const char c : text) columns += columns_of(c);
+  return columns;
+}
+
 std::string clipped(const std::string& text, int columns) {
   int used = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if ((byte & 0xC0u) == 0x80u) continue;  // inside a character
-    used += byte >= 0xF0u ? 2 : 1;
+    used += columns_of(text[i]);
     if (used > columns) return text.substr(0, i);
   }
   return text;

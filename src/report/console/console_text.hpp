@@ -42,7 +42,9 @@ std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& p
 std::string row_header();
 /// Utilization, memory, temperature, power, TFLOP/s, verified bytes and faults of one rank.
 std::string row_text(const std::string& label, const Json& start, const Json& progress, std::uint64_t faults);
-/// The text's first `columns` columns (of UTF-8; an emoji counts as two).
+/// Of UTF-8; an emoji counts as two.
+int columns_of(const std::string& text);
+/// The text's first `columns` columns.
 std::string clipped(const std::string& text, int columns);
 
 }  // namespace egt

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <pty.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -211,7 +213,7 @@ TEST_F(ConsoleTest, LinesAreFreeOfEscapes) {
 }
 
 TEST_F(ConsoleTest, TheBarHasTimesAndARowADevice) {
-  Console one = console({.progress = ProgressStyle::bar, .width = 200});
+  Console one = console({.progress = ProgressStyle::bar, .size = {200, 0}});
   auto bodies = starts(2);
   bodies[0]["identity"]["device"]["power_limit_w"] = 700;
   bodies[1]["identity"]["device"]["power_limit_w"] = nullptr;
@@ -260,7 +262,7 @@ TEST_F(ConsoleTest, MessagesAreWrittenAboveTheBar) {
 }
 
 TEST_F(ConsoleTest, NoLineOfTheBarIsWiderThanTheTerminal) {
-  Console one = console({.progress = ProgressStyle::bar, .width = 40});
+  Console one = console({.progress = ProgressStyle::bar, .size = {40, 0}});
   one.on_start(starts(1));
   (void)one.write(epoch(0));
   messages_.str("");
@@ -268,6 +270,46 @@ TEST_F(ConsoleTest, NoLineOfTheBarIsWiderThanTheTerminal) {
   (void)one.flush();
   std::istringstream lines(messages_.str());
   for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 40u) << line;
+}
+
+TEST_F(ConsoleTest, TheBarFollowsItsWindow) {
+  int master = -1, window = -1;
+  winsize size{.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
+  ASSERT_EQ(::openpty(&master, &window, nullptr, nullptr, &size), 0);
+  Console one = console({.progress = ProgressStyle::bar, .terminal = ::ttyname(window)});
+  one.on_start(starts(3));
+  const auto drawn = [&] {
+    messages_.str("");
+    for (int rank = 0; rank < 3; ++rank) (void)one.write(fixtures::progress(rank));
+    now_ += 1;
+    (void)one.flush();
+    return messages_.str();
+  };
+  const auto lines_of = [](const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(
+        text.substr(text.rfind('\x1b') == std::string::npos ? 0 : text.rfind("\x1b[J") + 3));
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+  };
+  const std::vector<std::string> wide = lines_of(drawn());
+  ASSERT_EQ(wide.size(), 5u);  // bar, header, three devices
+  size.ws_col = 50;
+  ASSERT_EQ(::ioctl(window, TIOCSWINSZ, &size), 0);
+  std::size_t broken = 0;
+  for (const std::string& line : wide) broken += (line.size() + 49) / 50;
+  ASSERT_GT(broken, 5u);
+  const std::string narrow = drawn();
+  EXPECT_THAT(narrow, testing::StartsWith(fmt::format("\r\x1b[{}A\x1b[J", broken)));
+  for (const std::string& line : lines_of(narrow)) EXPECT_LT(line.size(), 50u) << line;
+  size.ws_row = 6;
+  ASSERT_EQ(::ioctl(window, TIOCSWINSZ, &size), 0);
+  const std::vector<std::string> low = lines_of(drawn());
+  ASSERT_EQ(low.size(), 4u) << "what is above the first line could not be erased";
+  EXPECT_EQ(low.back(), "(2 more lines)");
+  EXPECT_THAT(drawn(), testing::StartsWith("\r\x1b[4A\x1b[J"));
+  ::close(window);
+  ::close(master);
 }
 
 TEST_F(ConsoleTest, AClosedOutputIsTold) {
