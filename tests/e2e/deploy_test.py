@@ -1,0 +1,162 @@
+"""scripts/deploy.sh from one host to others, each with its own disk and an sshd; skipped (77) where there is none."""
+import shutil
+import sys
+
+from hosts import *
+from hosts import AGENT, PROGRAM, Path, why_not
+
+SCRIPT = Path(__file__).parents[2] / "scripts/deploy.sh"
+SSHD = "/usr/sbin/sshd"
+SKIPPED = 77
+TARGETS = ("hosta", "hostb", "hostc")
+BURN = ["burn", "--backend", "host", "--layers", "32,48,16", "--batch", "16", "--memory", "0", "--no-io", "--check-every", "10"]
+# Their temporary folder is on a disk of their own. sshd wants /run/sshd, which packages leave to the system's start.
+DAEMON = "mount -t tmpfs none /run && mkdir -p /run/sshd && exec {sshd} -f {config} -E {log}"
+CONFIG = """\
+ListenAddress {address}
+Port {port}
+HostKey {folder}/host_key
+AuthorizedKeysFile {keys}
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+SetEnv TMPDIR={folder}/tmp
+"""
+
+
+def missing():
+    absent = [command for command in ("ssh", "ssh-keygen", SSHD) if not shutil.which(command)]
+    if absent:
+        return f"there is no command {', '.join(absent)} (packages openssh-client, openssh-server)"
+    return why_not()
+
+
+class Deploy(HostsTest):
+    @classmethod
+    def setUpClass(cls):
+        pass  # asked before
+
+    def setUp(self):
+        super().setUp()
+        self.make_hosts(["desk", *TARGETS], own_disks=True)
+        for key in ("key", "host_key"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / key], check=True, timeout=20)
+        self.ports = {name: 22 if name == "hosta" else 2200 + number for number, name in enumerate(TARGETS)}
+        self.before = {}
+        for name in TARGETS:
+            disk = Path(self.hosts.disk_of(name))
+            (disk / "tmp").mkdir()
+            shutil.copy(self.folder / "host_key", disk)
+            shutil.copy(self.folder / "key.pub", disk / "keys")
+            keys = "/dev/null" if name == "hostc" else self.folder / "keys"
+            (disk / "config").write_text(CONFIG.format(address=self.hosts.address(name), port=self.ports[name], folder=self.folder, keys=keys))
+            command = DAEMON.format(sshd=SSHD, config=self.folder / "config", log=self.folder / "sshd.log")
+            subprocess.run([AGENT, self.hosts.address(name), command], check=True, timeout=20, env=self.hosts.environment(), stdin=subprocess.DEVNULL)
+            self.before[name] = self.state_of(name)
+        self.write_hosts(*TARGETS)
+        self.environment = {**self.hosts.environment(), "TMPDIR": str(self.folder)}  # of a deploy.sh that is killed
+
+    def state_of(self, name):
+        """Files but for sshd's log, and processes but for sshd itself."""
+        files = sorted(str(path) for path in Path(self.hosts.disk_of(name)).rglob("*") if path.name != "sshd.log")
+        return files, len(self.hosts.processes(name))
+
+    def write_hosts(self, *names):
+        lines = [f"root@{self.hosts.address(name)}" + (f":{self.ports[name]}" if self.ports[name] != 22 else "") for name in names]
+        (self.folder / "hosts").write_text("# the rack\n\n" + "".join(f"{line}\n" for line in lines))
+
+    def command(self, *arguments, hosts="hosts"):
+        words = [SCRIPT, "--hosts", hosts, "--key", "key", "-o", f"UserKnownHostsFile={self.folder}/known", "--output", "out", *arguments]
+        return [AGENT, self.hosts.address("desk"), "exec", *map(str, words)]
+
+    def deploy(self, *arguments, **options):
+        return subprocess.run(self.command(*arguments, **options), cwd=self.folder, env=self.environment, capture_output=True,
+                              text=True, timeout=90, stdin=subprocess.DEVNULL)
+
+    def check_nothing_is_left(self):
+        for name in TARGETS:
+            self.wait_for(lambda: self.state_of(name)[1] == self.before[name][1], 10)
+            self.assertEqual(self.state_of(name), self.before[name])
+
+    def result_of(self, name):
+        return self.result(f"out/{self.hosts.address(name)}")
+
+    def test_a_good_host_and_one_that_refuses_the_key(self):
+        self.write_hosts("hosta", "hostc")
+        done = self.deploy("--ranks", "2", "--", *BURN, "--steps", "30")
+        told = done.stdout + done.stderr
+        self.assertEqual(done.returncode, 3, told)
+        self.assertIn("10.77.0.2: pass (exit code 0)\n10.77.0.4: cannot be used: ", told)
+        self.assertIn("Permission denied (publickey). (exit code 3)\n", told)
+        self.assertEqual([rank["hostname"] for rank in self.result_of("hosta")["ranks"]], ["hosta"] * 2)
+        self.assertEqual(sorted(path.name for path in (self.folder / "out/10.77.0.2").iterdir()),
+                         ["journal.rank0.jsonl", "journal.rank1.jsonl", "junit.xml", "log", "metrics.prom", "result.json"])
+        self.check_nothing_is_left()
+
+    def test_a_fault_on_one_host(self):
+        """A wrapper in the package puts it in there only. The hosts come from a file as of a cloud."""
+        package = self.folder / "package/bin"
+        package.mkdir(parents=True)
+        wrapper = package / "extreme_gpu_trainer"
+        fault = "--inject weight:rank=1,step=20"
+        wrapper.write_text(f'#!/bin/sh\n[ "$(hostname)" != hostb ] || set -- "$@" {fault}\nexec {PROGRAM} "$@"\n')
+        wrapper.chmod(0o755)
+        instances = [{"id": number, "ip": self.hosts.address(name), "user": "root", "port": self.ports[name]} for number, name in enumerate(TARGETS)]
+        (self.folder / "cluster.json").write_text(json.dumps({"cluster": "eight", "instances": instances}))
+        done = self.deploy("--package", "package", "--ranks", "2", "--", *BURN, "--steps", "40", hosts="cluster.json")
+        told = done.stdout + done.stderr
+        self.assertEqual(done.returncode, 1, told)
+        self.assertIn("10.77.0.2: pass (exit code 0)\n10.77.0.3: fault (exit code 1)\n10.77.0.4: cannot be used: ", told)
+        self.assertEqual((self.result_of("hosta")["verdict"], self.result_of("hostb")["verdict"]), ("pass", "fault"))
+        self.assertRegex(told, r"10\.77\.0\.3 \(10\.77\.0\.3/?.*\): burn, 2x .*, fault")  # compare
+        self.check_nothing_is_left()
+
+    def start(self):
+        """Both hosts are at work."""
+        self.write_hosts("hosta", "hostb")
+        process = subprocess.Popen(self.command("--ranks", "2", "--", *BURN, "--duration", "120s"), cwd=self.folder, env=self.environment,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.kill)
+        logs = [self.folder / f"out/{self.hosts.address(name)}/log" for name in ("hosta", "hostb")]
+        self.wait_for(lambda: all(log.exists() and "EPOCH" in log.read_text() for log in logs), 60)
+        return process
+
+    def test_stopped(self):
+        process = self.start()
+        process.send_signal(signal.SIGINT)
+        told, _ = process.communicate(timeout=40)
+        self.assertEqual(process.returncode, 6, told)
+        self.assertIn("10.77.0.2: interrupted (exit code 6)\n10.77.0.3: interrupted (exit code 6)\n", told)
+        self.check_nothing_is_left()
+
+    def test_killed(self):
+        process = self.start()
+        process.kill()
+        process.communicate(timeout=40)
+        self.check_nothing_is_left()
+
+    def test_refusals(self):
+        (self.folder / "bad").write_text("root@hosta\nno host here\n")
+        for arguments, hosts, message in (((), "nowhere", "--hosts nowhere: cannot be read"), ((), "bad", "--hosts bad: not [USER@]HOST[:PORT]: "),
+                                          (("--ranks", "x"), "hosts", "--ranks x: a whole number is allowed"),
+                                          (("--package", "none"), "hosts", "--package none: there is none"), (("--x",), "hosts", "unknown option --x")):
+            done = self.deploy(*arguments, hosts=hosts)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertTrue(done.stderr.startswith(f"deploy.sh: {message}"), done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.write_hosts("hosta")
+        done = self.deploy("--", "burn", "--no-such-option")
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"10\.77\.0\.2: refused: extreme_gpu_trainer: .*--no-such-option.* \(exit code 2\)\n")
+        self.check_nothing_is_left()
+
+
+if __name__ == "__main__":
+    if reason := missing():
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
+    unittest.main()
