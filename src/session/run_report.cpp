@@ -11,6 +11,7 @@
 #include "egt/core/json_access.hpp"
 #include "judge/record_schema.hpp"
 #include "judge/result.hpp"
+#include "report/html/page.hpp"
 #include "report/journal/journal.hpp"
 #include "report/tables/summary.hpp"
 #include "session/selftest/selftest_report.hpp"
@@ -64,7 +65,8 @@ RunReport report_of(const std::vector<Record>& records, const std::vector<std::s
   const Json& start = first_start(records);
   if (text_at(start, "command") == "selftest") {
     SelftestOutcome outcome = conclude_selftest(plan_of(start), records);
-    report = {.verdict = std::move(outcome.verdict), .result = {}, .summary = std::move(outcome.table)};
+    report = {
+        .verdict = std::move(outcome.verdict), .result = {}, .summary = std::move(outcome.table), .page = {}};
     report.result = std::move(outcome.result);
   } else {
     report.verdict = judge(records);
@@ -76,17 +78,19 @@ RunReport report_of(const std::vector<Record>& records, const std::vector<std::s
   return report;
 }
 
-Result<RunReport> judge_directory(const std::string& directory) {
-  EGT_TRY_ASSIGN(const Journals journals, read_journals(directory, JournalContent::evidence));
+Result<RunReport> judge_directory(const std::string& directory, Sink* see) {
+  EGT_TRY_ASSIGN(const Journals journals, read_journals(directory, JournalContent::evidence, see));
   EGT_TRY(check_schema(directory, journals.records));
   return report_of(journals.records, journals.problems);
 }
 
 Result<RunReport> report_directory(const std::string& directory) {
   EGT_TRY(await_writers(directory, writers_patience_s));
-  EGT_TRY_ASSIGN(RunReport report, judge_directory(directory));
+  TimeLines lines;
+  EGT_TRY_ASSIGN(RunReport report, judge_directory(directory, &lines));
   const std::string path = directory + "/result.json", text = result_text(report.result);
   if (file_text(path) != text) EGT_TRY(write_atomically(path, text));
+  report.page = write_page(directory, page_text(report.result, report.summary, lines), Durability::disk);
   return report;
 }
 

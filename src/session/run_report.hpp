@@ -5,6 +5,7 @@
 
 #include "egt/core/record.hpp"
 #include "egt/core/status.hpp"
+#include "egt/report/sink.hpp"
 #include "judge/verdict.hpp"
 
 namespace egt {
@@ -14,6 +15,7 @@ struct RunReport {
   Verdict verdict;
   Json result;          ///< the content of result.json
   std::string summary;  ///< for people, above the verdict; empty: nothing
+  Status page;          ///< could report.html be written? Not with report_of and judge_directory
 };
 
 /// A pure function of all ranks' records, whichever command they are of. `problems`: what could not be read,
@@ -21,10 +23,10 @@ struct RunReport {
 RunReport report_of(const std::vector<Record>& records, const std::vector<std::string>& problems = {});
 
 /// The same of the journals in `directory`; changes nothing there. unavailable: there are none; unsupported:
-/// they are of a later version of the program. Any thread.
-Result<RunReport> judge_directory(const std::string& directory);
+/// they are of a later version of the program. `see` gets each record in turn; null: nobody. Any thread.
+Result<RunReport> judge_directory(const std::string& directory, Sink* see = nullptr);
 
-/// And writes result.json there, where it is not the same already. Any thread.
+/// And writes result.json there, where it is not the same already, and report.html. Any thread.
 Result<RunReport> report_directory(const std::string& directory);
 
 }  // namespace egt

@@ -29,7 +29,8 @@ Result<int> run_report(const Options& options) {
   EGT_TRY_ASSIGN(const RunReport report, report_directory(options.directory));
   const auto console = open_console(detect_console_style(options.common.progress));
   if (!report.summary.empty()) console->on_summary(report.summary);
-  console->on_verdict(report.verdict, report.result, options.directory);
+  console->on_verdict(report.verdict, report.result, options.directory, true, report.page.ok());
+  if (!report.page.ok()) fmt::print(stderr, "extreme_gpu_trainer: warning: {}\n", report.page.what());
   remove_test_files(report.result);
   return report.verdict.exit_code;
 }

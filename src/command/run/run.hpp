@@ -14,6 +14,7 @@
 #include "judge/result.hpp"
 #include "judge/verdict.hpp"
 #include "ranks/mpi/mpi_session.hpp"
+#include "report/html/page.hpp"
 #include "report/journal/journal.hpp"
 #include "report/journal/run_directory.hpp"
 #include "report/log.hpp"
@@ -138,8 +139,9 @@ class Run {
   std::string fixed_mix() const;
   Result<int> share_verdict(const Status& failure);
   int conclude(const Status& told);
-  void say_last_words(const Verdict& verdict, Json result, bool has_result);
+  void say_last_words(const Verdict& verdict, Json result, bool has_result, bool has_page);
   Status write_result(const Json& result) const;
+  Status write_page(const Json& result);
   [[noreturn]] void leave(int code);
   StartBody start_body() const;
 
@@ -166,6 +168,7 @@ class Run {
   std::unique_ptr<QueuedConsole> console_;
   std::shared_ptr<LogFile> log_;  // on rank 0; null: none is wanted
   std::unique_ptr<QueuedSink> log_sink_;
+  TimeLines time_lines_;  // on rank 0
   std::unique_ptr<Sink> own_records_, shown_, straggler_detector_;
   std::unique_ptr<RecordRouter> route_;
   std::unique_ptr<Pulse> pulse_;  ///< null: the load is steady

@@ -58,17 +58,18 @@ int Run::conclude(const Status& told) {
     lose_evidence(verdict, written);
     set_verdict(result, verdict);
   }
-  say_last_words(verdict, std::move(result), written.ok());
+  const bool has_page = written.ok() && write_page(result).ok();
+  say_last_words(verdict, std::move(result), written.ok(), has_page);
   return verdict.exit_code;
 }
 
 /// Waits until all is said, a while: somebody may read the output page by page, and nobody a stopped
 /// terminal.
-void Run::say_last_words(const Verdict& verdict, Json result, bool has_result) {
+void Run::say_last_words(const Verdict& verdict, Json result, bool has_result, bool has_page) {
   std::string summary = purpose_.summary(result);
   console_->show([=, result = std::move(result), directory = directory_.path()](Console& console) {
     if (!summary.empty()) console.on_summary(summary);
-    console.on_verdict(verdict, result, directory, has_result);
+    console.on_verdict(verdict, result, directory, has_result, has_page);
   });
   console_->sink().close();
   if (log_sink_) log_sink_->close();
@@ -86,6 +87,19 @@ Status Run::write_result(const Json& result) const {
   const std::string text = result_text(result), copy = purpose_.result_copy();
   EGT_TRY(write_atomically(directory_.file("result.json"), text, durability));
   return copy.empty() ? Status() : write_atomically(copy, text, durability);
+}
+
+/// It shows what result.json and the journals hold, so a failure is told and changes nothing.
+Status Run::write_page(const Json& result) {
+  const Durability durability = StopSignal::received() != 0 ? Durability::system : Durability::disk;
+  const Status written = egt::write_page(
+      directory_.path(), page_text(result, purpose_.summary(result), time_lines_), durability);
+  if (written.ok()) return written;
+  Record warning;
+  warning.time = unix_now();
+  warning.body = {{"level", "warning"}, {"text", written.what()}};
+  console_->show([warning](Console& console) { static_cast<void>(console.write(warning)); });
+  return written;
 }
 
 /// The one place that gives up on work that may never end (a collective whose peer is lost, a stuck kernel):

@@ -88,8 +88,9 @@ void Console::on_summary(const std::string& lines) {
 }
 
 void Console::on_verdict(const Verdict& verdict, const Json& result, const std::string& directory,
-                         bool has_result) {
-  print(results_, fmt::format("\n{}", verdict_text(style_, verdict, result, directory, has_result)));
+                         bool has_result, bool has_page) {
+  print(results_,
+        fmt::format("\n{}", verdict_text(style_, verdict, result, directory, has_result, has_page)));
   due_ = false;
 }
 

@@ -34,9 +34,9 @@ class Console : public Sink {
   /// Lines that a command tells before the verdict.
   void on_summary(const std::string& lines);
   /// The last word. `result`: that of build_result; `directory`: where the files are, with result.json if
-  /// `has_result`.
+  /// `has_result` and report.html if `has_page`.
   void on_verdict(const Verdict& verdict, const Json& result, const std::string& directory,
-                  bool has_result = true);
+                  bool has_result = true, bool has_page = false);
 
  private:
   void show_fault(const Record& record);

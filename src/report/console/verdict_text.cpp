@@ -253,7 +253,7 @@ std::string restarts_text(const Json& result) {
 }  // namespace
 
 std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
-                         const std::string& directory, bool has_result) {
+                         const std::string& directory, bool has_result, bool has_page) {
   const Colour colour = verdict.exit_code == exit_code::pass    ? Colour::green
                         : verdict.exit_code == exit_code::fault ? Colour::red
                                                                 : Colour::yellow;
@@ -266,7 +266,8 @@ std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, cons
   const Json& summary = member(result, "test_summary");
   if (const auto seconds = value_at<double>(summary, "actual_duration_seconds"))
     text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));
-  return text + fmt::format("\nFiles: {}{}/journal.rank*.jsonl",
+  return text + fmt::format("\nFiles: {}{}{}/journal.rank*.jsonl",
+                            has_page ? directory + "/report.html, " : "",
                             has_result ? directory + "/result.json, " : "", directory);
 }
 

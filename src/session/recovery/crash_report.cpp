@@ -84,6 +84,8 @@ void CrashReport::execute(const std::vector<Loss>& losses, Watchdog& watchdog) {
   clean_up(watchdog, clean_up_s);
   end_silent(losses, watchdog);
   remove_leftover_files(context_.io_directory, context_.place.hostname);  // of those that were killed
+  if (watchdog.is_deputy())  // who may be ended first: `report` makes it anew
+    static_cast<void>(write_page(context_.directory, page_text(last_.result, last_.summary, lines_)));
   std::fflush(nullptr);
   std::_Exit(code);
 }
@@ -101,11 +103,11 @@ void CrashReport::clean_up(Watchdog& watchdog, double patience_seconds) const {
 }
 
 /// From the journals, and for ranks whose journals are on other hosts from what they sent.
-RunReport CrashReport::report() const {
+RunReport CrashReport::report(Sink* see) const {
   std::vector<Record> records;
   std::vector<std::string> problems;
   std::set<int> read;
-  if (auto journals = read_journals(context_.directory, JournalContent::evidence); journals.ok()) {
+  if (auto journals = read_journals(context_.directory, JournalContent::evidence, see); journals.ok()) {
     records = std::move(journals.value().records);
     problems = std::move(journals.value().problems);
     read.insert(journals.value().ranks.begin(), journals.value().ranks.end());
@@ -121,13 +123,12 @@ Status CrashReport::store(const RunReport& known) const {
 }
 
 /// The result once more, with what came in since, and the last words.
-int CrashReport::write_result(Watchdog& watchdog) const {
-  RunReport last = report();
-  const Status written = store(last);
-  if (!written.ok()) last.verdict.reasons.push_back(written.what());
-  const int code = last.verdict.exit_code;
-  say(watchdog, std::move(last), written.ok());
-  return code;
+int CrashReport::write_result(Watchdog& watchdog) {
+  last_ = report(&lines_);
+  const Status written = store(last_);
+  if (!written.ok()) last_.verdict.reasons.push_back(written.what());
+  say(watchdog, last_, written.ok());
+  return last_.verdict.exit_code;
 }
 
 void CrashReport::say(Watchdog& watchdog, RunReport report, bool has_result) const {

@@ -7,6 +7,7 @@
 #include "egt/core/record.hpp"
 #include "egt/core/record_queue.hpp"
 #include "egt/ranks/control.hpp"
+#include "report/html/page.hpp"
 #include "report/queued_sink.hpp"
 #include "session/record_router.hpp"
 #include "session/recovery/watchdog.hpp"
@@ -38,9 +39,9 @@ class CrashReport {
  private:
   void write_journal();
   void clean_up(Watchdog& watchdog, double patience_seconds) const;
-  RunReport report() const;
+  RunReport report(Sink* see = nullptr) const;
   Status store(const RunReport& known) const;
-  int write_result(Watchdog& watchdog) const;
+  int write_result(Watchdog& watchdog);
   void say(Watchdog& watchdog, RunReport report, bool has_result) const;
   int await_result(Watchdog& watchdog) const;
   void end_silent(const std::vector<Loss>& losses, Watchdog& watchdog) const;
@@ -48,6 +49,8 @@ class CrashReport {
   Context context_;
   std::atomic<bool> work_is_over_{false};
   std::vector<Record> unwritten_;  ///< that the journal does not have yet
+  RunReport last_;                 ///< on the rank that writes the result, and its time lines
+  TimeLines lines_;
 };
 
 }  // namespace egt
