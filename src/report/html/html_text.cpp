@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/json_access.hpp"
 #include "egt/core/units.hpp"
 
 namespace egt {
@@ -54,6 +55,11 @@ std::string script_json(const Json& json) {
   return text;
 }
 
+std::string spoken(std::string name) {
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
+
 std::string figure_text(const Json& value, std::string_view key) {
   if (value.is_null()) return "-";
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
@@ -62,6 +68,12 @@ std::string figure_text(const Json& value, std::string_view key) {
   if (value.is_number() && is_bytes) return format_bytes(value.get<double>());
   if (value.is_number_float()) return fmt::format("{:.4g}", value.get<double>());
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+const Json& array_at(const Json& json, const std::string& key) {
+  static const Json none = Json::array();
+  const Json& found = member(json, key);
+  return found.is_array() ? found : none;
 }
 
 void HtmlTable::add(const std::vector<std::string>& cells, const std::vector<std::string>& attributes) {
@@ -76,8 +88,8 @@ void HtmlTable::add_html(const std::vector<std::string>& cells, const std::vecto
     std::string more =
         column < attributes.size() && !attributes[column].empty() ? " " + attributes[column] : "";
     if (cards_ && column < columns_.size())
-      more += fmt::format(" role=\"{}\" data-label=\"{}\"", column ? "cell" : "rowheader",
-                          escaped(columns_[column]));
+      more += fmt::format("{} role=\"{}\" data-label=\"{}\"", cells[column] == "-" ? " data-none" : "",
+                          column ? "cell" : "rowheader", escaped(columns_[column]));
     rows_ += column ? fmt::format("<td{}>{}</td>", more, cells[column])
                     : fmt::format("<th scope=\"row\"{}>{}</th>", more, cells[column]);
   }

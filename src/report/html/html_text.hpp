@@ -14,8 +14,13 @@ std::string escaped(std::string_view text);
 /// `json` for a <script type="application/json">: nothing in it ends the element, or is more than data.
 std::string script_json(const Json& json);
 
+/// "step ms" of "step_ms"
+std::string spoken(std::string name);
 /// "12.35", "yes", "-" for null; bytes with their unit where `key` says that it counts some.
 std::string figure_text(const Json& value, std::string_view key = "");
+
+/// An array of the result; empty where there is none.
+const Json& array_at(const Json& json, const std::string& key);
 
 /// A table that can be read without style or script.
 class HtmlTable {

@@ -2,6 +2,9 @@
 
 #include <map>
 #include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
 #include "report/html/assets.hpp"
@@ -10,6 +13,27 @@
 
 namespace egt {
 namespace {
+
+constexpr const char* no_lines = "<p>The journals hold no figures over time.</p>";
+constexpr const char* no_script =
+    "<noscript><p>Without JavaScript there are drawings in the table only.</p></noscript>";
+constexpr const char* no_charts =
+    "<p>This program was built without dygraphs (Debian: libjs-dygraphs), so there are drawings in the "
+    "table, "
+    "and no charts to zoom into.</p>";
+
+/// Those that have something to tell, and links to them.
+struct Sections {
+  std::string html, nav;
+
+  void add(const char* id, const char* title, const std::string& content) {
+    if (content.empty()) return;
+    nav += fmt::format("<a href=\"#{}\">{}</a>\n", id, title);
+    html += fmt::format(
+        "<section id=\"{0}\" aria-labelledby=\"{0}-title\"><h2 id=\"{0}-title\">{1}</h2>\n{2}</section>\n",
+        id, title, content);
+  }
+};
 
 /// The template with each {{name}} replaced; what is put in is not looked at again.
 std::string filled(std::string_view page, const std::map<std::string_view, std::string>& values) {
@@ -29,25 +53,27 @@ std::string filled(std::string_view page, const std::map<std::string_view, std::
 std::string page_text(const Json& result, const std::string& summary, const TimeLines& lines) {
   const Json drawn = page::time_lines_json(lines, result);
   const std::string table = page::time_lines_section(lines);
-  const bool has_charts = !page_charts_js.empty();
-  const char* note =
-      table.empty() ? "<p>The journals hold no figures over time.</p>"
-      : has_charts  ? "<noscript><p>Without JavaScript there are drawings in the table only.</p></noscript>"
-                    : "<p>This program was built without dygraphs (Debian: libjs-dygraphs), so there are "
-                      "drawings in the table, and no charts to zoom into.</p>";
+  Sections sections;
+  sections.add("happened", "What happened", page::faults_section(result));
+  sections.add("ranks-and-devices", "Ranks", page::ranks_section(result));
+  const std::string before = std::exchange(sections.html, "");
+  sections.nav += "<a href=\"#time\">Over time</a>\n";
+  sections.add("links", "Links", page::links_section(result));
+  sections.add("results", "Results", page::results_section(result, summary));
+  sections.add("counters", "Error counters", page::counters_section(result));
+  sections.add("system", "System, for a return to the manufacturer", page::system_section(result));
   return filled(page_html,
                 {{"title", escaped(text_at(result, "verdict") + ": " + text_at(result, "command"))},
                  {"css", std::string(page_css)},
                  {"charts_css", std::string(page_charts_css)},
                  {"verdict", page::verdict_section(result)},
-                 {"faults", page::faults_section(result)},
-                 {"ranks", page::ranks_section(result)},
-                 {"time_lines_note", note},
+                 {"nav", "<nav aria-label=\"Parts of this page\">" + sections.nav + "</nav>"},
+                 {"before", before},
+                 {"time_lines_note", table.empty()            ? no_lines
+                                     : page_charts_js.empty() ? no_charts
+                                                              : no_script},
                  {"time_lines", table},
-                 {"links", page::links_section(result)},
-                 {"results", page::results_section(result, summary)},
-                 {"counters", page::counters_section(result)},
-                 {"system", page::system_section(result)},
+                 {"behind", sections.html},
                  {"data", script_json(drawn)},
                  {"charts_js", std::string(page_charts_js)},
                  {"js", std::string(page_js)}});

@@ -20,7 +20,7 @@
   const graphs = [];
   let shown = whole;
 
-  const colour = (name) => (isDark.matches ? dark : light)[names.indexOf(name) % light.length];
+  const colour = (name) => (name.startsWith('all') ? style('--text') : (isDark.matches ? dark : light)[names.indexOf(name) % light.length]);
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const text = (ms) => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
   const short = (value) => (value === null || value === undefined ? '-' : String(+value.toPrecision(4)));
@@ -180,7 +180,7 @@
     if (action) action();
   });
   for (const time of document.querySelectorAll('td time')) {
-    const button = make('button', time.parentNode, time.textContent);
+    const button = make('button', time.parentNode, text(Date.parse(time.dateTime)));
     button.type = 'button';
     button.className = 'moment';
     button.title = 'Show this moment in the charts';

@@ -11,12 +11,13 @@
 namespace egt::page {
 namespace {
 
-std::string section(const char* title, const std::string& html) {
-  return html.empty() ? "" : fmt::format("<section><h2>{}</h2>\n{}</section>\n", title, html);
-}
-
 std::string number_text(const Json& json, const char* format) {
   return json.is_number() ? fmt::format(fmt::runtime(format), json.get<double>()) : "-";
+}
+
+/// "691 (700)"
+std::string with_bracket(const std::string& value, const std::string& beside) {
+  return beside == "-" ? value : fmt::format("{} ({})", value, beside);
 }
 
 std::string error_text(const Json& error) {
@@ -29,16 +30,16 @@ std::string peers_table(const Json& result) {
   std::set<std::string> figures;
   for (const auto& [rank, own] : peers.items())
     for (const auto& [figure, value] : own.items())
-      if (value.is_object() && value.contains("ratio")) figures.insert(figure);
+      if (member(value, "ratio").is_number()) figures.insert(figure);
   std::vector<std::string> columns = {"rank"};
-  columns.insert(columns.end(), figures.begin(), figures.end());
+  for (const std::string& figure : figures) columns.push_back(spoken(figure));
   HtmlTable table("Each rank beside the median of its device model (1 is the median)", columns);
   for (const auto& [rank, own] : peers.items()) {
     std::vector<std::string> cells = {rank};
     for (const std::string& figure : figures) {
       const Json& value = member(own, figure);
-      cells.push_back(fmt::format("{} ({})", figure_text(member(value, "value")),
-                                  number_text(member(value, "ratio"), "{:.3f}")));
+      cells.push_back(
+          with_bracket(figure_text(member(value, "value")), number_text(member(value, "ratio"), "{:.3f}")));
     }
     if (!figures.empty()) table.add(cells);
   }
@@ -81,9 +82,8 @@ std::string ranks_section(const Json& result) {
   std::map<int, std::size_t> faults;
   for (const Json& fault : member(result, "faults")) ++faults[value_at<int>(fault, "rank").value_or(-1)];
   HtmlTable table("Ranks: one a device",
-                  {"rank", "host", "device", "faults", "power W (limit)", "hottest °C", "clock MHz",
-                   "utilization %", "memory used", "steps", "ended", "error"},
-                  true);
+                  {"rank", "faults", "host", "device", "power W (limit)", "hottest °C", "clock MHz",
+                   "utilization %", "memory used", "steps", "ended", "error"});
   for (const Json& rank : member(result, "ranks")) {
     const int number = value_at<int>(rank, "rank").value_or(-1);
     const Json& telemetry = member(member(result, "telemetry"), std::to_string(number));
@@ -92,17 +92,17 @@ std::string ranks_section(const Json& result) {
     };
     const Json& mean = member(telemetry, "power_w_mean");
     table.add(
-        {std::to_string(number), text_at(rank, "hostname"), text_at(member(rank, "device"), "name"),
-         std::to_string(faults[number]),
-         fmt::format("{} ({})", number_text(mean.is_null() ? of("power_w", "avg") : mean, "{:.0f}"),
-                     number_text(member(telemetry, "power_limit_w"), "{:.0f}")),
+        {std::to_string(number), std::to_string(faults[number]), text_at(rank, "hostname"),
+         text_at(member(rank, "device"), "name"),
+         with_bracket(number_text(mean.is_null() ? of("power_w", "avg") : mean, "{:.0f}"),
+                      number_text(member(telemetry, "power_limit_w"), "{:.0f}")),
          number_text(of("temperature_c", "max"), "{:.0f}"), number_text(of("sm_clock_mhz", "avg"), "{:.0f}"),
          number_text(of("gpu_utilization_percent", "avg"), "{:.1f}"),
          figure_text(of("memory_used_bytes", "max"), "bytes"), figure_text(member(rank, "steps")),
          figure_text(member(rank, "end_reason")), error_text(member(rank, "error"))},
         std::vector<std::string>(faults[number] ? 4 : 0, "class=\"bad\""));
   }
-  return section("Ranks", table.html() + peers_table(result));
+  return table.html() + peers_table(result);
 }
 
 std::string counters_section(const Json& result) {
@@ -116,7 +116,7 @@ std::string counters_section(const Json& result) {
   HtmlTable table("Error counters: what they were before the run → after it; one number: they did not move",
                   columns);
   for (const auto& [name, of_ranks] : by_name) {
-    std::vector<std::string> cells = {name}, attributes = {""};
+    std::vector<std::string> cells = {spoken(name)}, attributes = {""};
     for (const auto& [rank, counters] : member(result, "counters").items()) {
       const auto found = of_ranks.find(rank);
       const Json value = found == of_ranks.end() ? Json() : found->second;
@@ -127,16 +127,15 @@ std::string counters_section(const Json& result) {
     }
     table.add(cells, attributes);
   }
-  if (table.empty() && !member(result, "counters").empty())
-    return section("Error counters", "<p>No rank's device told any.</p>");
-  return section("Error counters", table.html());
+  if (table.empty() && !member(result, "counters").empty()) return "<p>No rank's device told any.</p>";
+  return table.html();
 }
 
 std::string system_section(const Json& result) {
   HtmlTable system("System", {"what", "value"});
   system.add({"program version", text_at(result, "program_version")});
   for (const auto& [name, value] : member(result, "system_info").items())
-    system.add({name, value.is_structured() ? one_line(value) : figure_text(value, name)});
+    system.add({spoken(name), value.is_structured() ? one_line(value) : figure_text(value, name)});
   system.add({"arguments", one_line(member(result, "arguments"))});
   HtmlTable devices("Devices",
                     {"rank", "host", "device", "UUID", "PCI", "NUMA node", "compute capability", "memory"},
@@ -151,10 +150,8 @@ std::string system_section(const Json& result) {
   HtmlTable options("Options in effect", {"option", "value"});
   for (const auto& [name, value] : member(result, "options").items())
     options.add({name, value.is_structured() ? one_line(value) : figure_text(value)});
-  return section(
-      "System, for a return to the manufacturer",
-      devices.html() + system.html() +
-          (options.empty() ? "" : "<details><summary>Options</summary>" + options.html() + "</details>"));
+  return devices.html() + system.html() +
+         (options.empty() ? "" : "<details><summary>Options</summary>" + options.html() + "</details>");
 }
 
 }  // namespace egt::page

@@ -60,11 +60,6 @@ void flatten(const Json& json, const std::string& prefix, std::map<std::string, 
   }
 }
 
-std::string spoken(std::string name) {
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
-}
-
 /// Entries of one kind: a figure a row where there are more of those.
 std::string figures_table(const std::string& name, const std::vector<const Json*>& entries) {
   std::vector<std::map<std::string, Json>> all;
@@ -132,7 +127,7 @@ std::string links_section(const Json& result) {
   for (const auto& [method, cells] : latencies)
     html += matrix_html(fmt::format("Latency in microseconds, by {}; marked: above the best", method), cells,
                         false);
-  return html.empty() ? "" : "<section><h2>Links</h2>\n" + html + "</section>\n";
+  return html;
 }
 
 std::string results_section(const Json& result, const std::string& summary) {
@@ -156,7 +151,7 @@ std::string results_section(const Json& result, const std::string& summary) {
                           groups[name].size(), figures_table(name, groups[name]));
   if (left_out) tables += fmt::format("<p>{} more entries are in result.json.</p>", left_out);
   html += tables;
-  return html.empty() ? "" : "<section><h2>Results</h2>\n" + html + "</section>\n";
+  return html;
 }
 
 }  // namespace egt::page

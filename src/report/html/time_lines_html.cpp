@@ -17,6 +17,7 @@ namespace {
 constexpr std::size_t spark_points = 120, spark_height = 28;
 constexpr std::size_t most_ranks = 16;        // with a line of their own; of more ranks all are one
 constexpr std::size_t most_points = 250'000;  // of all lines: what a phone draws in a second
+constexpr std::size_t least_points = 60;      // of each, however many lines there are
 constexpr std::size_t most_marks = 300;       // of each kind
 
 Bucket whole(const Line& line) {
@@ -25,12 +26,20 @@ Bucket whole(const Line& line) {
   return all;
 }
 
+/// Is there a line to draw?
+bool changes(const Line& line) {
+  const Bucket all = whole(line);
+  return all.least < all.most &&
+         std::count_if(line.begin(), line.end(), [](const Bucket& bucket) { return bucket.count > 0; }) > 1;
+}
+
 std::string short_text(double value) {
   return fmt::format("{:.4g}", value);
 }
 
 /// A line of the means within a band of the extremes.
 std::string spark(const Line& line, const std::string& label) {
+  if (line.size() < 2) return "";
   const Line less = thinned(line, spark_points);
   const Bucket all = whole(less);
   const double range = all.most > all.least ? all.most - all.least : 1;
@@ -45,7 +54,7 @@ std::string spark(const Line& line, const std::string& label) {
   return fmt::format(
       "<svg viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\"><polygon "
       "points=\"{}{}\"/><polyline points=\"{}\"/></svg>",
-      std::max<std::size_t>(less.size() - 1, 1), spark_height, escaped(label), above, below, means);
+      less.size() - 1, spark_height, escaped(label), above, below, means);
 }
 
 /// Which rank told the extreme value.
@@ -79,7 +88,7 @@ Json line_json(const std::string& name, const Line& line, std::size_t most) {
 std::set<int> noted_ranks(const Json& result) {
   std::set<int> ranks;
   for (const char* key : {"faults", "losses", "findings"})
-    for (const Json& entry : member(result, key))
+    for (const Json& entry : array_at(result, key))
       if (ranks.size() + 1 < most_ranks) ranks.insert(value_at<int>(entry, "rank").value_or(-1));
   return ranks;
 }
@@ -107,15 +116,15 @@ Json marks_of(const Json& result) {
       if (const std::string time = text_at(entries[at], "time"); !time.empty())
         marks.push_back({{"kind", kind}, {"time", time}, {"text", text(entries[at])}});
   };
-  add("fault", member(result, "faults"), [](const Json& fault) {
+  add("fault", array_at(result, "faults"), [](const Json& fault) {
     return fmt::format("{} fault, rank {}: {}", text_at(fault, "kind"), figure_text(member(fault, "rank")),
                        text_at(fault, "where"));
   });
-  add("fault", member(result, "losses"), loss_text);
-  add("finding", member(result, "findings"), finding_text);
-  add("finding", member(result, "restarts"), restart_text);
+  add("fault", array_at(result, "losses"), loss_text);
+  add("finding", array_at(result, "findings"), finding_text);
+  add("finding", array_at(result, "restarts"), restart_text);
   int number = 0;
-  for (const Json& part : member(result, "parts_of_run"))
+  for (const Json& part : array_at(result, "parts_of_run"))
     marks.push_back({{"kind", "part"},
                      {"time", text_at(part, "started_at")},
                      {"text", fmt::format("part {} of the run begins", ++number)}});
@@ -134,59 +143,56 @@ std::string time_lines_section(const TimeLines& lines) {
     const Bucket all = whole(line);
     if (all.count == 0 || (all.least == 0 && all.most == 0)) continue;
     const auto extreme = [&](double value, bool most) {
-      return escaped(of_ranks.size() < 2
+      return escaped(of_ranks.size() < 2 || all.least == all.most
                          ? short_text(value)
                          : fmt::format("{} (rank {})", short_text(value), rank_of(of_ranks, most, value)));
     };
     const std::string told =
         fmt::format("{}: {} to {}", title_of(kind), short_text(all.least), short_text(all.most));
     table.add_html({escaped(title_of(kind)), spark(line, told), extreme(all.least, false),
-                    short_text(all.mean()), extreme(all.most, true)});
+                    short_text(all.mean()), extreme(all.most, true)},
+                   {"", "", "class=\"short\"", "class=\"short\"", "class=\"short\""});
   }
   return table.html();
 }
 
 Json time_lines_json(const TimeLines& lines, const Json& result) {
-  std::size_t count = 0;  // of lines
-  const auto shown = [&](std::size_t kind) {
-    const Bucket all = whole(merged(lines.lines(kind)));
-    return all.count > 1 && all.least < all.most;  // what never changes is told by the table
-  };
-  const std::set<int> noted = noted_ranks(result);
-  for (std::size_t kind = 0; kind < TimeLines::kinds().size(); ++kind)
-    count += std::min(lines.lines(kind).size(), most_ranks);
-  std::size_t longest = 0;
-  Json charts = Json::array();
-  std::size_t factor = 1;
-  for (std::size_t kind = 0; kind < TimeLines::kinds().size(); ++kind)
-    longest = std::max(longest, merged(lines.lines(kind)).size());
-  Line any(longest);
-  const std::size_t most = std::max<std::size_t>(most_points / std::max<std::size_t>(count, 1), 60);
-  static_cast<void>(thinned(any, most, &factor));
+  std::vector<std::size_t> shown;  // kinds
+  std::size_t longest = 0, drawn_lines = 0;
   for (std::size_t kind = 0; kind < TimeLines::kinds().size(); ++kind) {
-    if (!shown(kind)) continue;
-    const auto& of_ranks = lines.lines(kind);
+    const Line all = merged(lines.lines(kind));
+    if (!changes(all)) continue;  // what never does is told by the table
+    shown.push_back(kind);
+    longest = std::max(longest, all.size());
+    drawn_lines += std::min(lines.lines(kind).size(), most_ranks);
+  }
+  const std::size_t most = std::max(most_points / std::max<std::size_t>(drawn_lines, 1), least_points);
+  std::size_t factor = 1;
+  static_cast<void>(thinned(Line(longest), most, &factor));
+  const std::set<int> noted = noted_ranks(result);
+  Json charts = Json::array(), phases = Json::array();
+  for (const std::size_t kind : shown) {
     const LineKind& what = TimeLines::kinds()[kind];
+    const auto& of_ranks = lines.lines(kind);
     Json drawn = Json::array();
     const auto draw = [&](const std::string& name, Line line) {
       line.resize(longest);
       drawn.push_back(line_json(name, line, most));
     };
-    if (of_ranks.size() > most_ranks) draw(fmt::format("all {} ranks", of_ranks.size()), merged(of_ranks));
+    const bool too_many = of_ranks.size() > most_ranks;
+    if (too_many) draw(fmt::format("all {} ranks", of_ranks.size()), merged(of_ranks));
     for (const auto& [rank, line] : of_ranks)
-      if (of_ranks.size() <= most_ranks || noted.contains(rank))
+      if (!too_many || noted.contains(rank))
         draw(what.is_of_run ? "all ranks" : fmt::format("rank {}", rank), line);
-    charts.push_back(
-        {{"title", title_of(what)}, {"limits", limits_of(what, result)}, {"lines", std::move(drawn)}});
+    charts.push_back({{"title", title_of(what)}, {"limits", limits_of(what, result)}, {"lines", drawn}});
   }
-  Json phases = Json::array();
   for (const TimeLines::Phase& phase : lines.phases())
     phases.push_back({{"time", phase.time}, {"name", phase.name}});
   return {{"began", lines.began()},
           {"seconds", lines.bucket_seconds() * static_cast<double>(factor)},
-          {"charts", std::move(charts)},
+          {"charts", charts},
           {"marks", marks_of(result)},
-          {"phases", std::move(phases)}};
+          {"phases", phases}};
 }
 
 }  // namespace egt::page

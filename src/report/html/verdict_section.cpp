@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <vector>
@@ -18,11 +18,8 @@
 namespace egt::page {
 namespace {
 
+constexpr std::size_t most_reasons = 8;  // that are seen at once
 constexpr std::size_t most_rows = 1000;  // of faults; all are in result.json
-
-std::string rank_text(const Json& rank) {
-  return rank.is_number_integer() && rank.get<int>() >= 0 ? fmt::format("rank {}", rank.get<int>()) : "-";
-}
 
 /// "4 ranks on 2 hosts: NVIDIA H200"
 std::string machines_text(const Json& result) {
@@ -77,7 +74,7 @@ std::string tiles(const Json& result) {
   std::uint64_t repeats = 0;
   for (const Json& repeat : member(result, "fault_repeats"))
     repeats += value_at<std::uint64_t>(repeat, "count").value_or(0);
-  const std::size_t faults = member(result, "faults").size();
+  const std::size_t faults = array_at(result, "faults").size();
   html += tile("Faults", repeats ? fmt::format("{} + {} repeats", faults, repeats) : std::to_string(faults));
   std::optional<double> hottest, least, most;
   for (const auto& [rank, telemetry] : member(result, "telemetry").items()) {
@@ -89,12 +86,18 @@ std::string tiles(const Json& result) {
     least = std::min(least.value_or(2), *watts / *limit);
     most = std::max(most.value_or(0), *watts / *limit);
   }
-  if (least) html += tile("Power of its limit", fmt::format("{:.0f} to {:.0f} %", 100 * *least, 100 * *most));
+  if (least)
+    html += tile(
+        "Power of its limit",
+        (std::round(100 * *least) < std::round(100 * *most) ? fmt::format("{:.0f} to ", 100 * *least) : "") +
+            fmt::format("{:.0f} %", 100 * *most));
   if (hottest) html += tile("Hottest", fmt::format("{:.0f} °C", *hottest));
   const VerifiedWork work = work_from_json(member(result, "verified_work"));
   if (work.replays) html += tile("Replays", std::to_string(work.replays));
   if (work.gemm_flops > 0)
-    html += tile("Products verified", fmt::format("{:.3g} TFLOP", work.gemm_flops * 1e-12));
+    html += tile("Products verified", work.gemm_flops < 1e17
+                                          ? format_amount(work.gemm_flops) + "FLOP"
+                                          : fmt::format("{:.4g} EFLOP", work.gemm_flops * 1e-18));
   if (work.outputs_verified) html += tile("Outputs verified", std::to_string(work.outputs_verified));
   if (work.bytes_patrolled) html += tile("Memory verified", format_bytes(work.bytes_patrolled));
   if (work.bytes_file_verified) html += tile("Files verified", format_bytes(work.bytes_file_verified));
@@ -139,10 +142,11 @@ std::string fault_table(const Json& faults) {
       blame += ": ranks " + one_line(suspects);
     const auto code = [](const std::string& text) { return "<code>" + escaped(text) + "</code>"; };
     const auto cell = [&](const char* key) { return escaped(figure_text(member(fault, key))); };
-    table.add_html({cell("kind"), escaped(rank_text(member(fault, "rank"))), cell("hostname"),
-                    cell("device_uuid"), time_html(fault), cell("step"), cell("where"), cell("offset"),
-                    code(text_at(fault, "expected")), code(text_at(fault, "actual")),
-                    code(xor_text(text_at(fault, "xor"))), cell("count"), cell("detector"), escaped(blame)});
+    table.add_html(
+        {cell("kind"), cell("rank"), cell("hostname"), cell("device_uuid"), time_html(fault), cell("step"),
+         cell("where"), cell("offset"), code(text_at(fault, "expected")), code(text_at(fault, "actual")),
+         code(xor_text(text_at(fault, "xor"))), cell("count"), cell("detector"), escaped(blame)},
+        {"", "", "", "", "", "", "class=\"wide\""});
   }
   std::string html = table.html();
   if (faults.size() > most_rows)
@@ -156,8 +160,8 @@ std::string event_table(const Json& result) {
                   true);
   const auto add = [&](const char* name, const Json& entries, const auto& text) {
     for (const Json& entry : entries)
-      table.add_html(
-          {escaped(name), escaped(rank_text(member(entry, "rank"))), time_html(entry), escaped(text(entry))});
+      table.add_html({escaped(name), escaped(figure_text(member(entry, "rank"))), time_html(entry),
+                      escaped(text(entry))});
   };
   add("loss", member(result, "losses"), loss_text);
   add("finding", member(result, "findings"), finding_text);
@@ -182,22 +186,26 @@ std::string verdict_section(const Json& result) {
   const int code = value_at<int>(result, "exit_code").value_or(exit_code::incomplete);
   const char* kind = code == exit_code::pass ? "pass" : code == exit_code::fault ? "fault" : "warn";
   const char* sign = code == exit_code::pass ? "✓" : code == exit_code::fault ? "✗" : "!";
-  std::string reasons;
-  for (const Json& reason : member(result, "reasons"))
-    reasons += "<li>" + escaped(figure_text(reason)) + "</li>";
+  std::string reasons, more;
+  const Json& all = array_at(result, "reasons");
+  for (std::size_t at = 0; at < all.size(); ++at)
+    (at < most_reasons ? reasons : more) += "<li>" + escaped(figure_text(all[at])) + "</li>";
+  reasons = "<ul>" + reasons + "</ul>";
+  if (!more.empty())
+    reasons += fmt::format("<details><summary>{} more reasons</summary><ul>{}</ul></details>",
+                           all.size() - most_reasons, more);
   const Json& system = member(result, "system_info");
   return fmt::format(
       "<header class=\"verdict {}\"><p>{}, {}</p>\n<h1><span aria-hidden=\"true\">{}</span> {} <small>exit "
       "code "
-      "{}</small></h1>\n<ul>{}</ul>\n<p>{} to {} (UTC)</p></header>\n{}{}",
+      "{}</small></h1>\n{}\n<p>{} to {} (UTC)</p></header>\n{}{}",
       kind, escaped(text_at(result, "command")), escaped(machines_text(result)), sign,
       escaped(text_at(result, "verdict")), code, reasons, escaped(text_at(system, "started_at")),
       escaped(text_at(system, "ended_at")), named_devices(result), tiles(result));
 }
 
 std::string faults_section(const Json& result) {
-  const std::string html = fault_table(member(result, "faults")) + event_table(result);
-  return html.empty() ? "" : "<section><h2>What happened</h2>" + html + "</section>";
+  return fault_table(array_at(result, "faults")) + event_table(result);
 }
 
 }  // namespace egt::page
