@@ -11,7 +11,7 @@ class Burn(ProgramTest):
         done = self.run_program(*SMALL, "--output", "run", "--io-dir", ".", *more, ranks=ranks)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         size = ranks or 1
-        self.assertEqual(set(self.files()), {"run/result.json"} | {f"run/journal.rank{r}.jsonl" for r in range(size)})
+        self.assertEqual(set(self.files()), {"run/report.html", "run/result.json"} | {f"run/journal.rank{r}.jsonl" for r in range(size)})
         result = self.result()
         self.assertEqual((result["verdict"], result["exit_code"], result["faults"]), ("pass", 0, []))
         self.assertEqual([r["rank"] for r in result["ranks"]], list(range(size)))

@@ -39,7 +39,7 @@ class Hosts(HostsTest):
         for rank in range(4):
             self.assertGreaterEqual(self.part(result, "io", rank)["passes"], 1)
         self.assertEqual(self.files(), ["disk_of_hostb/run/journal.rank2.jsonl", "disk_of_hostb/run/journal.rank3.jsonl",
-                                        "run/journal.rank0.jsonl", "run/journal.rank1.jsonl", "run/result.json"])
+                                        "run/journal.rank0.jsonl", "run/journal.rank1.jsonl", "run/report.html", "run/result.json"])
 
     def test_a_slow_link(self):
         self.hosts.shape("hostb", "100mbit")
