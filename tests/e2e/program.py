@@ -14,7 +14,8 @@ PROGRAM = os.environ["EGT_PROGRAM"]
 MPIRUN = os.environ["EGT_MPIRUN"].split()
 SMALL = ["--steps", "30", "--memory", "64MB", "--io-size", "8MB", "--io-repeats", "2"]
 PREFIX = "extreme_gpu_trainer: "
-RESULT_FILES = ["junit.xml", "metrics.prom", "result.json"]
+EXTRA_FILES = ["junit.xml", "metrics.prom", "report.html"]
+RESULT_FILES = [*EXTRA_FILES, "result.json"]
 
 
 def has_ended(process):
@@ -112,4 +113,4 @@ class ProgramTest(unittest.TestCase):
         return [line for line in completed.stderr.splitlines() if line.startswith(PREFIX)]
 
 
-__all__ = ["PREFIX", "RESULT_FILES", "SMALL", "Path", "ProgramTest", "json", "load_tests", "os", "signal", "subprocess", "time", "unittest"]
+__all__ = ["EXTRA_FILES", "PREFIX", "RESULT_FILES", "SMALL", "Path", "ProgramTest", "json", "load_tests", "os", "signal", "subprocess", "time", "unittest"]
