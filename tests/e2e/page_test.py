@@ -16,10 +16,7 @@ class Page(ProgramTest):
     def run_with_fault(self):
         done = self.run_program(*NETWORK, "--duration", "6s", "--output", "run", "--inject", "memory:rank=1,step=5", ranks=2)
         self.assertEqual(done.returncode, FAULT, done.stdout + done.stderr)
-        self.assertIn("Files: run/report.html, ", done.stdout)
-
-    def page(self):
-        return (self.folder / "run/report.html").read_text()
+        return self.page(done)
 
     def rename_host(self):
         """As if the host had that name: in the journals, from which `report` makes the page anew."""
@@ -48,7 +45,7 @@ class Page(ProgramTest):
 
     @unittest.skipUnless(CHROMIUM, "there is no Chromium (Debian: apt install chromium)")
     def test_opens_by_itself(self):
-        self.run_with_fault()
+        page = self.run_with_fault()
         self.rename_host()
         dom, errors, asked = self.browse()
         self.assertEqual(errors, [])
@@ -57,7 +54,7 @@ class Page(ProgramTest):
         self.assertRegex(dom, r"<th[^>]*>memory</th>")
         self.assertNotIn("<img src=\"x\"", dom)
         self.assertIn(html.escape(HOSTILE, quote=False), dom)
-        if "Dygraph=" not in self.page():
+        if "Dygraph=" not in page:
             self.skipTest("the program was built without dygraphs: there are no charts")
         self.assertGreater(dom.count("<canvas"), 6)
         self.assertIn("Next fault", dom)
@@ -65,19 +62,20 @@ class Page(ProgramTest):
         self.assertRegex(dom, r'class="dygraph-axis-label[^>]*>\d')  # the charts have data
 
     def test_is_read_without_script(self):
-        self.run_with_fault()
-        static = re.sub(r"<script.*?</script>|<style.*?</style>", "", self.page(), flags=re.DOTALL)
+        static = re.sub(r"<script.*?</script>|<style.*?</style>", "", self.run_with_fault(), flags=re.DOTALL)
         for told in ('class="verdict fault"', "<polyline", "Error counters", "Named by the checks", ">memory</th>"):
             self.assertIn(told, static)
         self.assertNotIn("{{", static)
         self.assertEqual(re.findall(r"(?:src|href)=[^#>]*[:/]", static), [])
 
-    def test_of_every_command(self):
-        for command in (["verify", "--duration", "3s"], ["links", "--size", "64KB", "--repeats", "1"]):
+    def test_of_other_commands(self):
+        """Those of loadtest and selftest are looked at by their own tests."""
+        for command in (["verify", "--duration", "3s"], ["links", "--size", "64KB", "--repeats", "1"],
+                        ["bench", "--workload", "mlp", "--mode", "single,collective", "--layers", "32,16", "--batch", "32", "--trial-time", "0.05s"]):
             with self.subTest(command=command[0]):
                 done = self.run_program(*command, "--output", command[0], ranks=2)
                 self.assertIn(done.returncode, (0, DEGRADED), done.stdout + done.stderr)  # a link may look slow beside others
-                page = (self.folder / command[0] / "report.html").read_text()
+                page = self.page(done, command[0])
                 self.assertRegex(page, 'class="verdict (pass|warn)"')
                 self.assertIn('aria-label="Results as the terminal shows them"', page)
 

@@ -87,6 +87,11 @@ class ProgramTest(unittest.TestCase):
     def result(self, directory="run"):
         return json.loads((self.folder / directory / "result.json").read_text())
 
+    def page(self, done, directory="run"):
+        """Its report.html, which the last words name."""
+        self.assertIn(f"Files: {directory}/report.html, {directory}/result.json, ", done.stdout)
+        return (self.folder / directory / "report.html").read_text()
+
     def processes(self):
         """Of this test's runs: their working folder is its own. One that was seen counts until its last thread has ended:
         a thread that waits for the disk outlives the others, and holds the locks of the files."""

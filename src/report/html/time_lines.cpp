@@ -1,7 +1,6 @@
 #include "report/html/time_lines.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "egt/core/json_access.hpp"
@@ -12,6 +11,7 @@ namespace {
 
 constexpr double least_period_s = 0.5;  // between two values of a counter: its rate scatters less
 constexpr std::size_t most_phases = 200;
+constexpr double latest_time = 1e11;  // what is beyond is no time of a run
 
 /// Where a figure stands in a record, and what it means there.
 enum class From {
@@ -110,7 +110,7 @@ const std::vector<LineKind>& TimeLines::kinds() {
 }
 
 Status TimeLines::write(const Record& record) {
-  if (!std::isfinite(record.time) || record.rank < 0) return {};
+  if (!(record.time >= 0 && record.time < latest_time) || record.rank < 0) return {};
   const bool is_epoch = record.kind == RecordKind::epoch;
   const bool is_progress = record.kind == RecordKind::progress || record.kind == RecordKind::end;
   if (record.kind == RecordKind::start)  // of a part of the run, where all counts begin anew

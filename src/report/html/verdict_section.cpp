@@ -63,6 +63,11 @@ std::string named_devices(const Json& result) {
   return html.empty() ? "" : "<h2>Named by the checks</h2><ul class=\"named\">" + html + "</ul>";
 }
 
+/// Its faults are all put in, and say nothing about a device.
+bool is_selftest(const Json& result) {
+  return text_at(result, "command") == "selftest";
+}
+
 std::string tile(const std::string& name, const std::string& value) {
   return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value));
 }
@@ -201,11 +206,14 @@ std::string verdict_section(const Json& result) {
       "{}</small></h1>\n{}\n<p>{} to {} (UTC)</p></header>\n{}{}",
       kind, escaped(text_at(result, "command")), escaped(machines_text(result)), sign,
       escaped(text_at(result, "verdict")), code, reasons, escaped(text_at(system, "started_at")),
-      escaped(text_at(system, "ended_at")), named_devices(result), tiles(result));
+      escaped(text_at(system, "ended_at")), is_selftest(result) ? "" : named_devices(result), tiles(result));
 }
 
 std::string faults_section(const Json& result) {
-  return fault_table(array_at(result, "faults")) + event_table(result);
+  std::string faults = fault_table(array_at(result, "faults"));
+  if (is_selftest(result) && !faults.empty())
+    faults = "<details><summary>Faults that were put in and found</summary>" + faults + "</details>\n";
+  return faults + event_table(result);
 }
 
 }  // namespace egt::page

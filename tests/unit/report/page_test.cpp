@@ -148,6 +148,7 @@ TEST(TimeLines, KeepEveryExtremeHoweverLongTheRun) {
     for (const int rank : {0, 1})
       static_cast<void>(
           lines.write(sample(rank, 5000 + second, rank == 1 && second == 7'001 ? 1234 : 600 + rank)));
+  for (const double no_time : {-1e308, 1e308}) static_cast<void>(lines.write(sample(0, no_time, 9999)));
   Json result = result_of({start(0, 2), start(1, 2), fault(1), end(0), end(1)});
   result["telemetry"]["0"]["power_limit_w"] = 700;
   const Json data = page::time_lines_json(lines, result);
