@@ -49,12 +49,14 @@
     canvas.strokeStyle = style('--text');
     canvas.setLineDash([6, 4]);
     for (const limit of limits) line(area.x, graph.toDomYCoord(limit), area.x + area.w, graph.toDomYCoord(limit));
+    const drawn = new Set();  // the lines stay visible behind a crowd of marks
     for (const mark of marks) {
-      if (mark.at < from || mark.at > to) continue;
+      const x = graph.toDomXCoord(mark.at), place = mark.kind + Math.round(x / 6);
+      if (mark.at < from || mark.at > to || drawn.has(place)) continue;
+      drawn.add(place);
       canvas.strokeStyle = style(mark.kind === 'fault' ? '--fault' : mark.kind === 'finding' ? '--warn' : '--quiet');
       canvas.lineWidth = mark.kind === 'fault' ? 2 : 1;
       canvas.setLineDash(mark.kind === 'fault' ? [] : [2, 3]);
-      const x = graph.toDomXCoord(mark.at);
       line(x, area.y, x, area.y + area.h);
     }
     canvas.setLineDash([]);

@@ -100,7 +100,7 @@ std::string ranks_section(const Json& result) {
          number_text(of("gpu_utilization_percent", "avg"), "{:.1f}"),
          figure_text(of("memory_used_bytes", "max"), "bytes"), figure_text(member(rank, "steps")),
          figure_text(member(rank, "end_reason")), error_text(member(rank, "error"))},
-        std::vector<std::string>(faults[number] ? 4 : 0, "class=\"bad\""));
+        std::vector<std::string>(faults[number] && !is_selftest(result) ? 4 : 0, "class=\"bad\""));
   }
   return table.html() + peers_table(result);
 }

@@ -9,6 +9,8 @@
 /// result may be of another version, or cut.
 namespace egt::page {
 
+/// Its faults are all put in, and say nothing about a device.
+bool is_selftest(const Json& result);
 /// The verdict, why, whom the faults name, and the figures that tell most.
 std::string verdict_section(const Json& result);
 /// Faults with their bits; losses, findings, restarts and faults that were put in.

@@ -63,11 +63,6 @@ std::string named_devices(const Json& result) {
   return html.empty() ? "" : "<h2>Named by the checks</h2><ul class=\"named\">" + html + "</ul>";
 }
 
-/// Its faults are all put in, and say nothing about a device.
-bool is_selftest(const Json& result) {
-  return text_at(result, "command") == "selftest";
-}
-
 std::string tile(const std::string& name, const std::string& value) {
   return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value));
 }
@@ -177,7 +172,9 @@ std::string event_table(const Json& result) {
   });
   add("put in", member(result, "injections"), [](const Json& entry) {
     const Json& found = member(entry, "found");
-    return fmt::format("{}: {}{}", text_at(entry, "planned"), text_at(entry, "where"),
+    const std::string planned = text_at(entry, "planned");  // of a selftest: nothing
+    return fmt::format("{}: {}{}", planned.empty() ? text_at(entry, "kind") : planned,
+                       text_at(entry, "where"),
                        found.is_null() ? ""
                        : found == true ? "; found"
                                        : "; NOT found");
@@ -186,6 +183,10 @@ std::string event_table(const Json& result) {
 }
 
 }  // namespace
+
+bool is_selftest(const Json& result) {
+  return text_at(result, "command") == "selftest";
+}
 
 std::string verdict_section(const Json& result) {
   const int code = value_at<int>(result, "exit_code").value_or(exit_code::incomplete);
@@ -210,10 +211,11 @@ std::string verdict_section(const Json& result) {
 }
 
 std::string faults_section(const Json& result) {
-  std::string faults = fault_table(array_at(result, "faults"));
-  if (is_selftest(result) && !faults.empty())
-    faults = "<details><summary>Faults that were put in and found</summary>" + faults + "</details>\n";
-  return faults + event_table(result);
+  const std::string all = fault_table(array_at(result, "faults")) + event_table(result);
+  return is_selftest(result) && !all.empty()
+             ? "<details><summary>Faults that were put in, and what was found</summary>" + all +
+                   "</details>\n"
+             : all;
 }
 
 }  // namespace egt::page
