@@ -80,18 +80,15 @@ RunReport report_of(const std::vector<Record>& records, const std::vector<std::s
   return report;
 }
 
-Result<RunReport> judge_directory(const std::string& directory) {
-  EGT_TRY_ASSIGN(const Journals journals, read_journals(directory, JournalContent::evidence));
-  EGT_TRY(check_schema(directory, journals.records));
-  return report_of(journals.records, journals.problems);
-}
-
 Result<RunReport> report_directory(const std::string& directory) {
   EGT_TRY(await_writers(directory, writers_patience_s));
-  EGT_TRY_ASSIGN(RunReport report, judge_directory(directory));
+  TimeLines lines;
+  EGT_TRY_ASSIGN(const Journals journals, read_journals(directory, JournalContent::evidence, &lines));
+  EGT_TRY(check_schema(directory, journals.records));
+  RunReport report = report_of(journals.records, journals.problems);
   const std::string path = directory + "/result.json", text = result_text(report.result);
   if (file_text(path) != text) EGT_TRY(write_atomically(path, text));
-  report.warnings = write_result_files(directory, report.result);
+  report.warnings = write_result_files(directory, report.result, lines);
   return report;
 }
 

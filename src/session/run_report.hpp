@@ -21,12 +21,9 @@ struct RunReport {
 /// one line each: reasons for not passing.
 RunReport report_of(const std::vector<Record>& records, const std::vector<std::string>& problems = {});
 
-/// The same of the journals in `directory`; changes nothing there. unavailable: there are none; unsupported:
-/// they are of a later version of the program. Any thread.
-Result<RunReport> judge_directory(const std::string& directory);
-
-/// And writes result.json and what is made of it (see write_result_files) there, where they are not the same
-/// already. Any thread.
+/// The same of the journals in `directory`, where result.json and what is made of it (see write_result_files)
+/// are written if they are not the same already. unavailable: there are none; unsupported: they are of a
+/// later version of the program. Any thread.
 Result<RunReport> report_directory(const std::string& directory);
 
 }  // namespace egt

@@ -90,7 +90,7 @@ class Disk(ProgramTest):
         output, messages = self.end(process, 4)
         self.assertIn("Verdict: incomplete", output)
         self.assertEqual((output + messages).count("run/result.json: cannot be written: Read-only file system"), 1, output + messages)
-        for name in ("junit.xml", "metrics.prom"):
+        for name in EXTRA_FILES:
             self.assertNotIn(name, output + messages, "what the result's reason tells is told once")
         subprocess.run(["umount", "-l", str(self.folder / "run")], check=True)
         for rank in range(2):
@@ -98,14 +98,15 @@ class Disk(ProgramTest):
             self.assertEqual(json.loads(last)["kind"], "end")
 
     def test_files_made_of_the_result_change_no_verdict(self):
-        for name in ("junit.xml", "metrics.prom"):
+        for name in EXTRA_FILES:
             (self.folder / "run" / name / "taken").mkdir(parents=True)
         for arguments, ranks in ((["--steps", "20", *QUIET, "--no-io", "--output", "run"], 2), (["report", "run"], None)):
             done = self.run_program(*arguments, ranks=ranks)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("Verdict: pass", done.stdout)
-            for name in ("junit.xml", "metrics.prom"):
+            for name in EXTRA_FILES:
                 self.assertEqual(done.stderr.count(f"Warning: run/{name}: cannot be written: "), 1, done.stderr)
+            self.assertIn("Files: run/result.json, ", done.stdout)
         self.assertEqual(self.result()["exit_code"], 0)
         self.assertEqual(sorted(os.listdir(self.folder / "run")), sorted([*RESULT_FILES, "journal.rank0.jsonl", "journal.rank1.jsonl"]))
 
@@ -113,7 +114,7 @@ class Disk(ProgramTest):
         self.mount("run", "size=256k")
         done = self.run_program("--steps", "20", *QUIET, "--no-io", "--output", "run")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        for name in ("junit.xml", "metrics.prom"):
+        for name in EXTRA_FILES:
             (self.folder / "run" / name).write_text("of another result")
         with open(self.folder / "run/ballast", "wb", buffering=0) as ballast, self.assertRaises(OSError):
             while True:

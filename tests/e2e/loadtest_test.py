@@ -171,6 +171,9 @@ class Suite(LoadTest):
         self.assertEqual((again.returncode, json.loads((run / "result.json").read_text())), (0, result), again.stdout + again.stderr)
         table = done.stdout[done.stdout.index("Load tests"):done.stdout.index("Verdict:")]
         self.assertIn(table, again.stdout)
+        page = self.page(again, run)
+        for told in ("Load tests, all devices together", ">train_resnet18_bs8<", "<polyline"):
+            self.assertIn(told, page)
 
     def check_compare(self, result):
         slow = copy.deepcopy(result)

@@ -14,7 +14,8 @@ PROGRAM = os.environ["EGT_PROGRAM"]
 MPIRUN = os.environ["EGT_MPIRUN"].split()
 SMALL = ["--steps", "30", "--memory", "64MB", "--io-size", "8MB", "--io-repeats", "2"]
 PREFIX = "extreme_gpu_trainer: "
-RESULT_FILES = ["junit.xml", "metrics.prom", "result.json"]
+EXTRA_FILES = ["junit.xml", "metrics.prom", "report.html"]
+RESULT_FILES = [*EXTRA_FILES, "result.json"]
 
 
 def has_ended(process):
@@ -86,6 +87,11 @@ class ProgramTest(unittest.TestCase):
     def result(self, directory="run"):
         return json.loads((self.folder / directory / "result.json").read_text())
 
+    def page(self, done, directory="run"):
+        """Its report.html, which the last words name."""
+        self.assertIn(f"Files: {directory}/report.html, {directory}/result.json, ", done.stdout)
+        return (self.folder / directory / "report.html").read_text()
+
     def processes(self):
         """Of this test's runs: their working folder is its own. One that was seen counts until its last thread has ended:
         a thread that waits for the disk outlives the others, and holds the locks of the files."""
@@ -112,4 +118,4 @@ class ProgramTest(unittest.TestCase):
         return [line for line in completed.stderr.splitlines() if line.startswith(PREFIX)]
 
 
-__all__ = ["PREFIX", "RESULT_FILES", "SMALL", "Path", "ProgramTest", "json", "load_tests", "os", "signal", "subprocess", "time", "unittest"]
+__all__ = ["EXTRA_FILES", "PREFIX", "RESULT_FILES", "SMALL", "Path", "ProgramTest", "json", "load_tests", "os", "signal", "subprocess", "time", "unittest"]

@@ -1,6 +1,8 @@
 """`report DIR` and `--resume DIR`: what is left of runs that were cut. EGT_KILL_ROUNDS=50 cuts 50 of them."""
+import datetime
 import pathlib
 import random
+import re
 import shutil
 import xml.etree.ElementTree
 
@@ -324,6 +326,8 @@ class Resume(Report):
         result = self.result()
         self.check_parts(result, None, {"duration", "done", "done, duration"})  # whose clock came first
         self.assertAlmostEqual(result["test_summary"]["actual_duration_seconds"], 10, delta=4)
+        drawn = json.loads(re.search(r'id="data">(.*?)</script>', self.page(done))[1])
+        self.assertLess(drawn["began"], datetime.datetime.fromisoformat(result["parts_of_run"][1]["started_at"]).timestamp())
         text = (self.folder / "run/result.json").read_text()
         self.report("run", 0)
         self.assertEqual((self.folder / "run/result.json").read_text(), text)

@@ -34,6 +34,9 @@ class Selftest(ProgramTest):
         report = self.run_program("report", "run")
         self.assertEqual(report.returncode, FOUND_ALL, report.stdout + report.stderr)
         self.assertEqual((self.folder / "run/result.json").read_text(), text)
+        page = self.page(report)
+        self.assertIn("<details open><summary>selftest", page)
+        self.assertNotIn("Named by the checks", page)  # what is put in says nothing about a device
 
     def check_kind(self, kind, entry, result, ranks):
         with self.subTest(kind=kind):

@@ -274,7 +274,7 @@ class Run:
             return None
 
     def left_over(self):
-        kept = {"run/result.json", "run/junit.xml", "run/metrics.prom", *(f"run/journal.rank{rank}.jsonl" for rank in range(2))}
+        kept = {"run/result.json", "run/junit.xml", "run/metrics.prom", "run/report.html", *(f"run/journal.rank{rank}.jsonl" for rank in range(2))}
         files = [str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if not path.is_dir()]
         left = [name for name in files if name not in kept and not name.startswith("root/")]
         return left + [f"process {process}" for process in self.ranks()]

@@ -32,6 +32,7 @@ class Stall(ProgramTest):
                 self.assertEqual(self.run_program("report", directory).returncode, 4)
         else:
             self.assertEqual(done.returncode, 4, told)
+            self.assertIn('class="verdict warn"', self.page(done, directory))
         self.assertLess(seconds, 15 + TIMEOUT_S * (1 + (not more)) + 10, told)  # the start of three ranks takes its time, too
         result = self.result(directory)
         self.assertEqual((result["verdict"], result["exit_code"]), ("incomplete", 4), told)

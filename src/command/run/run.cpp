@@ -360,6 +360,9 @@ Status Run::open_recovery() {
 void Run::open_route() {
   std::vector<Sink*> sinks;
   if (is_root()) sinks.push_back((shown_ = std::make_unique<Shown>(console_->sink(), purpose_)).get());
+  if (is_root()) sinks.push_back(&time_lines_);
+  if (is_root() && is_resumed())  // what cannot be read is missing in the charts
+    static_cast<void>(read_journals(directory_.path(), JournalContent::evidence, &time_lines_));
   if (log_sink_) sinks.push_back(log_sink_.get());
   if (is_root() && purpose_.compares_peers())
     sinks.push_back((straggler_detector_ = std::make_unique<StragglerDetector>(records_)).get());

@@ -15,6 +15,7 @@
 #include "judge/result.hpp"
 #include "judge/verdict.hpp"
 #include "ranks/mpi/mpi_session.hpp"
+#include "report/html/time_lines.hpp"
 #include "report/journal/journal.hpp"
 #include "report/journal/run_directory.hpp"
 #include "report/log.hpp"
@@ -169,6 +170,7 @@ class Run {
   std::unique_ptr<QueuedConsole> console_;
   std::shared_ptr<LogFile> log_;  // on rank 0; null: none is wanted
   std::unique_ptr<QueuedSink> log_sink_;
+  TimeLines time_lines_;  // on rank 0
   std::unique_ptr<Sink> own_records_, shown_, straggler_detector_;
   std::unique_ptr<RecordRouter> route_;
   std::unique_ptr<Pulse> pulse_;  ///< null: the load is steady

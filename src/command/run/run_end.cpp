@@ -59,7 +59,8 @@ int Run::conclude(const Status& told) {
     lose_evidence(verdict, written);
     set_verdict(result, verdict);
   }
-  std::vector<std::string> warnings = write_result_files(directory_.path(), result, durability());
+  std::vector<std::string> warnings =
+      write_result_files(directory_.path(), result, time_lines_, durability());
   if (!written.ok()) warnings.clear();  // for the same reason, which the verdict tells
   say_last_words(verdict, std::move(result), std::move(warnings), written.ok());
   return verdict.exit_code;

@@ -1,11 +1,13 @@
 #include "report/console/verdict_text.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <initializer_list>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -250,6 +252,11 @@ std::string restarts_text(const Json& result) {
   return text;
 }
 
+bool is_file(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error);
+}
+
 }  // namespace
 
 std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
@@ -266,7 +273,8 @@ std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, cons
   const Json& summary = member(result, "test_summary");
   if (const auto seconds = value_at<double>(summary, "actual_duration_seconds"))
     text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));
-  return text + fmt::format("\nFiles: {}{}/journal.rank*.jsonl",
+  const std::string page = directory + "/report.html";  // gone where it cannot be written
+  return text + fmt::format("\nFiles: {}{}{}/journal.rank*.jsonl", is_file(page) ? page + ", " : "",
                             has_result ? directory + "/result.json, " : "", directory);
 }
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "report/export/exports.hpp"
+#include "report/html/page.hpp"
 
 namespace egt {
 namespace {
@@ -23,9 +24,10 @@ bool holds(const std::string& path, const std::string& text) {
   return there.str() == text;
 }
 
-Status write(const std::string& path, const ResultFile& file, const Json& result, Durability durability) {
+Status write(const std::string& path, const ResultFile& file, const Json& result, const TimeLines& lines,
+             Durability durability) {
   try {
-    const std::string text = file.text(result);
+    const std::string text = file.text(result, lines);
     return holds(path, text) ? Status() : write_atomically(path, text, durability);
   } catch (const std::exception& error) {
     return {StatusCode::internal, fmt::format("{}: cannot be made: {}", path, error.what())};
@@ -36,18 +38,19 @@ Status write(const std::string& path, const ResultFile& file, const Json& result
 
 const std::vector<ResultFile>& result_files() {
   static const std::vector<ResultFile> files = {
-      {"junit.xml", junit_xml},
-      {"metrics.prom", prometheus_text},
+      {"junit.xml", [](const Json& result, const TimeLines&) { return junit_xml(result); }},
+      {"metrics.prom", [](const Json& result, const TimeLines&) { return prometheus_text(result); }},
+      {"report.html", page_text},
   };
   return files;
 }
 
 std::vector<std::string> write_result_files(const std::string& directory, const Json& result,
-                                            Durability durability) {
+                                            const TimeLines& lines, Durability durability) {
   std::vector<std::string> problems;
   for (const ResultFile& file : result_files()) {
     const std::string path = directory + "/" + file.name;
-    const Status written = write(path, file, result, durability);
+    const Status written = write(path, file, result, lines, durability);
     if (written.ok()) continue;
     ::unlink(path.c_str());
     problems.push_back(written.what());

@@ -5,13 +5,15 @@
 
 #include "egt/core/file_io.hpp"
 #include "egt/core/record.hpp"
+#include "report/html/time_lines.hpp"
 
 namespace egt {
 
-/// A file of a run's directory that is made of its result alone: `report` can make it at any time.
+/// A file of a run's directory that is made of its result and of its records over time: `report` can make it
+/// at any time.
 struct ResultFile {
   const char* name;
-  std::string (*text)(const Json& result);
+  std::string (*text)(const Json& result, const TimeLines& lines);
 };
 const std::vector<ResultFile>& result_files();
 
@@ -20,6 +22,6 @@ const std::vector<ResultFile>& result_files();
 /// cannot be written, which is then gone, as far as that can be done, rather than one of another result. Any
 /// thread.
 std::vector<std::string> write_result_files(const std::string& directory, const Json& result,
-                                            Durability durability = Durability::disk);
+                                            const TimeLines& lines, Durability durability = Durability::disk);
 
 }  // namespace egt

@@ -352,10 +352,11 @@ void keep(Record&& record, JournalContent content, std::vector<Record>& records)
 }
 
 /// Evidence is read as far as it can be read.
-void read_part(const JournalPart& part, JournalContent content, Journals& journals) {
+void read_part(const JournalPart& part, JournalContent content, Sink* see, Journals& journals) {
   int number = 0, wrong = 0;
   const Status read = for_each_line(part.path, [&](JournalLine& line) -> Status {
     ++number;
+    if (line.is_record && see) static_cast<void>(see->write(line.record));
     if (line.is_record)
       keep(std::move(line.record), content, journals.records);
     else if (line.has_newline && ++wrong <= most_told_lines)
@@ -385,14 +386,14 @@ Status await_writers(const std::string& directory, double patience_seconds) {
   return {};
 }
 
-Result<Journals> read_journals(const std::string& directory, JournalContent content) {
+Result<Journals> read_journals(const std::string& directory, JournalContent content, Sink* see) {
   EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
   if (parts.empty())
     return Status(StatusCode::unavailable, fmt::format("{}: holds no journal of a run", directory));
   Journals journals;
   for (const JournalPart& part : parts) {
     if (journals.ranks.empty() || journals.ranks.back() != part.rank) journals.ranks.push_back(part.rank);
-    read_part(part, content, journals);
+    read_part(part, content, see, journals);
   }
   return journals;
 }

@@ -105,8 +105,9 @@ enum class JournalContent {
 };
 
 /// All records of all ranks that left a journal in `directory`, of all its parts; what a crash tore off is
-/// left out. unavailable: no such directory, or not one journal in it.
+/// left out. unavailable: no such directory, or not one journal in it. `see` gets each record in turn, also
+/// those that `content` leaves out; null: nobody.
 Result<Journals> read_journals(const std::string& directory,
-                               JournalContent content = JournalContent::everything);
+                               JournalContent content = JournalContent::everything, Sink* see = nullptr);
 
 }  // namespace egt

@@ -102,11 +102,11 @@ void CrashReport::clean_up(Watchdog& watchdog, double patience_seconds) const {
 }
 
 /// From the journals, and for ranks whose journals are on other hosts from what they sent.
-RunReport CrashReport::report() const {
+RunReport CrashReport::report(Sink* see) const {
   std::vector<Record> records;
   std::vector<std::string> problems;
   std::set<int> read;
-  if (auto journals = read_journals(context_.directory, JournalContent::evidence); journals.ok()) {
+  if (auto journals = read_journals(context_.directory, JournalContent::evidence, see); journals.ok()) {
     records = std::move(journals.value().records);
     problems = std::move(journals.value().problems);
     read.insert(journals.value().ranks.begin(), journals.value().ranks.end());
@@ -123,9 +123,10 @@ Status CrashReport::store(const RunReport& known) const {
 
 /// The result once more, with what came in since, and the last words.
 int CrashReport::write_result(Watchdog& watchdog) const {
-  RunReport last = report();
+  TimeLines lines;
+  RunReport last = report(&lines);
   const Status written = store(last);
-  last.warnings = write_result_files(context_.directory, last.result, Durability::system);
+  last.warnings = write_result_files(context_.directory, last.result, lines, Durability::system);
   if (!written.ok()) {
     last.verdict.reasons.push_back(written.what());
     last.warnings.clear();  // for the same reason

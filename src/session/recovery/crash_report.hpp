@@ -38,7 +38,7 @@ class CrashReport {
  private:
   void write_journal();
   void clean_up(Watchdog& watchdog, double patience_seconds) const;
-  RunReport report() const;
+  RunReport report(Sink* see = nullptr) const;
   Status store(const RunReport& known) const;
   int write_result(Watchdog& watchdog) const;
   void say(Watchdog& watchdog, RunReport report, bool has_result) const;

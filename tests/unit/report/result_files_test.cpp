@@ -46,34 +46,36 @@ class ResultFiles : public testing::Test {
 
   fs::path folder_;
   const Json result_ = report_of(good_run(2)).result;
+  const TimeLines lines_;
 };
 
 TEST_F(ResultFiles, AreWrittenAndLeftAloneWhereTheyAreTheSame) {
-  EXPECT_THAT(write_result_files(folder_, result_), IsEmpty());
-  EXPECT_THAT(names(), ElementsAre("junit.xml", "metrics.prom"));
+  EXPECT_THAT(write_result_files(folder_, result_, lines_), IsEmpty());
+  EXPECT_THAT(names(), ElementsAre("junit.xml", "metrics.prom", "report.html"));
   EXPECT_EQ(text_of("junit.xml"), junit_xml(result_));
   EXPECT_EQ(text_of("metrics.prom"), prometheus_text(result_));
   const auto before = fs::last_write_time(folder_ / "junit.xml") - std::chrono::hours(1);
   fs::last_write_time(folder_ / "junit.xml", before);
   std::ofstream(folder_ / "metrics.prom") << "old";
-  EXPECT_THAT(write_result_files(folder_, result_), IsEmpty());
+  EXPECT_THAT(write_result_files(folder_, result_, lines_), IsEmpty());
   EXPECT_EQ(fs::last_write_time(folder_ / "junit.xml"), before);
   EXPECT_EQ(text_of("metrics.prom"), prometheus_text(result_));
 }
 
 TEST_F(ResultFiles, ThatCannotBeWrittenAreToldEach) {
   fs::create_directories(folder_ / "junit.xml/taken");
-  EXPECT_THAT(write_result_files(folder_, result_), ElementsAre(HasSubstr("junit.xml: cannot be written: ")));
+  EXPECT_THAT(write_result_files(folder_, result_, lines_),
+              ElementsAre(HasSubstr("junit.xml: cannot be written: ")));
   EXPECT_EQ(text_of("metrics.prom"), prometheus_text(result_)) << "the others are written";
-  EXPECT_THAT(names(), ElementsAre("junit.xml", "metrics.prom")) << "nothing else is left";
-  EXPECT_THAT(write_result_files(folder_ / "none", result_), testing::SizeIs(2));
+  EXPECT_THAT(names(), ElementsAre("junit.xml", "metrics.prom", "report.html")) << "nothing else is left";
+  EXPECT_THAT(write_result_files(folder_ / "none", result_, lines_), testing::SizeIs(3));
 }
 
 TEST_F(ResultFiles, OfAnotherResultDoNotStay) {
-  ASSERT_THAT(write_result_files(folder_, result_), IsEmpty());
+  ASSERT_THAT(write_result_files(folder_, result_, lines_), IsEmpty());
   for (const ResultFile& file : result_files())  // in the way of the file that is to be renamed
     fs::create_directories(folder_ / fmt::format("{}.tmp.{}", file.name, ::getpid()) / "taken");
-  EXPECT_THAT(write_result_files(folder_, report_of({start(0, 1)}).result), testing::SizeIs(2));
+  EXPECT_THAT(write_result_files(folder_, report_of({start(0, 1)}).result, lines_), testing::SizeIs(3));
   for (const ResultFile& file : result_files()) EXPECT_FALSE(fs::exists(folder_ / file.name)) << file.name;
 }
 
@@ -85,6 +87,7 @@ TEST_F(ResultFiles, AreWrittenByReportAndChangeNoVerdict) {
   auto report = report_directory(folder_);
   ASSERT_TRUE(report.ok());
   EXPECT_THAT(report.value().warnings, IsEmpty());
+  EXPECT_THAT(text_of("report.html"), HasSubstr("class=\"verdict pass\""));
   EXPECT_EQ(text_of("junit.xml"), junit_xml(report.value().result));
   EXPECT_EQ(text_of("metrics.prom"), prometheus_text(report.value().result));
   fs::remove(folder_ / "metrics.prom");

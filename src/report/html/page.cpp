@@ -1,0 +1,82 @@
+#include "report/html/page.hpp"
+
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+#include "report/html/assets.hpp"
+#include "report/html/html_text.hpp"
+#include "report/html/sections.hpp"
+
+namespace egt {
+namespace {
+
+constexpr const char* no_lines = "<p>The journals hold no figures over time.</p>";
+constexpr const char* no_script =
+    "<noscript><p>Without JavaScript there are drawings in the table only.</p></noscript>";
+constexpr const char* no_charts =
+    "<p>This program was built without dygraphs (Debian: libjs-dygraphs), so there are drawings in the "
+    "table, "
+    "and no charts to zoom into.</p>";
+
+/// Those that have something to tell, and links to them.
+struct Sections {
+  std::string html, nav;
+
+  void add(const char* id, const char* title, const std::string& content) {
+    if (content.empty()) return;
+    nav += fmt::format("<a href=\"#{}\">{}</a>\n", id, title);
+    html += fmt::format(
+        "<section id=\"{0}\" aria-labelledby=\"{0}-title\"><h2 id=\"{0}-title\">{1}</h2>\n{2}</section>\n",
+        id, title, content);
+  }
+};
+
+/// The template with each {{name}} replaced; what is put in is not looked at again.
+std::string filled(std::string_view page, const std::map<std::string_view, std::string>& values) {
+  std::string text;
+  for (;;) {
+    const std::size_t open = page.find("{{"), close = page.find("}}", open);
+    text += page.substr(0, open);
+    if (open == std::string_view::npos || close == std::string_view::npos) return text;
+    const auto value = values.find(page.substr(open + 2, close - open - 2));
+    if (value != values.end()) text += value->second;
+    page.remove_prefix(close + 2);
+  }
+}
+
+}  // namespace
+
+std::string page_text(const Json& result, const TimeLines& lines) {
+  const Json drawn = page::time_lines_json(lines, result);
+  const std::string table = page::time_lines_section(lines);
+  Sections sections;
+  sections.add("happened", "What happened", page::faults_section(result));
+  sections.add("ranks-and-devices", "Ranks", page::ranks_section(result));
+  const std::string before = std::exchange(sections.html, "");
+  sections.nav += "<a href=\"#time\">Over time</a>\n";
+  sections.add("links", "Links", page::links_section(result));
+  sections.add("results", "Results", page::results_section(result));
+  sections.add("counters", "Error counters", page::counters_section(result));
+  sections.add("system", "System, for a return to the manufacturer", page::system_section(result));
+  return filled(page_html,
+                {{"title", escaped(text_at(result, "verdict") + ": " + text_at(result, "command"))},
+                 {"css", std::string(page_css)},
+                 {"charts_css", std::string(page_charts_css)},
+                 {"verdict", page::verdict_section(result)},
+                 {"nav", "<nav aria-label=\"Parts of this page\">" + sections.nav + "</nav>"},
+                 {"before", before},
+                 {"time_lines_note", table.empty()            ? no_lines
+                                     : page_charts_js.empty() ? no_charts
+                                                              : no_script},
+                 {"time_lines", table},
+                 {"behind", sections.html},
+                 {"data", script_json(drawn)},
+                 {"charts_js", std::string(page_charts_js)},
+                 {"js", std::string(page_js)}});
+}
+
+}  // namespace egt

@@ -1,0 +1,197 @@
+'use strict';
+// Draws the time lines of the page's data, zoomed together. All else stands in the page without it.
+(() => {
+  const data = JSON.parse(document.getElementById('data').textContent);
+  if (typeof Dygraph === 'undefined' || !data.charts.length) return;
+  const light = ['#0b57b0', '#b3140f', '#0b6b34', '#8a4fbe', '#b05a00', '#007a87', '#a3216f', '#5c6300'];
+  const dark = ['#7fb2ff', '#ff8f87', '#6bd896', '#c9a0f5', '#ffb45e', '#5fd3df', '#ff8fcb', '#d3d867'];
+  const isDark = matchMedia('(prefers-color-scheme: dark)');
+  const isTouch = matchMedia('(pointer: coarse)').matches;  // where a finger on a chart has to scroll the page
+  const marks = data.marks.map((mark) => ({ ...mark, at: Date.parse(mark.time) })).filter((mark) => mark.at);
+  const faults = marks.filter((mark) => mark.kind === 'fault').sort((a, b) => a.at - b.at);
+  const count = data.charts[0].lines[0].mean.length;
+  const times = Array.from({ length: count }, (_, at) => new Date((data.began + (at + 0.5) * data.seconds) * 1000));
+  const whole = [Math.min(+times[0], ...marks.map((mark) => mark.at)), Math.max(+times[count - 1], ...marks.map((mark) => mark.at))];
+  const margin = Math.max(whole[1] - whole[0], 1000) / 100;
+  whole[0] -= margin;
+  whole[1] += margin;
+  const names = [...new Set(data.charts.flatMap((chart) => chart.lines.map((line) => line.name)))];
+  const hidden = new Set();
+  const graphs = [];
+  let shown = whole;
+
+  const colour = (name) => (name.startsWith('all') ? style('--text') : (isDark.matches ? dark : light)[names.indexOf(name) % light.length]);
+  const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const text = (ms) => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
+  const short = (value) => (value === null || value === undefined ? '-' : String(+value.toPrecision(4)));
+
+  function make(tag, parent, content) {
+    const element = parent.appendChild(document.createElement(tag));
+    if (content) element.textContent = content;
+    return element;
+  }
+
+  // Phases, limits and events, behind the lines.
+  function drawMarks(canvas, area, graph, limits) {
+    const [from, to] = graph.xAxisRange();
+    data.phases.forEach((phase, at) => {
+      const next = at + 1 < data.phases.length ? data.phases[at + 1].time * 1000 : to;
+      const left = Math.max(graph.toDomXCoord(phase.time * 1000), area.x);
+      const right = Math.min(graph.toDomXCoord(next), area.x + area.w);
+      if (right <= left) return;
+      canvas.fillStyle = style('--raised');
+      if (at % 2) canvas.fillRect(left, area.y, right - left, area.h);
+      canvas.fillStyle = style('--quiet');
+      canvas.font = '11px sans-serif';
+      if (right - left > 40) canvas.fillText(phase.name, left + 3, area.y + 11);
+    });
+    canvas.lineWidth = 1;
+    canvas.strokeStyle = style('--text');
+    canvas.setLineDash([6, 4]);
+    for (const limit of limits) line(area.x, graph.toDomYCoord(limit), area.x + area.w, graph.toDomYCoord(limit));
+    const drawn = new Set();  // the lines stay visible behind a crowd of marks
+    for (const mark of marks) {
+      const x = graph.toDomXCoord(mark.at), place = mark.kind + Math.round(x / 6);
+      if (mark.at < from || mark.at > to || drawn.has(place)) continue;
+      drawn.add(place);
+      canvas.strokeStyle = style(mark.kind === 'fault' ? '--fault' : mark.kind === 'finding' ? '--warn' : '--quiet');
+      canvas.lineWidth = mark.kind === 'fault' ? 2 : 1;
+      canvas.setLineDash(mark.kind === 'fault' ? [] : [2, 3]);
+      line(x, area.y, x, area.y + area.h);
+    }
+    canvas.setLineDash([]);
+    function line(x0, y0, x1, y1) {
+      canvas.beginPath();
+      canvas.moveTo(x0, y0);
+      canvas.lineTo(x1, y1);
+      canvas.stroke();
+    }
+  }
+
+  function range(chart) {
+    let low = Infinity, high = -Infinity;
+    for (const line of chart.lines)
+      for (const value of [...(line.least || line.mean), ...(line.most || line.mean)])
+        if (value !== null) [low, high] = [Math.min(low, value), Math.max(high, value)];
+    for (const limit of chart.limits) [low, high] = [Math.min(low, limit), Math.max(high, limit)];
+    const more = (high - low || 1) * 0.06;
+    return [low >= 0 && low < more ? 0 : low - more, high + more];
+  }
+
+  function values(chart, at) {
+    return chart.lines.filter((line) => !hidden.has(line.name)).map((line) => {
+      const band = line.least && line.least[at] !== line.most[at] ? ` (${short(line.least[at])} to ${short(line.most[at])})` : '';
+      return `${line.name}: ${short(line.mean[at])}${band}`;
+    }).join('; ');
+  }
+
+  function tell(at) {
+    const near = marks.filter((mark) => Math.abs(mark.at - times[at]) <= Math.max(data.seconds * 1000, (shown[1] - shown[0]) / 150));
+    const phase = data.phases.filter((one) => one.time * 1000 <= +times[at]).pop();
+    document.getElementById('now').textContent =
+      [text(+times[at]), phase && phase.name, ...near.slice(0, 3).map((mark) => mark.text)].filter(Boolean).join(' · ');
+    for (const one of graphs) one.values.textContent = values(one.chart, at);
+  }
+
+  function draw(chart, place) {
+    const figure = make('figure', place);
+    make('figcaption', figure, chart.title + (chart.limits.length ? ` (limit ${chart.limits.join(', ')})` : ''));
+    const box = make('div', figure);
+    box.className = 'chart';
+    box.setAttribute('role', 'img');
+    const ends = range(chart);
+    box.setAttribute('aria-label', `${chart.title}, ${text(whole[0])} to ${text(whole[1])}; the table below has its figures`);
+    const own = make('div', figure);
+    own.className = 'values';
+    const rows = times.map((time, at) => [time, ...chart.lines.map((line) => {
+      const mean = line.mean[at];
+      return mean === null ? [null, null, null] : [line.least ? line.least[at] : mean, mean, line.most ? line.most[at] : mean];
+    })]);
+    const graph = new Dygraph(box, rows, {
+      labels: ['time', ...chart.lines.map((line) => line.name)],
+      colors: chart.lines.map((line) => colour(line.name)),
+      customBars: true, connectSeparatedPoints: true, fillAlpha: 0.18, strokeWidth: 1.4, legend: 'never', labelsUTC: true,
+      gridLineColor: style('--line'), axisLineColor: style('--line'), gridLineWidth: 0.4, animatedZooms: false,
+      dateWindow: whole, valueRange: ends, axes: { y: { axisLabelWidth: 48 } }, drawPoints: count < 3,
+      underlayCallback: (canvas, area, self) => drawMarks(canvas, area, self, chart.limits),
+      drawCallback: (self, first) => first || show(self.xAxisRange(), self),
+      highlightCallback: (event, x, points, at) => tell(at),
+      ...(isTouch ? { interactionModel: {} } : {}),
+    });
+    graphs.push({ graph, chart, values: own });
+  }
+
+  let busy = false;
+  function show(range, source) {
+    if (busy || (source && range[0] === shown[0] && range[1] === shown[1])) return;
+    busy = true;
+    shown = range[0] <= whole[0] && range[1] >= whole[1] ? whole : range;
+    for (const { graph } of graphs) if (graph !== source) graph.updateOptions({ dateWindow: shown });
+    busy = false;
+  }
+  function showAround(at, width) {
+    show([at - width / 2, at + width / 2]);
+  }
+
+  let next = 0;
+  const actions = {
+    all: () => show(whole),
+    in: () => showAround((shown[0] + shown[1]) / 2, (shown[1] - shown[0]) / 2),
+    out: () => showAround((shown[0] + shown[1]) / 2, Math.min((shown[1] - shown[0]) * 2, whole[1] - whole[0])),
+    back: () => show(shown.map((end) => end - (shown[1] - shown[0]) / 2)),
+    on: () => show(shown.map((end) => end + (shown[1] - shown[0]) / 2)),
+    fault: () => lookAt(faults[next++ % faults.length].at),
+  };
+  function lookAt(at) {
+    showAround(at, Math.min(whole[1] - whole[0], Math.max(60 * data.seconds, 30) * 1000));
+    tell(Math.max(0, Math.min(count - 1, Math.floor((at / 1000 - data.began) / data.seconds))));
+  }
+
+  function drawAll() {
+    const place = document.getElementById('charts');
+    graphs.splice(0).forEach(({ graph }) => graph.destroy());
+    place.textContent = '';
+    for (const chart of data.charts) draw(chart, place);
+    hideRanks();
+    const now = shown;
+    shown = whole;
+    if (now !== whole) show(now);
+  }
+  function hideRanks() {
+    for (const button of document.querySelectorAll('#ranks button')) {
+      button.setAttribute('aria-pressed', String(!hidden.has(button.textContent)));
+      button.style.setProperty('--of-rank', colour(button.textContent));
+    }
+    if (hidden.size || graphs.some(({ graph }) => graph.visibility().includes(false)))
+      for (const { graph, chart } of graphs) graph.updateOptions({ visibility: chart.lines.map((line) => !hidden.has(line.name)) });
+  }
+
+  const tools = document.getElementById('tools');
+  tools.hidden = false;
+  tools.querySelector('[data-do=fault]').hidden = !faults.length;
+  for (const name of names.length > 1 ? names : []) {
+    const button = make('button', document.getElementById('ranks'), name);
+    button.type = 'button';
+    button.addEventListener('click', () => {
+      if (!hidden.delete(name)) hidden.add(name);
+      hideRanks();
+    });
+  }
+  tools.addEventListener('click', (event) => {
+    const action = actions[event.target.dataset.do];
+    if (action) action();
+  });
+  for (const time of document.querySelectorAll('td time')) {
+    const button = make('button', time.parentNode, text(Date.parse(time.dateTime)));
+    button.type = 'button';
+    button.className = 'moment';
+    button.title = 'Show this moment in the charts';
+    button.addEventListener('click', () => {
+      document.getElementById('time').scrollIntoView();
+      lookAt(Date.parse(time.dateTime));
+    });
+    time.hidden = true;
+  }
+  isDark.addEventListener('change', drawAll);
+  drawAll();
+})();

@@ -1,0 +1,160 @@
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "egt/core/json_access.hpp"
+#include "report/html/html_text.hpp"
+#include "report/html/sections.hpp"
+#include "report/tables/summary.hpp"
+
+namespace egt::page {
+namespace {
+
+constexpr std::size_t most_text = 80;  // of a figure that is text: longer ones are no figures
+constexpr std::size_t most_entries = 500;
+
+using Matrix = std::map<std::pair<int, int>, double>;
+
+/// `worst`: the cell that is marked most; the others fade until half way to the best.
+std::string matrix_html(const std::string& caption, const Matrix& cells, bool low_is_bad) {
+  std::set<int> ranks;
+  double best = 0;
+  for (const auto& [pair, value] : cells) {
+    ranks.insert({pair.first, pair.second});
+    const bool is_better = low_is_bad ? value > best : value < best;
+    if (best == 0 || is_better) best = value;
+  }
+  std::vector<std::string> columns = {"from \\ to"};
+  for (const int rank : ranks) columns.push_back(fmt::format("{}", rank));
+  HtmlTable table(caption, columns);
+  for (const int from : ranks) {
+    std::vector<std::string> texts = {fmt::format("{}", from)}, attributes = {""};
+    for (const int to : ranks) {
+      const auto found = cells.find({from, to});
+      texts.push_back(found == cells.end() ? "" : fmt::format("{:.3g}", found->second));
+      if (found == cells.end() || best <= 0 || found->second <= 0) {
+        attributes.push_back("");
+        continue;
+      }
+      const double ratio = low_is_bad ? found->second / best : best / found->second;
+      const double heat = std::clamp(2 * (1 - ratio), 0.0, 1.0);
+      attributes.push_back(fmt::format("class=\"heat\" style=\"--heat:{:.0f}%\"", 100 * heat));
+    }
+    table.add(texts, attributes);
+  }
+  return table.html();
+}
+
+/// Numbers, short texts and truths at any depth: {"step_ms p50": 41.2, ..}
+void flatten(const Json& json, const std::string& prefix, std::map<std::string, Json>& flat) {
+  for (const auto& [name, value] : json.items()) {
+    const std::string key = prefix.empty() ? name : prefix + " " + name;
+    if (value.is_object())
+      flatten(value, key, flat);
+    else if (value.is_number() || value.is_boolean() ||
+             (value.is_string() && value.get_ref<const std::string&>().size() <= most_text))
+      flat[key] = value;
+  }
+}
+
+/// Entries of one kind: a figure a row where there are more of those.
+std::string figures_table(const std::string& name, const std::vector<const Json*>& entries) {
+  std::vector<std::map<std::string, Json>> all;
+  std::vector<std::string> titles;
+  std::set<std::string> keys;
+  for (const Json* entry : entries) {
+    auto& flat = all.emplace_back();
+    flatten(*entry, "", flat);
+    const Json& rank = member(*entry, "rank");
+    titles.push_back(entries.size() > 1 && text_at(*entry, "test_name") == name && rank.is_number()
+                         ? fmt::format("rank {}", rank.dump())
+                         : text_at(*entry, "test_name") +
+                               (rank.is_number() ? fmt::format(", rank {}", rank.dump()) : ""));
+    for (const char* told : {"test_name", "test_type", "description", "rank", "measurement"})
+      flat.erase(told);
+    for (const auto& [key, value] : flat) keys.insert(key);
+  }
+  const auto cell = [&](std::size_t entry, const std::string& key) {
+    const auto found = all[entry].find(key);
+    return found == all[entry].end() ? std::string("-") : figure_text(found->second, key);
+  };
+  const bool turned = keys.size() > entries.size();
+  std::vector<std::string> columns = {turned ? "figure" : "of"};
+  for (const std::string& key : keys)
+    if (!turned) columns.push_back(spoken(key));
+  if (turned) columns.insert(columns.end(), titles.begin(), titles.end());
+  HtmlTable table(name, columns);
+  if (turned)
+    for (const std::string& key : keys) {
+      std::vector<std::string> cells = {spoken(key)};
+      for (std::size_t entry = 0; entry < all.size(); ++entry) cells.push_back(cell(entry, key));
+      table.add(cells);
+    }
+  else
+    for (std::size_t entry = 0; entry < all.size(); ++entry) {
+      std::vector<std::string> cells = {titles[entry]};
+      for (const std::string& key : keys) cells.push_back(cell(entry, key));
+      table.add(cells);
+    }
+  return table.html();
+}
+
+}  // namespace
+
+std::string links_section(const Json& result) {
+  std::map<std::string, Matrix> bandwidths, latencies;
+  for (const Json& entry : member(result, "results")) {
+    const auto from = value_at<int>(entry, "from"), to = value_at<int>(entry, "to");
+    if (text_at(entry, "measurement") != "pair" || !from || !to) continue;
+    const std::string method = text_at(entry, "method");
+    const auto way = [&](int a, int b) {
+      const Json& figures = member(member(entry, "one_way"), fmt::format("{}->{}", a, b));
+      if (const auto rate = value_at<double>(figures, "gb_per_second")) bandwidths[method][{a, b}] = *rate;
+      if (const auto latency = value_at<double>(entry, "latency_us")) latencies[method][{a, b}] = *latency;
+    };
+    way(*from, *to);
+    way(*to, *from);
+  }
+  std::string html;
+  for (const auto& [method, cells] : bandwidths)
+    html += matrix_html(
+        fmt::format("GB/s one way, from the row's rank to the column's, by {}; marked: below the best",
+                    method),
+        cells, true);
+  for (const auto& [method, cells] : latencies)
+    html += matrix_html(fmt::format("Latency in microseconds, by {}; marked: above the best", method), cells,
+                        false);
+  return html;
+}
+
+std::string results_section(const Json& result) {
+  std::map<std::string, std::vector<const Json*>> groups;
+  std::vector<std::string> order;
+  std::size_t left_out = 0;
+  for (const Json& entry : member(result, "results")) {
+    std::string name = text_at(entry, "measurement");
+    if (name.empty() && text_at(result, "command") == "burn") name = text_at(entry, "test_name");
+    if (name.empty()) name = text_at(entry, "test_type");
+    auto& group = groups[name];
+    if (group.empty()) order.push_back(name);
+    group.size() < most_entries ? group.push_back(&entry) : void(++left_out);
+  }
+  std::string html, tables;
+  const std::string summary = summary_text(result);
+  const bool is_open = summary.empty() && order.size() == 1;  // a selftest: nothing else tells it
+  if (!summary.empty())
+    html += "<pre tabindex=\"0\" role=\"region\" aria-label=\"Results as the terminal shows them\">" +
+            escaped(summary) + "</pre>\n";
+  for (const std::string& name : order)
+    tables += fmt::format("<details{}><summary>{} ({})</summary>{}</details>\n", is_open ? " open" : "",
+                          escaped(name), groups[name].size(), figures_table(name, groups[name]));
+  if (left_out) tables += fmt::format("<p>{} more entries are in result.json.</p>", left_out);
+  html += tables;
+  return html;
+}
+
+}  // namespace egt::page

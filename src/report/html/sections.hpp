@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+
+#include "egt/core/record.hpp"
+#include "report/html/time_lines.hpp"
+
+/// The parts of a run's page, as HTML that needs no script; empty: the result has nothing of the kind. The
+/// result may be of another version, or cut.
+namespace egt::page {
+
+/// Its faults are all put in, and say nothing about a device.
+bool is_selftest(const Json& result);
+/// The verdict, why, whom the faults name, and the figures that tell most.
+std::string verdict_section(const Json& result);
+/// Faults with their bits; losses, findings, restarts and faults that were put in.
+std::string faults_section(const Json& result);
+/// A row a rank.
+std::string ranks_section(const Json& result);
+/// A heat map of each way to measure pairs.
+std::string links_section(const Json& result);
+/// Every figure of every part, in tables by what was measured, below what the terminal shows.
+std::string results_section(const Json& result);
+std::string counters_section(const Json& result);
+/// What a manufacturer asks for.
+std::string system_section(const Json& result);
+
+/// A table of the lines with a small drawing of each.
+std::string time_lines_section(const TimeLines& lines);
+/// What the page's script draws: the lines, their limits, and what happened when.
+Json time_lines_json(const TimeLines& lines, const Json& result);
+
+}  // namespace egt::page

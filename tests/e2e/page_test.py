@@ -1,0 +1,84 @@
+"""report.html, in a browser: it needs nothing else, and whatever its data hold stays text. Without Chromium: skipped."""
+import html
+import re
+import shutil
+
+from program import *
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--no-io"]
+HOSTILE = "<img src=x onerror=alert(1)>"
+NOBODY = "not an origin"  # who asks for what the browser itself wants of its makers
+FAULT, DEGRADED = 1, 5
+
+
+class Page(ProgramTest):
+    def run_with_fault(self):
+        done = self.run_program(*NETWORK, "--duration", "6s", "--output", "run", "--inject", "memory:rank=1,step=5", ranks=2)
+        self.assertEqual(done.returncode, FAULT, done.stdout + done.stderr)
+        return self.page(done)
+
+    def rename_host(self):
+        """As if the host had that name: in the journals, from which `report` makes the page anew."""
+        for journal in (self.folder / "run").glob("journal.*"):
+            records = [json.loads(line) for line in journal.read_text().splitlines()]
+            for record in records:
+                if record["kind"] == "start":
+                    record["body"]["identity"]["hostname"] = record["body"]["system"]["hostname"] = HOSTILE
+                if record["kind"] == "fault":
+                    record["body"].update(hostname=HOSTILE, where=f"file '\"</script>{HOSTILE}")
+            journal.write_text("".join(json.dumps(record) + "\n" for record in records))
+        done = self.run_program("report", "run")
+        self.assertEqual(done.returncode, FAULT, done.stderr)
+
+    def browse(self, *more):
+        """The page's elements after its script ran, and what the browser logged of it and of the network."""
+        log = self.folder / "net.json"
+        done = subprocess.run([CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--no-first-run",
+                               "--disable-background-networking", "--disable-component-update", "--disable-sync", "--virtual-time-budget=5000",
+                               f"--user-data-dir={self.folder}/profile", f"--log-net-log={log}", "--dump-dom", *more,
+                               (self.folder / "run/report.html").as_uri()], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        events = [event.get("params", {}) for event in json.loads(log.read_text())["events"]]
+        asked = {event["url"] for event in events if "url" in event and event.get("initiator", NOBODY) != NOBODY}
+        return done.stdout, [line for line in done.stderr.splitlines() if ":CONSOLE" in line or "Uncaught" in line], asked
+
+    @unittest.skipUnless(CHROMIUM, "there is no Chromium (Debian: apt install chromium)")
+    def test_opens_by_itself(self):
+        page = self.run_with_fault()
+        self.rename_host()
+        dom, errors, asked = self.browse()
+        self.assertEqual(errors, [])
+        self.assertEqual(asked, set())  # what a policy refuses is an error
+        self.assertIn('class="verdict fault"', dom)
+        self.assertRegex(dom, r"<th[^>]*>memory</th>")
+        self.assertNotIn("<img src=\"x\"", dom)
+        self.assertIn(html.escape(HOSTILE, quote=False), dom)
+        if "Dygraph=" not in page:
+            self.skipTest("the program was built without dygraphs: there are no charts")
+        self.assertGreater(dom.count("<canvas"), 6)
+        self.assertIn("Next fault", dom)
+        self.assertRegex(dom, r'class="moment"[^>]*>20\d\d-')  # the fault's time is a button
+        self.assertRegex(dom, r'class="dygraph-axis-label[^>]*>\d')  # the charts have data
+
+    def test_is_read_without_script(self):
+        static = re.sub(r"<script.*?</script>|<style.*?</style>", "", self.run_with_fault(), flags=re.DOTALL)
+        for told in ('class="verdict fault"', "<polyline", "Error counters", "Named by the checks", ">memory</th>"):
+            self.assertIn(told, static)
+        self.assertNotIn("{{", static)
+        self.assertEqual(re.findall(r"(?:src|href)=[^#>]*[:/]", static), [])
+
+    def test_of_other_commands(self):
+        """Those of loadtest and selftest are looked at by their own tests."""
+        for command in (["verify", "--duration", "3s"], ["links", "--size", "64KB", "--repeats", "1"],
+                        ["bench", "--workload", "mlp", "--mode", "single,collective", "--layers", "32,16", "--batch", "32", "--trial-time", "0.05s"]):
+            with self.subTest(command=command[0]):
+                done = self.run_program(*command, "--output", command[0], ranks=2)
+                self.assertIn(done.returncode, (0, DEGRADED), done.stdout + done.stderr)  # a link may look slow beside others
+                page = self.page(done, command[0])
+                self.assertRegex(page, 'class="verdict (pass|warn)"')
+                self.assertIn('aria-label="Results as the terminal shows them"', page)
+
+
+if __name__ == "__main__":
+    unittest.main()
