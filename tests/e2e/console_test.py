@@ -132,7 +132,7 @@ class Console(ProgramTest):
         (self.folder / "run/result.json").mkdir()
         out, err = process.communicate(timeout=240)
         self.assertEqual(process.returncode, 4, out + err)
-        self.assertIn("\nFiles: run/journal.rank*.jsonl\n", out)
+        self.assertIn("\nFiles: run/report.html, run/journal.rank*.jsonl\n", out)
 
 
 if __name__ == "__main__":
