@@ -29,9 +29,9 @@ SetEnv TMPDIR={folder}/tmp
 
 
 def missing():
-    absent = [command for command in ("ssh", "ssh-keygen", SSHD) if not shutil.which(command)]
+    absent = [command for command in ("dpkg-deb", "ssh", "ssh-keygen", SSHD) if not shutil.which(command)]
     if absent:
-        return f"there is no command {', '.join(absent)} (packages openssh-client, openssh-server)"
+        return f"there is no command {', '.join(absent)} (packages dpkg, openssh-client, openssh-server)"
     return why_not()
 
 
@@ -90,8 +90,15 @@ class Deploy(HostsTest):
         return self.result(f"out/{self.hosts.address(name)}")
 
     def test_a_good_host_and_one_that_refuses_the_key(self):
+        """The program comes from a package of Debian's kind."""
+        tree = self.folder / "tree"
+        (tree / "DEBIAN").mkdir(parents=True)
+        (tree / "DEBIAN/control").write_text("Package: test\nVersion: 1\nArchitecture: all\nMaintainer: test <test@localhost>\nDescription: test\n")
+        (tree / "usr/bin").mkdir(parents=True)
+        shutil.copy(PROGRAM, tree / "usr/bin/extreme_gpu_trainer")
+        subprocess.run(["dpkg-deb", "-Znone", "--build", tree, "program.deb"], cwd=self.folder, check=True, capture_output=True, timeout=60)
         self.write_hosts("hosta", "hostc")
-        done = self.deploy("--ranks", "2", "--", *BURN, "--steps", "30")
+        done = self.deploy("--package", "program.deb", "--ranks", "2", "--", *BURN, "--steps", "30")
         told = done.stdout + done.stderr
         self.assertEqual(done.returncode, 3, told)
         self.assertIn("10.77.0.2: pass (exit code 0)\n10.77.0.4: cannot be used: ", told)
