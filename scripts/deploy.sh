@@ -128,7 +128,7 @@ if [ "$1" = prepare ]; then
   printf '#!/bin/sh\nexport LD_LIBRARY_PATH="%s:$LD_LIBRARY_PATH"\nexec "%s" "$@"\n' \
     "$(find "$here/program" -name '*.so*' -printf '%h:' | sort -u)$here/lib" "$program" >start && chmod +x start
   command -v mpirun >/dev/null || { echo "there is no mpirun: install openmpi-bin" >&2; exit 3; }
-  LD_LIBRARY_PATH=$here/lib ldd "$program" | sed -n 's/^[[:space:]]*\([^ ]*\) => not found$/\1/p'
+  LD_LIBRARY_PATH=$here/lib ldd "$program" | sed -n 's/^[[:space:]]*\([^ ]*\) => not found$/\1/p' | sort -u
   exit 0
 fi
 trap finish EXIT

@@ -11,10 +11,11 @@ SKIPPED = 77
 TARGETS = ("hosta", "hostb", "hostc")
 BURN = ["burn", "--backend", "host", "--layers", "32,48,16", "--batch", "16", "--memory", "0", "--no-io", "--check-every", "10"]
 # Their temporary folder is on a disk of their own. sshd wants /run/sshd, which packages leave to the system's start.
-DAEMON = "mount -t tmpfs none /run && mkdir -p /run/sshd && exec {sshd} -f {config} -E {log}"
+DAEMON = "{first} && mount -t tmpfs none /run && mkdir -p /run/sshd && exec {sshd} -f {folder}/config -p {port} -E {folder}/sshd.log"
+# The file is no more to be seen in its folder.
+HIDE = "cd {folder} && mkdir upper work && mknod upper/{name} c 0 0 && mount -t overlay -o lowerdir={of},upperdir=upper,workdir=work none {of}"
 CONFIG = """\
 ListenAddress {address}
-Port {port}
 HostKey {folder}/host_key
 AuthorizedKeysFile {keys}
 PidFile none
@@ -28,9 +29,9 @@ SetEnv TMPDIR={folder}/tmp
 
 
 def missing():
-    absent = [command for command in ("ssh", "ssh-keygen", SSHD) if not shutil.which(command)]
+    absent = [command for command in ("dpkg-deb", "ssh", "ssh-keygen", SSHD) if not shutil.which(command)]
     if absent:
-        return f"there is no command {', '.join(absent)} (packages openssh-client, openssh-server)"
+        return f"there is no command {', '.join(absent)} (packages dpkg, openssh-client, openssh-server)"
     return why_not()
 
 
@@ -52,12 +53,16 @@ class Deploy(HostsTest):
             shutil.copy(self.folder / "host_key", disk)
             shutil.copy(self.folder / "key.pub", disk / "keys")
             keys = "/dev/null" if name == "hostc" else self.folder / "keys"
-            (disk / "config").write_text(CONFIG.format(address=self.hosts.address(name), port=self.ports[name], folder=self.folder, keys=keys))
-            command = DAEMON.format(sshd=SSHD, config=self.folder / "config", log=self.folder / "sshd.log")
-            subprocess.run([AGENT, self.hosts.address(name), command], check=True, timeout=20, env=self.hosts.environment(), stdin=subprocess.DEVNULL)
-            self.before[name] = self.state_of(name)
+            (disk / "config").write_text(CONFIG.format(address=self.hosts.address(name), folder=self.folder, keys=keys))
+            self.start_daemon(name)
         self.write_hosts(*TARGETS)
         self.environment = {**self.hosts.environment(), "TMPDIR": str(self.folder)}  # of a deploy.sh that is killed
+
+    def start_daemon(self, name, first="true"):
+        command = DAEMON.format(first=first, sshd=SSHD, folder=self.folder, port=self.ports[name])
+        done = subprocess.run([AGENT, self.hosts.address(name), command], timeout=20, env=self.hosts.environment(), capture_output=True, stdin=subprocess.DEVNULL)
+        self.before[name] = self.state_of(name)
+        return done.returncode == 0
 
     def state_of(self, name):
         """Files but for sshd's log, and processes but for sshd itself."""
@@ -85,8 +90,15 @@ class Deploy(HostsTest):
         return self.result(f"out/{self.hosts.address(name)}")
 
     def test_a_good_host_and_one_that_refuses_the_key(self):
+        """The program comes from a package of Debian's kind."""
+        tree = self.folder / "tree"
+        (tree / "DEBIAN").mkdir(parents=True)
+        (tree / "DEBIAN/control").write_text("Package: test\nVersion: 1\nArchitecture: all\nMaintainer: test <test@localhost>\nDescription: test\n")
+        (tree / "usr/bin").mkdir(parents=True)
+        shutil.copy(PROGRAM, tree / "usr/bin/extreme_gpu_trainer")
+        subprocess.run(["dpkg-deb", "-Znone", "--build", tree, "program.deb"], cwd=self.folder, check=True, capture_output=True, timeout=60)
         self.write_hosts("hosta", "hostc")
-        done = self.deploy("--ranks", "2", "--", *BURN, "--steps", "30")
+        done = self.deploy("--package", "program.deb", "--ranks", "2", "--", *BURN, "--steps", "30")
         told = done.stdout + done.stderr
         self.assertEqual(done.returncode, 3, told)
         self.assertIn("10.77.0.2: pass (exit code 0)\n10.77.0.4: cannot be used: ", told)
@@ -137,6 +149,24 @@ class Deploy(HostsTest):
         process = self.start()
         process.kill()
         process.communicate(timeout=40)
+        self.check_nothing_is_left()
+
+    def test_a_host_without_a_library(self):
+        """It is brought along."""
+        linked = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True, check=True, timeout=20).stdout
+        library = Path(next(line.split()[2] for line in linked.splitlines() if line.split()[0].startswith("libfmt")))
+        self.ports["hostb"] = 2300
+        hide = HIDE.format(folder=self.folder, name=library.resolve().name, of=library.resolve().parent)
+        if not self.start_daemon("hostb", hide):
+            self.skipTest("no overlay can be mounted here")
+        self.write_hosts("hostb")
+        ask = ["ssh", "-F", "none", "-i", "key", "-p", "2300", "-o", f"UserKnownHostsFile={self.folder}/known", "-o", "StrictHostKeyChecking=no",
+               f"root@{self.hosts.address('hostb')}", "ldd", PROGRAM]
+        lacks = subprocess.run([AGENT, self.hosts.address("desk"), "exec", *ask], capture_output=True, text=True, timeout=20,
+                               env=self.environment).stdout
+        self.assertRegex(lacks, r"libfmt\S* => not found")
+        done = self.deploy("--ranks", "1", "--", *BURN, "--steps", "20")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.check_nothing_is_left()
 
     def test_refusals(self):
