@@ -12,6 +12,7 @@
 
 #include "egt/core/json_access.hpp"
 #include "judge/evidence.hpp"
+#include "judge/node_verdicts.hpp"
 #include "judge/peer_review.hpp"
 #include "judge/record_schema.hpp"
 #include "judge/version.hpp"
@@ -310,12 +311,14 @@ Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
   result["test_summary"] = test_summary(parts, ranks, result["results"]);
   result["ranks"] = Json::array();
   for (const auto& [number, rank] : ranks) result["ranks"].push_back(rank_entry(number, rank, parts));
+  result["nodes"] = node_verdicts(result);
   drop_non_finite(result);
   return result;
 }
 
 void set_verdict(Json& result, const Verdict& verdict) {
   result.update({{"verdict", verdict.name}, {"exit_code", verdict.exit_code}, {"reasons", verdict.reasons}});
+  result["nodes"] = node_verdicts(result);
 }
 
 std::string result_text(const Json& result) {

@@ -40,6 +40,15 @@ class Hosts(HostsTest):
             self.assertGreaterEqual(self.part(result, "io", rank)["passes"], 1)
         self.assertEqual(self.files(), ["disk_of_hostb/run/journal.rank2.jsonl", "disk_of_hostb/run/journal.rank3.jsonl", *self.run_files(2)])
 
+    def test_the_host_of_a_fault_is_the_one_to_drain(self):
+        done = self.run_on_hosts([*SMALL_NETWORK, "--memory", "64MB", "--steps", "30", "--no-io", "--inject", "memory:rank=2,step=10",
+                                  "--nodes-file", "nodes", "--output", "run"])
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        lines = (self.folder / "nodes").read_text().splitlines()
+        self.assertEqual([line.split()[:2] for line in lines[:2]], [["pass", "hosta"], ["fail", "hostb"]])
+        self.assertRegex("\n".join(lines[2:]), r"^scontrol update NodeName='hostb' State=DRAIN Reason='extreme_gpu_trainer: rank 2, .*'$")
+        self.assertEqual([node["verdict"] for node in self.result()["nodes"]], ["pass", "fail"])
+
     def test_a_slow_link(self):
         self.hosts.shape("hostb", "100mbit")
         done = self.run_on_hosts([*SMALL_NETWORK, "--memory", "0", "--steps", "60", "--io-size", "4MB", "--io-repeats", "2", "--output", "run"])

@@ -7,6 +7,7 @@
 #include "command/commands.hpp"
 #include "egt/core/json_access.hpp"
 #include "report/console/console.hpp"
+#include "report/export/result_files.hpp"
 #include "session/run_report.hpp"
 #include "workload/file/file_claim.hpp"
 
@@ -29,6 +30,8 @@ Result<int> run_report(const Options& options) {
   EGT_TRY_ASSIGN(const RunReport report, report_directory(options.directory));
   const auto console = open_console(detect_console_style(options.common.progress));
   for (const std::string& warning : report.warnings) console->on_warning(warning);
+  if (const Status listed = write_node_list(options.common.nodes_file, report.result); !listed.ok())
+    console->on_warning(listed.what());
   if (!report.summary.empty()) console->on_summary(report.summary);
   console->on_verdict(report.verdict, report.result, options.directory);
   remove_test_files(report.result);

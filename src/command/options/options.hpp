@@ -36,7 +36,8 @@ struct CommonOptions {
   std::string config;  ///< the file that more options are read from; empty: none
   std::string preset;  ///< whose options are in effect where nothing else gives them; empty: none
   bool print_config = false;
-  std::string log_file;  ///< empty: none
+  std::string log_file;    ///< empty: none
+  std::string nodes_file;  ///< likewise
   LogLevel log_level = LogLevel::info;
 };
 

@@ -61,6 +61,8 @@ int Run::conclude(const Status& told) {
   }
   std::vector<std::string> warnings =
       write_result_files(directory_.path(), result, time_lines_, durability());
+  if (const Status listed = write_node_list(options_.common.nodes_file, result); !listed.ok())
+    warnings.push_back(listed.what());
   if (!written.ok()) warnings.clear();  // for the same reason, which the verdict tells
   say_last_words(verdict, std::move(result), std::move(warnings), written.ok());
   return verdict.exit_code;

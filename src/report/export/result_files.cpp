@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/json_access.hpp"
+#include "judge/node_verdicts.hpp"
 #include "report/export/exports.hpp"
 #include "report/html/page.hpp"
 
@@ -56,6 +58,12 @@ std::vector<std::string> write_result_files(const std::string& directory, const 
     problems.push_back(written.what());
   }
   return problems;
+}
+
+Status write_node_list(const std::string& path, const Json& result) {
+  if (path.empty()) return {};
+  const Status written = write_atomically(path, node_list_text(member(result, "nodes")), Durability::system);
+  return written.ok() ? written : Status(written.code(), fmt::format("--nodes-file: {}", written.what()));
 }
 
 }  // namespace egt

@@ -24,4 +24,7 @@ const std::vector<ResultFile>& result_files();
 std::vector<std::string> write_result_files(const std::string& directory, const Json& result,
                                             const TimeLines& lines, Durability durability = Durability::disk);
 
+/// The list of hosts that --nodes-file asks for; nothing where `path` is empty. Errors are one line.
+Status write_node_list(const std::string& path, const Json& result);
+
 }  // namespace egt

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "egt/core/record.hpp"
+
+/// What a run says of each of its hosts: pure functions of its result.
+namespace egt {
+
+/// [{hostname, verdict, reasons}], in the order of their first ranks. verdict: "fail": a fault, a loss, a
+/// finding or a failure is of one of its ranks, or all suspects of a fault are; "suspect": some of them are;
+/// "unknown": nothing speaks against it, but the run was not done; else "pass". Of a run that passed, all
+/// did.
+Json node_verdicts(const Json& result);
+
+/// A line a host, "VERDICT HOST REASONS", and for each that failed a line that takes it out of Slurm's
+/// service: scontrol update NodeName=.. State=DRAIN Reason=.., quoted for a shell. `nodes`: of node_verdicts.
+std::string node_list_text(const Json& nodes);
+
+}  // namespace egt
