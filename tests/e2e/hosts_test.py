@@ -74,7 +74,7 @@ class Hosts(HostsTest):
 
     def lose(self, strike, memory="0"):
         """Runs until `strike` did its work; the result once all processes are gone."""
-        process = self.start_on_hosts([*LONG, "--memory", memory])
+        process = self.start_on_hosts([*LONG, "--memory", memory, "--nodes-file", "nodes"])
         self.wait_for(lambda: self.ranks_at_work() == 4, 30)
         struck = time.monotonic()
         strike()
@@ -110,6 +110,8 @@ class Hosts(HostsTest):
         code = self.lose(lambda: os.kill(self.hosts.ranks("hostb")[3], signal.SIGSTOP), memory="64MB")
         self.assertEqual(code, 4, self.told)
         self.check_incomplete("rank 3 on hostb does not answer ")
+        lines = (self.folder / "nodes").read_text().splitlines()
+        self.assertEqual([line.split()[:2] for line in lines[:2]], [["unknown", "hosta"], ["fail", "hostb"]])
         self.assertIn("rank 3 on hostb does not answer ", self.told)
 
     def test_the_link_is_cut(self):

@@ -344,6 +344,7 @@ Status Run::open_recovery() {
                                                                      .route = *route_,
                                                                      .directory = directory_.path(),
                                                                      .io_directory = purpose_.io_directory(),
+                                                                     .nodes_file = options_.common.nodes_file,
                                                                      .console = *console_});
   stalls_ = std::make_unique<StallInjection>(*injector_, *route_, [this] { idle_device_->make_idle(); });
   EGT_TRY_ASSIGN(recovery_, RecoveryCoordinator::open({.control = control_,

@@ -127,6 +127,8 @@ int CrashReport::write_result(Watchdog& watchdog) const {
   RunReport last = report(&lines);
   const Status written = store(last);
   last.warnings = write_result_files(context_.directory, last.result, lines, Durability::system);
+  if (const Status listed = write_node_list(context_.nodes_file, last.result); !listed.ok())
+    last.warnings.push_back(listed.what());
   if (!written.ok()) {
     last.verdict.reasons.push_back(written.what());
     last.warnings.clear();  // for the same reason

@@ -26,6 +26,7 @@ class CrashReport {
     const RecordRouter& route;
     std::string directory;     ///< of the run
     std::string io_directory;  ///< of test files
+    std::string nodes_file;    ///< see write_node_list
     QueuedConsole& console;
   };
   explicit CrashReport(Context context) : context_(std::move(context)) {}
