@@ -70,7 +70,7 @@ std::string figure_text(const Json& value, std::string_view key) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-const Json& array_at(const Json& json, const std::string& key) {
+const Json& array_at(const Json& json, const char* key) {
   static const Json none = Json::array();
   const Json& found = member(json, key);
   return found.is_array() ? found : none;

@@ -20,7 +20,7 @@ std::string spoken(std::string name);
 std::string figure_text(const Json& value, std::string_view key = "");
 
 /// An array of the result; empty where there is none.
-const Json& array_at(const Json& json, const std::string& key);
+const Json& array_at(const Json& json, const char* key);
 
 /// A table that can be read without style or script.
 class HtmlTable {
