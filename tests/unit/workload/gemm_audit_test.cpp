@@ -232,20 +232,21 @@ TEST(GemmAudit, OfNumbersOf8BitsRightProductsDoNotAlarmAndAWrongScaleDoes) {
   Product wide = bench.product(64, 96, 256, {.precision = Precision::fp32}, Data::uniform, 3);
   for (std::int64_t c = 0; c < 256; ++c) set(wide.gemm.a, 5, c, 100 * get(wide.gemm.a, 5, c));
   const Buffer copies = std::move(bench.device->allocate(160 * 256).value());
-  const Buffer scales = std::move(bench.device->allocate(4 * sizeof(float)).value());
+  const Buffer scales = std::move(bench.device->allocate(2 * Gemm::scale_alignment).value());
+  float* const second_scale = scales.as<float>() + Gemm::scale_alignment / sizeof(float);
   Gemm gemm = {.precision = Precision::fp8,
                .a = {copies.data(), ElementType::f8_e5m2, 64, 256},
                .b = {copies.as<char>() + 64 * 256, ElementType::f8, 96, 256},
                .d = wide.gemm.d,
                .b_transposed = true,
                .a_scale = scales.as<float>(),
-               .b_scale = scales.as<float>() + 1};
+               .b_scale = second_scale};
   const auto quantize = [&](const MatrixView& x, const MatrixView& copy, float* scale) {
     EXPECT_TRUE(
         bench.device->quantize({.x = x, .copy = copy, .transposed = {}, .scale = scale}, *bench.stream).ok());
   };
   quantize(wide.gemm.a, gemm.a, scales.as<float>());
-  quantize(wide.gemm.b, gemm.b, scales.as<float>() + 1);
+  quantize(wide.gemm.b, gemm.b, second_scale);
   const auto findings = [&] {
     EXPECT_TRUE(bench.audit->enqueue_checksum(gemm, "checksum", *bench.stream).ok());
     EXPECT_TRUE(bench.audit->enqueue_host_sample(gemm, "sample", *bench.stream).ok());

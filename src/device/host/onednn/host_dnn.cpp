@@ -158,7 +158,7 @@ class HostBatchNorm final : public BatchNorm {
         Flags::use_scale | Flags::use_shift | (shape.relu ? Flags::fuse_norm_relu : Flags::none);
     const auto training = forward(dnnl::prop_kind::forward_training, affine);
     const auto inference = forward(dnnl::prop_kind::forward_inference, affine | Flags::use_global_stats);
-    // What the ReLU lets pass, for the backward pass.
+    // What the ReLU lets pass, for the backward pass; without one oneDNN 3 refuses the argument.
     const Desc passed = shape.relu ? training.workspace_desc() : Desc();
     passed_ = std::make_shared<std::vector<std::uint8_t>>(std::max<std::size_t>(passed.get_size(), 1));
     for (const bool is_training : {true, false}) {
@@ -169,7 +169,7 @@ class HostBatchNorm final : public BatchNorm {
                                                of_channels(DNNL_ARG_MEAN, is_training),
                                                of_channels(DNNL_ARG_VARIANCE, is_training),
                                                {DNNL_ARG_DST, x, x, true}};
-      if (is_training) arguments.push_back({DNNL_ARG_WORKSPACE, passed, passed, true});
+      if (is_training && shape.relu) arguments.push_back({DNNL_ARG_WORKSPACE, passed, passed, true});
       (is_training ? training_ : inference_) =
           std::make_shared<HostPrimitive>(engine, threads, dnnl::batch_normalization_forward(desc),
                                           desc.scratchpad_desc(), std::move(arguments));
@@ -181,18 +181,18 @@ class HostBatchNorm final : public BatchNorm {
     const auto backward = describe_backward<dnnl::batch_normalization_backward>(
         engine, training, dnnl::prop_kind::backward, x, x, epsilon, affine);
 #endif
-    backward_ = std::make_shared<HostPrimitive>(
-        engine, threads, dnnl::batch_normalization_backward(backward), backward.scratchpad_desc(),
-        std::vector<PrimitiveArgument>{{DNNL_ARG_SRC, x, x, false},
-                                       {DNNL_ARG_DIFF_DST, x, x, false},
-                                       of_channels(DNNL_ARG_SCALE),
-                                       of_channels(DNNL_ARG_SHIFT),
-                                       of_channels(DNNL_ARG_MEAN),
-                                       of_channels(DNNL_ARG_VARIANCE),
-                                       of_channels(DNNL_ARG_DIFF_SCALE, true),
-                                       of_channels(DNNL_ARG_DIFF_SHIFT, true),
-                                       {DNNL_ARG_DIFF_SRC, x, x, true},
-                                       {DNNL_ARG_WORKSPACE, passed, passed, false}});
+    std::vector<PrimitiveArgument> arguments{{DNNL_ARG_SRC, x, x, false},
+                                             {DNNL_ARG_DIFF_DST, x, x, false},
+                                             of_channels(DNNL_ARG_SCALE),
+                                             of_channels(DNNL_ARG_SHIFT),
+                                             of_channels(DNNL_ARG_MEAN),
+                                             of_channels(DNNL_ARG_VARIANCE),
+                                             of_channels(DNNL_ARG_DIFF_SCALE, true),
+                                             of_channels(DNNL_ARG_DIFF_SHIFT, true),
+                                             {DNNL_ARG_DIFF_SRC, x, x, true}};
+    if (shape.relu) arguments.push_back({DNNL_ARG_WORKSPACE, passed, passed, false});
+    backward_ = std::make_shared<HostPrimitive>(engine, threads, dnnl::batch_normalization_backward(backward),
+                                                backward.scratchpad_desc(), std::move(arguments));
     for (SharedPrimitive* const with : {&training_, &backward_})
       *with =
           SharedPrimitive(std::make_shared<std::pair<SharedPrimitive, Bytes>>(*with, passed_), with->get());

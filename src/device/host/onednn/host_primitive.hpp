@@ -36,7 +36,8 @@ class HostPrimitive {
   HostPrimitive(const dnnl::engine& engine, int threads, dnnl::primitive primitive,
                 const dnnl::memory::desc& scratchpad, std::vector<PrimitiveArgument> arguments);
 
-  /// On the stream's thread; waits for its work. `data`: an address an argument, in order.
+  /// On the stream's thread; waits for its work. `data`: an address an argument, in order; more are not
+  /// looked at.
   Status run(HostStream& stream, std::span<void* const> data) const;
 
  private:
