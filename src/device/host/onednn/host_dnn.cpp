@@ -158,7 +158,7 @@ class HostBatchNorm final : public BatchNorm {
         Flags::use_scale | Flags::use_shift | (shape.relu ? Flags::fuse_norm_relu : Flags::none);
     const auto training = forward(dnnl::prop_kind::forward_training, affine);
     const auto inference = forward(dnnl::prop_kind::forward_inference, affine | Flags::use_global_stats);
-    // What the ReLU lets pass, for the backward pass; without one oneDNN 3 refuses the argument.
+    // What the ReLU lets pass, for the backward pass.
     const Desc passed = shape.relu ? training.workspace_desc() : Desc();
     passed_ = std::make_shared<std::vector<std::uint8_t>>(std::max<std::size_t>(passed.get_size(), 1));
     for (const bool is_training : {true, false}) {
@@ -184,12 +184,14 @@ class HostBatchNorm final : public BatchNorm {
     std::vector<PrimitiveArgument> arguments{{DNNL_ARG_SRC, x, x, false},
                                              {DNNL_ARG_DIFF_DST, x, x, false},
                                              of_channels(DNNL_ARG_SCALE),
-                                             of_channels(DNNL_ARG_SHIFT),
                                              of_channels(DNNL_ARG_MEAN),
                                              of_channels(DNNL_ARG_VARIANCE),
                                              of_channels(DNNL_ARG_DIFF_SCALE, true),
                                              of_channels(DNNL_ARG_DIFF_SHIFT, true),
                                              {DNNL_ARG_DIFF_SRC, x, x, true}};
+#if DNNL_VERSION_MAJOR < 3  // which wants it, and does not use it; oneDNN 3 refuses what it does not use
+    arguments.push_back(of_channels(DNNL_ARG_SHIFT));
+#endif
     if (shape.relu) arguments.push_back({DNNL_ARG_WORKSPACE, passed, passed, false});
     backward_ = std::make_shared<HostPrimitive>(engine, threads, dnnl::batch_normalization_backward(backward),
                                                 backward.scratchpad_desc(), std::move(arguments));
@@ -225,11 +227,17 @@ class HostBatchNorm final : public BatchNorm {
                                                    {"scale_gradient", scale_gradient},
                                                    {"shift_gradient", shift_gradient},
                                                    {"x_gradient", x_gradient}}));
-    // oneDNN wants a shift, too, and does not use it.
-    enqueue<10>(backward_,
-                {x, y_gradient, state.scale, state.scale, state.saved_mean, state.saved_deviation,
-                 scale_gradient, shift_gradient, x_gradient, passed_->data()},
-                stream);
+    enqueue<10>(
+        backward_,
+        {
+          x, y_gradient, state.scale, state.saved_mean, state.saved_deviation, scale_gradient, shift_gradient,
+              x_gradient,
+#if DNNL_VERSION_MAJOR < 3
+              state.shift,
+#endif
+              passed_->data()
+        },
+        stream);
     return {};
   }
 
