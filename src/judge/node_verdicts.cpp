@@ -81,8 +81,9 @@ std::string reasons_text(const Json& node) {
   const Json& reasons = member(node, "reasons");
   for (std::size_t i = 0; i < reasons.size() && i < most_reasons_listed; ++i)
     text += (i > 0 ? "; " : "") + printable(reasons[i].get<std::string>());
-  return reasons.size() > most_reasons_listed ? fmt::format("{}; and {} more", text, reasons.size() - most_reasons_listed)
-                                       : text;
+  return reasons.size() > most_reasons_listed
+             ? fmt::format("{}; and {} more", text, reasons.size() - most_reasons_listed)
+             : text;
 }
 
 }  // namespace
