@@ -188,10 +188,8 @@ TEST(PrintConfig, TellsWhatDependsOnTheDevice) {
 
 TEST(PrintConfig, WinsOverNothingAndRefusesWhatAFileCannotHold) {
   EXPECT_NE(refused({"--print-config", "--batch", "0"}).find("--batch 0"), std::string::npos);
-  EXPECT_EQ(refused({"--print-config", "--io-dir", "/a#b"}),
-            "--print-config: --io-dir \"/a#b\" cannot stand in a config file; leave it out");
-  EXPECT_NE(refused({"--print-config", "--golden", "a\nb"}).find("--golden \"a?b\" cannot"),
-            std::string::npos);
+  EXPECT_EQ(refused({"--print-config", "--golden", "a\nb"}),
+            "--print-config: --golden \"a?b\" cannot stand in a config file; leave it out");
   EXPECT_EQ(refused({"--print-config", "--resume", "r"}),
             "--resume and --print-config exclude each other: the run goes on with its own options");
   const ConfigFile file("print-config = true\n");
