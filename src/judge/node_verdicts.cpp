@@ -30,17 +30,27 @@ class Nodes {
     }
   }
 
-  /// All of them are suspects of the same; of one host they make no difference.
+  /// All of them are suspects of the same; of one host they make no difference. Of no host: then nobody can
+  /// be said to have passed.
   void blame(const std::set<int>& ranks, const std::string& reason) {
-    std::set<std::string> hosts;
-    for (const int rank : ranks)
-      if (const auto found = host_of_.find(rank); found != host_of_.end()) hosts.insert(found->second);
+    const std::set<std::string> hosts = hosts_of(ranks);
+    (hosts.empty() ? blames_nobody_ : blames_somebody_) = true;
     for (const std::string& host : hosts) {
       Node& node = nodes_[host];
       (hosts.size() == 1 ? node.failed : node.suspected) = true;
       node.reasons.push_back(reason);
     }
   }
+
+  std::set<std::string> hosts_of(const std::set<int>& ranks) const {
+    std::set<std::string> hosts;
+    for (const int rank : ranks)
+      if (const auto found = host_of_.find(rank); found != host_of_.end()) hosts.insert(found->second);
+    return hosts;
+  }
+  std::size_t size() const { return order_.size(); }
+  /// What speaks against the run is somebody's, all of it.
+  bool explain() const { return blames_somebody_ && !blames_nobody_; }
 
   Json list(const char* otherwise) const {
     Json list = Json::array();
@@ -59,14 +69,27 @@ class Nodes {
   std::map<int, std::string> host_of_;
   std::map<std::string, Node> nodes_;
   std::vector<std::string> order_;
+  bool blames_somebody_ = false, blames_nobody_ = false;
 };
+
+int rank_of(const Json& entry) {
+  return value_at<int>(entry, "rank").value_or(-1);
+}
 
 std::set<int> suspects_of(const Json& fault) {
   std::set<int> ranks;
   for (const Json& suspect : member(fault, "suspects"))
     if (suspect.is_number_integer()) ranks.insert(suspect.get<int>());
-  if (ranks.empty()) ranks.insert(value_at<int>(fault, "rank").value_or(-1));
+  if (ranks.empty()) ranks.insert(rank_of(fault));
   return ranks;
+}
+
+/// Where ranks of every host are lost, hosts lost each other, and none of them can be said to be at fault.
+void blame_losses(const Json& losses, Nodes& nodes) {
+  std::set<int> lost;
+  for (const Json& loss : losses) lost.insert(rank_of(loss));
+  const bool is_mutual = nodes.hosts_of(lost).size() == nodes.size();
+  for (const Json& loss : losses) nodes.blame(is_mutual ? lost : std::set{rank_of(loss)}, loss_text(loss));
 }
 
 /// In single quotes of a shell.
@@ -92,20 +115,19 @@ Json node_verdicts(const Json& result) {
   Nodes nodes(result);
   const std::string verdict = text_at(result, "verdict");
   if (verdict == "pass") return nodes.list("pass");  // of selftest, too, whose faults were to be found
-  for (const Json& fault : member(result, "faults"))
-    nodes.blame(suspects_of(fault),
-                fmt::format("rank {}, step {}: {} fault", value_at<int>(fault, "rank").value_or(-1),
-                            value_at<std::int64_t>(fault, "step").value_or(-1), text_at(fault, "kind")));
-  for (const Json& loss : member(result, "losses"))
-    nodes.blame({value_at<int>(loss, "rank").value_or(-1)}, loss_text(loss));
+  if (text_at(result, "command") != "selftest")      // which puts faults in on every rank
+    for (const Json& fault : member(result, "faults"))
+      nodes.blame(suspects_of(fault),
+                  fmt::format("rank {}, step {}: {} fault", rank_of(fault),
+                              value_at<std::int64_t>(fault, "step").value_or(-1), text_at(fault, "kind")));
+  blame_losses(member(result, "losses"), nodes);
   for (const Json& finding : member(result, "findings"))
-    nodes.blame({value_at<int>(finding, "rank").value_or(-1)}, finding_text(finding));
+    nodes.blame({rank_of(finding)}, finding_text(finding));
   for (const Json& rank : member(result, "ranks"))
-    if (const std::string error = text_at(rank, "error"); !error.empty()) {
-      const int number = value_at<int>(rank, "rank").value_or(-1);
-      nodes.blame({number}, fmt::format("rank {}: {}", number, error));
-    }
-  return nodes.list(verdict == "incomplete" || verdict == "interrupted" ? "unknown" : "pass");
+    if (const std::string error = text_at(rank, "error"); !error.empty())
+      nodes.blame({rank_of(rank)}, fmt::format("rank {}: {}", rank_of(rank), error));
+  const bool was_done = verdict != "incomplete" && verdict != "interrupted";
+  return nodes.list(was_done && nodes.explain() ? "pass" : "unknown");
 }
 
 std::string node_list_text(const Json& nodes) {

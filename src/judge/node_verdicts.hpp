@@ -8,9 +8,9 @@
 namespace egt {
 
 /// [{hostname, verdict, reasons}], in the order of their first ranks. verdict: "fail": a fault, a loss, a
-/// finding or a failure is of one of its ranks, or all suspects of a fault are; "suspect": some of them are;
-/// "unknown": nothing speaks against it, but the run was not done; else "pass". Of a run that passed, all
-/// did.
+/// finding or an error is of one of its ranks, or all suspects of a fault are; "suspect": some of them are,
+/// or ranks of all hosts were lost; "unknown": nothing speaks against it, but the run was not done, or what
+/// went wrong is not known to be any host's; else "pass". Of a run that passed, all did.
 Json node_verdicts(const Json& result);
 
 /// A line a host, "VERDICT HOST REASONS", and for each that failed a line that takes it out of Slurm's

@@ -1,14 +1,12 @@
 """scripts/deploy.sh from one host to others, each with its own disk and an sshd; skipped (77) where there is none."""
 import shutil
-import sys
 
 from hosts import *
-from hosts import AGENT, PROGRAM, Path, why_not
+from hosts import AGENT, PROGRAM, Path, main
 from program import RESULT_FILES
 
 SCRIPT = Path(__file__).parents[2] / "scripts/deploy.sh"
 SSHD = "/usr/sbin/sshd"
-SKIPPED = 77
 TARGETS = ("hosta", "hostb", "hostc")
 BURN = ["burn", "--backend", "host", "--layers", "32,48,16", "--batch", "16", "--memory", "0", "--no-io", "--check-every", "10"]
 # Their temporary folder is on a disk of their own. sshd wants /run/sshd, which packages leave to the system's start.
@@ -29,18 +27,7 @@ SetEnv TMPDIR={folder}/tmp
 """
 
 
-def missing():
-    absent = [command for command in ("dpkg-deb", "ssh", "ssh-keygen", SSHD) if not shutil.which(command)]
-    if absent:
-        return f"there is no command {', '.join(absent)} (packages dpkg, openssh-client, openssh-server)"
-    return why_not()
-
-
 class Deploy(HostsTest):
-    @classmethod
-    def setUpClass(cls):
-        pass  # asked before
-
     def setUp(self):
         super().setUp()
         self.make_hosts(["desk", *TARGETS], own_disks=True)
@@ -187,7 +174,4 @@ class Deploy(HostsTest):
 
 
 if __name__ == "__main__":
-    if reason := missing():
-        print(f"skipped: {reason}")
-        sys.exit(SKIPPED)
-    unittest.main()
+    main(("dpkg-deb", "ssh", "ssh-keygen", SSHD), "dpkg, openssh-client, openssh-server")

@@ -3,6 +3,7 @@ import contextlib
 import itertools
 import shlex
 import shutil
+import sys
 
 from program import *
 from program import MPIRUN, PROGRAM
@@ -180,6 +181,16 @@ class Hosts:
         for namespace in reversed(self.namespaces):
             remove(namespace)
         self.namespaces = []
+
+
+def main(commands, packages):
+    """The tests of the script that calls it; skipped (77) where one of the commands is missing, which these packages bring."""
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    absent = [command for command in commands if not shutil.which(command, path=path)]
+    if reason := f"there is no command {', '.join(absent)} (packages {packages})" if absent else why_not():
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    unittest.main()
 
 
 class HostsTest(ProgramTest):

@@ -1,13 +1,9 @@
 """Jobs of Slurm: munged, slurmctld and two slurmd, on two hosts of their own; skipped (77) where one is missing."""
-import shutil
-import sys
-
 from hosts import *
-from hosts import AGENT, MCA, PROGRAM, Path, why_not
+from hosts import AGENT, MCA, PROGRAM, Path, main
 
 SCRIPT = Path(__file__).parents[2] / "scripts/slurm.sbatch"
 COMMANDS = ("munged", "sbatch", "scancel", "scontrol", "slurmctld", "slurmd", "srun")
-SKIPPED = 77
 BURN = ["--backend", "host", "--layers", "32,48,16", "--batch", "16", "--memory", "0", "--no-io"]
 CONFIG = """\
 ClusterName=test
@@ -34,19 +30,7 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 """
 
 
-def missing():
-    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-    absent = [command for command in COMMANDS if not shutil.which(command, path=path)]
-    if absent:
-        return f"there is no command {', '.join(absent)} (packages slurmctld, slurmd, slurm-client, slurm-wlm-basic-plugins, munge)"
-    return why_not()
-
-
 class Slurm(HostsTest):
-    @classmethod
-    def setUpClass(cls):
-        pass  # asked before
-
     def setUp(self):
         super().setUp()
         self.folder.chmod(0o755)  # munge wants it
@@ -145,7 +129,4 @@ class Slurm(HostsTest):
 
 
 if __name__ == "__main__":
-    if reason := missing():
-        print(f"skipped: {reason}")
-        sys.exit(SKIPPED)
-    unittest.main()
+    main(COMMANDS, "slurmctld, slurmd, slurm-client, slurm-wlm-basic-plugins, munge")

@@ -9,7 +9,8 @@ namespace egt {
 namespace {
 
 /// Kernels of our own: cuDNN's for fp32 images in NHWC order take them to NCHW and back and give each channel
-/// one block, which was a third of a training step of ResNet-18.
+/// one block. With these and the pooling's below an H200 trains ResNet-18 with 32 images in 4.4 ms a step,
+/// with cuDNN's in 25.3 ms.
 class CudaBatchNorm : public BatchNorm {
  public:
   CudaBatchNorm(CudnnLibrary& library, const BatchNormShape& shape) : library_(library), shape_(shape) {}
@@ -108,7 +109,8 @@ class CudnnPooling : public Pooling {
   }
 
  private:
-  /// A kernel of our own: cuDNN's took more than all convolutions of the networks that have it.
+  /// A kernel of our own: cuDNN's deterministic one took up to 2.7 ms in the simple CNN, whose longest
+  /// convolution takes 0.74 ms (H200).
   Status maximum_gradient(const void* x, const void* y, const void* y_gradient, void* x_gradient,
                           Stream& stream) {
     const ImageShape &from = shape_.x, to = shape_.y();

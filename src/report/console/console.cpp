@@ -149,15 +149,11 @@ void Console::print(std::ostream& stream, const std::string& text) {
   stream << text << std::endl;
 }
 
-void Console::look_at_terminal() {
-  if (!style_.terminal.empty()) style_.size = terminal_size(style_.terminal);
-}
-
 /// From the first column, wherever the cursor is: a terminal echoes what is typed, Ctrl-C as "^C". In a
 /// window that was made narrower since, its lines were broken.
 void Console::erase_bar() {
+  if (!style_.terminal.empty()) style_.size = terminal_size(style_.terminal);
   if (bar_columns_.empty()) return;
-  look_at_terminal();
   int lines = 0;
   for (const int columns : bar_columns_)
     lines += std::max(1, (columns + style_.size.columns - 1) / style_.size.columns);
@@ -170,7 +166,6 @@ void Console::draw_bar() {
   const auto first = progress_.begin();
   if (first == progress_.end() || starts_.empty()) return;
   erase_bar();
-  look_at_terminal();
   std::vector<std::string> lines = {bar_text(style_, starts_[0], first->second)};
   if (!last_epoch_.empty()) lines.push_back(last_epoch_);
   lines.push_back(row_header());

@@ -48,7 +48,6 @@ class Console : public Sink {
   void show_epoch(const Json& body);
   void note_progress(const Record& record);
   void print(std::ostream& stream, const std::string& text);
-  void look_at_terminal();
   void erase_bar();
   void draw_bar();
   bool has_bar() const { return style_.progress == ProgressStyle::bar; }

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double operation_ms = 5;  ///< what one operation (two runs of it) is to last
 /// Of the patrol's operations, blocks a multiprocessor, as measured on H200s: with more of them beside
-/// extreme terms the power falls; beside products two draw 4 W more than one and a half, and verify a tenth
-/// more.
+/// extreme terms the power falls; beside products two draw 4 W more than one and a half (in tf32), and verify
+/// a tenth more.
 double patrol_width(const LoadControl& load) {
   return load.lead() == LoadLead::products ? 2 : 1.5;
 }

@@ -48,13 +48,34 @@ TEST(NodeVerdicts, SuspectsOfOneHostAreIts) {
 TEST(NodeVerdicts, NobodyPassesInARunThatWasNotDone) {
   for (const char* verdict : {"incomplete", "interrupted"})
     EXPECT_EQ(verdicts_of(result_of(verdict)), (Verdicts{"unknown", "unknown", "unknown"}));
-  EXPECT_EQ(verdicts_of(result_of("degraded")), (Verdicts{"pass", "pass", "pass"}));
 }
 
-TEST(NodeVerdicts, TheFaultsOfASelftestThatPassesSpeakAgainstNobody) {
+TEST(NodeVerdicts, NobodyPassesWhereNobodyIsNamed) {
+  const Verdicts unknown{"unknown", "unknown", "unknown"};
+  EXPECT_EQ(verdicts_of(result_of("degraded")), unknown);
+  Json result = result_of("fault");
+  EXPECT_EQ(verdicts_of(result), unknown);
+  result["faults"].push_back(fault(-1, {}));
+  EXPECT_EQ(verdicts_of(result), unknown);
+  result["faults"].push_back(fault(2, {}));
+  EXPECT_EQ(verdicts_of(result), (Verdicts{"unknown", "fail", "unknown"}));
+}
+
+TEST(NodeVerdicts, HostsThatLostEachOtherAreSuspects) {
+  Json result = result_of("incomplete");
+  for (const int rank : {0, 1, 2, 4}) result["losses"].push_back({{"rank", rank}, {"how", "silent"}});
+  EXPECT_EQ(verdicts_of(result), (Verdicts{"suspect", "suspect", "suspect"}));
+  result["losses"].erase(3);
+  EXPECT_EQ(verdicts_of(result), (Verdicts{"fail", "fail", "unknown"}));
+}
+
+TEST(NodeVerdicts, TheFaultsOfASelftestSpeakAgainstNobody) {
   Json result = result_of("pass");
   result["faults"].push_back(fault(2, {}));
   EXPECT_EQ(verdicts_of(result), (Verdicts{"pass", "pass", "pass"}));
+  result["verdict"] = "fault";  // one of them was not found
+  result["command"] = "selftest";
+  EXPECT_EQ(verdicts_of(result), (Verdicts{"unknown", "unknown", "unknown"}));
 }
 
 TEST(NodeVerdicts, TheListDrainsThoseThatFailed) {
