@@ -1,5 +1,5 @@
 # cmake --install and cpack: the program, its manual page and the completion of shells (both of which it prints itself),
-# presets, and examples for clusters.
+# presets, what there is to read, and examples for clusters.
 include(GNUInstallDirs)
 
 install(TARGETS extreme_gpu_trainer RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
@@ -18,6 +18,7 @@ egt_install_printed(zsh "${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions" _extre
 egt_install_printed(fish "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" extreme_gpu_trainer.fish)
 install(DIRECTORY presets DESTINATION "${CMAKE_INSTALL_DATADIR}/extreme_gpu_trainer")
 install(FILES README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES scripts/hosts.example scripts/kubernetes.yaml scripts/slurm.sbatch DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
 
 # A build with CUDA needs its libraries to start, so it is a package of another name.

@@ -1,4 +1,4 @@
-"""What cmake --install brings: the program, its manual page, completions, presets."""
+"""What cmake --install brings: the program, its manual page, completions, presets, the README and its pages."""
 import re
 import shutil
 
@@ -34,6 +34,13 @@ class Install(ProgramTest):
                 named = self.call(program, "--preset", preset.stem, "--print-config")
                 values = [sorted(line for line in text.splitlines() if not line.startswith(("#", "preset"))) for text in (as_file, named)]
                 self.assertEqual(*values)
+
+    def test_the_readme_comes_with_its_pages(self):
+        readme = next(self.share.glob("doc/*/README.md"))
+        pages = re.findall(r"\]\((docs/[^)#]+)", readme.read_text())
+        self.assertIn("docs/commands.md", pages)
+        for page in pages:
+            self.assertTrue((readme.parent / page).is_file(), page)
 
     @unittest.skipUnless(shutil.which("man"), "man is not installed")
     def test_the_manual_tells_every_command_and_option(self):

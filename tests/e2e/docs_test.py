@@ -1,0 +1,90 @@
+"""README.md and docs/: their links lead somewhere, every command has an example, and the program takes each example."""
+import re
+import shlex
+
+from program import *
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def prose(page):
+    """Its text without blocks of code."""
+    return BLOCK.sub("", page.read_text())
+
+
+def anchors(page):
+    """Of its headings, as GitHub makes them."""
+    found = []
+    for heading in re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE):
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        found.append(re.sub(r"[^\w\- ]", "", words).replace(" ", "-"))
+    return found
+
+
+def shell_lines(page):
+    return [line for kind, block in BLOCK.findall(page.read_text()) if kind == "sh" for line in block.splitlines()]
+
+
+def arguments_of(line):
+    """What the program is given in a line of a shell, or nothing where it is not called."""
+    words = shlex.split(re.split(r"[;>)]", line)[0], comments=True)
+    names = [at for at, word in enumerate(words) if Path(word).name == "extreme_gpu_trainer"]
+    return words[names[0] + 1:] if names else None
+
+
+class Docs(ProgramTest):
+    def test_links_lead_somewhere(self):
+        seen = 0
+        for page in PAGES:
+            links = re.findall(r"\]\(([^)]+)\)", prose(page))
+            seen += len(links)
+            for link in links:
+                if link.startswith("https://"):
+                    continue
+                with self.subTest(page=page.name, link=link):
+                    name, _, anchor = link.partition("#")
+                    target = (page.parent / name).resolve() if name else page
+                    self.assertTrue(target.exists())
+                    self.assertTrue(target.is_relative_to(ROOT))
+                    if anchor:
+                        self.assertIn(anchor, anchors(target))
+        self.assertGreater(seen, 30)
+
+    def test_every_page_is_reached_from_the_readme(self):
+        linked = set(re.findall(r"\]\((docs/[^)#]+)", PAGES[0].read_text()))
+        self.assertEqual({str(file.relative_to(ROOT)) for file in ROOT.glob("docs/**/*") if file.is_file()} - linked, set())
+
+    def test_files_that_are_named_are_there(self):
+        for page in PAGES:
+            for path in re.findall(r"(?<![\w/.])((?:scripts|src|tests|include|cmake|presets)/[\w./-]+)", page.read_text()):
+                if "NAME" not in path and "ROOM" not in path:
+                    self.assertTrue((ROOT / path.rstrip(".")).exists(), f"{page.name}: {path}")
+
+    def test_every_command_has_an_example(self):
+        commands = re.findall(r"^  (\w+)  +\w", self.run_program("--help").stdout.split("\n\n")[1], re.MULTILINE)
+        self.assertIn("burn", commands)
+        given = [arguments[0] for arguments in map(arguments_of, shell_lines(PAGES[0])) if arguments]
+        for command in commands:
+            self.assertIn(command, given)
+
+    def test_the_program_takes_every_example(self):
+        """--print-config: what is asked for is checked, and nothing starts. --resume has the options of its run."""
+        (self.folder / "ours.toml").write_text('preset = "soak"\n')
+        seen = 0
+        for page in PAGES:
+            for line in shell_lines(page):
+                arguments = arguments_of(line)
+                if not arguments or arguments[0] in ("help", "--resume"):
+                    continue
+                with self.subTest(page=page.name, line=line):
+                    local = [str(self.folder) if word == "/scratch" else word for word in arguments]
+                    done = self.run_program(*local, *([] if "--print-config" in local else ["--print-config"]))
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    seen += 1
+        self.assertGreater(seen, 20)
+
+
+if __name__ == "__main__":
+    unittest.main()
