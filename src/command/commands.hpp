@@ -35,7 +35,8 @@ Result<int> run_loadtest(const Options& options, MpiSession& mpi, Control& contr
 /// Judges the run of a directory from its journals, writes its result and tells the verdict. Needs no ranks.
 Result<int> run_report(const Options& options);
 
-/// Holds result files against each other: tables, and a JSON file where --output names one. Needs no ranks.
+/// Holds result files against each other: tables, and the JSON or HTML file that --output names. Needs no
+/// ranks.
 Result<int> run_compare(const Options& options);
 
 /// Lists every node's devices and what each supports, or why not.

@@ -1,5 +1,7 @@
 """`compare A.json B.json ..`: tables, JSON, exit codes and what is said of files that are no results."""
 import copy
+import html
+import re
 
 from program import *
 
@@ -65,6 +67,13 @@ class Seed(Compare):
         self.assertEqual([cost["price_per_hour"] for cost in told["cost"]], [3.5, 7, 7])
         self.assertEqual([len(test["values"]) for test in told["tests"]], [4, 4])
         self.assertEqual(self.files(), ["all.json", "hetero.json", "multi.json", "single.json"])
+
+    def test_as_a_page(self):
+        done = self.compare(PASS, *self.seed_files(), "--output", "all.html")
+        page = (self.folder / "all.html").read_text()
+        for told in ("<title>multi, p2p, 2: 1.786</title>", 'class="bar"', html.escape(done.stdout.splitlines()[-1].strip())):
+            self.assertIn(told, page)
+        self.assertEqual(re.findall(r"<script|(?:src|href)=", page), [])
 
     def test_a_file_alone(self):
         self.seed_files()

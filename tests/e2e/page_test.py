@@ -78,6 +78,7 @@ class Page(ProgramTest):
                 page = self.page(done, command[0])
                 self.assertRegex(page, 'class="verdict (pass|warn)"')
                 self.assertIn('aria-label="Results as the terminal shows them"', page)
+                self.assertEqual("<title>collective, 2: " in page, command[0] == "bench")  # a point of the chart
 
 
 if __name__ == "__main__":

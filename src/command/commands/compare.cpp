@@ -13,6 +13,7 @@
 #include "egt/core/printable.hpp"
 #include "judge/result.hpp"
 #include "report/compare/comparison.hpp"
+#include "report/html/comparison_page.hpp"
 
 namespace egt {
 namespace {
@@ -93,7 +94,7 @@ Status check_output(const std::string& output, const std::vector<std::string>& i
     return Status(StatusCode::invalid_argument, fmt::format("--output {}: {}", printable(output), why));
   };
   if (output.empty()) return {};
-  if (fs::is_directory(output, error)) return wrong("is a directory; name the JSON file to write");
+  if (fs::is_directory(output, error)) return wrong("is a directory; name the JSON or HTML file to write");
   for (const std::string& input : inputs)
     if (is_same_file(output, input)) return wrong("is one of the files to compare; name another");
   return {};
@@ -112,7 +113,9 @@ Result<int> run_compare(const Options& options) {
   EGT_TRY_ASSIGN(const Comparison comparison, compare_results(std::move(files), options.compare.comparison));
   std::cout << comparison_text(comparison) << std::flush;
   const bool told = std::cout.good();
-  if (!output.empty()) EGT_TRY(write_atomically(output, result_text(comparison_json(comparison))));
+  if (!output.empty())
+    EGT_TRY(write_atomically(output, output.ends_with(".html") ? comparison_page(comparison)
+                                                               : result_text(comparison_json(comparison))));
   if (!told) return unreadable("standard output cannot be written");
   return comparison.exit_code;
 }

@@ -337,7 +337,7 @@ Rules common_rules(CommonOptions& common) {
        wholes(common.devices, "0,2", "device numbers of 0 to 1023, as 0,2", {.distinct = false}, 0, 1023)},
       {"output", of_all,
        "the run directory (extreme_gpu_trainer_runs/<UTC time>); of compare, and of loadtest where it ends "
-       "with .json: a JSON file (none)",
+       "with .json: a JSON file (none); of compare where it ends with .html: a page with charts",
        text(common.output, "PATH", "the path of a directory, or of compare's file"), Scope::config, false, 0,
        "-o"},
       {"config", of_all, "options by long name from a TOML file; the command line is stronger (none)",

@@ -30,6 +30,11 @@ std::string first_reason(const Json& result);
 /// options, tests that are in one file only, failed tests.
 std::vector<std::string> notes_of(const Comparison& comparison);
 
+/// "1.73x", "+5.0 %" (`sign`), "12.35 k samples/s"; a dash where there is nothing, of a value "not measured".
+std::string times_text(std::optional<double> times);
+std::string percent_text(std::optional<double> percent, bool sign);
+std::string value_text(const ComparedTest& test, const std::optional<double>& value);
+
 /// The table of `bench`, with a title; empty where there is nothing of it.
 std::string scaling_text(const Comparison& comparison);
 

@@ -27,18 +27,6 @@ std::string ms_text(std::optional<double> ms) {
   return fmt::format("{:.{}f}", *ms, *ms < 10 ? 3 : *ms < 100 ? 2 : 1);
 }
 
-std::string times_text(std::optional<double> times) {
-  if (!times) return not_measured;
-  return *times < 1e4 ? fmt::format("{:.2f}x", *times) : fmt::format("{:.3g}x", *times);
-}
-
-std::string percent_text(std::optional<double> percent, bool sign) {
-  if (!percent) return not_measured;
-  if (std::abs(*percent) >= 1e5)
-    return sign ? fmt::format("{:+.2g} %", *percent) : fmt::format("{:.2g} %", *percent);
-  return sign ? fmt::format("{:+.1f} %", *percent) : fmt::format("{:.1f} %", *percent);
-}
-
 std::string devices_text(const Json& result) {
   const std::vector<std::string> models = device_models(result);
   if (models.empty()) return "unknown devices";
@@ -77,6 +65,22 @@ std::string title_of(const std::string& workload) {
 
 }  // namespace
 
+std::string times_text(std::optional<double> times) {
+  if (!times) return not_measured;
+  return *times < 1e4 ? fmt::format("{:.2f}x", *times) : fmt::format("{:.3g}x", *times);
+}
+
+std::string percent_text(std::optional<double> percent, bool sign) {
+  if (!percent) return not_measured;
+  if (std::abs(*percent) >= 1e5)
+    return sign ? fmt::format("{:+.2g} %", *percent) : fmt::format("{:.2g} %", *percent);
+  return sign ? fmt::format("{:+.1f} %", *percent) : fmt::format("{:.1f} %", *percent);
+}
+
+std::string value_text(const ComparedTest& test, const std::optional<double>& value) {
+  return value ? fmt::format("{} {}", amount_text(*value), test.unit) : "not measured";
+}
+
 std::string scaling_text(const Comparison& comparison) {
   const Scaling& scaling = comparison.scaling;
   if (scaling.rows.empty()) return "";
@@ -102,10 +106,6 @@ std::string scaling_text(const Comparison& comparison) {
 }
 
 namespace {
-
-std::string value_text(const ComparedTest& test, const std::optional<double>& value) {
-  return value ? fmt::format("{} {}", amount_text(*value), test.unit) : "not measured";
-}
 
 Row row_of(const Comparison& comparison, const ComparedTest& test, const ComparedFigure& one) {
   return {fmt::format("  {}: {}{}", comparison.files[one.file].label, to_text(one.configuration),

@@ -59,6 +59,7 @@ std::string page_text(const Json& result, const TimeLines& lines) {
   const std::string before = std::exchange(sections.html, "");
   sections.nav += "<a href=\"#time\">Over time</a>\n";
   sections.add("links", "Links", page::links_section(result));
+  sections.add("scaling", "Scaling", page::scaling_section(result));
   sections.add("results", "Results", page::results_section(result));
   sections.add("counters", "Error counters", page::counters_section(result));
   sections.add("system", "System, for a return to the manufacturer", page::system_section(result));

@@ -11,7 +11,9 @@ namespace egt::page {
 
 /// Its faults are all put in, and say nothing about a device.
 bool is_selftest(const Json& result);
-/// The verdict, why, whom the faults name, and the figures that tell most.
+/// The verdict and why: of a run or a comparison, `of` what and `when`.
+std::string verdict_header(const Json& result, const std::string& of, const std::string& when);
+/// The same, whom the faults name, and the figures that tell most.
 std::string verdict_section(const Json& result);
 /// Faults with their bits; losses, findings, restarts and faults that were put in.
 std::string faults_section(const Json& result);
@@ -19,6 +21,8 @@ std::string faults_section(const Json& result);
 std::string ranks_section(const Json& result);
 /// A heat map of each way to measure pairs.
 std::string links_section(const Json& result);
+/// Charts of a bench: see scaling_charts.
+std::string scaling_section(const Json& result);
 /// Every figure of every part, in tables by what was measured, below what the terminal shows.
 std::string results_section(const Json& result);
 std::string counters_section(const Json& result);

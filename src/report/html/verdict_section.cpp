@@ -188,7 +188,7 @@ bool is_selftest(const Json& result) {
   return text_at(result, "command") == "selftest";
 }
 
-std::string verdict_section(const Json& result) {
+std::string verdict_header(const Json& result, const std::string& of, const std::string& when) {
   const int code = value_at<int>(result, "exit_code").value_or(exit_code::incomplete);
   const char* kind = code == exit_code::pass ? "pass" : code == exit_code::fault ? "fault" : "warn";
   const char* sign = code == exit_code::pass ? "✓" : code == exit_code::fault ? "✗" : "!";
@@ -200,14 +200,20 @@ std::string verdict_section(const Json& result) {
   if (!more.empty())
     reasons += fmt::format("<details><summary>{} more reasons</summary><ul>{}</ul></details>",
                            all.size() - most_reasons, more);
-  const Json& system = member(result, "system_info");
+  const std::string verdict = text_at(result, "verdict");
   return fmt::format(
       "<header class=\"verdict {}\"><p>{}, {}</p>\n<h1><span aria-hidden=\"true\">{}</span> {} <small>exit "
-      "code "
-      "{}</small></h1>\n{}\n<p>{} to {} (UTC)</p></header>\n{}{}",
-      kind, escaped(text_at(result, "command")), escaped(machines_text(result)), sign,
-      escaped(text_at(result, "verdict")), code, reasons, escaped(text_at(system, "started_at")),
-      escaped(text_at(system, "ended_at")), is_selftest(result) ? "" : named_devices(result), tiles(result));
+      "code {}</small></h1>\n{}\n<p>{}</p></header>\n",
+      kind, escaped(text_at(result, "command")), escaped(of), sign,
+      escaped(verdict.empty() ? "no verdict" : verdict), code, reasons, escaped(when));
+}
+
+std::string verdict_section(const Json& result) {
+  const Json& system = member(result, "system_info");
+  return verdict_header(
+             result, machines_text(result),
+             fmt::format("{} to {} (UTC)", text_at(system, "started_at"), text_at(system, "ended_at"))) +
+         (is_selftest(result) ? "" : named_devices(result)) + tiles(result);
 }
 
 std::string faults_section(const Json& result) {
