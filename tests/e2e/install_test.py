@@ -6,6 +6,7 @@ from program import *
 from program import PROGRAM
 
 COMMANDS = ["burn", "verify", "links", "bench", "loadtest", "selftest", "compare", "report", "devices"]
+ROOT = Path(__file__).parents[2]
 BASH = """source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _extreme_gpu_trainer; echo "${COMPREPLY[@]}" """
 
 
@@ -83,6 +84,33 @@ class Install(ProgramTest):
         self.assertEqual(complete("--preset so"), ["soak"])
         for command in COMMANDS:
             self.assertEqual(set(complete(f"{command} --")), self.help_options(command), command)
+
+
+class Container(ProgramTest):
+    """scripts/Containerfile. That it builds is not tried here: that takes root and a base image."""
+
+    def test_copies_all_that_the_build_needs(self):
+        lines = (ROOT / "scripts/Containerfile").read_text().splitlines()
+        copies = [line.split()[1:] for line in lines if line.startswith("COPY ") and "--from" not in line]
+        for *sources, target in copies:
+            for source in sources:
+                place = self.folder / "tree" / (f"{target}/{source}" if target == "./" else target)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, place)
+        configured = subprocess.run(["cmake", "-S", "tree", "-B", "made", "-DEGT_TESTS=OFF", "-DEGT_CUDA=OFF"], cwd=self.folder,
+                                    capture_output=True, text=True, timeout=120)
+        self.assertEqual(configured.returncode, 0, configured.stderr)
+        installed = (self.folder / "made/cmake_install.cmake").read_text()
+        for path in re.findall(rf'"({re.escape(str(self.folder / "tree"))}/[^"]+)"', installed):
+            self.assertTrue(Path(path).exists(), path)
+
+    def test_starts_what_it_installs(self):
+        text = (ROOT / "scripts/Containerfile").read_text()
+        place = re.search(r"^WORKDIR (\S+)\nCOPY scripts/run.sh scripts/$", text, re.MULTILINE)[1]
+        self.assertIn(f'\nENTRYPOINT ["{place}/scripts/run.sh"]\n', text)
+        for name in ("setup.sh", "build.sh"):
+            self.assertIn(f'"$root/scripts/{name}"', (ROOT / "scripts/run.sh").read_text())
+            self.assertIn(f"ln -s /bin/true scripts/{name}", text)
 
 
 if __name__ == "__main__":

@@ -132,7 +132,9 @@ std::string page::scaling_charts(const Comparison& comparison, const std::vector
     html += chart_of(test.test, lines, test);
     if (!expected.empty()) html += chart_of(test.test + ", with the forecast", std::move(both), test);
   }
-  return html.empty() ? "" : "<div class=\"figures\">" + html + "</div>\n";
+  if (html.empty()) return "";
+  return "<p>Against the fewest devices; both axes are logarithmic.</p>\n<div class=\"figures\">" + html +
+         "</div>\n";
 }
 
 std::string page::scaling_section(const Json& result) {
