@@ -71,6 +71,20 @@ class Hosts(HostsTest):
         self.assertEqual(self.check_reported(self.result()), nodes)
         self.assertRegex(nodes, r"(?m)^scontrol update NodeName='hostb' State=DRAIN ")
 
+    def test_a_run_that_goes_on_knows_the_faults_of_the_other_host(self):
+        """They are in journals that nobody could bring: all processes were killed."""
+        self.make_hosts(own_disks=True)
+        process = self.start_on_hosts([*SMALL_NETWORK, "--memory", "64MB", "--steps", "300", "--no-io", "--inject", "memory:rank=2,step=10", "--output", "run"])
+        self.wait_for(lambda: self.other_journal(2).exists() and '"kind":"fault"' in self.other_journal(2).read_text(), 60)
+        for killed in self.hosts.all_processes():
+            os.kill(killed, signal.SIGKILL)
+        process.communicate(timeout=20)
+        self.assertFalse((self.folder / "run/journal.rank2.jsonl").exists())
+        done = self.run_on_hosts(["burn", "--resume", "run"])
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual([node["verdict"] for node in self.result()["nodes"]], ["pass", "fail"])
+        self.check_gathered()
+
     def test_a_disk_that_is_too_small_for_the_journals_of_the_other_host(self):
         """Of rank 3's, which comes in several pieces, it is large enough."""
         self.make_hosts(own_disks=True)
