@@ -2,12 +2,15 @@
 # Runs the program on each of several hosts, by ssh: deploy.sh --hosts FILE [options] [-- COMMAND options..]
 # Brings it there, one rank a GPU (without one: up to 2), gathers results, journals and what was printed in a directory
 # here, and compares the results. On the hosts all of it is in one temporary directory, which is removed.
-# The exit code is the first of 1, 4, 3, 2, 5, 6 that a host ended with, where 3 is also a host that cannot; where all
-# passed, that of `compare`.
+# With --one-job it is one run of all hosts that can be used: mpirun on the first of them starts the others' ranks by
+# ssh, by the key, which stays here (agent forwarding). Its directory is OUTPUT/one-job, with all journals.
+# The exit code is the first of 1, 4, 3, 2, 5, 6 that a host, or the one job, ended with, where 3 is also a host that
+# cannot; where all passed, that of `compare`, which one job needs not.
 # Ctrl-C stops all runs cleanly.
 set -euo pipefail
 
-usage='deploy.sh --hosts FILE [--key FILE] [--package PATH] [--ranks N] [--output DIR] [-o SSH_OPTION].. [-- COMMAND options..]
+usage='deploy.sh --hosts FILE [--key FILE] [--package PATH] [--ranks N] [--output DIR] [-o SSH_OPTION]..
+          [--one-job [--mca NAME=VALUE]..] [-- COMMAND options..]
   --hosts FILE    lines of [USER@]HOST[:PORT], # for comments; or cluster.json: strings, or objects with ip, address,
                   host, hostname or name, and user, port
   --key FILE      of ssh; without it ssh decides
@@ -15,19 +18,23 @@ usage='deploy.sh --hosts FILE [--key FILE] [--package PATH] [--ranks N] [--outpu
                   libraries that a host has not. Open MPI must be there
   --ranks N       on each host
   --output DIR    default: extreme_gpu_trainer_runs/deploy-<UTC time>
-  -o SSH_OPTION   for ssh, as NAME=VALUE'
+  -o SSH_OPTION   for ssh, as NAME=VALUE
+  --one-job       one run over all hosts, which must reach each other: by ssh from the first one, and for MPI
+  --mca NAME=VALUE  of Open MPI, for one job: btl_tcp_if_include=10.0.0.0/16'
 
 fail() { echo "deploy.sh: $2" >&2 && exit "$1"; }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 name=extreme_gpu_trainer
 stamp=$(date -u +%Y%m%dT%H%M%SZ)
-list='' key='' package='' ranks=0 output=${name}_runs/deploy-$stamp ssh_options=()
+all_arguments=("$@")
+list='' key='' package='' ranks=0 output=${name}_runs/deploy-$stamp ssh_options=() one_job='' mca=()
 while (($#)); do
   case $1 in
     --help) echo "$usage" && exit ;;
     --) shift && break ;;
-    --hosts | --key | --package | --ranks | --output | -o) (($# > 1)) || fail 2 "$1 needs a value" ;;
+    --one-job) one_job=yes && shift && continue ;;
+    --hosts | --key | --package | --ranks | --output | --mca | -o) (($# > 1)) || fail 2 "$1 needs a value" ;;
     *) fail 2 "unknown option $1; see --help" ;;
   esac
   case $1 in
@@ -36,6 +43,10 @@ while (($#)); do
     --package) package=$2 ;;
     --ranks) ranks=$2 ;;
     --output) output=$2 ;;
+    --mca)
+      [[ $2 == ?*=* ]] || fail 2 "--mca $2: NAME=VALUE is allowed"
+      mca+=(--mca "${2%%=*}" "${2#*=}")
+      ;;
     -o) ssh_options+=("$2") ;;
   esac
   shift 2
@@ -46,11 +57,21 @@ done
 [[ -z $package || -e $package ]] || fail 2 "--package $package: there is none"
 [[ $ranks =~ ^[0-9]+$ ]] || fail 2 "--ranks $ranks: a whole number is allowed"
 [[ ! -e $output ]] || fail 2 "--output $output: is there already"
+[[ -n $one_job || ${#mca[@]} == 0 ]] || fail 2 "--mca: is for --one-job"
 for argument; do
+  [[ -z $one_job || $argument != --nodes-file* ]] || fail 2 "$argument: one job has its list of nodes in OUTPUT/one-job/nodes"
   [[ $argument != @(--output*|--resume*) ]] || fail 2 "$argument: the hosts' runs have their directory; --output before -- is the one here"
 done
 local_program=$root/build/$name
 [[ -x $local_program ]] || local_program=$(command -v $name) || fail 3 "there is no program in build/ nor in PATH: run scripts/build.sh"
+# The agent that lends the key to the first host ends with this process, whose number stays.
+if [[ -n $one_job && -n $key && ${EGT_DEPLOY_AGENT-} != "$$" ]]; then
+  EGT_DEPLOY_AGENT=$$ exec ssh-agent bash "${BASH_SOURCE[0]}" "${all_arguments[@]}"
+fi
+if [[ -n $one_job && -n $key ]]; then
+  ssh-add -q "$key" </dev/null 2>/dev/null || fail 2 "--key $key: ssh-add cannot take it; has it a passphrase? Then use an agent, and no --key"
+fi
+[[ -z $one_job || -n ${SSH_AUTH_SOCK-} ]] || fail 2 "--one-job needs --key FILE or an ssh agent"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -96,6 +117,7 @@ while read -r user host port; do
   } >>"$work/config"
 done <<<"$found"
 ((${#hosts[@]})) || fail 2 "--hosts $list: names no host"
+cp "$work/config" "$work/addresses"
 {
   echo 'Host *'
   echo '  BatchMode yes' && echo '  ConnectTimeout 10' && echo '  ServerAliveInterval 15' && echo '  ServerAliveCountMax 4'
@@ -115,11 +137,12 @@ case $package in
   *) cp -rL "$package/." "$stage/program/" ;;
 esac
 cat >"$stage/job.sh" <<'JOB'
-# job.sh prepare | run RANKS ARGUMENTS.., on the host. `run` stops cleanly when its standard input ends; it gives the
-# run's files on standard output, as an archive, and removes everything.
+# job.sh prepare | ranks RANKS | run RANKS ARGUMENTS.. | launch MPIRUN_ARGUMENTS.. | hold, on the host. `run`, and
+# `launch` on the first host of one job, stop cleanly when their standard input ends; `hold`, on the others, waits for
+# that and for the job's end. Then the run's files go to standard output, as an archive, and everything is removed.
 cd "$(dirname "$0")" || exit 3
 here=$PWD
-finish() { [ ! -d run ] || tar -cf - run; cd / && rm -rf "$here"; }
+finish() { [ ! -d "$here/run" ] || tar -C "$here" -cf - run; cd / && rm -rf "$here"; }
 if [ "$1" = prepare ]; then
   mkdir -p lib program
   [ ! -e package.deb ] || dpkg -x package.deb program || exit 3
@@ -131,15 +154,27 @@ if [ "$1" = prepare ]; then
   LD_LIBRARY_PATH=$here/lib ldd "$program" | sed -n 's/^[[:space:]]*\([^ ]*\) => not found$/\1/p' | sort -u
   exit 0
 fi
+mode=$1
+shift
+case $mode in run | ranks)
+  ranks=$1
+  shift
+  if [ "$ranks" = 0 ]; then
+    ranks=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+    [ "$ranks" -gt 0 ] || ranks=$(($(nproc) < 2 ? 1 : 2))
+  fi
+  ;;
+esac
+[ "$mode" != ranks ] || { echo "$ranks $(hostname)"; exit 0; }
 trap finish EXIT
 trap 'exit 6' HUP INT TERM
-ranks=$2
-shift 2
-if [ "$ranks" = 0 ]; then
-  ranks=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
-  [ "$ranks" -gt 0 ] || ranks=$(($(nproc) < 2 ? 1 : 2))
+if [ "$mode" = hold ]; then
+  cd / && read -r _
+  for _ in $(seq 30); do ls -l /proc/[0-9]*/cwd 2>/dev/null | grep -qF " $here" || exit 0; sleep 1; done
+  exit 0
 fi
-set -- --quiet -np "$ranks" --bind-to none --oversubscribe ./start "$@" --output run
+[ "$mode" = launch ] || set -- -np "$ranks" --bind-to none --oversubscribe ./start "$@" --output run
+set -- --quiet "$@"
 [ "$(id -u)" != 0 ] || set -- --allow-run-as-root "$@"
 exec 3<&0 # a job in the background has none
 mpirun "$@" </dev/null >&2 3<&- &
@@ -155,6 +190,7 @@ wait "$job"
 code=$?
 kill "$watch" 2>/dev/null
 if [ "$code" -gt 6 ] && [ -d run ]; then ./start report run >&2; code=$?; fi
+[ "$code" -le 6 ] || code=3 # no 255: of ssh it means that the connection was lost
 exit "$code"
 JOB
 
@@ -193,31 +229,54 @@ remove() {
   timeout 60 ssh -F "$work/config" "$1" "rm -rf ${place@Q}" </dev/null &>/dev/null || echo "deploy.sh: $1: could not remove $place" >&2
 }
 
-# run_on HOST ARGUMENTS..: the whole of one host. Its standard input ends when all are to stop.
+# run_job HOST NAME JOB_SH_ARGUMENTS..: `run` or `launch` there, what comes of it for the table in NAME's line.
+# Its standard input ends when all are to stop.
+run_job() {
+  local host=$1 name=$2 directory=$output/${2// /-} code=0 place verdict last
+  place=$(<"$work/$host.place")
+  shift 2
+  mkdir -p "$directory"
+  remote ${one_job:+-A} "$host" "sh ${place@Q}/job.sh ${*@Q}" <&7 2>"$directory/log" |
+    tar -C "$directory" --strip-components=1 -xf - 2>/dev/null || code=${PIPESTATUS[0]}
+  verdict=$(sed -n 's/^Verdict: \([a-z]*\).*/\1/p' "$directory/log" | tail -n 1)
+  last=$(tr -d '\r' <"$directory/log" | sed '/^-*$/d' | tail -n 1)
+  if ((code == 255)); then
+    say "$name" "the connection was lost: $last" 4
+  elif ((code == 0)) || [[ -n $verdict ]]; then
+    say "$name" "${verdict:-done}" "$code"
+  else # mpirun's own codes are no verdict
+    say "$name" "refused: $last${one_job:+; see $directory/log}" $((code == 2 ? 2 : 3))
+  fi
+}
+
+# run_on HOST ARGUMENTS..: the whole of one host.
 run_on() {
-  local host=$1 code=0 place verdict last
+  local host=$1
   shift
+  ! bring "$host" || run_job "$host" "$host" run "$ranks" "$@"
+  remove "$host"
+}
+
+# take_part HOST: the whole of one host of one job but for what `launch` does. $work/HOST.ranks: how many, and its name.
+# When the job is over, files that are only there come too.
+take_part() {
+  local host=$1 place
   if bring "$host"; then
     place=$(<"$work/$host.place")
-    mkdir -p "$output/$host"
-    remote "$host" "sh ${place@Q}/job.sh run $ranks ${*@Q}" <"$work/hold" 2>"$output/$host/log" |
-      tar -C "$output/$host" --strip-components=1 -xf - 2>/dev/null || code=${PIPESTATUS[0]}
-    verdict=$(sed -n 's/^Verdict: \([a-z]*\).*/\1/p' "$output/$host/log" | tail -n 1)
-    last=$(tail -n 1 "$output/$host/log")
-    if ((code == 255)); then
-      say "$host" "the connection was lost: $last" 4
-    elif ((code == 0)) || [[ -n $verdict ]]; then
-      say "$host" "${verdict:-done}" "$code"
-    else # mpirun's own codes are no verdict
-      say "$host" "refused: $last" $((code == 2 ? 2 : 3))
+    if remote "$host" "sh ${place@Q}/job.sh ranks $ranks" </dev/null >"$work/$host.asked" 2>"$work/$host.error"; then
+      mv "$work/$host.asked" "$work/$host.ranks"
+      remote "$host" "sh ${place@Q}/job.sh hold" <&6 2>/dev/null |
+        tar -C "$output/one-job" --strip-components=1 --skip-old-files -xf - 2>/dev/null || true
+    else
+      say "$host" "cannot be used: $(last_line "$host")" 3
     fi
   fi
   remove "$host"
 }
 
 mkdir -p "$output"
-mkfifo "$work/hold"
-exec 9<>"$work/hold"
+mkfifo "$work/hold" "$work/hold_all"
+exec 9<>"$work/hold" 7<"$work/hold" 8<>"$work/hold_all" 6<"$work/hold_all"
 trap 'echo "deploy.sh: stopping the runs" >&2; exec 9>&-' INT TERM HUP
 
 wait_for_all() {
@@ -228,9 +287,40 @@ wait_for_all() {
 }
 children=()
 for host in "${hosts[@]}"; do
-  run_on "$host" "$@" 9>&- &
+  if [[ -n $one_job ]]; then take_part "$host"; else run_on "$host" "$@"; fi 8>&- 9>&- &
   children+=($!)
 done
+
+# launch ARGUMENTS..: one job of all hosts that have joined, from the first of them.
+launch() {
+  local host first='' count place job=() options=("${mca[@]}")
+  for host in "${hosts[@]}"; do
+    [[ -e $work/$host.ranks ]] || continue
+    place=$(<"$work/$host.place")
+    read -r count _ <"$work/$host.ranks"
+    job+=(${first:+:} -np "$count" -host "$([[ -n $first ]] && echo "$host" || echo localhost):$count" -wdir "$place"
+      "$place/start" "$@" --output run --nodes-file run/nodes)
+    first=${first:-$host}
+  done
+  [[ -n $first ]] || return 0
+  place=$(<"$work/$first.place")
+  {
+    cat "$work/addresses"
+    printf 'Host *\n  BatchMode yes\n  ConnectTimeout 10\n  StrictHostKeyChecking accept-new\n'
+    printf '  UserKnownHostsFile %s/known_hosts\n  LogLevel ERROR\n' "$place"
+  } | timeout 60 ssh -F "$work/config" "$first" "cat >${place@Q}/ssh_config" || true # which `launch` then tells
+  options+=(--bind-to none --mca plm_rsh_agent "ssh -F $place/ssh_config" --mca plm_rsh_no_tree_spawn 1)
+  run_job "$first" "one job" launch "${options[@]}" "${job[@]}"
+}
+if [[ -n $one_job ]]; then
+  mkdir -p "$output/one-job"
+  for number in "${!hosts[@]}"; do
+    while [[ ! -e $work/${hosts[number]}.ranks ]] && kill -0 "${children[number]}" 2>/dev/null; do sleep 0.2; done
+  done
+  launch "$@" 8>&- 9>&- &
+  wait_for_all $!
+  exec 8>&-
+fi
 wait_for_all "${children[@]}"
 
 worst=0
@@ -242,13 +332,28 @@ heavier() { # than $worst
   done
   return 1
 }
-results=()
-for host in "${hosts[@]}"; do
-  code=$(cat "$work/$host.code")
-  printf '%s: %s (exit code %s)\n' "$host" "$(cat "$work/$host.says")" "$code"
+tell() { # NAME: its line in the table
+  local code
+  code=$(cat "$work/$1.code")
+  printf '%s: %s (exit code %s)\n' "$1" "$(cat "$work/$1.says")" "$code"
   ! heavier "$code" || worst=$code
+}
+results=()
+nodes=$output/one-job/nodes
+if [[ -n $one_job && ! -e $nodes ]]; then # the first host could not tell how it ended
+  "$local_program" report "$output/one-job" --nodes-file "$nodes" >"$work/report" 2>&1 || true
+fi
+for host in "${hosts[@]}"; do
+  if [[ ! -e $work/$host.ranks ]]; then
+    tell "$host"
+  else
+    read -r _ hostname <"$work/$host.ranks"
+    line=$(awk -v name="$hostname" '$2 == name && !n++' "$nodes" 2>/dev/null || true)
+    echo "$host: ${line:-not judged}"
+  fi
   [[ ! -e $output/$host/result.json ]] || results+=("$host")
 done
+[[ ! -e $work/one\ job.code ]] || tell "one job"
 if ((${#results[@]} > 1)); then
   code=0
   (cd "$output" && "$local_program" compare "${results[@]}") || code=$?

@@ -2,7 +2,7 @@
 import shutil
 
 from hosts import *
-from hosts import AGENT, PROGRAM, Path, main
+from hosts import AGENT, MCA, PROGRAM, Path, main
 from program import RESULT_FILES
 
 SCRIPT = Path(__file__).parents[2] / "scripts/deploy.sh"
@@ -69,9 +69,9 @@ class Deploy(HostsTest):
         return subprocess.run(self.command(*arguments, **options), cwd=self.folder, env=self.environment, capture_output=True,
                               text=True, timeout=90, stdin=subprocess.DEVNULL)
 
-    def check_nothing_is_left(self):
+    def check_nothing_is_left(self, seconds=10):
         for name in TARGETS:
-            self.wait_for(lambda: self.state_of(name)[1] == self.before[name][1], 10)
+            self.wait_for(lambda: self.state_of(name)[1] == self.before[name][1], seconds)
             self.assertEqual(self.state_of(name), self.before[name])
 
     def result_of(self, name):
@@ -114,14 +114,66 @@ class Deploy(HostsTest):
         self.assertRegex(told, r"10\.77\.0\.3 \(10\.77\.0\.3/?.*\): burn, 2x .*, fault")  # compare
         self.check_nothing_is_left()
 
-    def start(self):
+    ONE_JOB = ["--one-job", *(word for name, value in MCA.items() if name != "plm_rsh_agent" for word in ("--mca", f"{name}={value}"))]
+
+    def test_one_job(self):
+        """Over the hosts that can be used."""
+        done = self.deploy(*self.ONE_JOB, "--ranks", "2", "--", *BURN, "--steps", "30")
+        told = done.stdout + done.stderr
+        self.assertEqual(done.returncode, 3, told)
+        self.assertRegex(told, r"10\.77\.0\.2: pass hosta\n10\.77\.0\.3: pass hostb\n10\.77\.0\.4: cannot be used: .* \(exit code 3\)\none job: pass \(exit code 0\)\n")
+        self.assertEqual([rank["hostname"] for rank in self.result("out/one-job")["ranks"]], ["hosta", "hosta", "hostb", "hostb"])
+        self.check_one_directory()
+        self.check_nothing_is_left()
+
+    def check_one_directory(self):
+        self.assertEqual(sorted(str(path.relative_to(self.folder / "out")) for path in (self.folder / "out").rglob("*") if path.is_file()),
+                         sorted(f"one-job/{name}" for name in [*(f"journal.rank{rank}.jsonl" for rank in range(4)), "log", "nodes", *RESULT_FILES]))
+
+    def test_one_job_whose_hosts_do_not_reach_each_other(self):
+        self.write_hosts("hosta", "hostb")
+        with open(Path(self.hosts.disk_of("hosta")) / "config", "a") as config:
+            config.write("AllowAgentForwarding no\n")
+        for process in self.hosts.processes("hosta"):
+            os.kill(process, signal.SIGTERM)
+        self.wait_for(lambda: not self.hosts.processes("hosta"), 10)
+        self.start_daemon("hosta")
+        done = self.deploy(*self.ONE_JOB, "--ranks", "1", "--", *BURN, "--steps", "30")
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertIn("10.77.0.2: not judged\n10.77.0.3: not judged\none job: refused: root@10.77.0.3: Permission denied (publickey).; "
+                      "see out/one-job/log (exit code 3)\n", done.stdout)
+        self.check_nothing_is_left()
+
+    def test_one_job_with_a_fault(self):
+        self.write_hosts("hosta", "hostb")
+        done = self.deploy(*self.ONE_JOB, "--ranks", "2", "--", *BURN, "--steps", "40", "--inject", "weight:rank=2,step=20")
+        told = done.stdout + done.stderr
+        self.assertEqual(done.returncode, 1, told)
+        self.assertRegex(told, r"10\.77\.0\.2: pass hosta\n10\.77\.0\.3: fail hostb rank 2.*\none job: fault \(exit code 1\)\n")
+        self.check_one_directory()
+        self.check_nothing_is_left()
+
+    def test_one_job_stopped_and_killed(self):
+        for how in (signal.SIGINT, signal.SIGKILL):
+            with self.subTest(how=how):
+                self.setUp()
+                process = self.start(*self.ONE_JOB, logs=["one-job/log"])
+                process.send_signal(how)
+                told, _ = process.communicate(timeout=40)
+                self.check_nothing_is_left(seconds=40)
+                if how == signal.SIGINT:
+                    self.assertEqual(process.returncode, 6, told)
+                    self.assertIn("\none job: interrupted (exit code 6)\n", told)
+                    self.check_one_directory()
+
+    def start(self, *arguments, logs=None):
         """Both hosts are at work."""
         self.write_hosts("hosta", "hostb")
-        process = subprocess.Popen(self.command("--ranks", "2", "--", *BURN, "--duration", "120s"), cwd=self.folder, env=self.environment,
+        process = subprocess.Popen(self.command("--ranks", "2", *arguments, "--", *BURN, "--duration", "120s"), cwd=self.folder, env=self.environment,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
-        logs = [self.folder / f"out/{self.hosts.address(name)}/log" for name in ("hosta", "hostb")]
+        logs = [self.folder / "out" / log for log in logs or [f"{self.hosts.address(name)}/log" for name in ("hosta", "hostb")]]
         self.wait_for(lambda: all(log.exists() and "EPOCH" in log.read_text() for log in logs), 60)
         return process
 
@@ -161,7 +213,9 @@ class Deploy(HostsTest):
         (self.folder / "bad").write_text("root@hosta\nno host here\n")
         for arguments, hosts, message in (((), "nowhere", "--hosts nowhere: cannot be read"), ((), "bad", "--hosts bad: not [USER@]HOST[:PORT]: "),
                                           (("--ranks", "x"), "hosts", "--ranks x: a whole number is allowed"),
-                                          (("--package", "none"), "hosts", "--package none: there is none"), (("--x",), "hosts", "unknown option --x")):
+                                          (("--package", "none"), "hosts", "--package none: there is none"),
+                                          (("--mca", "btl=tcp"), "hosts", "--mca: is for --one-job"),
+                                          (("--one-job", "--mca", "tcp"), "hosts", "--mca tcp: NAME=VALUE is allowed"), (("--x",), "hosts", "unknown option --x")):
             done = self.deploy(*arguments, hosts=hosts)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertTrue(done.stderr.startswith(f"deploy.sh: {message}"), done.stderr)

@@ -1,5 +1,6 @@
 """The program on two hosts, with two ranks each: it tells them apart, and names the host that is lost."""
 from hosts import *
+from hosts import tool
 
 SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--collective-timeout", "3s"]
 LONG = [*SMALL_NETWORK, "--duration", "120s", "--io-size", "1MB", "--io-dir", ".", "--max-restarts", "0", "--output", "run"]
@@ -38,7 +39,71 @@ class Hosts(HostsTest):
         result = self.check_pass(done)
         for rank in range(4):
             self.assertGreaterEqual(self.part(result, "io", rank)["passes"], 1)
-        self.assertEqual(self.files(), ["disk_of_hostb/run/journal.rank2.jsonl", "disk_of_hostb/run/journal.rank3.jsonl", *self.run_files(2)])
+        self.check_gathered()
+        self.check_reported(result)
+
+    def check_gathered(self, ranks=(2, 3), others=()):
+        """Rank 0's directory has all journals, with the bytes that stay on the other host; but for `ranks` none of there."""
+        journals = [f"disk_of_hostb/run/journal.rank{rank}.jsonl" for rank in (2, 3)] + [f"run/journal.rank{rank}.jsonl" for rank in (0, 1, *ranks)]
+        self.assertEqual(self.files(), sorted([*journals, *self.run_files(0), *others]))
+        for rank in ranks:
+            self.assertEqual((self.folder / f"run/journal.rank{rank}.jsonl").read_bytes(), self.other_journal(rank).read_bytes())
+
+    def other_journal(self, rank):
+        return self.folder / f"disk_of_hostb/run/journal.rank{rank}.jsonl"
+
+    def check_reported(self, result):
+        """The journals in rank 0's directory come to the same result."""
+        (self.folder / "run/result.json").unlink()
+        done = self.run_program("report", "run", "--nodes-file", "nodes_of_report")
+        self.assertEqual(done.returncode, result["exit_code"], done.stdout + done.stderr)
+        again = self.result()
+        self.assertEqual({name for name in result if again[name] != result[name]}, set())
+        return (self.folder / "nodes_of_report").read_text()
+
+    def test_a_fault_on_a_host_without_a_common_disk(self):
+        self.make_hosts(own_disks=True)
+        done = self.run_on_hosts([*SMALL_NETWORK, "--memory", "64MB", "--steps", "30", "--no-io", "--inject", "memory:rank=2,step=10",
+                                  "--nodes-file", "nodes", "--output", "run"])
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.check_gathered(others=["nodes"])
+        nodes = (self.folder / "nodes").read_text()
+        self.assertEqual(self.check_reported(self.result()), nodes)
+        self.assertRegex(nodes, r"(?m)^scontrol update NodeName='hostb' State=DRAIN ")
+
+    def test_a_run_that_goes_on_knows_the_faults_of_the_other_host(self):
+        """They are in journals that nobody could bring: all processes were killed."""
+        self.make_hosts(own_disks=True)
+        process = self.start_on_hosts([*SMALL_NETWORK, "--memory", "64MB", "--steps", "300", "--no-io", "--inject", "memory:rank=2,step=10", "--output", "run"])
+        self.wait_for(lambda: self.other_journal(2).exists() and '"kind":"fault"' in self.other_journal(2).read_text(), 60)
+        for killed in self.hosts.all_processes():
+            os.kill(killed, signal.SIGKILL)
+        process.communicate(timeout=20)
+        self.assertFalse((self.folder / "run/journal.rank2.jsonl").exists())
+        done = self.run_on_hosts(["burn", "--resume", "run"])
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual([node["verdict"] for node in self.result()["nodes"]], ["pass", "fail"])
+        self.check_gathered()
+
+    def test_a_disk_that_is_too_small_for_the_journals_of_the_other_host(self):
+        """Of rank 3's, which comes in several pieces, it is large enough."""
+        self.make_hosts(own_disks=True)
+        (self.folder / "run").mkdir()
+        tool("mount", "-t", "tmpfs", "-o", "size=6m", "none", self.folder / "run")
+        self.addCleanup(tool, "umount", self.folder / "run")
+        process = self.start_on_hosts([*LONG, "--memory", "0"])
+        self.wait_for(lambda: self.ranks_at_work() == 4, 30)
+        for rank, size in ((2, 8 << 20), (3, 3 << 20)):
+            with open(self.other_journal(rank), "r+") as journal:
+                line = next(line for line in journal if '"epoch"' in line)
+                os.write(os.open(self.other_journal(rank), os.O_WRONLY | os.O_APPEND), (line * (size // len(line))).encode())
+        (self.folder / "run/stop").touch()
+        output, messages = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 6, output + messages)
+        self.assertIn(f"the journal of rank 2 is in hostb:{self.folder}/run and not here: run/journal.rank2.jsonl: cannot be written: "
+                      "No space left on device\n", messages)
+        self.assertGreater(self.other_journal(3).stat().st_size, 3 << 20)
+        self.check_gathered(ranks=(3,))
 
     def test_the_host_of_a_fault_is_the_one_to_drain(self):
         done = self.run_on_hosts([*SMALL_NETWORK, "--memory", "64MB", "--steps", "30", "--no-io", "--inject", "memory:rank=2,step=10",
@@ -71,6 +136,7 @@ class Hosts(HostsTest):
                 self.assertEqual(result["verdict"], "interrupted")
                 self.assertTrue(result["reasons"][0].startswith("stopped by the file stop"), result["reasons"])
                 self.assertEqual([name for name in self.files() if name.endswith(("stop", ".tmp"))], [])
+                self.check_gathered()
 
     def lose(self, strike, memory="0"):
         """Runs until `strike` did its work; the result once all processes are gone."""
@@ -130,6 +196,7 @@ class Hosts(HostsTest):
         self.assertIn(code, CODES_AFTER_A_CUT, self.told)
         self.check_incomplete("rank 2 on hostb does not answer ", "rank 3 on hostb does not answer ")
         self.check_no_test_files()
+        self.assertIn(f"the journals of ranks 2, 3 are in hostb:{self.folder}/run and not here: a rank was lost\n", self.told)
 
     def test_links_tells_memory_from_network(self):
         done = self.run_on_hosts(["links", "--size", "256KB", "--repeats", "2", "--warn-below", "0", "--output", "run"])

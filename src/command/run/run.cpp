@@ -66,6 +66,7 @@ Status Run::prepare() {
   const bool is_first = control_.place().rank == 0;
   if (ready.ok()) ready = agree(control_, is_first ? open_journal() : Status());
   if (ready.ok()) ready = agree(control_, is_first ? Status() : open_journal());
+  if (ready.ok()) ready = find_directories();
   if (ready.ok()) ready = agree(control_, purpose_.claim(directory_.path()));
   if (ready.ok()) ready = take_memory_or_stop();
   if (ready.ok()) ready = introduce();
@@ -250,6 +251,20 @@ Status Run::open_journal() {
   return {};
 }
 
+/// A run that goes on is judged by all of its journals.
+Status Run::find_directories() {
+  EGT_TRY_ASSIGN(directories_, find_run_directories(control_, directory_.path()));
+  if (is_root())
+    for (const std::string& line : tell_journals_elsewhere(directories_, 0, "they come when the run ends"))
+      records_.notice(line);
+  if (!is_resumed()) return {};
+  if (!is_root()) return agree(control_, offer_journals(gathering()));
+  const std::vector<std::string> missing = gather_journals(gathering());
+  if (missing.empty()) return agree(control_, {});
+  return agree(control_,
+               {StatusCode::unavailable, fmt::format("--resume {}: {}", directory_.path(), missing.front())});
+}
+
 Status Run::open_log() {
   if (!is_root() || options_.common.log_file.empty()) return {};
   EGT_TRY_ASSIGN(log_, LogFile::open(options_.common.log_file, options_.common.log_level));
@@ -345,6 +360,7 @@ Status Run::open_recovery() {
                                                                      .directory = directory_.path(),
                                                                      .io_directory = purpose_.io_directory(),
                                                                      .nodes_file = options_.common.nodes_file,
+                                                                     .run_directories = directories_,
                                                                      .console = *console_});
   stalls_ = std::make_unique<StallInjection>(*injector_, *route_, [this] { idle_device_->make_idle(); });
   EGT_TRY_ASSIGN(recovery_, RecoveryCoordinator::open({.control = control_,

@@ -25,6 +25,7 @@
 #include "session/health/straggler_detector.hpp"
 #include "session/injection/injecting_sensor.hpp"
 #include "session/injection/stall_injection.hpp"
+#include "session/journal_gathering.hpp"
 #include "session/recovery/crash_report.hpp"
 #include "session/recovery/recovery_coordinator.hpp"
 #include "session/session.hpp"
@@ -124,6 +125,8 @@ class Run {
   Result<MemoryInfo> device_memory();
   Status open_directory();
   Status open_stop_file();
+  Status find_directories();
+  GatheringSetup gathering();
   void open_environment();
   Status take_memory();
   Status open_journal();
@@ -139,7 +142,7 @@ class Run {
   Status open_telemetry();
   std::string fixed_mix() const;
   Result<int> share_verdict(const Status& failure);
-  int conclude(const Status& told);
+  int conclude(const Status& told, bool can_gather);
   void say_last_words(const Verdict& verdict, Json result, std::vector<std::string> warnings,
                       bool has_result);
   static Durability durability();
@@ -164,8 +167,9 @@ class Run {
   std::optional<Environment> environment_;
   Session::Workloads workloads_;
   RunDirectory directory_;
-  std::unique_ptr<StopFile> stop_file_;  // on one rank of each host
-  bool stopped_early_ = false;           // before anything was started; the same on all ranks
+  std::vector<std::string> directories_;  // of all ranks, see find_run_directories
+  std::unique_ptr<StopFile> stop_file_;   // on one rank of each host
+  bool stopped_early_ = false;            // before anything was started; the same on all ranks
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<QueuedConsole> console_;
   std::shared_ptr<LogFile> log_;  // on rank 0; null: none is wanted

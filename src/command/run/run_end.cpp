@@ -16,6 +16,8 @@ constexpr double hurried_last_words_timeout_s = 5.0;
 constexpr double last_words_reserve_s = 120;  // for the result, and for rank 0's code to come
 constexpr double console_timeout_s = 30;      // for a terminal or a pipe to take what is enqueued
 constexpr double hurried_console_timeout_s = 0.5;
+constexpr double journals_timeout_s = 600;  // for those of all other hosts to come
+constexpr double hurried_journals_timeout_s = 0.4;
 
 /// Without its result, or with records that came late or cannot be read, a run cannot pass.
 void lose_evidence(Verdict& verdict, const Status& why) {
@@ -34,15 +36,17 @@ Result<int> Run::share_verdict(const Status& failure) {
   board_.line("main").begin("last words", -1, patience + last_words_reserve_s);
   const Status told = route_->pump_to_the_end(patience);
   if (recovery_->was_given_up()) leave(exit_code::incomplete);  // others have told the end of this run
-  const int code = is_root() ? conclude(told) : exit_code::incomplete;
-  if (!failure.ok() || !told.ok()) leave(code);
+  const bool all_is_well = failure.ok() && told.ok();
+  const int code = is_root() ? conclude(told, all_is_well) : exit_code::incomplete;
+  if (!all_is_well) leave(code);
+  if (!is_root()) EGT_TRY(offer_journals(gathering()));
   EGT_TRY_ASSIGN(const std::string shared, control_.broadcast(std::to_string(code)));
   recovery_->leave();
   return std::atoi(shared.c_str());
 }
 
 /// On rank 0: the verdict, the result, the last words.
-int Run::conclude(const Status& told) {
+int Run::conclude(const Status& told, bool can_gather) {
   if (log_sink_) {  // which may have failed at the very last record
     static_cast<void>(wait_until([this]() -> Result<bool> { return log_sink_->settled(); },
                                  {.seconds = hurried_console_timeout_s, .what = "the log file"}));
@@ -64,8 +68,21 @@ int Run::conclude(const Status& told) {
   if (const Status listed = write_node_list(options_.common.nodes_file, result); !listed.ok())
     warnings.push_back(listed.what());
   if (!written.ok()) warnings.clear();  // for the same reason, which the verdict tells
+  for (std::string& missing : can_gather
+                                  ? gather_journals(gathering())
+                                  : tell_journals_elsewhere(directories_, 0, "not all ranks came to the end"))
+    warnings.push_back(std::move(missing));
   say_last_words(verdict, std::move(result), std::move(warnings), written.ok());
   return verdict.exit_code;
+}
+
+GatheringSetup Run::gathering() {
+  return {.control = control_,
+          .directory = directory_.path(),
+          .directories = directories_,
+          .total_seconds =
+              [] { return StopSignal::received() != 0 ? hurried_journals_timeout_s : journals_timeout_s; },
+          .begin_request = [this] { board_.line("main").begin("journals", -1, last_words_reserve_s); }};
 }
 
 /// Waits until all is said, a while: somebody may read the output page by page, and nobody a stopped

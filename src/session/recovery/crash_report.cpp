@@ -16,6 +16,7 @@
 #include "judge/result.hpp"
 #include "report/export/result_files.hpp"
 #include "report/journal/journal.hpp"
+#include "session/journal_gathering.hpp"
 #include "session/recovery/failure_detector.hpp"
 #include "session/run_report.hpp"
 #include "workload/file/file_claim.hpp"
@@ -133,6 +134,9 @@ int CrashReport::write_result(Watchdog& watchdog) const {
     last.verdict.reasons.push_back(written.what());
     last.warnings.clear();  // for the same reason
   }
+  for (std::string& elsewhere :
+       tell_journals_elsewhere(context_.run_directories, context_.place.rank, "a rank was lost"))
+    last.warnings.push_back(std::move(elsewhere));
   const int code = last.verdict.exit_code;
   say(watchdog, std::move(last), written.ok());
   return code;

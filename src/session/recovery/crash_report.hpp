@@ -24,9 +24,10 @@ class CrashReport {
     const RankPlace& place;
     RecordQueue& records;
     const RecordRouter& route;
-    std::string directory;     ///< of the run
-    std::string io_directory;  ///< of test files
-    std::string nodes_file;    ///< see write_node_list
+    std::string directory;                            ///< of the run
+    std::string io_directory;                         ///< of test files
+    std::string nodes_file;                           ///< see write_node_list
+    const std::vector<std::string>& run_directories;  ///< see find_run_directories
     QueuedConsole& console;
   };
   explicit CrashReport(Context context) : context_(std::move(context)) {}

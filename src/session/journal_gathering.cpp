@@ -1,0 +1,291 @@
+#include "session/journal_gathering.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "egt/core/clock.hpp"
+#include "egt/core/file_io.hpp"
+#include "egt/core/wait.hpp"
+#include "egt/ranks/agreement.hpp"
+#include "report/journal/journal_parts.hpp"
+
+namespace egt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t chunk_bytes = 1 << 20;
+constexpr const char* list_request = "list";
+
+bool are_apart(const std::vector<std::string>& directories) {
+  return std::any_of(directories.begin(), directories.end(),
+                     [&](const std::string& one) { return one != directories.front(); });
+}
+
+/// What a rank answers: '+' and what was asked for, or '-' and why not.
+std::string answer_text(const Result<std::string>& answer) {
+  return answer.ok() ? "+" + answer.value() : "-" + answer.status().what();
+}
+
+/// The files of a rank's journal: a line each, its bytes and its name.
+Result<std::string> list_journal(const std::string& directory, int rank) {
+  EGT_TRY_ASSIGN(const auto parts, find_journal_parts(directory));
+  std::string text;
+  for (const JournalPart& part : parts) {
+    std::error_code error;
+    const std::uintmax_t bytes = part.rank == rank ? fs::file_size(part.path, error) : 0;
+    if (error) return file_error(part.path, "cannot be read", error.value());
+    if (part.rank == rank) text += fmt::format("{} {}\n", bytes, fs::path(part.path).filename().string());
+  }
+  if (text.empty()) return Status(StatusCode::unavailable, directory + ": holds no journal of the rank");
+  return text;
+}
+
+Result<std::string> read_chunk(const std::string& path, std::int64_t offset) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string chunk(chunk_bytes, '\0');
+  const ssize_t got = file.valid() ? ::pread(file.get(), chunk.data(), chunk.size(), offset) : -1;
+  if (got < 0) return file_error(path, "cannot be read", errno);
+  chunk.resize(static_cast<std::size_t>(got));
+  return chunk;
+}
+
+/// Have both files the same bytes, as far as the shorter one reaches?
+bool begin_alike(const std::string& a, const std::string& b) {
+  std::ifstream first(a, std::ios::binary), second(b, std::ios::binary);
+  std::string one(chunk_bytes, '\0'), other(chunk_bytes, '\0');
+  while (first && second) {
+    first.read(one.data(), static_cast<std::streamsize>(one.size()));
+    second.read(other.data(), static_cast<std::streamsize>(other.size()));
+    const auto common = std::min(first.gcount(), second.gcount());
+    if (!std::equal(one.begin(), one.begin() + common, other.begin())) return false;
+  }
+  return !first.bad() && !second.bad();
+}
+
+/// The files of one rank on their way, under temporary names; those that were not kept are removed.
+class Arrivals {
+ public:
+  explicit Arrivals(const std::string& directory) : directory_(directory) {}
+  Arrivals(const Arrivals&) = delete;
+  Arrivals& operator=(const Arrivals&) = delete;
+  ~Arrivals() {
+    for (const std::string& path : paths_) ::unlink(temporary(path).c_str());
+  }
+
+  /// From here on `add` adds to this file.
+  Status begin(const std::string& name) {
+    paths_.push_back(directory_ + "/" + name);
+    file_ =
+        Descriptor(::open(temporary(paths_.back()).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    return file_.valid() ? Status() : file_error(paths_.back(), "cannot be made", errno);
+  }
+  Status add(const std::string& bytes) {
+    const int error = write_all(file_.get(), bytes);
+    return error == 0 ? Status() : file_error(paths_.back(), "cannot be written", error);
+  }
+  /// Gives all of them their names, or none. Not synced: the originals stay.
+  Status keep() {
+    std::error_code error;
+    for (const std::string& path : paths_)
+      if (fs::exists(path, error) && !begin_alike(path, temporary(path)))
+        return {StatusCode::unavailable, path + ": is there already, with other content"};
+    for (const std::string& path : paths_) {
+      const bool is_longer =
+          !fs::exists(path, error) || fs::file_size(temporary(path), error) > fs::file_size(path, error);
+      if (is_longer && std::rename(temporary(path).c_str(), path.c_str()) != 0)
+        return file_error(path, "cannot be written", errno);
+    }
+    return {};
+  }
+
+ private:
+  static std::string temporary(const std::string& path) { return fmt::format("{}.tmp.{}", path, ::getpid()); }
+
+  const std::string& directory_;
+  std::vector<std::string> paths_;
+  Descriptor file_;  ///< of the last path
+};
+
+/// Rank 0's side.
+class Gathering {
+ public:
+  explicit Gathering(const GatheringSetup& setup) : setup_(setup) {}
+  Status bring(int rank);
+  /// No more requests; takes late answers off their senders.
+  Status end();
+
+ private:
+  double seconds_left() const { return setup_.total_seconds() - seconds_since(begun_); }
+  Result<std::string> ask(int rank, const std::string& what);
+  Result<bool> take(const std::string& request, std::string& answer);
+  Status bring_file(int rank, const std::string& name, std::int64_t bytes, Arrivals& arrivals);
+
+  const GatheringSetup& setup_;
+  const Clock::time_point begun_ = Clock::now();
+  std::set<std::string> unanswered_;  ///< requests
+};
+
+/// Has the answer to this request come? Others are late, and of no use any more.
+Result<bool> Gathering::take(const std::string& request, std::string& answer) {
+  for (;;) {
+    EGT_TRY_ASSIGN(const auto text, setup_.control.receive());
+    if (!text) return false;
+    const std::string head = text->substr(0, text->find('\n'));
+    unanswered_.erase(head);
+    if (head != request) continue;
+    answer = text->substr(head.size() + 1);
+    return true;
+  }
+}
+
+Result<std::string> Gathering::ask(int rank, const std::string& what) {
+  const std::string request = fmt::format("{} {}", rank, what);
+  std::string answer;
+  const auto answered = [&]() -> Result<bool> {
+    EGT_TRY_ASSIGN(const bool came, take(request, answer));
+    if (came || seconds_left() > 0) return came;
+    return Status(StatusCode::timeout, "there was no time left for it");
+  };
+  EGT_TRY(answered().status());
+  setup_.begin_request();
+  EGT_TRY(setup_.control.broadcast(request).status());
+  unanswered_.insert(request);
+  EGT_TRY(wait_until(answered,
+                     {.seconds = setup_.answer_seconds, .what = "the sending of a part of the journal"}));
+  if (answer.starts_with('+')) return answer.substr(1);
+  return Status(StatusCode::io_error, answer.substr(1));
+}
+
+Status Gathering::bring_file(int rank, const std::string& name, std::int64_t bytes, Arrivals& arrivals) {
+  EGT_TRY(arrivals.begin(name));
+  for (std::int64_t offset = 0; offset < bytes;) {
+    EGT_TRY_ASSIGN(const std::string chunk, ask(rank, fmt::format("{} {}", name, offset)));
+    if (chunk.empty()) return {StatusCode::io_error, name + ": became shorter"};
+    EGT_TRY(arrivals.add(chunk));
+    offset += static_cast<std::int64_t>(chunk.size());
+  }
+  return {};
+}
+
+Status Gathering::bring(int rank) {
+  EGT_TRY_ASSIGN(std::string listed, ask(rank, list_request));
+  Arrivals arrivals(setup_.directory);
+  std::istringstream list(std::move(listed));
+  std::int64_t bytes = 0;
+  for (std::string name; list >> bytes >> name;) EGT_TRY(bring_file(rank, name, bytes, arrivals));
+  return arrivals.keep();
+}
+
+Status Gathering::end() {
+  EGT_TRY(setup_.control.broadcast("").status());
+  std::string none;
+  const auto all_answered = [&]() -> Result<bool> {
+    EGT_TRY(take("", none).status());
+    return unanswered_.empty();
+  };
+  return wait_until(all_answered, {.seconds = std::min(setup_.answer_seconds, setup_.total_seconds()),
+                                   .what = "the sending of the journals"});
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> find_run_directories(Control& control, const std::string& directory) {
+  const bool is_root = control.place().rank == 0;
+  std::random_device random;
+  const std::string name = fmt::format(".rank0-{:08x}{:08x}", random(), random());
+  const std::string mark = directory + "/" + name;
+  Status made;
+  if (is_root && !Descriptor(::open(mark.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)).valid())
+    made = file_error(mark, "cannot be made", errno);
+  Result<std::vector<std::string>> found = [&]() -> Result<std::vector<std::string>> {
+    EGT_TRY(agree(control, made));
+    EGT_TRY_ASSIGN(const std::string asked, control.broadcast(name));
+    const bool is_here = is_root || ::access((directory + "/" + asked).c_str(), F_OK) == 0;
+    std::error_code error;
+    return all_gather(control, fmt::format("{}{}:{}", is_here ? "+" : "-", control.place().hostname,
+                                           fs::absolute(directory, error).string()));
+  }();
+  if (is_root) ::unlink(mark.c_str());
+  EGT_TRY(found.status());
+  std::vector<std::string>& places = found.value();
+  for (std::string& place : places) {
+    const bool is_here = std::exchange(place[0], '+') == '+';
+    if (is_here)
+      place = places.front();
+    else if (place == places.front())
+      place += " of another machine of that name";
+  }
+  for (std::string& place : places) place.erase(0, 1);
+  return found;
+}
+
+std::vector<std::string> tell_journals_elsewhere(const std::vector<std::string>& directories, int rank,
+                                                 const std::string& why, const std::vector<int>& ranks) {
+  std::map<std::string, std::vector<int>> by_directory;
+  for (int one = 0; one < std::ssize(directories); ++one)
+    if (ranks.empty() || std::find(ranks.begin(), ranks.end(), one) != ranks.end())
+      by_directory[directories[static_cast<std::size_t>(one)]].push_back(one);
+  by_directory.erase(directories[static_cast<std::size_t>(rank)]);
+  std::vector<std::string> lines;
+  for (const auto& [place, those] : by_directory)
+    lines.push_back(fmt::format("the journal{} {} {} in {} and not here: {}",
+                                those.size() == 1 ? " of rank" : "s of ranks", fmt::join(those, ", "),
+                                those.size() == 1 ? "is" : "are", place, why));
+  return lines;
+}
+
+std::vector<std::string> gather_journals(const GatheringSetup& setup) {
+  if (!are_apart(setup.directories)) return {};
+  Gathering gathering(setup);
+  std::map<std::string, std::vector<int>> failed;  // by the reason
+  for (int rank = 0; rank < setup.control.place().size; ++rank) {
+    if (setup.directories[static_cast<std::size_t>(rank)] == setup.directories.front()) continue;
+    Status brought = gathering.bring(rank);
+    // Parts that were put together meanwhile are one file by now.
+    if (brought.code() == StatusCode::io_error) brought = gathering.bring(rank);
+    if (!brought.ok()) failed[brought.what()].push_back(rank);
+  }
+  static_cast<void>(gathering.end());
+  std::vector<std::string> lines;
+  for (const auto& [why, ranks] : failed)
+    for (std::string& line : tell_journals_elsewhere(setup.directories, 0, why, ranks))
+      lines.push_back(std::move(line));
+  return lines;
+}
+
+Status offer_journals(const GatheringSetup& setup) {
+  if (!are_apart(setup.directories)) return {};
+  const int own = setup.control.place().rank;
+  for (;;) {
+    EGT_TRY_ASSIGN(const std::string request, setup.control.broadcast(""));
+    setup.begin_request();
+    if (request.empty()) return {};
+    std::istringstream words(request);
+    int rank = 0;
+    std::string name;
+    std::int64_t offset = 0;
+    words >> rank >> name >> offset;
+    if (rank != own) continue;
+    const std::string answer =
+        answer_text(name == list_request ? list_journal(setup.directory, own)
+                                         : read_chunk(setup.directory + "/" + name, offset));
+    EGT_TRY(setup.control.send_to_root(request + "\n" + answer));
+  }
+}
+
+}  // namespace egt
