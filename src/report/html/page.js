@@ -105,16 +105,20 @@
     })]);
   }
 
+  function label({ box, chart }) {
+    box.setAttribute('aria-label', `${chart.title}, ${clock(whole[0])} to ${clock(whole[1])}; the table below has its figures`);
+  }
+
   function draw(chart, place) {
     const figure = make('figure', place);
     make('figcaption', figure, chart.title + (chart.limits.length ? ` (limit ${chart.limits.join(', ')})` : ''));
     const box = make('div', figure);
     box.className = 'chart';
     box.setAttribute('role', 'img');
-    box.setAttribute('aria-label', `${chart.title}, ${clock(whole[0])} to ${clock(whole[1])}; the table below has its figures`);
     const own = make('div', figure);
     own.className = 'values';
-    const one = { chart, values: own };
+    const one = { chart, values: own, box };
+    label(one);
     one.graph = new Dygraph(box, rowsOf(chart), {
       labels: ['time', ...chart.lines.map((line) => line.name)],
       colors: chart.lines.map((line) => colour(line.name)),
@@ -219,7 +223,7 @@
   function take(fresh) {
     const shape = (all) => JSON.stringify(all.charts.map((chart) => [chart.title, chart.lines.map((line) => line.name)]));
     const isMore = fresh.from > 0, isSame = shape(fresh) === shape(data);
-    if (isMore && !isSame) return false;
+    if (isMore && !(isSame && fresh.began === data.began)) return false;
     const before = data, wasWhole = shown === whole;
     data = fresh;
     if (isMore) data.charts.forEach((chart, at) => chart.lines.forEach((line, of) => join(before.charts[at].lines[of], line, fresh.from)));
@@ -232,6 +236,7 @@
       busy = true;
       graphs.forEach((one, at) => {
         one.chart = data.charts[at];
+        label(one);
         one.graph.updateOptions({ file: rowsOf(one.chart), valueRange: range(one.chart), dateWindow: shown, drawPoints: count < 3 });
       });
       busy = false;

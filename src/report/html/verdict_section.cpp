@@ -207,7 +207,7 @@ std::string verdict_section(const Json& result) {
                            all.size() - most_reasons, more);
   const Json& system = member(result, "system_info");
   const std::string note = is_open      ? "no verdict yet"
-                           : is_running ? "so far; the run goes on"
+                           : is_running ? "so far"
                                         : fmt::format("exit code {}", code);
   return fmt::format(
       "<header class=\"verdict {}\"><p>{}, {}</p>\n<h1><span aria-hidden=\"true\">{}</span> {} "

@@ -34,6 +34,7 @@ namespace {
 constexpr int workers = 8;                  // that answer at the same time
 constexpr std::size_t most_waiting = 64;    // connections; what comes beyond is closed at once
 constexpr std::size_t most_request = 8192;  // bytes, with its headers
+constexpr int send_buffer = 64 << 10;       // bytes of the system, a connection
 constexpr double request_s = 3;             // for a request to be here,
 constexpr double answer_s = 10;             // and for its answer to be taken, from the beginning
 constexpr double end_patience_s = 1;
@@ -310,6 +311,7 @@ void LiveServer::State::accept() {
         ::poll(&files[1], 1, busy_pause_ms);
       continue;
     }
+    ::setsockopt(client.get(), SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof send_buffer);
     const std::lock_guard lock(mutex);
     if (waiting.size() >= most_waiting) continue;  // which closes it
     waiting.push_back(std::move(client));
