@@ -19,7 +19,7 @@ egt_install_printed(fish "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" ex
 install(DIRECTORY presets DESTINATION "${CMAKE_INSTALL_DATADIR}/extreme_gpu_trainer")
 install(FILES README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}")
-install(FILES scripts/hosts.example scripts/kubernetes.yaml scripts/slurm.sbatch DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
+install(FILES scripts/grafana.json scripts/hosts.example scripts/kubernetes.yaml scripts/slurm.sbatch DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
 
 # A build with CUDA needs its libraries to start, so it is a package of another name.
 set(CPACK_GENERATOR DEB)

@@ -6,7 +6,7 @@ packages=(build-essential cmake ninja-build pkg-config libopenmpi-dev openmpi-bi
   libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libgmock-dev
   libbenchmark-dev python3 iproute2)
 # Without these the build leaves something out, and the program says what.
-optional=(libdnnl-dev libstb-dev libjs-dygraphs)
+optional=(libdnnl-dev libstb-dev libjs-dygraphs libcpp-httplib-dev)
 commands=(c++ cmake ninja pkg-config mpirun mpicxx python3)
 
 say() { echo "setup.sh: $*" >&2; }
@@ -50,7 +50,7 @@ install_with_apt() {
   as_root apt-get update -q >&2
   ((${#missing[@]} == 0)) || install "${missing[@]}"
   ((${#wanted[@]} == 0)) || install "${wanted[@]}" ||
-    say "could not install ${wanted[*]}: loadtest on the host, its images, or the charts of report.html will be left out"
+    say "could not install ${wanted[*]}: loadtest on the host, its images, the charts of report.html, or --serve will be left out"
 }
 
 check_without_apt() {

@@ -23,6 +23,8 @@ namespace egt {
 namespace {
 
 constexpr std::size_t most_reasons = 20;
+constexpr const char* injected_reason =
+    "faults were injected with --inject: this verdict says nothing about the hardware";
 
 /// The records, sorted by what they tell.
 struct Evidence {
@@ -306,8 +308,7 @@ Verdict judge_evidence(const std::vector<Record>& records, const Json& injection
   Reasons weighed = weigh(evidence, injections);
   weigh_readiness(records, evidence, weighed);
   std::vector<std::string> all;
-  if (!injections.empty())
-    all.push_back("faults were injected with --inject: this verdict says nothing about the hardware");
+  if (!injections.empty()) all.emplace_back(injected_reason);
   append(all, weighed.idle);
   append(all, weighed.fault);
   append(all, weighed.incomplete);
@@ -324,7 +325,32 @@ Verdict judge_evidence(const std::vector<Record>& records, const Json& injection
   return verdict("pass", exit_code::pass, all);
 }
 
+Verdict judge_evidence_so_far(const Evidence& evidence, bool is_injected) {
+  const std::vector<std::string> faults = fault_reasons(evidence), findings = finding_reasons(evidence);
+  std::vector<std::string> all, broken = errors(evidence);
+  for (const Record* loss : evidence.losses) broken.push_back(loss_text(loss->body));
+  if (is_injected) all.emplace_back(injected_reason);
+  append(all, faults);
+  append(all, broken);
+  append(all, findings);
+  if (!faults.empty()) return verdict("fault", exit_code::fault, all);
+  if (!broken.empty()) return verdict("incomplete", exit_code::incomplete, all);
+  if (!findings.empty()) return verdict("degraded", exit_code::degraded, all);
+  all.push_back(fmt::format("nothing was found so far on {}",
+                            count_text(static_cast<std::size_t>(evidence.size), "rank")));
+  return verdict("running", no_exit_code, all);
+}
+
 }  // namespace
+
+Verdict judge_so_far(const std::vector<Record>& records) {
+  Json injections = injection_outcomes(records);
+  Verdict made = judge_evidence_so_far(sort_evidence(records), !injections.empty());
+  for (Json& injection : injections)
+    if (member(injection, "found") == false) injection["found"] = nullptr;
+  made.injections = std::move(injections);
+  return made;
+}
 
 Verdict judge(const std::vector<Record>& records) {
   Json injections = injection_outcomes(records);

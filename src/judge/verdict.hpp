@@ -28,4 +28,10 @@ struct Verdict {
 /// with one that changes data is never pass; one with others (a transient stall) may be.
 Verdict judge(const std::vector<Record>& records);
 
+/// What holds already while the run goes on: `fault`, `incomplete` (a rank is lost) or `degraded` by what was
+/// told, else `running`, with exit code `no_exit_code`: never pass. A fault on purpose that nobody found yet
+/// is none that was missed: its `found` is null.
+Verdict judge_so_far(const std::vector<Record>& records);
+constexpr int no_exit_code = -1;
+
 }  // namespace egt

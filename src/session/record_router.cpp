@@ -79,9 +79,7 @@ void RecordRouter::note_journal(const Status& status) {
 void RecordRouter::deliver(const Record& record) {
   {
     const std::lock_guard lock(mutex_);
-    if (record.kind == RecordKind::progress) progress_[record.rank] = record;
-    if (record.kind == RecordKind::end) ends_[record.rank] = record;
-    if (is_lasting(record.kind)) lasting_.push_back(record);
+    kept_.add(record);
   }
   for (Listener& listener : listeners_) note(listener, listener.sink->write(record));
 }
@@ -105,7 +103,7 @@ Status RecordRouter::pump_to_the_end(double seconds) {
         const Status moved = move();
         if (!root) return unsent_.empty();  // a send that failed may succeed
         EGT_TRY(moved);
-        return ends_.size() == static_cast<std::size_t>(control_.place().size);
+        return kept_.ended_ranks() == static_cast<std::size_t>(control_.place().size);
       },
       {.seconds = root ? seconds : std::min(seconds, send_patience_s),
        .what = root ? "the last words of all ranks" : "the sending of the last words to rank 0"});
@@ -115,10 +113,8 @@ Status RecordRouter::pump_to_the_end(double seconds) {
 
 std::vector<Record> RecordRouter::kept() const {
   const std::lock_guard lock(mutex_);
-  std::vector<Record> records = lasting_;
-  for (const auto& [rank, record] : progress_)
-    if (!ends_.contains(rank)) records.push_back(record);
-  for (const auto& [rank, record] : ends_) records.push_back(record);
+  std::vector<Record> records;
+  kept_.append_to(records);
   return records;
 }
 

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <deque>
-#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "egt/core/status.hpp"
 #include "egt/ranks/control.hpp"
 #include "egt/report/sink.hpp"
+#include "judge/kept_records.hpp"
 
 namespace egt {
 
@@ -71,8 +71,7 @@ class RecordRouter {
   };
   std::deque<Unsent> unsent_;  ///< on ranks other than 0, oldest first
   mutable std::mutex mutex_;   ///< of what is kept
-  std::vector<Record> lasting_;
-  std::map<int, Record> progress_, ends_;
+  KeptRecords kept_;
 };
 
 }  // namespace egt

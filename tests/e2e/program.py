@@ -68,8 +68,8 @@ class ProgramTest(unittest.TestCase):
         with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
             return list(zip(items, pool.map(run, items, folders), folders))
 
-    def start_program(self, *arguments, ranks=None):
-        process = subprocess.Popen(self.command(arguments, ranks), cwd=self.folder, stdin=subprocess.DEVNULL,
+    def start_program(self, *arguments, ranks=None, environment=None):
+        process = subprocess.Popen(self.command(arguments, ranks), cwd=self.folder, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})},
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)

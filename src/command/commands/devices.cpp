@@ -5,6 +5,7 @@
 #include "command/commands.hpp"
 #include "command/platform.hpp"
 #include "egt/ranks/agreement.hpp"
+#include "report/serve/live_server.hpp"
 
 namespace egt {
 
@@ -74,6 +75,8 @@ std::string describe_node(const std::string& hostname, Status& usable) {
                       fmt::format("a device of {} is not usable: {}", hostname, device.status().what()));
   }
   if (!note.empty()) text += fmt::format("  no GPU: {}\n", note);
+  if (const Status serves = check_live_server(); !serves.ok())
+    text += fmt::format("  no --serve: {}\n", serves.what());
   return text;
 }
 

@@ -327,7 +327,20 @@ OptionValue preset(std::string& target) {
   return value;
 }
 
-Rules common_rules(CommonOptions& common) {
+OptionValue serve(std::optional<ServeAddress>& target) {
+  return {"[ADDRESS:]PORT",
+          [&target](Text text) -> std::string {
+            const auto address = parse_serve_address(text);
+            if (!address)
+              return "use a port of 0 to 65535 (0: any free one), alone or behind an IP address, as 8080, "
+                     "0.0.0.0:8080 or [::1]:8080";
+            target = address;
+            return {};
+          },
+          [&target] { return target ? Json(target->text()) : Json(); }};
+}
+
+Rules common_rules(CommonOptions& common, RunOptions& run) {
   const OptionValue answered = {"", [](Text) { return std::string(); }};  // before any value is looked at
   return {
       {"backend", of_all, "what computes (auto: cuda where a GPU answers, else host)",
@@ -371,6 +384,10 @@ Rules common_rules(CommonOptions& common) {
       {"nodes-file", of_runs | of_report,
        "the verdict of each host, and lines for Slurm that drain those that failed (none)",
        text(common.nodes_file, "PATH", "the path of a file"), Scope::config},
+      {"serve", of_injections,
+       "rank 0 shows the run while it goes on: a page, /metrics and /healthz at http://127.0.0.1:PORT/; any "
+       "other ADDRESS than this host's own needs EGT_SERVE_TOKEN (none)",
+       serve(run.serve), Scope::config},
       {"log-level", of_all, "what is told: trace, debug, info, warning, error or off (info)",
        choice(common.log_level,
               {{"trace", LogLevel::trace},
@@ -414,7 +431,7 @@ std::vector<OptionRule> option_rules(Options& options) {
   add("What is measured", bench_rules(options.bench));
   add("What is tested", loadtest_rules(options.loadtest, options.common));
   add("What is compared", compare_rules(options.compare.comparison));
-  add("Where it runs and what it tells", common_rules(options.common));
+  add("Where it runs and what it tells", common_rules(options.common, options.run));
   return all;
 }
 

@@ -14,6 +14,7 @@
 #include "report/compare/comparison.hpp"
 #include "report/console/console_style.hpp"
 #include "report/log_level.hpp"
+#include "report/serve/serve_address.hpp"
 #include "session/options.hpp"
 #include "session/resumed_run.hpp"
 #include "workload/bench/scaling_options.hpp"
@@ -61,6 +62,7 @@ struct RunOptions {
   GuardOptions guard;
   WatchOptions watch;
   std::vector<Injection> injections;  ///< faults on purpose, of all ranks
+  std::optional<ServeAddress> serve;  ///< where rank 0 serves a page of the run; none: nowhere
 };
 
 struct CompareOptions {

@@ -103,6 +103,7 @@ void Run::leave_nothing_behind() {
   stalls_.reset();
   telemetry_.reset();
   route_.reset();
+  live_server_.reset();
   stop_file_.reset();
   if (journal_ && !is_resumed()) {
     journal_.reset();
@@ -168,6 +169,10 @@ Status Run::choose_options(const BackendChoice& choice) {
     apply_host_defaults(options_);
     if (control_.place().local_rank == 0)  // its host's other ranks have the same reason
       records_.notice(fmt::format("host backend: {}", choice.why));
+  }
+  if (is_root() && options_.run.serve) {
+    EGT_TRY(check_live_server());
+    EGT_TRY(check_serve_token(*options_.run.serve));
   }
   return purpose_.refine(options_, choice.backend, control_.place());
 }
@@ -378,8 +383,12 @@ void Run::open_route() {
   std::vector<Sink*> sinks;
   if (is_root()) sinks.push_back((shown_ = std::make_unique<Shown>(console_->sink(), purpose_)).get());
   if (is_root()) sinks.push_back(&time_lines_);
+  std::vector<Record> earlier;
   if (is_root() && is_resumed())  // what cannot be read is missing in the charts
-    static_cast<void>(read_journals(directory_.path(), JournalContent::evidence, &time_lines_));
+    if (auto read = read_journals(directory_.path(), JournalContent::evidence, &time_lines_); read.ok())
+      earlier = std::move(read.value().records);
+  open_live_server(std::move(earlier));
+  if (live_server_) sinks.push_back(&live_server_->records());
   if (log_sink_) sinks.push_back(log_sink_.get());
   if (is_root() && purpose_.compares_peers())
     sinks.push_back((straggler_detector_ = std::make_unique<StragglerDetector>(records_)).get());
@@ -387,6 +396,26 @@ void Run::open_route() {
   if (purpose_.own_records()) own_records_ = std::make_unique<Tee>(*journal_, *purpose_.own_records());
   Sink& own = own_records_ ? *own_records_ : *journal_;
   route_ = std::make_unique<RecordRouter>(control_, records_, own, board_.line("journal"), std::move(sinks));
+}
+
+/// A port that is taken is no reason not to burn in.
+void Run::open_live_server(std::vector<Record> earlier) {
+  if (!is_root() || !options_.run.serve) return;
+  auto server = LiveServer::open(*options_.run.serve,
+                                 std::make_shared<LiveRun>(LiveRun::Settings{
+                                     .directory = directory_.path(),
+                                     .ranks = control_.place().size,
+                                     .earlier = std::move(earlier),
+                                     .lines = time_lines_,
+                                     .main_thread = [this] { return board_.line("main").read(); },
+                                     .patience_seconds = options_.run.watch.collective_timeout_seconds}));
+  if (!server.ok()) {
+    records_.warning(fmt::format("--serve {}: {}; the run goes on without its page",
+                                 options_.run.serve->text(), server.status().what()));
+    return;
+  }
+  live_server_ = std::move(server.value());
+  records_.notice(fmt::format("live page: {}", live_server_->url()));
 }
 
 /// On every rank: any of them may have to tell how the run ended.

@@ -20,6 +20,7 @@
 #include "report/journal/run_directory.hpp"
 #include "report/log.hpp"
 #include "report/queued_sink.hpp"
+#include "report/serve/live_server.hpp"
 #include "report/tables/summary.hpp"
 #include "session/health/pulse.hpp"
 #include "session/health/straggler_detector.hpp"
@@ -135,6 +136,7 @@ class Run {
   Status open_console();
   void show_devices(const std::vector<std::string>& cards);
   void open_route();
+  void open_live_server(std::vector<Record> earlier);
   Result<std::unique_ptr<Communicator>> connect();
   double peer_timeout() const;
   Status open_recovery();
@@ -174,7 +176,8 @@ class Run {
   std::unique_ptr<QueuedConsole> console_;
   std::shared_ptr<LogFile> log_;  // on rank 0; null: none is wanted
   std::unique_ptr<QueuedSink> log_sink_;
-  TimeLines time_lines_;  // on rank 0
+  std::unique_ptr<LiveServer> live_server_;  // on rank 0; null: none is wanted, or none could be
+  TimeLines time_lines_;                     // on rank 0
   std::unique_ptr<Sink> own_records_, shown_, straggler_detector_;
   std::unique_ptr<RecordRouter> route_;
   std::unique_ptr<Pulse> pulse_;  ///< null: the load is steady

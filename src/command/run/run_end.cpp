@@ -30,6 +30,7 @@ void lose_evidence(Verdict& verdict, const Status& why) {
 
 /// Rank 0 alone has all the evidence; its code is everybody's.
 Result<int> Run::share_verdict(const Status& failure) {
+  if (live_server_) live_server_->close();
   if (!failure.ok()) platform_.communicator->abort();
   const bool hurry = !failure.ok() || StopSignal::received() != 0;
   const double patience = hurry ? hurried_last_words_timeout_s : last_words_timeout_s;

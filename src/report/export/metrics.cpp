@@ -80,10 +80,27 @@ constexpr Figure telemetry_figures[] = {
     {"energy_j", "rank_energy_joules", "Energy that the device took."},
     {"temperature_c", "rank_temperature_celsius", "Temperature of the device."},
     {"memory_temperature_c", "rank_memory_temperature_celsius", "Temperature of the device's memory."},
+    {"sm_clock_mhz", "rank_clock_hertz", "Clock of the device's multiprocessors.", 1e-6},
     {"gpu_utilization_percent", "rank_utilization_ratio", "Share of the time in which the device was busy.",
      100},
     {"memory_used_bytes", "rank_memory_used_bytes", "Memory of the device in use."},
     {"sensor_failures", "rank_sensor_failures", "Readings of the device's sensors that failed."}};
+
+/// Of the results of one part, likewise.
+struct PartFigure {
+  const char* part;
+  Figure figure;
+};
+constexpr PartFigure part_figures[] = {
+    {"train", {"step_ms", "rank_step_seconds", "Time of a training step.", 1e3}},
+    {"train", {"loss_last", "rank_training_loss", "Loss of the last training step that was looked at."}},
+    {"train",
+     {"samples_per_second", "rank_training_samples_per_second",
+      "Samples a second that the rank was trained on."}},
+    {"train",
+     {"tflops", "rank_training_flops", "Floating point operations a second of the training.", 1e-12}},
+    {"load",
+     {"work_index", "rank_work_index", "Work of all parts; 1 is what one part alone did at the start."}}};
 
 std::optional<double> number(const Json& value, double per = 1) {
   if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
@@ -161,14 +178,23 @@ void add_counts(Exposition& all, const Json& result) {
     all.add(figure.name, figure.help, number(member(member(result, "verified_work"), figure.field)));
 }
 
-/// Both the numbers and those that are told by `stat`: {"min", "avg", "max", "last"}.
+/// A number, or those that are told by `stat`.
+void add_figure(Exposition& all, const Figure& figure, const Json& value, const Labels& rank) {
+  all.add(figure.name, figure.help, number(value, figure.per), rank);
+  for (const char* stat : {"min", "avg", "max", "last", "p50", "p95", "p99"})
+    all.add(figure.name, figure.help, number(member(value, stat), figure.per), with(rank, "stat", stat));
+}
+
+void add_parts(Exposition& all, const Json& result, int number_of, const Labels& rank) {
+  for (const Json& entry : member(result, "results"))
+    for (const PartFigure& one : part_figures)
+      if (value_at<int>(entry, "rank") == number_of && text_at(entry, "test_name") == one.part)
+        add_figure(all, one.figure, member(entry, one.figure.field), rank);
+}
+
 void add_telemetry(Exposition& all, const Json& telemetry, const Labels& rank) {
-  for (const Figure& figure : telemetry_figures) {
-    const Json& value = member(telemetry, figure.field);
-    all.add(figure.name, figure.help, number(value, figure.per), rank);
-    for (const char* stat : {"min", "avg", "max", "last"})
-      all.add(figure.name, figure.help, number(member(value, stat), figure.per), with(rank, "stat", stat));
-  }
+  for (const Figure& figure : telemetry_figures)
+    add_figure(all, figure, member(telemetry, figure.field), rank);
   if (const Json& throttled = member(telemetry, "throttle_seconds"); throttled.is_object())
     for (const auto& [reason, seconds] : throttled.items())
       all.add("rank_throttled_seconds", "How long the device's clocks were held down, by reason.",
@@ -200,6 +226,7 @@ void add_rank(Exposition& all, const Json& result, const Json& entry, std::map<i
            "backend", text_at(entry, "backend")));
   all.add("rank_faults", "Wrong results that were found on this rank.", faults[*number_of], rank);
   all.add("rank_steps", "Steps that the rank made.", number(member(entry, "steps")), rank);
+  add_parts(all, result, *number_of, rank);
   add_telemetry(all, member(member(result, "telemetry"), key), rank);
   add_counters(all, member(member(result, "counters"), key), rank);
 }

@@ -22,6 +22,21 @@ constexpr const char* no_charts =
     "table, "
     "and no charts to zoom into.</p>";
 
+constexpr const char* footer =
+    "All of it is in result.json and journal.rank*.jsonl beside this file; times are UTC.\n"
+    "<code>extreme_gpu_trainer report DIR</code> makes this file anew.";
+constexpr const char* live_footer =
+    "What the run's first rank knows, about a second old; times are UTC. At its end the run writes "
+    "report.html.";
+
+/// What makes a page live: how often it asks, and what it may ask.
+constexpr const char* live_period = " data-live=\"2000\"";  // milliseconds
+constexpr const char* live_policy = " connect-src 'self';";
+constexpr const char* reload = "<noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>\n";
+constexpr const char* live_line = "<p id=\"live\" role=\"status\" data-own></p>\n";
+
+enum class Kind { file, live, live_parts };
+
 /// Those that have something to tell, and links to them.
 struct Sections {
   std::string html, nav;
@@ -48,10 +63,11 @@ std::string filled(std::string_view page, const std::map<std::string_view, std::
   }
 }
 
-}  // namespace
-
-std::string page_text(const Json& result, const TimeLines& lines) {
-  const Json drawn = page::time_lines_json(lines, result);
+std::string text_of(const Json& result, const TimeLines& lines, Kind kind) {
+  const bool is_live = kind != Kind::file, is_whole = kind != Kind::live_parts;
+  const auto if_whole = [is_whole](std::string_view text) { return std::string(is_whole ? text : ""); };
+  const auto if_live = [is_live](std::string_view text) { return std::string(is_live ? text : ""); };
+  const Json drawn = is_whole ? page::time_lines_json(lines, result) : Json();
   const std::string table = page::time_lines_section(lines);
   Sections sections;
   sections.add("happened", "What happened", page::faults_section(result));
@@ -65,8 +81,12 @@ std::string page_text(const Json& result, const TimeLines& lines) {
   sections.add("system", "System, for a return to the manufacturer", page::system_section(result));
   return filled(page_html,
                 {{"title", escaped(text_at(result, "verdict") + ": " + text_at(result, "command"))},
-                 {"css", std::string(page_css)},
-                 {"charts_css", std::string(page_charts_css)},
+                 {"live_period", if_live(live_period)},
+                 {"policy", if_live(live_policy)},
+                 {"reload", if_live(reload)},
+                 {"live", if_live(live_line)},
+                 {"css", if_whole(page_css)},
+                 {"charts_css", if_whole(page_charts_css)},
                  {"verdict", page::verdict_section(result)},
                  {"nav", "<nav aria-label=\"Parts of this page\">" + sections.nav + "</nav>"},
                  {"before", before},
@@ -76,8 +96,23 @@ std::string page_text(const Json& result, const TimeLines& lines) {
                  {"time_lines", table},
                  {"behind", sections.html},
                  {"data", script_json(drawn)},
-                 {"charts_js", std::string(page_charts_js)},
-                 {"js", std::string(page_js)}});
+                 {"footer", is_live ? live_footer : footer},
+                 {"charts_js", if_whole(page_charts_js)},
+                 {"js", if_whole(page_js)}});
+}
+
+}  // namespace
+
+std::string page_text(const Json& result, const TimeLines& lines) {
+  return text_of(result, lines, Kind::file);
+}
+
+std::string live_page_text(const Json& result, const TimeLines& lines) {
+  return text_of(result, lines, Kind::live);
+}
+
+std::string live_parts_text(const Json& result, const TimeLines& lines) {
+  return text_of(result, lines, Kind::live_parts);
 }
 
 }  // namespace egt

@@ -1,28 +1,33 @@
 'use strict';
-// Draws the time lines of the page's data, zoomed together. All else stands in the page without it.
+// Draws the time lines of the page's data, zoomed together, and keeps the page of a run that goes on up to date. All else
+// stands in the page without it.
 (() => {
-  const data = JSON.parse(document.getElementById('data').textContent);
-  if (typeof Dygraph === 'undefined' || !data.charts.length) return;
+  let data = JSON.parse(document.getElementById('data').textContent);
   const light = ['#0b57b0', '#b3140f', '#0b6b34', '#8a4fbe', '#b05a00', '#007a87', '#a3216f', '#5c6300'];
   const dark = ['#7fb2ff', '#ff8f87', '#6bd896', '#c9a0f5', '#ffb45e', '#5fd3df', '#ff8fcb', '#d3d867'];
   const isDark = matchMedia('(prefers-color-scheme: dark)');
   const isTouch = matchMedia('(pointer: coarse)').matches;  // where a finger on a chart has to scroll the page
-  const marks = data.marks.map((mark) => ({ ...mark, at: Date.parse(mark.time) })).filter((mark) => mark.at);
-  const faults = marks.filter((mark) => mark.kind === 'fault').sort((a, b) => a.at - b.at);
-  const count = data.charts[0].lines[0].mean.length;
-  const times = Array.from({ length: count }, (_, at) => new Date((data.began + (at + 0.5) * data.seconds) * 1000));
-  const whole = [Math.min(+times[0], ...marks.map((mark) => mark.at)), Math.max(+times[count - 1], ...marks.map((mark) => mark.at))];
-  const margin = Math.max(whole[1] - whole[0], 1000) / 100;
-  whole[0] -= margin;
-  whole[1] += margin;
-  const names = [...new Set(data.charts.flatMap((chart) => chart.lines.map((line) => line.name)))];
   const hidden = new Set();
   const graphs = [];
-  let shown = whole;
+  let marks, faults, count, times, whole, names, shown;
+
+  // What follows from the data.
+  function derive() {
+    marks = data.marks.map((mark) => ({ ...mark, at: Date.parse(mark.time) })).filter((mark) => mark.at);
+    faults = marks.filter((mark) => mark.kind === 'fault').sort((a, b) => a.at - b.at);
+    count = data.charts.length ? data.charts[0].lines[0].mean.length : 0;
+    times = Array.from({ length: count }, (_, at) => new Date((data.began + (at + 0.5) * data.seconds) * 1000));
+    const all = [...times.slice(0, 1), ...times.slice(-1), ...marks.map((mark) => mark.at)].map(Number);
+    whole = [Math.min(...all), Math.max(...all)];
+    const margin = Math.max(whole[1] - whole[0], 1000) / 100;
+    whole[0] -= margin;
+    whole[1] += margin;
+    names = [...new Set(data.charts.flatMap((chart) => chart.lines.map((line) => line.name)))];
+  }
 
   const colour = (name) => (name.startsWith('all') ? style('--text') : (isDark.matches ? dark : light)[names.indexOf(name) % light.length]);
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const text = (ms) => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
+  const clock = (ms) => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
   const short = (value) => (value === null || value === undefined ? '-' : String(+value.toPrecision(4)));
 
   function make(tag, parent, content) {
@@ -89,8 +94,19 @@
     const near = marks.filter((mark) => Math.abs(mark.at - times[at]) <= Math.max(data.seconds * 1000, (shown[1] - shown[0]) / 150));
     const phase = data.phases.filter((one) => one.time * 1000 <= +times[at]).pop();
     document.getElementById('now').textContent =
-      [text(+times[at]), phase && phase.name, ...near.slice(0, 3).map((mark) => mark.text)].filter(Boolean).join(' · ');
+      [clock(+times[at]), phase && phase.name, ...near.slice(0, 3).map((mark) => mark.text)].filter(Boolean).join(' · ');
     for (const one of graphs) one.values.textContent = values(one.chart, at);
+  }
+
+  function rowsOf(chart) {
+    return times.map((time, at) => [time, ...chart.lines.map((line) => {
+      const mean = line.mean[at];
+      return mean === null ? [null, null, null] : [line.least ? line.least[at] : mean, mean, line.most ? line.most[at] : mean];
+    })]);
+  }
+
+  function label({ box, chart }) {
+    box.setAttribute('aria-label', `${chart.title}, ${clock(whole[0])} to ${clock(whole[1])}; the table below has its figures`);
   }
 
   function draw(chart, place) {
@@ -99,26 +115,22 @@
     const box = make('div', figure);
     box.className = 'chart';
     box.setAttribute('role', 'img');
-    const ends = range(chart);
-    box.setAttribute('aria-label', `${chart.title}, ${text(whole[0])} to ${text(whole[1])}; the table below has its figures`);
     const own = make('div', figure);
     own.className = 'values';
-    const rows = times.map((time, at) => [time, ...chart.lines.map((line) => {
-      const mean = line.mean[at];
-      return mean === null ? [null, null, null] : [line.least ? line.least[at] : mean, mean, line.most ? line.most[at] : mean];
-    })]);
-    const graph = new Dygraph(box, rows, {
+    const one = { chart, values: own, box };
+    label(one);
+    one.graph = new Dygraph(box, rowsOf(chart), {
       labels: ['time', ...chart.lines.map((line) => line.name)],
       colors: chart.lines.map((line) => colour(line.name)),
       customBars: true, connectSeparatedPoints: true, fillAlpha: 0.18, strokeWidth: 1.4, legend: 'never', labelsUTC: true,
       gridLineColor: style('--line'), axisLineColor: style('--line'), gridLineWidth: 0.4, animatedZooms: false,
-      dateWindow: whole, valueRange: ends, axes: { y: { axisLabelWidth: 48 } }, drawPoints: count < 3,
-      underlayCallback: (canvas, area, self) => drawMarks(canvas, area, self, chart.limits),
+      dateWindow: whole, valueRange: range(chart), axes: { y: { axisLabelWidth: 48 } }, drawPoints: count < 3,
+      underlayCallback: (canvas, area, self) => drawMarks(canvas, area, self, one.chart.limits),
       drawCallback: (self, first) => first || show(self.xAxisRange(), self),
       highlightCallback: (event, x, points, at) => tell(at),
       ...(isTouch ? { interactionModel: {} } : {}),
     });
-    graphs.push({ graph, chart, values: own });
+    graphs.push(one);
   }
 
   let busy = false;
@@ -151,6 +163,9 @@
     const place = document.getElementById('charts');
     graphs.splice(0).forEach(({ graph }) => graph.destroy());
     place.textContent = '';
+    if (typeof Dygraph === 'undefined' || !count) return;
+    tools.hidden = false;
+    nameRanks();
     for (const chart of data.charts) draw(chart, place);
     hideRanks();
     const now = shown;
@@ -167,31 +182,138 @@
   }
 
   const tools = document.getElementById('tools');
-  tools.hidden = false;
-  tools.querySelector('[data-do=fault]').hidden = !faults.length;
-  for (const name of names.length > 1 ? names : []) {
-    const button = make('button', document.getElementById('ranks'), name);
-    button.type = 'button';
-    button.addEventListener('click', () => {
-      if (!hidden.delete(name)) hidden.add(name);
-      hideRanks();
-    });
+  function nameRanks() {
+    tools.querySelector('[data-do=fault]').hidden = !faults.length;
+    const place = document.getElementById('ranks');
+    if (place.dataset.names === names.join()) return;
+    place.dataset.names = names.join();
+    place.textContent = '';
+    for (const name of names.length > 1 ? names : []) {
+      const button = make('button', place, name);
+      button.type = 'button';
+      button.addEventListener('click', () => {
+        if (!hidden.delete(name)) hidden.add(name);
+        hideRanks();
+      });
+    }
   }
   tools.addEventListener('click', (event) => {
     const action = actions[event.target.dataset.do];
     if (action) action();
   });
-  for (const time of document.querySelectorAll('td time')) {
-    const button = make('button', time.parentNode, text(Date.parse(time.dateTime)));
+  // The time of an event is a button, which shows that moment.
+  function nameMoments() {
+    if (tools.hidden) return;
+    for (const time of document.querySelectorAll('td time:not([hidden])')) nameMoment(time);
+  }
+  function nameMoment(time) {
+    const button = make('button', time.parentNode, clock(Date.parse(time.dateTime)));
     button.type = 'button';
     button.className = 'moment';
     button.title = 'Show this moment in the charts';
+    button.dataset.own = '';
     button.addEventListener('click', () => {
       document.getElementById('time').scrollIntoView();
       lookAt(Date.parse(time.dateTime));
     });
     time.hidden = true;
   }
+
+  // Of a run that goes on: more points, or all of them anew.
+  function take(fresh) {
+    const shape = (all) => JSON.stringify(all.charts.map((chart) => [chart.title, chart.lines.map((line) => line.name)]));
+    const isMore = fresh.from > 0, isSame = shape(fresh) === shape(data);
+    if (isMore && !(isSame && fresh.began === data.began)) return false;
+    const before = data, wasWhole = shown === whole;
+    data = fresh;
+    if (isMore) data.charts.forEach((chart, at) => chart.lines.forEach((line, of) => join(before.charts[at].lines[of], line, fresh.from)));
+    derive();
+    if (wasWhole) shown = whole;
+    if (!isSame || !graphs.length) {
+      drawAll();
+    } else {
+      nameRanks();
+      busy = true;
+      graphs.forEach((one, at) => {
+        one.chart = data.charts[at];
+        label(one);
+        one.graph.updateOptions({ file: rowsOf(one.chart), valueRange: range(one.chart), dateWindow: shown, drawPoints: count < 3 });
+      });
+      busy = false;
+    }
+    return true;
+  }
+  function join(old, line, from) {
+    const more = line.mean;
+    for (const part of ['least', 'most', 'mean'])
+      if (part === 'mean' || old[part] || line[part]) line[part] = (old[part] || old.mean).slice(0, from).concat(line[part] || more);
+  }
+
+  // Makes `old` like `fresh`, a part of the page that the server made anew, and leaves alone what is the same already and
+  // what this script put in: nothing flickers, and what is open, scrolled or selected stays so.
+  const isOwn = (node) => node.dataset !== undefined && 'own' in node.dataset;
+  function sync(old, fresh) {
+    if (old.nodeType !== Node.ELEMENT_NODE) {
+      if (old.textContent !== fresh.textContent) old.textContent = fresh.textContent;
+      return;
+    }
+    for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    for (const { name } of [...old.attributes])
+      if (!fresh.hasAttribute(name) && !(old.nodeName === 'DETAILS' && name === 'open') && !(old.nodeName === 'TIME' && name === 'hidden')) old.removeAttribute(name);
+    const others = (node) => [...node.childNodes].filter((child) => !isOwn(child));
+    const spare = others(old);
+    const behind = (node) => {
+      let next = node.nextSibling;
+      while (next && isOwn(next)) next = next.nextSibling;
+      return next;
+    };
+    let place = spare[0] || null;
+    for (const child of others(fresh)) {
+      const found = spare.findIndex((node) => node.nodeName === child.nodeName && (node.id || '') === (child.id || ''));
+      if (found < 0) {
+        old.insertBefore(child, place);
+        continue;
+      }
+      const [node] = spare.splice(found, 1);
+      if (node === place) place = behind(node);
+      else old.insertBefore(node, place);
+      sync(node, child);
+    }
+    for (const node of spare) node.remove();
+  }
+
+  const period = Number(document.documentElement.dataset.live);
+  async function ask(path, more) {
+    const query = new URLSearchParams(location.search);  // which may hold the token
+    for (const [name, value] of Object.entries(more)) query.set(name, value);
+    const answer = await fetch(`${path}?${query}`, { cache: 'no-store' });
+    if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
+    return answer;
+  }
+  async function follow() {
+    const line = document.getElementById('live');
+    let text = 'Live: this page follows the run.', wait = period;
+    try {
+      const page = new DOMParser().parseFromString(await (await ask('api/page', {})).text(), 'text/html');
+      sync(document.querySelector('main'), page.querySelector('main'));
+      document.title = page.title;
+      const from = Math.max(count - 1, 0);  // the last point may have grown
+      if (!take(await (await ask('api/lines', { from, seconds: data.seconds })).json())) take(await (await ask('api/lines', { from: 0 })).json());
+      nameMoments();
+    } catch (error) {
+      text = `No answer since ${clock(Date.now())}: the run has ended, or cannot be reached; at its end it writes report.html.`;
+      wait *= 5;
+      if (line.dataset.lost) text = line.textContent;
+    }
+    line.dataset.lost = wait > period ? 'yes' : '';
+    if (line.textContent !== text) line.textContent = text;
+    setTimeout(follow, wait);
+  }
+
+  derive();
+  shown = whole;
   isDark.addEventListener('change', drawAll);
   drawAll();
+  nameMoments();
+  if (period) follow();
 })();

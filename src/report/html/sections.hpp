@@ -31,7 +31,7 @@ std::string system_section(const Json& result);
 
 /// A table of the lines with a small drawing of each.
 std::string time_lines_section(const TimeLines& lines);
-/// What the page's script draws: the lines, their limits, and what happened when.
-Json time_lines_json(const TimeLines& lines, const Json& result);
+/// What the page's script draws: the lines from point `from` on, their limits, and what happened when.
+Json time_lines_json(const TimeLines& lines, const Json& result, std::size_t from = 0);
 
 }  // namespace egt::page

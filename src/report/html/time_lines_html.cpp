@@ -70,10 +70,12 @@ Json rounded(double value) {
   return std::isfinite(value) ? Json(std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr)) : Json();
 }
 
-Json line_json(const std::string& name, const Line& line, std::size_t most) {
+Json line_json(const std::string& name, const Line& line, std::size_t most, std::size_t from) {
   Json least = Json::array(), mean = Json::array(), highest = Json::array();
   bool has_band = false;
-  for (const Bucket& bucket : thinned(line, most)) {
+  const Line points = thinned(line, most);
+  for (std::size_t at = from; at < points.size(); ++at) {
+    const Bucket& bucket = points[at];
     has_band |= bucket.count > 1;
     least.push_back(bucket.count ? rounded(bucket.least) : Json());
     mean.push_back(bucket.count ? rounded(bucket.mean()) : Json());
@@ -156,7 +158,7 @@ std::string time_lines_section(const TimeLines& lines) {
   return table.html();
 }
 
-Json time_lines_json(const TimeLines& lines, const Json& result) {
+Json time_lines_json(const TimeLines& lines, const Json& result, std::size_t from) {
   std::vector<std::size_t> shown;  // kinds
   std::size_t longest = 0, drawn_lines = 0;
   for (std::size_t kind = 0; kind < TimeLines::kinds().size(); ++kind) {
@@ -177,7 +179,7 @@ Json time_lines_json(const TimeLines& lines, const Json& result) {
     Json drawn = Json::array();
     const auto draw = [&](const std::string& name, Line line) {
       line.resize(longest);
-      drawn.push_back(line_json(name, line, most));
+      drawn.push_back(line_json(name, line, most, from));
     };
     const bool too_many = of_ranks.size() > most_ranks;
     if (too_many) draw(fmt::format("all {} ranks", of_ranks.size()), merged(of_ranks));
@@ -190,6 +192,7 @@ Json time_lines_json(const TimeLines& lines, const Json& result) {
     phases.push_back({{"time", phase.time}, {"name", phase.name}});
   return {{"began", lines.began()},
           {"seconds", lines.bucket_seconds() * static_cast<double>(factor)},
+          {"from", from},
           {"charts", charts},
           {"marks", marks_of(result)},
           {"phases", phases}};

@@ -190,8 +190,13 @@ bool is_selftest(const Json& result) {
 
 std::string verdict_header(const Json& result, const std::string& of, const std::string& when) {
   const int code = value_at<int>(result, "exit_code").value_or(exit_code::incomplete);
-  const char* kind = code == exit_code::pass ? "pass" : code == exit_code::fault ? "fault" : "warn";
-  const char* sign = code == exit_code::pass ? "✓" : code == exit_code::fault ? "✗" : "!";
+  const bool is_running = value_at<bool>(result, "running").value_or(false);
+  const bool is_open = is_running && text_at(result, "verdict") == "running";
+  const char* kind = is_open                    ? "running"
+                     : code == exit_code::pass  ? "pass"
+                     : code == exit_code::fault ? "fault"
+                                                : "warn";
+  const char* sign = is_open ? "●" : code == exit_code::pass ? "✓" : code == exit_code::fault ? "✗" : "!";
   std::string reasons, more;
   const Json& all = array_at(result, "reasons");
   for (std::size_t at = 0; at < all.size(); ++at)
@@ -201,11 +206,14 @@ std::string verdict_header(const Json& result, const std::string& of, const std:
     reasons += fmt::format("<details><summary>{} more reasons</summary><ul>{}</ul></details>",
                            all.size() - most_reasons, more);
   const std::string verdict = text_at(result, "verdict");
+  const std::string note = is_open      ? "no verdict yet"
+                           : is_running ? "so far"
+                                        : fmt::format("exit code {}", code);
   return fmt::format(
-      "<header class=\"verdict {}\"><p>{}, {}</p>\n<h1><span aria-hidden=\"true\">{}</span> {} <small>exit "
-      "code {}</small></h1>\n{}\n<p>{}</p></header>\n",
+      "<header class=\"verdict {}\"><p>{}, {}</p>\n<h1><span aria-hidden=\"true\">{}</span> {} "
+      "<small>{}</small></h1>\n{}\n<p>{}</p></header>\n",
       kind, escaped(text_at(result, "command")), escaped(of), sign,
-      escaped(verdict.empty() ? "no verdict" : verdict), code, reasons, escaped(when));
+      escaped(verdict.empty() ? "no verdict" : verdict), note, reasons, escaped(when));
 }
 
 std::string verdict_section(const Json& result) {

@@ -4,16 +4,25 @@
 #include <utility>
 #include <vector>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "tests/support/options_fixture.hpp"
 
 namespace egt::test {
 namespace {
 
-TEST(Options, OptionsOfLaterCommandsAreUnknown) {
-  for (const char* option : {"--serve"})
-    EXPECT_NE(refused({option, "1"}).find("unknown option"), std::string::npos) << option;
+TEST(Options, ServeIsOfCommandsThatRunButNotInTheResult) {
+  for (const char* command : {"burn", "verify", "links", "bench", "loadtest"}) {
+    const Options options = good({command, "--serve", "[::1]:8080"});
+    ASSERT_TRUE(options.run.serve) << command;
+    EXPECT_EQ(options.run.serve->text(), "[::1]:8080");
+    EXPECT_FALSE(effective_options(options).contains("serve"));
+    EXPECT_THAT(config_text(options).value(), testing::HasSubstr("serve = \"[::1]:8080\""));
+  }
+  EXPECT_FALSE(good({"burn"}).run.serve);
+  for (const char* command : {"selftest", "devices"})
+    EXPECT_NE(refused({command, "--serve", "1"}).find("has no such option"), std::string::npos) << command;
+  EXPECT_NE(refused({"--serve", "1.2.3.4"}).find("use a port of 0 to 65535"), std::string::npos);
 }
 
 TEST(Options, VerifyTellsAllThatItLoadsTheDevicesWith) {

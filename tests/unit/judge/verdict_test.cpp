@@ -273,5 +273,34 @@ TEST(Verdict, AnInjectionNobodyAskedForIsNoCleanRunEither) {
   expect(judge(records), "incomplete", 4);
 }
 
+std::vector<Record> going_on(std::vector<Record> more) {
+  std::vector<Record> records = {start(0, 2), start(1, 2), progress(0), progress(1)};
+  records.insert(records.end(), more.begin(), more.end());
+  return records;
+}
+
+TEST(VerdictSoFar, IsNeverAPass) {
+  expect(judge_so_far(going_on({})), "running", no_exit_code);
+  expect(judge_so_far(good_run(2)), "running", no_exit_code);
+  expect(judge_so_far({}), "running", no_exit_code);
+}
+
+TEST(VerdictSoFar, IsWhatSpeaksAgainstTheRunMost) {
+  expect(judge_so_far(going_on({finding(1)})), "degraded", 5);
+  expect(judge_so_far(going_on({finding(1), loss(0)})), "incomplete", 4);
+  expect(judge_so_far(going_on({finding(1), loss(0), fault(1)})), "fault", 1);
+  expect(judge_so_far(going_on({failed_end(1, StatusCode::internal, 3)})), "incomplete", 4);
+}
+
+TEST(VerdictSoFar, DoesNotMissWhatMayStillBeFound) {
+  auto records = going_on({});
+  ask_for(records, {"weight:rank=1,step=20", "memory:rank=0,step=25"});
+  records.push_back(injection("weight:rank=1,step=20"));
+  const Verdict verdict = judge_so_far(records);
+  expect(verdict, "running", no_exit_code);
+  EXPECT_EQ(verdict.reasons[0], says_nothing);
+  for (const Json& injection : verdict.injections) EXPECT_EQ(injection["found"], nullptr) << injection;
+}
+
 }  // namespace
 }  // namespace egt

@@ -241,6 +241,37 @@ TEST(Metrics, AreInBaseUnitsAndLeaveOutWhatWasNotMeasured) {
     EXPECT_THAT(text, Not(HasSubstr(none)));
 }
 
+TEST(Metrics, TellWhatADashboardShows) {
+  Json result = exported(good_run(1));
+  const Json watched = {{"last", 60.5}};
+  result["telemetry"]["0"] = {{"power_w", watched},
+                              {"power_limit_w", 700.0},
+                              {"temperature_c", watched},
+                              {"memory_temperature_c", watched},
+                              {"sm_clock_mhz", watched}};
+  result["results"] = Json::array({{{"test_name", "train"},
+                                    {"rank", 0},
+                                    {"step_ms", {{"p50", 20.0}, {"p99", 40.0}}},
+                                    {"tflops", 2.0},
+                                    {"loss_last", 0.5}},
+                                   {{"test_name", "load"}, {"rank", 0}, {"work_index", 1.5}},
+                                   {{"test_name", "train"}, {"rank", 1}, {"loss_last", 9.0}}});
+  const std::string text = prometheus_text(result);
+  const std::string rank = "{rank=\"0\",hostname=\"node1\",device_uuid=\"GPU-0\"";
+  for (const std::string& line :
+       {"egt_rank_power_watts" + rank + ",stat=\"last\"} 60.5\n",
+        "egt_rank_power_limit_watts" + rank + "} 700\n",
+        "egt_rank_temperature_celsius" + rank + ",stat=\"last\"} 60.5\n",
+        "egt_rank_memory_temperature_celsius" + rank + ",stat=\"last\"} 60.5\n",
+        "egt_rank_clock_hertz" + rank + ",stat=\"last\"} 60500000\n",
+        "egt_rank_step_seconds" + rank + ",stat=\"p50\"} 0.02\n",
+        "egt_rank_step_seconds" + rank + ",stat=\"p99\"} 0.04\n",
+        "egt_rank_training_flops" + rank + "} 2000000000000\n", "egt_rank_training_loss" + rank + "} 0.5\n",
+        "egt_rank_work_index" + rank + "} 1.5\n"})
+    EXPECT_EQ(times(text, line), 1) << line << text;
+  EXPECT_EQ(times(text, "egt_rank_training_loss{"), 1);
+}
+
 TEST(Metrics, CountFaultsByRank) {
   std::vector<Record> records = good_run(2);
   records.push_back(fault(1));

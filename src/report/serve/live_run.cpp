@@ -1,0 +1,133 @@
+#include "report/serve/live_run.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "egt/core/exit_code.hpp"
+#include "egt/core/file_io.hpp"
+#include "egt/core/json_access.hpp"
+#include "judge/result.hpp"
+#include "report/export/exports.hpp"
+#include "report/html/html_text.hpp"
+#include "report/html/page.hpp"
+#include "report/html/sections.hpp"
+#include "report/journal/journal.hpp"
+
+namespace egt {
+namespace {
+
+constexpr double least_age_s = 1;
+constexpr std::size_t most_journal_bytes = 1 << 20;
+
+/// Each rank's hosts may pass or not at the end only.
+Json result_so_far(const std::vector<Record>& records) {
+  const Verdict verdict = judge_so_far(records);
+  Json result = build_result(records, verdict);
+  result.erase("nodes");
+  result["running"] = true;
+  if (verdict.exit_code == no_exit_code) result["exit_code"] = nullptr;
+  return result;
+}
+
+}  // namespace
+
+Status LiveRun::write(const Record& record) {
+  const std::lock_guard lock(mutex_);
+  kept_.add(record);
+  has_news_ = true;
+  return settings_.lines.write(record);
+}
+
+Status LiveRun::flush() {
+  Activity now;
+  {
+    const std::lock_guard lock(main_mutex_);
+    if (!settings_.main_thread) return {};
+    now = settings_.main_thread();
+  }
+  const std::lock_guard lock(mutex_);
+  main_ = std::move(now);
+  main_read_at_ = steady_seconds();
+  return {};
+}
+
+void LiveRun::end() {
+  const std::lock_guard lock(main_mutex_);
+  settings_.main_thread = nullptr;
+}
+
+/// With the lock.
+void LiveRun::refresh() {
+  if (!has_news_ || (made_at_ && steady_seconds() - *made_at_ < least_age_s)) return;
+  std::vector<Record> records = settings_.earlier;
+  kept_.append_to(records);
+  result_ = result_so_far(records);
+  texts_ = {};
+  made_at_ = steady_seconds();
+  has_news_ = false;
+}
+
+LiveRun::Text LiveRun::text(Kind kind) {
+  const std::lock_guard lock(mutex_);
+  refresh();
+  Text& text = texts_[kind];
+  if (!text)
+    text = std::make_shared<const std::string>(kind == page     ? live_page_text(result_, settings_.lines)
+                                               : kind == parts  ? live_parts_text(result_, settings_.lines)
+                                               : kind == result ? result_text(result_)
+                                                                : prometheus_text(result_));
+  return text;
+}
+
+std::string LiveRun::lines(std::size_t from, double seconds) {
+  const std::lock_guard lock(mutex_);
+  refresh();
+  Json drawn = page::time_lines_json(settings_.lines, result_, from);
+  if (from > 0 && drawn["seconds"] != seconds) drawn = page::time_lines_json(settings_.lines, result_);
+  return script_json(drawn);
+}
+
+Result<std::string> LiveRun::journal(int rank, std::int64_t from) const {
+  const Status no_record(
+      StatusCode::invalid_argument,
+      fmt::format("from {}: no record begins there; use 0, or next of the last answer", from));
+  if (rank < 0 || rank >= settings_.ranks || from < 0) return no_record;
+  const std::string path = settings_.directory + "/" + journal_name(rank);
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat about {};
+  if (!file.valid() || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode))
+    return Status(StatusCode::unavailable, fmt::format("this host has no journal of rank {}", rank));
+  if (from > about.st_size) from = 0;
+  const std::int64_t before = from > 0 ? 1 : 0;  // the end of the line before
+  std::string text(most_journal_bytes, '\0');
+  const ssize_t got = ::pread(file.get(), text.data(), text.size(), from - before);
+  if (got < before || (before && text[0] != '\n')) return no_record;
+  text.resize(static_cast<std::size_t>(got));
+  std::string records;
+  std::size_t begin = static_cast<std::size_t>(before);
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = text.substr(begin, end - begin);
+    if (Json::accept(line)) records += (records.empty() ? "" : ",") + line;
+  }
+  return fmt::format("{{\"rank\":{},\"from\":{},\"next\":{},\"records\":[{}]}}\n", rank, from,
+                     from - before + static_cast<std::int64_t>(begin), records);
+}
+
+std::string LiveRun::trouble() {
+  const std::lock_guard lock(mutex_);
+  refresh();
+  const double seconds = main_.seconds + steady_seconds() - main_read_at_;
+  const double limit = main_.patience_seconds > 0 ? main_.patience_seconds : settings_.patience_seconds;
+  if (!main_.phase.empty() && seconds > limit)
+    return fmt::format("no progress for {:.0f} s: {}, step {}", seconds, main_.phase, main_.step);
+  const int code = value_at<int>(result_, "exit_code").value_or(exit_code::pass);
+  if (code != exit_code::fault && code != exit_code::incomplete) return {};
+  std::string text = text_at(result_, "verdict");
+  for (const Json& reason : member(result_, "reasons")) text += "\n" + figure_text(reason);
+  return text;
+}
+
+}  // namespace egt

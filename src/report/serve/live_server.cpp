@@ -1,0 +1,398 @@
+#include "report/serve/live_server.hpp"
+
+#if EGT_WITH_HTTPLIB
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <httplib.h>
+
+#include "egt/core/clock.hpp"
+#include "egt/core/file_io.hpp"
+#include "egt/core/process_limits.hpp"
+
+namespace egt {
+namespace {
+
+constexpr int workers = 8;                  // that answer at the same time
+constexpr std::size_t most_waiting = 64;    // connections; what comes beyond is closed at once
+constexpr std::size_t most_request = 8192;  // bytes, with its headers
+constexpr int send_buffer = 64 << 10;       // bytes of the system, a connection
+constexpr double request_s = 3;             // for a request to be here,
+constexpr double answer_s = 10;             // and for its answer to be taken, from the beginning
+constexpr double end_patience_s = 1;
+constexpr int busy_pause_ms = 50;  // where no file may be opened
+constexpr int low_priority = 19;   // the lowest: what is computed comes first
+
+constexpr const char* policy =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+constexpr const char* paths =
+    "there are: / /api/page /api/result /api/lines?from=N&seconds=S /api/journal?from=N&rank=R /metrics "
+    "/healthz\n";
+
+/// Takes the same time wherever the texts differ.
+bool is_same_secret(std::string_view given, std::string_view secret) {
+  unsigned different = given.size() == secret.size() ? 0 : 1;
+  for (std::size_t at = 0; at < given.size(); ++at)
+    different |=
+        static_cast<unsigned char>(given[at]) ^ static_cast<unsigned char>(secret[at % secret.size()]);
+  return different == 0;
+}
+
+/// A whole number of 0 or more; nothing where the text is none. Absent: 0.
+template <typename T>
+std::optional<T> number_in(const httplib::Request& request, const char* name) {
+  const std::string text = request.has_param(name) ? request.get_param_value(name) : "0";
+  T value{};
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_number = error == std::errc() && stop == text.data() + text.size() && value >= 0;
+  return is_number ? std::optional(value) : std::nullopt;
+}
+
+/// A client's connection, bounded in time and in what it takes in.
+class Connection : public httplib::Stream {
+ public:
+  /// `stop`: becomes readable when all is to end.
+  Connection(int file, int stop) : file_(file), stop_(stop) {}
+
+  bool is_readable() const override { return true; }
+  bool is_writable() const override { return true; }
+  ssize_t read(char* text, std::size_t size) override {
+    if (at_ == got_ && !receive()) return 0;
+    const std::size_t taken = std::min(size, got_ - at_);
+    std::copy_n(buffer_.begin() + static_cast<std::ptrdiff_t>(at_), taken, text);
+    at_ += taken;
+    return static_cast<ssize_t>(taken);
+  }
+  ssize_t write(const char* text, std::size_t size) override {
+    while (wait(POLLOUT, answer_s)) {
+      const ssize_t sent = ::send(file_, text, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent >= 0) return sent;
+      if (errno != EAGAIN && errno != EINTR) break;
+    }
+    return -1;
+  }
+  void get_remote_ip_and_port(std::string&, int&) const override {}
+  void get_local_ip_and_port(std::string&, int&) const override {}
+  socket_t socket() const override { return 0; }  // which the library compares with select's limit
+
+ private:
+  bool receive() {
+    while (total_ < buffer_.size() && wait(POLLIN, request_s)) {
+      const ssize_t got = ::recv(file_, buffer_.data(), buffer_.size() - total_, MSG_DONTWAIT);
+      if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+      if (got <= 0) return false;
+      at_ = 0;
+      got_ = static_cast<std::size_t>(got);
+      total_ += got_;
+      return true;
+    }
+    return false;
+  }
+  bool wait(short events, double seconds) const {
+    const double left = seconds - seconds_since(began_);
+    if (left <= 0) return false;
+    std::array<pollfd, 2> files = {{{file_, events, 0}, {stop_, POLLIN, 0}}};
+    const int ready = ::poll(files.data(), files.size(), static_cast<int>(left * 1e3) + 1);
+    return ready > 0 && files[1].revents == 0;
+  }
+
+  const int file_, stop_;
+  const Clock::time_point began_ = Clock::now();
+  std::array<char, most_request> buffer_;
+  std::size_t at_ = 0, got_ = 0, total_ = 0;
+};
+
+/// The library, for one request a connection: what it reads of it, and how an answer is written.
+class Answers : public httplib::Server {
+ public:
+  Answers(std::shared_ptr<LiveRun> run, ServeAddress address, std::string token)
+      : run_(std::move(run)), address_(std::move(address)), token_(std::move(token)) {
+    svr_sock_ = 0;  // it writes while this is no INVALID_SOCKET
+    set_default_headers({{"Content-Security-Policy", policy},
+                         {"X-Content-Type-Options", "nosniff"},
+                         {"Referrer-Policy", "no-referrer"},
+                         {"Cache-Control", "no-store"}});
+    set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+      answer(request, response);
+      return HandlerResponse::Handled;
+    });
+  }
+
+  void serve(Connection& connection) {
+    bool is_closed = false;
+    process_request(connection, true, is_closed, [](httplib::Request& request) {
+      request.ranges.clear();                    // of which a client may ask for thousands
+      request.headers.erase("Accept-Encoding");  // whose cost nobody asked for
+    });
+  }
+
+ private:
+  void answer(const httplib::Request& request, httplib::Response& response) const {
+    if (request.method != "GET" && request.method != "HEAD") {
+      response.set_header("Allow", "GET, HEAD");
+      return refuse(response, 405, "only GET and HEAD are answered\n");
+    }
+    if (!is_host(request.get_header_value("Host")))
+      return refuse(response, 403, "this host has no such name: ask by the address that it serves at\n");
+    if (!may_ask(request)) {
+      response.set_header("WWW-Authenticate", "Bearer");
+      return refuse(response, 401,
+                    "the token of EGT_SERVE_TOKEN is needed: ?token=TOKEN, or a header "
+                    "\"Authorization: Bearer TOKEN\"\n");
+    }
+    route(request, response);
+  }
+
+  void route(const httplib::Request& request, httplib::Response& response) const {
+    const std::string& path = request.path;
+    constexpr const char *html = "text/html; charset=utf-8", *json = "application/json";
+    if (path == "/") return give(response, run_->text(LiveRun::page), html);
+    if (path == "/api/page") return give(response, run_->text(LiveRun::parts), html);
+    if (path == "/api/result") return give(response, run_->text(LiveRun::result), json);
+    if (path == "/metrics")
+      return give(response, run_->text(LiveRun::metrics), "text/plain; version=0.0.4; charset=utf-8");
+    if (path == "/healthz") {
+      const std::string trouble = run_->trouble();
+      return trouble.empty() ? give(response, "ok\n") : refuse(response, 503, trouble + "\n");
+    }
+    const auto from = number_in<std::int64_t>(request, "from");
+    if (path == "/api/lines") {
+      const auto seconds = number_in<double>(request, "seconds");
+      if (!from || !seconds) return refuse(response, 400, "from, seconds: use numbers of 0 or more\n");
+      return give(response, run_->lines(static_cast<std::size_t>(*from), *seconds), json);
+    }
+    if (path != "/api/journal") return refuse(response, 404, paths);
+    const auto rank = number_in<int>(request, "rank");
+    if (!from || !rank) return refuse(response, 400, "from, rank: use whole numbers of 0 or more\n");
+    const auto journal = run_->journal(*rank, *from);
+    if (journal.ok()) return give(response, journal.value(), json);
+    refuse(response, journal.status().code() == StatusCode::unavailable ? 404 : 400,
+           journal.status().what() + "\n");
+  }
+
+  /// All clients share one copy.
+  static void give(httplib::Response& response, LiveRun::Text text, const char* type) {
+    response.set_content_provider(text->size(), type,
+                                  [text](std::size_t at, std::size_t length, httplib::DataSink& sink) {
+                                    return sink.write(text->data() + at, length);
+                                  });
+  }
+  static void give(httplib::Response& response, std::string text,
+                   const char* type = "text/plain; charset=utf-8") {
+    give(response, std::make_shared<const std::string>(std::move(text)), type);
+  }
+  static void refuse(httplib::Response& response, int status, std::string why) {
+    response.status = status;
+    give(response, std::move(why));
+  }
+
+  /// A page of another site, whose name was made to lead here, asks by that name.
+  bool is_host(std::string host) const {
+    if (!address_.is_loopback()) return true;  // which the token keeps
+    const std::size_t colon = host.rfind(':');
+    if (colon != std::string::npos && host.find(']', colon) == std::string::npos) host.resize(colon);
+    return host == "localhost" || host == "127.0.0.1" || host == "[::1]" || host == address_.address;
+  }
+  bool may_ask(const httplib::Request& request) const {
+    constexpr std::string_view scheme = "Bearer ";
+    if (token_.empty()) return true;
+    const std::string header = request.get_header_value("Authorization");
+    return is_same_secret(request.get_param_value("token"), token_) ||
+           (header.starts_with(scheme) &&
+            is_same_secret(std::string_view(header).substr(scheme.size()), token_));
+  }
+
+  const std::shared_ptr<LiveRun> run_;
+  const ServeAddress address_;
+  const std::string token_;
+};
+
+/// `address` gets the port.
+Result<Descriptor> listen_at(ServeAddress& address) {
+  sockaddr_in6 six{};
+  sockaddr_in four{};
+  const bool is_six = ::inet_pton(AF_INET6, address.address.c_str(), &six.sin6_addr) == 1;
+  ::inet_pton(AF_INET, address.address.c_str(), &four.sin_addr);
+  six.sin6_family = AF_INET6;
+  four.sin_family = AF_INET;
+  six.sin6_port = four.sin_port = htons(static_cast<std::uint16_t>(address.port));
+  auto* const own = is_six ? reinterpret_cast<sockaddr*>(&six) : reinterpret_cast<sockaddr*>(&four);
+  socklen_t size = is_six ? sizeof six : sizeof four;
+  Descriptor file(::socket(own->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int yes = 1;
+  if (!file.valid() || ::setsockopt(file.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+      ::bind(file.get(), own, size) != 0 || ::listen(file.get(), static_cast<int>(most_waiting)) != 0 ||
+      ::getsockname(file.get(), own, &size) != 0)
+    return Status(StatusCode::unavailable, std::generic_category().message(errno), errno);
+  address.port = ntohs(is_six ? six.sin6_port : four.sin_port);
+  return file;
+}
+
+void lower_priority() {
+  static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), low_priority));
+}
+
+}  // namespace
+
+Status check_live_server() {
+  return {};
+}
+
+/// What the server and its threads share.
+struct LiveServer::State {
+  State(std::shared_ptr<LiveRun> a_run, const ServeAddress& address, Descriptor a_file)
+      : run(a_run), answers(std::move(a_run), address, serve_token()), file(std::move(a_file)) {}
+
+  Status start(const std::shared_ptr<State>& self);
+  void stop();
+  void accept();
+  void work();
+  void leave();
+
+  const std::shared_ptr<LiveRun> run;
+  Answers answers;
+  Descriptor file;  ///< that listens; once there are threads, of that one alone
+  const Descriptor stopping{::eventfd(0, EFD_CLOEXEC)};
+  std::vector<std::thread> threads;
+  std::mutex mutex;  ///< of what follows
+  std::condition_variable changed;
+  std::deque<Descriptor> waiting;
+  int running = 0;
+  bool is_stopped = false;
+};
+
+Status LiveServer::State::start(const std::shared_ptr<State>& self) {
+  for (int i = 0; i <= workers; ++i) {
+    EGT_TRY_ASSIGN(std::thread thread,
+                   start_thread("the live page", [self, i] { i == 0 ? self->accept() : self->work(); }));
+    threads.push_back(std::move(thread));
+    const std::lock_guard lock(mutex);
+    ++running;
+  }
+  return {};
+}
+
+void LiveServer::State::stop() {
+  const std::lock_guard lock(mutex);
+  is_stopped = true;
+  static_cast<void>(::eventfd_write(stopping.get(), 1));
+  changed.notify_all();
+}
+
+/// The life of the thread that listens.
+void LiveServer::State::accept() {
+  lower_priority();
+  for (;;) {
+    std::array<pollfd, 2> files = {{{file.get(), POLLIN, 0}, {stopping.get(), POLLIN, 0}}};
+    if (::poll(files.data(), files.size(), -1) < 0 && errno != EINTR) break;
+    if (files[1].revents != 0) break;
+    Descriptor client(::accept4(file.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!client.valid()) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+        ::poll(&files[1], 1, busy_pause_ms);
+      continue;
+    }
+    ::setsockopt(client.get(), SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof send_buffer);
+    const std::lock_guard lock(mutex);
+    if (waiting.size() >= most_waiting) continue;  // which closes it
+    waiting.push_back(std::move(client));
+    changed.notify_one();
+  }
+  file = Descriptor();
+  leave();
+}
+
+/// The life of a thread that answers.
+void LiveServer::State::work() {
+  lower_priority();
+  std::unique_lock lock(mutex);
+  for (;;) {
+    changed.wait(lock, [this] { return is_stopped || !waiting.empty(); });
+    if (is_stopped) break;
+    const Descriptor client = std::move(waiting.front());
+    waiting.pop_front();
+    lock.unlock();
+    Connection connection(client.get(), stopping.get());
+    answers.serve(connection);
+    ::shutdown(client.get(), SHUT_WR);
+    lock.lock();
+  }
+  lock.unlock();
+  leave();
+}
+
+void LiveServer::State::leave() {
+  const std::lock_guard lock(mutex);
+  --running;
+  changed.notify_all();
+}
+
+Result<std::unique_ptr<LiveServer>> LiveServer::open(const ServeAddress& address,
+                                                     std::shared_ptr<LiveRun> run) {
+  ServeAddress own = address;
+  EGT_TRY_ASSIGN(Descriptor file, listen_at(own));
+  EGT_TRY_ASSIGN(auto records, QueuedSink::open("the records of the live page", run));
+  auto state = std::make_shared<State>(std::move(run), own, std::move(file));
+  std::unique_ptr<LiveServer> server(
+      new LiveServer(state, std::move(records), fmt::format("http://{}/", own.text())));
+  EGT_TRY(state->start(state));
+  return server;
+}
+
+void LiveServer::close() {
+  state_->stop();
+}
+
+LiveServer::~LiveServer() {
+  close();
+  state_->run->end();
+  std::unique_lock lock(state_->mutex);
+  const bool ended = state_->changed.wait_for(lock, std::chrono::duration<double>(end_patience_s),
+                                              [this] { return state_->running == 0; });
+  lock.unlock();
+  for (std::thread& thread : state_->threads) ended ? thread.join() : thread.detach();
+}
+
+}  // namespace egt
+
+#else
+
+namespace egt {
+
+struct LiveServer::State {};
+
+Status check_live_server() {
+  return {StatusCode::unsupported,
+          "this program was built without cpp-httplib; install libcpp-httplib-dev (Debian, Ubuntu) and build "
+          "it again"};
+}
+
+Result<std::unique_ptr<LiveServer>> LiveServer::open(const ServeAddress&, std::shared_ptr<LiveRun>) {
+  return check_live_server();
+}
+
+void LiveServer::close() {}
+LiveServer::~LiveServer() = default;
+
+}  // namespace egt
+
+#endif

@@ -1,0 +1,368 @@
+"""--serve: the page of a run that goes on, in a browser and for programs, and what its clients cannot do to the run."""
+import http.client
+import re
+import shutil
+import socket
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from browser import CHROMIUM, Browser
+from program import *
+
+NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--no-io", "--output=run"]
+HOSTILE = "<img src=x onerror=alert(1)>"
+TOKEN = "a secret of some length"
+DASHBOARD = Path(__file__).parents[2] / "scripts/grafana.json"
+# Of sensors that a host may lack.
+SENSORS = {"egt_rank_power_watts", "egt_rank_power_limit_watts", "egt_rank_temperature_celsius", "egt_rank_memory_temperature_celsius"}
+PASS, FAULT, USAGE, INTERRUPTED = 0, 1, 2, 6
+
+
+class Served(ProgramTest):
+    def serve(self, *arguments, ranks=2, at="0", environment=None):
+        """Its process and the address of its page."""
+        process = self.start_program(*NETWORK, *arguments, "--serve", at, ranks=ranks, environment=environment)
+        self.lines = []
+        for line in process.stderr:
+            self.lines.append(line)
+            if found := re.search(r"live page: (http://\S+/)$", line):
+                self.reader = threading.Thread(target=lambda: self.lines.extend(process.stderr), daemon=True)
+                self.reader.start()
+                return process, found.group(1)
+        self.fail("".join(self.lines))
+
+    def steps_in(self, seconds):
+        """About as many as this machine makes in that time."""
+        done = self.run_program(*NETWORK[:-1], "--duration", "4s", "--output", "before", ranks=2)
+        self.assertEqual(done.returncode, PASS, done.stderr)
+        return int(self.result("before")["ranks"][0]["steps"] * seconds / 4)
+
+    def stop(self, process, code):
+        """As a user stops it."""
+        (self.folder / "run/stop").touch()
+        self.assertEqual(process.wait(60), code, "".join(self.lines))
+        self.wait_for(lambda: not self.processes(), 10)
+        self.reader.join(10)
+
+    def ask(self, url, path="", headers=None, method="GET", body=None):
+        """Status, headers and text."""
+        request = urllib.request.Request(url + path, body, headers or {}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, answer.headers, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers, error.read().decode()
+
+    def text(self, url, path=""):
+        status, _, text = self.ask(url, path)
+        self.assertEqual(status, 200, text)
+        return text
+
+    def rank0(self):
+        for process in self.processes():
+            if b"OMPI_COMM_WORLD_RANK=0\0" in Path(f"/proc/{process}/environ").read_bytes():
+                return process
+        self.fail("there is no rank 0")
+
+    def resident_kb(self, process):
+        return int(re.search(r"VmRSS:\s*(\d+) kB", Path(f"/proc/{process}/status").read_text()).group(1))
+
+
+class Page(Served):
+    @unittest.skipUnless(CHROMIUM, "there is no Chromium (Debian: apt install chromium)")
+    def test_in_a_browser(self):
+        process, url = self.serve("--steps", "1000000", "--inject", f"memory:rank=1,step={self.steps_in(20)}", "--nodes-file", HOSTILE)
+        browser = Browser(self.folder)
+        self.addCleanup(browser.close)
+
+        def now(expression):
+            return browser.value(f"String({expression})")
+
+        def count(selector):
+            return int(now(f"document.querySelectorAll({json.dumps(selector)}).length"))
+
+        browser.open(url)
+        self.wait_for(lambda: count(".verdict.running") == 1)
+        self.assertIn("nothing was found so far on 2 ranks", now("document.querySelector('.verdict').textContent"))
+        self.assertIn(HOSTILE, now("document.querySelector('#system').textContent"))  # it is text
+        if count("#tools:not([hidden])"):
+            self.wait_for(lambda: count("canvas") > 6)
+            charts = now("document.querySelector('.chart').getAttribute('aria-label')")
+            self.wait_for(lambda: now("document.querySelector('.chart').getAttribute('aria-label')") != charts)
+        points = "document.querySelector('td svg polyline').getAttribute('points').split(' ').length"
+        before = int(now(points))
+        browser.value("document.querySelector('#results details').open = true; document.querySelector('#system table').own = 'the same'; 1")
+        self.wait_for(lambda: int(now(points)) > before + 2)
+        self.assertEqual(count(".verdict.fault"), 0)
+        self.wait_for(lambda: count(".verdict.fault") == 1, 150)
+        self.assertIn("memory", now("[...document.querySelectorAll('#happened th[scope=row]')].map((cell) => cell.textContent)"))
+        self.assertEqual(now("document.querySelector('#system table').own"), "the same")  # nothing is made anew, nothing flickers
+        self.assertEqual(now("document.querySelector('#results details').open"), "true")
+        if count("#tools:not([hidden])"):
+            self.assertEqual(count("button[data-do=fault]:not([hidden])"), 1)
+            self.assertGreater(count("button.moment"), 0)
+        self.assertEqual(browser.errors, [])
+        asked = {urllib.parse.urlsplit(address).path for address in browser.asked if address.startswith(url)}
+        self.assertEqual(asked, {"/", "/api/page", "/api/lines"})
+        self.assertEqual([address for address in browser.asked if not address.startswith(url)], [])
+        self.assertEqual(count("img"), 0)
+        self.stop(process, FAULT)
+        self.wait_for(lambda: "the run has ended" in now("document.getElementById('live').textContent"))
+
+    def test_for_programs(self):
+        process, url = self.serve("--steps", "1000000", "--inject", f"memory:rank=1,step={self.steps_in(12)}")
+        self.assertEqual(self.text(url, "healthz"), "ok\n")
+        page = self.text(url)
+        self.assertIn('class="verdict running"', page)
+        self.assertIn('<noscript><meta http-equiv="refresh"', page)
+        self.wait_for(lambda: "egt_rank_training_loss" in self.text(url, "metrics"))
+        result = json.loads(self.text(url, "api/result"))
+        self.assertEqual((result["verdict"], result["running"], result["exit_code"]), ("running", True, None))
+        self.assertEqual([rank["rank"] for rank in result["ranks"]], [0, 1])
+        self.assertNotIn("nodes", result)  # no host has passed
+        self.wait_for(lambda: self.ask(url, "healthz")[0] == 503, 150)
+        self.assertRegex(self.ask(url, "healthz")[2], "^fault\n")
+        result = json.loads(self.text(url, "api/result"))
+        self.assertEqual((result["verdict"], result["faults"][0]["rank"]), ("fault", 1))
+        self.stop(process, FAULT)
+        self.assertNotIn("running", self.result())
+        self.assertNotIn("data-live", (self.folder / "run/report.html").read_text())
+
+    def test_journal_in_parts(self):
+        process, url = self.serve("--duration", "5s")
+        for rank in (0, 1):
+            own = (self.folder / f"run/journal.rank{rank}.jsonl")
+            records, position = [], 0
+            while len(records) < 4:
+                answer = json.loads(self.text(url, f"api/journal?rank={rank}&from={position}"))
+                self.assertEqual(answer["from"], position)
+                records, position = records + answer["records"], answer["next"]
+            self.assertEqual(records, [json.loads(line) for line in own.read_text().splitlines()[:len(records)]])
+        self.assertEqual(self.ask(url, "api/journal?from=7")[0], 400)
+        self.assertEqual(json.loads(self.text(url, "api/journal?from=99999999"))["from"], 0)
+        for odd in ("rank=2", "rank=-1", "rank=../..", "from=-1", "from=x", "from=99999999999999999999"):
+            self.assertEqual(self.ask(url, f"api/journal?{odd}")[0], 400, odd)
+        self.assertEqual(process.wait(60), PASS)
+
+    def test_metrics_and_dashboard(self):
+        process, url = self.serve("--duration", "8s")
+        self.wait_for(lambda: "egt_rank_work_index" in self.text(url, "metrics"))
+        status, headers, metrics = self.ask(url, "metrics")
+        self.assertEqual((status, headers["Content-Type"]), (200, "text/plain; version=0.0.4; charset=utf-8"))
+        if shutil.which("promtool"):
+            done = subprocess.run(["promtool", "check", "metrics"], input=metrics, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+        there = set(re.findall(r"^(egt_\w+)[{ ]", metrics, re.MULTILINE))
+        asked = set(re.findall(r"egt_\w+", DASHBOARD.read_text()))
+        self.assertGreater(len(asked), 10)
+        self.assertEqual(asked - there - SENSORS, set())
+        self.assertIn('egt_run_verdict{verdict="running"} 1', metrics)
+        for rank in (0, 1):
+            self.assertRegex(metrics, rf'egt_rank_steps{{rank="{rank}"[^}}]*}} [1-9]')
+        self.assertEqual(process.wait(60), PASS)
+        self.assertNotIn("running", (self.folder / "run/metrics.prom").read_text())
+
+
+class Access(Served):
+    def test_others_need_the_token(self):
+        for environment, told in ({"EGT_SERVE_TOKEN": ""}, "set EGT_SERVE_TOKEN"), ({"EGT_SERVE_TOKEN": "short"}, "5 characters"):
+            done = self.run_program(*NETWORK, "--serve", "0.0.0.0:0", ranks=2, environment=environment)
+            self.assertEqual(done.returncode, USAGE, done.stderr)
+            self.assertEqual(len(self.program_lines(done)), 1)
+            self.assertIn(told, done.stderr)
+            self.assertEqual(self.files(), [])
+        process, url = self.serve("--duration", "5s", at="0.0.0.0:0", environment={"EGT_SERVE_TOKEN": TOKEN})
+        url = url.replace("0.0.0.0", "127.0.0.1")
+        for wrong in (None, {"Authorization": "Bearer"}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": f"Bearer {TOKEN[:-1]}"}, {"Authorization": TOKEN}):
+            status, headers, text = self.ask(url, headers=wrong)
+            self.assertEqual((status, headers["WWW-Authenticate"]), (401, "Bearer"), wrong)
+            self.assertNotIn("verdict", text)
+        self.assertEqual(self.ask(url, "metrics?token=" + TOKEN.replace(" ", "-"))[0], 401)
+        self.assertEqual(self.ask(url, "metrics", {"Authorization": f"Bearer {TOKEN}"})[0], 200)
+        self.assertEqual(self.ask(url, "?token=" + urllib.parse.quote(TOKEN))[0], 200)
+        self.assertEqual(process.wait(60), PASS)
+        for file in (self.folder / "run").iterdir():
+            self.assertNotIn(TOKEN, file.read_text())
+
+    def test_reads_only_by_its_own_name(self):
+        process, url = self.serve("--duration", "5s")
+        for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
+            status, headers, _ = self.ask(url, method=method, body=b"x" if method == "POST" else None)
+            self.assertEqual((status, headers["Allow"]), (405, "GET, HEAD"), method)
+        status, headers, text = self.ask(url, method="HEAD")
+        self.assertEqual((status, text), (200, ""))
+        self.assertGreater(int(headers["Content-Length"]), 10000)
+        self.assertRegex(headers["Content-Security-Policy"], "default-src 'none'")
+        self.assertEqual((headers["X-Content-Type-Options"], headers["Cache-Control"]), ("nosniff", "no-store"))
+        port = urllib.parse.urlsplit(url).port
+        for name, status in (("127.0.0.1", 200), (f"localhost:{port}", 200), ("[::1]", 200), ("evil.example", 403), ("evil.example:80", 403), ("", 403)):
+            self.assertEqual(self.ask(url, "healthz", {"Host": name})[0], status, name)
+        self.assertEqual(process.wait(60), PASS)
+
+    def test_refuses_what_is_no_address(self):
+        for value in ("", "x", "-1", "65536", "example.org:80", ":80", "::1:80", "127.0.0.1", "127.0.0.1:", "1.2.3.4.5:80", "8080 "):
+            done = self.run_program(*NETWORK, f"--serve={value}")
+            self.assertEqual((done.returncode, len(self.program_lines(done))), (USAGE, 1), f"{value}: {done.stderr}")
+            self.assertIn("--serve", done.stderr)
+        for command in (["report", "run"], ["selftest"], ["devices"], ["compare", "a", "b"]):
+            done = self.run_program(*command, "--serve", "0")
+            self.assertEqual(done.returncode, USAGE)
+            self.assertIn(f"--serve: the command {command[0]} has no such option", done.stderr)
+
+    def test_a_port_that_is_taken_is_a_warning(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            done = self.run_program(*NETWORK, "--steps", "200", "--serve", port, ranks=2)
+        self.assertEqual(done.returncode, PASS, done.stderr)
+        told = f"--serve 127.0.0.1:{port}: Address already in use; the run goes on without its page"
+        self.assertIn(f"Warning: {told}", done.stderr)
+        self.assertIn(told, (self.folder / "run/journal.rank0.jsonl").read_text())
+
+
+class Clients(Served):
+    """Whatever they do: the run goes on, and its memory stays as it is."""
+
+    def connect(self, url):
+        client = socket.create_connection(("127.0.0.1", urllib.parse.urlsplit(url).port), timeout=20)
+        self.addCleanup(client.close)
+        return client
+
+    def raw(self, url, request):
+        """The first line of the answer; empty: it was closed."""
+        with self.connect(url) as client:
+            try:
+                client.sendall(request)
+                return client.makefile("rb").readline()
+            except (ConnectionError, TimeoutError) as error:
+                self.assertNotIsInstance(error, TimeoutError)
+                return b""
+
+    def test_odd_requests(self):
+        process, url = self.serve("--steps", "1000000")
+        for _ in range(3):
+            self.text(url)
+        rank = self.rank0()
+        self.wait_for(lambda: "egt_rank_work_index" in self.text(url, "metrics"))
+        before = self.resident_kb(rank)
+        head = b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for path in (b"/../../../etc/passwd", b"/%2e%2e/%2e%2e/etc/passwd", b"/%00", b"/\x00", b"/journal.rank0.jsonl", b"/api/", b"//", b"http://x/"):
+            self.assertRegex(self.raw(url, b"GET " + path + head), rb"^HTTP/1.1 (400|404) ", path)
+        for request in (b"GET /" + b"a" * 1000000 + head, b"GET /?" + b"a=1&" * 250000 + head, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 1000000,
+                        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 1000000, b"\x16\x03\x01" * 1000, b"\r\n" * 5000,
+                        b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n"):
+            self.assertRegex(self.raw(url, request), rb"^(HTTP/1.1 (200|400|405|414) |$)", request[:40])
+        ranges = b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip, br\r\nRange: bytes=" + b",".join([b"0-"] * 1000) + b"\r\n\r\n"
+        with self.connect(url) as client:
+            client.sendall(ranges)
+            answer = client.makefile("rb").read()
+        self.assertTrue(answer.startswith(b"HTTP/1.1 200 ") and len(answer) < 1000000, len(answer))
+        self.assertEqual(answer.count(b"</html>"), 1)
+        self.assertLess(self.resident_kb(rank) - before, 20000)
+        self.stop(process, INTERRUPTED)
+
+    def test_a_thousand_connections(self):
+        process, url = self.serve("--steps", "1000000")
+        rank = self.rank0()
+        self.wait_for(lambda: "egt_rank_work_index" in self.text(url, "metrics"))
+        before, files = self.resident_kb(rank), len(os.listdir(f"/proc/{rank}/fd"))
+        clients = [self.connect(url) for _ in range(1000)]
+        self.assertLess(len(os.listdir(f"/proc/{rank}/fd")) - files, 100)
+        for client in clients[:8]:
+            client.sendall(b"GET / HT")  # and then nothing
+        self.wait_for(lambda: self.ended(clients) == 1000)  # although each of them waits, for longer than it may
+        self.assertEqual(self.text(url, "healthz"), "ok\n")
+        self.assertLess(self.resident_kb(rank) - before, 20000)
+        self.stop(process, INTERRUPTED)
+
+    def ended(self, clients):
+        """How many the server closed."""
+        count = 0
+        for client in clients:
+            client.setblocking(False)
+            try:
+                client.recv(1000)
+                count += 1
+            except BlockingIOError:
+                pass
+            except ConnectionError:
+                count += 1
+        return count
+
+    def test_slow_ones_are_sent_away(self):
+        """A byte a while, or nothing ever read."""
+        process, url = self.serve("--steps", "1000000")
+        self.text(url)
+        slow, deaf = self.connect(url), socket.socket()
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        deaf.connect(("127.0.0.1", urllib.parse.urlsplit(url).port))
+        deaf.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+
+        def refused():
+            try:
+                slow.sendall(b"X")
+                slow.recv(1, socket.MSG_DONTWAIT)
+                return True
+            except BlockingIOError:
+                return False
+            except ConnectionError:
+                return True
+
+        port = f":{urllib.parse.urlsplit(url).port:04X}"
+        mine = f":{deaf.getsockname()[1]:04X}"
+
+        def is_open():
+            rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+            return any(row[1].endswith(port) and row[2].endswith(mine) and row[9] != "0" for row in rows)  # by a process
+
+        self.wait_for(is_open)
+        self.wait_for(refused, 30)
+        self.wait_for(lambda: not is_open(), 30)
+        deaf.close()
+        self.assertEqual(self.text(url, "healthz"), "ok\n")
+        self.stop(process, INTERRUPTED)
+
+    def test_fifty_and_one_that_never_reads(self):
+        process, url = self.serve("--duration", "10s")
+        deaf = self.connect(url)
+        deaf.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        counts, going = [0] * 50, threading.Event()
+
+        def poll(number):
+            while not going.wait(0.5):
+                try:
+                    self.text(url, ("api/page", "api/lines?from=3&seconds=1", "metrics")[counts[number] % 3])
+                    counts[number] += 1
+                except (OSError, http.client.HTTPException):
+                    if process.poll() is None and not (self.folder / "run/result.json").exists():
+                        continue
+                    return
+
+        threads = [threading.Thread(target=poll, args=[number]) for number in range(50)]
+        for thread in threads:
+            thread.start()
+        self.assertEqual(process.wait(90), PASS, "".join(self.lines))
+        going.set()
+        for thread in threads:
+            thread.join()
+        self.assertGreater(min(counts), 0, counts)
+
+    def test_no_port_is_left(self):
+        for by in (signal.SIGINT, signal.SIGTERM):
+            process, url = self.serve("--steps", "1000000")
+            clients = [self.connect(url) for _ in range(20)]
+            clients[0].sendall(b"GET / HT")
+            self.text(url)
+            process.send_signal(by)
+            process.wait(60)
+            self.wait_for(lambda: not self.processes(), 10)
+            self.assertEqual(self.result()["verdict"], "interrupted")
+            with self.assertRaises(ConnectionRefusedError):
+                self.connect(url)
+            shutil.rmtree(self.folder / "run")
+
+
+if __name__ == "__main__":
+    unittest.main()
