@@ -35,7 +35,7 @@ class Hosts(HostsTest):
         self.make_hosts(own_disks=True)
         begun = time.monotonic()
         done = self.run_on_hosts([*SMALL_NETWORK, "--memory", "64MB", "--steps", "30", "--io-size", "4MB", "--io-repeats", "2", "--output", "run"])
-        self.assertLess(time.monotonic() - begun, 12, "interfaces that lead nowhere must not hold up the start:\n" + done.stderr)
+        self.assertLess(time.monotonic() - begun, 60, "a connection to nowhere takes two minutes to fail; it must not hold up the start:\n" + done.stderr)
         result = self.check_pass(done)
         for rank in range(4):
             self.assertGreaterEqual(self.part(result, "io", rank)["passes"], 1)
