@@ -1,4 +1,5 @@
 """README.md and docs/: their links lead somewhere, every command has an example, and the program takes each example."""
+import itertools
 import re
 import shlex
 
@@ -29,9 +30,13 @@ def shell_lines(page):
 
 def arguments_of(line):
     """What the program is given in a line of a shell, or nothing where it is not called."""
-    words = shlex.split(re.split(r"[;>)]", line)[0], comments=True)
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words = list(lexer)
     names = [at for at, word in enumerate(words) if Path(word).name == "extreme_gpu_trainer"]
-    return words[names[0] + 1:] if names and words[:2] != ["podman", "build"] else None
+    if not names or words[:2] == ["podman", "build"]:
+        return None
+    return list(itertools.takewhile(lambda word: not set(word) <= set(";<>|&()"), words[names[0] + 1:]))
 
 
 class Docs(ProgramTest):

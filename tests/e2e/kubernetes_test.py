@@ -54,6 +54,7 @@ class Kubernetes(ProgramTest):
         self.assertEqual(int(launch[launch.index("-np") + 1]), slots * workers)
         self.assertEqual(self.container("Worker")["resources"]["limits"]["nvidia.com/gpu"], slots)
         self.assertEqual(self.container("Worker")["image"], self.container("Launcher")["image"])
+        self.assertIn(f"-t {self.container('Worker')['image'].split(':')[0]} ", (SCRIPTS / "Containerfile").read_text())
         mounts = {mount["name"]: mount["mountPath"] for mount in self.container("Worker")["volumeMounts"]}
         self.assertEqual(sorted(mounts), sorted(volume["name"] for volume in self.replicas["Worker"]["template"]["spec"]["volumes"]))
         self.assertIn(launch[launch.index("-wdir") + 1], mounts.values())
