@@ -71,10 +71,11 @@ def journal(folder):
 
 
 def serving_seconds(folder):
-    """Of processors, by the threads of rank 0 that have the lowest priority."""
+    """Of processors, by the threads of rank 0 that answer."""
     process = next(record["body"]["process"] for record in journal(folder) if record["kind"] == "start")
-    fields = [task.read_text().rsplit(")", 1)[1].split() for task in pathlib.Path(f"/proc/{process}/task").glob("*/stat")]
-    return sum(int(one[11]) + int(one[12]) for one in fields if one[16] == "19") / os.sysconf("SC_CLK_TCK")
+    threads = [task.read_text() for task in pathlib.Path(f"/proc/{process}/task").glob("*/stat")]
+    fields = [thread.rsplit(")", 1)[1].split() for thread in threads if "(live page)" in thread]
+    return sum(int(one[11]) + int(one[12]) for one in fields) / os.sysconf("SC_CLK_TCK")
 
 
 def steps(records):
