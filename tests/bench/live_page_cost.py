@@ -5,8 +5,8 @@
 
 The clients ask as the page does, every 2 seconds each, and one more takes an answer that it never reads; they are of low
 priority, for they run on the same host. They come and go every 5 seconds, until both times are --seconds long. Prints the
-time of a step with them over that without, the same of the two halves of the time without them (the noise), and how
-often they were answered. mpirun is taken from EGT_MPIRUN ("mpirun --bind-to none --oversubscribe").
+time of a step with them over that without, the same of the two halves of the time without them (the noise), how often
+they were answered, and how much of a core the threads that serve took. mpirun is taken from EGT_MPIRUN ("mpirun --bind-to none --oversubscribe").
 """
 import argparse
 import json
@@ -66,9 +66,20 @@ def turn_with_clients(url, count, answers):
         thread.join()
 
 
-def steps(folder):
+def journal(folder):
+    return [json.loads(line) for line in pathlib.Path(folder, "run/journal.rank0.jsonl").read_text().splitlines()]
+
+
+def serving_seconds(folder):
+    """Of processors, by the threads of rank 0 that answer."""
+    process = next(record["body"]["process"] for record in journal(folder) if record["kind"] == "start")
+    threads = [task.read_text() for task in pathlib.Path(f"/proc/{process}/task").glob("*/stat")]
+    fields = [thread.rsplit(")", 1)[1].split() for thread in threads if "(live page)" in thread]
+    return sum(int(one[11]) + int(one[12]) for one in fields) / os.sysconf("SC_CLK_TCK")
+
+
+def steps(records):
     """(time, steps) as rank 0 told them."""
-    records = [json.loads(line) for line in pathlib.Path(folder, "run/journal.rank0.jsonl").read_text().splitlines()]
     return [(record["time"], record["body"]["steps"]) for record in records if record["kind"] == "progress"]
 
 
@@ -93,18 +104,20 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         run, url = started(options, folder)
         time.sleep(10)  # the caches are warm
+        before, begun = serving_seconds(folder), time.time()
         for _ in range(round(options.seconds / TURN_S)):
             for turns, work in ((alone, lambda: time.sleep(TURN_S)), (served, lambda: turn_with_clients(url, options.clients, answers))):
                 begin = time.time()
                 work()
                 turns.append((begin, time.time()))
+        core = 2 * (serving_seconds(folder) - before) / (time.time() - begun)  # half of the time nobody asked
         pathlib.Path(folder, "run/stop").touch()
         run.wait(60)
-        told = steps(folder)
+        told = steps(journal(folder))
     base = step_ms(told, alone)
     print(f"step without clients: {base:.3f} ms, with {options.clients} and one that never reads: {step_ms(told, served):.3f} ms")
     print(f"ratio with/without: {step_ms(told, served) / base:.3f}; noise, odd turns without/even turns without: {step_ms(told, alone[::2]) / step_ms(told, alone[1::2]):.3f}")
-    print(f"answers: {answers.count(True)}, refused or failed: {answers.count(False)}; exit code {run.returncode}")
+    print(f"answers: {answers.count(True)}, refused or failed: {answers.count(False)}; of a core to serve them: {core:.3f}; exit code {run.returncode}")
 
 
 if __name__ == "__main__":

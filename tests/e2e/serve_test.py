@@ -10,6 +10,7 @@ import urllib.request
 
 from browser import CHROMIUM, Browser
 from program import *
+from program import PROGRAM
 
 NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "--no-io", "--output=run"]
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -21,6 +22,12 @@ PASS, FAULT, USAGE, INTERRUPTED = 0, 1, 2, 6
 
 
 class Served(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        told = subprocess.run([PROGRAM, "devices"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120).stdout
+        if "no --serve: " in told:
+            raise unittest.SkipTest(told.split("no --serve: ")[1].splitlines()[0])
+
     def serve(self, *arguments, ranks=2, at="0", environment=None):
         """Its process and the address of its page."""
         process = self.start_program(*NETWORK, *arguments, "--serve", at, ranks=ranks, environment=environment)

@@ -204,10 +204,13 @@
   // The time of an event is a button, which shows that moment.
   function nameMoments() {
     if (tools.hidden) return;
-    for (const time of document.querySelectorAll('td time:not([hidden])')) nameMoment(time);
+    for (const time of document.querySelectorAll('td time')) {
+      const button = time.parentNode.querySelector('.moment') || makeMoment(time);
+      button.textContent = clock(Date.parse(time.dateTime));
+    }
   }
-  function nameMoment(time) {
-    const button = make('button', time.parentNode, clock(Date.parse(time.dateTime)));
+  function makeMoment(time) {
+    const button = make('button', time.parentNode);
     button.type = 'button';
     button.className = 'moment';
     button.title = 'Show this moment in the charts';
@@ -217,6 +220,7 @@
       lookAt(Date.parse(time.dateTime));
     });
     time.hidden = true;
+    return button;
   }
 
   // Of a run that goes on: more points, or all of them anew.

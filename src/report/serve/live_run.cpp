@@ -20,6 +20,7 @@ namespace egt {
 namespace {
 
 constexpr double least_age_s = 1;
+constexpr std::size_t most_points = 16;  // texts of them: clients ask for nearly the same
 constexpr std::size_t most_journal_bytes = 1 << 20;
 
 /// Each rank's hosts may pass or not at the end only.
@@ -66,6 +67,7 @@ void LiveRun::refresh() {
   kept_.append_to(records);
   result_ = result_so_far(records);
   texts_ = {};
+  points_.clear();
   made_at_ = steady_seconds();
   has_news_ = false;
 }
@@ -82,12 +84,23 @@ LiveRun::Text LiveRun::text(Kind kind) {
   return text;
 }
 
-std::string LiveRun::lines(std::size_t from, double seconds) {
+/// With the lock.
+const LiveRun::Points& LiveRun::points(std::size_t from) {
+  if (points_.size() >= most_points) points_.clear();
+  const auto [found, is_new] = points_.try_emplace(from);
+  if (is_new) {
+    const Json drawn = page::time_lines_json(settings_.lines, result_, from);
+    found->second = {.seconds = drawn["seconds"],
+                     .text = std::make_shared<const std::string>(script_json(drawn))};
+  }
+  return found->second;
+}
+
+LiveRun::Text LiveRun::lines(std::size_t from, double seconds) {
   const std::lock_guard lock(mutex_);
   refresh();
-  Json drawn = page::time_lines_json(settings_.lines, result_, from);
-  if (from > 0 && drawn["seconds"] != seconds) drawn = page::time_lines_json(settings_.lines, result_);
-  return script_json(drawn);
+  const Points asked = points(from);
+  return from > 0 && asked.seconds != seconds ? points(0).text : asked.text;
 }
 
 Result<std::string> LiveRun::journal(int rank, std::int64_t from) const {

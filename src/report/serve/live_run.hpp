@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,7 +44,7 @@ class LiveRun : public Sink {
   /// Of the run so far: the page, what of it changes (live_parts_text), result.json and metrics.prom.
   Text text(Kind kind);
   /// What the charts show from point `from` on, or, where a point is not `seconds` any more, all of it: JSON.
-  std::string lines(std::size_t from, double seconds);
+  Text lines(std::size_t from, double seconds);
   /// The records of a rank's journal from byte `from` on, 1 MiB at most: {"rank", "from", "next",
   /// "records"}. Where the file was begun anew meanwhile, from its begin. invalid_argument: no record begins
   /// there; unavailable: this host has no such journal.
@@ -53,6 +54,8 @@ class LiveRun : public Sink {
 
  private:
   void refresh();
+  struct Points;
+  const Points& points(std::size_t from);
 
   std::mutex main_mutex_;  ///< of the settings' main_thread
   Settings settings_;
@@ -62,6 +65,11 @@ class LiveRun : public Sink {
   std::optional<double> made_at_;  ///< steady seconds
   Json result_;
   std::array<Text, kinds> texts_;
+  struct Points {
+    double seconds = 0;  ///< of each
+    Text text;
+  };
+  std::map<std::size_t, Points> points_;  ///< by the first
   Activity main_;
   double main_read_at_ = steady_seconds();
 };

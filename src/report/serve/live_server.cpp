@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -247,7 +248,9 @@ Result<Descriptor> listen_at(ServeAddress& address) {
   return file;
 }
 
-void lower_priority() {
+/// The name tells in `top -H` what the thread is for.
+void settle_thread() {
+  ::pthread_setname_np(::pthread_self(), "live page");
   static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), low_priority));
 }
 
@@ -300,7 +303,7 @@ void LiveServer::State::stop() {
 
 /// The life of the thread that listens.
 void LiveServer::State::accept() {
-  lower_priority();
+  settle_thread();
   for (;;) {
     std::array<pollfd, 2> files = {{{file.get(), POLLIN, 0}, {stopping.get(), POLLIN, 0}}};
     if (::poll(files.data(), files.size(), -1) < 0 && errno != EINTR) break;
@@ -323,7 +326,7 @@ void LiveServer::State::accept() {
 
 /// The life of a thread that answers.
 void LiveServer::State::work() {
-  lower_priority();
+  settle_thread();
   std::unique_lock lock(mutex);
   for (;;) {
     changed.wait(lock, [this] { return is_stopped || !waiting.empty(); });

@@ -68,7 +68,7 @@ TEST(LiveRun, HasAllTextsBeforeTheFirstRecord) {
   EXPECT_THAT(text_of(run, LiveRun::page), HasSubstr("</html>"));
   EXPECT_THAT(text_of(run, LiveRun::metrics), HasSubstr("egt_run_faults 0"));
   EXPECT_EQ(Json::parse(text_of(run, LiveRun::result))["verdict"], "running");
-  EXPECT_EQ(Json::parse(run.lines(0, 1))["charts"], Json::array());
+  EXPECT_EQ(Json::parse(*run.lines(0, 1))["charts"], Json::array());
   EXPECT_EQ(run.trouble(), "");
 }
 
@@ -105,7 +105,7 @@ TEST(LiveRun, HostsOfAnyNameStayText) {
   ASSERT_TRUE(run.write(wrong).ok());
   for (const LiveRun::Kind kind : {LiveRun::page, LiveRun::parts})
     EXPECT_THAT(text_of(run, kind), AllOf(HasSubstr("&lt;img src=x"), Not(HasSubstr("<img"))));
-  EXPECT_THAT(run.lines(0, 1), AllOf(HasSubstr("\\u003cimg"), Not(HasSubstr("<img"))));
+  EXPECT_THAT(*run.lines(0, 1), AllOf(HasSubstr("\\u003cimg"), Not(HasSubstr("<img"))));
 }
 
 TEST(LiveRun, IsInTroubleWhereTheMainThreadIsStuck) {
@@ -142,7 +142,7 @@ TEST(LiveRun, TellsOnlyThePointsThatAreNew) {
     ASSERT_TRUE(run.write(sample).ok());
   }
   const auto points = [&](std::size_t from, double seconds) {
-    return Json::parse(run.lines(from, seconds))["charts"][0]["lines"][0]["mean"].dump();
+    return Json::parse(*run.lines(from, seconds))["charts"][0]["lines"][0]["mean"].dump();
   };
   EXPECT_EQ(points(8, 1), "[108.0,109.0]");
   EXPECT_EQ(points(10, 1), "[]");
