@@ -91,6 +91,16 @@ Status BenchRun::refine(Options& options, Backend backend, const RankPlace& plac
       options.bench.modes != std::vector{BenchMode::single})
     return refuse(fmt::format("--mode {}", options.given.at("mode")).c_str(),
                   "one rank has no others to work with; use single, or start 2 ranks or more");
+  const Parallel parallel = options.bench.parallel;
+  const auto& workloads = options.bench.workloads;
+  if ((parallel == Parallel::tensor || parallel == Parallel::pipeline) &&
+      std::find(workloads.begin(), workloads.end(), BenchWorkload::mlp) == workloads.end())
+    return refuse(
+        fmt::format("--parallel {}", options.given.at("parallel")).c_str(),
+        "divides layers, and of the workloads only mlp has them; name it, or use data, task or all");
+  if (parallel != Parallel::data && place.size == 1 && options.given.contains("parallel"))
+    return refuse(fmt::format("--parallel {}", options.given.at("parallel")).c_str(),
+                  "one rank has no others to divide work with; use data, or start 2 ranks or more");
   return check_bench_injections(options.run.injections, options.bench.ceilings, place.size);
 }
 

@@ -252,6 +252,20 @@ Rules bench_rules(BenchOptions& bench) {
        "where multimodal's streams come into being: on each device, which gets the first one's timeline, or "
        "all on the first device (own)",
        choice(bench.streams, {{"own", StreamOrigin::own}, {"first", StreamOrigin::first}})},
+      {"parallel", of_bench,
+       "what the devices divide among them: the batch, as --mode says; of mlp each layer (tensor) or runs of "
+       "layers (pipeline); the parts of the work (task); or each of these in turn, and together (data)",
+       choice(bench.parallel, {{"data", Parallel::data},
+                               {"tensor", Parallel::tensor},
+                               {"pipeline", Parallel::pipeline},
+                               {"task", Parallel::task},
+                               {"all", Parallel::all}})},
+      {"micro-batches", of_bench, "of pipelines, into which a step's batch is cut (4 a stage)",
+       whole(bench.micro_batches, 1, 1024)},
+      {"memory", of_bench,
+       "of mlp, for what training keeps on a device from step to step: weights, moments and gradients; a "
+       "mode that needs more is refused (what there is)",
+       size(bench.most_state_bytes, "a size of 1KB to 1024TB, such as 72GB", 1000, 1024'000'000'000'000)},
       {"trial-time", of_bench,
        "how long each configuration is measured, after its warm-up (1s; with --ceilings 2s, host: 0.4s)",
        duration(bench.trial_seconds, "a time of 0.01s to 1h, such as 1s", 0.01, 3600)},

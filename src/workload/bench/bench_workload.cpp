@@ -75,6 +75,7 @@ BenchSuite::BenchSuite(Environment& environment, Control& control, const BenchPa
 BenchGroups::Needs BenchSuite::needs() const {
   BenchGroups::Needs needs{.counts = device_counts(ranks()), .places = parts_.places};
   for (const BenchTrial& trial : plan_) {
+    if (trial.plan.is_split()) needs.plans.push_back(trial.plan);
     if (trial.mode != BenchMode::p2p) continue;
     if (trial.workload == BenchWorkload::mlp) {
       needs.peer_sums = true;
@@ -82,9 +83,12 @@ BenchGroups::Needs BenchSuite::needs() const {
     }
     needs.slot_bytes.push_back(slot_bytes(trial));
   }
-  std::sort(needs.slot_bytes.begin(), needs.slot_bytes.end());
-  const auto last = std::unique(needs.slot_bytes.begin(), needs.slot_bytes.end());
-  needs.slot_bytes.erase(last, needs.slot_bytes.end());
+  const auto each_once = [](auto& values) {
+    std::sort(values.begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+  };
+  each_once(needs.slot_bytes);
+  each_once(needs.plans);
   return needs;
 }
 
@@ -123,6 +127,7 @@ BenchEntry BenchSuite::entry_of(std::int64_t number) const {
   entry.shares.assign(devices, entry.trial.size);
   if (entry.trial.mode == BenchMode::strong)
     entry.shares = share_load(entry.trial.size, std::vector<double>(devices, 1), entry.trial.unit());
+  if (entry.trial.plan.is_split()) entry.not_possible = "no job does it yet";
   if (std::count(entry.shares.begin(), entry.shares.end(), 0) > 0)
     entry.not_possible = fmt::format("{} samples are too few to share", entry.trial.size);
   return entry;

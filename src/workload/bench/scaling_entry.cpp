@@ -40,6 +40,17 @@ Json sums_json(const std::vector<SumTime>& sums) {
   return all;
 }
 
+Json parallel_json(const BenchTrial& trial) {
+  return {{"data", trial.plan.data}, {"tensor", trial.plan.tensor}, {"pipeline", trial.plan.pipeline}};
+}
+
+/// Layers count from 1 for people.
+Json stages_json(const std::vector<LayerRange>& stages) {
+  Json all = Json::array();
+  for (const LayerRange& stage : stages) all.push_back({stage.first + 1, stage.end});
+  return all;
+}
+
 }  // namespace
 
 std::int64_t BenchEntry::items() const {
@@ -52,6 +63,11 @@ std::optional<double> BenchEntry::items_per_second() const {
 
 std::optional<double> BenchEntry::efficiency() const {
   return speedup ? std::optional(*speedup / trial.devices()) : std::nullopt;
+}
+
+std::optional<double> BenchEntry::exposed_communication_share() const {
+  return step && exposed_communication_ms ? std::optional(*exposed_communication_ms / step->p50)
+                                          : std::nullopt;
 }
 
 std::optional<double> BenchEntry::forecast_error_percent() const {
@@ -104,7 +120,7 @@ void complete(BenchEntry& entry, const std::vector<BenchEntry>& entries) {
   double slowest = *alone.front()->items_per_second();
   for (const BenchEntry* one : alone) slowest = std::min(slowest, *one->items_per_second());
   entry.efficiency_slowest = *entry.items_per_second() / (slowest * entry.trial.devices());
-  if (entry.trial.mode != BenchMode::strong)
+  if (entry.trial.mode != BenchMode::strong && !entry.trial.plan.is_split())
     entry.exposed_communication_ms =
         std::max(0.0, entry.step->p50 - mean(alone, [](const BenchEntry& one) { return one.step->p50; }));
 }
@@ -117,11 +133,12 @@ PartReport report_of(const BenchEntry& entry) {
   report.success = entry.success();
   report.failure = entry.failure;
   report.of_all_ranks = true;
-  const bool is_mlp = trial.workload == BenchWorkload::mlp;
+  const bool is_mlp = trial.workload == BenchWorkload::mlp, is_pipeline = trial.plan.pipeline > 1;
   report.figures = {
       {"workload", to_string(trial.workload)},
       {"size", trial.size},
-      {"mode", to_string(trial.mode)},
+      {"mode", mode_text(trial)},
+      {"parallel", parallel_json(trial)},
       {"devices", trial.devices()},
       {"ranks", trial.ranks},
       {"precision", is_mlp ? Json(to_string(trial.precision)) : Json()},
@@ -135,6 +152,14 @@ PartReport report_of(const BenchEntry& entry) {
       {"speedup", or_null(entry.speedup)},
       {"efficiency", or_null(entry.efficiency())},
       {"exposed_communication_ms", or_null(entry.exposed_communication_ms)},
+      {"exposed_communication_share", or_null(entry.exposed_communication_share())},
+      {"micro_batches", is_pipeline ? Json(trial.micro_batches) : Json()},
+      {"stages", is_pipeline ? stages_json(entry.stages) : Json()},
+      {"bubble_share", or_null(entry.bubble_share)},
+      {"bubble_share_formula",
+       is_pipeline ? Json(bubble_share(trial.plan.pipeline, trial.micro_batches)) : Json()},
+      {"state_bytes", or_null(entry.state_bytes)},
+      {"verified_against", entry.verified_against.empty() ? Json() : Json(entry.verified_against)},
       {"moved_bytes", or_null(entry.moved_bytes)},
       {"memory_bytes", or_null(entry.memory_bytes)},
       {"gpu_utilization_percent", or_null(entry.gpu_utilization_percent)},

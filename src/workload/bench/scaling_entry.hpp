@@ -35,10 +35,16 @@ struct BenchEntry {
   std::optional<double> sigma_ms;          ///< of the steps of the device whose time spreads most
   std::vector<SumTime> sums = {};          ///< see JobReport; of the slowest rank
   std::optional<double> forecast_step_ms;  ///< what a model that has not seen this one expects
+  // Of mlp
+  std::optional<double> state_bytes;    ///< planned, of the device that holds most (see egt::state_bytes)
+  std::vector<LayerRange> stages = {};  ///< of a pipeline
+  std::optional<double> bubble_share;   ///< of the step in which a device waits, mean of all devices
+  std::string verified_against;         ///< what gradients were held against beside their own repetition
 
   std::int64_t items() const;
   std::optional<double> items_per_second() const;
   std::optional<double> efficiency() const;
+  std::optional<double> exposed_communication_share() const;
   /// By how much the forecast was longer than the step.
   std::optional<double> forecast_error_percent() const;
   bool success() const { return failure.empty(); }

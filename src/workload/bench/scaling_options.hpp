@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -19,11 +20,19 @@ enum class BenchMode {
   collective,  ///< data moved by the communicator: NCCL or MPI
   hetero,      ///< one load for all devices, shared by what each can do alone
   strong,      ///< of mlp: one device's batch for all, in equal shares; gradients by the communicator
+  // Of --parallel
+  tensor,    ///< of mlp: each layer divided among devices
+  pipeline,  ///< of mlp: runs of layers on one device each
+  task,      ///< parts of the work on one device each
 };
 constexpr std::string_view to_string(BenchMode mode) {
-  constexpr std::string_view names[] = {"single", "p2p", "collective", "hetero", "strong"};
+  constexpr std::string_view names[] = {"single", "p2p",    "collective", "hetero",
+                                        "strong", "tensor", "pipeline",   "task"};
   return names[static_cast<int>(mode)];
 }
+
+/// What the devices divide among them; `data`: what BenchOptions::modes say.
+enum class Parallel { data, tensor, pipeline, task, all };
 
 /// Where the streams that `multimodal` fuses come into being.
 enum class StreamOrigin {
@@ -48,6 +57,12 @@ struct BenchOptions {
   std::vector<std::int64_t> batches = {1, 8, 32, 128, 256};                     ///< of multimodal, a device
   StreamOrigin streams = StreamOrigin::own;
   double trial_seconds = 1;  ///< that a trial is measured, after its warm-up
+  Parallel parallel = Parallel::data;
+  /// Of a step, through a pipeline; none: micro_batches_a_stage for each stage.
+  std::optional<int> micro_batches;
+  std::optional<std::uint64_t> most_state_bytes;  ///< of mlp's on a device; none: what there is room for
+
+  bool measures(Parallel kind) const { return parallel == kind || parallel == Parallel::all; }
 };
 
 }  // namespace egt

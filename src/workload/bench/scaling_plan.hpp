@@ -8,6 +8,7 @@
 
 #include "egt/core/types.hpp"
 #include "model/mlp_config.hpp"
+#include "model/parallel/parallel_plan.hpp"
 #include "workload/bench/scaling_options.hpp"
 
 /// What `bench` does, in which order, and how its trials are timed: plain functions, the same on all ranks.
@@ -21,6 +22,8 @@ struct BenchTrial {
   std::vector<int> ranks;                 ///< that take part: one, or the first ones
   Precision precision = Precision::fp32;  ///< of mlp
   std::string name;                       ///< of the test: the same in all modes
+  ParallelPlan plan = {};                 ///< of `ranks`
+  int micro_batches = 1;                  ///< that each replica's batch is cut into
 
   int devices() const { return static_cast<int>(ranks.size()); }
   /// What shares of a load are multiples of.
@@ -38,6 +41,12 @@ std::vector<int> first_ranks(int count);
 /// `precisions`: those of mlp, in turn; `mlp_batch`: samples a device.
 std::vector<BenchTrial> plan_trials(const BenchOptions& options, std::int64_t mlp_batch,
                                     const std::vector<Precision>& precisions, int ranks);
+
+/// Of a step, for each stage of a pipeline, where --micro-batches does not say: a bubble of less than 20 %.
+constexpr int micro_batches_a_stage = 4;
+
+/// The mode, and of one that divides in several dimensions how: "pipeline 2 x data 2".
+std::string mode_text(const BenchTrial& trial);
 
 /// "voxelize: 4 devices, p2p, 1000000 points"; of one device alone which.
 std::string describe(const BenchTrial& trial);
