@@ -29,6 +29,9 @@ struct MlpConfig {
   double learning_rate = 0;
   float momentum = 0.9f;                         ///< of SGD; 0: no velocity is kept
   ElementType gradient_type = ElementType::f32;  ///< of the sums over ranks
+  /// Of each bucket's elements of a gradient, those of the largest magnitude, which are all that a rank
+  /// sends; the rest is added to its next gradient. 0: the whole is summed. Only with fp32 gradients.
+  double top_k_share = 0;
   int extreme_iterations = 0;
   std::uint64_t seed = 0;
   bool keeps_states = false;  ///< memory for `keep_state` is taken

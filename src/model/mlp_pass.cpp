@@ -46,6 +46,10 @@ std::vector<PassTensor> Pass::tensors(const ParameterLayout& layout, const MlpCo
     if (l > 0) all.push_back({TensorKind::input_gradient, l});
   }
   if (layers > late_layer) all.push_back({TensorKind::weight_gradient, late_layer});
+  if (config.top_k_share == 0) return all;
+  for (const GradientBucket& bucket : layout.buckets())
+    for (const TensorKind kind : {TensorKind::sent_gradient, TensorKind::kept_gradient})
+      all.push_back({kind, bucket.pieces.back().layer});
   return all;
 }
 

@@ -56,7 +56,9 @@ Rules training_rules(BurnOptions& burn) {
       {"duration", of_burn | of_verify, "how long, in s, m, h or d (5m); of verify 20s, on the host 10s",
        duration(burn.duration_seconds, "a time above 0 and up to 3650d, such as 90s, 5m, 2h or 3d", 0,
                 no_limit)},
-      {"steps", of_burn, "stop after N training steps instead (none)",
+      {"steps", of_burn | of_bench,
+       "stop after N training steps instead (none); of bench with --gradient-compression: of training, after "
+       "which losses are compared (500)",
        whole(burn.steps, 1, 1'000'000'000'000)},
       {"layers", of_training,
        "neurons of each layer, input first (4096,8192,6144,4096,2048,1024,512; host: "
@@ -252,6 +254,11 @@ Rules bench_rules(BenchOptions& bench) {
        "where multimodal's streams come into being: on each device, which gets the first one's timeline, or "
        "all on the first device (own)",
        choice(bench.streams, {{"own", StreamOrigin::own}, {"first", StreamOrigin::first}})},
+      {"gradient-compression", of_bench,
+       "of mlp, how gradients are sent in mode collective, beside whole ones: as bf16, or of each bucket the "
+       "largest SHARE, the rest being added to the next step's (none)",
+       parsed(bench.compression, "none|bf16|topk:SHARE",
+              "none, bf16, or topk: and a share of 0.00001 to 100 %, as topk:1%", parse_compression)},
       {"parallel", of_bench,
        "what the devices divide among them: the batch, as --mode says; of mlp each layer (tensor) or runs of "
        "layers (pipeline); the parts of the work (task); or each of these in turn, and together (data)",

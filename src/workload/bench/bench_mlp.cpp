@@ -24,6 +24,11 @@ constexpr std::int64_t fewest_steps = 20;
 constexpr std::int64_t sum_divisor = 64;
 constexpr std::size_t sum_blocks = 15, most_sums_a_block = 8, sum_block_bytes = std::size_t{64} << 20;
 
+template <typename Losses>
+double mean_of(const Losses& losses) {
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
+}
+
 class MlpJob final : public BenchJob {
  public:
   MlpJob(Environment& environment, Communicator& communicator, const MlpJobConfig& config,
@@ -40,6 +45,9 @@ class MlpJob final : public BenchJob {
 
   Result<Answers> answers() override;
   Result<BurstTimes> burst(int chunks, std::int64_t per_chunk) override;
+  std::int64_t missing() const override {
+    return std::max<std::int64_t>(0, config_.compared_steps - retired_);
+  }
   Result<JobReport> check() override;
   Status give_up(double seconds) override;
 
@@ -79,13 +87,16 @@ Status MlpJob::prepare() {
   const TrainOptions& train = config_.train;
   const double rate = train.learning_rate.value_or(
       default_learning_rate(train.layers, train.optimizer, config_.batch.global));
+  const ElementType type =
+      config_.compression.type == ElementType::bf16 ? ElementType::bf16 : train.gradient_type;
   EGT_TRY_ASSIGN(trainer_, MlpTrainer::create(device_, communicator_,
                                               {.neurons = train.layers,
                                                .batch = config_.batch,
                                                .precisions = {config_.precision},
                                                .optimizer = train.optimizer,
                                                .learning_rate = rate,
-                                               .gradient_type = train.gradient_type,
+                                               .gradient_type = type,
+                                               .top_k_share = config_.compression.top_k_share,
                                                .extreme_iterations = train.extreme_iterations,
                                                .seed = environment_.seed}));
   slowness_.emplace(environment_, *trainer_, slow_);
@@ -151,6 +162,7 @@ Status MlpJob::look_at(const StepResult& result) {
   if (first_losses_.size() < compared_losses) first_losses_.push_back(result.loss);
   last_losses_.push_back(result.loss);
   if (last_losses_.size() > compared_losses) last_losses_.pop_front();
+  if (retired_ + 1 == config_.compared_steps) report_.loss = mean_of(last_losses_);
   if (std::isfinite(result.loss) || !report_.failure.empty()) return {};
   report_.failure = fmt::format(
       "the loss of step {} is not finite: training diverges, or a device is wrong; burn repeats the steps "
@@ -182,6 +194,7 @@ Result<JobReport> MlpJob::check() {
   EGT_TRY(check_replicas());
   if (report_.failure.empty()) report_.failure = loss_failure();
   EGT_TRY(measure_sums());
+  if (config_.compared_steps > 0) report_.sent_bytes = trainer_->sent_bytes();
   return std::exchange(report_, {});
 }
 
@@ -259,13 +272,11 @@ Result<double> MlpJob::sum_ms(const VectorView& part) {
   return median_of(std::move(blocks));
 }
 
-/// Training that does not learn is no training.
+/// Training that does not learn is no training; with few elements of the gradients it may learn too slowly to
+/// be seen, and is told beside that with whole ones.
 std::string MlpJob::loss_failure() const {
-  if (next_ < fewest_steps) return "";
-  const auto mean = [](const auto& losses) {
-    return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
-  };
-  const double first = mean(first_losses_), last = mean(last_losses_);
+  if (next_ < fewest_steps || config_.compression.top_k_share > 0) return "";
+  const double first = mean_of(first_losses_), last = mean_of(last_losses_);
   if (last < first) return "";
   return fmt::format("the loss did not fall in {} steps: {:.6g} at first, {:.6g} at last", next_, first,
                      last);

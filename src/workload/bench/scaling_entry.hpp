@@ -35,7 +35,13 @@ struct BenchEntry {
   std::optional<double> sigma_ms;          ///< of the steps of the device whose time spreads most
   std::vector<SumTime> sums = {};          ///< see JobReport; of the slowest rank
   std::optional<double> forecast_step_ms;  ///< what a model that has not seen this one expects
+  /// Of tasks: the same batches one job after the other, each on all devices.
+  std::optional<double> sequence_ms;
   // Of mlp
+  std::optional<double> sent_bytes;  ///< MlpTrainer::sent_bytes
+  std::optional<double> loss;        ///< after BenchOptions::compared_steps
+  // Of gradients sent whole, beside this one where they are compressed
+  std::optional<double> whole_step_ms, whole_sent_bytes, whole_loss;
   std::optional<double> state_bytes;    ///< planned, of the device that holds most (see egt::state_bytes)
   std::vector<LayerRange> stages = {};  ///< of a pipeline
   std::optional<double> bubble_share;   ///< of the step in which a device waits, mean of all devices
@@ -45,6 +51,10 @@ struct BenchEntry {
   std::optional<double> items_per_second() const;
   std::optional<double> efficiency() const;
   std::optional<double> exposed_communication_share() const;
+  /// How many times as fast as one job after the other.
+  std::optional<double> sequence_speedup() const;
+  /// By how much the loss is above that with gradients sent whole, percent.
+  std::optional<double> loss_excess_percent() const;
   /// By how much the forecast was longer than the step.
   std::optional<double> forecast_error_percent() const;
   bool success() const { return failure.empty(); }

@@ -95,6 +95,24 @@ TEST(BenchText, TellsWhatFailedOrCouldNotBe) {
   EXPECT_THAT(text, HasSubstr("in equal shares 12 M samples/s\n"));
 }
 
+TEST(BenchText, TellsWhatCompressionSavesAndCosts) {
+  Json changed = result();
+  Json compressed = one("mlp", 8192, "collective topk:1%", {0, 1}, 0.64);
+  for (const auto& [name, value] :
+       {std::pair("sent_bytes", 1e6), std::pair("whole_sent_bytes", 5e7), std::pair("whole_step_ms", 1.28),
+        std::pair("loss", 0.105), std::pair("whole_loss", 0.1), std::pair("loss_excess_percent", 5.0)})
+    compressed[name] = value;
+  changed["results"].push_back(compressed);
+  const std::string text = bench_text(changed);
+  EXPECT_THAT(text, HasSubstr("| 2, collective topk:1% |"));
+  EXPECT_THAT(text, HasSubstr("mlp batch 8192 (2, collective topk:1%): a rank sends 1.00 MB a step, whole "
+                              "gradients 50.0 MB; a step takes 0.50 times as long\n"));
+  EXPECT_THAT(text,
+              HasSubstr("loss 0.105 after as many steps as whole gradients give 0.1: +5.0 %, within 10 %\n"));
+  changed["results"].back()["loss_excess_percent"] = 25;
+  EXPECT_THAT(bench_text(changed), HasSubstr("+25.0 %, not within 10 %\n"));
+}
+
 TEST(BenchText, TellsAForecastFromWhatWasMeasured) {
   Json changed = result();
   Json& results = changed["results"];

@@ -53,6 +53,26 @@ TEST(BenchEntries, ASharedBatchIsOneBatch) {
   EXPECT_DOUBLE_EQ(report_of(both).figures.at("ms_per_batch").get<double>(), 2.5);
 }
 
+TEST(BenchEntries, CompressedGradientsAreHeldAgainstWholeOnesOfTheSameRanks) {
+  std::vector<BenchEntry> entries;
+  for (const int devices : {2, 3}) {
+    entries.push_back(entry(BenchMode::collective, first_ranks(devices), devices));
+    entries.back().loss = 0.1 * devices;
+    entries.back().sent_bytes = 1000;
+  }
+  BenchEntry compressed = entry(BenchMode::compressed, {0, 1, 2}, 2);
+  compressed.loss = 0.36;
+  EXPECT_EQ(compressed.loss_excess_percent(), std::nullopt);
+  complete(compressed, entries);
+  EXPECT_THAT(compressed.whole_step_ms, Optional(DoubleEq(3)));
+  EXPECT_THAT(compressed.whole_sent_bytes, Optional(DoubleEq(1000)));
+  EXPECT_THAT(compressed.loss_excess_percent(), Optional(DoubleNear(20, 1e-9)));
+  BenchEntry whole = entry(BenchMode::collective, {0, 1, 2}, 2);
+  whole.loss = 1;
+  complete(whole, entries);
+  EXPECT_EQ(whole.loss_excess_percent(), std::nullopt);
+}
+
 TEST(BenchEntries, WhatWasNotMeasuredIsNull) {
   BenchEntry none = entry(BenchMode::p2p, {0, 1, 2}, 1);
   none.step.reset();
