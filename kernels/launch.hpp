@@ -7,9 +7,9 @@
 #include "egt/core/flip.hpp"
 #include "egt/core/math/fusion_math.hpp"
 #include "egt/core/math/math.hpp"
+#include "egt/core/math/sparse.hpp"
 #include "egt/core/math/voxel_math.hpp"
 #include "egt/core/pattern.hpp"
-#include "egt/core/sparse.hpp"
 #include "egt/core/view.hpp"
 
 struct CUstream_st;  // cudaStream_t is a pointer to it
