@@ -25,6 +25,10 @@ struct JobReport {
   std::optional<double> copy_ms;  ///< for a copy that reads and writes as many bytes as an iteration must
   /// All-reduces alone, with nothing beside them: of a step's gradients, and of parts of them.
   std::vector<SumTime> sums = {};
+  // Of networks that are divided among devices
+  std::optional<double> communication_ms = {};  ///< of a step, alone
+  std::optional<double> outside_share = {};     ///< of a step: exchanges, sums, and waits for them
+  std::optional<bool> compared = {};            ///< with one device's gradients; false: no room for that
 };
 
 /// How long a burst took.

@@ -159,6 +159,7 @@ PartReport report_of(const BenchEntry& entry) {
       {"bubble_share_formula",
        is_pipeline ? Json(bubble_share(trial.plan.pipeline, trial.micro_batches)) : Json()},
       {"state_bytes", or_null(entry.state_bytes)},
+      {"recommendation", entry.recommendation.empty() ? Json() : Json(entry.recommendation)},
       {"verified_against", entry.verified_against.empty() ? Json() : Json(entry.verified_against)},
       {"moved_bytes", or_null(entry.moved_bytes)},
       {"memory_bytes", or_null(entry.memory_bytes)},
