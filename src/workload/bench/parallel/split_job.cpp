@@ -269,7 +269,8 @@ Result<Verdict> SplitJob::judge_own(const Answers& again) {
     fail(fmt::format("rank {} got another {} than before", environment_.place.rank, tensor));
     return only_peers_differ;
   }
-  Fault fault = fault_of(environment_, "replay", "replay digest", "bench", next_);
+  Fault fault = fault_of(environment_, is_state ? "replica" : "replay",
+                         is_state ? "state digest" : "replay digest", "bench", next_);
   fault.where = fmt::format("{}, {}, {} replay", tensor, to_string(plan()),
                             to_string(config_.split.network.precisions.front()));
   show_difference(fault, *differ.second, *differ.first);
