@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "egt/core/types.hpp"
 #include "egt/device/device.hpp"
+#include "model/parallel/network_part.hpp"
 
 /// What is trained, and how.
 namespace egt {
@@ -34,7 +36,8 @@ struct MlpConfig {
   double top_k_share = 0;
   int extreme_iterations = 0;
   std::uint64_t seed = 0;
-  bool keeps_states = false;  ///< memory for `keep_state` is taken
+  bool keeps_states = false;             ///< memory for `keep_state` is taken
+  std::optional<NetworkPart> part = {};  ///< that `neurons` are; none: a whole network
 };
 
 /// Can the device train in this precision?

@@ -47,7 +47,8 @@ Status TrainedState::allocate() {
 Status TrainedState::initialize(Stream& stream) {
   for (const Buffer* buffer : {&first_moment_, &second_moment_, &residual})
     if (buffer->bytes() > 0) EGT_TRY(device_.set_zero(buffer->data(), buffer->bytes(), stream));
-  return parameters.initialize(device_, layout_, config_.seed, stream);
+  return parameters.initialize(device_, layout_, config_.part ? &*config_.part : nullptr, config_.seed,
+                               stream);
 }
 
 Status TrainedState::update(const GradientBucket& bucket, VectorView gradient, Precision precision,
@@ -74,6 +75,10 @@ std::vector<const Buffer*> TrainedState::buffers() const {
   for (const Buffer* buffer : {&parameters.weights, &first_moment_, &second_moment_, &residual})
     if (buffer->bytes() > 0) all.push_back(buffer);
   return all;
+}
+
+std::uint64_t TrainedState::bytes() const {
+  return parameters.bytes() + first_moment_.bytes() + second_moment_.bytes();
 }
 
 WordsView TrainedState::layer_words(const Buffer& flat, int layer) const {

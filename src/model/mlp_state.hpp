@@ -36,6 +36,8 @@ class TrainedState {
   std::vector<StateTensor> tensors() const;
   WordsView words(const StateTensor& tensor) const;
   WordsView kept_words(int slot, const StateTensor& tensor) const;
+  /// Of the device's memory, copies for `keep` aside.
+  std::uint64_t bytes() const;
   Status keep(int slot, Stream& stream);
   Status restore(int slot, Stream& stream);
 

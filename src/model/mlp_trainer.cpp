@@ -141,7 +141,7 @@ Status MlpTrainer::Impl::make_streams_and_events() {
 
 Status MlpTrainer::Impl::initialize() {
   EGT_TRY(trained.initialize(*compute));
-  EGT_TRY(known.initialize(device, layout, config.seed, *compute));
+  EGT_TRY(known.initialize(device, layout, nullptr, config.seed, *compute));
   return device.set_zero(workspace.gradient.data(), workspace.gradient.bytes(), *compute);
 }
 

@@ -24,11 +24,23 @@ Status refuse(const char* option, const std::string& why) {
 }
 
 /// What bench's own parts can suffer: a device that is slow, and what the run watches over everywhere.
-Status check_bench_injections(const std::vector<Injection>& injections, bool ceilings, int ranks) {
+Status check_bench_injections(const std::vector<Injection>& injections, const BenchOptions& bench,
+                              int ranks) {
   using enum InjectionKind;
   constexpr InjectionKind known[] = {slow, hang, kill, stop, temperature, xid, ecc, memory_pressure};
+  constexpr InjectionKind of_parts[] = {weight, gradient, activation, gemm};
+  const bool ceilings = bench.ceilings;
+  const bool divides = bench.measures(Parallel::tensor) || bench.measures(Parallel::pipeline);
   for (const Injection& injection : injections) {
     const std::string text = fmt::format("--inject {}", to_text(injection));
+    const bool is_of_parts =
+        std::find(std::begin(of_parts), std::end(of_parts), injection.kind) != std::end(of_parts);
+    if (divides && is_of_parts) continue;
+    if (is_of_parts && !ceilings)
+      return refuse(text.c_str(),
+                    "bench has no place for it in data parallel trials; add --parallel tensor or pipeline");
+    if (divides && injection.kind == slow)
+      return refuse(text.c_str(), "divided networks have no place for it; use --parallel data or task");
     if (std::find(std::begin(known), std::end(known), injection.kind) == std::end(known) || injection.peer)
       return refuse(text.c_str(),
                     "bench has no place for it; use slow, hang, kill, stop, temperature, xid, ecc or "
@@ -141,7 +153,7 @@ Status BenchRun::refine(Options& options, Backend backend, const RankPlace& plac
   if (parallel != Parallel::data && place.size == 1 && options.given.contains("parallel"))
     return refuse(fmt::format("--parallel {}", options.given.at("parallel")).c_str(),
                   "one rank has no others to divide work with; use data, or start 2 ranks or more");
-  return check_bench_injections(options.run.injections, options.bench.ceilings, place.size);
+  return check_bench_injections(options.run.injections, options.bench, place.size);
 }
 
 Status BenchRun::choose(const Options& options, const Platform& platform, Control& control) {

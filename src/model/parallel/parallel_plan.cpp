@@ -42,15 +42,20 @@ LayerSplit split_of(int layer, int layers, int tensor) {
   return layer % 2 == 0 ? LayerSplit::by_outputs : LayerSplit::by_inputs;
 }
 
-std::vector<std::int64_t> local_neurons(const std::vector<std::int64_t>& neurons, const LayerRange& layers,
-                                        int tensor, int part) {
-  const int all = static_cast<int>(neurons.size()) - 1;
-  std::vector<std::int64_t> local;
-  for (int l = layers.first; l <= layers.end; ++l) {
-    const std::int64_t whole = neurons[static_cast<std::size_t>(l)];
-    const bool is_split = l > 0 && split_of(l - 1, all, tensor) == LayerSplit::by_outputs;
-    local.push_back(is_split ? part_of(whole, tensor, part).count : whole);
-  }
+NeuronRange NetworkPart::outputs(std::size_t l) const {
+  const std::int64_t whole = neurons[static_cast<std::size_t>(layers.first) + l + 1];
+  return split(l) == LayerSplit::by_outputs ? part_of(whole, tensor, part) : NeuronRange{0, whole};
+}
+
+NeuronRange NetworkPart::inputs(std::size_t l) const {
+  const std::int64_t whole = neurons[static_cast<std::size_t>(layers.first) + l];
+  return split(l) == LayerSplit::by_inputs ? part_of(whole, tensor, part) : NeuronRange{0, whole};
+}
+
+std::vector<std::int64_t> NetworkPart::local_neurons() const {
+  std::vector<std::int64_t> local = {inputs(0).count};
+  for (std::size_t l = 0; l < static_cast<std::size_t>(layers.count()); ++l)
+    local.push_back(outputs(l).count);
   return local;
 }
 

@@ -8,6 +8,7 @@
 #include "egt/core/status.hpp"
 #include "egt/core/types.hpp"
 #include "model/mlp_config.hpp"
+#include "model/parallel/network_part.hpp"
 
 /// How a network is divided among ranks: plain functions, the same on all ranks.
 namespace egt {
@@ -35,32 +36,6 @@ struct ParallelPlace {
 /// rank = (stage * plan.data + data) * plan.tensor + tensor, below plan.ranks().
 ParallelPlace place_of(const ParallelPlan& plan, int rank);
 int rank_of(const ParallelPlan& plan, const ParallelPlace& place);
-
-/// Layers [first, end) of a network, from 0.
-struct LayerRange {
-  int first = 0, end = 0;
-
-  int count() const { return end - first; }
-  friend bool operator==(const LayerRange&, const LayerRange&) = default;
-};
-
-/// [first, first + count) of a layer's outputs or inputs.
-struct NeuronRange {
-  std::int64_t first = 0, count = 0;
-};
-/// Part `part` of `parts` of them, in order; none differs from another by more than one.
-NeuronRange part_of(std::int64_t neurons, int parts, int part);
-
-/// Layers in pairs (Shoeybi et al., "Megatron-LM", 2019): the first of a pair is divided by its outputs, the
-/// second by its inputs, so that a pair needs one sum forward and one backward. A layer left over at the end
-/// is whole on every rank.
-enum class LayerSplit { none, by_outputs, by_inputs };
-/// `layers`: of the whole network.
-LayerSplit split_of(int layer, int layers, int tensor);
-
-/// Neurons of the activations of `layers`, the stage's input first, that one rank of a tensor group holds.
-std::vector<std::int64_t> local_neurons(const std::vector<std::int64_t>& neurons, const LayerRange& layers,
-                                        int tensor, int part);
 
 /// Bytes that training keeps on a device from step to step: weights, their copy for products, the optimizer's
 /// moments and gradients; activations come on top. `neurons`: what the device holds, input first.

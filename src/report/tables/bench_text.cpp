@@ -173,7 +173,7 @@ std::string bench_text(const Json& result) {
       alone.ok())
     text = scaling_text(alone.value());
   for (const auto& [workload, entries] : by_workload(result)) text += table_of(workload, entries);
-  text += forecast_text(result);
+  text += parallel_text(result) + forecast_text(result);
   if (!text.empty() && text.front() == '\n') text.erase(0, 1);
   return text;
 }

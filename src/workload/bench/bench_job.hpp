@@ -27,6 +27,10 @@ struct JobReport {
   std::vector<SumTime> sums = {};
   std::optional<double> loss = {};        ///< after MlpJobConfig::compared_steps: mean of the last few
   std::optional<double> sent_bytes = {};  ///< MlpTrainer::sent_bytes
+  // Of networks that are divided among devices
+  std::optional<double> communication_ms = {};  ///< of a step, alone
+  std::optional<double> outside_share = {};     ///< of a step: exchanges, sums, and waits for them
+  std::optional<bool> compared = {};            ///< with one device's gradients; false: no room for that
 };
 
 /// How long a burst took.

@@ -107,6 +107,9 @@ Status BenchTrialMaker::conclude(BenchJob* job) {
     own_.sm_clock_mhz = clock_.value();
     EGT_TRY_ASSIGN(measured_.own, job->check());
     own_.copy_ms = measured_.own.copy_ms.value_or(RankFigures::unknown);
+    own_.communication_ms = measured_.own.communication_ms.value_or(RankFigures::unknown);
+    own_.outside_share = measured_.own.outside_share.value_or(RankFigures::unknown);
+    own_.compared = measured_.own.compared ? *measured_.own.compared : RankFigures::unknown;
     own_.failures = measured_.own.failure.empty() ? 0 : 1;
     own_.loss = measured_.own.loss.value_or(RankFigures::unknown);
     own_.sent_bytes = measured_.own.sent_bytes.value_or(RankFigures::unknown);

@@ -27,8 +27,9 @@ struct RankFigures {
   double memory_bytes = unknown;  ///< in use when the trial is over
   // Of the rest the mean of what its sensor said while it was measured.
   double gpu_utilization_percent = unknown, power_w = unknown, sm_clock_mhz = unknown;
-  double sigma_ms = unknown;                    ///< standard deviation of an iteration (normal_sigma)
-  double loss = unknown, sent_bytes = unknown;  ///< see JobReport
+  double communication_ms = unknown, outside_share = unknown, compared = unknown;  ///< see JobReport
+  double loss = unknown, sent_bytes = unknown;                                     ///< see JobReport
+  double sigma_ms = unknown;  ///< standard deviation of an iteration (normal_sigma)
   SumTime sums[sum_sizes] = {{unknown, unknown}, {unknown, unknown}, {unknown, unknown}};  ///< see JobReport
 };
 

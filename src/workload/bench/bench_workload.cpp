@@ -101,7 +101,6 @@ BenchEntry BenchSuite::entry_of(std::int64_t number) const {
   if (entry.trial.mode == BenchMode::strong)
     entry.shares = share_load(entry.trial.size, std::vector<double>(devices, 1), entry.trial.unit());
   if (!entry.trial.tasks.empty()) entry.not_possible = assign_tasks(entry, entries_, parts_.models);
-  if (entry.trial.plan.is_split()) entry.not_possible = "no job does it yet";
   if (std::count(entry.shares.begin(), entry.shares.end(), 0) > 0)
     entry.not_possible = fmt::format("{} samples are too few to share", entry.trial.size);
   return entry;
@@ -110,7 +109,7 @@ BenchEntry BenchSuite::entry_of(std::int64_t number) const {
 /// What speaks against it before it is begun.
 void BenchSuite::look_at_peers(BenchEntry& entry) const {
   const BenchTrial& trial = entry.trial;
-  if (trial.mode != BenchMode::p2p) return;
+  if (trial.mode != BenchMode::p2p || !entry.not_possible.empty()) return;
   entry.not_possible = groups_->why_no_peers(trial.devices());
   if (entry.not_possible.empty())
     entry.failure = trial.workload == BenchWorkload::mlp ? groups_->why_no_sums(trial.devices())
@@ -120,6 +119,7 @@ void BenchSuite::look_at_peers(BenchEntry& entry) const {
 Status BenchSuite::make_trial(std::int64_t number) {
   take_slowness(number);
   BenchEntry entry = entry_of(number);
+  EGT_TRY(plan_network(entry));
   look_at_peers(entry);
   interrupted_ = false;
   if (entry.not_possible.empty() && entry.failure.empty())
@@ -209,7 +209,8 @@ Status BenchSuite::open_job(BenchEntry& entry) {
       entry.failure = fmt::format("rank {}: {}", r, r == rank() ? status.what() : to_string(code));
   }
   trials_without_memory_ += lacks_memory;
-  if (!entry.failure.empty()) return {};
+  // Parts of a network are held against themselves: their jobs do it.
+  if (!entry.failure.empty() || trial.plan.is_split()) return {};
   for (BenchEntry& part : parts) {
     std::vector<Answers> by_rank(static_cast<std::size_t>(ranks()));
     for (const int r : part.trial.ranks)
@@ -253,6 +254,7 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_job(const BenchEntry& entry) 
   const BenchTrial& trial = entry.trial;
   const std::vector<std::int64_t>& shares = entry.shares;
   if (trial.workload != BenchWorkload::mlp) return make_stream(entry);
+  if (trial.plan.is_split()) return make_split(entry);
   const auto own = static_cast<std::ptrdiff_t>(rank() - trial.ranks.front());
   MlpJobConfig config{parts_.train, trial.precision, {}, trial.compression, trial.compared_steps};
   config.batch.global = std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
@@ -332,6 +334,7 @@ void BenchSuite::take(BenchEntry& entry, const Measured& measured) {
       measured.of_devices(trial, &RankFigures::gpu_utilization_percent, std::plus<double>());
   if (utilization) entry.gpu_utilization_percent = *utilization / trial.devices();
   add_rates(entry, measured);
+  take_split(entry, measured);
 }
 
 void BenchSuite::add_rates(BenchEntry& entry, const Measured& measured) const {
@@ -429,6 +432,7 @@ std::vector<PartReport> BenchSuite::reports() const {
   if (rank() == 0) {
     std::vector<BenchEntry> entries = entries_;
     const std::vector<PartReport> forecasts = forecast(entries, parts_.train.layers);
+    recommend(entries);
     for (const BenchEntry& entry : entries) all.push_back(report_of(entry));
     all.insert(all.end(), forecasts.begin(), forecasts.end());
   }

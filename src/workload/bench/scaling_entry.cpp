@@ -186,6 +186,7 @@ PartReport report_of(const BenchEntry& entry) {
       {"bubble_share_formula",
        is_pipeline ? Json(bubble_share(trial.plan.pipeline, trial.micro_batches)) : Json()},
       {"state_bytes", or_null(entry.state_bytes)},
+      {"recommendation", entry.recommendation.empty() ? Json() : Json(entry.recommendation)},
       {"verified_against", entry.verified_against.empty() ? Json() : Json(entry.verified_against)},
       {"gradient_compression", is_mlp ? Json(to_string(trial.compression)) : Json()},
       {"sent_bytes", or_null(entry.sent_bytes)},

@@ -45,6 +45,7 @@ struct BenchEntry {
   std::optional<double> state_bytes;    ///< planned, of the device that holds most (see egt::state_bytes)
   std::vector<LayerRange> stages = {};  ///< of a pipeline
   std::optional<double> bubble_share;   ///< of the step in which a device waits, mean of all devices
+  std::string recommendation;           ///< of the mode that is best for its test: see recommend
   std::string verified_against;         ///< what gradients were held against beside their own repetition
 
   std::int64_t items() const;
@@ -73,6 +74,10 @@ std::optional<double> slowness(const std::vector<BenchEntry>& entries, int rank,
 
 /// Puts in what follows from the devices alone, which are among the `entries` before it.
 void complete(BenchEntry& entry, const std::vector<BenchEntry>& entries);
+
+/// In each test that was divided otherwise than by its batch: tells the fastest entry on the most devices, in
+/// one sentence, that its mode is to be used, and why.
+void recommend(std::vector<BenchEntry>& entries);
 
 PartReport report_of(const BenchEntry& entry);
 /// "voxelize 1000000 points: 2 devices, p2p: 0.103 ms a batch, .."

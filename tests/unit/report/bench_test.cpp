@@ -52,6 +52,35 @@ Json result() {
   return made;
 }
 
+TEST(BenchText, HasModesSideBySideWhereWorkIsDivided) {
+  Json made = result();
+  EXPECT_EQ(parallel_text(made), "");
+  Json pipeline = one("mlp", 8192, "pipeline", {0, 1}, 4);
+  pipeline["parallel"] = {{"data", 1}, {"tensor", 1}, {"pipeline", 2}};
+  pipeline["stages"] = {{1, 2}, {3, 6}};
+  pipeline["micro_batches"] = 8;
+  pipeline["bubble_share"] = 0.125;
+  pipeline["bubble_share_formula"] = 1.0 / 9;
+  pipeline["state_bytes"] = 1e9;
+  pipeline["verified_against"] = "one device";
+  pipeline["recommendation"] = "mlp batch 8192: use pipeline";
+  made["results"].push_back(pipeline);
+  const std::string text = bench_text(made);
+  EXPECT_THAT(text, HasSubstr("\nParallel\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "| mlp batch 8192 |    2, pipeline |       4 |       - |          - |          - |       - | 12.5 "
+          "% |     11.1 % | 1.00 GB | 2.00 GB |"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("\n  mlp batch 8192 (2, pipeline): layers 1 to 2, 3 to 6, 8 micro-batches; gradients held "
+                "against one device\n  mlp batch 8192: use pipeline\n"));
+  const std::string parallel = parallel_text(made);
+  EXPECT_THAT(parallel, HasSubstr("| 2, collective |"));
+  EXPECT_THAT(parallel, Not(HasSubstr("voxelize"))) << "is divided by its batch alone";
+}
+
 TEST(BenchText, HasTheSeedsTable) {
   const std::string text = bench_text(result());
   EXPECT_THAT(

@@ -103,6 +103,34 @@ TEST(BenchPlan, CompressionIsReadAsItIsTold) {
     EXPECT_FALSE(parse_compression(text)) << text;
 }
 
+TEST(BenchPlan, DividesNetworksByEachDimensionAndByTwo) {
+  BenchOptions options;
+  options.workloads = {BenchWorkload::voxelize, BenchWorkload::mlp};
+  options.parallel = Parallel::pipeline;
+  const auto plan = plan_trials(options, 64, {Precision::fp32}, 4);
+  EXPECT_THAT(
+      described(plan),
+      ElementsAre("mlp batch 64: rank 0 alone", "mlp batch 64: rank 1 alone", "mlp batch 64: rank 2 alone",
+                  "mlp batch 64: rank 3 alone", "mlp batch 64: 2 devices, pipeline",
+                  "mlp batch 64: 4 devices, pipeline", "mlp batch 64: 4 devices, pipeline 2 x data 2"))
+      << "points have no layers";
+  EXPECT_EQ(plan.back().plan, (ParallelPlan{.data = 2, .pipeline = 2}));
+  EXPECT_EQ(plan.back().micro_batches, 2 * micro_batches_a_stage);
+  options.micro_batches = 3;
+  EXPECT_EQ(plan_trials(options, 64, {Precision::fp32}, 2).back().micro_batches, 3);
+  options.parallel = Parallel::all;
+  options.modes = {BenchMode::collective};
+  options.workloads = {BenchWorkload::mlp};
+  std::vector<std::string> modes;
+  for (const BenchTrial& trial : plan_trials(options, 64, {Precision::fp32}, 4))
+    if (trial.devices() == 4 && trial.mode != BenchMode::task) modes.push_back(mode_text(trial));
+  EXPECT_THAT(modes, ElementsAre("collective", "tensor", "tensor 2 x data 2", "pipeline",
+                                 "pipeline 2 x data 2", "pipeline 2 x tensor 2"));
+  options.parallel = Parallel::data;
+  for (const BenchTrial& trial : plan_trials(options, 64, {Precision::fp32}, 4))
+    EXPECT_FALSE(trial.plan.is_split()) << "as before";
+}
+
 TEST(BenchPlan, OneRankIsAlone) {
   BenchOptions options;
   EXPECT_THAT(plan_trials(options, 64, {Precision::fp32}, 1), SizeIs(1 + 5 + 4));
