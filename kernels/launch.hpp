@@ -7,6 +7,7 @@
 #include "egt/core/flip.hpp"
 #include "egt/core/math/fusion_math.hpp"
 #include "egt/core/math/math.hpp"
+#include "egt/core/math/sparse.hpp"
 #include "egt/core/math/voxel_math.hpp"
 #include "egt/core/pattern.hpp"
 #include "egt/core/view.hpp"
@@ -64,6 +65,9 @@ struct ExtremeArguments {
 
 /// sum = math::add(sum, term); f32 or bf16, both the same.
 [[nodiscard]] int add(const Launch& launch, VectorView sum, VectorView term);
+
+[[nodiscard]] int select_top_k(const Launch& launch, const TopKSelection& call);
+[[nodiscard]] int scatter_add(const Launch& launch, VectorView sum, SparseView elements);
 
 // Flags: see signal and await in egt/device/device.hpp
 constexpr int most_flags = 32;

@@ -291,6 +291,36 @@ Status check_adam_step(const ParameterRange& range, const float* first, const fl
   return operation.check_memory(second, count, "second");
 }
 
+namespace {
+
+/// A vector that sparse elements are of.
+Status check_sparse(const Operation& operation, const VectorView& vector, std::string_view operand) {
+  EGT_TRY(operation.check_vector(vector, operand));
+  EGT_TRY(operation.check(vector.type == ElementType::f32, fmt::format("{} is not f32", operand)));
+  return operation.check(vector.count >> 32 == 0, fmt::format("{} has 2^32 elements or more", operand));
+}
+
+}  // namespace
+
+Status check_select_top_k(const TopKSelection& call) {
+  constexpr Operation operation("select_top_k");
+  const auto count = static_cast<std::uint64_t>(call.gradient.count);
+  EGT_TRY(check_sparse(operation, call.gradient, "gradient"));
+  EGT_TRY(operation.check_memory(call.residual, count, "residual"));
+  EGT_TRY(operation.check(call.selected.count >= 0 && call.selected.count <= call.gradient.count,
+                          "selected is not of 0 to gradient.count elements"));
+  EGT_TRY(operation.check_memory(call.selected.data, static_cast<std::uint64_t>(call.selected.count),
+                                 "selected"));
+  return operation.check_memory(call.scratch, count, "scratch");
+}
+
+Status check_scatter_add(const VectorView& sum, const SparseView& elements) {
+  constexpr Operation operation("scatter_add");
+  EGT_TRY(check_sparse(operation, sum, "sum"));
+  EGT_TRY(operation.check_count(elements.count, "the list"));
+  return operation.check_memory(elements.data, static_cast<std::uint64_t>(elements.count), "elements");
+}
+
 Status check_allocate_shared(std::size_t bytes) {
   return Operation("allocate_shared").check(bytes > 0, "there is nothing to share in 0 bytes");
 }

@@ -29,6 +29,8 @@ Status check_loss_gradient(const LossGradient& call);
 Status check_softmax_loss(const SoftmaxLoss& call);
 Status check_sgd_step(const ParameterRange& range, const float* velocity, const math::Sgd& rule);
 Status check_adam_step(const ParameterRange& range, const float* first, const float* second);
+Status check_select_top_k(const TopKSelection& call);
+Status check_scatter_add(const VectorView& sum, const SparseView& elements);
 Status check_allocate_shared(std::size_t bytes);
 Status check_signal(std::span<const Flag> flags);
 Status check_await(std::span<const Flag> flags, double seconds, const FlagGate* gate);

@@ -11,8 +11,8 @@ namespace {
 constexpr std::uint64_t weight_sequences = std::uint64_t{1} << 63;
 
 /// Variance 2 / inputs.
-float initial_scale(const LinearLayer& layer, bool last) {
-  return (last ? output_gain : 1.0f) * std::sqrt(6.0f / static_cast<float>(layer.inputs));
+float initial_scale(std::int64_t inputs, bool last) {
+  return (last ? output_gain : 1.0f) * std::sqrt(6.0f / static_cast<float>(inputs));
 }
 
 constexpr std::size_t word_bytes = 4;  // a tensor's last word is whole, so that it can be digested
@@ -70,19 +70,25 @@ Result<ParameterSet> ParameterSet::allocate(Device& device, const std::vector<Pr
   return set;
 }
 
-Status ParameterSet::initialize(Device& device, const ParameterLayout& layout, std::uint64_t seed,
-                                Stream& stream) const {
+Status ParameterSet::initialize(Device& device, const ParameterLayout& layout, const NetworkPart* part,
+                                std::uint64_t seed, Stream& stream) const {
   EGT_TRY(device.set_zero(weights.data(), weights.bytes(), stream));
   for (std::size_t l = 0; l < layout.layers().size(); ++l) {
     const LinearLayer& layer = layout.layers()[l];
-    const VectorView layer_weights{weights.as<float>() + layer.weights, ElementType::f32,
-                                   layer.inputs * layer.outputs};
-    EGT_TRY(device.randomize(layer_weights,
-                             {.seed = seed,
-                              .sequence = weight_sequences + l,
-                              .first = 0,
-                              .scale = initial_scale(layer, l + 1 == layout.layers().size())},
-                             stream));
+    const std::size_t number = l + (part ? static_cast<std::size_t>(part->layers.first) : 0);
+    const std::int64_t inputs = part ? part->neurons[number] : layer.inputs;
+    const bool last = l + 1 == layout.layers().size() && (!part || part->has_loss());
+    // Rows that are whole lie one behind the other in the sequence, too.
+    const std::int64_t rows = layer.inputs == inputs ? 1 : layer.outputs;
+    const std::int64_t count = layer.outputs * layer.inputs / rows;
+    const std::int64_t first = part ? part->outputs(l).first * inputs + part->inputs(l).first : 0;
+    for (std::int64_t row = 0; row < rows; ++row)
+      EGT_TRY(device.randomize({weights.as<float>() + layer.weights + row * count, ElementType::f32, count},
+                               {.seed = seed,
+                                .sequence = weight_sequences + number,
+                                .first = static_cast<std::uint64_t>(first + row * inputs),
+                                .scale = initial_scale(inputs, last)},
+                               stream));
   }
   return {};
 }
@@ -110,25 +116,43 @@ Result<Workspace> Workspace::allocate(Device& device, const MlpConfig& config,
   EGT_TRY_ASSIGN(workspace.gradient, device.allocate(parameters * size_of(config.gradient_type)));
   EGT_TRY_ASSIGN(workspace.product, device.allocate(product_bytes(config, layout)));
   const std::int64_t samples = std::max(config.batch.local, config.most_samples);
-  for (const std::int64_t n : config.neurons) {
-    EGT_TRY_ASSIGN(Buffer activation,
-                   device.allocate(static_cast<std::size_t>(n * samples) * width + word_bytes));
+  const auto allocate = [&](std::int64_t neurons) {
+    return device.allocate(static_cast<std::size_t>(neurons * samples) * width + word_bytes);
+  };
+  const std::size_t passes = config.part ? config.part->passes : 1;
+  for (std::size_t i = 0; i < passes * config.neurons.size(); ++i) {
+    EGT_TRY_ASSIGN(Buffer activation, allocate(config.neurons[i % config.neurons.size()]));
     workspace.activations_.push_back(std::move(activation));
   }
   const std::int64_t largest = *std::max_element(config.neurons.begin(), config.neurons.end());
   for (Buffer& gradient : workspace.gradients_) {
-    EGT_TRY_ASSIGN(gradient,
-                   device.allocate(static_cast<std::size_t>(largest * samples) * width + word_bytes));
+    EGT_TRY_ASSIGN(gradient, allocate(largest));
+  }
+  if (!config.part) return workspace;
+  EGT_TRY_ASSIGN(workspace.bias_sums, device.allocate(static_cast<std::size_t>(largest) * sizeof(float)));
+  if (config.part->has_input()) return workspace;
+  EGT_TRY_ASSIGN(workspace.input_gradient_, allocate(config.neurons.front()));
+  if (config.part->has_loss()) {
+    EGT_TRY_ASSIGN(workspace.network_input_, allocate(config.part->neurons.front()));
+    workspace.network_inputs_ = config.part->neurons.front();
   }
   return workspace;
 }
 
-MatrixView Workspace::activation(std::size_t l, Precision precision, std::int64_t rows) const {
-  return {activations_[l].data(), activation_type(precision), rows, neurons_[l]};
+MatrixView Workspace::activation(std::size_t l, Precision precision, std::int64_t rows,
+                                 std::size_t pass) const {
+  const Buffer& memory = activations_[pass * neurons_.size() + l];
+  return {memory.data(), activation_type(precision), rows, neurons_[l]};
+}
+
+MatrixView Workspace::network_input(Precision precision, std::int64_t rows, std::size_t pass) const {
+  if (!network_input_) return activation(0, precision, rows, pass);
+  return {network_input_.data(), activation_type(precision), rows, network_inputs_};
 }
 
 MatrixView Workspace::activation_gradient(std::size_t l, Precision precision, std::int64_t rows) const {
-  return {gradients_[l % 2].data(), activation_type(precision), rows, neurons_[l]};
+  const Buffer& memory = l > 0 ? gradients_[l % 2] : input_gradient_;
+  return {memory.data(), activation_type(precision), rows, neurons_[l]};
 }
 
 VectorView Workspace::gradient_range(std::int64_t offset, std::int64_t count) const {

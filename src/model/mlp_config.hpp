@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "egt/core/types.hpp"
 #include "egt/device/device.hpp"
+#include "model/parallel/network_part.hpp"
 
 /// What is trained, and how.
 namespace egt {
@@ -29,9 +31,13 @@ struct MlpConfig {
   double learning_rate = 0;
   float momentum = 0.9f;                         ///< of SGD; 0: no velocity is kept
   ElementType gradient_type = ElementType::f32;  ///< of the sums over ranks
+  /// Of each bucket's elements of a gradient, those of the largest magnitude, which are all that a rank
+  /// sends; the rest is added to its next gradient. 0: the whole is summed. Only with fp32 gradients.
+  double top_k_share = 0;
   int extreme_iterations = 0;
   std::uint64_t seed = 0;
-  bool keeps_states = false;  ///< memory for `keep_state` is taken
+  bool keeps_states = false;             ///< memory for `keep_state` is taken
+  std::optional<NetworkPart> part = {};  ///< that `neurons` are; none: a whole network
 };
 
 /// Can the device train in this precision?

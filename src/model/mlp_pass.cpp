@@ -24,7 +24,9 @@ struct Pass::Call {
   PassCompanion& companion;
   const Workspace& workspace;
 
-  MatrixView activation(std::size_t l) const { return workspace.activation(l, plan.precision, plan.rows); }
+  MatrixView activation(std::size_t l) const {
+    return workspace.activation(l, plan.precision, plan.rows, plan.pass);
+  }
   MatrixView activation_gradient(std::size_t l) const {
     return workspace.activation_gradient(l, plan.precision, plan.rows);
   }
@@ -46,25 +48,31 @@ std::vector<PassTensor> Pass::tensors(const ParameterLayout& layout, const MlpCo
     if (l > 0) all.push_back({TensorKind::input_gradient, l});
   }
   if (layers > late_layer) all.push_back({TensorKind::weight_gradient, late_layer});
+  if (config.top_k_share == 0) return all;
+  for (const GradientBucket& bucket : layout.buckets())
+    for (const TensorKind kind : {TensorKind::sent_gradient, TensorKind::kept_gradient})
+      all.push_back({kind, bucket.pieces.back().layer});
   return all;
 }
 
 Status Pass::enqueue(const PassPlan& plan, PassCompanion& companion) {
-  const Call call{plan, companion, workspace_};
-  EGT_TRY(forward(call));
-  return backward(call);
+  EGT_TRY(forward(plan, companion));
+  return backward(plan, companion);
 }
 
-Status Pass::forward(const Call& call) {
+Status Pass::draw_input(const Call& call, MatrixView x) {
+  return device_.randomize({x.data, x.type, x.count()},
+                           {.seed = config_.seed,
+                            .sequence = call.plan.sequence,
+                            .first = static_cast<std::uint64_t>(call.plan.first_sample * x.columns),
+                            .scale = input_scale},
+                           stream_);
+}
+
+Status Pass::forward(const PassPlan& plan, PassCompanion& companion) {
   const ProfilerRange range("forward");
-  const auto inputs = static_cast<std::uint64_t>(config_.neurons.front());
-  const MatrixView x = call.activation(0);
-  EGT_TRY(device_.randomize({x.data, x.type, x.count()},
-                            {.seed = config_.seed,
-                             .sequence = call.plan.sequence,
-                             .first = static_cast<std::uint64_t>(call.plan.first_sample) * inputs,
-                             .scale = input_scale},
-                            stream_));
+  const Call call{plan, companion, workspace_};
+  if (has_input()) EGT_TRY(draw_input(call, call.activation(0)));
   for (std::size_t l = 0; l < layout_.layers().size(); ++l) {
     const LinearLayer& layer = layout_.layers()[l];
     const int number = static_cast<int>(l);
@@ -76,7 +84,7 @@ Status Pass::forward(const Call& call) {
     EGT_TRY(device_.gemm(product, stream_));
     EGT_TRY(made(call, {TensorKind::product, number}, output.data, bytes));
     EGT_TRY(call.companion.after_product(product, {TensorKind::product, number}));
-    if (l + 1 == layout_.layers().size()) break;
+    if (l + 1 == layout_.layers().size() && has_loss()) break;
     EGT_TRY(call.companion.before_activation(l));
     EGT_TRY(device_.activate(output, call.plan.parameters.bias(layer), extreme_term(call, number), stream_));
     EGT_TRY(made(call, {TensorKind::activation, number}, output.data, bytes));
@@ -98,32 +106,65 @@ ExtremeTerm Pass::extreme_term(const Call& call, int layer) const {
   return term;
 }
 
-Status Pass::backward(const Call& call) {
-  const ProfilerRange range("backward");
-  EGT_TRY(call.companion.before_backward());
+VectorView Pass::bias_gradient(const Call& call, const LinearLayer& layer) const {
+  if (!call.plan.adds) return workspace_.gradient_range(layer.bias, layer.outputs);
+  return {workspace_.bias_sums.data(), ElementType::f32, layer.outputs};
+}
+
+Status Pass::add_bias_gradient(const Call& call, const LinearLayer& layer) {
+  if (!call.plan.adds) return {};
+  return device_.add(workspace_.gradient_range(layer.bias, layer.outputs), bias_gradient(call, layer),
+                     stream_);
+}
+
+/// Made in place of the outputs, or of what came from the next part.
+Status Pass::output_gradient(const Call& call, MatrixView& gradient) {
   const std::size_t layers = layout_.layers().size();
-  const PassPlan& plan = call.plan;
-  MatrixView gradient = call.activation(layers);  // of the outputs: made in place
   const LinearLayer& last = layout_.layers().back();
+  const PassPlan& plan = call.plan;
+  if (!has_loss()) {
+    gradient = call.activation_gradient(layers);
+    return mask(call, layers, gradient);
+  }
+  const MatrixView x = workspace_.network_input(plan.precision, plan.rows, plan.pass);
+  if (!has_input()) EGT_TRY(draw_input(call, x));
+  gradient = call.activation(layers);
   EGT_TRY(device_.loss_gradient({.z = gradient,
-                                 .x = call.activation(0),
+                                 .x = x,
                                  .bias = plan.parameters.bias(last),
                                  .target_seed = config_.seed,
                                  .gradient_scale = loss_scale(plan.precision, config_.batch.global) /
                                                    static_cast<float>(config_.batch.global),
-                                 .bias_gradient = workspace_.gradient_range(last.bias, last.outputs),
+                                 .bias_gradient = bias_gradient(call, last),
                                  .loss = plan.loss},
                                 stream_));
-  EGT_TRY(made(call, {TensorKind::output_gradient, static_cast<int>(layers) - 1}, gradient.data,
-               static_cast<std::size_t>(gradient.count()) * size_of(gradient.type)));
+  EGT_TRY(add_bias_gradient(call, last));
+  return made(call, {TensorKind::output_gradient, static_cast<int>(layers) - 1}, gradient.data,
+              static_cast<std::size_t>(gradient.count()) * size_of(gradient.type));
+}
+
+Status Pass::mask(const Call& call, std::size_t layer, MatrixView gradient) {
+  const LinearLayer& below = layout_.layers()[layer - 1];
+  EGT_TRY(device_.activation_gradient(gradient, call.activation(layer), bias_gradient(call, below), stream_));
+  EGT_TRY(add_bias_gradient(call, below));
+  return made(call, {TensorKind::input_gradient, static_cast<int>(layer)}, gradient.data,
+              static_cast<std::size_t>(gradient.count()) * size_of(gradient.type));
+}
+
+Status Pass::backward(const PassPlan& plan, PassCompanion& companion) {
+  const ProfilerRange range("backward");
+  const Call call{plan, companion, workspace_};
+  EGT_TRY(call.companion.before_backward());
+  const std::size_t layers = layout_.layers().size();
+  MatrixView gradient;  // of the outputs
+  EGT_TRY(output_gradient(call, gradient));
   std::size_t bucket = 0;
   MatrixView late_gradient;
   for (std::size_t l = layers; l-- > 0;) {
     const int number = static_cast<int>(l);
-    const MatrixView input = call.activation(l);
     MatrixView input_gradient;
     EGT_TRY(products_.take_gradient(l, plan.precision, gradient));
-    if (l > 0) {
+    if (l > 0 || !has_input()) {
       input_gradient = call.activation_gradient(l);
       const Gemm product =
           products_.input_gradient(l, plan.precision, plan.parameters, gradient, input_gradient);
@@ -137,11 +178,7 @@ Status Pass::backward(const Call& call) {
     else
       EGT_TRY(weight_gradients(call, number, gradient, bucket));
     if (l == 0) break;
-    const LinearLayer& below = layout_.layers()[l - 1];
-    EGT_TRY(device_.activation_gradient(input_gradient, input,
-                                        workspace_.gradient_range(below.bias, below.outputs), stream_));
-    EGT_TRY(made(call, {TensorKind::input_gradient, number}, input_gradient.data,
-                 static_cast<std::size_t>(input_gradient.count()) * size_of(input_gradient.type)));
+    EGT_TRY(mask(call, l, input_gradient));
     gradient = input_gradient;
   }
   return layers > late_layer ? weight_gradients(call, late_layer, late_gradient, bucket) : Status();
@@ -167,8 +204,9 @@ Status Pass::weight_gradient(const Call& call, const GradientPiece& piece, Matri
       workspace_.gradient_range(layer.weights + piece.first_row * layer.inputs, piece.rows * layer.inputs);
   const ElementType type = product_type(call.plan.precision, config_.gradient_type);
   void* data = type == target.type ? target.data : workspace_.product.data();
-  const Gemm product = products_.weight_gradient(piece, call.plan.precision, output_gradient, input,
-                                                 {data, type, piece.rows, layer.inputs});
+  Gemm product = products_.weight_gradient(piece, call.plan.precision, output_gradient, input,
+                                           {data, type, piece.rows, layer.inputs});
+  if (call.plan.adds) product.beta = 1;
   EGT_TRY(device_.gemm(product, stream_));
   if (type != target.type) EGT_TRY(device_.cast(target, {data, type, target.count}, stream_));
   const bool is_last = piece.first_row == 0;  // rows are made from high to low

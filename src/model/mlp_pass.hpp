@@ -20,6 +20,9 @@ struct PassPlan {
   std::int64_t first_sample = 0;  ///< of that sequence
   std::int64_t rows = 0;          ///< samples
   float* loss = nullptr;          ///< device memory: the sum of squared errors
+  // Of a network's part
+  std::size_t pass = 0;  ///< whose memory of activations it takes, below NetworkPart::passes
+  bool adds = false;     ///< to the gradients that are there: fp32, of the same step
 };
 
 /// Whoever goes along with a pass; called while it is enqueued, so what it enqueues on the same stream
@@ -42,7 +45,10 @@ class PassCompanion {
   virtual Status bucket_made(std::size_t) { return {}; }
 };
 
-/// Enqueues passes on one stream.
+/// Enqueues passes on one stream. Of a network's part: where it has not the input, activation 0 is there
+/// before `forward`, and the gradient of its inputs, not masked yet, in activation_gradient(0) after
+/// `backward`; where it has not the loss, the last activation is there after `forward`, and such a gradient
+/// of it in the last activation_gradient before `backward`.
 class Pass {
  public:
   Pass(Device& device, const MlpConfig& config, const ParameterLayout& layout, const Workspace& workspace,
@@ -57,6 +63,8 @@ class Pass {
   /// Before the first pass.
   Status allocate() { return products_.allocate(config_); }
   Status enqueue(const PassPlan& plan, PassCompanion& companion);
+  Status forward(const PassPlan& plan, PassCompanion& companion);
+  Status backward(const PassPlan& plan, PassCompanion& companion);
   /// In force for the passes enqueued from now on.
   void set_tampering(std::vector<Tampering> tampering) { tampering_ = std::move(tampering); }
   /// Every tensor that a pass makes, in order.
@@ -64,9 +72,16 @@ class Pass {
 
  private:
   struct Call;  // one pass while it is enqueued
-  Status forward(const Call& call);
+  Status draw_input(const Call& call, MatrixView x);
   ExtremeTerm extreme_term(const Call& call, int layer) const;
-  Status backward(const Call& call);
+  Status output_gradient(const Call& call, MatrixView& gradient);
+  /// Masks the gradient of a layer's activation, and makes the gradient of its biases.
+  Status mask(const Call& call, std::size_t layer, MatrixView gradient);
+  /// Where a layer's bias gradient is made, and how it comes to what is there.
+  VectorView bias_gradient(const Call& call, const LinearLayer& layer) const;
+  Status add_bias_gradient(const Call& call, const LinearLayer& layer);
+  bool has_input() const { return !config_.part || config_.part->has_input(); }
+  bool has_loss() const { return !config_.part || config_.part->has_loss(); }
   /// Of a layer, from `bucket` on, the next that is to be filled.
   Status weight_gradients(const Call& call, int layer, MatrixView output_gradient, std::size_t& bucket);
   Status weight_gradient(const Call& call, const GradientPiece& piece, MatrixView output_gradient,

@@ -32,6 +32,9 @@ Status TrainedState::allocate() {
   if (config_.optimizer == Optimizer::adam) {
     EGT_TRY_ASSIGN(second_moment_, device_.allocate(bytes));
   }
+  if (config_.top_k_share > 0) {
+    EGT_TRY_ASSIGN(residual, device_.allocate(bytes));
+  }
   if (!config_.keeps_states) return {};
   for (auto& slot : kept_)
     for (std::size_t i = 0; i < buffers().size(); ++i) {
@@ -42,9 +45,10 @@ Status TrainedState::allocate() {
 }
 
 Status TrainedState::initialize(Stream& stream) {
-  for (const Buffer* buffer : {&first_moment_, &second_moment_})
+  for (const Buffer* buffer : {&first_moment_, &second_moment_, &residual})
     if (buffer->bytes() > 0) EGT_TRY(device_.set_zero(buffer->data(), buffer->bytes(), stream));
-  return parameters.initialize(device_, layout_, config_.seed, stream);
+  return parameters.initialize(device_, layout_, config_.part ? &*config_.part : nullptr, config_.seed,
+                               stream);
 }
 
 Status TrainedState::update(const GradientBucket& bucket, VectorView gradient, Precision precision,
@@ -68,9 +72,13 @@ Status TrainedState::update(const GradientBucket& bucket, VectorView gradient, P
 
 std::vector<const Buffer*> TrainedState::buffers() const {
   std::vector<const Buffer*> all;
-  for (const Buffer* buffer : {&parameters.weights, &first_moment_, &second_moment_})
+  for (const Buffer* buffer : {&parameters.weights, &first_moment_, &second_moment_, &residual})
     if (buffer->bytes() > 0) all.push_back(buffer);
   return all;
+}
+
+std::uint64_t TrainedState::bytes() const {
+  return parameters.bytes() + first_moment_.bytes() + second_moment_.bytes();
 }
 
 WordsView TrainedState::layer_words(const Buffer& flat, int layer) const {
@@ -80,7 +88,8 @@ WordsView TrainedState::layer_words(const Buffer& flat, int layer) const {
 
 std::vector<StateTensor> TrainedState::tensors() const {
   std::vector<StateTensor> all;
-  for (std::size_t kind = 0; kind < buffers().size(); ++kind)
+  const std::size_t kinds = buffers().size() - (residual.bytes() > 0 ? 1 : 0);
+  for (std::size_t kind = 0; kind < kinds; ++kind)
     for (std::size_t l = 0; l < layout_.layers().size(); ++l)
       all.push_back({static_cast<StateKind>(kind), static_cast<int>(l)});
   return all;

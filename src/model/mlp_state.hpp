@@ -36,12 +36,18 @@ class TrainedState {
   std::vector<StateTensor> tensors() const;
   WordsView words(const StateTensor& tensor) const;
   WordsView kept_words(int slot, const StateTensor& tensor) const;
+  /// Of the device's memory, copies for `keep` aside.
+  std::uint64_t bytes() const;
   Status keep(int slot, Stream& stream);
   Status restore(int slot, Stream& stream);
 
   ParameterSet parameters;
+  /// fp32, flat: what this rank has not sent of its gradients; with MlpConfig::top_k_share only. It is kept
+  /// and restored with the rest, but no tensor: each rank has its own.
+  Buffer residual;
 
  private:
+  /// The tensors' first, in the order of StateKind.
   std::vector<const Buffer*> buffers() const;
   Status copy(const std::vector<Buffer>& kept, bool back, Stream& stream);
   WordsView layer_words(const Buffer& flat, int layer) const;

@@ -1,7 +1,6 @@
 #include "model/mlp_trainer.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "model/mlp_buffers.hpp"
 #include "model/mlp_pass.hpp"
 #include "model/mlp_state.hpp"
+#include "model/parallel/gradient_sums.hpp"
 #include "model/step_tail.hpp"
 #include "model/step_timeline.hpp"
 
@@ -34,18 +34,6 @@ std::int64_t bucket_elements(const Communicator& communicator) {
 
 }  // namespace
 
-const char* to_string(StepPhase phase) {
-  constexpr const char* names[step_phases] = {"wait", "update", "forward", "activation", "backward"};
-  return names[static_cast<std::size_t>(phase)];
-}
-
-std::vector<int> StepResult::not_finite() const {
-  std::vector<int> ranks;
-  for (std::size_t rank = 0; rank < own_losses.size(); ++rank)
-    if (!std::isfinite(own_losses[rank])) ranks.push_back(static_cast<int>(rank));
-  return ranks;
-}
-
 struct MlpTrainer::Impl : mlp::PassCompanion {
   Impl(Device& d, Communicator& c, const MlpConfig& m)
       : device(d),
@@ -53,7 +41,8 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
         config(m),
         share(m.batch),
         layout(m.neurons, bucket_elements(c)),
-        trained(device, config, layout) {}
+        trained(device, config, layout),
+        sums(device, communicator, config, layout) {}
 
   Status allocate();
   Status make_streams_and_events();
@@ -91,6 +80,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
 
   // Streams die before the memory that their work uses: members are destroyed from the last to the first.
   mlp::TrainedState trained;
+  mlp::GradientSums sums;
   ParameterSet known;  // of replays, as training began with
   Workspace workspace;
   Buffer replay_loss;
@@ -125,6 +115,7 @@ MlpTrainer::~MlpTrainer() = default;
 
 Status MlpTrainer::Impl::allocate() {
   EGT_TRY(trained.allocate());
+  EGT_TRY(sums.allocate());
   EGT_TRY_ASSIGN(known, ParameterSet::allocate(device, config.precisions, layout.size()));
   EGT_TRY_ASSIGN(workspace, Workspace::allocate(device, config, layout));
   EGT_TRY_ASSIGN(replay_loss, device.allocate(sizeof(float)));
@@ -150,7 +141,7 @@ Status MlpTrainer::Impl::make_streams_and_events() {
 
 Status MlpTrainer::Impl::initialize() {
   EGT_TRY(trained.initialize(*compute));
-  EGT_TRY(known.initialize(device, layout, config.seed, *compute));
+  EGT_TRY(known.initialize(device, layout, nullptr, config.seed, *compute));
   return device.set_zero(workspace.gradient.data(), workspace.gradient.bytes(), *compute);
 }
 
@@ -250,9 +241,7 @@ Status MlpTrainer::Impl::bucket_made(std::size_t index) {
   EGT_TRY(device.record(*ready[index], *compute));
   EGT_TRY(device.wait(*communication, *ready[index]));
   EGT_TRY(timeline.sum_begins(device, index, *communication));
-  const VectorView gradient = workspace.gradient_range(bucket.offset, bucket.count);
-  EGT_TRY(communicator.all_reduce(gradient.data, static_cast<std::size_t>(gradient.count), gradient.type,
-                                  *communication));
+  EGT_TRY(sums.sum(bucket, workspace, trained.residual.as<float>(), *communication));
   EGT_TRY(timeline.sum_ends(device, index, *communication));
   EGT_TRY(device.record(*summed[index], *communication));
   due[index] = true;
@@ -342,6 +331,7 @@ class ReplayCompanion : public mlp::PassCompanion {
     return audit_ ? audit_(gemm, tensor, stream_) : Status();
   }
   Digest* chains_digest() override { return next_++; }
+  Digest* next() const { return next_; }
   Status made(const PassTensor&, WordsView words) override { return device_.digest(words, next_++, stream_); }
 
  private:
@@ -372,6 +362,7 @@ Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, const Pr
                            .rows = rows,
                            .loss = m.replay_loss.as<float>()},
                           companion));
+  EGT_TRY(m.sums.answer(m.workspace, companion.next(), *m.compute));
   return m.show_to_communication();
 }
 
@@ -423,6 +414,10 @@ Status MlpTrainer::restore_state(int slot) {
   return m.trained.restore(slot, *m.compute);
 }
 
+double MlpTrainer::sent_bytes() const {
+  return impl_->sums.sent_bytes();
+}
+
 const ParameterLayout& MlpTrainer::layout() const {
   return impl_->layout;
 }
@@ -437,6 +432,11 @@ Stream& MlpTrainer::compute_stream() {
 
 VectorView MlpTrainer::weights() {
   return impl_->trained.parameters.master();
+}
+
+VectorView MlpTrainer::residual() {
+  const Buffer& residual = impl_->trained.residual;
+  return {residual.data(), ElementType::f32, residual.bytes() > 0 ? impl_->layout.size() : 0};
 }
 
 VectorView MlpTrainer::gradient() {

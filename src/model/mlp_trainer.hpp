@@ -129,15 +129,20 @@ class MlpTrainer {
   WordsView state(const StateTensor& tensor);
   WordsView kept_state(int slot, const StateTensor& tensor);
 
+  /// Bytes that each rank sends in a step for the sums of gradients, where these go round a ring.
+  double sent_bytes() const;
+
   const ParameterLayout& layout() const;
   /// The stream on which sums over ranks run; other collectives of this communicator must go there too.
   Stream& communication_stream();
   /// The stream of the passes.
   Stream& compute_stream();
-  /// fp32 master weights, as of the last settled step, and the gradient of the last step, flat, in device
-  /// memory: for tests and checks.
+  /// fp32 master weights, as of the last settled step, the gradient of the last step, summed, and what
+  /// this rank has not sent of its own (empty without MlpConfig::top_k_share), flat, in device memory: for
+  /// tests and checks.
   VectorView weights();
   VectorView gradient();
+  VectorView residual();
 
  private:
   struct Impl;

@@ -5,8 +5,9 @@
 namespace egt {
 
 std::string to_string(const PassTensor& tensor) {
-  constexpr const char* names[] = {"product",       "extreme term",    "activation",    "output gradient",
-                                   "input product", "weight gradient", "input gradient"};
+  constexpr const char* names[] = {"product",         "extreme term",        "activation",
+                                   "output gradient", "input product",       "weight gradient",
+                                   "input gradient",  "compressed gradient", "gradient after compression"};
   return fmt::format("{} of layer {}", names[static_cast<int>(tensor.kind)], tensor.layer + 1);
 }
 

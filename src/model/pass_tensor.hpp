@@ -16,6 +16,9 @@ enum class TensorKind {
   input_product,    ///< gradient of the layer's inputs, before their mask
   weight_gradient,  ///< of the layer's weights and bias, this rank's own, before it is summed over ranks
   input_gradient,   ///< gradient of the layer's inputs
+  // Of a bucket whose lowest layer it is, with MlpConfig::top_k_share; in replays, of twice the gradient
+  sent_gradient,  ///< the largest elements and their indices
+  kept_gradient,  ///< those and the rest, put together again
 };
 
 struct PassTensor {

@@ -1,7 +1,19 @@
 #include "model/step_tail.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+
+namespace egt {
+
+std::vector<int> StepResult::not_finite() const {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < own_losses.size(); ++rank)
+    if (!std::isfinite(own_losses[rank])) ranks.push_back(static_cast<int>(rank));
+  return ranks;
+}
+
+}  // namespace egt
 
 namespace egt::mlp {
 

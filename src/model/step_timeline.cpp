@@ -1,5 +1,14 @@
 #include "model/step_timeline.hpp"
 
+namespace egt {
+
+const char* to_string(StepPhase phase) {
+  constexpr const char* names[step_phases] = {"wait", "update", "forward", "activation", "backward"};
+  return names[static_cast<std::size_t>(phase)];
+}
+
+}  // namespace egt
+
 namespace egt::mlp {
 
 namespace {

@@ -278,6 +278,47 @@ class Bench(BenchTest):
         strong = {entry["devices"]: entry["not_possible"] for entry in self.entries(result, mode="strong")}
         self.assertEqual(strong, {2: None, 3: "32 samples are too few to share"})
 
+    def test_compressed_gradients_are_held_against_whole_ones(self):
+        for compression, least, most in (("topk:2%", 0, 0.1), ("bf16", 0.5, 0.5)):
+            with self.subTest(compression=compression):
+                self.setUp()
+                done, result = self.bench(*tiny(workload="mlp", mode="collective"), "--gradient-compression", compression,
+                                          "--steps", "60", ranks=2)
+                whole, = self.entries(result, mode="collective")
+                entry, = self.entries(result, mode=f"collective {compression}")
+                self.assertTrue(entry["success"], entry["failure"])
+                self.assertEqual((entry["gradient_compression"], whole["gradient_compression"]), (compression, "none"))
+                for name, value in (("sent_bytes", whole["sent_bytes"]), ("loss", whole["loss"]), ("step_ms", whole["step_ms"]["p50"])):
+                    self.assertEqual(entry[f"whole_{name}"], value)
+                    self.assertGreater(value, 0)
+                self.assertTrue(least <= entry["sent_bytes"] / whole["sent_bytes"] <= most, entry["sent_bytes"])
+                self.assertAlmostEqual(entry["loss_excess_percent"], 100 * (entry["loss"] / whole["loss"] - 1))
+                self.assertIn(f"mlp batch 32 (2, collective {compression}): a rank sends ", done.stdout)
+                self.assertIn(" after as many steps as whole gradients give ", done.stdout)
+                self.assertEqual(result["verdict"], "pass")
+
+    def test_tasks_run_at_the_same_time(self):
+        done, result = self.bench(*tiny(workload="voxelize,multimodal", points="1000,2000", parallel="task"), ranks=3)
+        sequences = self.entries(result, mode="sequence")
+        self.assertEqual([e["test_name"] for e in sequences], ["voxelize 2000 points", "multimodal batch 1"])
+        both, = self.entries(result, workload="task")
+        self.assertTrue(both["success"], both["failure"])
+        self.assertEqual((both["mode"], both["items"], both["ranks"]), ("task", "batches", [0, 1, 2]))
+        self.assertEqual([task["test_name"] for task in both["tasks"]], [e["test_name"] for e in sequences])
+        self.assertEqual(sorted(rank for task in both["tasks"] for rank in task["ranks"]), [0, 1, 2])
+        sequence = alone = 0
+        for task, all_ranks in zip(both["tasks"], sequences):
+            self.assertTrue(task["ranks"])
+            batches = sum(both["shares"][rank] for rank in task["ranks"])
+            sequence += batches * all_ranks["step_ms"]["p50"] * task["size"] / sum(all_ranks["shares"])
+            singles = [e["step_ms"]["p50"] for e in self.entries(result, test_name=task["test_name"], mode="single")]
+            alone += batches * sum(singles) / len(singles)
+            self.assertIn(f"): {task['test_name']} on rank", done.stdout)
+        step = both["step_ms"]["p50"]
+        for name, value in (("sequence_ms", sequence), ("sequence_speedup", sequence / step), ("speedup", alone / step), ("efficiency", alone / step / 3)):
+            self.assertAlmostEqual(both[name], value, msg=name)
+        self.assertEqual((result["verdict"], result["faults"]), ("pass", []))
+
     def test_one_rank_says_that_it_is_alone(self):
         for ranks in (None, 1):
             self.setUp()
@@ -342,7 +383,16 @@ class Bench(BenchTest):
             ("--ceilings", "--points", "5"): "--ceilings measures none",
             ("--ceilings", "--inject", "slow:rank=0,step=1"): "both sides would be slow",
             ("--no-io",): "with --ceilings only",
-            ("--steps", "3"): "has no such option",
+            ("--steps", "3"): "needs --gradient-compression",
+            ("--gradient-compression", "topk:0%"): "none, bf16, or topk: and a share",
+            ("--gradient-compression", "topk:1%"): "one rank sends no gradients",
+            ("--gradient-compression", "bf16", "--gradient-dtype", "bf16"): "leave one of them out",
+            ("--gradient-compression", "topk:1%", "--workload", "voxelize"): "only mlp has gradients",
+            ("--gradient-compression", "topk:1%", "--mode", "p2p,collective"): "p2p sums whole gradients",
+            ("--gradient-compression", "topk:1%", "--mode", "strong"): "beside the mode collective",
+            ("--parallel", "task", "--workload", "voxelize,mlp"): "voxelize and multimodal at the same time",
+            ("--parallel", "task"): "one rank has no others",
+            ("--ceilings", "--gradient-compression", "bf16"): "--ceilings measures none",
             ("--inject", "weight:rank=0,step=1"): "bench has no place for it",
             ("--inject", "slow:rank=0,step=1,ms=3"): "use count",
         }

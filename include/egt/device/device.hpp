@@ -11,6 +11,7 @@
 #include "egt/core/digest.hpp"
 #include "egt/core/flip.hpp"
 #include "egt/core/math/math.hpp"
+#include "egt/core/math/sparse.hpp"
 #include "egt/core/pattern.hpp"
 #include "egt/core/status.hpp"
 #include "egt/core/types.hpp"
@@ -252,6 +253,11 @@ class Device {
   /// first, second: fp32 moments, count of the range.
   virtual Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
                            Stream& stream) = 0;
+
+  virtual Status select_top_k(const TopKSelection& call, Stream& stream) = 0;
+  /// sum[e.index] = math::add(sum[e.index], e.value) for each of the elements; sum: f32, below 2^32 elements.
+  /// An index beyond them, as damaged data may have, is left out.
+  virtual Status scatter_add(VectorView sum, SparseView elements, Stream& stream) = 0;
 
   // Patterns and checks
   virtual Status fill(WordsView words, const Pattern& pattern, Stream& stream) = 0;

@@ -24,11 +24,23 @@ Status refuse(const char* option, const std::string& why) {
 }
 
 /// What bench's own parts can suffer: a device that is slow, and what the run watches over everywhere.
-Status check_bench_injections(const std::vector<Injection>& injections, bool ceilings, int ranks) {
+Status check_bench_injections(const std::vector<Injection>& injections, const BenchOptions& bench,
+                              int ranks) {
   using enum InjectionKind;
   constexpr InjectionKind known[] = {slow, hang, kill, stop, temperature, xid, ecc, memory_pressure};
+  constexpr InjectionKind of_parts[] = {weight, gradient, activation, gemm};
+  const bool ceilings = bench.ceilings;
+  const bool divides = bench.measures(Parallel::tensor) || bench.measures(Parallel::pipeline);
   for (const Injection& injection : injections) {
     const std::string text = fmt::format("--inject {}", to_text(injection));
+    const bool is_of_parts =
+        std::find(std::begin(of_parts), std::end(of_parts), injection.kind) != std::end(of_parts);
+    if (divides && is_of_parts) continue;
+    if (is_of_parts && !ceilings)
+      return refuse(text.c_str(),
+                    "bench has no place for it in data parallel trials; add --parallel tensor or pipeline");
+    if (divides && injection.kind == slow)
+      return refuse(text.c_str(), "divided networks have no place for it; use --parallel data or task");
     if (std::find(std::begin(known), std::end(known), injection.kind) == std::end(known) || injection.peer)
       return refuse(text.c_str(),
                     "bench has no place for it; use slow, hang, kill, stop, temperature, xid, ecc or "
@@ -54,6 +66,39 @@ Result<std::vector<Precision>> common_precisions(Control& control, std::vector<P
                        [&](const std::string& one) { return one.find(name) == std::string::npos; });
   });
   return own;
+}
+
+/// Where compression has a meaning, and something to be compared with.
+Status check_compression(const Options& options, int ranks) {
+  const BenchOptions& bench = options.bench;
+  const auto given = [&](const char* name) { return options.given.contains(name); };
+  if (!bench.compression.is_on())
+    return given("steps") ? refuse("--steps",
+                                   "of bench it needs --gradient-compression; add it, or use "
+                                   "--trial-time")
+                          : Status();
+  const std::string text = fmt::format("--gradient-compression {}", to_string(bench.compression));
+  const auto has = [](const auto& all, auto one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+  };
+  if (given("gradient-dtype"))
+    return refuse(text.c_str(),
+                  "compares with gradients sent as fp32, and bf16 is what --gradient-dtype bf16 does in all "
+                  "modes; leave one of them out");
+  if (!has(bench.workloads, BenchWorkload::mlp))
+    return refuse(text.c_str(), "of the workloads only mlp has gradients; name it");
+  if (!bench.measures(Parallel::data))
+    return refuse(text.c_str(),
+                  "only replicas of a whole network send all their gradients; use --parallel "
+                  "data or all");
+  if (given("mode") && has(bench.modes, BenchMode::p2p))
+    return refuse(text.c_str(),
+                  "the mode p2p sums whole gradients in the peers' memory; leave it out of "
+                  "--mode");
+  if (!has(bench.modes, BenchMode::collective))
+    return refuse(text.c_str(), "is measured beside the mode collective; name it in --mode");
+  if (ranks == 1) return refuse(text.c_str(), "one rank sends no gradients; start 2 ranks or more");
+  return {};
 }
 
 class BenchRun final : public MeasurementRun {
@@ -87,17 +132,35 @@ class BenchRun final : public MeasurementRun {
 
 Status BenchRun::refine(Options& options, Backend backend, const RankPlace& place) {
   told_ = apply_command_defaults(options, backend);
+  EGT_TRY(check_compression(options, place.size));
   if (place.size == 1 && options.given.contains("mode") &&
       options.bench.modes != std::vector{BenchMode::single})
     return refuse(fmt::format("--mode {}", options.given.at("mode")).c_str(),
                   "one rank has no others to work with; use single, or start 2 ranks or more");
-  return check_bench_injections(options.run.injections, options.bench.ceilings, place.size);
+  const Parallel parallel = options.bench.parallel;
+  const auto& workloads = options.bench.workloads;
+  if ((parallel == Parallel::tensor || parallel == Parallel::pipeline) &&
+      std::find(workloads.begin(), workloads.end(), BenchWorkload::mlp) == workloads.end())
+    return refuse(
+        fmt::format("--parallel {}", options.given.at("parallel")).c_str(),
+        "divides layers, and of the workloads only mlp has them; name it, or use data, task or all");
+  const auto runs = [&](BenchWorkload one) {
+    return std::find(workloads.begin(), workloads.end(), one) != workloads.end();
+  };
+  if (parallel == Parallel::task && !(runs(BenchWorkload::voxelize) && runs(BenchWorkload::multimodal)))
+    return refuse("--parallel task",
+                  "runs voxelize and multimodal at the same time; name both in --workload");
+  if (parallel != Parallel::data && place.size == 1 && options.given.contains("parallel"))
+    return refuse(fmt::format("--parallel {}", options.given.at("parallel")).c_str(),
+                  "one rank has no others to divide work with; use data, or start 2 ranks or more");
+  return check_bench_injections(options.run.injections, options.bench, place.size);
 }
 
 Status BenchRun::choose(const Options& options, const Platform& platform, Control& control) {
   control_ = &control;
   place_ = control.place();
   parts_.bench = options.bench;
+  parts_.bench.compared_steps = options.burn.steps.value_or(parts_.bench.compared_steps);
   parts_.train = options.burn.train;
   parts_.stopping = [] { return StopSignal::received() != 0; };
   auto precisions = choose_precisions(options.burn.precision, *platform.device);

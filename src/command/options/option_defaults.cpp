@@ -119,6 +119,9 @@ void apply_host_defaults(Options& options) {
   Defaults defaults = built_in_defaults("", Backend::host);
   if (burn.global_batch)
     std::erase_if(defaults, [](const auto& one) { return one.first == std::string_view("batch"); });
+  // Of bench it is a limit.
+  if (options.command == "bench")
+    std::erase_if(defaults, [](const auto& one) { return one.first == std::string_view("memory"); });
   if (options.bench.ceilings)
     for (const std::string_view name : scaling_options)
       std::erase_if(defaults, [&](const auto& one) { return one.first == name; });

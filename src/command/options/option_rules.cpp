@@ -56,7 +56,9 @@ Rules training_rules(BurnOptions& burn) {
       {"duration", of_burn | of_verify, "how long, in s, m, h or d (5m); of verify 20s, on the host 10s",
        duration(burn.duration_seconds, "a time above 0 and up to 3650d, such as 90s, 5m, 2h or 3d", 0,
                 no_limit)},
-      {"steps", of_burn, "stop after N training steps instead (none)",
+      {"steps", of_burn | of_bench,
+       "stop after N training steps instead (none); of bench with --gradient-compression: of training, after "
+       "which losses are compared (500)",
        whole(burn.steps, 1, 1'000'000'000'000)},
       {"layers", of_training,
        "neurons of each layer, input first (4096,8192,6144,4096,2048,1024,512; host: "
@@ -252,6 +254,25 @@ Rules bench_rules(BenchOptions& bench) {
        "where multimodal's streams come into being: on each device, which gets the first one's timeline, or "
        "all on the first device (own)",
        choice(bench.streams, {{"own", StreamOrigin::own}, {"first", StreamOrigin::first}})},
+      {"gradient-compression", of_bench,
+       "of mlp, how gradients are sent in mode collective, beside whole ones: as bf16, or of each bucket the "
+       "largest SHARE, the rest being added to the next step's (none)",
+       parsed(bench.compression, "none|bf16|topk:SHARE",
+              "none, bf16, or topk: and a share of 0.00001 to 100 %, as topk:1%", parse_compression)},
+      {"parallel", of_bench,
+       "what the devices divide among them: the batch, as the mode says; of mlp each layer (tensor) or runs of "
+       "layers (pipeline); the parts of the work (task); or each of these in turn, and together (data)",
+       choice(bench.parallel, {{"data", Parallel::data},
+                               {"tensor", Parallel::tensor},
+                               {"pipeline", Parallel::pipeline},
+                               {"task", Parallel::task},
+                               {"all", Parallel::all}})},
+      {"micro-batches", of_bench, "of pipelines, into which a step's batch is cut (4 a stage)",
+       whole(bench.micro_batches, 1, 1024)},
+      {"memory", of_bench,
+       "of mlp, for what training keeps on a device from step to step: weights, moments and gradients; a "
+       "mode that needs more is refused (what there is)",
+       size(bench.most_state_bytes, "a size of 1KB to 1024TB, such as 72GB", 1000, 1024'000'000'000'000)},
       {"trial-time", of_bench,
        "how long each configuration is measured, after its warm-up (1s; with --ceilings 2s, host: 0.4s)",
        duration(bench.trial_seconds, "a time of 0.01s to 1h, such as 1s", 0.01, 3600)},

@@ -57,7 +57,9 @@ struct OptionRule {
 };
 
 /// Of bench: what says which work is scaled; with --ceilings they have no meaning.
-constexpr const char* scaling_options[] = {"workload", "mode", "points", "grid", "batches", "streams"};
+constexpr const char* scaling_options[] = {
+    "workload", "mode",     "points",        "grid",   "batches",
+    "streams",  "parallel", "micro-batches", "memory", "gradient-compression"};
 
 /// Of bench: what only --ceilings has a use for.
 constexpr const char* file_options[] = {"io-dir", "io-size", "no-io"};

@@ -20,6 +20,7 @@
 
 #include "egt/core/json_access.hpp"
 #include "egt/core/units.hpp"
+#include "workload/bench/scaling_options.hpp"
 
 /// How the values of options are read and told: one function a kind of value, which says its range once.
 namespace egt {
@@ -81,6 +82,9 @@ inline Json told(const std::string& value) {
 }
 inline Json told(const SizeOrShare& value) {
   return value.is_share ? Json(fmt::format("{}%", value.share * 100)) : Json(value.bytes);
+}
+inline Json told(const GradientCompression& value) {
+  return to_string(value);
 }
 template <typename T>
 Json told(const std::optional<T>& value) {

@@ -90,6 +90,8 @@ class CudaDevice : public Device {
                   Stream& stream) override;
   Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
                    Stream& stream) override;
+  Status select_top_k(const TopKSelection& call, Stream& stream) override;
+  Status scatter_add(VectorView sum, SparseView elements, Stream& stream) override;
 
   Status fill(WordsView words, const Pattern& pattern, Stream& stream) override;
   Status reset(Mismatches* report, Stream& stream) override;
@@ -355,6 +357,18 @@ Status CudaDevice::adam_step(const ParameterRange& range, float* first, float* s
     return kernels::adam_step(launch_on(s), range.weights, range.gradient, range.compute_copy, first, second,
                               rule);
   });
+}
+
+Status CudaDevice::select_top_k(const TopKSelection& call, Stream& stream) {
+  EGT_TRY(check_select_top_k(call));
+  return enqueue(stream, "select the largest",
+                 [&](CudaStream& s) { return kernels::select_top_k(launch_on(s), call); });
+}
+
+Status CudaDevice::scatter_add(VectorView sum, SparseView elements, Stream& stream) {
+  EGT_TRY(check_scatter_add(sum, elements));
+  return enqueue(stream, "add sparse elements",
+                 [&](CudaStream& s) { return kernels::scatter_add(launch_on(s), sum, elements); });
 }
 
 Status CudaDevice::fill(WordsView words, const Pattern& pattern, Stream& stream) {

@@ -127,6 +127,12 @@ class HostDevice final : public Device {
                    Stream& stream) override {
     return host::adam_step(range, first, second, rule, as_host_stream(stream));
   }
+  Status select_top_k(const TopKSelection& call, Stream& stream) override {
+    return host::select_top_k(call, as_host_stream(stream));
+  }
+  Status scatter_add(VectorView sum, SparseView elements, Stream& stream) override {
+    return host::scatter_add(sum, elements, as_host_stream(stream));
+  }
   Status fill(WordsView words, const Pattern& pattern, Stream& stream) override {
     return host::fill(words, pattern, as_host_stream(stream));
   }

@@ -38,6 +38,10 @@ Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& r
 Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
                  HostStream& stream);
 
+// host_top_k.cpp
+Status select_top_k(const TopKSelection& call, HostStream& stream);
+Status scatter_add(VectorView sum, SparseView elements, HostStream& stream);
+
 // host_matrix_vector.cpp
 Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
                        HostStream& stream);

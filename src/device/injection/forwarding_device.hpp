@@ -84,6 +84,12 @@ class ForwardingDevice : public Device {
                    Stream& s) override {
     return computes() ? to_->adam_step(range, m, v, rule, s) : Status();
   }
+  Status select_top_k(const TopKSelection& call, Stream& s) override {
+    return computes() ? to_->select_top_k(call, s) : Status();
+  }
+  Status scatter_add(VectorView sum, SparseView elements, Stream& s) override {
+    return computes() ? to_->scatter_add(sum, elements, s) : Status();
+  }
   Status fill(WordsView words, const Pattern& pattern, Stream& s) override {
     return to_->fill(words, pattern, s);
   }

@@ -80,6 +80,23 @@ std::string notes_of(const Json& entry) {
                      cell(figure(entry, "gb_per_second"), "{:.4g}"), 100 * *ratio));
   if (const auto error = figure(entry, "forecast_error_percent"))
     note(fmt::format("forecast {} ms, {:+.1f} %", cell(figure(entry, "forecast_step_ms"), "{:.4g}"), *error));
+  if (const auto bytes = figure(entry, "sent_bytes"), whole = figure(entry, "whole_sent_bytes");
+      bytes && whole)
+    note(fmt::format(
+        "a rank sends {} a step, whole gradients {}; a step takes {:.2f} times as long", format_bytes(*bytes),
+        format_bytes(*whole),
+        figure(member(entry, "step_ms"), "p50").value_or(0) / figure(entry, "whole_step_ms").value_or(0)));
+  for (const Json& task : member(entry, "tasks"))
+    note(fmt::format("{} on {} {}", text_at(task, "test_name"),
+                     member(task, "ranks").size() == 1 ? "rank" : "ranks", member(task, "ranks").dump()));
+  if (const auto ms = figure(entry, "sequence_ms"))
+    note(fmt::format(
+        "the same batches one job after the other, on all devices: {:.4g} ms, {:.2f} times as long", *ms,
+        figure(entry, "sequence_speedup").value_or(0)));
+  if (const auto excess = figure(entry, "loss_excess_percent"))
+    note(fmt::format("loss {:.4g} after as many steps as whole gradients give {:.4g}: {:+.1f} %, {} 10 %",
+                     figure(entry, "loss").value_or(0), figure(entry, "whole_loss").value_or(0), *excess,
+                     *excess <= 10 ? "within" : "not within"));
   if (const auto tflops = figure(entry, "tflops")) note(fmt::format("{:.4g} TFLOP/s", *tflops));
   if (const auto even = figure(entry, "even_items_per_second"))
     note(fmt::format("shares {}, {} {}/s; in equal shares {} {}/s", member(entry, "shares").dump(),
@@ -156,7 +173,7 @@ std::string bench_text(const Json& result) {
       alone.ok())
     text = scaling_text(alone.value());
   for (const auto& [workload, entries] : by_workload(result)) text += table_of(workload, entries);
-  text += forecast_text(result);
+  text += parallel_text(result) + forecast_text(result);
   if (!text.empty() && text.front() == '\n') text.erase(0, 1);
   return text;
 }

@@ -14,6 +14,9 @@ std::string summary_text(const Json& result);
 /// The seeds' table of configurations, at one size of each workload, then all that was measured, workload by
 /// workload.
 std::string bench_text(const Json& result);
+/// Of `bench --parallel`: all modes of a test side by side, how pipelines were cut, and the mode to use;
+/// empty: nothing was divided but the batch.
+std::string parallel_text(const Json& result);
 /// Of `bench --ceilings`: every part beside the machine's own limit, group by group, over all ranks; empty:
 /// the result has none.
 std::string ceilings_text(const Json& result);

@@ -61,6 +61,7 @@ Result<std::unique_ptr<BenchGroups>> BenchGroups::open(Environment& environment,
   for (const int count : needs.counts) {
     EGT_TRY_ASSIGN(made->collectives_[count], split(environment, control, own < count ? 0 : -1));
   }
+  for (const ParallelPlan& plan : needs.plans) EGT_TRY(made->open_plan(environment, control, plan));
   if (!needs.slot_bytes.empty() && made->on_first_host_ > 1)
     EGT_TRY(made->open_channel(environment, control, needs.slot_bytes));
   for (const int count : needs.counts)
@@ -93,6 +94,18 @@ Status BenchGroups::open_channel(Environment& environment, Control& control,
   auto gate = FlagGate::make(environment.device);
   EGT_TRY(agree(control, gate.status()));
   channel_.gate = std::move(gate.value());
+  return {};
+}
+
+/// Ranks beyond the plan take part in the calls only. Those that are alone in a dimension get a number there.
+Status BenchGroups::open_plan(Environment& environment, Control& control, const ParallelPlan& plan) {
+  const int own = environment.place.rank;
+  const ParallelPlace place = place_of(plan, own);
+  const auto group = [&](ParallelPlace first) { return own < plan.ranks() ? rank_of(plan, first) : -1; };
+  Split& made = splits_[plan];
+  EGT_TRY_ASSIGN(made.data, split(environment, control, group({0, place.tensor, place.stage})));
+  EGT_TRY_ASSIGN(made.tensor, split(environment, control, group({place.data, 0, place.stage})));
+  EGT_TRY_ASSIGN(made.pipeline, split(environment, control, group({place.data, place.tensor, 0})));
   return {};
 }
 

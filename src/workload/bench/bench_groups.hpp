@@ -9,6 +9,7 @@
 #include "egt/ranks/communicator.hpp"
 #include "egt/ranks/control.hpp"
 #include "egt/workload/workload.hpp"
+#include "model/parallel/parallel_plan.hpp"
 #include "workload/bench/input_pipeline.hpp"
 
 namespace egt {
@@ -23,6 +24,12 @@ class BenchGroups {
     /// taken. None: no batches are moved so.
     std::vector<std::size_t> slot_bytes = {};
     std::vector<RankPlace> places = {};
+    std::vector<ParallelPlan> plans = {};  ///< of the first ranks, that divide a network
+  };
+
+  /// Of this rank in a plan, numbered as its parts are; with itself alone where a dimension is 1.
+  struct Split {
+    std::unique_ptr<Communicator> data, tensor, pipeline;
   };
 
   /// Collective: all ranks leave with the same Status. `control`, used in the call only, is of the same ranks
@@ -36,6 +43,8 @@ class BenchGroups {
   Communicator& of_first(int count) { return *collectives_.at(count); }
   /// The same, where gradients go by peer copies; only if why_no_peers is empty.
   Communicator& peers_of_first(int count) { return *peers_.at(count); }
+  /// Of a plan that this rank takes part in.
+  const Split& of_plan(const ParallelPlan& plan) const { return splits_.at(plan); }
   /// For batches by peer copies; only if why_no_peers is empty.
   PeerChannel& channel() { return channel_; }
   /// Why the first `count` ranks cannot copy into each other's memory; empty: they can. The same on all
@@ -50,6 +59,7 @@ class BenchGroups {
   void give_up();
 
  private:
+  Status open_plan(Environment& environment, Control& control, const ParallelPlan& plan);
   Status open_peer_sums(Environment& environment, Control& control, int count);
   Status open_channel(Environment& environment, Control& control, const std::vector<std::size_t>& bytes);
 
@@ -61,6 +71,7 @@ class BenchGroups {
   std::size_t slot_bytes_ = 0;  ///< that there was room for
   std::unique_ptr<Communicator> alone_;
   std::map<int, std::unique_ptr<Communicator>> collectives_, peers_;
+  std::map<ParallelPlan, Split> splits_;
   PeerChannel channel_;
 };
 

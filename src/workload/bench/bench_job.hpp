@@ -25,6 +25,12 @@ struct JobReport {
   std::optional<double> copy_ms;  ///< for a copy that reads and writes as many bytes as an iteration must
   /// All-reduces alone, with nothing beside them: of a step's gradients, and of parts of them.
   std::vector<SumTime> sums = {};
+  std::optional<double> loss = {};        ///< after MlpJobConfig::compared_steps: mean of the last few
+  std::optional<double> sent_bytes = {};  ///< MlpTrainer::sent_bytes
+  // Of networks that are divided among devices
+  std::optional<double> communication_ms = {};  ///< of a step, alone
+  std::optional<double> outside_share = {};     ///< of a step: exchanges, sums, and waits for them
+  std::optional<bool> compared = {};            ///< with one device's gradients; false: no room for that
 };
 
 /// How long a burst took.
@@ -46,6 +52,8 @@ class BenchJob {
   /// Makes `chunks` chunks of `per_chunk` iterations, behind some to begin with that are not timed, and waits
   /// for them.
   virtual Result<BurstTimes> burst(int chunks, std::int64_t per_chunk) = 0;
+  /// Iterations that are still to be made before `check`; the same on all devices.
+  virtual std::int64_t missing() const { return 0; }
   /// After the last burst: holds the results against what they must be.
   virtual Result<JobReport> check() = 0;
   /// The communicator was given up: waits until nothing of the job is enqueued, at most `seconds`. The job is
@@ -67,6 +75,8 @@ struct MlpJobConfig {
   TrainOptions train;
   Precision precision = Precision::fp32;
   BatchShare batch;
+  GradientCompression compression = {};
+  std::int64_t compared_steps = 0;  ///< after which the loss is told; 0: it is not
 };
 /// Trains; gradients are summed over `communicator`, which outlives it, as do `environment` and `reporter`.
 Result<std::unique_ptr<BenchJob>> make_mlp_job(Environment& environment, Communicator& communicator,

@@ -27,6 +27,8 @@ struct RankFigures {
   double memory_bytes = unknown;  ///< in use when the trial is over
   // Of the rest the mean of what its sensor said while it was measured.
   double gpu_utilization_percent = unknown, power_w = unknown, sm_clock_mhz = unknown;
+  double communication_ms = unknown, outside_share = unknown, compared = unknown;  ///< see JobReport
+  double loss = unknown, sent_bytes = unknown;                                     ///< see JobReport
   double sigma_ms = unknown;  ///< standard deviation of an iteration (normal_sigma)
   SumTime sums[sum_sizes] = {{unknown, unknown}, {unknown, unknown}, {unknown, unknown}};  ///< see JobReport
 };
@@ -88,6 +90,8 @@ class BenchTrialMaker {
 
   Status warm_up(BenchJob* job);
   Status measure(BenchJob* job);
+  /// Makes the iterations that are missing until the job's figures can be told.
+  Status make_up(BenchJob* job);
   Status conclude(BenchJob* job);
   /// The figures, and with them whether to stop; of all ranks, [rank][i].
   Result<std::vector<std::vector<double>>> meet(std::span<const double> own, const char* phase);

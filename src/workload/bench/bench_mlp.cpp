@@ -1,23 +1,17 @@
 #include <algorithm>
-#include <cmath>
-#include <deque>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "egt/core/histogram.hpp"
 #include "workload/bench/bench_measurement.hpp"
+#include "workload/bench/parallel/loss_trend.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/common/value_exchange.hpp"
 #include "workload/train/slow_injection.hpp"
 
 namespace egt {
 namespace {
-
-/// The first and the last losses, of which the means are compared, and in how many steps at least.
-constexpr std::size_t compared_losses = 4;
-constexpr std::int64_t fewest_steps = 20;
 
 /// Of the all-reduces that are timed alone: each size is so much smaller than the one before, and each time
 /// is of a block of several.
@@ -40,6 +34,9 @@ class MlpJob final : public BenchJob {
 
   Result<Answers> answers() override;
   Result<BurstTimes> burst(int chunks, std::int64_t per_chunk) override;
+  std::int64_t missing() const override {
+    return std::max<std::int64_t>(0, config_.compared_steps - retired_);
+  }
   Result<JobReport> check() override;
   Status give_up(double seconds) override;
 
@@ -47,13 +44,11 @@ class MlpJob final : public BenchJob {
   Status enqueue();
   Status wait_for_pass();
   Result<StepResult> retire();
-  Status look_at(const StepResult& result);
   Result<Answers> replay();
   Status check_replay();
   Status check_replicas();
   Status measure_sums();
   Result<double> sum_ms(const VectorView& part);
-  std::string loss_failure() const;
 
   Environment& environment_;
   Device& device_;
@@ -64,8 +59,7 @@ class MlpJob final : public BenchJob {
   ProgressBoard::Line& line_;
   std::int64_t next_ = 0, retired_ = 0;
   Answers known_;  ///< of the replay: a digest a tensor
-  std::vector<double> first_losses_;
-  std::deque<double> last_losses_;
+  LossTrend losses_;
   JobReport report_;
   Buffer digests_, pinned_;
   std::unique_ptr<Event> done_, sums_begin_, sums_end_;
@@ -79,13 +73,16 @@ Status MlpJob::prepare() {
   const TrainOptions& train = config_.train;
   const double rate = train.learning_rate.value_or(
       default_learning_rate(train.layers, train.optimizer, config_.batch.global));
+  const ElementType type =
+      config_.compression.type == ElementType::bf16 ? ElementType::bf16 : train.gradient_type;
   EGT_TRY_ASSIGN(trainer_, MlpTrainer::create(device_, communicator_,
                                               {.neurons = train.layers,
                                                .batch = config_.batch,
                                                .precisions = {config_.precision},
                                                .optimizer = train.optimizer,
                                                .learning_rate = rate,
-                                               .gradient_type = train.gradient_type,
+                                               .gradient_type = type,
+                                               .top_k_share = config_.compression.top_k_share,
                                                .extreme_iterations = train.extreme_iterations,
                                                .seed = environment_.seed}));
   slowness_.emplace(environment_, *trainer_, slow_);
@@ -142,21 +139,10 @@ Result<StepResult> MlpJob::retire() {
   EGT_TRY(wait_for_pass());
   EGT_TRY_ASSIGN(const StepResult result, trainer_->retire_step(retired_, environment_.peer_timeout_seconds));
   EGT_TRY(slowness_->learn(retired_, result));
-  EGT_TRY(look_at(result));
+  losses_.add(result.loss);
+  if (retired_ + 1 == config_.compared_steps) report_.loss = losses_.recent();
   ++retired_;
   return result;
-}
-
-Status MlpJob::look_at(const StepResult& result) {
-  if (first_losses_.size() < compared_losses) first_losses_.push_back(result.loss);
-  last_losses_.push_back(result.loss);
-  if (last_losses_.size() > compared_losses) last_losses_.pop_front();
-  if (std::isfinite(result.loss) || !report_.failure.empty()) return {};
-  report_.failure = fmt::format(
-      "the loss of step {} is not finite: training diverges, or a device is wrong; burn repeats the steps "
-      "and tells which",
-      retired_);
-  return {};
 }
 
 /// The first step's time would hold what the host did before it.
@@ -180,8 +166,9 @@ Result<BurstTimes> MlpJob::burst(int chunks, std::int64_t per_chunk) {
 Result<JobReport> MlpJob::check() {
   EGT_TRY(check_replay());
   EGT_TRY(check_replicas());
-  if (report_.failure.empty()) report_.failure = loss_failure();
+  if (report_.failure.empty()) report_.failure = losses_.failure(config_.compression.top_k_share == 0);
   EGT_TRY(measure_sums());
+  if (config_.compared_steps > 0) report_.sent_bytes = trainer_->sent_bytes();
   return std::exchange(report_, {});
 }
 
@@ -257,18 +244,6 @@ Result<double> MlpJob::sum_ms(const VectorView& part) {
     blocks.push_back(ms / static_cast<double>(repeats));
   }
   return median_of(std::move(blocks));
-}
-
-/// Training that does not learn is no training.
-std::string MlpJob::loss_failure() const {
-  if (next_ < fewest_steps) return "";
-  const auto mean = [](const auto& losses) {
-    return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
-  };
-  const double first = mean(first_losses_), last = mean(last_losses_);
-  if (last < first) return "";
-  return fmt::format("the loss did not fall in {} steps: {:.6g} at first, {:.6g} at last", next_, first,
-                     last);
 }
 
 Status MlpJob::give_up(double seconds) {

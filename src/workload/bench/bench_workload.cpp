@@ -1,7 +1,6 @@
 #include "workload/bench/bench_workload.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -11,6 +10,7 @@
 
 #include "egt/ranks/agreement.hpp"
 #include "workload/bench/scaling_forecast.hpp"
+#include "workload/bench/task/task_trials.hpp"
 #include "workload/common/findings.hpp"
 
 namespace egt {
@@ -20,33 +20,6 @@ namespace {
 /// on a host, whose cores others use too, much and more.
 constexpr double gpu_slowness_limit = 1.1, host_slowness_limit = 1.5;
 constexpr int gpu_fewest_tests = 1, host_fewest_tests = 2;
-
-std::size_t answers_of(BenchWorkload workload) {
-  switch (workload) {
-    case BenchWorkload::mlp:
-      return 1;
-    case BenchWorkload::multimodal:
-      return multimodal_outputs * BenchOperation::generations;
-    case BenchWorkload::voxelize:
-      return voxelize_outputs * BenchOperation::generations;
-  }
-  return 0;
-}
-
-/// Bit for bit, as figures to be shared.
-std::vector<double> to_figures(const Answers& answers) {
-  std::vector<double> figures;
-  for (const Digest& digest : answers)
-    for (const std::uint64_t half : {digest.a, digest.b}) figures.push_back(std::bit_cast<double>(half));
-  return figures;
-}
-
-Answers from_figures(const double* figures, std::size_t count) {
-  Answers answers;
-  for (const double* at = figures; at != figures + 2 * count; at += 2)
-    answers.push_back({std::bit_cast<std::uint64_t>(at[0]), std::bit_cast<std::uint64_t>(at[1])});
-  return answers;
-}
 
 std::int64_t most_of(const std::vector<std::int64_t>& shares) {
   return *std::max_element(shares.begin(), shares.end());
@@ -75,6 +48,7 @@ BenchSuite::BenchSuite(Environment& environment, Control& control, const BenchPa
 BenchGroups::Needs BenchSuite::needs() const {
   BenchGroups::Needs needs{.counts = device_counts(ranks()), .places = parts_.places};
   for (const BenchTrial& trial : plan_) {
+    if (trial.plan.is_split()) needs.plans.push_back(trial.plan);
     if (trial.mode != BenchMode::p2p) continue;
     if (trial.workload == BenchWorkload::mlp) {
       needs.peer_sums = true;
@@ -82,9 +56,12 @@ BenchGroups::Needs BenchSuite::needs() const {
     }
     needs.slot_bytes.push_back(slot_bytes(trial));
   }
-  std::sort(needs.slot_bytes.begin(), needs.slot_bytes.end());
-  const auto last = std::unique(needs.slot_bytes.begin(), needs.slot_bytes.end());
-  needs.slot_bytes.erase(last, needs.slot_bytes.end());
+  const auto each_once = [](auto& values) {
+    std::sort(values.begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+  };
+  each_once(needs.slot_bytes);
+  each_once(needs.plans);
   return needs;
 }
 
@@ -123,6 +100,7 @@ BenchEntry BenchSuite::entry_of(std::int64_t number) const {
   entry.shares.assign(devices, entry.trial.size);
   if (entry.trial.mode == BenchMode::strong)
     entry.shares = share_load(entry.trial.size, std::vector<double>(devices, 1), entry.trial.unit());
+  if (!entry.trial.tasks.empty()) entry.not_possible = assign_tasks(entry, entries_, parts_.models);
   if (std::count(entry.shares.begin(), entry.shares.end(), 0) > 0)
     entry.not_possible = fmt::format("{} samples are too few to share", entry.trial.size);
   return entry;
@@ -131,7 +109,7 @@ BenchEntry BenchSuite::entry_of(std::int64_t number) const {
 /// What speaks against it before it is begun.
 void BenchSuite::look_at_peers(BenchEntry& entry) const {
   const BenchTrial& trial = entry.trial;
-  if (trial.mode != BenchMode::p2p) return;
+  if (trial.mode != BenchMode::p2p || !entry.not_possible.empty()) return;
   entry.not_possible = groups_->why_no_peers(trial.devices());
   if (entry.not_possible.empty())
     entry.failure = trial.workload == BenchWorkload::mlp ? groups_->why_no_sums(trial.devices())
@@ -141,6 +119,7 @@ void BenchSuite::look_at_peers(BenchEntry& entry) const {
 Status BenchSuite::make_trial(std::int64_t number) {
   take_slowness(number);
   BenchEntry entry = entry_of(number);
+  EGT_TRY(plan_network(entry));
   look_at_peers(entry);
   interrupted_ = false;
   if (entry.not_possible.empty() && entry.failure.empty())
@@ -173,8 +152,8 @@ Status BenchSuite::measure(BenchEntry& entry) {
     job_.reset();
     return {};
   }
-  const std::int64_t multiple =
-      entry.trial.workload == BenchWorkload::mlp ? 1 : feed_shape(entry).per_delivery;
+  const bool delivers = entry.trial.workload != BenchWorkload::mlp && entry.trial.tasks.empty();
+  const std::int64_t multiple = delivers ? feed_shape(entry).per_delivery : 1;
   BenchTrialMaker maker(surroundings_, multiple);
   EGT_TRY_ASSIGN(const Measured measured, maker.make(job_.get()));
   job_.reset();
@@ -196,22 +175,31 @@ Status BenchSuite::measure(BenchEntry& entry) {
 
 /// And what it makes of known input.
 Result<Answers> BenchSuite::open_own_job(const BenchEntry& entry) {
-  EGT_TRY_ASSIGN(job_, make_job(entry));
+  if (entry.trial.tasks.empty()) {
+    EGT_TRY_ASSIGN(job_, make_job(entry));
+  } else {
+    BenchEntry own = own_part(entry, rank());
+    EGT_TRY_ASSIGN(auto job, make_job(own));
+    job_ = repeated(std::move(job), entry.shares[static_cast<std::size_t>(rank())] / entry.trial.size);
+  }
   return job_->answers();
 }
 
 /// Of a rank that takes no part nothing is asked.
 Status BenchSuite::open_job(BenchEntry& entry) {
   const BenchTrial& trial = entry.trial;
-  const std::size_t count = answers_of(trial.workload);
+  std::vector<BenchEntry> parts = parts_of(entry);
+  std::size_t count = 0;
+  for (const BenchEntry& part : parts) count = std::max(count, answers_of(part.trial.workload));
   const Result<Answers> own = trial.has(rank()) ? open_own_job(entry) : Answers(count);
   const Status status = own.status();
   if (!status.ok() && !is_of_trial(status.code())) return status;
   if (!status.ok()) environment().records.warning(fmt::format("{}: {}", describe(trial), status.what()));
-  std::vector<double> figures = to_figures(own.ok() ? own.value() : Answers(count));
+  Answers told = own.ok() ? own.value() : Answers();
+  told.resize(count);
+  std::vector<double> figures = to_figures(told);
   figures.push_back(static_cast<double>(status.code()));
   EGT_TRY_ASSIGN(const auto all, share(figures, "bench: takes memory"));
-  std::vector<Answers> by_rank;
   bool lacks_memory = false;
   for (int r = 0; r < ranks(); ++r) {
     const double* const of_rank = all.data() + static_cast<std::size_t>(r) * figures.size();
@@ -219,10 +207,18 @@ Status BenchSuite::open_job(BenchEntry& entry) {
     lacks_memory = lacks_memory || code == StatusCode::out_of_memory;
     if (code != StatusCode::ok)
       entry.failure = fmt::format("rank {}: {}", r, r == rank() ? status.what() : to_string(code));
-    by_rank.push_back(trial.has(r) ? from_figures(of_rank, count) : Answers());
   }
   trials_without_memory_ += lacks_memory;
-  if (entry.failure.empty()) judge_answers(entry, by_rank);
+  // Parts of a network are held against themselves: their jobs do it.
+  if (!entry.failure.empty() || trial.plan.is_split()) return {};
+  for (BenchEntry& part : parts) {
+    std::vector<Answers> by_rank(static_cast<std::size_t>(ranks()));
+    for (const int r : part.trial.ranks)
+      by_rank[static_cast<std::size_t>(r)] = from_figures(
+          all.data() + static_cast<std::size_t>(r) * figures.size(), answers_of(part.trial.workload));
+    judge_answers(part, by_rank);
+    if (!part.failure.empty()) entry.failure = part.failure;
+  }
   return {};
 }
 
@@ -237,9 +233,10 @@ void BenchSuite::judge_answers(BenchEntry& entry, const std::vector<Answers>& by
     sizes[static_cast<std::size_t>(trial.ranks[device])] =
         is_mlp ? std::min(entry.shares[device], entry.items() / trial.devices()) : entry.shares[device];
   // Its gradients are scaled by the samples of all devices.
-  const std::string question =
-      is_mlp ? fmt::format("{}, {} devices, {} in all", trial.name, trial.devices(), entry.items())
-             : trial.name;
+  std::string question = trial.name;
+  if (is_mlp)
+    question += fmt::format(", {} devices, {} in all, gradients {}", trial.devices(), entry.items(),
+                            to_string(trial.compression));
   if (trial.has(rank())) work_.outputs_verified += by_rank[static_cast<std::size_t>(rank())].size();
   for (const Dissent& dissent : answers_.judge(question, sizes, by_rank)) {
     Fault fault = fault_of(environment(), "output", "known answer", "bench", this->trial());
@@ -257,8 +254,9 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_job(const BenchEntry& entry) 
   const BenchTrial& trial = entry.trial;
   const std::vector<std::int64_t>& shares = entry.shares;
   if (trial.workload != BenchWorkload::mlp) return make_stream(entry);
+  if (trial.plan.is_split()) return make_split(entry);
   const auto own = static_cast<std::ptrdiff_t>(rank() - trial.ranks.front());
-  MlpJobConfig config{.train = parts_.train, .precision = trial.precision, .batch = {}};
+  MlpJobConfig config{parts_.train, trial.precision, {}, trial.compression, trial.compared_steps};
   config.batch.global = std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
   config.batch.first = std::accumulate(shares.begin(), shares.begin() + own, std::int64_t{0});
   config.batch.local = shares[static_cast<std::size_t>(own)];
@@ -323,6 +321,8 @@ void BenchSuite::take(BenchEntry& entry, const Measured& measured) {
   entry.power_w = measured.of_devices(trial, &RankFigures::power_w, std::plus<double>());
   entry.sm_clock_mhz = measured.of_devices(trial, &RankFigures::sm_clock_mhz, least);
   entry.compute_ms = measured.of_devices(trial, &RankFigures::busy_ms, largest);
+  entry.loss = measured.of_devices(trial, &RankFigures::loss, largest);
+  entry.sent_bytes = measured.of_devices(trial, &RankFigures::sent_bytes, largest);
   entry.sigma_ms = measured.of_devices(trial, &RankFigures::sigma_ms, largest);
   for (std::size_t i = 0; i < RankFigures::sum_sizes; ++i) {
     const SumTime& first = measured.ranks[static_cast<std::size_t>(trial.ranks.front())].sums[i];
@@ -334,6 +334,7 @@ void BenchSuite::take(BenchEntry& entry, const Measured& measured) {
       measured.of_devices(trial, &RankFigures::gpu_utilization_percent, std::plus<double>());
   if (utilization) entry.gpu_utilization_percent = *utilization / trial.devices();
   add_rates(entry, measured);
+  take_split(entry, measured);
 }
 
 void BenchSuite::add_rates(BenchEntry& entry, const Measured& measured) const {
@@ -344,6 +345,7 @@ void BenchSuite::add_rates(BenchEntry& entry, const Measured& measured) const {
         flops_per_sample(parts_.train.layers) * static_cast<double>(entry.items()) / step_ms * 1e-9;
     return;
   }
+  if (!trial.tasks.empty()) return;
   if (trial.mode != BenchMode::single) {
     entry.moved_bytes = static_cast<double>(input_bytes(trial, trial.size));
     return;
@@ -430,6 +432,7 @@ std::vector<PartReport> BenchSuite::reports() const {
   if (rank() == 0) {
     std::vector<BenchEntry> entries = entries_;
     const std::vector<PartReport> forecasts = forecast(entries, parts_.train.layers);
+    recommend(entries);
     for (const BenchEntry& entry : entries) all.push_back(report_of(entry));
     all.insert(all.end(), forecasts.begin(), forecasts.end());
   }

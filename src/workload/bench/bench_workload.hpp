@@ -63,6 +63,11 @@ class BenchSuite final : public MeasurementWorkload {
   Status open_job(BenchEntry& entry);
   Result<Answers> open_own_job(const BenchEntry& entry);
   Result<std::unique_ptr<BenchJob>> make_job(const BenchEntry& entry);
+  MlpConfig network_of(const BenchEntry& entry) const;
+  Status plan_network(BenchEntry& entry);
+  Status cut_network(BenchEntry& entry, const MlpConfig& network);
+  Result<std::unique_ptr<BenchJob>> make_split(const BenchEntry& entry);
+  void take_split(BenchEntry& entry, const Measured& measured) const;
   Result<std::unique_ptr<BenchJob>> make_stream(const BenchEntry& entry);
   FeedShape feed_shape(const BenchEntry& entry) const;
   std::size_t input_bytes(const BenchTrial& trial, std::int64_t items) const;

@@ -1,9 +1,38 @@
 #include "workload/bench/scaling_digests.hpp"
 
+#include <bit>
 #include <cstddef>
 #include <utility>
 
+#include "workload/bench/bench_operation.hpp"
+
 namespace egt {
+
+std::size_t answers_of(BenchWorkload workload) {
+  switch (workload) {
+    case BenchWorkload::mlp:
+      return 1;
+    case BenchWorkload::multimodal:
+      return multimodal_outputs * BenchOperation::generations;
+    case BenchWorkload::voxelize:
+      return voxelize_outputs * BenchOperation::generations;
+  }
+  return 0;
+}
+
+std::vector<double> to_figures(const Answers& answers) {
+  std::vector<double> figures;
+  for (const Digest& digest : answers)
+    for (const std::uint64_t half : {digest.a, digest.b}) figures.push_back(std::bit_cast<double>(half));
+  return figures;
+}
+
+Answers from_figures(const double* figures, std::size_t count) {
+  Answers answers;
+  for (const double* at = figures; at != figures + 2 * count; at += 2)
+    answers.push_back({std::bit_cast<std::uint64_t>(at[0]), std::bit_cast<std::uint64_t>(at[1])});
+  return answers;
+}
 
 std::vector<Dissent> BenchAnswers::judge(const std::string& test, const std::vector<std::int64_t>& sizes,
                                          const std::vector<Answers>& now) {

@@ -1,14 +1,23 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "workload/bench/scaling_options.hpp"
 #include "workload/common/digest_vote.hpp"
 
 namespace egt {
+
+/// How many known answers a job of the workload gives.
+std::size_t answers_of(BenchWorkload workload);
+
+/// Bit for bit, as figures to be shared, and `count` answers from there.
+std::vector<double> to_figures(const Answers& answers);
+Answers from_figures(const double* figures, std::size_t count);
 
 /// What every rank answered to the known-answer questions of a test: compared with what it answered before,
 /// and against the ranks of the same device model that had the same question. The same on all ranks.

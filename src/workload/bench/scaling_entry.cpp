@@ -10,6 +10,7 @@
 #include "egt/core/histogram.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/units.hpp"
+#include "workload/bench/task/task_trials.hpp"
 
 namespace egt {
 namespace {
@@ -40,6 +41,27 @@ Json sums_json(const std::vector<SumTime>& sums) {
   return all;
 }
 
+Json parallel_json(const BenchTrial& trial) {
+  return {{"data", trial.plan.data}, {"tensor", trial.plan.tensor}, {"pipeline", trial.plan.pipeline}};
+}
+
+Json tasks_json(const std::vector<BenchTask>& tasks) {
+  Json all = Json::array();
+  for (const BenchTask& task : tasks)
+    all.push_back({{"workload", to_string(task.workload)},
+                   {"size", task.size},
+                   {"test_name", task.name},
+                   {"ranks", task.ranks}});
+  return all;
+}
+
+/// Layers count from 1 for people.
+Json stages_json(const std::vector<LayerRange>& stages) {
+  Json all = Json::array();
+  for (const LayerRange& stage : stages) all.push_back({stage.first + 1, stage.end});
+  return all;
+}
+
 }  // namespace
 
 std::int64_t BenchEntry::items() const {
@@ -54,8 +76,21 @@ std::optional<double> BenchEntry::efficiency() const {
   return speedup ? std::optional(*speedup / trial.devices()) : std::nullopt;
 }
 
+std::optional<double> BenchEntry::exposed_communication_share() const {
+  return step && exposed_communication_ms ? std::optional(*exposed_communication_ms / step->p50)
+                                          : std::nullopt;
+}
+
 std::optional<double> BenchEntry::forecast_error_percent() const {
   return step && forecast_step_ms ? std::optional(100 * (*forecast_step_ms / step->p50 - 1)) : std::nullopt;
+}
+
+std::optional<double> BenchEntry::sequence_speedup() const {
+  return step && sequence_ms ? std::optional(*sequence_ms / step->p50) : std::nullopt;
+}
+
+std::optional<double> BenchEntry::loss_excess_percent() const {
+  return loss && whole_loss ? std::optional(100 * (*loss / *whole_loss - 1)) : std::nullopt;
 }
 
 std::vector<const BenchEntry*> each_alone(const std::vector<BenchEntry>& entries, const BenchTrial& trial) {
@@ -96,6 +131,14 @@ void complete(BenchEntry& entry, const std::vector<BenchEntry>& entries) {
     entry.speedup = 1;
     return;
   }
+  if (entry.trial.tasks.size() > 1) return complete_tasks(entry, entries);
+  for (const BenchEntry& whole : entries)
+    if (entry.trial.mode == BenchMode::compressed && whole.trial.mode == BenchMode::collective &&
+        whole.trial.name == entry.trial.name && whole.trial.ranks == entry.trial.ranks && whole.step) {
+      entry.whole_step_ms = whole.step->p50;
+      entry.whole_sent_bytes = whole.sent_bytes;
+      entry.whole_loss = whole.loss;
+    }
   const auto alone = each_alone(entries, entry.trial);
   if (alone.empty()) return;
   entry.speedup =
@@ -104,7 +147,7 @@ void complete(BenchEntry& entry, const std::vector<BenchEntry>& entries) {
   double slowest = *alone.front()->items_per_second();
   for (const BenchEntry* one : alone) slowest = std::min(slowest, *one->items_per_second());
   entry.efficiency_slowest = *entry.items_per_second() / (slowest * entry.trial.devices());
-  if (entry.trial.mode != BenchMode::strong)
+  if (entry.trial.mode != BenchMode::strong && entry.trial.tasks.empty() && !entry.trial.plan.is_split())
     entry.exposed_communication_ms =
         std::max(0.0, entry.step->p50 - mean(alone, [](const BenchEntry& one) { return one.step->p50; }));
 }
@@ -117,11 +160,12 @@ PartReport report_of(const BenchEntry& entry) {
   report.success = entry.success();
   report.failure = entry.failure;
   report.of_all_ranks = true;
-  const bool is_mlp = trial.workload == BenchWorkload::mlp;
+  const bool is_mlp = trial.workload == BenchWorkload::mlp, is_pipeline = trial.plan.pipeline > 1;
   report.figures = {
-      {"workload", to_string(trial.workload)},
+      {"workload", workload_text(trial)},
       {"size", trial.size},
-      {"mode", to_string(trial.mode)},
+      {"mode", mode_text(trial)},
+      {"parallel", parallel_json(trial)},
       {"devices", trial.devices()},
       {"ranks", trial.ranks},
       {"precision", is_mlp ? Json(to_string(trial.precision)) : Json()},
@@ -130,11 +174,30 @@ PartReport report_of(const BenchEntry& entry) {
       {"step_ms", step_json(entry)},
       {"spread_percent", entry.step ? Json(entry.step->spread_percent()) : Json()},
       {"ms_per_batch", or_null(ms_per_batch(entry))},
-      {"items", items_of(trial.workload)},
+      {"items", items_of(trial)},
       {"items_per_second", or_null(entry.items_per_second())},
       {"speedup", or_null(entry.speedup)},
       {"efficiency", or_null(entry.efficiency())},
       {"exposed_communication_ms", or_null(entry.exposed_communication_ms)},
+      {"exposed_communication_share", or_null(entry.exposed_communication_share())},
+      {"micro_batches", is_pipeline ? Json(trial.micro_batches) : Json()},
+      {"stages", is_pipeline ? stages_json(entry.stages) : Json()},
+      {"bubble_share", or_null(entry.bubble_share)},
+      {"bubble_share_formula",
+       is_pipeline ? Json(bubble_share(trial.plan.pipeline, trial.micro_batches)) : Json()},
+      {"state_bytes", or_null(entry.state_bytes)},
+      {"recommendation", entry.recommendation.empty() ? Json() : Json(entry.recommendation)},
+      {"verified_against", entry.verified_against.empty() ? Json() : Json(entry.verified_against)},
+      {"gradient_compression", is_mlp ? Json(to_string(trial.compression)) : Json()},
+      {"sent_bytes", or_null(entry.sent_bytes)},
+      {"whole_sent_bytes", or_null(entry.whole_sent_bytes)},
+      {"whole_step_ms", or_null(entry.whole_step_ms)},
+      {"loss", or_null(entry.loss)},
+      {"whole_loss", or_null(entry.whole_loss)},
+      {"loss_excess_percent", or_null(entry.loss_excess_percent())},
+      {"tasks", trial.tasks.empty() ? Json() : tasks_json(trial.tasks)},
+      {"sequence_ms", or_null(entry.sequence_ms)},
+      {"sequence_speedup", or_null(entry.sequence_speedup())},
       {"moved_bytes", or_null(entry.moved_bytes)},
       {"memory_bytes", or_null(entry.memory_bytes)},
       {"gpu_utilization_percent", or_null(entry.gpu_utilization_percent)},
@@ -160,14 +223,16 @@ std::string line_of(const BenchEntry& entry) {
   if (!entry.step) return fmt::format("{}: failed: {}", what, entry.failure);
   std::string text = fmt::format("{}: {:.4g} ms a step, spread {:.1f} %, {} {}/s", what, entry.step->p50,
                                  entry.step->spread_percent(), format_amount(*entry.items_per_second()),
-                                 items_of(entry.trial.workload));
+                                 items_of(entry.trial));
   if (entry.trial.mode != BenchMode::single && entry.speedup)
     text += fmt::format(", speed-up {:.2f}", *entry.speedup);
+  if (const auto speedup = entry.sequence_speedup())
+    text += fmt::format(", {:.2f} over one job after the other", *speedup);
   if (entry.ratio_copy_bandwidth)
     text += fmt::format(", {:.0f} % of the copy bandwidth", 100 * *entry.ratio_copy_bandwidth);
   if (entry.even_items_per_second)
     text += fmt::format(", {} {}/s in equal shares", format_amount(*entry.even_items_per_second),
-                        items_of(entry.trial.workload));
+                        items_of(entry.trial));
   return entry.failure.empty() ? text : fmt::format("{}; failed: {}", text, entry.failure);
 }
 

@@ -35,10 +35,27 @@ struct BenchEntry {
   std::optional<double> sigma_ms;          ///< of the steps of the device whose time spreads most
   std::vector<SumTime> sums = {};          ///< see JobReport; of the slowest rank
   std::optional<double> forecast_step_ms;  ///< what a model that has not seen this one expects
+  /// Of tasks: the same batches one job after the other, each on all devices.
+  std::optional<double> sequence_ms;
+  // Of mlp
+  std::optional<double> sent_bytes;  ///< MlpTrainer::sent_bytes
+  std::optional<double> loss;        ///< after BenchOptions::compared_steps
+  // Of gradients sent whole, beside this one where they are compressed
+  std::optional<double> whole_step_ms, whole_sent_bytes, whole_loss;
+  std::optional<double> state_bytes;    ///< planned, of the device that holds most (see egt::state_bytes)
+  std::vector<LayerRange> stages = {};  ///< of a pipeline
+  std::optional<double> bubble_share;   ///< of the step in which a device waits, mean of all devices
+  std::string recommendation;           ///< of the mode that is best for its test: see recommend
+  std::string verified_against;         ///< what gradients were held against beside their own repetition
 
   std::int64_t items() const;
   std::optional<double> items_per_second() const;
   std::optional<double> efficiency() const;
+  std::optional<double> exposed_communication_share() const;
+  /// How many times as fast as one job after the other.
+  std::optional<double> sequence_speedup() const;
+  /// By how much the loss is above that with gradients sent whole, percent.
+  std::optional<double> loss_excess_percent() const;
   /// By how much the forecast was longer than the step.
   std::optional<double> forecast_error_percent() const;
   bool success() const { return failure.empty(); }
@@ -57,6 +74,10 @@ std::optional<double> slowness(const std::vector<BenchEntry>& entries, int rank,
 
 /// Puts in what follows from the devices alone, which are among the `entries` before it.
 void complete(BenchEntry& entry, const std::vector<BenchEntry>& entries);
+
+/// In each test that was divided otherwise than by its batch: tells the fastest entry on the most devices, in
+/// one sentence, that its mode is to be used, and why.
+void recommend(std::vector<BenchEntry>& entries);
 
 PartReport report_of(const BenchEntry& entry);
 /// "voxelize 1000000 points: 2 devices, p2p: 0.103 ms a batch, .."

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "egt/core/histogram.hpp"
+#include "egt/core/units.hpp"
+#include "workload/bench/task/task_trials.hpp"
 
 namespace egt {
 
@@ -20,26 +22,57 @@ namespace {
 
 constexpr double delivery_period_ms = 0.2;
 
+/// Ways of dividing a network among `ranks`: by one dimension, and among all ranks also by two or three.
+std::vector<ParallelPlan> splits(const BenchOptions& options, int ranks, bool all) {
+  std::vector<ParallelPlan> plans;
+  const bool tensor = options.measures(Parallel::tensor), pipeline = options.measures(Parallel::pipeline);
+  const bool mixes = all && ranks > 2 && ranks % 2 == 0;
+  if (tensor) plans.push_back({.tensor = ranks});
+  if (tensor && mixes) plans.push_back({.data = ranks / 2, .tensor = 2});
+  if (pipeline) plans.push_back({.pipeline = ranks});
+  if (pipeline && mixes) plans.push_back({.data = ranks / 2, .pipeline = 2});
+  if (tensor && pipeline && mixes && ranks % 4 == 0)
+    plans.push_back({.data = ranks / 4, .tensor = 2, .pipeline = 2});
+  return plans;
+}
+
 /// All configurations of one test.
-void add_modes(const BenchTrial& test, const std::vector<BenchMode>& modes, int ranks,
+void add_modes(const BenchTrial& test, const BenchOptions& options, int ranks,
                std::vector<BenchTrial>& plan) {
-  const auto add = [&](BenchMode mode, std::vector<int> who) {
+  const auto add = [&](BenchMode mode, std::vector<int> who) -> BenchTrial& {
     BenchTrial trial = test;
     trial.mode = mode;
     trial.ranks = std::move(who);
-    plan.push_back(std::move(trial));
+    trial.plan.data = trial.devices();
+    return plan.emplace_back(std::move(trial));
   };
   const auto wanted = [&](BenchMode mode) {
-    return std::find(modes.begin(), modes.end(), mode) != modes.end();
+    return options.measures(Parallel::data) &&
+           std::find(options.modes.begin(), options.modes.end(), mode) != options.modes.end();
   };
   for (int rank = 0; rank < ranks; ++rank) add(BenchMode::single, {rank});
-  for (const BenchMode mode : {BenchMode::p2p, BenchMode::collective})
-    if (wanted(mode))
-      for (const int count : device_counts(ranks)) add(mode, first_ranks(count));
+  const bool compares =
+      wanted(BenchMode::collective) && options.compression.is_on() && test.workload == BenchWorkload::mlp;
+  for (const BenchMode mode : {BenchMode::p2p, BenchMode::collective, BenchMode::compressed})
+    if (mode == BenchMode::compressed ? compares : wanted(mode))
+      for (const int count : device_counts(ranks)) {
+        BenchTrial& trial = add(mode, first_ranks(count));
+        if (mode == BenchMode::compressed) trial.compression = options.compression;
+        if (compares && mode != BenchMode::p2p) trial.compared_steps = options.compared_steps;
+      }
   if (wanted(BenchMode::hetero) && ranks > 1) add(BenchMode::hetero, first_ranks(ranks));
   if (wanted(BenchMode::strong) && test.workload == BenchWorkload::mlp)
     for (const int count : device_counts(ranks))
       if (count <= test.size) add(BenchMode::strong, first_ranks(count));
+  if (test.workload != BenchWorkload::mlp) return;
+  for (const int count : device_counts(ranks))
+    for (const ParallelPlan& split : splits(options, count, count == ranks)) {
+      BenchTrial& trial =
+          add(split.pipeline > 1 ? BenchMode::pipeline : BenchMode::tensor, first_ranks(count));
+      trial.plan = split;
+      if (split.pipeline > 1)
+        trial.micro_batches = options.micro_batches.value_or(micro_batches_a_stage * split.pipeline);
+    }
 }
 
 std::vector<BenchTrial> tests_of(BenchWorkload workload, const BenchOptions& options, std::int64_t mlp_batch,
@@ -80,16 +113,58 @@ std::vector<int> device_counts(int ranks) {
 std::vector<BenchTrial> plan_trials(const BenchOptions& options, std::int64_t mlp_batch,
                                     const std::vector<Precision>& precisions, int ranks) {
   std::vector<BenchTrial> plan;
-  for (const BenchWorkload workload : options.workloads)
+  for (const BenchWorkload workload : options.workloads) {
+    // Layers are mlp's alone.
+    if (workload != BenchWorkload::mlp && !options.measures(Parallel::data) &&
+        !options.measures(Parallel::task))
+      continue;
     for (const BenchTrial& test : tests_of(workload, options, mlp_batch, precisions))
-      add_modes(test, options.modes, ranks, plan);
+      add_modes(test, options, ranks, plan);
+  }
+  // The largest of each workload whose batches need nothing of another device's.
+  std::vector<BenchTask> jobs;
+  for (const BenchTrial& trial : plan)
+    if (trial.workload != BenchWorkload::mlp && trial.mode == BenchMode::single &&
+        options.measures(Parallel::task)) {
+      if (jobs.empty() || jobs.back().workload != trial.workload) jobs.emplace_back();
+      if (trial.size > jobs.back().size) jobs.back() = {trial.workload, trial.size, trial.name};
+    }
+  for (BenchTrial& trial : plan_tasks(jobs, ranks)) plan.push_back(std::move(trial));
   return plan;
+}
+
+std::string to_string(const GradientCompression& compression) {
+  if (compression.top_k_share > 0) return fmt::format("topk:{:.15g}%", 100 * compression.top_k_share);
+  return compression.is_on() ? "bf16" : "none";
+}
+
+std::optional<GradientCompression> parse_compression(std::string_view text) {
+  constexpr std::string_view largest = "topk:";
+  if (text == "none") return GradientCompression();
+  if (text == "bf16") return GradientCompression{.type = ElementType::bf16};
+  const auto share = parse_percent(text.substr(std::min(text.size(), largest.size())));
+  if (!text.starts_with(largest) || !share.ok() || share.value() < 1e-7 || share.value() > 1) return {};
+  return GradientCompression{.top_k_share = share.value()};
+}
+
+std::string mode_text(const BenchTrial& trial) {
+  if (trial.tasks.size() == 1) return "sequence";
+  if (trial.compression.is_on()) return fmt::format("collective {}", to_string(trial.compression));
+  return trial.plan.is_split() ? to_string(trial.plan) : std::string(to_string(trial.mode));
 }
 
 std::string describe(const BenchTrial& trial) {
   if (trial.mode == BenchMode::single)
     return fmt::format("{}: rank {} alone", trial.name, trial.ranks.front());
-  return fmt::format("{}: {} devices, {}", trial.name, trial.devices(), to_string(trial.mode));
+  return fmt::format("{}: {} devices, {}", trial.name, trial.devices(), mode_text(trial));
+}
+
+std::string_view workload_text(const BenchTrial& trial) {
+  return trial.tasks.size() > 1 ? "task" : to_string(trial.workload);
+}
+
+const char* items_of(const BenchTrial& trial) {
+  return trial.tasks.size() > 1 ? "batches" : items_of(trial.workload);
 }
 
 const char* items_of(BenchWorkload workload) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -8,10 +9,19 @@
 
 #include "egt/core/types.hpp"
 #include "model/mlp_config.hpp"
+#include "model/parallel/parallel_plan.hpp"
 #include "workload/bench/scaling_options.hpp"
 
 /// What `bench` does, in which order, and how its trials are timed: plain functions, the same on all ranks.
 namespace egt {
+
+/// A job of a trial in which ranks do different ones.
+struct BenchTask {
+  BenchWorkload workload = BenchWorkload::voxelize;
+  std::int64_t size = 0;
+  std::string name;             ///< of the test of this job alone
+  std::vector<int> ranks = {};  ///< that do it, once that is decided
+};
 
 /// One configuration that is measured.
 struct BenchTrial {
@@ -21,11 +31,16 @@ struct BenchTrial {
   std::vector<int> ranks;                 ///< that take part: one, or the first ones
   Precision precision = Precision::fp32;  ///< of mlp
   std::string name;                       ///< of the test: the same in all modes
+  ParallelPlan plan = {};                 ///< of `ranks`
+  int micro_batches = 1;                  ///< that each replica's batch is cut into
+  GradientCompression compression = {};   ///< of `compressed`
+  std::int64_t compared_steps = 0;        ///< after which the loss is told; 0: it is not
+  std::vector<BenchTask> tasks = {};      ///< of `task`: all ranks do one, or groups of them one each
 
   int devices() const { return static_cast<int>(ranks.size()); }
   /// What shares of a load are multiples of.
   std::int64_t unit() const { return workload == BenchWorkload::mlp ? samples_unit({precision}) : 1; }
-  bool has(int rank) const { return !ranks.empty() && rank >= ranks.front() && rank <= ranks.back(); }
+  bool has(int rank) const { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); }
 };
 
 /// 2, 4, 8 .. below `ranks`, and `ranks` itself; none for one rank.
@@ -39,10 +54,19 @@ std::vector<int> first_ranks(int count);
 std::vector<BenchTrial> plan_trials(const BenchOptions& options, std::int64_t mlp_batch,
                                     const std::vector<Precision>& precisions, int ranks);
 
+/// Of a step, for each stage of a pipeline, where --micro-batches does not say: a bubble of less than 20 %.
+constexpr int micro_batches_a_stage = 4;
+
+/// The mode, and of one that divides in several dimensions how: "pipeline 2 x data 2".
+std::string mode_text(const BenchTrial& trial);
+
 /// "voxelize: 4 devices, p2p, 1000000 points"; of one device alone which.
 std::string describe(const BenchTrial& trial);
-/// "samples" or "points"
+/// Who is told beside the workloads: "task", where several are in one trial.
+std::string_view workload_text(const BenchTrial& trial);
+/// "samples" or "points"; "batches" where they are of several workloads.
 const char* items_of(BenchWorkload workload);
+const char* items_of(const BenchTrial& trial);
 
 /// `total`, a multiple of `unit`, in parts that are such too, in proportion to `speeds` (above 0): each
 /// within a unit of its exact share, and at least one where there are enough; their sum is `total`.

@@ -52,6 +52,35 @@ Json result() {
   return made;
 }
 
+TEST(BenchText, HasModesSideBySideWhereWorkIsDivided) {
+  Json made = result();
+  EXPECT_EQ(parallel_text(made), "");
+  Json pipeline = one("mlp", 8192, "pipeline", {0, 1}, 4);
+  pipeline["parallel"] = {{"data", 1}, {"tensor", 1}, {"pipeline", 2}};
+  pipeline["stages"] = {{1, 2}, {3, 6}};
+  pipeline["micro_batches"] = 8;
+  pipeline["bubble_share"] = 0.125;
+  pipeline["bubble_share_formula"] = 1.0 / 9;
+  pipeline["state_bytes"] = 1e9;
+  pipeline["verified_against"] = "one device";
+  pipeline["recommendation"] = "mlp batch 8192: use pipeline";
+  made["results"].push_back(pipeline);
+  const std::string text = bench_text(made);
+  EXPECT_THAT(text, HasSubstr("\nParallel\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "| mlp batch 8192 |    2, pipeline |       4 |       - |          - |          - |       - | 12.5 "
+          "% |     11.1 % | 1.00 GB | 2.00 GB |"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("\n  mlp batch 8192 (2, pipeline): layers 1 to 2, 3 to 6, 8 micro-batches; gradients held "
+                "against one device\n  mlp batch 8192: use pipeline\n"));
+  const std::string parallel = parallel_text(made);
+  EXPECT_THAT(parallel, HasSubstr("| 2, collective |"));
+  EXPECT_THAT(parallel, Not(HasSubstr("voxelize"))) << "is divided by its batch alone";
+}
+
 TEST(BenchText, HasTheSeedsTable) {
   const std::string text = bench_text(result());
   EXPECT_THAT(
@@ -93,6 +122,24 @@ TEST(BenchText, TellsWhatFailedOrCouldNotBe) {
       HasSubstr("  mlp batch 8192 (2, collective): not possible: ranks 0 and 1 are on different hosts\n"));
   EXPECT_THAT(text, HasSubstr("shares [10923,5461], "));
   EXPECT_THAT(text, HasSubstr("in equal shares 12 M samples/s\n"));
+}
+
+TEST(BenchText, TellsWhatCompressionSavesAndCosts) {
+  Json changed = result();
+  Json compressed = one("mlp", 8192, "collective topk:1%", {0, 1}, 0.64);
+  for (const auto& [name, value] :
+       {std::pair("sent_bytes", 1e6), std::pair("whole_sent_bytes", 5e7), std::pair("whole_step_ms", 1.28),
+        std::pair("loss", 0.105), std::pair("whole_loss", 0.1), std::pair("loss_excess_percent", 5.0)})
+    compressed[name] = value;
+  changed["results"].push_back(compressed);
+  const std::string text = bench_text(changed);
+  EXPECT_THAT(text, HasSubstr("| 2, collective topk:1% |"));
+  EXPECT_THAT(text, HasSubstr("mlp batch 8192 (2, collective topk:1%): a rank sends 1.00 MB a step, whole "
+                              "gradients 50.0 MB; a step takes 0.50 times as long\n"));
+  EXPECT_THAT(text,
+              HasSubstr("loss 0.105 after as many steps as whole gradients give 0.1: +5.0 %, within 10 %\n"));
+  changed["results"].back()["loss_excess_percent"] = 25;
+  EXPECT_THAT(bench_text(changed), HasSubstr("+25.0 %, not within 10 %\n"));
 }
 
 TEST(BenchText, TellsAForecastFromWhatWasMeasured) {

@@ -53,6 +53,68 @@ TEST(BenchEntries, ASharedBatchIsOneBatch) {
   EXPECT_DOUBLE_EQ(report_of(both).figures.at("ms_per_batch").get<double>(), 2.5);
 }
 
+TEST(BenchEntries, CompressedGradientsAreHeldAgainstWholeOnesOfTheSameRanks) {
+  std::vector<BenchEntry> entries;
+  for (const int devices : {2, 3}) {
+    entries.push_back(entry(BenchMode::collective, first_ranks(devices), devices));
+    entries.back().loss = 0.1 * devices;
+    entries.back().sent_bytes = 1000;
+  }
+  BenchEntry compressed = entry(BenchMode::compressed, {0, 1, 2}, 2);
+  compressed.loss = 0.36;
+  EXPECT_EQ(compressed.loss_excess_percent(), std::nullopt);
+  complete(compressed, entries);
+  EXPECT_THAT(compressed.whole_step_ms, Optional(DoubleEq(3)));
+  EXPECT_THAT(compressed.whole_sent_bytes, Optional(DoubleEq(1000)));
+  EXPECT_THAT(compressed.loss_excess_percent(), Optional(DoubleNear(20, 1e-9)));
+  BenchEntry whole = entry(BenchMode::collective, {0, 1, 2}, 2);
+  whole.loss = 1;
+  complete(whole, entries);
+  EXPECT_EQ(whole.loss_excess_percent(), std::nullopt);
+}
+
+BenchEntry divided(const ParallelPlan& plan, double step_ms) {
+  BenchEntry made = entry(plan.pipeline > 1 ? BenchMode::pipeline : BenchMode::tensor, {0, 1}, step_ms);
+  made.trial.plan = plan;
+  made.trial.micro_batches = 8;
+  made.exposed_communication_ms = 0.1 * step_ms;
+  if (plan.pipeline > 1) made.bubble_share = 0.2;
+  return made;
+}
+
+TEST(BenchEntries, RecommendTheFastestModeAndSayWhy) {
+  std::vector<BenchEntry> entries = {entry(BenchMode::single, {0}, 1), entry(BenchMode::strong, {0, 1}, 0.1),
+                                     entry(BenchMode::collective, {0, 1}, 5), divided({.tensor = 2}, 2),
+                                     divided({.pipeline = 2}, 4)};
+  recommend(entries);
+  EXPECT_EQ(entries[3].recommendation,
+            "voxelize 1000 points: use tensor on these 2 devices: 1 M points/s, 10.0 % of its step exposed "
+            "communication, 2.00 times the next, pipeline: 500 k points/s, 10.0 % of its step exposed "
+            "communication, 20.0 % its bubble");
+  for (const std::size_t other : {0, 1, 2, 4}) EXPECT_EQ(entries[other].recommendation, "");
+  entries.resize(4);
+  entries[3].recommendation.clear();
+  entries[2].step.reset();
+  entries[2].not_possible = "it does not fit";
+  recommend(entries);
+  EXPECT_THAT(entries[3].recommendation, HasSubstr("; collective is not possible: it does not fit"));
+  std::vector<BenchEntry> data = {entry(BenchMode::single, {0}, 1), entry(BenchMode::collective, {0, 1}, 5)};
+  recommend(data);
+  EXPECT_EQ(data[1].recommendation, "") << "nothing was divided but the batch";
+}
+
+TEST(BenchEntries, TellHowANetworkIsDivided) {
+  BenchEntry made = divided({.pipeline = 2}, 4);
+  made.stages = {{0, 3}, {3, 4}};
+  const Json figures = report_of(made).figures;
+  EXPECT_EQ(figures.at("mode"), "pipeline");
+  EXPECT_EQ(figures.at("parallel"), Json({{"data", 1}, {"tensor", 1}, {"pipeline", 2}}));
+  EXPECT_EQ(figures.at("stages"), Json({{1, 3}, {4, 4}}));
+  EXPECT_DOUBLE_EQ(figures.at("bubble_share_formula").get<double>(), 1.0 / 9);
+  EXPECT_DOUBLE_EQ(figures.at("exposed_communication_share").get<double>(), 0.1);
+  EXPECT_TRUE(report_of(entry(BenchMode::p2p, {0, 1}, 1)).figures.at("bubble_share_formula").is_null());
+}
+
 TEST(BenchEntries, WhatWasNotMeasuredIsNull) {
   BenchEntry none = entry(BenchMode::p2p, {0, 1, 2}, 1);
   none.step.reset();

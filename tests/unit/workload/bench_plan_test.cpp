@@ -73,6 +73,64 @@ TEST(BenchPlan, TrainingAloneSharesABatch) {
       << "3 samples are not enough for 4";
 }
 
+TEST(BenchPlan, CompressedGradientsAreMeasuredBesideWholeOnes) {
+  BenchOptions options;
+  options.workloads = {BenchWorkload::voxelize, BenchWorkload::mlp};
+  options.points = {10};
+  options.modes = {BenchMode::collective};
+  options.compression.top_k_share = 0.01;
+  options.compared_steps = 40;
+  const std::vector<BenchTrial> plan = plan_trials(options, 64, {Precision::fp32}, 2);
+  EXPECT_THAT(described(plan),
+              ElementsAre("voxelize 10 points: rank 0 alone", "voxelize 10 points: rank 1 alone",
+                          "voxelize 10 points: 2 devices, collective", "mlp batch 64: rank 0 alone",
+                          "mlp batch 64: rank 1 alone", "mlp batch 64: 2 devices, collective",
+                          "mlp batch 64: 2 devices, collective topk:1%"));
+  std::vector<std::int64_t> steps;
+  for (const BenchTrial& trial : plan) steps.push_back(trial.compared_steps);
+  EXPECT_THAT(steps, ElementsAre(0, 0, 0, 0, 0, 40, 40));
+}
+
+TEST(BenchPlan, CompressionIsReadAsItIsTold) {
+  for (const char* text : {"none", "bf16", "topk:1%", "topk:100%", "topk:0.25%"}) {
+    const auto compression = parse_compression(text);
+    ASSERT_TRUE(compression) << text;
+    EXPECT_EQ(to_string(*compression), text);
+    EXPECT_EQ(compression->is_on(), text != std::string("none"));
+  }
+  for (const char* text : {"", "fp16", "topk", "topk:", "topk:0%", "topk:101%", "topk:1", "topk:-1%",
+                           "topk:nan%", "topk 1%", "TOPK:1%", "bf16 "})
+    EXPECT_FALSE(parse_compression(text)) << text;
+}
+
+TEST(BenchPlan, DividesNetworksByEachDimensionAndByTwo) {
+  BenchOptions options;
+  options.workloads = {BenchWorkload::voxelize, BenchWorkload::mlp};
+  options.parallel = Parallel::pipeline;
+  const auto plan = plan_trials(options, 64, {Precision::fp32}, 4);
+  EXPECT_THAT(
+      described(plan),
+      ElementsAre("mlp batch 64: rank 0 alone", "mlp batch 64: rank 1 alone", "mlp batch 64: rank 2 alone",
+                  "mlp batch 64: rank 3 alone", "mlp batch 64: 2 devices, pipeline",
+                  "mlp batch 64: 4 devices, pipeline", "mlp batch 64: 4 devices, pipeline 2 x data 2"))
+      << "points have no layers";
+  EXPECT_EQ(plan.back().plan, (ParallelPlan{.data = 2, .pipeline = 2}));
+  EXPECT_EQ(plan.back().micro_batches, 2 * micro_batches_a_stage);
+  options.micro_batches = 3;
+  EXPECT_EQ(plan_trials(options, 64, {Precision::fp32}, 2).back().micro_batches, 3);
+  options.parallel = Parallel::all;
+  options.modes = {BenchMode::collective};
+  options.workloads = {BenchWorkload::mlp};
+  std::vector<std::string> modes;
+  for (const BenchTrial& trial : plan_trials(options, 64, {Precision::fp32}, 4))
+    if (trial.devices() == 4 && trial.mode != BenchMode::task) modes.push_back(mode_text(trial));
+  EXPECT_THAT(modes, ElementsAre("collective", "tensor", "tensor 2 x data 2", "pipeline",
+                                 "pipeline 2 x data 2", "pipeline 2 x tensor 2"));
+  options.parallel = Parallel::data;
+  for (const BenchTrial& trial : plan_trials(options, 64, {Precision::fp32}, 4))
+    EXPECT_FALSE(trial.plan.is_split()) << "as before";
+}
+
 TEST(BenchPlan, OneRankIsAlone) {
   BenchOptions options;
   EXPECT_THAT(plan_trials(options, 64, {Precision::fp32}, 1), SizeIs(1 + 5 + 4));

@@ -1,0 +1,80 @@
+#include "model/parallel/gradient_sums.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace egt::mlp {
+
+Status GradientSums::allocate() {
+  if (config_.top_k_share == 0) return {};
+  if (config_.gradient_type != ElementType::f32)
+    return {StatusCode::invalid_argument, "of gradients that are not fp32 no share is sent"};
+  const auto& buckets = layout_.buckets();
+  const auto largest = std::max_element(buckets.begin(), buckets.end(),
+                                        [](const auto& a, const auto& b) { return a.count < b.count; });
+  const std::size_t bytes = selected(*largest).bytes();
+  EGT_TRY_ASSIGN(selected_, device_.allocate(bytes));
+  EGT_TRY_ASSIGN(gathered_, device_.allocate(bytes * static_cast<std::size_t>(communicator_.size())));
+  EGT_TRY_ASSIGN(scratch_, device_.allocate(sizeof(TopKScratch)));
+  EGT_TRY_ASSIGN(known_, device_.allocate(static_cast<std::size_t>(largest->count) * sizeof(float)));
+  return {};
+}
+
+SparseView GradientSums::selected(const GradientBucket& bucket) const {
+  const auto k =
+      static_cast<std::int64_t>(std::ceil(config_.top_k_share * static_cast<double>(bucket.count)));
+  return {selected_.as<SparseElement>(), std::clamp<std::int64_t>(k, 1, bucket.count)};
+}
+
+TopKSelection GradientSums::selection(const GradientBucket& bucket, const Workspace& workspace,
+                                      float* residual) const {
+  return {.gradient = workspace.gradient_range(bucket.offset, bucket.count),
+          .residual = residual,
+          .selected = selected(bucket),
+          .scratch = scratch_.as<TopKScratch>()};
+}
+
+Status GradientSums::sum(const GradientBucket& bucket, const Workspace& workspace, float* residual,
+                         Stream& stream) {
+  const VectorView gradient = workspace.gradient_range(bucket.offset, bucket.count);
+  if (config_.top_k_share == 0)
+    return communicator_.all_reduce(gradient.data, static_cast<std::size_t>(gradient.count), gradient.type,
+                                    stream);
+  const SparseView own = selected(bucket);
+  EGT_TRY(device_.select_top_k(selection(bucket, workspace, residual + bucket.offset), stream));
+  EGT_TRY(communicator_.all_gather(own.data, gathered_.data(), own.bytes(), stream));
+  EGT_TRY(device_.set_zero(gradient.data, gradient.bytes(), stream));
+  for (int rank = 0; rank < communicator_.size(); ++rank)
+    EGT_TRY(
+        device_.scatter_add(gradient, {gathered_.as<SparseElement>() + rank * own.count, own.count}, stream));
+  return {};
+}
+
+Status GradientSums::answer(const Workspace& workspace, Digest* answers, Stream& stream) {
+  if (config_.top_k_share == 0) return {};
+  for (const GradientBucket& bucket : layout_.buckets()) {
+    const TopKSelection call = selection(bucket, workspace, known_.as<float>());
+    const SparseView& sent = call.selected;
+    EGT_TRY(device_.copy(known_.data(), call.gradient.data, call.gradient.bytes(), stream));
+    EGT_TRY(device_.select_top_k(call, stream));
+    EGT_TRY(
+        device_.digest({reinterpret_cast<std::uint32_t*>(sent.data), sent.bytes() / sizeof(std::uint32_t)},
+                       answers++, stream));
+    EGT_TRY(device_.scatter_add({known_.data(), ElementType::f32, bucket.count}, sent, stream));
+    EGT_TRY(device_.digest({known_.as<std::uint32_t>(), static_cast<std::uint64_t>(bucket.count)}, answers++,
+                           stream));
+  }
+  return {};
+}
+
+double GradientSums::sent_bytes() const {
+  const double ranks = communicator_.size();
+  double bytes = 0;
+  for (const GradientBucket& bucket : layout_.buckets())
+    bytes += config_.top_k_share > 0 ? (ranks - 1) * static_cast<double>(selected(bucket).bytes())
+                                     : 2 * (ranks - 1) / ranks * static_cast<double>(bucket.count) *
+                                           static_cast<double>(size_of(config_.gradient_type));
+  return bytes;
+}
+
+}  // namespace egt::mlp

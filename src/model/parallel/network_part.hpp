@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace egt {
+
+/// Layers [first, end) of a network, from 0.
+struct LayerRange {
+  int first = 0, end = 0;
+
+  int count() const { return end - first; }
+  friend bool operator==(const LayerRange&, const LayerRange&) = default;
+};
+
+/// [first, first + count) of a layer's outputs or inputs.
+struct NeuronRange {
+  std::int64_t first = 0, count = 0;
+};
+/// Part `part` of `parts` of them, in order; none differs from another by more than one.
+NeuronRange part_of(std::int64_t neurons, int parts, int part);
+
+/// Layers in pairs (Shoeybi et al., "Megatron-LM", 2019): the first of a pair is divided by its outputs, the
+/// second by its inputs, so that a pair needs one sum forward and one backward. A layer left over at the end
+/// is whole on every rank.
+enum class LayerSplit { none, by_outputs, by_inputs };
+/// `layers`: of the whole network.
+LayerSplit split_of(int layer, int layers, int tensor);
+
+/// Which part of a network one rank holds: a run of layers, and of each of them one of `tensor` parts.
+struct NetworkPart {
+  std::vector<std::int64_t> neurons;  ///< of the whole network, input first
+  LayerRange layers;
+  int tensor = 1, part = 0;
+  std::size_t passes = 1;  ///< whose activations are kept at a time
+
+  int all_layers() const { return static_cast<int>(neurons.size()) - 1; }
+  bool has_input() const { return layers.first == 0; }
+  bool has_loss() const { return layers.end == all_layers(); }
+  /// Layer l counts from layers.first.
+  LayerSplit split(std::size_t l) const {
+    return split_of(layers.first + static_cast<int>(l), all_layers(), tensor);
+  }
+  /// What of layer l's weights is here: these rows and columns of the whole.
+  NeuronRange outputs(std::size_t l) const;
+  NeuronRange inputs(std::size_t l) const;
+  /// Neurons of the activations that are here, the part's input first.
+  std::vector<std::int64_t> local_neurons() const;
+};
+
+}  // namespace egt

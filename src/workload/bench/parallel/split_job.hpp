@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "model/parallel/split_mlp.hpp"
+#include "workload/bench/bench_groups.hpp"
+#include "workload/bench/bench_job.hpp"
+
+namespace egt {
+
+struct SplitJobConfig {
+  SplitConfig split;
+  std::int64_t trial = 0;  ///< that injections are due at
+  /// Of a device's state: a whole network of more is not made for the comparison.
+  std::optional<std::uint64_t> most_state_bytes;
+};
+
+/// Trains a network in parts. `all`: of the plan's ranks, which are the first ones; all outlive it.
+Result<std::unique_ptr<BenchJob>> make_split_job(Environment& environment, Communicator& all,
+                                                 const BenchGroups::Split& groups,
+                                                 const SplitJobConfig& config, FaultReporter& reporter);
+
+}  // namespace egt
