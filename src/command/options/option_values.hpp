@@ -9,6 +9,7 @@
 #include <functional>
 #include <initializer_list>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,11 @@
 
 /// How the values of options are read and told: one function a kind of value, which says its range once.
 namespace egt {
+
+using Text = std::string_view;  ///< of a value
+
+constexpr double no_limit = std::numeric_limits<double>::infinity();
+constexpr double above_zero = std::numeric_limits<double>::min();
 
 /// The value of one option, bound to its place in an Options, which outlives it.
 struct OptionValue {
