@@ -110,8 +110,7 @@ class Page(Served):
         self.assertEqual(now("document.querySelector('#system table').own"), "the same")  # nothing is made anew, nothing flickers
         self.assertEqual(now("document.querySelector('#results details').open"), "true")
         if has_charts:
-            self.assertEqual(count("button[data-do=fault]:not([hidden])"), 1)
-            self.assertGreater(count("button.moment"), 0)
+            self.wait_for(lambda: count("button[data-do=fault]:not([hidden])") == 1 and count("button.moment") > 0)
         self.assertEqual(browser.errors, [])
         asked = {urllib.parse.urlsplit(address).path for address in browser.asked if address.startswith(url)}
         self.assertEqual(asked, {"/", "/api/page", "/api/lines"})
