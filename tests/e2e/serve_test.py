@@ -94,8 +94,10 @@ class Page(Served):
         self.wait_for(lambda: count(".verdict.running") == 1)
         self.assertIn("nothing was found so far on 2 ranks", now("document.querySelector('.verdict').textContent"))
         self.assertIn(HOSTILE, now("document.querySelector('#system').textContent"))  # it is text
-        if count("#tools:not([hidden])"):
-            self.wait_for(lambda: count("canvas") > 6)
+        has_charts = "Dygraph=" in self.text(url)
+        self.wait_for(lambda: count("td svg polyline") > 0)
+        if has_charts:
+            self.wait_for(lambda: count("#tools:not([hidden])") == 1 and count("canvas") > 6)
             charts = now("document.querySelector('.chart').getAttribute('aria-label')")
             self.wait_for(lambda: now("document.querySelector('.chart').getAttribute('aria-label')") != charts)
         points = "document.querySelector('td svg polyline').getAttribute('points').split(' ').length"
@@ -107,9 +109,8 @@ class Page(Served):
         self.assertIn("memory", now("[...document.querySelectorAll('#happened th[scope=row]')].map((cell) => cell.textContent)"))
         self.assertEqual(now("document.querySelector('#system table').own"), "the same")  # nothing is made anew, nothing flickers
         self.assertEqual(now("document.querySelector('#results details').open"), "true")
-        if count("#tools:not([hidden])"):
-            self.assertEqual(count("button[data-do=fault]:not([hidden])"), 1)
-            self.assertGreater(count("button.moment"), 0)
+        if has_charts:
+            self.wait_for(lambda: count("button[data-do=fault]:not([hidden])") == 1 and count("button.moment") > 0)
         self.assertEqual(browser.errors, [])
         asked = {urllib.parse.urlsplit(address).path for address in browser.asked if address.startswith(url)}
         self.assertEqual(asked, {"/", "/api/page", "/api/lines"})
@@ -275,7 +276,7 @@ class Clients(Served):
         self.wait_for(lambda: "egt_rank_work_index" in self.text(url, "metrics"))
         before, files = self.resident_kb(rank), len(os.listdir(f"/proc/{rank}/fd"))
         clients = [self.connect(url) for _ in range(1000)]
-        self.assertLess(len(os.listdir(f"/proc/{rank}/fd")) - files, 100)
+        self.assertLess(len(os.listdir(f"/proc/{rank}/fd")) - files, 85)
         for client in clients[:8]:
             client.sendall(b"GET / HT")  # and then nothing
         self.wait_for(lambda: self.ended(clients) == 1000)  # although each of them waits, for longer than it may
