@@ -253,7 +253,8 @@ Rules bench_rules(BenchOptions& bench) {
        "all on the first device (own)",
        choice(bench.streams, {{"own", StreamOrigin::own}, {"first", StreamOrigin::first}})},
       {"parallel", of_bench,
-       "what the devices divide among them: the batch, as --mode says; of mlp each layer (tensor) or runs of "
+       "what the devices divide among them: the batch, as the modes say; of mlp each layer (tensor) or runs "
+       "of "
        "layers (pipeline); the parts of the work (task); or each of these in turn, and together (data)",
        choice(bench.parallel, {{"data", Parallel::data},
                                {"tensor", Parallel::tensor},
