@@ -63,6 +63,9 @@ class Parallel(ProgramTest):
             self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
             self.assertEqual(json.loads((folder / "run" / "result.json").read_text()), result)
             self.assertIn(best["recommendation"], again.stdout)
+        compared = self.run_program("compare", "2/run", "4/run")
+        for title in ("Parallel, 2/run", "Parallel, 4/run", "(pipeline 2 x tensor 2)"):
+            self.assertIn(title, compared.stdout)
 
     def test_one_mode_alone(self):
         done, result = self.bench("--parallel", "pipeline", "--micro-batches", "6")

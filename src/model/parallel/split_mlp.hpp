@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -10,8 +9,12 @@
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
 #include "egt/ranks/communicator.hpp"
-#include "model/mlp_config.hpp"
+#include "model/mlp_buffers.hpp"
+#include "model/mlp_pass.hpp"
+#include "model/mlp_state.hpp"
+#include "model/mlp_trainer.hpp"
 #include "model/parallel/parallel_plan.hpp"
+#include "model/parallel/pipeline_schedule.hpp"
 #include "model/pass_tensor.hpp"
 
 namespace egt {
@@ -34,7 +37,8 @@ struct SplitConfig {
 
 /// What one step took on this rank, known when it is over.
 struct SplitStep {
-  /// Of this rank's replica, mean over its samples; empty where another stage has the loss.
+  /// Of this rank's replica, mean over its samples; empty where another stage has the loss, none where
+  /// nothing was computed.
   std::optional<double> loss;
   double step_ms = 0;                   ///< from its first work to its last
   std::optional<double> since_last_ms;  ///< to its last from that of the step before, where both are known
@@ -54,24 +58,22 @@ struct SplitTensor {
 /// targets and weights are those of MlpTrainer's whole network, element by element. All that a step does is
 /// put in one stream, in an order that is the same on all ranks of each dimension; the host waits for
 /// nothing. One thread. All ranks of the plan call in the same order.
-class SplitMlp {
+class SplitMlp final : private mlp::PassCompanion {
  public:
-  static constexpr std::int64_t depth = 2;  ///< steps that may be under way
+  static constexpr std::int64_t depth = 2;  ///< steps that may be under way when another one is enqueued
 
   /// Why such a network cannot be trained in parts; empty: it can.
   static std::string why_not(const MlpConfig& network, const ParallelPlan& plan);
   /// Takes memory; device and communicators outlive it.
   static Result<std::unique_ptr<SplitMlp>> create(Device& device, const PlanCommunicators& ranks,
                                                   const SplitConfig& config);
-  ~SplitMlp();
 
   /// The weights as training began, and moments of 0.
   Status reset();
-  Status enqueue_step(std::int64_t step);
-  /// Enqueues what a step exchanges and sums, with nothing computed in between; the state stays, what passes
-  /// made does not.
-  Status enqueue_communication(std::int64_t step);
-  /// Waits for a step of either kind, in order; fails where a communicator did.
+  /// `computes` false: only what a step exchanges and sums, with nothing computed in between; the state
+  /// stays, what passes made does not.
+  Status enqueue_step(std::int64_t step, bool computes = true);
+  /// Waits for a step, in order; fails where a communicator did.
   Result<SplitStep> retire_step(std::int64_t step, double timeout_seconds);
 
   /// A pass of `rows` samples a micro-batch (all: 0) whose gradients, summed over replicas, stay until the
@@ -80,37 +82,101 @@ class SplitMlp {
   Status enqueue_pass(std::uint64_t sequence, std::int64_t rows, Digest* digests);
   std::size_t most_tensors() const;
   /// What the digests of the last pass are of.
-  const std::vector<SplitTensor>& tensors() const;
+  const std::vector<SplitTensor>& tensors() const { return tensors_; }
   /// The update that follows a pass.
   Status enqueue_update();
 
-  /// After `enqueue_pass` with those arguments: how far the gradients of this part are from those of the
-  /// whole network on this device alone, the largest over layers of ||part - whole|| / ||whole||. Waits, and
-  /// takes the memory of the whole network meanwhile. out_of_memory: there is not so much.
-  Result<double> difference_from_whole(std::uint64_t sequence, std::int64_t rows, double timeout_seconds);
-  /// What rounding may make of that: see split_mlp.cpp.
-  double allowed_difference() const;
-
-  std::vector<StateTensor> state_tensors() const;
-  WordsView state(const StateTensor& tensor) const;
+  std::vector<StateTensor> state_tensors() const { return trained_.tensors(); }
+  WordsView state(const StateTensor& tensor) const { return trained_.words(tensor); }
   /// Changes these tensors (layers count from 0 in this part) in every pass enqueued from now on; none:
   /// stops.
-  void set_tampering(std::vector<Tampering> tampering);
-  const ParameterLayout& layout() const;
+  void set_tampering(std::vector<Tampering> tampering) { pass_->set_tampering(std::move(tampering)); }
+  const ParameterLayout& layout() const { return layout_; }
   /// The gradient of the last pass or step, flat, as layout() says.
-  VectorView gradient() const;
-  const NetworkPart& part() const;
-  Stream& stream();
+  VectorView gradient() const { return workspace_.gradient_range(0, layout_.size()); }
+  const NetworkPart& part() const { return part_; }
+  Stream& stream() { return *stream_; }
   /// Samples of this replica's micro-batch `i`.
   NeuronRange samples(int i) const;
   /// Bytes that it took of the device for what training keeps.
-  std::uint64_t state_bytes() const;
+  std::uint64_t state_bytes() const { return trained_.bytes() + workspace_.gradient.bytes(); }
 
  private:
-  struct Impl;
-  explicit SplitMlp(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  using EventHandle = mlp::EventHandle;
+  /// Of a step that is under way.
+  struct Marks {
+    EventHandle begin, end;
+    std::vector<std::array<EventHandle, 2>> outside;
+    std::size_t used = 0;  // of `outside`
+    float* losses = nullptr;
+    float* told = nullptr;  // the same, pinned
+  };
+
+  SplitMlp(Device& device, const PlanCommunicators& ranks, const SplitConfig& config);
+  Status allocate();
+  Status run(std::uint64_t sequence, std::int64_t rows, bool computes);
+  Status compute(const PipelineOperation& operation);
+  Status exchange(const PipelineOperation& operation);
+  Status sum_over_tensor(MatrixView matrix);
+  /// What a pass would sum, of what lies there.
+  Status sums_of(const PipelineOperation& operation);
+  Status sum_over_data();
+  /// With its time where a step is measured.
+  template <typename Enqueue>
+  Status outside(const Enqueue& enqueue);
+  Status digest(const PassTensor& tensor, WordsView words, bool is_of_peers);
+  Status digest_received(const PassTensor& tensor, MatrixView matrix);
+  // Along a pass
+  Status after_product(const Gemm& gemm, const PassTensor& tensor) override;
+  Status made(const PassTensor& tensor, WordsView words) override { return digest(tensor, words, false); }
+
+  std::size_t layers() const { return layout_.layers().size(); }
+  std::size_t memory_of(int micro_batch) const {
+    return static_cast<std::size_t>(micro_batch) % part_.passes;
+  }
+  MatrixView activation(std::size_t l, int micro_batch) const {
+    return workspace_.activation(l, precision_, samples(micro_batch).count, memory_of(micro_batch));
+  }
+  MatrixView activation_gradient(std::size_t l, int micro_batch) const {
+    return workspace_.activation_gradient(l, precision_, samples(micro_batch).count);
+  }
+  Marks& marks_of(std::int64_t step) { return marks_[static_cast<std::size_t>(step) % marks_.size()]; }
+
+  Device& device_;
+  const PlanCommunicators ranks_;
+  const SplitConfig config_;
+  const ParallelPlace place_;
+  const NetworkPart part_;
+  const MlpConfig local_;
+  const ParameterLayout layout_;
+  const std::vector<PipelineOperation> schedule_;
+  const Precision precision_;
+
+  // Of what is being enqueued
+  std::uint64_t sequence_ = 0;
+  std::int64_t rows_ = 0;  // of a micro-batch; 0: all
+  int micro_batch_ = 0;
+  Digest* next_digest_ = nullptr;
+  std::vector<SplitTensor> tensors_;
+  float* losses_ = nullptr;
+  Marks* measured_ = nullptr;
+  std::optional<std::int64_t> last_retired_;
+
+  // Streams die before the memory that their work uses: members are destroyed from the last to the first.
+  mlp::TrainedState trained_;
+  mlp::Workspace workspace_;
+  Buffer losses_memory_, pinned_;
+  std::array<Marks, depth + 2> marks_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<mlp::Pass> pass_;
 };
+
+/// The largest over this part's layers of ||gradient - whole|| / ||whole||, of the last pass of both;
+/// infinity where one is not finite. `whole`: trains the whole network on this device alone. Waits.
+Result<double> difference_from_whole(Device& device, SplitMlp& part, MlpTrainer& whole,
+                                     double timeout_seconds);
+/// What rounding may make of that: see gradient_difference.cpp.
+double allowed_difference(Precision precision, int layers);
 
 /// Milliseconds that each layer's products and activation take on this device, forward and backward, with
 /// `rows` samples; the middle of several measurements. Waits; takes memory of the largest layer meanwhile.

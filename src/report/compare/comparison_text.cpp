@@ -8,6 +8,7 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/printable.hpp"
 #include "report/compare/comparison_parts.hpp"
+#include "report/tables/summary.hpp"
 #include "report/tables/text_table.hpp"
 
 namespace egt {
@@ -268,6 +269,8 @@ std::string comparison_text(const Comparison& comparison) {
   std::string text = "Results, the baseline first:\n" + files_text(comparison);
   for (const std::string& note : comparison.notes) text += fmt::format("Note: {}\n", note);
   text += scaling_text(comparison);
+  for (const ComparedFile& file : comparison.files)
+    text += parallel_text(file.result, printable(fmt::format("Parallel, {}", file.label)));
   text += tests_text(comparison);
   text += cost_text(comparison);
   text += regressions_text(comparison);

@@ -58,7 +58,7 @@ std::string cut_of(const Json& entry) {
 
 }  // namespace
 
-std::string parallel_text(const Json& result) {
+std::string parallel_text(const Json& result, const std::string& title) {
   std::vector<Row> rows = {{"Test", "Devices", "Step ms", "Speedup", "Efficiency", "Exposed ms", "Of step",
                             "Bubble", "By formula", "State", "Memory"}};
   std::string notes, recommended;
@@ -77,7 +77,7 @@ std::string parallel_text(const Json& result) {
       recommended += printable("  " + text) + "\n";
   }
   if (rows.size() == 1) return "";
-  return titled_table("Parallel", std::move(rows)) + notes + recommended;
+  return titled_table(title, std::move(rows)) + notes + recommended;
 }
 
 }  // namespace egt

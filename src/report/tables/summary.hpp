@@ -16,7 +16,7 @@ std::string summary_text(const Json& result);
 std::string bench_text(const Json& result);
 /// Of `bench --parallel`: all modes of a test side by side, how pipelines were cut, and the mode to use;
 /// empty: nothing was divided but the batch.
-std::string parallel_text(const Json& result);
+std::string parallel_text(const Json& result, const std::string& title = "Parallel");
 /// Of `bench --ceilings`: every part beside the machine's own limit, group by group, over all ranks; empty:
 /// the result has none.
 std::string ceilings_text(const Json& result);

@@ -91,7 +91,7 @@ TEST(PipelineStages, NoOtherCutIsFaster) {
   std::mt19937 random(5);
   for (int turn = 0; turn < 200; ++turn) {
     std::vector<double> ms(3 + random() % 6);
-    for (double& one : ms) one = 1 + random() % 20;
+    for (double& one : ms) one = 1 + static_cast<int>(random() % 20);
     const std::size_t layers = ms.size();
     double best = 1e9;
     const auto sum = [&](std::size_t from, std::size_t to) {
@@ -223,7 +223,7 @@ TEST(PipelineSchedule, EveryExchangeIsMetAndTheBubbleIsTheFormulas) {
       EXPECT_LE(simulation.most_kept(), 0) << "activations of more passes than there is memory for";
       // Forward and backward of equal length.
       EXPECT_EQ(time, 2 * (micro_batches + stages - 1));
-      EXPECT_DOUBLE_EQ(1 - 2.0 * micro_batches / time, bubble_share(stages, micro_batches));
+      EXPECT_NEAR(1 - 2.0 * micro_batches / time, bubble_share(stages, micro_batches), 1e-12);
     }
 }
 

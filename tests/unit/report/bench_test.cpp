@@ -70,8 +70,8 @@ TEST(BenchText, HasModesSideBySideWhereWorkIsDivided) {
   EXPECT_THAT(
       text,
       HasSubstr(
-          "| mlp batch 8192 |    2, pipeline |       4 |       - |          - |          - |       - | 12.5 "
-          "% |     11.1 % | 1.00 GB | 2.00 GB |"));
+          "|   2, pipeline |       4 |       - |          - |          - |       - | 12.5 % |     11.1 % |"
+          " 1.00 GB | 2.00 GB |"));
   EXPECT_THAT(
       text,
       HasSubstr("\n  mlp batch 8192 (2, pipeline): layers 1 to 2, 3 to 6, 8 micro-batches; gradients held "

@@ -101,7 +101,7 @@ Status BenchSuite::cut_network(BenchEntry& entry, const MlpConfig& network) {
 
 Result<std::unique_ptr<BenchJob>> BenchSuite::make_split(const BenchEntry& entry) {
   const BenchTrial& trial = entry.trial;
-  return make_split_job(environment(), groups_->of_first(trial.devices()), groups_->of_plan(trial.plan),
+  return make_split_job(environment(), *groups_,
                         {.split = {.network = network_of(entry),
                                    .plan = trial.plan,
                                    .rank = rank(),

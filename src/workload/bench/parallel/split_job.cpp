@@ -16,7 +16,7 @@ namespace egt {
 namespace {
 
 // Of random numbers: a step's is its number.
-constexpr std::uint64_t repeated_sequence = std::uint64_t{1} << 62, compared_sequence = repeated_sequence + 1;
+constexpr std::int64_t repeated_sequence = std::int64_t{1} << 62, compared_sequence = repeated_sequence + 1;
 constexpr std::int64_t compared_rows = 2;  ///< of a micro-batch, at most
 constexpr int communication_steps = 7;     ///< that are timed alone
 
@@ -25,11 +25,10 @@ enum Verdict : std::uint64_t { same, own_differs, only_peers_differ };
 
 class SplitJob final : public BenchJob {
  public:
-  SplitJob(Environment& environment, Communicator& all, const BenchGroups::Split& groups,
-           const SplitJobConfig& config, FaultReporter& reporter)
+  SplitJob(Environment& environment, BenchGroups& groups, const SplitJobConfig& config,
+           FaultReporter& reporter)
       : environment_(environment),
         device_(environment.device),
-        all_(all),
         groups_(groups),
         config_(config),
         reporter_(reporter),
@@ -60,8 +59,7 @@ class SplitJob final : public BenchJob {
 
   Environment& environment_;
   Device& device_;
-  Communicator& all_;
-  const BenchGroups::Split& groups_;
+  BenchGroups& groups_;
   const SplitJobConfig config_;
   FaultReporter& reporter_;
   ProgressBoard::Line& line_;
@@ -80,16 +78,16 @@ class SplitJob final : public BenchJob {
 };
 
 Status SplitJob::prepare() {
-  EGT_TRY_ASSIGN(
-      mlp_, SplitMlp::create(device_, {*groups_.data, *groups_.tensor, *groups_.pipeline}, config_.split));
+  const BenchGroups::Split& own = groups_.of_plan(plan());
+  EGT_TRY_ASSIGN(mlp_, SplitMlp::create(device_, {*own.data, *own.tensor, *own.pipeline}, config_.split));
   const std::size_t bytes = (mlp_->most_tensors() + mlp_->state_tensors().size()) * sizeof(Digest);
   EGT_TRY_ASSIGN(digests_, device_.allocate(bytes));
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(bytes));
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
-  verdicts_.emplace(device_, all_, mlp_->stream(), line_);
+  verdicts_.emplace(device_, groups_.of_first(plan().ranks()), mlp_->stream(), line_);
   EGT_TRY(verdicts_->prepare(1));
   if (plan().data < 2) return {};
-  replicas_.emplace(device_, *groups_.data, mlp_->stream(), line_);
+  replicas_.emplace(device_, *own.data, mlp_->stream(), line_);
   return replicas_->prepare(mlp_->state_tensors().size());
 }
 
@@ -237,7 +235,7 @@ Status SplitJob::check_replicas() {
 Status SplitJob::measure_communication() {
   std::vector<double> times;
   for (int i = 0; i < communication_steps; ++i) {
-    EGT_TRY(mlp_->enqueue_communication(next_++));
+    EGT_TRY(mlp_->enqueue_step(next_++, false));
     EGT_TRY_ASSIGN(const SplitStep step, retire());
     times.push_back(step.step_ms);
   }
@@ -309,28 +307,35 @@ Status SplitJob::compare_with_one_device() {
                                           split.network.optimizer, split.network.gradient_type);
   report_.compared = false;
   if (config_.most_state_bytes && whole > *config_.most_state_bytes) return {};
+  MlpConfig alone = split.network;
+  alone.batch.local = rows * plan().data * split.micro_batches;
+  auto trainer = MlpTrainer::create(device_, groups_.alone(), alone);
   EGT_TRY(mlp_->reset());
   EGT_TRY(mlp_->enqueue_pass(compared_sequence, rows, nullptr));
   line_.wait_for_peers("bench: gradients of one device");
-  const auto difference =
-      mlp_->difference_from_whole(compared_sequence, rows, environment_.peer_timeout_seconds);
+  EGT_TRY(device_.record(*done_, mlp_->stream()));
+  EGT_TRY(wait_with_peers(device_, environment_.communicator, *done_, environment_.peer_timeout_seconds,
+                          "a pass of few samples"));
   line_.go_on("bench: gradients of one device");
-  if (difference.status().code() == StatusCode::out_of_memory) return {};
-  EGT_TRY(difference.status());
+  if (trainer.status().code() == StatusCode::out_of_memory) return {};
+  EGT_TRY(trainer.status());
+  EGT_TRY(trainer.value()->enqueue_step(compared_sequence, {}, false));
+  EGT_TRY_ASSIGN(const double difference,
+                 difference_from_whole(device_, *mlp_, *trainer.value(), environment_.peer_timeout_seconds));
+  const double allowed = allowed_difference(split.network.precisions.front(), mlp_->part().all_layers());
   report_.compared = true;
   ++report_.work.outputs_verified;
-  if (difference.value() <= mlp_->allowed_difference()) return {};
+  if (difference <= allowed) return {};
   fail(fmt::format("rank {}: its gradients are {:.3g} of their norm from one device's, {:.3g} is rounding",
-                   environment_.place.rank, difference.value(), mlp_->allowed_difference()));
+                   environment_.place.rank, difference, allowed));
   return {};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<BenchJob>> make_split_job(Environment& environment, Communicator& all,
-                                                 const BenchGroups::Split& groups,
+Result<std::unique_ptr<BenchJob>> make_split_job(Environment& environment, BenchGroups& groups,
                                                  const SplitJobConfig& config, FaultReporter& reporter) {
-  auto job = std::make_unique<SplitJob>(environment, all, groups, config, reporter);
+  auto job = std::make_unique<SplitJob>(environment, groups, config, reporter);
   EGT_TRY(job->prepare());
   return std::unique_ptr<BenchJob>(std::move(job));
 }

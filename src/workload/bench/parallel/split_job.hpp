@@ -17,9 +17,8 @@ struct SplitJobConfig {
   std::optional<std::uint64_t> most_state_bytes;
 };
 
-/// Trains a network in parts. `all`: of the plan's ranks, which are the first ones; all outlive it.
-Result<std::unique_ptr<BenchJob>> make_split_job(Environment& environment, Communicator& all,
-                                                 const BenchGroups::Split& groups,
+/// Trains a network in parts, on all ranks of its plan, which are the first ones. All outlive it.
+Result<std::unique_ptr<BenchJob>> make_split_job(Environment& environment, BenchGroups& groups,
                                                  const SplitJobConfig& config, FaultReporter& reporter);
 
 }  // namespace egt
