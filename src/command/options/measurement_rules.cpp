@@ -75,7 +75,7 @@ Rules bench_rules(BenchOptions& bench) {
        parsed(bench.compression, "none|bf16|topk:SHARE",
               "none, bf16, or topk: and a share of 0.00001 to 100 %, as topk:1%", parse_compression)},
       {"parallel", of_bench,
-       "what the devices divide among them: the batch, as the mode says; of mlp each layer (tensor) or runs "
+       "what the devices divide among them: the batch, as the modes say; of mlp each layer (tensor) or runs "
        "of "
        "layers (pipeline); the parts of the work (task); or each of these in turn, and together (data)",
        choice(bench.parallel, {{"data", Parallel::data},
