@@ -144,7 +144,7 @@ Result<SizeOrShare> parse_size_or_share(std::string_view text) {
 }
 
 std::string format_amount(double value) {
-  constexpr const char* powers[] = {"", " k", " M", " G", " T"};
+  constexpr const char* powers[] = {"", " k", " M", " G", " T", " P", " E"};
   std::size_t power = 0;
   for (; value >= 1000 && power + 1 < std::size(powers); ++power) value /= 1000;
   return fmt::format("{:.4g}{}", value, powers[power]);

@@ -32,7 +32,7 @@ std::string work_text(const Json& result) {
     if (any) parts.push_back(std::move(text));
   };
   const auto bytes = [](std::uint64_t count) { return format_bytes(count); };
-  add(work.gemm_flops > 0, fmt::format("{:.3g} TFLOP of products", work.gemm_flops * 1e-12));
+  add(work.gemm_flops > 0, format_amount(work.gemm_flops) + "FLOP of products");
   add(work.replica_checks > 0, fmt::format("{} replica checks", work.replica_checks));
   add(work.collective_elements_checked > 0,
       fmt::format("{} collective elements", work.collective_elements_checked));

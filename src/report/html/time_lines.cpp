@@ -1,6 +1,7 @@
 #include "report/html/time_lines.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "egt/core/json_access.hpp"
@@ -27,11 +28,12 @@ struct Source {
   LineKind kind;
   From from;
   const char* field;
-  double scale;  ///< to the unit
+  double scale;                   ///< to the unit
+  const char* instead = nullptr;  ///< where that is not told: another field
 };
 
 constexpr Source sources[] = {
-    {{"Power", "W", "power_limit_w", false}, From::telemetry, "power_w", 1},
+    {{"Power", "W", "power_limit_w", false}, From::telemetry, "power_w_between", 1, "power_w"},
     {{"Temperature", "°C", "temperature_limit_c", false}, From::telemetry, "temperature_c", 1},
     {{"Memory temperature", "°C", nullptr, false}, From::telemetry, "memory_temperature_c", 1},
     {{"Clock", "MHz", nullptr, false}, From::telemetry, "sm_clock_mhz", 1},
@@ -68,7 +70,9 @@ std::optional<double> progress_value(const Source& source, const Json& body) {
   const Json& telemetry = member(body, "telemetry");
   switch (source.from) {
     case From::telemetry:
-      return value_at<double>(member(telemetry, source.field), "last");
+      if (const auto own = value_at<double>(member(telemetry, source.field), "last"); own || !source.instead)
+        return own;
+      return value_at<double>(member(telemetry, source.instead), "last");
     case From::work:
       return work_of(body, source.field);
     case From::files:
@@ -148,7 +152,10 @@ void TimeLines::add_rate(std::size_t kind, const Record& record, double count) {
   if (is_first || seconds < least_period_s) return;
   const double more = count - before->second.value;
   before->second = {.time = record.time, .value = count};
-  if (more >= 0) add(kind, record.rank, record.time, more / seconds);
+  // Seconds are counted by samples, of which now two, now none come between two records.
+  const Source& source = sources[kind];
+  const double most = source.from == From::throttle ? source.scale : std::numeric_limits<double>::max();
+  if (more >= 0) add(kind, record.rank, record.time, std::min(more / seconds, most));
 }
 
 void TimeLines::halve() {

@@ -94,10 +94,7 @@ std::string tiles(const Json& result) {
   if (hottest) html += tile("Hottest", fmt::format("{:.0f} °C", *hottest));
   const VerifiedWork work = work_from_json(member(result, "verified_work"));
   if (work.replays) html += tile("Replays", std::to_string(work.replays));
-  if (work.gemm_flops > 0)
-    html += tile("Products verified", work.gemm_flops < 1e17
-                                          ? format_amount(work.gemm_flops) + "FLOP"
-                                          : fmt::format("{:.4g} EFLOP", work.gemm_flops * 1e-18));
+  if (work.gemm_flops > 0) html += tile("Products verified", format_amount(work.gemm_flops) + "FLOP");
   if (work.outputs_verified) html += tile("Outputs verified", std::to_string(work.outputs_verified));
   if (work.bytes_patrolled) html += tile("Memory verified", format_bytes(work.bytes_patrolled));
   if (work.bytes_file_verified) html += tile("Files verified", format_bytes(work.bytes_file_verified));

@@ -43,6 +43,7 @@ constexpr Reason reasons[] = {{0x1, "gpu_idle"},    {0x2, "applications_clocks"}
 struct Figures {
   Extent utilization, power, temperature, memory_temperature, sm_clock, memory_used, cpu, host_memory;
   Extent duty, memory_share, products_duty;
+  Extent power_between;          ///< means from sample to sample, by the energy counter
   Extent power_high, power_low;  ///< in the parts of a pulse
   std::map<std::string, double> reason_seconds;
   bool reasons_answered = false;
@@ -89,9 +90,11 @@ void Figures::add(const SensorReading& reading, double seconds, double process_s
       if (*reading.event_reasons & reason.bit) reason_seconds[reason.name] += seconds;
   }
   if (reading.energy_j) {
-    const bool is_full = energy_last && power_limit_w &&
-                         *reading.energy_j - energy_last->joules >=
-                             full_power * *power_limit_w * (process_seconds - energy_last->seconds);
+    std::optional<double> watts;
+    if (energy_last && process_seconds > energy_last->seconds && *reading.energy_j >= energy_last->joules)
+      watts = (*reading.energy_j - energy_last->joules) / (process_seconds - energy_last->seconds);
+    power_between.add(watts);
+    const bool is_full = watts && power_limit_w && *watts >= full_power * *power_limit_w;
     if (is_full && !time_to_full_power) time_to_full_power = process_seconds;
     energy_last = {*reading.energy_j, process_seconds};
     if (!energy_first) energy_first = energy_last;
@@ -349,6 +352,7 @@ Json Telemetry::summary() const {
           {"host_memory_percent", f.host_memory.json()},
           {"throttle_seconds", f.throttle_seconds()},
           {"power_w_mean", f.mean_power()},
+          {"power_w_between", f.power_between.json()},
           {"power_limit_w", or_null(state_->power_limit_w)},
           {"energy_j", f.energy()},
           {"time_to_full_load_s", or_null(f.time_to_full_load)},

@@ -56,12 +56,13 @@ class Telemetry {
 
   /// {gpu_utilization_percent, power_w, temperature_c, memory_temperature_c, sm_clock_mhz, memory_used_bytes,
   /// cpu_percent, host_memory_percent: {min, avg, max, last} or null, throttle_seconds: {reason: seconds} or
-  /// null, power_limit_w, energy_j, time_to_full_load_s, time_to_full_power_s, sensor_failures, duty,
-  /// memory_share, products_duty: {min, avg, max, last}, guard: Guard::summary, mix: MixControl::summary,
-  /// pulse_power_w: {high, low}}; the last six are null where nothing is guarded. Energy is since the start
-  /// of this object; the times from the process's start to the first sample with 90 % of utilization, and
-  /// with 90 % of the power limit since the sample before it, by the energy counter; sensor failures are
-  /// samples in which the device did not answer.
+  /// null, power_w_mean, power_w_between, power_limit_w, energy_j, time_to_full_load_s, time_to_full_power_s,
+  /// sensor_failures, duty, memory_share, products_duty: {min, avg, max, last}, guard: Guard::summary, mix:
+  /// MixControl::summary, pulse_power_w: {high, low}}; the last six are null where nothing is guarded. Means
+  /// of power are by the energy counter, all in all and, {min, avg, max, last}, from sample to sample. Energy
+  /// is since the start of this object; the times from the process's start to the first sample with 90 % of
+  /// utilization, and with 90 % of the power limit since the sample before it, by the energy counter; sensor
+  /// failures are samples in which the device did not answer.
   Json summary() const;
   /// ErrorCounterMonitor::counters; what is newest in it is at most about 5 s old, or of `stop`.
   Json counters() const;

@@ -164,7 +164,8 @@ TEST(FormatAmount, ShowsFourDigitsAndThePower) {
   EXPECT_EQ(format_amount(999.9), "999.9");
   EXPECT_EQ(format_amount(1000), "1 k");
   EXPECT_EQ(format_amount(83'331'234), "83.33 M");
-  EXPECT_EQ(format_amount(5e15), "5000 T");
+  EXPECT_EQ(format_amount(2.259e16), "22.59 P");
+  EXPECT_EQ(format_amount(5e21), "5000 E");
 }
 
 TEST(FormatBytes, ShowsThreeDigits) {

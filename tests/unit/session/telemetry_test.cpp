@@ -77,6 +77,8 @@ TEST(Telemetry, SummarizesTheSamples) {
   EXPECT_DOUBLE_EQ(summary["power_w"]["avg"].get<double>(), 50.0 * (n + 1));
   EXPECT_EQ(summary["power_limit_w"], 700.0);
   EXPECT_EQ(summary["energy_j"], 5.0 * (n - 1));
+  EXPECT_LE(summary["power_w_between"]["min"], summary["power_w_mean"]);
+  EXPECT_GE(summary["power_w_between"]["max"], summary["power_w_mean"]);
   // A reading's time is taken behind its read and before the next read begins.
   const auto begun_s = [&](int read) {
     return std::chrono::duration<double>(sensor->begun[static_cast<std::size_t>(read)] - begun).count();

@@ -36,11 +36,11 @@ class CeilingJobs : public ::testing::Test {
     train.layers = {64, 48, 32};
     train.batch = 16;
     train.extreme_iterations = 2;
-    file.directory = (std::filesystem::temp_directory_path() / "egt_ceilings_XXXXXX").string();
-    EXPECT_NE(::mkdtemp(file.directory.data()), nullptr);
+    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
+    file.directory = folder;
     file.size = 3 << 20;
   }
-  ~CeilingJobs() override { std::filesystem::remove_all(file.directory); }
+  ~CeilingJobs() override { std::filesystem::remove_all(folder); }
 
   std::unique_ptr<CeilingJob> open(CeilingKind kind, std::size_t product = 0) {
     auto made = make_ceiling(ceilings, {.kind = kind,
@@ -54,6 +54,7 @@ class CeilingJobs : public ::testing::Test {
 
   World world{std::make_unique<ForgettingDevice>()};
   TrainOptions train;
+  std::string folder = (std::filesystem::temp_directory_path() / "egt_ceilings_XXXXXX").string();
   FileOptions file;
   std::function<bool()> stopping = [] { return false; };
   FaultReporter reporter{world.environment};
