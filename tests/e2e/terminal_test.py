@@ -95,7 +95,7 @@ class Terminal(ProgramTest):
         self.start(200, 50, *LONG, ranks=3)
         block = self.check_block(200, 3)
         for row in block[-3:]:
-            self.assertRegex(row, r"^CPU \d +\S+.* [0-9.]+ [KMG]B +0$")
+            self.assertRegex(row, r"^CPU \d +\S+.* [0-9.]+ [KMG]?B +0$")
         (self.folder / "run/stop").touch()
         self.check_end(6)
 
