@@ -146,15 +146,17 @@ TEST(TimeLines, PowerIsTheMeanBetweenSamplesAndNoShareOfTheTimeIsAboveAll) {
   TimeLines lines;
   Record record = sample(0, 1000, 845);
   Json& telemetry = record.body["telemetry"];
-  telemetry["power_w_between"] = {{"last", 693.5}};
   for (const double seconds : {0.0, 0.5, 2.5}) {  // a second apart
+    telemetry["power_w_between"] = {{"last", 691 + seconds}};
     telemetry["throttle_seconds"] = {{"sw_power_cap", seconds}};
     static_cast<void>(lines.write(record));
     record.time += 1;
   }
   const Json data = page::time_lines_json(lines, result_of({start(0, 1), end(0)}));
-  EXPECT_EQ(most_of((*chart_of(data, "Power, W"))["lines"][0]), 693.5);
-  EXPECT_EQ(most_of((*chart_of(data, "At the power cap, % of time"))["lines"][0]), 100);
+  const Json *power = chart_of(data, "Power, W"), *capped = chart_of(data, "At the power cap, % of time");
+  ASSERT_TRUE(power && capped);
+  EXPECT_EQ(most_of((*power)["lines"][0]), 693.5);
+  EXPECT_EQ(most_of((*capped)["lines"][0]), 100);
 }
 
 TEST(TimeLines, KeepEveryExtremeHoweverLongTheRun) {
