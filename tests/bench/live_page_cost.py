@@ -6,7 +6,8 @@
 The clients ask as the page does, every 2 seconds each, and one more takes an answer that it never reads; they are of low
 priority, for they run on the same host. They come and go every 5 seconds, until both times are --seconds long. Prints the
 time of a step with them over that without, the same of the two halves of the time without them (the noise), how often
-they were answered, and how much of a core the threads that serve took. mpirun is taken from EGT_MPIRUN ("mpirun --bind-to none --oversubscribe").
+they were answered, and how much of a core the threads that serve took. mpirun is taken from
+EGT_MPIRUN ("mpirun --bind-to none --oversubscribe").
 """
 import argparse
 import json
@@ -98,7 +99,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("more", nargs="*")
+    parser.add_argument("more", nargs="*", default=[])
     options = parser.parse_args()
     alone, served, answers = [], [], []
     with tempfile.TemporaryDirectory() as folder:

@@ -115,12 +115,16 @@ Result<std::string> LiveRun::journal(int rank, std::int64_t from) const {
     return Status(StatusCode::unavailable, fmt::format("this host has no journal of rank {}", rank));
   if (from > about.st_size) from = 0;
   const std::int64_t before = from > 0 ? 1 : 0;  // the end of the line before
-  std::string text(most_journal_bytes, '\0');
-  const ssize_t got = ::pread(file.get(), text.data(), text.size(), from - before);
-  if (got < before || (before && text[0] != '\n')) return no_record;
+  std::size_t begin = static_cast<std::size_t>(before);
+  std::string text;
+  ssize_t got = 0;
+  do {  // once, but for a record that is longer than that
+    text.resize(text.size() + most_journal_bytes);
+    got = ::pread(file.get(), text.data(), text.size(), from - before);
+    if (got < before || (before && text[0] != '\n')) return no_record;
+  } while (static_cast<std::size_t>(got) == text.size() && text.find('\n', begin) == std::string::npos);
   text.resize(static_cast<std::size_t>(got));
   std::string records;
-  std::size_t begin = static_cast<std::size_t>(before);
   for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string line = text.substr(begin, end - begin);
     if (Json::accept(line)) records += (records.empty() ? "" : ",") + line;

@@ -45,9 +45,9 @@ class LiveRun : public Sink {
   Text text(Kind kind);
   /// What the charts show from point `from` on, or, where a point is not `seconds` any more, all of it: JSON.
   Text lines(std::size_t from, double seconds);
-  /// The records of a rank's journal from byte `from` on, 1 MiB at most: {"rank", "from", "next",
-  /// "records"}. Where the file was begun anew meanwhile, from its begin. invalid_argument: no record begins
-  /// there; unavailable: this host has no such journal.
+  /// The records of a rank's journal from byte `from` on, 1 MiB or one record at most: {"rank", "from",
+  /// "next", "records"}. Where the file was begun anew meanwhile, from its begin. invalid_argument: no record
+  /// begins there; unavailable: this host has no such journal.
   Result<std::string> journal(int rank, std::int64_t from) const;
   /// Why nobody should rely on the run: the main thread is stuck, a fault, a lost rank. Empty: it is well.
   std::string trouble();

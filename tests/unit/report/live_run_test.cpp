@@ -166,5 +166,17 @@ TEST(LiveRun, TellsAJournalInParts) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(LiveRun, ARecordLongerThanAnAnswerIsGivenWhole) {
+  const std::string folder = testing::TempDir() + "egt_live_run_long";
+  std::filesystem::create_directories(folder);
+  const std::string record = "{\"a\":\"" + std::string(5 << 19, 'x') + "\"}";
+  std::ofstream(folder + "/journal.rank0.jsonl") << record << "\n{\"b\":1}\n";
+  const LiveRun run = live({}, folder);
+  const Json answer = Json::parse(run.journal(0, 0).value());
+  EXPECT_EQ(answer["records"], Json::parse("[" + record + ",{\"b\":1}]"));
+  EXPECT_EQ(answer["next"], record.size() + 9);
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace egt
