@@ -156,15 +156,27 @@ def library_flags():
     return flags
 
 
-def needs_missing_cuda(header):
-    text = header.read_text(encoding="utf-8")
+OPTIONAL_LIBRARIES = {"cuda|cublas|nccl": "cuda_runtime_api.h", "cudnn": "cudnn.h", "dnnl": "dnnl.hpp"}
 
-    def needs_missing(names, found_by):
-        folders = (CUDA_INCLUDE, pathlib.Path("/usr/include"))
-        return (re.search(rf"#\s*include\s*<({names})", text) is not None
-                and not any((folder / found_by).is_file() for folder in folders))
 
-    return needs_missing("cuda|cublas|nccl", "cuda_runtime_api.h") or needs_missing("cudnn", "cudnn.h")
+def with_included(header, seen):
+    """The header and all of the project's that it includes, directly or not."""
+    if header in seen or not header.is_file():
+        return seen
+    seen.add(header)
+    for name in re.findall(r'^#include "([^"]+)"', header.read_text(encoding="utf-8"), re.MULTILINE):
+        for folder in ("include", "src"):
+            with_included(ROOT / folder / name, seen)
+    return seen
+
+
+def missing_library(header):
+    """The header of an optional library that is not here and is included, directly or not; or None."""
+    text = "".join(one.read_text(encoding="utf-8") for one in with_included(header, set()))
+    folders = (CUDA_INCLUDE, pathlib.Path("/usr/include"))
+    return next((found_by for names, found_by in OPTIONAL_LIBRARIES.items()
+                 if re.search(rf"#\s*include\s*<({names})", text)
+                 and not any((folder / found_by).is_file() for folder in folders)), None)
 
 
 def compile_alone(header, flags):
@@ -192,8 +204,8 @@ def header_errors():
     headers = []
     every = {*(ROOT / "include").rglob("*.hpp"), *(ROOT / "src").rglob("*.hpp")}
     for header in sorted(every - set(headers_compiled_first())):
-        if needs_missing_cuda(header):
-            print(f"{header.relative_to(ROOT)}: not compiled, since CUDA or cuDNN is not here", file=sys.stderr)
+        if missing := missing_library(header):
+            print(f"{header.relative_to(ROOT)}: not compiled, since {missing} is not here", file=sys.stderr)
         else:
             headers.append(header)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -61,6 +61,8 @@ Status Pass::enqueue(const PassPlan& plan, PassCompanion& companion) {
 }
 
 Status Pass::draw_input(const Call& call, MatrixView x) {
+  EGT_TRY_ASSIGN(const bool is_made, call.companion.make_input(x));
+  if (is_made) return {};
   return device_.randomize({x.data, x.type, x.count()},
                            {.seed = config_.seed,
                             .sequence = call.plan.sequence,

@@ -30,6 +30,8 @@ struct PassPlan {
 class PassCompanion {
  public:
   virtual ~PassCompanion() = default;
+  /// Fills the input of a pass, rows x neurons; false: it does not, and random numbers are drawn.
+  virtual Result<bool> make_input(MatrixView) { return false; }
   /// Forward is about to read this layer's weights.
   virtual Status before_layer(std::size_t) { return {}; }
   virtual Status before_activation(std::size_t) { return {}; }

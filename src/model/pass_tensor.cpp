@@ -8,6 +8,7 @@ std::string to_string(const PassTensor& tensor) {
   constexpr const char* names[] = {"product",         "extreme term",        "activation",
                                    "output gradient", "input product",       "weight gradient",
                                    "input gradient",  "compressed gradient", "gradient after compression"};
+  if (tensor.layer < 0) return "the network's input";
   return fmt::format("{} of layer {}", names[static_cast<int>(tensor.kind)], tensor.layer + 1);
 }
 

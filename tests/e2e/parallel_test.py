@@ -72,6 +72,18 @@ class Parallel(ProgramTest):
         self.assertEqual([e["mode"] for e in self.entries(result)], ["single", "single", "pipeline"])
         self.assertEqual(self.entries(result)[-1]["micro_batches"], 6)
 
+    def test_fusion_feeds_a_network_as_one_pipeline(self):
+        done, result = self.bench("--parallel", "pipeline", "--workload", "multimodal,mlp", "--precision", "bf16")
+        chain = [e for e in self.entries(result) if e["test_name"] == "multimodal to mlp batch 48"]
+        self.assertEqual([e["mode"] for e in chain], ["single", "single", "pipeline"])
+        self.check_divided(chain[-1])
+        self.assertIn("| multimodal to mlp batch 48 | 2, pipeline | ", done.stdout)
+        self.assertIn("multimodal to mlp batch 48: use pipeline on these 2 devices: ", done.stdout)
+        # Trial 5, the last: a flip in the first stage, whose input is fused.
+        _, result = self.bench("--parallel", "pipeline", "--workload", "multimodal,mlp", "--inject", "gemm:rank=0,step=5", code=1)
+        self.assertEqual({(f["kind"], f["rank"], f["blame"]) for f in result["faults"]}, {("replay", 0, "certain")})
+        self.assertEqual([e["test_name"] for e in self.entries(result) if not e["success"]], ["multimodal to mlp batch 48"])
+
     def test_a_fault_in_a_part_is_blamed_on_its_rank(self):
         cases = [(mode, kind, rank) for mode in ("tensor", "pipeline") for kind, rank in (("gemm", 1), ("gradient", 1), ("activation", 0), ("weight", 1))]
 

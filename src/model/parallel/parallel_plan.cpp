@@ -15,6 +15,7 @@ std::string to_string(const ParallelPlan& plan) {
   std::vector<std::pair<const char*, int>> parts = {
       {"pipeline", plan.pipeline}, {"tensor", plan.tensor}, {"data", plan.data}};
   std::erase_if(parts, [](const auto& part) { return part.second == 1; });
+  if (parts.empty()) return "one device";
   if (parts.size() == 1) return parts.front().first;
   std::string text;
   for (const auto& [name, size] : parts)

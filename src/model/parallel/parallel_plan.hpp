@@ -25,8 +25,8 @@ struct ParallelPlan {
   friend bool operator==(const ParallelPlan&, const ParallelPlan&) = default;
   friend auto operator<=>(const ParallelPlan&, const ParallelPlan&) = default;
 };
-/// "tensor", "pipeline 2 x data 2": the dimensions above 1, with their sizes where there are several; empty:
-/// one rank.
+/// "tensor", "pipeline 2 x data 2": the dimensions above 1, with their sizes where there are several; "one
+/// device" where there are none.
 std::string to_string(const ParallelPlan& plan);
 
 /// Where a rank stands in a plan, each from 0.

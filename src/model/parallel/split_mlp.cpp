@@ -158,14 +158,22 @@ Status SplitMlp::exchange(const PipelineOperation& operation) {
   EGT_TRY(outside([&] { return ranks_.pipeline.exchange(sends, receives, *stream_); }));
   if (const auto i = operation.receive_forward) {
     micro_batch_ = *i;
-    EGT_TRY(digest_received({TensorKind::activation, -1}, activation(0, *i)));
+    EGT_TRY(digest_matrix({TensorKind::activation, -1}, activation(0, *i), true));
   }
   if (const auto i = operation.receive_backward) {
     micro_batch_ = *i;
-    EGT_TRY(digest_received({TensorKind::input_product, static_cast<int>(layers())},
-                            activation_gradient(layers(), *i)));
+    EGT_TRY(digest_matrix({TensorKind::input_product, static_cast<int>(layers())},
+                          activation_gradient(layers(), *i), true));
   }
   return {};
+}
+
+Result<bool> SplitMlp::make_input(MatrixView input) {
+  if (!config_.make_input || rows_ > 0) return false;
+  EGT_TRY(config_.make_input(sequence_, samples(micro_batch_).first, input, *stream_));
+  if (!part_.has_input()) return true;  // the last stage's own, for its targets
+  EGT_TRY(digest_matrix({TensorKind::activation, -1}, input, false));
+  return true;
 }
 
 /// A product of a part of the inputs, or of the gradient of a part of the outputs, is a part of the sum.
@@ -175,7 +183,7 @@ Status SplitMlp::after_product(const Gemm& gemm, const PassTensor& tensor) {
                           (tensor.kind == TensorKind::input_product && split == LayerSplit::by_outputs);
   if (!is_partial) return {};
   EGT_TRY(sum_over_tensor(gemm.d));
-  return digest_received(tensor, gemm.d);
+  return digest_matrix(tensor, gemm.d, true);
 }
 
 Status SplitMlp::sum_over_tensor(MatrixView matrix) {
@@ -212,14 +220,14 @@ Status SplitMlp::digest(const PassTensor& tensor, WordsView words, bool is_of_pe
   return device_.digest(words, next_digest_++, *stream_);
 }
 
-/// The rest of a last word is made 0, as in what this rank makes.
-Status SplitMlp::digest_received(const PassTensor& tensor, MatrixView matrix) {
+/// The rest of a last word is made 0, as in what a pass makes.
+Status SplitMlp::digest_matrix(const PassTensor& tensor, MatrixView matrix, bool is_of_peers) {
   constexpr std::size_t word = sizeof(std::uint32_t);
   if (!next_digest_) return {};
   const std::size_t bytes = static_cast<std::size_t>(matrix.count()) * size_of(matrix.type);
   if (bytes % word != 0)
     EGT_TRY(device_.set_zero(static_cast<char*>(matrix.data) + bytes, word - bytes % word, *stream_));
-  return digest(tensor, {static_cast<std::uint32_t*>(matrix.data), (bytes + word - 1) / word}, true);
+  return digest(tensor, {static_cast<std::uint32_t*>(matrix.data), (bytes + word - 1) / word}, is_of_peers);
 }
 
 Status SplitMlp::enqueue_step(std::int64_t step, bool computes) {

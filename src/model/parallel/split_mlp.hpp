@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -33,6 +34,11 @@ struct SplitConfig {
   int rank = 0;
   std::vector<LayerRange> stages;  ///< plan.pipeline
   int micro_batches = 1;
+  /// Enqueues what fills the input of a step's micro-batch, packed: samples of `sequence` from the first one
+  /// on, the same on all ranks; micro-batch after micro-batch. Empty: random numbers. The first stage needs
+  /// it, and the last, whose targets depend on it.
+  std::function<Status(std::uint64_t sequence, std::int64_t first_sample, MatrixView input, Stream&)>
+      make_input = {};
 };
 
 /// What one step took on this rank, known when it is over.
@@ -76,9 +82,9 @@ class SplitMlp final : private mlp::PassCompanion {
   /// Waits for a step, in order; fails where a communicator did.
   Result<SplitStep> retire_step(std::int64_t step, double timeout_seconds);
 
-  /// A pass of `rows` samples a micro-batch (all: 0) whose gradients, summed over replicas, stay until the
-  /// next pass; the weights stay too. `digests`: of every tensor, in order, device memory for
-  /// most_tensors(); null: not wanted.
+  /// A pass of `rows` samples a micro-batch, of random numbers (0: of all, as in a step) whose gradients,
+  /// summed over replicas, stay until the next pass; the weights stay too. `digests`: of every tensor, in
+  /// order, device memory for most_tensors(); null: not wanted.
   Status enqueue_pass(std::uint64_t sequence, std::int64_t rows, Digest* digests);
   std::size_t most_tensors() const;
   /// What the digests of the last pass are of.
@@ -125,8 +131,9 @@ class SplitMlp final : private mlp::PassCompanion {
   template <typename Enqueue>
   Status outside(const Enqueue& enqueue);
   Status digest(const PassTensor& tensor, WordsView words, bool is_of_peers);
-  Status digest_received(const PassTensor& tensor, MatrixView matrix);
+  Status digest_matrix(const PassTensor& tensor, MatrixView matrix, bool is_of_peers);
   // Along a pass
+  Result<bool> make_input(MatrixView input) override;
   Status after_product(const Gemm& gemm, const PassTensor& tensor) override;
   Status made(const PassTensor& tensor, WordsView words) override { return digest(tensor, words, false); }
 

@@ -98,10 +98,14 @@ Status BenchGroups::open_channel(Environment& environment, Control& control,
 }
 
 /// Ranks beyond the plan take part in the calls only. Those that are alone in a dimension get a number there.
+/// A plan of one part is every rank's own.
 Status BenchGroups::open_plan(Environment& environment, Control& control, const ParallelPlan& plan) {
   const int own = environment.place.rank;
   const ParallelPlace place = place_of(plan, own);
-  const auto group = [&](ParallelPlace first) { return own < plan.ranks() ? rank_of(plan, first) : -1; };
+  const auto group = [&](ParallelPlace first) {
+    if (plan.ranks() == 1) return own;
+    return own < plan.ranks() ? rank_of(plan, first) : -1;
+  };
   Split& made = splits_[plan];
   EGT_TRY_ASSIGN(made.data, split(environment, control, group({0, place.tensor, place.stage})));
   EGT_TRY_ASSIGN(made.tensor, split(environment, control, group({place.data, 0, place.stage})));

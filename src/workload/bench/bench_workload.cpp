@@ -48,7 +48,7 @@ BenchSuite::BenchSuite(Environment& environment, Control& control, const BenchPa
 BenchGroups::Needs BenchSuite::needs() const {
   BenchGroups::Needs needs{.counts = device_counts(ranks()), .places = parts_.places};
   for (const BenchTrial& trial : plan_) {
-    if (trial.plan.is_split()) needs.plans.push_back(trial.plan);
+    if (trial.is_divided()) needs.plans.push_back(trial.plan);
     if (trial.mode != BenchMode::p2p) continue;
     if (trial.workload == BenchWorkload::mlp) {
       needs.peer_sums = true;
@@ -210,7 +210,7 @@ Status BenchSuite::open_job(BenchEntry& entry) {
   }
   trials_without_memory_ += lacks_memory;
   // Parts of a network are held against themselves: their jobs do it.
-  if (!entry.failure.empty() || trial.plan.is_split()) return {};
+  if (!entry.failure.empty() || trial.is_divided()) return {};
   for (BenchEntry& part : parts) {
     std::vector<Answers> by_rank(static_cast<std::size_t>(ranks()));
     for (const int r : part.trial.ranks)
@@ -254,7 +254,7 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_job(const BenchEntry& entry) 
   const BenchTrial& trial = entry.trial;
   const std::vector<std::int64_t>& shares = entry.shares;
   if (trial.workload != BenchWorkload::mlp) return make_stream(entry);
-  if (trial.plan.is_split()) return make_split(entry);
+  if (trial.is_divided()) return make_split(entry);
   const auto own = static_cast<std::ptrdiff_t>(rank() - trial.ranks.front());
   MlpJobConfig config{parts_.train, trial.precision, {}, trial.compression, trial.compared_steps};
   config.batch.global = std::accumulate(shares.begin(), shares.end(), std::int64_t{0});

@@ -155,7 +155,8 @@ double overlap_share(const std::vector<std::int64_t>& layers) {
 std::vector<PartReport> forecast(std::vector<BenchEntry>& entries, const std::vector<std::int64_t>& layers) {
   std::vector<std::string> tests;
   for (const BenchEntry& entry : entries)
-    if (entry.trial.workload == BenchWorkload::mlp && (tests.empty() || tests.back() != entry.trial.name))
+    if (entry.trial.workload == BenchWorkload::mlp && !entry.trial.fuses &&
+        (tests.empty() || tests.back() != entry.trial.name))
       tests.push_back(entry.trial.name);
   std::vector<PartReport> reports;
   for (const std::string& test : tests) {

@@ -75,6 +75,23 @@ void add_modes(const BenchTrial& test, const BenchOptions& options, int ranks,
     }
 }
 
+/// Fusion, then a network whose first stage it feeds: on one device, and as one pipeline.
+void add_chains(const BenchOptions& options, std::vector<BenchTrial>& plan, int ranks) {
+  if (!options.measures(Parallel::pipeline) ||
+      std::find(options.workloads.begin(), options.workloads.end(), BenchWorkload::multimodal) ==
+          options.workloads.end())
+    return;
+  std::vector<BenchTrial> chains;
+  for (const BenchTrial& trial : plan)
+    if (trial.workload == BenchWorkload::mlp && trial.plan.data == 1 && trial.plan.tensor == 1 &&
+        (trial.mode == BenchMode::single || trial.plan.pipeline == ranks)) {
+      BenchTrial& chain = chains.emplace_back(trial);
+      chain.fuses = true;
+      chain.name = "multimodal to " + trial.name;
+    }
+  plan.insert(plan.end(), chains.begin(), chains.end());
+}
+
 std::vector<BenchTrial> tests_of(BenchWorkload workload, const BenchOptions& options, std::int64_t mlp_batch,
                                  const std::vector<Precision>& precisions) {
   std::vector<BenchTrial> tests;
@@ -121,6 +138,7 @@ std::vector<BenchTrial> plan_trials(const BenchOptions& options, std::int64_t ml
     for (const BenchTrial& test : tests_of(workload, options, mlp_batch, precisions))
       add_modes(test, options, ranks, plan);
   }
+  add_chains(options, plan, ranks);
   // The largest of each workload whose batches need nothing of another device's.
   std::vector<BenchTask> jobs;
   for (const BenchTrial& trial : plan)

@@ -36,8 +36,11 @@ struct BenchTrial {
   GradientCompression compression = {};   ///< of `compressed`
   std::int64_t compared_steps = 0;        ///< after which the loss is told; 0: it is not
   std::vector<BenchTask> tasks = {};      ///< of `task`: all ranks do one, or groups of them one each
+  bool fuses = false;                     ///< of mlp: its input is fused from robots' streams (FusedInput)
 
   int devices() const { return static_cast<int>(ranks.size()); }
+  /// Is it a network that is trained by SplitMlp, maybe in one part?
+  bool is_divided() const { return plan.is_split() || fuses; }
   /// What shares of a load are multiples of.
   std::int64_t unit() const { return workload == BenchWorkload::mlp ? samples_unit({precision}) : 1; }
   bool has(int rank) const { return std::find(ranks.begin(), ranks.end(), rank) != ranks.end(); }

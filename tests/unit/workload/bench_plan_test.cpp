@@ -131,6 +131,21 @@ TEST(BenchPlan, DividesNetworksByEachDimensionAndByTwo) {
     EXPECT_FALSE(trial.plan.is_split()) << "as before";
 }
 
+TEST(BenchPlan, FusionFeedsANetworkAsOnePipelineWhereBothAreAskedFor) {
+  BenchOptions options;
+  options.workloads = {BenchWorkload::mlp, BenchWorkload::multimodal};
+  options.parallel = Parallel::pipeline;
+  const auto plan = plan_trials(options, 64, {Precision::fp32}, 2);
+  EXPECT_THAT(described(plan),
+              ElementsAre("mlp batch 64: rank 0 alone", "mlp batch 64: rank 1 alone",
+                          "mlp batch 64: 2 devices, pipeline", "multimodal to mlp batch 64: rank 0 alone",
+                          "multimodal to mlp batch 64: rank 1 alone",
+                          "multimodal to mlp batch 64: 2 devices, pipeline"));
+  for (const BenchTrial& trial : plan) EXPECT_EQ(trial.fuses, trial.name.starts_with("multimodal to"));
+  options.parallel = Parallel::tensor;
+  for (const BenchTrial& trial : plan_trials(options, 64, {Precision::fp32}, 2)) EXPECT_FALSE(trial.fuses);
+}
+
 TEST(BenchPlan, OneRankIsAlone) {
   BenchOptions options;
   EXPECT_THAT(plan_trials(options, 64, {Precision::fp32}, 1), SizeIs(1 + 5 + 4));

@@ -4,6 +4,7 @@
 
 #include "egt/core/units.hpp"
 #include "workload/bench/bench_workload.hpp"
+#include "workload/bench/parallel/fused_input.hpp"
 #include "workload/bench/parallel/split_job.hpp"
 
 /// BenchSuite's trials of networks that are divided among devices.
@@ -19,6 +20,16 @@ std::uint64_t largest_state(const MlpConfig& network, const ParallelPlan& plan, 
                                       network.gradient_type));
   }
   return most;
+}
+
+/// The first stage and the last fuse the streams of a step.
+Status add_fusion(Environment& environment, const MlpConfig& network, int micro_batches,
+                  std::vector<double>& layer_ms) {
+  EGT_TRY_ASSIGN(const auto fused, FusedInput::create(environment.device, environment.seed, network));
+  EGT_TRY_ASSIGN(const double ms, fused->measure(environment.peer_timeout_seconds));
+  layer_ms.front() += ms / micro_batches;
+  layer_ms.back() += ms / micro_batches;
+  return {};
 }
 
 }  // namespace
@@ -44,7 +55,7 @@ Status BenchSuite::plan_network(BenchEntry& entry) {
   const MlpConfig network = network_of(entry);
   const int layers = static_cast<int>(network.neurons.size()) - 1;
   entry.stages = {{0, layers}};
-  if (trial.plan.is_split()) {
+  if (trial.is_divided()) {
     entry.not_possible = SplitMlp::why_not(network, trial.plan);
     if (entry.not_possible.empty())
       entry.not_possible = why_not(trial.plan, network.neurons, entry.items(), trial.micro_batches);
@@ -77,6 +88,7 @@ Status BenchSuite::cut_network(BenchEntry& entry, const MlpConfig& network) {
     auto own = measure_layers(environment().device, network, rows, environment().peer_timeout_seconds);
     measured = own.status();
     if (measured.ok()) ms = std::move(own.value());
+    if (measured.ok() && trial.fuses) measured = add_fusion(environment(), network, trial.micro_batches, ms);
     if (!measured.ok() && !is_of_trial(measured.code())) return measured;
   }
   ms.push_back(static_cast<double>(measured.code()));
@@ -104,10 +116,11 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_split(const BenchEntry& entry
   return make_split_job(environment(), *groups_,
                         {.split = {.network = network_of(entry),
                                    .plan = trial.plan,
-                                   .rank = rank(),
+                                   .rank = rank() - trial.ranks.front(),
                                    .stages = entry.stages,
                                    .micro_batches = trial.micro_batches},
                          .trial = this->trial(),
+                         .fuses = trial.fuses,
                          .most_state_bytes = parts_.bench.most_state_bytes},
                         reporter_);
 }
@@ -115,8 +128,9 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_split(const BenchEntry& entry
 /// Of the part of a step outside a device's own work, what is not exchanges and sums is the bubble.
 void BenchSuite::take_split(BenchEntry& entry, const Measured& measured) const {
   const BenchTrial& trial = entry.trial;
-  entry.exposed_communication_ms = measured.of_devices(trial, &RankFigures::communication_ms,
-                                                       [](double a, double b) { return std::max(a, b); });
+  if (trial.plan.is_split())
+    entry.exposed_communication_ms = measured.of_devices(trial, &RankFigures::communication_ms,
+                                                         [](double a, double b) { return std::max(a, b); });
   const auto outside = measured.of_devices(trial, &RankFigures::outside_share, std::plus<double>());
   const auto exposed = entry.exposed_communication_share();
   if (trial.plan.pipeline > 1 && outside && exposed)

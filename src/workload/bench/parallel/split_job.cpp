@@ -1,11 +1,14 @@
 #include "workload/bench/parallel/split_job.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "egt/core/histogram.hpp"
+#include "workload/bench/parallel/fused_input.hpp"
 #include "workload/bench/parallel/loss_trend.hpp"
 #include "workload/common/digest_exchange.hpp"
 #include "workload/common/findings.hpp"
@@ -51,7 +54,11 @@ class SplitJob final : public BenchJob {
   Status check_repetition();
   Result<Verdict> judge_own(const Answers& again);
   Status blame(Verdict own);
+  /// Each rank's, with a figure of it.
+  Result<std::vector<std::pair<Verdict, double>>> verdicts(Verdict own, double figure);
   Status compare_with_one_device();
+  /// Of a whole network's gradients here; none: there is no room for one.
+  Result<std::optional<double>> difference_from_one_device();
   void fail(std::string what) {
     if (report_.failure.empty()) report_.failure = std::move(what);
   }
@@ -74,17 +81,26 @@ class SplitJob final : public BenchJob {
   std::unique_ptr<Event> done_;
   // Their streams go before the memory that their work uses.
   std::optional<DigestExchange> verdicts_, replicas_;
+  std::unique_ptr<FusedInput> fused_;
   std::unique_ptr<SplitMlp> mlp_;
 };
 
 Status SplitJob::prepare() {
   const BenchGroups::Split& own = groups_.of_plan(plan());
-  EGT_TRY_ASSIGN(mlp_, SplitMlp::create(device_, {*own.data, *own.tensor, *own.pipeline}, config_.split));
+  SplitConfig split = config_.split;
+  if (config_.fuses) {
+    EGT_TRY_ASSIGN(fused_, FusedInput::create(device_, environment_.seed, split.network));
+    split.make_input = [this](std::uint64_t sequence, std::int64_t first, MatrixView input, Stream& stream) {
+      return fused_->make(sequence, first, input, stream);
+    };
+  }
+  EGT_TRY_ASSIGN(mlp_, SplitMlp::create(device_, {*own.data, *own.tensor, *own.pipeline}, split));
   const std::size_t bytes = (mlp_->most_tensors() + mlp_->state_tensors().size()) * sizeof(Digest);
   EGT_TRY_ASSIGN(digests_, device_.allocate(bytes));
   EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(bytes));
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
-  verdicts_.emplace(device_, groups_.of_first(plan().ranks()), mlp_->stream(), line_);
+  Communicator& all = plan().ranks() == 1 ? groups_.alone() : groups_.of_first(plan().ranks());
+  verdicts_.emplace(device_, all, mlp_->stream(), line_);
   EGT_TRY(verdicts_->prepare(1));
   if (plan().data < 2) return {};
   replicas_.emplace(device_, *own.data, mlp_->stream(), line_);
@@ -279,16 +295,12 @@ Result<Verdict> SplitJob::judge_own(const Answers& again) {
 
 /// Who got other bits although nobody made any: the way between ranks, whose ends are not told apart.
 Status SplitJob::blame(Verdict own) {
-  const Digest digest{own, 0};
-  *pinned_.as<Digest>() = digest;
-  EGT_TRY(device_.copy(verdicts_->own(), pinned_.data(), sizeof(Digest), mlp_->stream()));
-  EGT_TRY(verdicts_->enqueue(1));
-  EGT_TRY_ASSIGN(const auto all, verdicts_->collect(environment_.peer_timeout_seconds));
+  EGT_TRY_ASSIGN(const auto all, verdicts(own, 0));
   Dissent dissent;
   dissent.blame = Blame::ambiguous;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].front().a == own_differs) return {};
-    if (all[rank].front().a == only_peers_differ) dissent.suspects.push_back(static_cast<int>(rank));
+    if (all[rank].first == own_differs) return {};
+    if (all[rank].first == only_peers_differ) dissent.suspects.push_back(static_cast<int>(rank));
   }
   if (dissent.suspects.empty()) return {};
   Fault fault = fault_of(environment_, "collective", "exchange digest", "bench", next_);
@@ -297,16 +309,55 @@ Status SplitJob::blame(Verdict own) {
   return {};
 }
 
-/// Of few samples, so that the whole network's activations need little memory.
+Result<std::vector<std::pair<Verdict, double>>> SplitJob::verdicts(Verdict own, double figure) {
+  *pinned_.as<Digest>() = {own, std::bit_cast<std::uint64_t>(figure)};
+  EGT_TRY(device_.copy(verdicts_->own(), pinned_.data(), sizeof(Digest), mlp_->stream()));
+  EGT_TRY(verdicts_->enqueue(1));
+  EGT_TRY_ASSIGN(const auto answers, verdicts_->collect(environment_.peer_timeout_seconds));
+  std::vector<std::pair<Verdict, double>> all;
+  for (const Answers& one : answers)
+    all.emplace_back(static_cast<Verdict>(one.front().a), std::bit_cast<double>(one.front().b));
+  return all;
+}
+
+/// Gradients that are wrong in the same way each time: of the ranks that made them, or of those that they got
+/// their input from.
 Status SplitJob::compare_with_one_device() {
+  EGT_TRY_ASSIGN(const std::optional<double> difference, difference_from_one_device());
+  report_.compared = difference.has_value();
+  report_.work.outputs_verified += report_.compared == true;
+  const double allowed =
+      allowed_difference(config_.split.network.precisions.front(), mlp_->part().all_layers());
+  EGT_TRY_ASSIGN(const auto all, verdicts(difference > allowed ? own_differs : same, difference.value_or(0)));
+  const int first_rank = environment_.place.rank - config_.split.rank;
+  Dissent dissent;
+  dissent.blame = Blame::ambiguous;
+  double most = 0;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].first == same) continue;
+    dissent.suspects.push_back(first_rank + static_cast<int>(rank));
+    most = std::max(most, all[rank].second);
+  }
+  if (dissent.suspects.empty()) return {};
+  const std::string what =
+      fmt::format("{:.3g} of their norm from one device's, {:.3g} is rounding", most, allowed);
+  fail(fmt::format("gradients of rank{} {} are {}", dissent.suspects.size() > 1 ? "s" : "",
+                   fmt::join(dissent.suspects, ", "), what));
+  Fault fault = fault_of(environment_, "output", "gradients of one device", "bench", next_);
+  fault.where = fmt::format("gradients, {}: {}", to_string(plan()), what);
+  reporter_.tell(std::move(fault), dissent);
+  return {};
+}
+
+/// Of few samples, so that the whole network's activations need little memory.
+Result<std::optional<double>> SplitJob::difference_from_one_device() {
   const SplitConfig& split = config_.split;
   mlp_->set_tampering({});
   const std::int64_t rows =
       std::min(compared_rows, split.network.batch.global / plan().data / split.micro_batches);
   const std::uint64_t whole = state_bytes(split.network.neurons, split.network.precisions.front(),
                                           split.network.optimizer, split.network.gradient_type);
-  report_.compared = false;
-  if (config_.most_state_bytes && whole > *config_.most_state_bytes) return {};
+  if (config_.most_state_bytes && whole > *config_.most_state_bytes) return std::optional<double>();
   MlpConfig alone = split.network;
   alone.batch.local = rows * plan().data * split.micro_batches;
   auto trainer = MlpTrainer::create(device_, groups_.alone(), alone);
@@ -317,18 +368,12 @@ Status SplitJob::compare_with_one_device() {
   EGT_TRY(wait_with_peers(device_, environment_.communicator, *done_, environment_.peer_timeout_seconds,
                           "a pass of few samples"));
   line_.go_on("bench: gradients of one device");
-  if (trainer.status().code() == StatusCode::out_of_memory) return {};
+  if (trainer.status().code() == StatusCode::out_of_memory) return std::optional<double>();
   EGT_TRY(trainer.status());
   EGT_TRY(trainer.value()->enqueue_step(compared_sequence, {}, false));
   EGT_TRY_ASSIGN(const double difference,
                  difference_from_whole(device_, *mlp_, *trainer.value(), environment_.peer_timeout_seconds));
-  const double allowed = allowed_difference(split.network.precisions.front(), mlp_->part().all_layers());
-  report_.compared = true;
-  ++report_.work.outputs_verified;
-  if (difference <= allowed) return {};
-  fail(fmt::format("rank {}: its gradients are {:.3g} of their norm from one device's, {:.3g} is rounding",
-                   environment_.place.rank, difference, allowed));
-  return {};
+  return std::optional(difference);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace egt {
 struct SplitJobConfig {
   SplitConfig split;
   std::int64_t trial = 0;  ///< that injections are due at
+  bool fuses = false;      ///< its steps get FusedInput, not random numbers
   /// Of a device's state: a whole network of more is not made for the comparison.
   std::optional<std::uint64_t> most_state_bytes;
 };

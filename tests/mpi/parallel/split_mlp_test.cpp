@@ -4,7 +4,7 @@
 
 #include "model/mlp_trainer.hpp"
 #include "model/parallel/split_mlp.hpp"
-#include "ranks_on_host.hpp"
+#include "tests/mpi/ranks_on_host.hpp"
 #include "tests/support/single_rank_communicator.hpp"
 
 /// Networks in parts against the same on one device.
@@ -183,6 +183,64 @@ TEST_F(SplitNetworks, TrainAsOneDeviceDoes) {
           << "layer " << l;
     }
   }
+}
+
+/// By the first stage, and by the last for its targets.
+TEST_F(SplitNetworks, TrainOnTheInputThatIsMadeForThem) {
+  constexpr std::int64_t steps = 4;
+  SplitConfig config = random_config(1);
+  config.network.neurons = {20, 17, 31, 12, 24, 9, 16};
+  config.network.precisions = {Precision::fp32};
+  config.network.batch.global = 30;
+  config.network.extreme_iterations = 0;
+  config.network.learning_rate = default_learning_rate(config.network.neurons, Optimizer::sgd, 30);
+  config.plan = {.pipeline = size()};
+  config.stages =
+      cut_stages(config.plan, std::vector<double>(6, 1), std::vector<std::uint64_t>(6, 1), {}).value();
+  config.micro_batches = 3;
+  SplitConfig drawn = config;
+  std::int64_t calls = 0;
+  config.make_input = [&](std::uint64_t sequence, std::int64_t first, MatrixView input, Stream& stream) {
+    ++calls;
+    return device->randomize(
+        {input.data, input.type, input.count()},
+        {.seed = 77, .sequence = sequence, .first = static_cast<std::uint64_t>(first * input.columns)},
+        stream);
+  };
+  SplitConfig whole = config;
+  whole.plan = {};
+  whole.rank = 0;
+  whole.stages = {{0, 6}};
+  whole.micro_batches = 1;
+  SingleRankCommunicator alone(*device);
+  const auto one = SplitMlp::create(*device, {alone, alone, alone}, whole);
+  ASSERT_OK(one.status());
+  const auto losses = [&](SplitMlp& mlp) {
+    std::vector<double> all;
+    for (std::int64_t step = 0; step < steps; ++step) {
+      EXPECT_TRUE(mlp.enqueue_step(step).ok());
+      all.push_back(mlp.retire_step(step, timeout_s).value().loss.value_or(0));
+    }
+    return all;
+  };
+  const std::vector<double> expected = losses(*one.value());
+  calls = 0;
+  const Part part = make(config), other = make(drawn);
+  ASSERT_TRUE(part.mlp && other.mlp);
+  const std::vector<double> own = losses(*part.mlp), of_drawn = losses(*other.mlp);
+  const NetworkPart& place = part.mlp->part();
+  EXPECT_EQ(calls, place.has_input() || place.has_loss() ? steps * config.micro_batches : 0);
+  if (place.has_loss()) {
+    for (std::size_t step = 0; step < own.size(); ++step) {
+      EXPECT_NEAR(own[step] / expected[step], 1, 1e-3) << "step " << step;
+      EXPECT_GT(std::abs(of_drawn[step] / expected[step] - 1), 1e-3) << "step " << step;
+    }
+  }
+  const auto first = digests_of_pass(*part.mlp);
+  EXPECT_EQ(first, digests_of_pass(*part.mlp)) << "bit for bit";
+  const auto is_input = [](const SplitTensor& one) { return one.tensor.layer < 0 && !one.is_of_peers; };
+  EXPECT_EQ(std::ranges::count_if(part.mlp->tensors(), is_input),
+            place.has_input() ? config.micro_batches : 0);
 }
 
 }  // namespace

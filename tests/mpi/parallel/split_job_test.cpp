@@ -1,0 +1,107 @@
+#include <gmock/gmock.h>
+
+#include "ranks/mpi/mpi_control.hpp"
+#include "tests/mpi/ranks_on_host.hpp"
+#include "tests/support/workload_fixture.hpp"
+#include "workload/bench/parallel/split_job.hpp"
+
+/// A network in parts, as `bench` measures and checks it.
+namespace egt::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t rows_of_the_comparison = 2;  // of a micro-batch
+
+/// Does what the real one does, and changes a value of each product of so many rows: the same each time.
+class DeviceWithWrongProducts : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Status gemm(const Gemm& call, Stream& stream) override {
+    EGT_TRY(ForwardingDevice::gemm(call, stream));
+    if (call.d.rows != rows_of_the_comparison) return {};
+    return flip({static_cast<std::uint32_t*>(call.d.data), 1},
+                {.first = 0, .count = 1, .stride = 1, .mask = 1u << 30}, stream);
+  }
+};
+
+class SplitJobs : public RanksOnHost {
+ protected:
+  void SetUp() override {
+    RanksOnHost::SetUp();
+    if (size() < 2) GTEST_SKIP() << "one rank has nobody to share with";
+    control = std::move(open_mpi_control(mpi_session(), timeout_s).value());
+  }
+
+  /// Of a pipeline over all ranks, measured and checked; `used`: this rank's device.
+  JobReport report_of(Device& used, bool fuses) {
+    const RankPlace place = mpi_session().place();
+    const std::vector<Injection> injections;
+    Injector injector{injections, place, records};
+    ProgressBoard board;
+    LoadControl load;
+    Environment environment{used, *real, records, place, 42, injector, "test device", board, load};
+    environment.peer_timeout_seconds = timeout_s;
+    const ParallelPlan plan{.pipeline = size()};
+    auto groups = BenchGroups::open(environment, *control, {.counts = {size()}, .plans = {plan}});
+    EXPECT_TRUE(groups.ok()) << groups.status().what();
+    FaultReporter reporter(environment);
+    SplitJobConfig config;
+    config.fuses = fuses;
+    config.split.plan = plan;
+    config.split.rank = rank();
+    config.split.micro_batches = 2;
+    config.split.network.neurons = {12, 16, 10, 14, 8};
+    config.split.network.batch.global = 24;
+    config.split.network.precisions = {Precision::fp32};
+    config.split.network.learning_rate =
+        default_learning_rate(config.split.network.neurons, Optimizer::sgd, 24);
+    const std::vector<double> ms(4, 1);
+    config.split.stages = cut_stages(plan, ms, std::vector<std::uint64_t>(4, 1), {}).value();
+    auto job = make_split_job(environment, *groups.value(), config, reporter);
+    EXPECT_TRUE(job.ok()) << job.status().what();
+    EXPECT_TRUE(job.value()->answers().ok());
+    EXPECT_TRUE(job.value()->burst(4, 4).ok());
+    auto report = job.value()->check();
+    EXPECT_TRUE(report.ok()) << report.status().what();
+    return std::move(report.value());
+  }
+
+  std::vector<Json> faults() {
+    std::vector<Json> found;
+    for (const Record& record : records.drain())
+      if (record.kind == RecordKind::fault) found.push_back(record.body);
+    return found;
+  }
+
+  std::unique_ptr<Control> control;
+  RecordQueue records{mpi_session().place().rank};
+};
+
+TEST_F(SplitJobs, FindNothingInWhatIsRight) {
+  for (const bool fuses : {false, true}) {
+    const JobReport report = report_of(*device, fuses);
+    EXPECT_EQ(report.failure, "");
+    EXPECT_EQ(report.compared, true);
+    EXPECT_TRUE(faults().empty());
+  }
+}
+
+TEST_F(SplitJobs, GradientsThatAreWrongInTheSameWayEachTimeAreAFaultOfTheRanksThatHaveThem) {
+  const bool is_wrong = rank() + 1 == size();
+  std::unique_ptr<Device> used = std::move(device);
+  if (is_wrong) used = std::make_unique<DeviceWithWrongProducts>(std::move(used));
+  const JobReport report = report_of(*used, false);
+  EXPECT_THAT(report.failure, HasSubstr("of their norm from one device's")) << "all ranks know it";
+  const std::vector<Json> told = faults();
+  ASSERT_EQ(told.size(), rank() == 0 ? 1u : 0u);
+  if (rank() > 0) return;
+  EXPECT_EQ(told[0]["kind"], "output");
+  EXPECT_EQ(told[0]["detector"], "gradients of one device");
+  EXPECT_THAT(told[0]["where"].get<std::string>(), HasSubstr("gradients, pipeline: "));
+  EXPECT_EQ(told[0]["blame"], "ambiguous");
+  EXPECT_THAT(told[0]["suspects"].get<std::vector<int>>(), ::testing::Contains(size() - 1));
+}
+
+}  // namespace
+}  // namespace egt::test
