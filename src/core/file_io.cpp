@@ -36,7 +36,7 @@ Descriptor::~Descriptor() {
   if (valid()) ::close(number_);
 }
 
-int write_all(int file, const std::string& text) {
+int write_all(int file, std::string_view text) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t wrote = ::write(file, text.data() + done, text.size() - done);
     if (wrote < 0 && errno == EAGAIN) wait_for(file);

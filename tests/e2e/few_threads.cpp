@@ -1,11 +1,15 @@
-// Preloaded: of the threads that the program itself starts (by the C++ library), EGT_THREADS are to be had.
+// Preloaded: of the threads that the program itself starts (by the C++ library), EGT_THREADS are to be had;
+// and EGT_MEMORY_SECONDS after the start, threads other than the main one get no memory any more.
 #include <dlfcn.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <new>
 
 namespace {
 
@@ -24,4 +28,13 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
   static const char* most = std::getenv("EGT_THREADS");
   if (most && is_of_program(__builtin_return_address(0)) && started++ >= std::atoi(most)) return EAGAIN;
   return real(thread, attributes, body, argument);
+}
+
+void* operator new(std::size_t size) {
+  static const std::time_t begun = std::time(nullptr);
+  static const char* seconds = std::getenv("EGT_MEMORY_SECONDS");
+  const bool is_over = seconds && std::time(nullptr) - begun > std::atoi(seconds);
+  void* const memory = is_over && gettid() != getpid() ? nullptr : std::malloc(size);
+  if (!memory) throw std::bad_alloc();
+  return memory;
 }

@@ -36,6 +36,13 @@ class Threads(ProgramTest):
         left = {"run", "log"} if "Verdict" in told else set()
         self.assertEqual({path.name for path in folder.iterdir()}, left, told)
 
+    def test_memory_that_a_thread_does_not_get(self):
+        done = self.run_program(*TINY[:6], "--no-io", "--duration", "2m", "--output", "run", timeout=100,
+                                environment={"LD_PRELOAD": os.environ["EGT_FEW_THREADS"], "EGT_MEMORY_SECONDS": "3"})
+        self.assertEqual(done.returncode, INCOMPLETE, done.stdout + done.stderr)
+        self.assertIn("extreme_gpu_trainer: the host has no memory left for this process; give it more, or look at ulimit -v", done.stderr)
+        self.assertEqual(self.run_program("report", "run").returncode, INCOMPLETE)
+
     def test_alone(self):
         self.check_each(None)
 

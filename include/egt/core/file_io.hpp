@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "egt/core/status.hpp"
@@ -32,8 +33,8 @@ StatusCode code_of_errno(int error, StatusCode otherwise);
 Status file_error(const std::string& path, const std::string& what, int error,
                   StatusCode otherwise = StatusCode::io_error);
 
-/// All of `text`, however many calls it takes; 0, or the errno of the call that failed.
-int write_all(int file, const std::string& text);
+/// All of `text`, however many calls it takes; 0, or the errno of the call that failed. Takes no memory.
+int write_all(int file, std::string_view text);
 
 /// When a file that was written is safe: at once from a crash of the system too, or, for those in a hurry,
 /// from one of the process only.
