@@ -26,7 +26,7 @@ std::uint64_t largest_state(const MlpConfig& network, const ParallelPlan& plan, 
 Status add_fusion(Environment& environment, const MlpConfig& network, int micro_batches,
                   std::vector<double>& layer_ms) {
   EGT_TRY_ASSIGN(const auto fused, FusedInput::create(environment.device, environment.seed, network));
-  EGT_TRY_ASSIGN(const double ms, fused->measure(environment.peer_timeout_seconds));
+  EGT_TRY_ASSIGN(const double ms, fused->measure());
   layer_ms.front() += ms / micro_batches;
   layer_ms.back() += ms / micro_batches;
   return {};

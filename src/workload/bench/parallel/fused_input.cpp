@@ -1,13 +1,8 @@
 #include "workload/bench/parallel/fused_input.hpp"
 
-#include "egt/core/histogram.hpp"
+#include "workload/common/alone_rate.hpp"
 
 namespace egt {
-namespace {
-
-constexpr int measurements = 3;
-
-}  // namespace
 
 Result<std::unique_ptr<FusedInput>> FusedInput::create(Device& device, std::uint64_t seed,
                                                        const MlpConfig& network) {
@@ -43,20 +38,11 @@ Status FusedInput::make(std::uint64_t sequence, std::int64_t first_sample, Matri
                       stream);
 }
 
-Result<double> FusedInput::measure(double timeout_seconds) {
-  EGT_TRY_ASSIGN(const auto begin, device_.create_event(EventUse::timing));
-  EGT_TRY_ASSIGN(const auto end, device_.create_event(EventUse::timing));
+Result<double> FusedInput::measure() {
   EGT_TRY_ASSIGN(const auto stream, device_.create_stream(StreamPriority::normal));
-  std::vector<double> times;
-  for (int i = 0; i <= measurements; ++i) {
-    EGT_TRY(device_.record(*begin, *stream));
-    EGT_TRY(fuse(0, *stream));
-    EGT_TRY(device_.record(*end, *stream));
-    EGT_TRY(device_.synchronize(*stream, timeout_seconds));
-    EGT_TRY_ASSIGN(const double ms, device_.elapsed_ms(*begin, *end));
-    if (i > 0) times.push_back(ms);  // code is loaded at the first time
-  }
-  return median_of(std::move(times));
+  EGT_TRY_ASSIGN(const double batches_per_second,
+                 rate_alone(device_, *stream, 1, [&] { return fuse(0, *stream); }));
+  return 1e3 / batches_per_second;
 }
 
 }  // namespace egt

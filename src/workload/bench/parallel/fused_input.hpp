@@ -22,8 +22,8 @@ class FusedInput {
   /// Fills `input`, which is packed, with samples of a batch from the first one on, and fuses that batch
   /// unless the call before did: the same on every device for the same sequence. One stream.
   Status make(std::uint64_t sequence, std::int64_t first_sample, MatrixView input, Stream& stream);
-  /// Milliseconds that the device takes to fuse a batch; the middle of several measurements. Waits.
-  Result<double> measure(double timeout_seconds);
+  /// Milliseconds that the device takes to fuse a batch, with nothing beside it (rate_alone). Waits.
+  Result<double> measure();
 
  private:
   FusedInput(Device& device, std::unique_ptr<BenchOperation> fusion)

@@ -64,7 +64,7 @@ TEST_F(FusedInputs, AreRoundedToTheInputsType) {
 }
 
 TEST_F(FusedInputs, AreMeasured) {
-  const auto ms = fused->measure(10);
+  const auto ms = fused->measure();
   ASSERT_TRUE(ms.ok());
   EXPECT_GT(ms.value(), 0);
 }
