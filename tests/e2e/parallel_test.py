@@ -80,7 +80,9 @@ class Parallel(ProgramTest):
         self.assertIn("| multimodal to mlp batch 48 | 2, pipeline | ", done.stdout)
         self.assertIn("multimodal to mlp batch 48: use pipeline on these 2 devices: ", done.stdout)
         # Trial 5, the last: a flip in the first stage, whose input is fused.
-        _, result = self.bench("--parallel", "pipeline", "--workload", "multimodal,mlp", "--inject", "gemm:rank=0,step=5", code=1)
+        folder = self.folder / "hit"
+        folder.mkdir()
+        _, result = self.bench("--parallel", "pipeline", "--workload", "multimodal,mlp", "--inject", "gemm:rank=0,step=5", code=1, folder=folder)
         self.assertEqual({(f["kind"], f["rank"], f["blame"]) for f in result["faults"]}, {("replay", 0, "certain")})
         self.assertEqual([e["test_name"] for e in self.entries(result) if not e["success"]], ["multimodal to mlp batch 48"])
 
