@@ -6,6 +6,7 @@
   for nobody outside;
 - headers of adapters are included by their own folder, by src/command/platform.* and by tests only;
 - a header in src/ is named by its path below src/, one in include/ by its path below include/;
+- no two headers define types of one name in one namespace: the linker would take either's functions for both;
 - no folder holds more than 25 files, no file more than 450 lines;
 - with --headers: each header compiles alone. The build has shown that already of those that a source file of
   ours includes before all others; the rest is compiled here.
@@ -30,6 +31,9 @@ MOST_FILES, MOST_LINES = 25, 450
 CUDA_INCLUDE = pathlib.Path("/usr/local/cuda/include")
 SUFFIXES = {".hpp", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<((?:egt|kernels)/[^>]+)>)')
+
+NAMESPACE = re.compile(r"(?:inline )?namespace ?([\w:]*) ?\{")
+TYPE = re.compile(r"(?:template <.*> )?(?:class|struct|union|enum class|enum) (?:alignas\(.*?\) )?(\w+)(?: final)?(?: :[^:].*)?(?: \{|$)")
 
 
 def source_files():
@@ -119,6 +123,27 @@ def wrong_include(path, header):
     if (path.parent / header).is_file() and room_of(path) != "tests" and room_of(path) != "kernels":
         return f"{header}: write its path below src/"
     return None  # a library's header
+
+
+def types_of(path):
+    """(line, qualified name) of the types that a file defines in a namespace, not in another type."""
+    namespaces = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if match := NAMESPACE.match(line):
+            namespaces.append(match.group(1))
+        elif line.startswith("}  // namespace"):
+            namespaces.pop()
+        elif match := TYPE.match(line):
+            yield number, "::".join([*namespaces, match.group(1)])
+
+
+def definition_errors():
+    places = {}
+    for path in source_files():
+        for number, name in types_of(path) if path.suffix in (".hpp", ".cuh") else ():
+            if name in places:
+                yield f"{path.relative_to(ROOT)}:{number}: {places[name]} defines another {name}"
+            places[name] = path.relative_to(ROOT)
 
 
 def size_errors():
@@ -217,7 +242,7 @@ def main(arguments):
     if unknown:
         print(f"check_layers.py: unknown option {sorted(unknown)[0]}; allowed: --headers", file=sys.stderr)
         return 2
-    errors = [*layer_errors(), *size_errors()]
+    errors = [*layer_errors(), *definition_errors(), *size_errors()]
     if "--headers" in arguments:
         errors += header_errors()
     for error in errors:

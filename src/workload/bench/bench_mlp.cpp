@@ -5,7 +5,7 @@
 
 #include "egt/core/histogram.hpp"
 #include "workload/bench/bench_measurement.hpp"
-#include "workload/bench/parallel/loss_trend.hpp"
+#include "workload/bench/parallel/learning_check.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/common/value_exchange.hpp"
 #include "workload/train/slow_injection.hpp"
@@ -59,7 +59,7 @@ class MlpJob final : public BenchJob {
   ProgressBoard::Line& line_;
   std::int64_t next_ = 0, retired_ = 0;
   Answers known_;  ///< of the replay: a digest a tensor
-  LossTrend losses_;
+  LearningCheck losses_;
   JobReport report_;
   Buffer digests_, pinned_;
   std::unique_ptr<Event> done_, sums_begin_, sums_end_;

@@ -9,7 +9,7 @@
 
 #include "egt/core/histogram.hpp"
 #include "workload/bench/parallel/fused_input.hpp"
-#include "workload/bench/parallel/loss_trend.hpp"
+#include "workload/bench/parallel/learning_check.hpp"
 #include "workload/common/digest_exchange.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/common/injector.hpp"
@@ -74,7 +74,7 @@ class SplitJob final : public BenchJob {
   double step_ms_ = 0, outside_ms_ = 0;  // of all measured steps
   Answers known_;                        // of the repetition: a digest a tensor
   std::vector<SplitTensor> tensors_;     // that they are of, but for the state's behind them
-  LossTrend losses_;
+  LearningCheck losses_;
   std::vector<std::pair<StateTensor, Flip>> strikes_;  // of weights, once they are updated
   JobReport report_;
   Buffer digests_, pinned_;

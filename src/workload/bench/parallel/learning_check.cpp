@@ -1,4 +1,4 @@
-#include "workload/bench/parallel/loss_trend.hpp"
+#include "workload/bench/parallel/learning_check.hpp"
 
 #include <cmath>
 #include <numeric>
@@ -7,7 +7,7 @@
 
 namespace egt {
 
-void LossTrend::add(double loss) {
+void LearningCheck::add(double loss) {
   if (!std::isfinite(loss) && not_finite_ < 0) not_finite_ = steps_;
   ++steps_;
   if (first_.size() < compared) first_.push_back(loss);
@@ -15,11 +15,11 @@ void LossTrend::add(double loss) {
   if (last_.size() > compared) last_.pop_front();
 }
 
-double LossTrend::recent() const {
+double LearningCheck::recent() const {
   return std::accumulate(last_.begin(), last_.end(), 0.0) / static_cast<double>(last_.size());
 }
 
-std::string LossTrend::failure(bool must_fall) const {
+std::string LearningCheck::failure(bool must_fall) const {
   if (not_finite_ >= 0)
     return fmt::format(
         "the loss of step {} is not finite: training diverges, or a device is wrong; burn repeats the steps "

@@ -9,7 +9,7 @@
 namespace egt {
 
 /// Training that does not learn is no training: its first losses against its last ones.
-class LossTrend {
+class LearningCheck {
  public:
   void add(double loss);
   /// The mean of the last few.
