@@ -29,6 +29,8 @@ ROOMS = ["core", "device", "ranks", "model", "workload", "judge", "report", "ses
 FLOORS = {room: floor for floor, room in enumerate(ROOMS)}
 MOST_FILES, MOST_LINES = 25, 450
 CUDA_INCLUDE = pathlib.Path("/usr/local/cuda/include")
+# What their headers are named like, and one by which it is seen whether they are here.
+OPTIONAL_LIBRARIES = {"cuda|cublas|nccl": "cuda_runtime_api.h", "cudnn": "cudnn.h", "dnnl": "dnnl.hpp"}
 SUFFIXES = {".hpp", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<((?:egt|kernels)/[^>]+)>)')
 
@@ -179,9 +181,6 @@ def library_flags():
     if CUDA_INCLUDE.is_dir():
         flags += ["-isystem", str(CUDA_INCLUDE)]
     return flags
-
-
-OPTIONAL_LIBRARIES = {"cuda|cublas|nccl": "cuda_runtime_api.h", "cudnn": "cudnn.h", "dnnl": "dnnl.hpp"}
 
 
 def with_included(header, seen):

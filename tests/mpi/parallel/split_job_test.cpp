@@ -25,6 +25,21 @@ class DeviceWithWrongProducts : public ForwardingDevice {
   }
 };
 
+/// The same of streams that are fused, from the second time on.
+class DeviceWithWrongFusion : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Status fuse(const StreamFusion& call, Stream& stream) override {
+    EGT_TRY(ForwardingDevice::fuse(call, stream));
+    if (calls_++ == 0) return {};
+    return flip({reinterpret_cast<std::uint32_t*>(call.fused), 1},
+                {.first = 0, .count = 1, .stride = 1, .mask = 1u << 20}, stream);
+  }
+
+ private:
+  int calls_ = 0;
+};
+
 class SplitJobs : public RanksOnHost {
  protected:
   void SetUp() override {
@@ -33,8 +48,9 @@ class SplitJobs : public RanksOnHost {
     control = std::move(open_mpi_control(mpi_session(), timeout_s).value());
   }
 
-  /// Of a pipeline over all ranks, measured and checked; `used`: this rank's device.
-  JobReport report_of(Device& used, bool fuses) {
+  /// Of a pipeline over all ranks, or of one part on each rank, measured and checked; `used`: this rank's
+  /// device.
+  JobReport report_of(Device& used, bool fuses, bool alone = false) {
     const RankPlace place = mpi_session().place();
     const std::vector<Injection> injections;
     Injector injector{injections, place, records};
@@ -42,14 +58,14 @@ class SplitJobs : public RanksOnHost {
     LoadControl load;
     Environment environment{used, *real, records, place, 42, injector, "test device", board, load};
     environment.peer_timeout_seconds = timeout_s;
-    const ParallelPlan plan{.pipeline = size()};
+    const ParallelPlan plan{.pipeline = alone ? 1 : size()};
     auto groups = BenchGroups::open(environment, *control, {.counts = {size()}, .plans = {plan}});
     EXPECT_TRUE(groups.ok()) << groups.status().what();
     FaultReporter reporter(environment);
     SplitJobConfig config;
     config.fuses = fuses;
     config.split.plan = plan;
-    config.split.rank = rank();
+    config.split.rank = alone ? 0 : rank();
     config.split.micro_batches = 2;
     config.split.network.neurons = {12, 16, 10, 14, 8};
     config.split.network.batch.global = 24;
@@ -101,6 +117,32 @@ TEST_F(SplitJobs, GradientsThatAreWrongInTheSameWayEachTimeAreAFaultOfTheRanksTh
   EXPECT_THAT(told[0]["where"].get<std::string>(), HasSubstr("gradients, pipeline: "));
   EXPECT_EQ(told[0]["blame"], "ambiguous");
   EXPECT_THAT(told[0]["suspects"].get<std::vector<int>>(), ::testing::Contains(size() - 1));
+}
+
+TEST_F(SplitJobs, OfOneRankAloneThatRankTellsIt) {
+  const bool is_wrong = rank() + 1 == size();
+  std::unique_ptr<Device> used = std::move(device);
+  if (is_wrong) used = std::make_unique<DeviceWithWrongProducts>(std::move(used));
+  const JobReport report = report_of(*used, true, true);
+  EXPECT_EQ(report.failure.empty(), !is_wrong) << report.failure;
+  const std::vector<Json> told = faults();
+  ASSERT_EQ(told.size(), is_wrong ? 1u : 0u);
+  if (!is_wrong) return;
+  EXPECT_EQ(told[0]["kind"], "output");
+  EXPECT_EQ(told[0]["rank"], rank());
+  EXPECT_EQ(told[0]["blame"], "certain");
+}
+
+TEST_F(SplitJobs, FusionThatGivesOtherBitsIsAFaultOfItsRank) {
+  std::unique_ptr<Device> used = std::move(device);
+  if (rank() == 0) used = std::make_unique<DeviceWithWrongFusion>(std::move(used));
+  report_of(*used, true);
+  const std::vector<Json> told = faults();
+  ASSERT_EQ(told.size(), rank() == 0 ? 1u : 0u);
+  if (rank() > 0) return;
+  EXPECT_EQ(told[0]["kind"], "replay");
+  EXPECT_EQ(told[0]["blame"], "certain");
+  EXPECT_THAT(told[0]["where"].get<std::string>(), HasSubstr("the network's input"));
 }
 
 }  // namespace

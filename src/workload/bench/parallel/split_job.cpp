@@ -343,6 +343,11 @@ Status SplitJob::compare_with_one_device() {
       fmt::format("{:.3g} of their norm from one device's, {:.3g} is rounding", most, allowed);
   fail(fmt::format("gradients of rank{} {} are {}", dissent.suspects.size() > 1 ? "s" : "",
                    fmt::join(dissent.suspects, ", "), what));
+  if (plan().ranks() == 1) {  // nobody else had a part in it, or would tell it
+    dissent.rank = first_rank;
+    dissent.blame = Blame::certain;
+    dissent.suspects.clear();
+  }
   Fault fault = fault_of(environment_, "output", "gradients of one device", "bench", next_);
   fault.where = fmt::format("gradients, {}: {}", to_string(plan()), what);
   reporter_.tell(std::move(fault), dissent);
