@@ -46,10 +46,6 @@ struct BlockRange {
   std::int64_t count = 0;
 };
 
-WordsView words_of(const VectorView& vector) {
-  return {static_cast<std::uint32_t*>(vector.data), vector.bytes() / sizeof(std::uint32_t)};
-}
-
 }  // namespace
 
 struct RetrievalModel::Impl {
@@ -200,7 +196,7 @@ Status RetrievalModel::Impl::make_shard(std::int64_t step, std::int64_t shard) {
                                flip_of(RetrievalPart::activation, shard)));
   const Flip* const flip = flip_of(RetrievalPart::gradient, shard);
   if (flip == nullptr) return {};
-  return device.flip(words_of({gradient, ElementType::f32, layout.size()}), *flip, *stream);
+  return device.flip(VectorView{gradient, ElementType::f32, layout.size()}.words(), *flip, *stream);
 }
 
 /// Losses are summed with the gradients, row by row of a shard.
@@ -284,7 +280,8 @@ Status RetrievalModel::Impl::encode(const BlockRange& blocks, const Buffer& quer
     EGT_TRY(encoder->encode(trained.parameters, Side::document, first_pair,
                             embeddings(documents_out, i * config.block, config.block)));
     if (const Flip* const flip = flip_of(RetrievalPart::embeddings, block))
-      EGT_TRY(device.flip(words_of({of_queries.data, of_queries.type, of_queries.count()}), *flip, *stream));
+      EGT_TRY(device.flip(VectorView{of_queries.data, of_queries.type, of_queries.count()}.words(), *flip,
+                          *stream));
   }
   return {};
 }
@@ -358,10 +355,10 @@ Result<RetrievalDigests> RetrievalModel::digests(double timeout_seconds) {
   Impl& m = *impl_;
   auto* const answers = m.answers.as<RetrievalDigests>();
   const auto digest_embeddings = [&](const MatrixView& all, Digest* digest) {
-    return m.device.digest(words_of({all.data, all.type, all.count()}), digest, *m.stream);
+    return m.device.digest(VectorView{all.data, all.type, all.count()}.words(), digest, *m.stream);
   };
-  EGT_TRY(m.device.digest(words_of(weights()), &answers->weights, *m.stream));
-  EGT_TRY(m.device.digest(words_of(gradient()), &answers->gradient, *m.stream));
+  EGT_TRY(m.device.digest(weights().words(), &answers->weights, *m.stream));
+  EGT_TRY(m.device.digest(gradient().words(), &answers->gradient, *m.stream));
   EGT_TRY(digest_embeddings(queries(), &answers->queries));
   EGT_TRY(digest_embeddings(documents(), &answers->documents));
   EGT_TRY(m.device.copy(m.answers_on_host.data(), answers, sizeof *answers, *m.stream));
@@ -372,7 +369,7 @@ Result<RetrievalDigests> RetrievalModel::digests(double timeout_seconds) {
 
 Status RetrievalModel::tamper_weights(const Flip& flip) {
   Impl& m = *impl_;
-  EGT_TRY(m.device.flip(words_of(weights()), flip, *m.stream));
+  EGT_TRY(m.device.flip(weights().words(), flip, *m.stream));
   const VectorView copy = m.trained.parameters.compute_copy(m.config.precision);
   return copy.data == nullptr ? Status() : m.device.cast(copy, weights(), *m.stream);
 }

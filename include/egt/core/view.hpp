@@ -8,6 +8,14 @@
 /// Views of device memory (or pinned host memory where an operation says so). They never own or free.
 namespace egt {
 
+/// `count` 32-bit words.
+struct WordsView {
+  std::uint32_t* data = nullptr;
+  std::uint64_t count = 0;
+
+  std::size_t bytes() const { return count * sizeof(std::uint32_t); }
+};
+
 /// `count` elements in a row.
 struct VectorView {
   void* data = nullptr;
@@ -15,6 +23,8 @@ struct VectorView {
   std::int64_t count = 0;
 
   std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(type); }
+  /// The whole words in it.
+  WordsView words() const { return {static_cast<std::uint32_t*>(data), bytes() / sizeof(std::uint32_t)}; }
 };
 
 /// A row-major matrix: element (r, c) at r * leading + c. `leading` counts elements, leading >= columns.
@@ -40,14 +50,6 @@ struct MatrixView {
     return {static_cast<char*>(data) + static_cast<std::size_t>(first * leading) * size_of(type), type, n,
             columns, leading};
   }
-};
-
-/// `count` 32-bit words.
-struct WordsView {
-  std::uint32_t* data = nullptr;
-  std::uint64_t count = 0;
-
-  std::size_t bytes() const { return count * sizeof(std::uint32_t); }
 };
 
 }  // namespace egt

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "egt/core/view.hpp"
+
 namespace egt {
 
 /// Owns a range of memory of a device, or pinned host memory; move-only. Must not outlive its device; the
@@ -23,6 +25,8 @@ class Buffer {
     return static_cast<T*>(data_.get());
   }
   std::size_t bytes() const { return bytes_; }
+  /// The whole words in it.
+  WordsView words() const { return {as<std::uint32_t>(), bytes_ / sizeof(std::uint32_t)}; }
   explicit operator bool() const { return data_ != nullptr; }
 
  private:

@@ -420,16 +420,16 @@ const std::int32_t* ConvNet::larger() const {
   return impl_->memory.larger.as<std::int32_t>();
 }
 WordsView ConvNet::weights() const {
-  return words_of(impl_->memory.trained.weights);
+  return impl_->memory.trained.weights.words();
 }
 WordsView ConvNet::statistics() const {
-  return words_of(impl_->memory.trained.statistics);
+  return impl_->memory.trained.statistics.words();
 }
 WordsView ConvNet::velocity() const {
-  return words_of(impl_->memory.velocity);
+  return impl_->memory.velocity.words();
 }
 WordsView ConvNet::gradient() const {
-  return words_of(impl_->memory.gradient);
+  return impl_->memory.gradient.words();
 }
 const NetworkPlan& ConvNet::plan() const {
   return impl_->plan;

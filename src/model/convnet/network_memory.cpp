@@ -27,10 +27,6 @@ Result<Buffer> zeros(Device& device, std::size_t bytes, Stream& stream) {
 
 }  // namespace
 
-WordsView words_of(const Buffer& buffer) {
-  return {buffer.as<std::uint32_t>(), buffer.bytes() / sizeof(std::uint32_t)};
-}
-
 Status NetworkMemory::take(bool trains, Stream& stream) {
   const auto batch = static_cast<std::size_t>(plan_.tensors.front().images);
   const auto parameters = static_cast<std::size_t>(plan_.parameters);
@@ -138,7 +134,7 @@ VectorView NetworkMemory::vector(int tensor, void* data) const {
 }
 
 WordsView NetworkMemory::activation_words(int tensor) const {
-  return words_of(activations_[index_of(tensor)]);
+  return activations_[index_of(tensor)].words();
 }
 
 void* NetworkMemory::compute_weights(const NetworkParameters& set, const NetworkLayer& layer) const {

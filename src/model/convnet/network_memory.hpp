@@ -66,7 +66,4 @@ class NetworkMemory {
   std::vector<bool> adds_;
 };
 
-/// All of a buffer of whole words.
-WordsView words_of(const Buffer& buffer);
-
 }  // namespace egt

@@ -140,9 +140,7 @@ Result<std::byte*> StreamJob::borrow(std::size_t bytes) {
 /// Of the last batch enqueued; waits for it.
 Result<Answers> StreamJob::digests_of_outputs() {
   Digest* digest = digests_.as<Digest>();
-  for (const auto& [name, memory] : outputs_)
-    EGT_TRY(device_.digest({memory->as<std::uint32_t>(), memory->bytes() / sizeof(std::uint32_t)}, digest++,
-                           *compute_));
+  for (const auto& [name, memory] : outputs_) EGT_TRY(device_.digest(memory->words(), digest++, *compute_));
   return read_digests(outputs_.size(), "the digests of a batch");
 }
 

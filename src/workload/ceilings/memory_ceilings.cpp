@@ -22,10 +22,6 @@ Result<std::size_t> bytes_of_memory(const CeilingWorld& world) {
   return bytes / (2 * memory_quantum_bytes) * (2 * memory_quantum_bytes);
 }
 
-WordsView words_of(const Buffer& buffer) {
-  return {buffer.as<std::uint32_t>(), buffer.bytes() / sizeof(std::uint32_t)};
-}
-
 /// Takes memory that belongs to a trial, and makes it ready in a stream.
 class Maker {
  public:
@@ -141,7 +137,7 @@ Result<std::unique_ptr<MemoryPatrol>> make_patrol(const CeilingWorld& world, std
   const std::uint64_t block_bytes = bytes / blocks_held / memory_quantum_bytes * memory_quantum_bytes;
   for (std::uint64_t i = 0; i < blocks_held; ++i) {
     EGT_TRY_ASSIGN(blocks[i].buffer, device.allocate(block_bytes));
-    blocks[i].words = words_of(blocks[i].buffer);
+    blocks[i].words = blocks[i].buffer.words();
     blocks[i].offset = i * block_bytes;
   }
   auto patrol = std::make_unique<MemoryPatrol>(environment, std::move(blocks), std::move(in_flight),

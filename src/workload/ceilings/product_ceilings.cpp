@@ -114,7 +114,7 @@ Result<std::unique_ptr<CeilingJob>> make_checked_product_ceiling(const CeilingWo
                   .b = {a + elements * size_of(type), type, rows, inner},
                   .d = {product.data(), sums, rows, rows},
                   .b_transposed = true};
-  const WordsView words{product.as<std::uint32_t>(), product.bytes() / sizeof(std::uint32_t)};
+  const WordsView words = product.words();
   const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(elements);
   StreamTrial both;
   both.limit = {flops, [&device, gemm](Stream& stream) { return device.gemm(gemm, stream); }};
@@ -123,8 +123,8 @@ Result<std::unique_ptr<CeilingJob>> make_checked_product_ceiling(const CeilingWo
                  return device.digest(words, into, stream);
                }};
   EGT_TRY_ASSIGN(const auto stream, device.create_stream(StreamPriority::normal));
-  EGT_TRY(device.fill({operands.as<std::uint32_t>(), operands.bytes() / sizeof(std::uint32_t)},
-                      {.kind = PatternKind::finite, .seed = world.environment.seed}, *stream));
+  EGT_TRY(
+      device.fill(operands.words(), {.kind = PatternKind::finite, .seed = world.environment.seed}, *stream));
   EGT_TRY(device.synchronize(*stream, ready_seconds));
   for (Buffer* buffer : {&operands, &product, &digest}) both.memory.push_back(std::move(*buffer));
   return make_stream_ceiling(world.environment, std::move(both));

@@ -13,10 +13,6 @@ constexpr std::int64_t fewest_rows = 256, most_rows = 8192;
 constexpr std::int64_t columns_of_chains = 1024, fewest_chain_rows = 4, most_chain_rows = 8192;
 constexpr std::uint64_t scratch_divisor = 64;
 
-WordsView words_of(const Buffer& buffer) {
-  return {buffer.as<std::uint32_t>(), buffer.bytes() / sizeof(std::uint32_t)};
-}
-
 Result<double> product_rate(Device& device, Stream& stream, Precision precision, std::int64_t rows,
                             double least_ms) {
   const ElementType type = storage_type(precision);
@@ -25,8 +21,8 @@ Result<double> product_rate(Device& device, Stream& stream, Precision precision,
   EGT_TRY_ASSIGN(const Buffer b, device.allocate(bytes));
   const ElementType sums = sum_type(precision);
   EGT_TRY_ASSIGN(const Buffer d, device.allocate(static_cast<std::size_t>(rows * rows) * size_of(sums)));
-  EGT_TRY(device.fill(words_of(a), {.kind = PatternKind::finite, .seed = 1}, stream));
-  EGT_TRY(device.fill(words_of(b), {.kind = PatternKind::finite, .seed = 2}, stream));
+  EGT_TRY(device.fill(a.words(), {.kind = PatternKind::finite, .seed = 1}, stream));
+  EGT_TRY(device.fill(b.words(), {.kind = PatternKind::finite, .seed = 2}, stream));
   const Gemm gemm{.precision = precision,
                   .a = {a.data(), type, rows, rows},
                   .b = {b.data(), type, rows, rows},
@@ -42,7 +38,7 @@ Result<double> chain_rate(Device& device, Stream& stream, int iterations, std::i
   const std::size_t elements = static_cast<std::size_t>(rows * columns_of_chains);
   EGT_TRY_ASSIGN(const Buffer data, device.allocate(elements * sizeof(float)));
   EGT_TRY_ASSIGN(const Buffer bias, device.allocate(columns_of_chains * sizeof(float)));
-  EGT_TRY(device.fill(words_of(data), {.kind = PatternKind::finite, .seed = 1}, stream));
+  EGT_TRY(device.fill(data.words(), {.kind = PatternKind::finite, .seed = 1}, stream));
   EGT_TRY(device.set_zero(bias.data(), bias.bytes(), stream));
   const MatrixView h{data.data(), ElementType::f32, rows, columns_of_chains};
   const double turns = static_cast<double>(elements) * iterations;

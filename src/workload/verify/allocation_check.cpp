@@ -18,7 +18,7 @@ constexpr std::uint32_t planted_bit = 1u << 13;
 
 /// Where the word lies that is changed on purpose.
 std::uint64_t planted_place(const Buffer& memory) {
-  return memory.bytes() / sizeof(std::uint32_t) / 3;
+  return memory.words().count / 3;
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ Status AllocationCheck::prepare() {
 }
 
 Status AllocationCheck::use(const Pattern& pattern, Stream& stream, double timeout_seconds) {
-  const WordsView words{memory_.as<std::uint32_t>(), memory_.bytes() / sizeof(std::uint32_t)};
+  const WordsView words = memory_.words();
   auto* const report = reports_.as<Mismatches>();
   EGT_TRY(device_.fill(words, pattern, stream));
   EGT_TRY(device_.reset(report, stream));
