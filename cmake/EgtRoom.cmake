@@ -1,6 +1,6 @@
-# egt_room(NAME [COLD] SOURCES file.. [LINKS target..] [PRIVATE_LINKS target..]): the static library egt_NAME. With
-# EGT_UNITY the files of a folder are compiled as one. COLD: what runs once or waits for people or devices is compiled
-# fast, and with EGT_UNITY behind one precompiled header; other rooms have other flags, which GCC 12 fails on there.
+# egt_room(NAME [COLD] SOURCES file.. [LINKS target..] [PRIVATE_LINKS target..]): the static library egt_NAME.
+# COLD: what runs once, waits for people or devices, or only hands them work is compiled fast, and with EGT_UNITY behind one
+# precompiled header; other rooms have other flags, which GCC 12 fails on there.
 function(egt_room name)
   cmake_parse_arguments(room "COLD" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
   add_library(egt_${name} STATIC ${room_SOURCES})
@@ -9,7 +9,7 @@ function(egt_room name)
     # GCC's flow analysis is less exact there, and warns of values that are always set.
     target_compile_options(egt_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Og -Wno-maybe-uninitialized>)
   endif()
-  egt_unite_folders(egt_${name} ${room_SOURCES})
+  egt_unite(egt_${name})
   if(NOT EGT_UNITY OR NOT room_COLD OR EGT_CCACHE)  # which keeps nothing that stands behind one
     return()
   endif()
@@ -24,15 +24,14 @@ function(egt_room name)
   endif()
 endfunction()
 
-# egt_unite_folders(TARGET file..)
-function(egt_unite_folders target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${EGT_UNITY} UNITY_BUILD_MODE GROUP)
+# egt_unite(TARGET [ALONE file..]): with EGT_UNITY the target's files are compiled twelve at a time, in the order in which
+# they are listed: each unit compiles the templates of the libraries once, and a changed file costs one unit. ALONE: files
+# that have names of others, too.
+function(egt_unite target)
+  cmake_parse_arguments(unite "" "" "ALONE" ${ARGN})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${EGT_UNITY} UNITY_BUILD_BATCH_SIZE 12)
   if(EGT_UNITY)  # what stands in an anonymous namespace is then in no main file
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
-  foreach(source IN LISTS ARGN)
-    get_filename_component(folder "${source}" DIRECTORY)
-    string(MAKE_C_IDENTIFIER "folder_${folder}" group)
-    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP ${group})
-  endforeach()
+  set_source_files_properties(${unite_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

@@ -11,10 +11,11 @@ namespace {
 using reference::Engine;
 using reference::Matrix;
 
-struct Shape {
+struct QuantizedShape {
   std::int64_t rows, columns;
 };
-constexpr Shape shapes[] = {{1, 1}, {1, 17}, {17, 1}, {64, 64}, {65, 63}, {100, 304}, {257, 8}, {128, 192}};
+constexpr QuantizedShape quantized_shapes[] = {{1, 1},   {1, 17},    {17, 1},  {64, 64},
+                                               {65, 63}, {100, 304}, {257, 8}, {128, 192}};
 constexpr std::uint8_t untouched = 0xA5;
 
 /// A matrix of bytes in device memory with room between its rows.
@@ -81,7 +82,7 @@ class Quantized {
   DeviceContract& suite_;
 };
 
-Matrix uniform(ElementType type, Shape shape, std::int64_t padding, double scale) {
+Matrix uniform(ElementType type, QuantizedShape shape, std::int64_t padding, double scale) {
   Engine engine(static_cast<std::uint64_t>(shape.rows * 10007 + shape.columns));
   Matrix matrix(type, shape.rows, shape.columns, shape.columns + padding);
   reference::fill_uniform(matrix, engine);
@@ -95,7 +96,7 @@ Matrix uniform(ElementType type, Shape shape, std::int64_t padding, double scale
 TEST_P(DeviceContract, QuantizesToTheBitWithTheLargestScaleThatFits) {
   Quantized quantized(*this);
   for (const ElementType type : {ElementType::f32, ElementType::bf16})
-    for (const Shape& shape : shapes)
+    for (const QuantizedShape& shape : quantized_shapes)
       for (const std::int64_t padding : {0, 4, 5}) {
         const Matrix x =
             uniform(type, shape, padding, std::ldexp(1.0, static_cast<int>(shape.rows % 40) - 20));

@@ -11,7 +11,7 @@
 namespace egt {
 namespace {
 
-constexpr double least_gain = 10;  // of recall@1 over chance
+constexpr double least_recall_gain = 10;  // of recall@1 over chance
 
 /// Trains an encoder twice, beside each other: on this device alone, and in shards on all. Both must give the
 /// same bits, on all ranks.
@@ -150,9 +150,9 @@ std::string RetrievalTest::failure() const {
   if (!std::isfinite(loss_last_)) return "the loss is not finite";
   if (alone_scores_->hits != all_scores_->hits)
     return "one device alone finds other documents than all together";
-  if (made_ < iterations() || all_scores_->recall(0) >= least_gain * chance()) return {};
+  if (made_ < iterations() || all_scores_->recall(0) >= least_recall_gain * chance()) return {};
   return fmt::format("recall@1 is {:.4g} after training, not even {} times chance ({:.4g})",
-                     all_scores_->recall(0), least_gain, chance());
+                     all_scores_->recall(0), least_recall_gain, chance());
 }
 
 }  // namespace

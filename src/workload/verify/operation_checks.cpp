@@ -21,7 +21,7 @@ constexpr float bias_scale = 0.25f;
 // the name is far above this.
 constexpr double encoding_tolerance = 1e-4, product_tolerance = 1e-4;
 constexpr double step_tolerance = 1e-5;  // as the device contract's
-constexpr std::int64_t audited_products = 256;
+constexpr std::int64_t audited_elements = 256;
 
 constexpr math::Sgd sgd{.rate = 0.1f, .momentum = 0.9f, .gradient_scale = 1.0f};
 constexpr math::Adam adam{.rate = 0.01f,
@@ -191,7 +191,7 @@ std::optional<WrongAnswer> EncodingCheck::wrong_product() const {
   std::optional<WrongAnswer> wrong;
   const std::int64_t n = options_.samples, length = options_.outputs;
   const float *const products = pinned_products_.as<float>(), *const rows = pinned_encodings_.as<float>();
-  for (std::int64_t k = 0; k < audited_products; ++k) {
+  for (std::int64_t k = 0; k < audited_elements; ++k) {
     const std::int64_t i = k * 7919 % n, j = (k * 104729 + 1) % n;
     double sum = 0, magnitude = 0;
     for (std::int64_t c = 0; c < length; ++c) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double cleanup_timeout_s = 30;
 constexpr int most_cleanup_attempts = 3;  ///< of one: others may take memory meanwhile
-constexpr std::int64_t before_the_first = -1;
+constexpr std::int64_t before_the_first_round = -1;
 
 enum Question : std::size_t { evaluation, similarity, sgd_step, adam_step };
 constexpr const char* fault_kinds[] = {"evaluation", "similarity", "optimizer", "optimizer"};
@@ -57,7 +57,7 @@ Status VerifyWorkload::prepare() {
 
 Status VerifyWorkload::start() {
   EGT_TRY_ASSIGN(groups_, exchange_->groups_of(environment_.device_model, environment_.peer_timeout_seconds));
-  EGT_TRY(enqueue_round(before_the_first));
+  EGT_TRY(enqueue_round(before_the_first_round));
   return collect_round(true);
 }
 

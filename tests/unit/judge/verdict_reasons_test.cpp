@@ -83,7 +83,7 @@ Records cut_apart(bool told_by_both) {
   return records;
 }
 
-Record fault_of_kind(const std::string& kind, int rank) {
+Record fault_of(const std::string& kind, int rank) {
   Record record = fault(rank);
   record.body.update({{"kind", kind}, {"where", ""}});
   return record;
@@ -329,17 +329,17 @@ std::vector<Fixture> injections() {
        4,
        {says_nothing, missed("memory-pressure on rank 0, step 20")}},
       {"xid",
-       with(one("xid:rank=1,step=20"), {fault_of_kind("xid", 1)}),
+       with(one("xid:rank=1,step=20"), {fault_of("xid", 1)}),
        "fault",
        1,
        {says_nothing, "rank 1, step 40: xid fault"}},
       {"xid of another rank",
-       with(one("xid:rank=0,step=20"), {fault_of_kind("xid", 1)}),
+       with(one("xid:rank=0,step=20"), {fault_of("xid", 1)}),
        "fault",
        1,
        {says_nothing, "rank 1, step 40: xid fault", missed("xid on rank 0, step 20")}},
       {"ecc",
-       with(one("ecc:rank=1,step=20"), {fault_of_kind("ecc", 1)}),
+       with(one("ecc:rank=1,step=20"), {fault_of("ecc", 1)}),
        "fault",
        1,
        {says_nothing, "rank 1, step 40: ecc fault"}},

@@ -45,7 +45,7 @@ struct Told {
   }
 };
 
-constexpr double period = 5, end = 60;
+constexpr double period = 5, last_moment = 60;
 
 LedgerMoment moment_at(double seconds, const std::unique_ptr<Sensor>& sensor) {
   LedgerMoment moment;
@@ -69,7 +69,7 @@ Told run(const std::string& text, std::optional<std::uint64_t> corrected_limit =
   EXPECT_TRUE(sensor.ok()) << sensor.status().what();
   ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, corrected_limit);
   Told told;
-  for (double seconds = 0; seconds <= end; seconds += period) {
+  for (double seconds = 0; seconds <= last_moment; seconds += period) {
     script.at(seconds);
     const LedgerMoment moment = moment_at(seconds, sensor.value());
     told.add(monitor.look(moment, sensor.value()->counters()));

@@ -18,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr int ranks = 3;
+constexpr int simulated_ranks = 3;
 
 std::size_t index(int rank) {
   return static_cast<std::size_t>(rank);
@@ -74,7 +74,7 @@ class Simulation {
     own.waits = own.woken = false;
     std::vector<Peer> peers;
     own.seen.clear();
-    for (int other = 0; other < ranks; ++other) {
+    for (int other = 0; other < simulated_ranks; ++other) {
       const Member& member = members_[index(other)];
       own.seen.push_back(member.news);
       if (other != rank)
@@ -125,7 +125,7 @@ class Simulation {
   std::condition_variable changed_, quiet_;
   double now_ = 0;
   bool ending_ = false;
-  std::vector<Member> members_ = std::vector<Member>(ranks);
+  std::vector<Member> members_ = std::vector<Member>(simulated_ranks);
 };
 
 class SimulatedHeartbeat final : public Heartbeat {
@@ -193,7 +193,7 @@ class WatchdogClock : public testing::Test {
  protected:
   void begin(int max_restarts) {
     options = {.collective_timeout_seconds = 2, .max_restarts = max_restarts};
-    for (int rank = 0; rank < ranks; ++rank)
+    for (int rank = 0; rank < simulated_ranks; ++rank)
       all.push_back(std::make_unique<SimulatedRank>(simulation, rank, options));
     run(1);
   }
@@ -226,7 +226,7 @@ class WatchdogClock : public testing::Test {
 TEST_F(WatchdogClock, RanksThatWorkAreLeftAlone) {
   begin(0);
   run(60);
-  for (int one = 0; one < ranks; ++one) EXPECT_THAT(rank(one).lost(), IsEmpty());
+  for (int one = 0; one < simulated_ranks; ++one) EXPECT_THAT(rank(one).lost(), IsEmpty());
 }
 
 TEST_F(WatchdogClock, AKilledRankIsNamedByAllAtOnce) {
@@ -273,7 +273,7 @@ TEST_F(WatchdogClock, AStallThatEndsCostsOneRestart) {
   simulation.stop(2, false);
   rank(2).works = true;
   run(30);
-  for (int one = 0; one < ranks; ++one) {
+  for (int one = 0; one < simulated_ranks; ++one) {
     EXPECT_THAT(rank(one).lost(), IsEmpty());
     EXPECT_EQ(rank(one).arrived, 1);
     EXPECT_FALSE(rank(one).watchdog.restart_ordered()) << "it went on";

@@ -11,8 +11,6 @@ using namespace fixtures;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr double giga = 1e9;
-
 /// GB/s from a to b, and back.
 PairResult pair_of(int a, int b, double forth, double back, LinkMethod method = LinkMethod::exchange) {
   PairResult pair;
@@ -47,11 +45,11 @@ TEST(DirectionsOf, TakeTheBetterMethodOfEach) {
   pairs[6] = pair_of(0, 1, 390, 100, LinkMethod::copy);
   const auto directions = directions_of(pairs, h200_node(4));
   ASSERT_THAT(directions, SizeIs(12));
-  EXPECT_NEAR(directions[0].median, 390 * giga, 1);
+  EXPECT_NEAR(directions[0].median, 390e9, 1);
   EXPECT_EQ(directions[0].source, 6u);
   for (const LinkFigure& one : directions)
     if (one.from == 1 && one.to == 0) {
-      EXPECT_NEAR(one.median, 380 * giga, 1);
+      EXPECT_NEAR(one.median, 380e9, 1);
       EXPECT_EQ(one.source, 0u);
     }
   pairs[6].state = PairResult::State::lost;
