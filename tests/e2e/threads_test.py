@@ -37,10 +37,16 @@ class Threads(ProgramTest):
         self.assertEqual({path.name for path in folder.iterdir()}, left, told)
 
     def test_memory_that_a_thread_does_not_get(self):
-        done = self.run_program(*TINY[:6], "--no-io", "--duration", "2m", "--output", "run", timeout=100,
-                                environment={"LD_PRELOAD": os.environ["EGT_FEW_THREADS"], "EGT_MEMORY_SECONDS": "3"})
-        self.assertEqual(done.returncode, INCOMPLETE, done.stdout + done.stderr)
-        self.assertIn("extreme_gpu_trainer: the host has no memory left for this process; give it more, or look at ulimit -v", done.stderr)
+        process = self.start_program(*TINY[:6], "--no-io", "--duration", "2m", "--output", "run",
+                                     environment={"LD_PRELOAD": os.environ["EGT_FEW_THREADS"], "EGT_NO_MEMORY": "now"})
+        journal = self.folder / "run" / "journal.rank0.jsonl"
+        while not (journal.exists() and '"kind":"epoch"' in journal.read_text()):
+            self.assertIsNone(process.poll(), "it ended before its first steps")
+            time.sleep(0.1)
+        (self.folder / "now").touch()
+        told = process.communicate(timeout=100)[1]
+        self.assertEqual(process.returncode, INCOMPLETE, told)
+        self.assertIn("extreme_gpu_trainer: the host has no memory left for this process; give it more, or look at ulimit -v", told)
         self.assertEqual(self.run_program("report", "run").returncode, INCOMPLETE)
 
     def test_alone(self):
