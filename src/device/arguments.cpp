@@ -122,6 +122,22 @@ Status check_narrow(const Operation& operation, const Gemm& gemm) {
   return {};
 }
 
+/// Of a product that goes through a bias and a ReLU.
+Status check_relu_bias(const Operation& operation, const Gemm& gemm) {
+  const VectorView& bias = gemm.relu_bias;
+  const ElementType type = gemm.d.type;
+  EGT_TRY(operation.check(bias.type == type && bias.count == gemm.d.columns,
+                          "the bias has not d's type and an element a column"));
+  EGT_TRY(
+      operation.check(!is_narrow(gemm.precision) &&
+                          (type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16),
+                      "only products of f32, f16 and bf16 take a bias"));
+  EGT_TRY(operation.check(gemm.alpha == 1 && gemm.beta == 0, "with a bias alpha is 1 and beta 0"));
+  EGT_TRY(operation.check(gemm.a.count() > 0 || gemm.d.count() == 0, "a bias of no product"));
+  return operation.check(reinterpret_cast<std::uintptr_t>(bias.data) % Gemm::bias_alignment == 0,
+                         "a bias lies at no multiple of 16 bytes");
+}
+
 Status check_grid(const Operation& operation, const VoxelGrid& grid) {
   for (int axis = 0; axis < 3; ++axis) {
     const float min = grid.min[axis], max = grid.max[axis];
@@ -182,6 +198,7 @@ Status check_gemm(const Gemm& gemm) {
     EGT_TRY(operation.check(reinterpret_cast<std::uintptr_t>(scale) % Gemm::scale_alignment == 0,
                             "a scale lies at no multiple of 16 bytes"));
   if (is_narrow(gemm.precision)) EGT_TRY(check_narrow(operation, gemm));
+  if (gemm.relu_bias.data != nullptr) EGT_TRY(check_relu_bias(operation, gemm));
   const Shape a(gemm.a, gemm.a_transposed), b(gemm.b, gemm.b_transposed);
   if (a.columns == b.rows && gemm.d.rows == a.rows && gemm.d.columns == b.columns) return {};
   return operation.wrong(fmt::format("op(a), {} x {}, times op(b), {} x {}, is not d, {} x {}", a.rows,

@@ -99,6 +99,11 @@ MatrixView ParameterSet::compute_weights(const LinearLayer& layer, Precision pre
   return {base + static_cast<std::size_t>(layer.weights) * size_of(type), type, layer.outputs, layer.inputs};
 }
 
+VectorView ParameterSet::compute_bias(const LinearLayer& layer, Precision precision) const {
+  if (keeps_copy(precision)) return compute_copy_range(precision, layer.bias, layer.outputs);
+  return {weights.as<float>() + layer.bias, ElementType::f32, layer.outputs};
+}
+
 VectorView ParameterSet::compute_copy_range(Precision precision, std::int64_t offset,
                                             std::int64_t count) const {
   const ElementType type = storage_type(precision);

@@ -34,6 +34,8 @@ class ParameterSet {
     return {weights.as<float>() + layer.weights, ElementType::f32, layer.outputs, layer.inputs};
   }
   const float* bias(const LinearLayer& layer) const { return weights.as<float>() + layer.bias; }
+  /// The biases in the type of the layer's products: master, or copy. Not of fp8.
+  VectorView compute_bias(const LinearLayer& layer, Precision precision) const;
   VectorView master() const { return {weights.data(), ElementType::f32, parameters_}; }
   /// The whole copy, or none where products read the master weights.
   VectorView compute_copy(Precision precision) const { return compute_copy_range(precision, 0, parameters_); }

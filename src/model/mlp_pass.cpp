@@ -81,18 +81,34 @@ Status Pass::forward(const PassPlan& plan, PassCompanion& companion) {
     const MatrixView output = call.activation(l + 1);
     const auto bytes = static_cast<std::size_t>(output.count()) * size_of(output.type);
     EGT_TRY(call.companion.before_layer(l));
-    EGT_TRY_ASSIGN(const Gemm product, products_.forward(l, call.plan.precision, call.plan.parameters,
-                                                         call.activation(l), output));
+    EGT_TRY_ASSIGN(Gemm product, products_.forward(l, call.plan.precision, call.plan.parameters,
+                                                   call.activation(l), output));
+    const bool is_output = l + 1 == layout_.layers().size() && has_loss();
+    if (const VectorView bias = fused_bias(call, layer); !is_output && bias.data != nullptr) {
+      product.relu_bias = bias;
+      EGT_TRY(device_.gemm(product, stream_));
+      continue;
+    }
     EGT_TRY(device_.gemm(product, stream_));
     EGT_TRY(made(call, {TensorKind::product, number}, output.data, bytes));
     EGT_TRY(call.companion.after_product(product, {TensorKind::product, number}));
-    if (l + 1 == layout_.layers().size() && has_loss()) break;
+    if (is_output) break;
     EGT_TRY(call.companion.before_activation(l));
     EGT_TRY(device_.activate(output, call.plan.parameters.bias(layer), extreme_term(call, number), stream_));
     EGT_TRY(made(call, {TensorKind::activation, number}, output.data, bytes));
     EGT_TRY(call.companion.after_activation(l));
   }
   return {};
+}
+
+VectorView Pass::fused_bias(const Call& call, const LinearLayer& layer) const {
+  const Precision precision = call.plan.precision;
+  const bool has_scales_or_is_wide = precision == Precision::fp8 || precision == Precision::fp64;
+  if (!call.plan.fuses_activation || config_.extreme_iterations > 0 || !tampering_.empty() ||
+      has_scales_or_is_wide)
+    return {};
+  const VectorView bias = call.plan.parameters.compute_bias(layer, precision);
+  return reinterpret_cast<std::uintptr_t>(bias.data) % Gemm::bias_alignment == 0 ? bias : VectorView();
 }
 
 ExtremeTerm Pass::extreme_term(const Call& call, int layer) const {
@@ -212,13 +228,11 @@ Status Pass::weight_gradient(const Call& call, const GradientPiece& piece, Matri
   EGT_TRY(device_.gemm(product, stream_));
   if (type != target.type) EGT_TRY(device_.cast(target, {data, type, target.count}, stream_));
   const bool is_last = piece.first_row == 0;  // rows are made from high to low
-  if (is_last)
-    EGT_TRY(
-        tamper(tensor, {static_cast<std::uint32_t*>(target.data), target.bytes() / sizeof(std::uint32_t)}));
+  if (is_last) EGT_TRY(tamper(tensor, target.words()));
   EGT_TRY(call.companion.after_product(product, tensor));
   if (!is_last) return {};
   const VectorView whole = workspace_.gradient_range(layer.weights, layer.end - layer.weights);
-  return call.companion.made(tensor, {static_cast<std::uint32_t*>(whole.data), whole.bytes() / 4});
+  return call.companion.made(tensor, whole.words());
 }
 
 /// A tensor of 2-byte elements may end within a word: the rest of it is made 0.

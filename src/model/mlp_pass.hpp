@@ -20,6 +20,9 @@ struct PassPlan {
   std::int64_t first_sample = 0;  ///< of that sequence
   std::int64_t rows = 0;          ///< samples
   float* loss = nullptr;          ///< device memory: the sum of squared errors
+  /// Bias and ReLU come along with a product, where they can: then the product is no tensor of its own, which
+  /// nobody is shown. Without extreme compute.
+  bool fuses_activation = false;
   // Of a network's part
   std::size_t pass = 0;  ///< whose memory of activations it takes, below NetworkPart::passes
   bool adds = false;     ///< to the gradients that are there: fp32, of the same step
@@ -76,6 +79,8 @@ class Pass {
   struct Call;  // one pass while it is enqueued
   Status draw_input(const Call& call, MatrixView x);
   ExtremeTerm extreme_term(const Call& call, int layer) const;
+  /// What makes the product and the activation of a hidden layer one operation; no data: they are two.
+  VectorView fused_bias(const Call& call, const LinearLayer& layer) const;
   Status output_gradient(const Call& call, MatrixView& gradient);
   /// Masks the gradient of a layer's activation, and makes the gradient of its biases.
   Status mask(const Call& call, std::size_t layer, MatrixView gradient);

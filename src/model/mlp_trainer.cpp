@@ -174,7 +174,8 @@ Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool me
                            .sequence = static_cast<std::uint64_t>(step),
                            .first_sample = m.share.first,
                            .rows = m.share.local,
-                           .loss = m.enqueued->loss()},
+                           .loss = m.enqueued->loss(),
+                           .fuses_activation = true},
                           m));
   m.trained.step_made();
   return m.close_step(note);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -71,7 +72,8 @@ std::vector<double> decode_terms(std::int64_t lines, std::int64_t k, const auto&
   return values;
 }
 
-void expect_is_product(const Product& before, const Matrix& after) {
+/// `bias`: one row, that is added before a ReLU; null: neither.
+void expect_is_product(const Product& before, const Matrix& after, const Matrix* bias = nullptr) {
   const std::int64_t k = before.k();
   const auto a = decode_terms(after.rows(), k, [&](auto i, auto p) { return before.a_at(i, p); });
   const auto b = decode_terms(after.columns(), k, [&](auto j, auto p) { return before.b_at(p, j); });
@@ -84,11 +86,14 @@ void expect_is_product(const Product& before, const Matrix& after) {
         sum += term;
         magnitude += std::fabs(term);
       }
-      const double addend = before.beta == 0 ? 0 : before.beta * before.d.get(i, j);
-      const double expected = before.alpha * sum + addend, actual = after.get(i, j);
+      const double addend = bias ? bias->get(0, j) : before.beta == 0 ? 0 : before.beta * before.d.get(i, j);
+      const double wanted = before.alpha * sum + addend, expected = bias ? std::max(wanted, 0.0) : wanted;
+      const double actual = after.get(i, j);
+      // With a bias the product may be rounded before it is added.
+      const double rounded = std::fabs(expected) + (bias ? std::fabs(sum) : 0);
       const double tolerance =
           before.term_error() * (std::fabs(before.alpha) * magnitude + std::fabs(addend)) +
-          1.01 * reference::rounding_error(after.type()) * std::fabs(expected) + 1e-7;
+          1.01 * reference::rounding_error(after.type()) * rounded + 1e-7;
       if (!(std::fabs(actual - expected) <= tolerance) && shown++ < 3)
         ADD_FAILURE() << before.name() << " at " << i << ", " << j << ": " << actual << ", not " << expected;
     }
@@ -131,6 +136,56 @@ TEST_P(DeviceContract, GemmIsTheProduct) {
         download(d, result);
         expect_is_product(product, result);
       }
+}
+
+TEST_P(DeviceContract, GemmTakesABiasAndAReluAlong) {
+  constexpr Shape some[] = {{1, 1, 1}, {3, 17, 5}, {17, 33, 64}, {33, 64, 17}, {64, 64, 64}, {128, 96, 512}};
+  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::fp16, Precision::bf16}) {
+    if (!device().supports(precision).yes()) continue;
+    for (const Shape& shape : some) {
+      const ElementType type = storage_type(precision);
+      const Product product(precision, type, shape, false, true, 1, 0, 8);
+      Matrix bias(type, 1, shape.n, shape.n);
+      Engine engine(7);
+      reference::fill_uniform(bias, engine);
+      const DeviceMatrix a = upload(product.a), b = upload(product.b), on_bias = upload(bias);
+      Matrix first = product.d, again = product.d;
+      for (Matrix* result : {&first, &again}) {
+        const DeviceMatrix d = upload(product.d);
+        Gemm call = call_of(product, a, b, d);
+        call.relu_bias = {on_bias.view.data, type, shape.n};
+        EXPECT_OK(device().gemm(call, stream()));
+        download(d, *result);
+      }
+      EXPECT_TRUE(first.array == again.array) << to_string(precision);
+      expect_is_product(product, first, &bias);
+    }
+  }
+}
+
+TEST_P(DeviceContract, GemmRefusesABiasThatDoesNotFit) {
+  const Buffer memory = allocate(4096);
+  char* const data = memory.as<char>();
+  const auto call = [&](VectorView bias, Precision precision = Precision::fp32, double beta = 0,
+                        std::int64_t k = 8) {
+    const ElementType type = storage_type(precision);
+    return device().gemm({.precision = precision,
+                          .a = {data, type, 8, k},
+                          .b = {data + 1024, type, k, 8},
+                          .d = {data + 2048, type, 8, 8},
+                          .beta = beta,
+                          .relu_bias = bias},
+                         stream());
+  };
+  using enum ElementType;
+  EXPECT_OK(call({data + 3072, f32, 8}));
+  EXPECT_FAILS(invalid_argument, call({data + 3072, bf16, 8}));
+  EXPECT_FAILS(invalid_argument, call({data + 3072, f32, 7}));
+  EXPECT_FAILS(invalid_argument, call({data + 3076, f32, 8}));
+  EXPECT_FAILS(invalid_argument, call({data + 3072, f32, 8}, Precision::fp32, 1));
+  EXPECT_FAILS(invalid_argument, call({data + 3072, f32, 8}, Precision::fp32, 0, 0));
+  EXPECT_FAILS(invalid_argument, call({data + 3072, f64, 8}, Precision::fp64));
+  finish();
 }
 
 TEST_P(DeviceContract, GemmOf16BitsMayGiveFp32) {

@@ -66,6 +66,12 @@ struct Gemm {
   static constexpr std::size_t scale_alignment = 16;
   const float* a_scale = nullptr;
   const float* b_scale = nullptr;
+  /// A layer's bias, one element a column and of d's type, at a multiple of bias_alignment: d = max(op(a)
+  /// op(b) + bias, 0), rounded once or twice; no data: a plain product. f32, f16 and bf16 alone, with alpha 1
+  /// and beta 0. What becomes of a NaN is the library's choice, NaN or 0, so that who must see it makes the
+  /// product by itself.
+  static constexpr std::size_t bias_alignment = 16;
+  VectorView relu_bias = {};
 };
 
 /// x as numbers of 8 bits: each element times 2^e, rounded to nearest even, with the largest e of -60 .. 60

@@ -131,6 +131,11 @@ Status describe(const Gemm& gemm, GemmPlan& plan) {
   EGT_TRY(set(desc, CUBLASLT_MATMUL_DESC_TRANSB, gemm.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
   if (gemm.b_scale != nullptr) EGT_TRY(set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, gemm.b_scale));
   if (gemm.a_scale != nullptr) EGT_TRY(set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, gemm.a_scale));
+  if (gemm.relu_bias.data != nullptr) {
+    EGT_TRY(set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_RELU_BIAS));
+    EGT_TRY(set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, gemm.relu_bias.data));
+    EGT_TRY(set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, native_type(gemm.relu_bias.type)));
+  }
   EGT_TRY_ASSIGN(plan.first, transposed_layout(gemm.b));
   EGT_TRY_ASSIGN(plan.second, transposed_layout(gemm.a));
   EGT_TRY_ASSIGN(plan.result, transposed_layout(gemm.d));
@@ -189,6 +194,7 @@ GemmPlanner::Key GemmPlanner::key_of(const Gemm& gemm) {
           gemm.d.type,
           gemm.a_scale,
           gemm.b_scale,
+          gemm.relu_bias.data,
           gemm.a_transposed,
           gemm.b_transposed,
           gemm.d.rows,

@@ -34,6 +34,7 @@ class GemmPlanner {
     Precision precision;
     ElementType a_type, b_type, d_type;
     const float *a_scale, *b_scale;
+    const void* relu_bias;
     bool a_transposed, b_transposed;
     std::int64_t m, n, k, a_leading, b_leading, d_leading;
     std::uint32_t a_alignment, b_alignment, d_alignment;

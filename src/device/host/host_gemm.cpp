@@ -140,6 +140,22 @@ void run_int8(const Gemm& g, HostStream& stream) {
   });
 }
 
+/// d = activation(d + bias)
+void rectify(const Gemm& g, HostStream& stream) {
+  with_type(g.d.type, [&]<typename T>(std::type_identity<T>) {
+    const T* const bias = static_cast<const T*>(g.relu_bias.data);
+    for_ranges(
+        stream, g.d.rows, rows_per_chunk(g.d.columns, chunk_elements),
+        [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t r = begin; r < end; ++r) {
+            T* __restrict d = row<T>(g.d, r);
+            for (std::int64_t c = 0; c < g.d.columns; ++c)
+              d[c] = Element<T>::store(math::activation(Element<T>::load(d[c]) + Element<T>::load(bias[c])));
+          }
+        });
+  });
+}
+
 Status run_gemm(const Gemm& g, HostStream& stream) {
   const Shape shape(g);
   if (shape.m == 0 || shape.n == 0) return {};
@@ -168,7 +184,11 @@ Status gemm(const Gemm& call, HostStream& stream) {
   EGT_TRY(check_gemm(call));
   if (!fits_blas(call.a) || !fits_blas(call.b) || !fits_blas(call.d))
     return Status(StatusCode::unsupported, "gemm: a dimension exceeds 2^31 - 1, the most of this BLAS");
-  stream.enqueue([call, &stream] { return run_gemm(call, stream); });
+  stream.enqueue([call, &stream]() -> Status {
+    EGT_TRY(run_gemm(call, stream));
+    if (call.relu_bias.data != nullptr) rectify(call, stream);
+    return {};
+  });
   return {};
 }
 

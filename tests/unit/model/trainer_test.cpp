@@ -185,8 +185,26 @@ TEST_F(Trainer, TheSameStepsGiveTheSameBitsWhileStepsOverlap) {
   EXPECT_EQ(0, std::memcmp(weights[0].data(), weights[1].data(), weights[0].size() * sizeof(float)));
 }
 
+TEST_F(Trainer, WithoutExtremeComputeBiasAndReluComeAlongWithTheProduct) {
+  MlpConfig config = small_network({Precision::bf16, Precision::fp8});
+  config.neurons = {16, 32, 48, 16};
+  auto trainer = make(config);
+  const auto activation_ms = [&](std::int64_t at) {
+    EXPECT_TRUE(trainer->enqueue_step(at, {}, true).ok());
+    EXPECT_TRUE(trainer->retire_step(at, timeout_s).ok());
+    const auto times = trainer->measured_times();
+    EXPECT_TRUE(times.ok());
+    return times.value().of(StepPhase::activation);
+  };
+  EXPECT_EQ(activation_ms(0), 0);
+  ASSERT_TRUE(trainer->set_precision(Precision::fp8).ok());
+  EXPECT_GT(activation_ms(1), 0) << "products of fp8 take none along";
+}
+
 TEST_F(Trainer, VotesAndTimesComeBack) {
-  auto trainer = make(small_network({Precision::fp32}));
+  MlpConfig config = small_network({Precision::fp32});
+  config.extreme_iterations = 1;
+  auto trainer = make(config);
   ASSERT_TRUE(trainer->enqueue_step(0, {.vote = 3.0f}, true).ok());
   auto result = trainer->retire_step(0, timeout_s);
   ASSERT_TRUE(result.ok());
