@@ -12,6 +12,7 @@
 #   links  all pairs beside bare peer copies, all-reduce beside nccl-tests' (EGT_NCCL_TESTS: where its programs
 #          are), and two ranks that NCCL takes for two hosts
 #   bench  how training, voxelization and sensor fusion scale
+#   parallel  tensor, pipeline, data and task parallel side by side; on two GPUs PyTorch's pipeline and tensor parallel beside it
 #   verify the 30-second check
 #   stop   every way to stop a run, with this machine's mpirun (on its host backend)
 # Every part runs and prints its table whatever became of the others; exit code 1 if any failed.
@@ -283,6 +284,26 @@ bench() {
   launch "$gpu_count" "$folder/extreme_gpu_trainer" bench --output "$folder/bench-$(date -u +%Y%m%dT%H%M%SZ)"
 }
 
+parallel() {
+  ((gpu_count > 1)) || { say "parallel: one GPU divides nothing" && return 0; }
+  local failed=0 mode batch
+  launch "$gpu_count" "$folder/extreme_gpu_trainer" bench --parallel task --workload voxelize,multimodal \
+    --output "$folder/task-$(date -u +%Y%m%dT%H%M%SZ)" || failed=1
+  for mode in ${modes//,/ }; do
+    for batch in ${batches//,/ }; do
+      launch "$gpu_count" "$folder/extreme_gpu_trainer" bench --parallel all --workload mlp --mode collective --precision "$mode" \
+        --batch "$batch" --output "$folder/parallel-$mode-$batch-$(date -u +%Y%m%dT%H%M%SZ)" || failed=1
+    done
+  done
+  if python3 -c 'import torch' 2>/dev/null; then
+    timeout --foreground 300 python3 -m torch.distributed.run --standalone --nproc-per-node "$gpu_count" tests/bench/parallel_torch.py \
+      --modes "$modes" --batches "$batches" || failed=1
+  else
+    say "python3 has no torch here: nothing to compare with"
+  fi
+  return "$failed"
+}
+
 verify() {
   launch "$gpu_count" "$folder/extreme_gpu_trainer" verify --output "$folder/verify-$(date -u +%Y%m%dT%H%M%SZ)"
 }
@@ -292,7 +313,7 @@ stop() {
 }
 
 parts=("$@")
-all_parts=(build tests step loadtest selftest stall burn robotics parts links bench verify stop)
+all_parts=(build tests step loadtest selftest stall burn robotics parts links bench parallel verify stop)
 (($#)) || parts=("${all_parts[@]}")
 for part in "${parts[@]}"; do
   [[ " ${all_parts[*]} " == *" $part "* ]] || {
