@@ -68,6 +68,14 @@ double percent_less(double deviation) {
   return -100 * std::expm1(-deviation);
 }
 
+/// For which heat or a power brake held a device's clocks down so far.
+double held_down_seconds(const Json& telemetry) {
+  double seconds = 0;
+  for (const char* reason : {"sw_thermal", "hw_thermal", "hw_power_brake"})
+    seconds += value_at<double>(member(telemetry, "throttle_seconds"), reason).value_or(0);
+  return seconds;
+}
+
 std::string whom(const PeerStanding& standing) {
   return standing.beside ? fmt::format("rank {}'s", *standing.beside)
                          : fmt::format("the median of its {} peers", standing.peers);
@@ -167,9 +175,7 @@ void PeerReview::leave_out_held_down(std::vector<double>& times) {
   for (auto& [rank, peer] : peers_) {
     double& time = times[index++];
     const Json& telemetry = member(peer.body, "telemetry");
-    double heat = 0;
-    for (const char* reason : {"sw_thermal", "hw_thermal", "hw_power_brake"})
-      heat += value_at<double>(member(telemetry, "throttle_seconds"), reason).value_or(0);
+    const double heat = held_down_seconds(telemetry);
     const bool is_hot = heat > std::exchange(peer.heat_before, heat);
     const bool rests = value_at<double>(member(telemetry, "duty"), "last").value_or(1) < 1;
     if (is_hot || rests || !peer.power_limit_w || *peer.power_limit_w <= 0) time = NAN;
@@ -197,6 +203,10 @@ Finding PeerReview::finding(std::size_t figure, const PeerStanding& standing) co
     finding.text = fmt::format("step compute time {:.1f} % above {}: {:.3g} ms, not {:.3g} ms",
                                percent_more_time(standing.deviation), whom(standing), *finding.actual,
                                *finding.expected);
+    if (const double held = held_down_seconds(member(peer.body, "telemetry")); held >= 1)
+      finding.text += fmt::format(
+          "; heat or a power brake held its clocks down for {:.0f} s: look at its cooling and its power",
+          held);
   } else if (figure == power) {
     finding.actual = 1e3 / standing.time;
     finding.expected = 1e3 / usual;

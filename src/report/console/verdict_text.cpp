@@ -40,6 +40,7 @@ std::string work_text(const Json& result) {
   add(work.bytes_file_verified > 0, bytes(work.bytes_file_verified) + " of files");
   add(work.bytes_exchanged_verified > 0, bytes(work.bytes_exchanged_verified) + " exchanged");
   add(work.outputs_verified > 0, fmt::format("{} outputs", work.outputs_verified));
+  add(parts.empty() && work.replays > 0, fmt::format("{} replays", work.replays));  // else told as checks
   return fmt::format("  Verified: {}", parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", ")));
 }
 

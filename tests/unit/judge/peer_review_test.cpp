@@ -129,6 +129,17 @@ TEST(StragglerDetector, OfTwoRanksTheSlowerIsNamedBesideTheOther) {
   EXPECT_EQ(found[0].text, "step compute time 11.1 % above rank 1's: 40 ms, not 36 ms");
 }
 
+TEST(StragglerDetector, ASlowRankThatHeatHeldDownIsToldSo) {
+  Ranks ranks(2);
+  ranks.compute_ms = {40, 36};
+  ranks.heat_s = {70, 0};
+  PeerReview review;
+  const auto found = run(review, ranks, 60);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_THAT(found[0].text,
+              HasSubstr("40 ms, not 36 ms; heat or a power brake held its clocks down for 70 s"));
+}
+
 TEST(StragglerDetector, ARankWithMoreSamplesMayTakeMoreTime) {
   Ranks ranks(4);
   ranks.compute_ms = {36, 36, 54, 36};

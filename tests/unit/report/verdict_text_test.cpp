@@ -43,6 +43,14 @@ TEST(VerdictText, TheLastLinesTellChecksAndRepeats) {
   EXPECT_THAT(told, HasSubstr("\n  0 faults and 8112 repeats in "));
 }
 
+TEST(VerdictText, ReplaysAloneAreVerifiedWork) {
+  auto records = fixtures::good_run(1);
+  for (Json& part : fixtures::find(records, RecordKind::end, 0).body["parts"]) part["work"] = Json::object();
+  fixtures::find(records, RecordKind::end, 0).body["parts"][0]["work"] = {{"replays", 4}};
+  EXPECT_EQ(judge(records).name, "pass");
+  EXPECT_THAT(text_of(records), HasSubstr("\n  Verified: 4 replays\n"));
+}
+
 TEST(VerdictText, ADeviceBelowItsPowerLimitIsToldWithTheReason) {
   const auto told = [&](const Json& telemetry) {
     auto records = fixtures::good_run(1);
