@@ -27,7 +27,8 @@ constexpr auto leave_patience = 1s;
 constexpr std::time_t clock_tolerance_s = 1;  ///< between the start of the process and a file's time
 
 constinit std::atomic<int> first_signal{0};  // a handler can reach nothing else
-static_assert(std::atomic<int>::is_always_lock_free);
+constinit std::atomic<bool> any_signal{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void remember(int number) {
   StopSignal::ask(number);
@@ -73,12 +74,17 @@ void StopSignal::give_back() {
 }
 
 void StopSignal::ask(int number) {
+  if (number != stop_file) any_signal = true;
   int none = 0;
   first_signal.compare_exchange_strong(none, number);
 }
 
 int StopSignal::received() {
   return first_signal;
+}
+
+bool StopSignal::leaves_little_time() {
+  return any_signal;
 }
 
 const char* signal_name(int number) {

@@ -29,6 +29,9 @@ class StopSignal {
   static void ask(int number);
   /// The number of the first signal received, or stop_file; 0: none yet. Any thread.
   static int received();
+  /// A signal came, be it behind a stop file: whoever sent it may end the process soon (mpirun: after a
+  /// second). Any thread.
+  static bool leaves_little_time();
 };
 
 /// "SIGTERM", "the file stop": what stopped a run, as its records show.

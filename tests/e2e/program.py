@@ -108,7 +108,7 @@ class ProgramTest(unittest.TestCase):
     def part(self, result, name, rank=0):
         return next(p for p in result["results"] if p["test_name"] == name and p["rank"] == rank)
 
-    def wait_for(self, condition, seconds=60):
+    def wait_for(self, condition, seconds=120):
         deadline = time.monotonic() + seconds
         while not condition():
             self.assertLess(time.monotonic(), deadline, "it did not come in time")

@@ -32,7 +32,7 @@ void lose_evidence(Verdict& verdict, const Status& why) {
 Result<int> Run::share_verdict(const Status& failure) {
   if (live_server_) live_server_->close();
   if (!failure.ok()) platform_.communicator->abort();
-  const bool hurry = !failure.ok() || StopSignal::received() != 0;
+  const bool hurry = !failure.ok() || StopSignal::leaves_little_time();
   const double patience = hurry ? hurried_last_words_timeout_s : last_words_timeout_s;
   board_.line("main").begin("last words", -1, patience + last_words_reserve_s);
   const Status told = route_->pump_to_the_end(patience);
@@ -78,12 +78,13 @@ int Run::conclude(const Status& told, bool can_gather) {
 }
 
 GatheringSetup Run::gathering() {
-  return {.control = control_,
-          .directory = directory_.path(),
-          .directories = directories_,
-          .total_seconds =
-              [] { return StopSignal::received() != 0 ? hurried_journals_timeout_s : journals_timeout_s; },
-          .begin_request = [this] { board_.line("main").begin("journals", -1, last_words_reserve_s); }};
+  return {
+      .control = control_,
+      .directory = directory_.path(),
+      .directories = directories_,
+      .total_seconds =
+          [] { return StopSignal::leaves_little_time() ? hurried_journals_timeout_s : journals_timeout_s; },
+      .begin_request = [this] { board_.line("main").begin("journals", -1, last_words_reserve_s); }};
 }
 
 /// Waits until all is said, a while: somebody may read the output page by page, and nobody a stopped
@@ -109,7 +110,7 @@ void Run::say_last_words(const Verdict& verdict, Json result, std::vector<std::s
 
 /// After a signal mpirun leaves a second, and a busy disk may want more.
 Durability Run::durability() {
-  return StopSignal::received() != 0 ? Durability::system : Durability::disk;
+  return StopSignal::leaves_little_time() ? Durability::system : Durability::disk;
 }
 
 Status Run::write_result(const Json& result) const {

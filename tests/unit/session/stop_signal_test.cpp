@@ -115,6 +115,19 @@ TEST_F(StopSignals, AFileIsTakenAndRemoved) {
       ExitedWithCode(0), "");
 }
 
+TEST_F(StopSignals, ASignalLeavesLittleTimeAndAFileAllOfIt) {
+  EXPECT_EXIT(
+      {
+        StopSignal::take();
+        StopSignal::ask(StopSignal::stop_file);
+        const bool behind_file = StopSignal::leaves_little_time();
+        std::raise(SIGTERM);
+        const bool behind_both = StopSignal::leaves_little_time();
+        std::_Exit(!behind_file && behind_both && StopSignal::received() == StopSignal::stop_file ? 0 : 1);
+      },
+      ExitedWithCode(0), "");
+}
+
 TEST_F(StopSignals, AFileOfTheLastMomentIsTakenToo) {
   EXPECT_EXIT(
       {
