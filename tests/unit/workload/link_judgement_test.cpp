@@ -133,9 +133,9 @@ TEST(JudgeLinks, OneRankAHost) {
 TEST(JudgeLinks, HostMemoryIsRough) {
   const std::vector<LinkEndpoint> ends = {host_end(0), host_end(1), host_end(2), host_end(3)};
   auto figures = figures_of(ends, 10);
-  slow_down(figures, 0, 1, 6);
+  slow_down(figures, 0, 1, 3);
   EXPECT_THAT(judge_links(figures, ends, 0), IsEmpty());
-  slow_down(figures, 0, 1, 4);
+  slow_down(figures, 0, 1, 1);
   EXPECT_THAT(places(judge_links(figures, ends, 0)), ElementsAre("rank 0 <-> rank 1"));
 }
 
