@@ -69,22 +69,14 @@ struct ExtremeArguments {
 [[nodiscard]] int select_top_k(const Launch& launch, const TopKSelection& call);
 [[nodiscard]] int scatter_add(const Launch& launch, VectorView sum, SparseView elements);
 
-// Flags: see signal and await in egt/device/device.hpp
-constexpr int most_flags = 32;
-struct FlagList {
-  std::uint32_t* word[most_flags];
-  std::uint32_t value[most_flags];
-  int count;
-};
+/// Begins when *held (pinned host memory) is 0, or *expired other than 0; after `limit_ns` nanoseconds it
+/// makes *expired 1. See Device::hold.
+[[nodiscard]] int hold(const Launch& launch, const std::uint32_t* held, std::uint32_t* expired,
+                       std::uint64_t limit_ns);
 /// CUDA loads a kernel when it is first launched, and that may wait for all kernels that run: which would be
-/// for ever, where one of them awaits what the other shall signal. So these load them before.
-[[nodiscard]] int load_flags();
+/// for ever, where one of them waits for a peer or for the host. So these load them before.
+[[nodiscard]] int load_hold();
 [[nodiscard]] int load_add();
-/// Unless *gate (host memory; null: none) is other than 0.
-[[nodiscard]] int signal(const Launch& launch, const FlagList& flags, const std::uint32_t* gate);
-/// Ends too when *gate is other than 0; after `limit_ns` nanoseconds it becomes `timed_out`.
-[[nodiscard]] int await(const Launch& launch, const FlagList& flags, std::uint32_t* gate,
-                        std::uint32_t timed_out, std::uint64_t limit_ns);
 
 /// At most `widest_column_sums` columns; so for loss_gradient.
 [[nodiscard]] int activation_gradient(const Launch& launch, MatrixView gradient, MatrixView h,

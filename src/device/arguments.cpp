@@ -49,10 +49,6 @@ class Operation {
                                matrix.columns, matrix.leading));
     return check_memory(matrix.data, static_cast<std::uint64_t>(matrix.count()), operand);
   }
-  Status check_flags(std::span<const Flag> flags) const {
-    for (const Flag& flag : flags) EGT_TRY(check_memory(flag.word, 1, "a flag"));
-    return {};
-  }
   Status check_words(const WordsView& words) const { return check_memory(words.data, words.count, "words"); }
   /// f32 or bf16, as gradients of parameters are.
   Status check_gradient(const VectorView& gradient, std::int64_t count, std::string_view operand) const {
@@ -340,17 +336,6 @@ Status check_scatter_add(const VectorView& sum, const SparseView& elements) {
 
 Status check_allocate_shared(std::size_t bytes) {
   return Operation("allocate_shared").check(bytes > 0, "there is nothing to share in 0 bytes");
-}
-
-Status check_signal(std::span<const Flag> flags) {
-  return Operation("signal").check_flags(flags);
-}
-
-Status check_await(std::span<const Flag> flags, double seconds, const FlagGate* gate) {
-  constexpr Operation operation("await");
-  EGT_TRY(operation.check_flags(flags));
-  EGT_TRY(operation.check(seconds > 0, "it has no time to wait"));
-  return operation.check(gate != nullptr, "it has no gate, so that it could not be given up");
 }
 
 Status check_add(const VectorView& sum, const VectorView& term) {

@@ -109,17 +109,12 @@ TEST_P(BenchFeeds, ByTheCommunicator) {
 }
 
 TEST_P(BenchFeeds, ByCopiesToThePeers) {
-  PeerChannel channel;
   std::vector<int> members(static_cast<std::size_t>(shape_.devices));
   std::iota(members.begin(), members.end(), 0);
   auto memory = PeerMemory::open(*device_, *control_, peer_feed_bytes(stride, shape_.per_delivery), members);
   ASSERT_OK(memory.status());
-  channel.memory = std::move(memory.value());
-  channel.gate = std::move(FlagGate::make(*device_).value());
-  channel.deliveries.assign(members.size(), 0);
-  channel.timeout_seconds = timeout_s;
-  for (int trial = 0; trial < 2; ++trial) {  // the second goes on with the flags of the first
-    auto feed = make_peer_feed(*device_, channel, shape_, maker());
+  for (int trial = 0; trial < 2; ++trial) {
+    auto feed = make_peer_feed(*device_, *communicator_, *memory.value(), shape_, maker());
     ASSERT_OK(feed.status());
     check(*feed.value());
   }

@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 
-#include "device/flags.hpp"
 #include "egt/core/digest.hpp"
 #include "egt/core/flip.hpp"
 #include "egt/core/math/math.hpp"
@@ -205,31 +204,20 @@ class Device {
   /// operation. Before other calls that take a stream.
   virtual Status allow_holds() = 0;
   /// True: operations that have not begun yet wait in every stream, until false is said; what runs goes on to
-  /// its end, some milliseconds. A stream that is held for longer than `longest_hold_seconds` fails. Any
-  /// thread; at once.
+  /// its end, some milliseconds. Held for longer than `longest_hold_seconds` the work goes on, and `done` and
+  /// `synchronize` fail with timeout until `forget_failure`. Any thread; at once.
   virtual void hold(bool is_held) = 0;
   static constexpr double longest_hold_seconds = 60;
 
-  // Memory that processes of one host share, and flags in it
+  // Memory that processes of one host share
   /// Memory as of `allocate`, but of 1 byte at least, that other processes of this host may open. It is freed
   /// with its buffer: only once every other process has released what it opened of it.
   virtual Result<SharedBuffer> allocate_shared(std::size_t bytes) = 0;
-  /// All of what another process of this host allocated, or this one, as this device sees it: for `copy`,
-  /// `signal` and the other operations. Released before its owner frees it. unavailable: the owner has freed
-  /// it or is no more, is on another host or in another container, or the system permits it not; unsupported:
-  /// the two devices cannot reach each other's memory.
+  /// All of what another process of this host allocated, or this one, as this device sees it: for `copy`
+  /// and the other operations. Released before its owner frees it. unavailable: the owner has freed it or is
+  /// no more, is on another host or in another container, or the system permits it not; unsupported: the two
+  /// devices cannot reach each other's memory.
   virtual Result<Buffer> open_shared(const std::string& handle) = 0;
-  /// Writes the flags, in shared memory, own or opened, once all earlier work of the stream is done: who sees
-  /// a flag's value sees what that work wrote, wherever it wrote it. With a gate: unless that is shut.
-  virtual Status signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate,
-                        Stream& stream) = 0;
-  /// Later work of the stream starts when every flag, in shared memory of this device's own, has its value or
-  /// a later one. Ends before, as soon as the gate is shut; after `seconds` it shuts the gate itself. A
-  /// stream that passed a shut gate by `signal` or `await`, or that waited for the event of such a stream,
-  /// has failed with the gate's status, as `done` and `synchronize` tell. On a GPU its later work still runs:
-  /// nothing that it wrote is to be trusted.
-  virtual Status await(std::span<const Flag> flags, double seconds, const std::shared_ptr<FlagGate>& gate,
-                       Stream& stream) = 0;
   /// sum = math::add(sum, term), element by element: f32 or bf16, both the same, equal counts; they lie
   /// apart.
   virtual Status add(VectorView sum, VectorView term, Stream& stream) = 0;

@@ -70,9 +70,6 @@ class CudaDevice : public Device {
   void hold(bool is_held) override { hold_.set(is_held); }
   Result<SharedBuffer> allocate_shared(std::size_t bytes) override;
   Result<Buffer> open_shared(const std::string& handle) override { return shared_.open(handle); }
-  Status signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate, Stream& stream) override;
-  Status await(std::span<const Flag> flags, double seconds, const std::shared_ptr<FlagGate>& gate,
-               Stream& stream) override;
   Status add(VectorView sum, VectorView term, Stream& stream) override;
 
   Status gemm(const Gemm& gemm, Stream& stream) override;
@@ -129,7 +126,7 @@ class CudaDevice : public Device {
   }
   Status begin_held(Stream& stream) {
     if (!hold_.is_allowed()) return {};
-    return put(stream, "hold work back", [this](CudaStream& s) { return hold_.await(s, launch_on(s)); });
+    return put(stream, "hold work back", [this](CudaStream& s) { return hold_.begin(launch_on(s)); });
   }
 
   const int index_;
@@ -155,13 +152,11 @@ Result<std::unique_ptr<Event>> CudaDevice::create_event(EventUse use) {
 }
 
 Status CudaDevice::record(Event& event, Stream& stream) {
-  as_cuda(event).set_gates(as_cuda(stream).gates());
   return put(stream, "record an event",
              [&](CudaStream& s) { return cudaEventRecord(as_cuda(event).native(), s.native()); });
 }
 
 Status CudaDevice::wait(Stream& stream, const Event& event) {
-  as_cuda(stream).gates().add(as_cuda(event).gates());
   return put(stream, "wait for an event",
              [&](CudaStream& s) { return cudaStreamWaitEvent(s.native(), as_cuda(event).native(), 0); });
 }
@@ -170,7 +165,7 @@ Result<bool> CudaDevice::done(const Event& event) {
   EGT_TRY(select_cuda_device(index_));
   const cudaError_t error = cudaEventQuery(as_cuda(event).native());
   if (error == cudaSuccess) {
-    EGT_TRY(as_cuda(event).gates().status());
+    EGT_TRY(hold_.status());
     return true;
   }
   const Status status = cuda_status(error, "reach an event");
@@ -189,13 +184,15 @@ Result<double> CudaDevice::elapsed_ms(const Event& from, const Event& to) {
 
 Status CudaDevice::synchronize(Stream& stream, double timeout_seconds) {
   EGT_TRY(select_cuda_device(index_));
-  return wait_until([&] { return as_cuda(stream).finished(); },
-                    {.seconds = timeout_seconds, .what = "the work of a GPU stream"});
+  EGT_TRY(wait_until([&] { return as_cuda(stream).finished(); },
+                     {.seconds = timeout_seconds, .what = "the work of a GPU stream"}));
+  return hold_.status();
 }
 
 Status CudaDevice::forget_failure(Stream& stream, double timeout_seconds) {
   EGT_TRY(select_cuda_device(index_));
   as_cuda(stream).forget_failure();
+  hold_.forget();
   return synchronize(stream, timeout_seconds);
 }
 
@@ -216,36 +213,10 @@ Status CudaDevice::set_zero(void* data, std::size_t bytes, Stream& stream) {
 Result<SharedBuffer> CudaDevice::allocate_shared(std::size_t bytes) {
   EGT_TRY(check_allocate_shared(bytes));
   EGT_TRY(select_cuda_device(index_));
-  EGT_TRY(cuda_status(static_cast<cudaError_t>(kernels::load_flags()), "load the kernels of flags"));
   EGT_TRY(cuda_status(static_cast<cudaError_t>(kernels::load_add()), "load the kernels of sums"));
   constexpr std::size_t piece = CudaSharedMemory::granularity;
   EGT_TRY_ASSIGN(Buffer memory, allocate(bytes / piece * piece + (bytes % piece ? piece : 0)));
   return shared_.share(std::move(memory), bytes);
-}
-
-Status CudaDevice::signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate,
-                          Stream& stream) {
-  EGT_TRY(check_signal(flags));
-  if (gate) as_cuda(stream).gates().add(gate);
-  return enqueue(stream, "signal flags", [&](CudaStream& s) {
-    return for_flag_lists(flags, [&](const kernels::FlagList& list) {
-      return kernels::signal(launch_on(s), list, gate ? gate->word() : nullptr);
-    });
-  });
-}
-
-Status CudaDevice::await(std::span<const Flag> flags, double seconds, const std::shared_ptr<FlagGate>& gate,
-                         Stream& stream) {
-  EGT_TRY(check_await(flags, seconds, gate.get()));
-  as_cuda(stream).gates().add(gate);
-  constexpr double longest_seconds = 1e9;
-  const auto limit_ns = static_cast<std::uint64_t>(std::min(seconds, longest_seconds) * 1e9);
-  return enqueue(stream, "await flags", [&](CudaStream& s) {
-    return for_flag_lists(flags, [&](const kernels::FlagList& list) {
-      return kernels::await(launch_on(s), list, gate->word(),
-                            static_cast<std::uint32_t>(FlagGate::State::timed_out), limit_ns);
-    });
-  });
 }
 
 Status CudaDevice::add(VectorView sum, VectorView term, Stream& stream) {

@@ -1,38 +1,19 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <utility>
 
-#include "device/flags.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/handles.hpp"
-#include "kernels/launch.hpp"
 
 namespace egt {
 
 struct SharedHandle;
-
-/// Calls f with lists of the flags, as many as a kernel takes, until a launch fails (a cudaError_t).
-template <typename F>
-int for_flag_lists(std::span<const Flag> flags, F&& f) {
-  for (std::size_t first = 0; first < flags.size(); first += kernels::most_flags) {
-    kernels::FlagList list{};
-    for (const Flag& flag :
-         flags.subspan(first, std::min<std::size_t>(kernels::most_flags, flags.size() - first))) {
-      list.word[list.count] = flag.word;
-      list.value[list.count++] = flag.value;
-    }
-    if (const int error = f(list); error != 0) return error;
-  }
-  return 0;
-}
 
 /// What one GPU shares with other processes of its host, through CUDA's interprocess handles. Safe from any
 /// thread.

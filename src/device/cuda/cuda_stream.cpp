@@ -51,36 +51,30 @@ Result<CudaMemoryHandle> allocate_cuda_memory(std::size_t bytes) {
   return CudaMemoryHandle(data);
 }
 
-void PassedGates::add(const std::shared_ptr<FlagGate>& gate) {
-  if (std::find(gates_.begin(), gates_.end(), gate) == gates_.end()) gates_.push_back(gate);
-}
-
-void PassedGates::add(const PassedGates& others) {
-  for (const std::shared_ptr<FlagGate>& gate : others.gates_) add(gate);
-}
-
-Status PassedGates::status() const {
-  for (const std::shared_ptr<FlagGate>& gate : gates_) EGT_TRY(gate->status());
-  return {};
-}
-
 Status CudaHold::allow(Device& device) {
-  EGT_TRY_ASSIGN(word_, device.allocate_pinned(sizeof(std::uint32_t)));
+  EGT_TRY_ASSIGN(words_, device.allocate_pinned(words * sizeof(std::uint32_t)));
   set(false);
-  EGT_TRY_ASSIGN(gate_, FlagGate::make(device));
-  return cuda_status(static_cast<cudaError_t>(kernels::load_flags()), "load the kernels of flags");
+  forget();
+  return cuda_status(static_cast<cudaError_t>(kernels::load_hold()), "load the kernel that holds work back");
 }
 
 void CudaHold::set(bool is_held) {
-  if (word_) std::atomic_ref(*word_.as<std::uint32_t>()).store(is_held ? held : 0, std::memory_order_release);
+  if (words_) std::atomic_ref(word(held)).store(is_held, std::memory_order_release);
 }
 
-int CudaHold::await(CudaStream& stream, const kernels::Launch& launch) const {
+int CudaHold::begin(const kernels::Launch& launch) const {
   constexpr auto limit_ns = static_cast<std::uint64_t>(Device::longest_hold_seconds * 1e9);
-  stream.gates().add(gate_);
-  const kernels::FlagList list{.word = {word_.as<std::uint32_t>()}, .value = {0}, .count = 1};
-  return kernels::await(launch, list, gate_->word(), static_cast<std::uint32_t>(FlagGate::State::timed_out),
-                        limit_ns);
+  return kernels::hold(launch, &word(held), &word(expired), limit_ns);
+}
+
+Status CudaHold::status() const {
+  if (!words_ || std::atomic_ref(word(expired)).load(std::memory_order_acquire) == 0) return {};
+  return {StatusCode::timeout,
+          fmt::format("the device's work was held back for {:g} s", Device::longest_hold_seconds)};
+}
+
+void CudaHold::forget() {
+  if (words_) std::atomic_ref(word(expired)).store(0, std::memory_order_release);
 }
 
 Result<std::unique_ptr<CudaStream>> CudaStream::create(int device, StreamPriority priority, StreamUse use,
@@ -125,10 +119,7 @@ Status CudaStream::keep(Status status) {
 Result<bool> CudaStream::finished() {
   EGT_TRY(first_error_);
   const cudaError_t error = cudaStreamQuery(stream_.get());
-  if (error == cudaSuccess) {
-    EGT_TRY(keep(gates_.status()));
-    return true;
-  }
+  if (error == cudaSuccess) return true;
   const Status status = cuda_status(error, "finish the work of a stream");
   if (error == cudaErrorNotReady) return false;
   return keep(status);
@@ -144,16 +135,6 @@ Result<std::unique_ptr<CudaEvent>> CudaEvent::create(int device, EventUse use) {
 
 CudaEvent::~CudaEvent() {
   static_cast<void>(select_cuda_device(device_));
-}
-
-void CudaEvent::set_gates(const PassedGates& gates) {
-  const std::lock_guard lock(mutex_);
-  gates_ = gates;
-}
-
-PassedGates CudaEvent::gates() const {
-  const std::lock_guard lock(mutex_);
-  return gates_;
 }
 
 cudaStream_t native(Stream& stream) {

@@ -6,12 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
-#include "device/flags.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/handles.hpp"
 #include "kernels/launch.hpp"
@@ -39,34 +36,25 @@ using CublasLtHandle = std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, 
 /// `bytes` of device memory of the current device.
 Result<CudaMemoryHandle> allocate_cuda_memory(std::size_t bytes);
 
-/// Gates that a stream's work passed: what comes behind them is not to be trusted once one is shut.
-class PassedGates {
- public:
-  void add(const std::shared_ptr<FlagGate>& gate);
-  void add(const PassedGates& others);
-  void clear() { gates_.clear(); }
-  /// The first failure among them.
-  Status status() const;
+class Device;
 
- private:
-  std::vector<std::shared_ptr<FlagGate>> gates_;
-};
-
-class CudaStream;
-
-/// Holds a device's work back, see Device::hold: a word of pinned memory that streams await.
+/// Holds a device's work back, see Device::hold: a word of pinned memory that streams look at.
 class CudaHold {
  public:
   Status allow(Device& device);
-  bool is_allowed() const { return static_cast<bool>(word_); }
+  bool is_allowed() const { return static_cast<bool>(words_); }
   void set(bool is_held);
-  /// Before an operation: a kernel of one block awaits that nothing is held. Where holds are allowed only.
-  int await(CudaStream& stream, const kernels::Launch& launch) const;
+  /// Before an operation: a kernel of one thread waits until nothing is held. Where holds are allowed only.
+  int begin(const kernels::Launch& launch) const;
+  /// timeout: work was held for too long, on any stream, since the last `forget`.
+  Status status() const;
+  void forget();
 
  private:
-  static constexpr std::uint32_t held = 1u << 31;  ///< as a flag's value long before 0
-  Buffer word_;
-  std::shared_ptr<FlagGate> gate_;
+  enum Word : std::size_t { held, expired, words };
+  std::uint32_t& word(Word which) const { return words_.as<std::uint32_t>()[which]; }
+
+  Buffer words_;
 };
 
 /// A stream, and, where it takes products, what these need of its own: a cuBLASLt handle and workspace, so
@@ -90,11 +78,7 @@ class CudaStream : public Stream {
   /// Keeps `status` if it is the first error, and returns it.
   Status keep(Status status);
   /// Takes work again; a failure of the device shows again at once.
-  void forget_failure() {
-    first_error_ = {};
-    gates_.clear();
-  }
-  PassedGates& gates() { return gates_; }
+  void forget_failure() { first_error_ = {}; }
   /// Is all work done? Relays its failure.
   Result<bool> finished();
 
@@ -111,7 +95,6 @@ class CudaStream : public Stream {
   std::size_t workspace_bytes_ = 0;
   CudaMemoryHandle scratch_;
   Status first_error_;
-  PassedGates gates_;
 };
 
 class CudaEvent : public Event {
@@ -121,17 +104,11 @@ class CudaEvent : public Event {
 
   cudaEvent_t native() const { return event_.get(); }
 
-  /// Those that the recording stream had passed. Safe from any thread.
-  void set_gates(const PassedGates& gates);
-  PassedGates gates() const;
-
  private:
   CudaEvent(int device, EventUse use, cudaEvent_t event) : Event(use), device_(device), event_(event) {}
 
   const int device_;
   CudaEventHandle event_;
-  mutable std::mutex mutex_;
-  PassedGates gates_;
 };
 
 /// A Stream or Event that a CUDA device made.

@@ -81,13 +81,6 @@ class HostDevice final : public Device {
   void hold(bool is_held) override { hold_->set(is_held); }
   Result<SharedBuffer> allocate_shared(std::size_t bytes) override;
   Result<Buffer> open_shared(const std::string& handle) override;
-  Status signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate, Stream& stream) override {
-    return host::signal(flags, gate, as_host_stream(stream));
-  }
-  Status await(std::span<const Flag> flags, double seconds, const std::shared_ptr<FlagGate>& gate,
-               Stream& stream) override {
-    return host::await(flags, seconds, gate, as_host_stream(stream));
-  }
   Status add(VectorView sum, VectorView term, Stream& stream) override {
     return host::add(sum, term, as_host_stream(stream));
   }

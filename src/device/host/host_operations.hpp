@@ -14,11 +14,6 @@ Status randomize(VectorView out, const RandomSequence& sequence, HostStream& str
 
 Status add(VectorView sum, VectorView term, HostStream& stream);
 
-// host_flags.cpp
-Status signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate, HostStream& stream);
-Status await(std::span<const Flag> flags, double seconds, const std::shared_ptr<FlagGate>& gate,
-             HostStream& stream);
-
 // host_gemm.cpp
 Status gemm(const Gemm& call, HostStream& stream);
 

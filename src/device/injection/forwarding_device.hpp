@@ -45,13 +45,6 @@ class ForwardingDevice : public Device {
   void hold(bool is_held) override { to_->hold(is_held); }
   Result<SharedBuffer> allocate_shared(std::size_t bytes) override { return to_->allocate_shared(bytes); }
   Result<Buffer> open_shared(const std::string& handle) override { return to_->open_shared(handle); }
-  Status signal(std::span<const Flag> flags, const std::shared_ptr<FlagGate>& gate, Stream& s) override {
-    return to_->signal(flags, gate, s);
-  }
-  Status await(std::span<const Flag> flags, double seconds, const std::shared_ptr<FlagGate>& gate,
-               Stream& s) override {
-    return to_->await(flags, seconds, gate, s);
-  }
   Status add(VectorView sum, VectorView term, Stream& s) override {
     return computes() ? to_->add(sum, term, s) : Status();
   }
@@ -119,7 +112,7 @@ class ForwardingDevice : public Device {
   }
 
  protected:
-  /// Asked for whatever computes (no copies, patterns, digests or flags); where it says no, that is left out.
+  /// Asked for whatever computes (no copies, patterns or digests); where it says no, that is left out.
   virtual bool computes() const { return true; }
 
  private:

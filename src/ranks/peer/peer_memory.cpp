@@ -16,19 +16,8 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t flag_bytes = 128;  ///< from flag to flag
-constexpr std::size_t flags_bytes = PeerMemory::flags * flag_bytes;
-constexpr double clear_seconds = 20;
-
 std::uint32_t& left_word(const SharedPages& page) {
   return *static_cast<std::uint32_t*>(page.data());
-}
-
-Status clear(Device& device, void* data, std::size_t bytes) {
-  EGT_TRY_ASSIGN(const std::unique_ptr<Stream> stream,
-                 device.create_stream(StreamPriority::normal, StreamUse::without_products));
-  EGT_TRY(device.set_zero(data, bytes, *stream));
-  return device.synchronize(*stream, clear_seconds);
 }
 
 }  // namespace
@@ -58,8 +47,7 @@ Result<std::unique_ptr<PeerMemory>> PeerMemory::prepare(Device& device, int rank
                               fmt::join(ranks, ", ")));
   std::unique_ptr<PeerMemory> made(
       new PeerMemory(bytes, ranks.size(), static_cast<int>(own - ranks.begin())));
-  EGT_TRY_ASSIGN(SharedBuffer shared, device.allocate_shared(flags_bytes + bytes));
-  EGT_TRY(clear(device, shared.buffer.data(), flags_bytes));
+  EGT_TRY_ASSIGN(SharedBuffer shared, device.allocate_shared(bytes));
   EGT_TRY_ASSIGN(SharedPages page, SharedPages::create(sizeof(std::uint32_t)));
   offer = {fmt::format("{}", fmt::join(ranks, ",")), std::to_string(bytes), shared.handle, page.handle()};
   Piece& piece = made->pieces_[static_cast<std::size_t>(made->index_)];
@@ -132,12 +120,7 @@ PeerMemory::~PeerMemory() {
 }
 
 std::byte* PeerMemory::data(int member) const {
-  return pieces_[static_cast<std::size_t>(member)].memory.as<std::byte>() + flags_bytes;
-}
-
-std::uint32_t* PeerMemory::flag(int member, std::size_t number) const {
-  return reinterpret_cast<std::uint32_t*>(pieces_[static_cast<std::size_t>(member)].memory.as<std::byte>() +
-                                          number * flag_bytes);
+  return pieces_[static_cast<std::size_t>(member)].memory.as<std::byte>();
 }
 
 }  // namespace egt

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,14 +13,13 @@
 
 namespace egt {
 
-/// Device memory of several ranks of one host that all of them reach: one piece a rank, of equal size, and
-/// flags with it. Members are counted from 0, in the order of the list of ranks.
+/// Device memory of several ranks of one host that all of them reach: one piece a rank, of equal size.
+/// Members are counted from 0, in the order of the list of ranks.
 ///
 /// Its destructor releases the peers' pieces, then waits for the peers to have released this rank's, at most
 /// `leave_seconds`, and frees it. Who destroys it makes sure that no enqueued work uses it any more.
 class PeerMemory {
  public:
-  static constexpr std::size_t flags = 512;  ///< of each member, each in a cache line of its own, at first 0
   static constexpr double leave_seconds = 10;
 
   /// Collective over all ranks of `control`: all leave with the same Status. `ranks`: who shares with this
@@ -39,8 +37,6 @@ class PeerMemory {
   std::size_t bytes() const { return bytes_; }
   /// The piece of a member, as this rank's device sees it; 256-byte aligned.
   std::byte* data(int member) const;
-  /// A flag of a member: below `flags`. Only its own rank may await it.
-  std::uint32_t* flag(int member, std::size_t number) const;
 
  private:
   struct Offer;

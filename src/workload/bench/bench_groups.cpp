@@ -39,12 +39,6 @@ std::string BenchGroups::why_no_slots(std::size_t bytes) const {
   return bytes <= slot_bytes_ ? std::string() : no_slots_;
 }
 
-void BenchGroups::give_up() {
-  if (channel_.gate) channel_.gate->give_up();
-  for (const auto& [count, peers] : peers_)
-    if (peers) peers->abort();
-}
-
 Result<std::unique_ptr<BenchGroups>> BenchGroups::open(Environment& environment, Control& control,
                                                        const Needs& needs) {
   const int own = environment.place.rank;
@@ -63,7 +57,7 @@ Result<std::unique_ptr<BenchGroups>> BenchGroups::open(Environment& environment,
   }
   for (const ParallelPlan& plan : needs.plans) EGT_TRY(made->open_plan(environment, control, plan));
   if (!needs.slot_bytes.empty() && made->on_first_host_ > 1)
-    EGT_TRY(made->open_channel(environment, control, needs.slot_bytes));
+    EGT_TRY(made->open_memory(environment, control, needs.slot_bytes));
   for (const int count : needs.counts)
     if (needs.peer_sums && made->why_no_peers(count).empty())
       EGT_TRY(made->open_peer_sums(environment, control, count));
@@ -71,8 +65,8 @@ Result<std::unique_ptr<BenchGroups>> BenchGroups::open(Environment& environment,
 }
 
 /// Ranks that are on another host take part in the calls only.
-Status BenchGroups::open_channel(Environment& environment, Control& control,
-                                 const std::vector<std::size_t>& bytes) {
+Status BenchGroups::open_memory(Environment& environment, Control& control,
+                                const std::vector<std::size_t>& bytes) {
   const int own = environment.place.rank;
   const std::vector<int> members = own < on_first_host_ ? first_ranks(on_first_host_) : std::vector<int>();
   Status opened;
@@ -80,21 +74,14 @@ Status BenchGroups::open_channel(Environment& environment, Control& control,
     auto memory = PeerMemory::open(environment.device, control, *size, members);
     opened = memory.status();
     if (opened.ok()) {
-      channel_.memory = std::move(memory.value());
+      memory_ = std::move(memory.value());
       slot_bytes_ = *size;
     }
     if (opened.code() != StatusCode::out_of_memory) break;
     no_slots_ = opened.what();  // and with the next smaller one those trials are made that it is enough for
   }
   if (is_no_way(opened)) why_none_ = opened.what();
-  if (is_no_way(opened) || opened.code() == StatusCode::out_of_memory) return {};
-  EGT_TRY(opened);
-  channel_.deliveries.assign(members.size(), 0);
-  channel_.timeout_seconds = environment.peer_timeout_seconds;
-  auto gate = FlagGate::make(environment.device);
-  EGT_TRY(agree(control, gate.status()));
-  channel_.gate = std::move(gate.value());
-  return {};
+  return is_no_way(opened) || opened.code() == StatusCode::out_of_memory ? Status() : opened;
 }
 
 /// Ranks beyond the plan take part in the calls only. Those that are alone in a dimension get a number there.
@@ -117,8 +104,7 @@ Status BenchGroups::open_peer_sums(Environment& environment, Control& control, i
   const bool member = environment.place.rank < count;
   EGT_TRY_ASSIGN(auto inner, split(environment, control, member ? 0 : -1));
   auto opened = open_peer_communicator(environment.device, control, std::move(inner),
-                                       member ? first_ranks(count) : std::vector<int>(),
-                                       {.timeout_seconds = environment.peer_timeout_seconds});
+                                       member ? first_ranks(count) : std::vector<int>());
   const Status status = opened.status();
   if (is_no_way(status)) why_none_ = status.what();
   if (status.code() == StatusCode::out_of_memory) no_sums_[count] = status.what();

@@ -10,7 +10,7 @@
 #include "egt/ranks/control.hpp"
 #include "egt/workload/workload.hpp"
 #include "model/parallel/parallel_plan.hpp"
-#include "workload/bench/input_pipeline.hpp"
+#include "ranks/peer/peer_memory.hpp"
 
 namespace egt {
 
@@ -45,8 +45,8 @@ class BenchGroups {
   Communicator& peers_of_first(int count) { return *peers_.at(count); }
   /// Of a plan that this rank takes part in.
   const Split& of_plan(const ParallelPlan& plan) const { return splits_.at(plan); }
-  /// For batches by peer copies; only if why_no_peers is empty.
-  PeerChannel& channel() { return channel_; }
+  /// For batches by peer copies, of the first ranks; only if why_no_peers is empty.
+  const PeerMemory& peer_memory() const { return *memory_; }
   /// Why the first `count` ranks cannot copy into each other's memory; empty: they can. The same on all
   /// ranks.
   std::string why_no_peers(int count) const;
@@ -54,14 +54,11 @@ class BenchGroups {
   std::string why_no_sums(int count) const;
   /// .. and for batches that need so much.
   std::string why_no_slots(std::size_t bytes) const;
-  /// After the environment's communicator was given up: ends waits for flags of peers, which know nothing of
-  /// that.
-  void give_up();
 
  private:
   Status open_plan(Environment& environment, Control& control, const ParallelPlan& plan);
   Status open_peer_sums(Environment& environment, Control& control, int count);
-  Status open_channel(Environment& environment, Control& control, const std::vector<std::size_t>& bytes);
+  Status open_memory(Environment& environment, Control& control, const std::vector<std::size_t>& bytes);
 
   int on_first_host_ = 1;        ///< so many first ranks share the first one's host
   std::string first_elsewhere_;  ///< who does not: "ranks 0 and 2 are on different hosts"
@@ -72,7 +69,7 @@ class BenchGroups {
   std::unique_ptr<Communicator> alone_;
   std::map<int, std::unique_ptr<Communicator>> collectives_, peers_;
   std::map<ParallelPlan, Split> splits_;
-  PeerChannel channel_;
+  std::unique_ptr<PeerMemory> memory_;
 };
 
 }  // namespace egt

@@ -290,7 +290,6 @@ Result<double> StreamJob::copy_ms() {
 }
 
 Status StreamJob::give_up(double seconds) {
-  feed_->give_up();
   EGT_TRY(device_.forget_failure(*compute_, seconds));
   return feed_->stream() != nullptr ? device_.forget_failure(*feed_->stream(), seconds) : Status();
 }

@@ -279,11 +279,12 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_stream(const BenchEntry& entr
   const auto make = [&operation](int generation, std::byte* input, Stream& stream) {
     return operation->make_input(generation, input, stream);
   };
-  EGT_TRY_ASSIGN(auto feed,
-                 trial.mode == BenchMode::single ? make_local_feed(device, shape, make)
-                 : trial.mode == BenchMode::p2p
-                     ? make_peer_feed(device, groups_->channel(), shape, make)
-                     : make_exchange_feed(device, groups_->of_first(trial.devices()), shape, make));
+  EGT_TRY_ASSIGN(
+      auto feed,
+      trial.mode == BenchMode::single ? make_local_feed(device, shape, make)
+      : trial.mode == BenchMode::p2p
+          ? make_peer_feed(device, groups_->of_first(trial.devices()), groups_->peer_memory(), shape, make)
+          : make_exchange_feed(device, groups_->of_first(trial.devices()), shape, make));
   return make_stream_job(environment(), std::move(operation), std::move(feed), shape, slow_);
 }
 
@@ -382,7 +383,6 @@ void BenchSuite::lose_trial(std::int64_t number) {
 }
 
 Status BenchSuite::recover(double timeout_seconds) {
-  groups_->give_up();
   if (job_) EGT_TRY(job_->give_up(timeout_seconds));
   if (job_) old_jobs_.push_back(std::move(job_));
   return {};

@@ -139,67 +139,52 @@ class ExchangeFeed final : public MovingFeed {
   Buffer slots_;
 };
 
-/// Flags: of a receiver, how many deliveries came; of the first device, how many each receiver has released.
+/// A message tells the first device that a slot is free, another one the receiver that it is filled.
 class PeerFeed final : public MovingFeed {
  public:
-  PeerFeed(Device& device, PeerChannel& channel, const FeedShape& shape)
-      : MovingFeed(device, shape), channel_(channel), begun_(channel.deliveries) {}
+  PeerFeed(Device& device, Communicator& communicator, const PeerMemory& memory, const FeedShape& shape)
+      : MovingFeed(device, shape), communicator_(communicator), memory_(memory) {}
   ~PeerFeed() override { move_.reset(); }
 
   Status prepare(const MakeInput& make) {
-    if (slots * slot_bytes(shape_) > channel_.memory->bytes())
+    if (slots * slot_bytes(shape_) > memory_.bytes())
       return {StatusCode::internal, "a delivery is larger than the peers' slots"};
+    EGT_TRY_ASSIGN(tokens_, device_.allocate(static_cast<std::size_t>(1 + shape_.devices) * sizeof(float)));
     return prepare_ends(make);
   }
 
   Status deliver(std::int64_t delivery) override {
     if (!is_source()) return receive(delivery);
-    std::vector<Flag> free, filled;
+    std::vector<Message> free, filled;
     for (int to = 1; to < shape_.devices; ++to) {
-      const std::uint32_t number = number_of(delivery, to);
-      free.push_back({channel_.memory->flag(0, static_cast<std::size_t>(to)), number + 1 - slots});
-      filled.push_back({channel_.memory->flag(to, 0), number + 1});
+      free.push_back(token(1 + to, to));
+      filled.push_back(token(0, to));
     }
-    EGT_TRY(device_.await(free, channel_.timeout_seconds, channel_.gate, *move_));
-    for (int to = 1; to < shape_.devices; ++to) {
-      EGT_TRY(device_.copy(slot_of(to, number_of(delivery, to)), ring_.delivery(delivery, to),
-                           shape_.delivery_bytes(to), *move_));
-      EGT_TRY(count(to));
-    }
-    return device_.signal(filled, channel_.gate, *move_);
+    EGT_TRY(communicator_.exchange({}, free, *move_));
+    for (int to = 1; to < shape_.devices; ++to)
+      EGT_TRY(device_.copy(slot_of(to, delivery), ring_.delivery(delivery, to), shape_.delivery_bytes(to),
+                           *move_));
+    return communicator_.exchange(filled, {}, *move_);
   }
-  void give_up() override { channel_.gate->give_up(); }
 
  private:
-  /// First the delivery before in the same slot is told to be used up; of another feed it surely is.
+  /// The delivery before in the same slot is used up; the first ones find theirs free.
   Status receive(std::int64_t delivery) {
-    const std::uint32_t number = number_of(delivery, shape_.index);
-    const std::array free = {
-        Flag{channel_.memory->flag(0, static_cast<std::size_t>(shape_.index)), number + 1 - slots}};
-    const std::array filled = {Flag{channel_.memory->flag(shape_.index, 0), number + 1}};
+    const std::array free = {token(0, 0)}, filled = {token(1, 0)};
     EGT_TRY(device_.wait(*move_, *released_[index(delivery)]));
-    EGT_TRY(device_.signal(free, channel_.gate, *move_));
-    EGT_TRY(device_.await(filled, channel_.timeout_seconds, channel_.gate, *move_));
-    EGT_TRY(device_.record(*arrived_[index(delivery)], *move_));
-    return count(shape_.index);
+    EGT_TRY(communicator_.exchange(free, {}, *move_));
+    EGT_TRY(communicator_.exchange({}, filled, *move_));
+    return device_.record(*arrived_[index(delivery)], *move_);
   }
-  /// A delivery among all that the member ever had.
-  std::uint32_t number_of(std::int64_t delivery, int member) const {
-    return begun_[static_cast<std::size_t>(member)] + static_cast<std::uint32_t>(delivery);
+  Message token(int place, int peer) const { return {tokens_.as<float>() + place, sizeof(float), peer}; }
+  std::byte* slot_of(int member, std::int64_t delivery) const {
+    return memory_.data(member) + index(delivery) * slot_bytes(shape_);
   }
-  Status count(int member) {
-    ++channel_.deliveries[static_cast<std::size_t>(member)];
-    return {};
-  }
-  std::byte* slot_of(int member, std::uint32_t number) const {
-    return channel_.memory->data(member) + number % slots * slot_bytes(shape_);
-  }
-  const std::byte* slot(std::int64_t delivery) const override {
-    return slot_of(shape_.index, number_of(delivery, shape_.index));
-  }
+  const std::byte* slot(std::int64_t delivery) const override { return slot_of(shape_.index, delivery); }
 
-  PeerChannel& channel_;
-  const std::vector<std::uint32_t> begun_;  ///< deliveries before this feed's
+  Communicator& communicator_;
+  const PeerMemory& memory_;
+  Buffer tokens_;
 };
 
 template <typename Feed, typename... Arguments>
@@ -235,10 +220,10 @@ Result<std::unique_ptr<InputPipeline>> make_exchange_feed(Device& device, Commun
   return prepared<ExchangeFeed>(make, device, communicator, shape);
 }
 
-Result<std::unique_ptr<InputPipeline>> make_peer_feed(Device& device, PeerChannel& channel,
-                                                      const FeedShape& shape,
+Result<std::unique_ptr<InputPipeline>> make_peer_feed(Device& device, Communicator& communicator,
+                                                      const PeerMemory& memory, const FeedShape& shape,
                                                       const InputPipeline::MakeInput& make) {
-  return prepared<PeerFeed>(make, device, channel, shape);
+  return prepared<PeerFeed>(make, device, communicator, memory, shape);
 }
 
 }  // namespace egt

@@ -12,16 +12,6 @@
 
 namespace egt {
 
-/// Memory that the first ranks of one host share, and how many deliveries each of them has had in it.
-/// Outlives the feeds.
-struct PeerChannel {
-  std::unique_ptr<PeerMemory> memory;
-  std::shared_ptr<FlagGate> gate;
-  std::vector<std::uint32_t>
-      deliveries;               ///< on the first rank: to each member; else to this one, at its index
-  double timeout_seconds = 60;  ///< of each wait for a peer's flag
-};
-
 /// Which batches go where: device d of the trial works in iteration i on generation (i + d) % generations of
 /// the first device's.
 struct FeedShape {
@@ -58,8 +48,6 @@ class InputPipeline {
   virtual bool is_moved() const = 0;
   /// Where it enqueues work; null: nowhere of its own.
   virtual Stream* stream() = 0;
-  /// Ends waits for peers.
-  virtual void give_up() {}
 };
 
 /// All of them in this device's own memory.
@@ -69,9 +57,10 @@ Result<std::unique_ptr<InputPipeline>> make_local_feed(Device& device, const Fee
 Result<std::unique_ptr<InputPipeline>> make_exchange_feed(Device& device, Communicator& communicator,
                                                           const FeedShape& shape,
                                                           const InputPipeline::MakeInput& make);
-/// Copied by the first device into the slots of the others.
-Result<std::unique_ptr<InputPipeline>> make_peer_feed(Device& device, PeerChannel& channel,
-                                                      const FeedShape& shape,
+/// Copied by the first device into the slots of the others, in `memory`, whose members these devices are in
+/// that order; messages over `communicator` put the copies in order. Both outlive the feed.
+Result<std::unique_ptr<InputPipeline>> make_peer_feed(Device& device, Communicator& communicator,
+                                                      const PeerMemory& memory, const FeedShape& shape,
                                                       const InputPipeline::MakeInput& make);
 
 /// Bytes of a member's peer memory for deliveries of that size.

@@ -175,7 +175,6 @@ void CeilingsSuite::lose_trial(std::int64_t number) {
 }
 
 Status CeilingsSuite::recover(double timeout_seconds) {
-  groups_->give_up();
   if (job_) EGT_TRY(job_->give_up(timeout_seconds));
   if (job_) old_jobs_.push_back(std::move(job_));
   return {};

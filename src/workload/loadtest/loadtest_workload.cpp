@@ -178,7 +178,6 @@ void LoadTestSuite::lose_trial(std::int64_t number) {
 }
 
 Status LoadTestSuite::recover(double timeout_seconds) {
-  groups_->give_up();
   EGT_TRY(checks_.give_up(timeout_seconds));
   if (job_) EGT_TRY(job_->give_up(timeout_seconds));
   if (job_) old_jobs_.push_back(std::move(job_));
