@@ -1,12 +1,15 @@
 #include "device/shared/shared_pages.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -27,6 +30,10 @@ std::string name_of(const SharedHandle& handle) {
 Status failed(StatusCode code, const std::string& doing) {
   const int error = errno;
   return Status(code, fmt::format("{}: {}", doing, std::strerror(error)), error);
+}
+
+std::atomic_ref<std::uint32_t> first_word(const SharedPages& pages) {
+  return std::atomic_ref(*static_cast<std::uint32_t*>(pages.data()));
 }
 
 Result<void*> map(int file, std::size_t bytes) {
@@ -86,6 +93,15 @@ Result<SharedPages> SharedPages::open(const SharedHandle& handle) {
   EGT_TRY_ASSIGN(mapping->data, map(file.get(), handle.bytes));
   mapping->bytes = handle.bytes;
   return SharedPages(std::move(mapping), handle.text());
+}
+
+void tell_released(const SharedPages& pages) {
+  first_word(pages).store(1, std::memory_order_release);
+}
+
+bool is_released(const SharedPages& pages, int process) {
+  return first_word(pages).load(std::memory_order_acquire) != 0 ||
+         (::kill(process, 0) != 0 && errno == ESRCH);
 }
 
 }  // namespace egt

@@ -41,4 +41,9 @@ class SharedPages {
   std::string handle_;
 };
 
+/// By zeroed pages of both, a process that has opened another one's memory says that it has released it.
+void tell_released(const SharedPages& pages);
+/// It was said, or `process`, which would say it, is no more.
+bool is_released(const SharedPages& pages, int process);
+
 }  // namespace egt

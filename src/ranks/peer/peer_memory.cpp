@@ -1,10 +1,6 @@
 #include "ranks/peer/peer_memory.hpp"
 
-#include <signal.h>
-
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,13 +10,7 @@
 #include "egt/ranks/agreement.hpp"
 
 namespace egt {
-namespace {
-
-std::uint32_t& left_word(const SharedPages& page) {
-  return *static_cast<std::uint32_t*>(page.data());
-}
-
-}  // namespace
+namespace {}  // namespace
 
 /// What a rank tells of its piece, as one line; "-" where it shares nothing.
 struct PeerMemory::Offer {
@@ -105,8 +95,7 @@ void PeerMemory::release_peers() {
 bool PeerMemory::peers_have_left() const {
   return std::all_of(pieces_.begin(), pieces_.end(), [this](const Piece& piece) {
     if (&piece == &pieces_[static_cast<std::size_t>(index_)]) return true;
-    return std::atomic_ref(left_word(*piece.page)).load(std::memory_order_acquire) != 0 ||
-           (kill(piece.process, 0) != 0 && errno == ESRCH);
+    return is_released(*piece.page, piece.process);
   });
 }
 
@@ -114,7 +103,7 @@ PeerMemory::~PeerMemory() {
   if (!joined_) return;
   release_peers();
   const Piece& own = pieces_[static_cast<std::size_t>(index_)];
-  std::atomic_ref(left_word(*own.page)).store(1, std::memory_order_release);
+  tell_released(*own.page);
   static_cast<void>(wait_until([this] { return Result<bool>(peers_have_left()); },
                                {.seconds = leave_seconds, .what = "the peers' leaving"}));
 }

@@ -1,10 +1,7 @@
 #include "workload/copies/peer_copies_workload.hpp"
 
-#include <signal.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <span>
@@ -21,10 +18,6 @@ namespace {
 constexpr const char* no_other_rank = "there is no other rank on this host";
 constexpr std::size_t figures_of_offer = 128;  ///< doubles, of the size of an Offer
 constexpr double fill_seconds = 60, leave_seconds = 10, hurried_leave_seconds = 0.2;
-
-std::uint32_t& word_of(const SharedPages& page) {
-  return *static_cast<std::uint32_t*>(page.data());
-}
 
 void put_text(const std::string& text, std::span<char> to) {
   text.copy(to.data(), to.size() - 1);
@@ -60,12 +53,8 @@ PeerCopiesWorkload::PeerCopiesWorkload(Environment& environment)
 
 PeerCopiesWorkload::~PeerCopiesWorkload() {
   if (process_of_reader_ == 0) return;
-  const auto is_over = [this] {
-    return std::atomic_ref(word_of(*left_)).load(std::memory_order_acquire) != 0 ||
-           (::kill(process_of_reader_, 0) != 0 && errno == ESRCH);
-  };
   static_cast<void>(wait_until(
-      [&] { return Result<bool>(is_over()); },
+      [this] { return Result<bool>(is_released(*left_, process_of_reader_)); },
       {.seconds = hurried_ ? hurried_leave_seconds : leave_seconds, .what = "the neighbour's leaving"}));
 }
 
@@ -169,7 +158,7 @@ Result<PacedCopies::Brought> PeerCopiesWorkload::copy(std::size_t chunk, Stream&
 
 void PeerCopiesWorkload::leave() {
   opened_ = Buffer();
-  if (left_there_) std::atomic_ref(word_of(*left_there_)).store(1, std::memory_order_release);
+  if (left_there_) tell_released(*left_there_);
 }
 
 Status PeerCopiesWorkload::finish(bool hurry) {
