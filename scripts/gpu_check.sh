@@ -2,7 +2,9 @@
 # On a machine with GPUs: gpu_check.sh [PART..], in build-gpu/. Parts, in this order where none is named:
 #   build  the program, the bench and the tests that need a GPU (EGT_PROGRAM_ONLY=1: the program alone)
 #   tests  those tests
-#   step   our training step beside PyTorch's, in turn: 1 GPU and all; tf32 and bf16, ours in fp8, too; batch 1024 and 8192
+#   step   our training step beside its bare products and PyTorch's (tf32, autocast and pure bf16, eager; on one GPU compiled,
+#          too), in turn: 1 GPU and all, ours in fp8, too, and with gradients in bf16; batch 1024 and 8192
+#   train  the step inside the main job (--load train) beside the same step alone, on one GPU
 #   loadtest  the command of that name on one GPU, and its networks beside PyTorch's, eager and compiled
 #   selftest  every fault that a detector claims to find, put in on every GPU in turn
 #   stall  on 2 GPUs or more: a rank stopped, killed, hung, a stuck kernel; and a stall that passes
@@ -50,16 +52,20 @@ tests() {
 }
 
 our_step() {
-  launch "$1" "$folder/egt_bench_train_step" --backend cuda --precisions "$modes,fp8" --batches "$batches" --steps "$steps"
+  launch "$1" "$folder/egt_bench_train_step" --backend cuda --precisions "$modes,fp8" --batches "$batches" --steps "$steps" || return
+  (($1 == 1)) || launch "$1" "$folder/egt_bench_train_step" --backend cuda --precisions bf16 --gradient-dtype bf16 \
+    --batches "$batches" --steps "$steps"
 }
 
 torch_step() {
-  local start=(python3)
-  (($1 == 1)) || start=(python3 -m torch.distributed.run --standalone --nproc-per-node "$1")
-  timeout --foreground 300 "${start[@]}" tests/bench/train_step_torch.py --modes "$modes" --batches "$batches" --steps "$steps"
+  local start=(python3) ranks=$1
+  shift
+  ((ranks == 1)) || start=(python3 -m torch.distributed.run --standalone --nproc-per-node "$ranks")
+  timeout --foreground 300 "${start[@]}" tests/bench/train_step_torch.py --batches "$batches" --steps "$steps" "$@"
 }
 
-# step_table FILE: of the EGT and TORCH lines, the median over the rounds.
+# step_table FILE: of the EGT and TORCH lines, the median over the rounds: our milliseconds, and their ratios to the others'.
+# Pure bf16 sums its gradients in bf16: so do ours beside it, on several GPUs.
 step_table() {
   python3 - "$1" <<'PYTHON'
 import collections, re, statistics, sys
@@ -68,15 +74,22 @@ times = collections.defaultdict(list)
 for line in open(sys.argv[1], encoding="utf-8"):
     if line.startswith(("EGT ", "TORCH ")):
         field = dict(re.findall(r"(\w+)=(\S+)", line))
-        case = field["mode"], int(field["ranks"]), int(field["batch_per_rank"])
-        times[line.split()[0], case].append(float(field["step_ms"]))
+        mode, how = field["mode"], field.get("how", "ours")
+        case = int(field["ranks"]), int(field["batch_per_rank"])
+        if mode == "pure_bf16" or field.get("gradients") == "bf16":
+            mode, how = "bf16", f"{how} in bf16"
+        times[mode, case, how].append(float(field["step_ms"]))
+        if how == "ours":
+            times[mode, case, "products"].append(float(field["products_ms"]))
 median = {key: statistics.median(values) for key, values in times.items()}
-row = "{:<5} {:>4} {:>6} {:>9} {:>9} {:>11}".format
-print(row("mode", "GPUs", "batch", "our ms", "torch ms", "torch / our"))
-for case in sorted({case for _, case in median}, key=lambda case: (case[1], case[0], case[2])):
-    ours, torch = median.get(("EGT", case)), median.get(("TORCH", case))
-    text = ["-" if ms is None else f"{ms:.3f}" for ms in (ours, torch)]
-    print(row(*case, *text, f"{torch / ours:.3f}" if ours and torch else "-"))
+row = "{:<5} {:>4} {:>6} {:>8} {:>10} {:>10} {:>12} {:>13}".format
+print(row("mode", "GPUs", "batch", "our ms", "/ products", "/ PyTorch", "/ compiled", "/ pure bf16"))
+for mode, case in sorted({key[:2] for key in median}, key=lambda key: (key[1][0], key[0], key[1][1])):
+    of = lambda how: median.get((mode, case, how))
+    ratio = lambda mine, other: f"{mine / other:.3f}" if mine and other else "-"
+    ours = of("ours")
+    print(row(mode, *case, f"{ours:.3f}" if ours else "-", ratio(ours, of("products")), ratio(ours, of("eager")), ratio(ours, of("compiled")),
+              ratio(of("ours in bf16") if case[0] > 1 else ours, of("eager in bf16"))))
 PYTHON
 }
 
@@ -89,10 +102,49 @@ step() {
   for gpus in "${counts[@]}"; do
     for ((round = 0; round < rounds; ++round)); do
       our_step "$gpus" >>"$lines" || { failed=1 && say "step: ours failed on $gpus GPUs"; }
-      ((with_torch == 0)) || torch_step "$gpus" >>"$lines" || { failed=1 && say "step: PyTorch's failed on $gpus GPUs"; }
+      ((with_torch == 0)) || torch_step "$gpus" --modes "$modes,pure_bf16" >>"$lines" || { failed=1 && say "step: PyTorch's failed on $gpus GPUs"; }
+      ((with_torch == 0 || gpus > 1)) || torch_step 1 --modes "$modes" --compile >>"$lines" || { failed=1 && say "step: PyTorch's compiled one failed"; }
     done
   done
   step_table "$lines" || failed=1
+  return "$failed"
+}
+
+# train_table FILE: the step alone, before and after, beside the main job's, whose result.json are named in the file, too.
+train_table() {
+  python3 - "$1" <<'PYTHON'
+import collections, json, re, statistics, sys
+
+alone, inside = collections.defaultdict(list), {}
+for line in open(sys.argv[1], encoding="utf-8"):
+    field = dict(re.findall(r"(\w+)=(\S+)", line))
+    if line.startswith("EGT "):
+        alone[field["mode"], field["batch_per_rank"]].append(float(field["step_ms"]))
+    elif line.startswith("BURN "):
+        part = next(p for p in json.load(open(field["result"], encoding="utf-8"))["results"] if p["test_name"] == "train")
+        inside[field["mode"], field["batch"]] = 1e3 * int(field["batch"]) / part["samples_per_second"]
+print("{:<5} {:>6} {:>9} {:>9} {:>7}".format("mode", "batch", "alone ms", "burn ms", "ratio"))
+for case, ms in inside.items():
+    bare = statistics.mean(alone[case])
+    print("{:<5} {:>6} {:>9.3f} {:>9.3f} {:>7.3f}".format(*case, bare, ms, ms / bare))
+PYTHON
+}
+
+train() {
+  local lines=$folder/train.txt failed=0 mode batch output
+  : >"$lines"
+  for mode in ${modes//,/ }; do
+    for batch in ${batches//,/ }; do
+      output=$folder/train-$mode-$batch-$(date -u +%Y%m%dT%H%M%SZ)
+      local alone=("$folder/egt_bench_train_step" --backend cuda --precisions "$mode" --batches "$batch" --momentum 0.9)
+      launch 1 "${alone[@]}" >>"$lines" || failed=1
+      launch 1 "$folder/extreme_gpu_trainer" --load train --extreme-iterations 0 --precision "$mode" --batch "$batch" --duration 15s \
+        --progress none --output "$output" || failed=1
+      launch 1 "${alone[@]}" >>"$lines" || failed=1
+      echo "BURN mode=$mode batch=$batch result=$output/result.json" >>"$lines"
+    done
+  done
+  train_table "$lines" || failed=1
   return "$failed"
 }
 
@@ -313,7 +365,7 @@ stop() {
 }
 
 parts=("$@")
-all_parts=(build tests step loadtest selftest stall burn robotics parts links bench parallel verify stop)
+all_parts=(build tests step train loadtest selftest stall burn robotics parts links bench parallel verify stop)
 (($#)) || parts=("${all_parts[@]}")
 for part in "${parts[@]}"; do
   [[ " ${all_parts[*]} " == *" $part "* ]] || {

@@ -98,9 +98,9 @@ Status measure(Device& device, Communicator& communicator, Control& control, con
   if (communicator.rank() != 0) return {};
   const double whole = median(step_ms), bare = median(bare_ms);
   fmt::print(
-      "EGT mode={} ranks={} batch_per_rank={} step_ms={:.3f} products_ms={:.3f} ratio={:.3f} "
+      "EGT mode={} gradients={} ranks={} batch_per_rank={} step_ms={:.3f} products_ms={:.3f} ratio={:.3f} "
       "tflops_per_rank={:.2f} samples_per_s={:.0f}\n",
-      to_string(precision), communicator.size(), batch, whole, bare, whole / bare,
+      to_string(precision), arguments.gradient, communicator.size(), batch, whole, bare, whole / bare,
       flops_per_sample(arguments.layers) * static_cast<double>(batch) / whole / 1e9,
       static_cast<double>(global) / whole * 1e3);
   std::fflush(stdout);

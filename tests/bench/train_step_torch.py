@@ -4,8 +4,9 @@
   python3 train_step_torch.py --modes tf32,bf16 --batches 1024,8192
   python3 -m torch.distributed.run --standalone --nproc-per-node 4 train_step_torch.py      (DistributedDataParallel)
 
-Modes: fp32; tf32 (products only); bf16 (autocast over fp32 weights, as ours keeps them). A line a case, by rank 0:
-milliseconds a step (median of the blocks), TFLOP/s a GPU, samples/s of all ranks.
+Modes: fp32; tf32 (products only); bf16 (autocast over fp32 weights, as ours keeps them); pure_bf16 (weights, gradients and
+update in bf16). --compile: by torch.compile in its mode reduce-overhead. A line a case, by rank 0: milliseconds a step (median
+of the blocks), TFLOP/s a GPU, samples/s of all ranks.
 """
 import argparse
 import contextlib
@@ -65,14 +66,17 @@ def flops_per_sample(neurons):
 class Training:
     """One network, its optimizer and one batch, in one mode."""
 
-    def __init__(self, ranks, neurons, batch, mode):
+    def __init__(self, ranks, neurons, batch, mode, compiled):
         torch.manual_seed(1 + ranks.rank)
         torch.backends.cuda.matmul.allow_tf32 = mode == "tf32"
-        network = multilayer_perceptron(neurons).to(ranks.device)
+        dtype = torch.bfloat16 if mode == "pure_bf16" else torch.float32
+        network = multilayer_perceptron(neurons).to(ranks.device, dtype)
         self.network = ranks.share(network)
+        if compiled:
+            self.network = torch.compile(self.network, mode="reduce-overhead")
         self.optimizer = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE, fused=True)
-        self.inputs = torch.randn(batch, neurons[0], device=ranks.device)
-        self.targets = torch.randn(batch, neurons[-1], device=ranks.device)
+        self.inputs = torch.randn(batch, neurons[0], device=ranks.device, dtype=dtype)
+        self.targets = torch.randn(batch, neurons[-1], device=ranks.device, dtype=dtype)
         self.autocast = mode == "bf16"
 
     def step(self):
@@ -94,7 +98,7 @@ class Training:
 
 
 def measure(ranks, arguments, mode, batch):
-    training = Training(ranks, arguments.layers, batch, mode)
+    training = Training(ranks, arguments.layers, batch, mode, arguments.compile)
     training.block_ms(WARM_UP_STEPS)
     blocks = []
     for _ in range(arguments.blocks):
@@ -103,7 +107,7 @@ def measure(ranks, arguments, mode, batch):
     if ranks.rank != 0:
         return
     ms = statistics.median(blocks)
-    print(f"TORCH mode={mode} ranks={ranks.size} batch_per_rank={batch} step_ms={ms:.3f} "
+    print(f"TORCH mode={mode} how={'compiled' if arguments.compile else 'eager'} ranks={ranks.size} batch_per_rank={batch} step_ms={ms:.3f} "
           f"tflops_per_rank={flops_per_sample(arguments.layers) * batch / ms / 1e9:.2f} "
           f"samples_per_s={batch * ranks.size / ms * 1e3:.0f}", flush=True)
 
@@ -114,9 +118,9 @@ def numbers(text):
 
 def modes(text):
     names = text.split(",")
-    unknown = set(names) - {"fp32", "tf32", "bf16"}
+    unknown = set(names) - {"fp32", "tf32", "bf16", "pure_bf16"}
     if unknown:
-        raise argparse.ArgumentTypeError(f"no such mode: {', '.join(sorted(unknown))}; allowed: fp32, tf32, bf16")
+        raise argparse.ArgumentTypeError(f"no such mode: {', '.join(sorted(unknown))}; allowed: fp32, tf32, bf16, pure_bf16")
     return names
 
 
@@ -125,6 +129,7 @@ def parse_arguments():
     parser.add_argument("--layers", type=numbers, default=[4096, 8192, 6144, 4096, 2048, 1024, 512])
     parser.add_argument("--batches", type=numbers, default=[1024, 8192], help="samples a rank")
     parser.add_argument("--modes", type=modes, default=["tf32", "bf16"])
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--steps", type=int, default=40, help="in a block")
     parser.add_argument("--blocks", type=int, default=5)
     return parser.parse_args()

@@ -144,7 +144,7 @@ class Hosts(HostsTest):
         self.wait_for(lambda: self.ranks_at_work() == 4)
         struck = time.monotonic()
         strike()
-        self.wait_for(lambda: not any(self.hosts.ranks(name) for name in self.HOSTS), 25)
+        self.wait_for(lambda: not any(self.hosts.ranks(name) for name in self.HOSTS), 60)
         self.seconds = time.monotonic() - struck
         output, messages = process.communicate(timeout=60)
         self.told = output + messages
@@ -183,7 +183,7 @@ class Hosts(HostsTest):
     def test_the_link_is_cut(self):
         code = self.lose(lambda: self.hosts.cut("hostb"))
         self.assertIn(code, CODES_AFTER_A_CUT, self.told)
-        self.assertLess(self.seconds, 15, self.told)
+        self.assertLess(self.seconds, 40, self.told)
         self.check_no_test_files()
         # The hosts have one disk, so that whoever judges last knows both sides.
         result = self.check_incomplete("ranks 0, 1 on hosta and ranks 2, 3 on hostb did not hear each other for ")

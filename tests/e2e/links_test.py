@@ -159,7 +159,7 @@ class Links(LinksTest):
         begun = time.monotonic()
         process.send_signal(number)
         process.wait(timeout=120)
-        self.assertLess(time.monotonic() - begun, 5)
+        self.assertLess(time.monotonic() - begun, 30)
         return process.returncode
 
     def check_interrupted(self, result):
