@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
