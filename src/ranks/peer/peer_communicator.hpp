@@ -23,7 +23,7 @@ namespace egt {
 /// unavailable where a device cannot reach another's memory.
 ///
 /// All-reduces take place one after the other, also those of several streams: none may wait in its stream for
-/// work behind a later one.
+/// work behind a later one. Who destroys it makes sure that none is still under way in a stream.
 Result<std::unique_ptr<Communicator>> open_peer_communicator(Device& device, Control& control,
                                                              std::unique_ptr<Communicator> inner,
                                                              const std::vector<int>& ranks,
