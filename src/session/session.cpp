@@ -46,11 +46,11 @@ Status Session::run(const SessionPlan& plan) {
     if (failure.ok()) keep_first(run_steps(plan));
   }
   // A rank that failed leaves its peers behind: nothing that needs them may be begun any more.
-  const bool hurry = !failure.ok() || decision_ == StopVote::interrupted;
-  if (hurry) stop_background();
+  const Ending ending(!failure.ok() || decision_ == StopVote::interrupted);
+  if (ending.hurry) stop_background();
   line_.begin("finish", retired_ - 1, finish_patience_s);
-  for (auto& workload : workloads_) keep_first(workload->finish(hurry));
-  telemetry_.stop(hurry ? hurried_telemetry_s : Telemetry::stop_seconds);
+  for (auto& workload : workloads_) keep_first(workload->finish(ending));
+  telemetry_.stop(ending.hurry ? hurried_telemetry_s : Telemetry::stop_seconds);
   // A rank whose journal was cut short lacks its evidence, which is reported like any other failure.
   records_.emit(RecordKind::end, retired_ - 1,
                 end_body(plan, failure.ok() ? route_.journal_failure() : failure));

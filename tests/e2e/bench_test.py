@@ -262,7 +262,7 @@ class Ceilings(BenchTest):
         process.send_signal(signal.SIGINT)
         process.wait(timeout=120)
         self.wait_for(lambda: not list(disk.iterdir()), seconds=5)
-        self.assertEqual(self.result()["verdict"], "interrupted")
+        self.check_interrupted()
 
     def test_a_directory_that_is_not_there_is_refused(self):
         done = self.run_program("bench", "--ceilings", "--io-dir", "/none/such")

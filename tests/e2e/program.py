@@ -15,6 +15,7 @@ MPIRUN = os.environ["EGT_MPIRUN"].split()
 SMALL = ["--steps", "30", "--memory", "64MB", "--io-size", "8MB", "--io-repeats", "2"]
 PREFIX = "extreme_gpu_trainer: "
 EXTRA_FILES = ["junit.xml", "metrics.prom", "report.html"]
+INCOMPLETE, INTERRUPTED = 4, 6
 RESULT_FILES = [*EXTRA_FILES, "result.json"]
 
 
@@ -86,6 +87,12 @@ class ProgramTest(unittest.TestCase):
 
     def result(self, directory="run"):
         return json.loads((self.folder / directory / "result.json").read_text())
+
+    def check_interrupted(self, directory="run"):
+        """After a signal to mpirun, which kills its ranks a second later: on a busy machine their journals may be all there is."""
+        if (self.folder / directory / "result.json").exists():
+            self.assertEqual(self.result(directory)["verdict"], "interrupted", self.result(directory)["reasons"])
+        self.assertIn(self.run_program("report", directory).returncode, (INCOMPLETE, INTERRUPTED))
 
     def page(self, done, directory="run"):
         """Its report.html, which the last words name."""

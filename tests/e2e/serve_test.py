@@ -366,7 +366,7 @@ class Clients(Served):
             process.send_signal(by)
             process.wait(60)
             self.wait_for(lambda: not self.processes(), 10)
-            self.assertEqual(self.result()["verdict"], "interrupted")
+            self.check_interrupted()
             with self.assertRaises(ConnectionRefusedError):
                 self.connect(url)
             shutil.rmtree(self.folder / "run")

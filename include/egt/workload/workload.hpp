@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "egt/core/clock.hpp"
 #include "egt/core/load_control.hpp"
 #include "egt/core/progress_board.hpp"
 #include "egt/core/record.hpp"
@@ -100,6 +102,20 @@ struct RestartInfo {
   std::int64_t next_step = 0;  ///< the first one to be enqueued again: told by the one that trains
 };
 
+/// How a run ends: in a hurry after a signal, when mpirun leaves a second, and where a rank failed.
+struct Ending {
+  static constexpr double hurried_seconds = 0.3;  ///< for all workloads together
+
+  Ending(bool is_hurried) : hurry(is_hurried) {}  // NOLINT(google-explicit-constructor): that is all it is
+  /// For a wait from now on: `unhurried`, or, in a hurry, what is left.
+  double seconds(double unhurried) const {
+    return hurry ? std::max(0.0, hurried_seconds - seconds_since(begun)) : unhurried;
+  }
+
+  bool hurry;
+  Clock::time_point begun = Clock::now();
+};
+
 /// One part of the load. All calls come from the main thread, on all ranks in the same order; work that would
 /// make others wait runs on streams and threads of the workload's own.
 class Workload {
@@ -123,10 +139,10 @@ class Workload {
   virtual Status resume(RestartInfo&) { return {}; }
   /// The run is about to be interrupted: threads begin no more work. Does not wait; may come more than once.
   virtual void stop_background() {}
-  /// No more steps come: ends threads, removes files. `hurry`: a signal came and less than a second is left,
-  /// so no more verification, and a thread that a system call holds is left to the destructor; else finishes
-  /// what makes the verdict whole (every byte seen at least once).
-  virtual Status finish(bool hurry) = 0;
+  /// No more steps come: ends threads, removes files. In a hurry no more is verified, and what does not end
+  /// in time (a thread that a system call holds) is left to the destructor; else finishes what makes the
+  /// verdict whole (every byte seen at least once).
+  virtual Status finish(const Ending& ending) = 0;
   /// At any time between prepare and destruction.
   virtual PartReport report() const = 0;
   /// The same where a workload stands for several parts.

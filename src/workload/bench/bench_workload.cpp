@@ -394,8 +394,8 @@ Status BenchSuite::reconnect() {
 }
 
 /// A device that is slower than its like in all that it did alone.
-Status BenchSuite::finish(bool hurry) {
-  if (hurry) return {};
+Status BenchSuite::finish(const Ending& ending) {
+  if (ending.hurry) return {};
   const auto times =
       slowness(entries_, rank(), parts_.models, is_host() ? host_fewest_tests : gpu_fewest_tests);
   const double limit = is_host() ? host_slowness_limit : gpu_slowness_limit;

@@ -37,7 +37,7 @@ class BenchSuite final : public MeasurementWorkload {
 
   std::string name() const override { return "bench"; }
   std::int64_t trials() const override { return static_cast<std::int64_t>(plan_.size()); }
-  Status finish(bool hurry) override;
+  Status finish(const Ending& ending) override;
   PartReport report() const override;
   std::vector<PartReport> reports() const override;
 

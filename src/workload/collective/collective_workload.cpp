@@ -360,8 +360,8 @@ void CollectiveWorkload::tell(const Slot& slot, const CollectiveFinding& finding
 
 /// All ranks come here after the same step and with the same plan of injections. Each of these gets its turn
 /// within as many rounds as there are ranks.
-Status CollectiveWorkload::finish(bool hurry) {
-  if (hurry || !planned()) return {};
+Status CollectiveWorkload::finish(const Ending& ending) {
+  if (ending.hurry || !planned()) return {};
   while (rounds_ == 0 || injection_is_due()) {
     EGT_TRY(enqueue_round(last_step_));
     EGT_TRY(collect_round());

@@ -42,7 +42,7 @@ class CollectiveWorkload : public Workload {
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   Status resume(RestartInfo& restart) override;
   /// A run shorter than the period still gets its round, and so do injections that are due.
-  Status finish(bool hurry) override;
+  Status finish(const Ending& ending) override;
   PartReport report() const override;
 
  private:

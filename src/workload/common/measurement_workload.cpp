@@ -62,7 +62,7 @@ Status MeasurementWorkload::resume(RestartInfo& restart) {
   return {};
 }
 
-Status MeasurementWorkload::finish(bool) {
+Status MeasurementWorkload::finish(const Ending&) {
   return {};
 }
 

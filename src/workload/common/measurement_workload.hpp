@@ -29,7 +29,7 @@ class MeasurementWorkload : public Workload {
   Status retire(std::int64_t step, StepOutcome& outcome) final;
   Status give_up_steps(double timeout_seconds) final;
   Status resume(RestartInfo& restart) final;
-  Status finish(bool hurry) override;
+  Status finish(const Ending& ending) override;
 
  protected:
   /// Figures that a rank may bring to `share` at once.

@@ -71,15 +71,17 @@ Status OperationPipeline::judge_first(std::uint64_t count, const std::stop_token
 }
 
 Status OperationPipeline::drain(double seconds, const std::stop_token& stop) {
-  while (judged_ < submitted_) EGT_TRY(judge_next(seconds, stop));
+  const auto begun = Clock::now();
+  while (judged_ < submitted_) EGT_TRY(judge_next(seconds - seconds_since(begun), stop));
   return {};
 }
 
 Status OperationPipeline::discard(double seconds) {
+  const auto begun = Clock::now();
   while (judged_ < submitted_) {
     Slot& slot = slots_[judged_++ % slots_.size()];
     slot.judge = nullptr;
-    EGT_TRY(wait(slot, seconds, {}));
+    EGT_TRY(wait(slot, seconds - seconds_since(begun), {}));
   }
   return {};
 }

@@ -54,9 +54,9 @@ class OperationPipeline {
   Result<bool> is_full();
   /// Waits until the first `count` of all submitted are judged; what was submitted behind them works on.
   Status judge_first(std::uint64_t count, const std::stop_token& stop);
-  /// Waits for all enqueued, at most `seconds`, and judges it.
+  /// Waits for all enqueued, at most `seconds` together, and judges it; what is over is judged in any case.
   Status drain(double seconds, const std::stop_token& stop = {});
-  /// Waits for all enqueued, at most `seconds`, and drops it unjudged.
+  /// Waits for all enqueued, at most `seconds` together, and drops it unjudged.
   Status discard(double seconds);
 
   static constexpr double deadline_seconds = 120;  ///< of one operation, behind the work of all others

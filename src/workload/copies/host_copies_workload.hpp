@@ -23,7 +23,7 @@ class HostCopiesWorkload : public Workload {
   /// Relays what the thread failed with.
   Status retire(std::int64_t, StepOutcome&) override { return copies_.failure(); }
   void stop_background() override { copies_.ask_to_stop(); }
-  Status finish(bool hurry) override { return copies_.finish(hurry).status(); }
+  Status finish(const Ending& ending) override { return copies_.finish(ending).status(); }
   PartReport report() const override;
 
  private:

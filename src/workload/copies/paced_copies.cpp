@@ -19,7 +19,7 @@ constexpr std::uint64_t memory_divisor = 512;  ///< a chunk is at most this part
 constexpr double pace_on_gpu = 0.15, pace_on_host = 0.001;
 constexpr double longest_round_seconds = 0.5;  ///< where the rate was measured beside other processes
 constexpr double width = 1;                    ///< of verifying, blocks a multiprocessor
-constexpr double stop_seconds = 10, hurried_stop_seconds = 0.2;
+constexpr double stop_seconds = 10;
 
 }  // namespace
 
@@ -120,21 +120,20 @@ void PacedCopies::judge(const Mismatches& found) {
   environment_.records.emit(fault);
 }
 
-Result<bool> PacedCopies::finish(bool hurry) {
+Result<bool> PacedCopies::finish(const Ending& ending) {
   finished_ = true;
-  hurried_ = hurry;
-  const Status stopped = thread_.stop(hurry ? hurried_stop_seconds : stop_seconds);
-  if (hurry && !stopped.ok()) return false;
+  hurried_ = ending.hurry;
+  const Status stopped = thread_.stop(ending.seconds(stop_seconds));
+  if (ending.hurry && !stopped.ok()) return false;
   EGT_TRY(stopped);
   EGT_TRY(thread_.failure());
   if (!rate_) return true;
   for (Flight& flight : flights_) {
-    const Status drained =
-        flight.in_flight->drain(hurry ? hurried_stop_seconds : OperationPipeline::deadline_seconds);
-    if (hurry && drained.code() == StatusCode::timeout) return false;
+    const Status drained = flight.in_flight->drain(ending.seconds(OperationPipeline::deadline_seconds));
+    if (ending.hurry && drained.code() == StatusCode::timeout) return false;
     EGT_TRY(drained);
   }
-  if (!hurry) EGT_TRY(copy_round({}));
+  if (!ending.hurry) EGT_TRY(copy_round({}));
   return true;
 }
 

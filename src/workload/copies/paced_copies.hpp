@@ -55,7 +55,7 @@ class PacedCopies {
   Status failure() const { return thread_.failure(); }
   void ask_to_stop() { thread_.ask_to_stop(); }
   /// Ends the thread; makes some copies more, unless in a hurry. False: the thread still has the chunks.
-  Result<bool> finish(bool hurry);
+  Result<bool> finish(const Ending& ending);
 
   /// Figures, outcome and work. Planned: once the rate is measured.
   void tell(PartReport& report) const;

@@ -161,9 +161,9 @@ void PeerCopiesWorkload::leave() {
   if (left_there_) tell_released(*left_there_);
 }
 
-Status PeerCopiesWorkload::finish(bool hurry) {
-  hurried_ = hurry;
-  EGT_TRY_ASSIGN(const bool ended, copies_.finish(hurry));
+Status PeerCopiesWorkload::finish(const Ending& ending) {
+  hurried_ = ending.hurry;
+  EGT_TRY_ASSIGN(const bool ended, copies_.finish(ending));
   if (ended) leave();
   return {};
 }

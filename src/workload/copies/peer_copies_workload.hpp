@@ -35,7 +35,7 @@ class PeerCopiesWorkload : public Workload {
   /// Relays what the thread failed with.
   Status retire(std::int64_t, StepOutcome&) override { return copies_.failure(); }
   void stop_background() override { copies_.ask_to_stop(); }
-  Status finish(bool hurry) override;
+  Status finish(const Ending& ending) override;
   PartReport report() const override;
 
  private:

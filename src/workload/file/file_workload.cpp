@@ -18,9 +18,7 @@ constexpr double first_pass_seconds = 30;  ///< at the end, where none was verif
 constexpr double last_pass_seconds = 2;    ///< at the end, for the pass under way
 constexpr int most_last_passes = 8;        ///< at the end, for faults on purpose that still wait
 constexpr double stop_seconds = 30;        ///< for one chunk, on the slowest of disks
-constexpr double hurried_stop_seconds = 0.1;
-constexpr double remove_seconds = 30;  ///< a disk may first write what is open
-constexpr double hurried_remove_seconds = 0.5;
+constexpr double remove_seconds = 30;      ///< a disk may first write what is open
 
 /// The layer itself where no fault of files is planned.
 std::unique_ptr<FileLayer> with_injections(std::unique_ptr<FileLayer> layer, Environment& environment,
@@ -266,14 +264,14 @@ void FileWorkload::stop_background() {
   static_cast<void>(remove_files_within(0));
 }
 
-Status FileWorkload::finish(bool hurry) {
+Status FileWorkload::finish(const Ending& ending) {
   finished_ = true;
-  hurried_ = hurry;
+  hurried_ = ending.hurry;
   if (!pass_) return {};
-  if (!hurry) close(first_pass_seconds, last_pass_seconds);
-  const Status stopped = thread_.stop(hurry ? hurried_stop_seconds : stop_seconds);
-  const Status removed = remove_files_within(hurry ? hurried_remove_seconds : remove_seconds);
-  if (!hurry) {
+  if (!ending.hurry) close(first_pass_seconds, last_pass_seconds);
+  const Status stopped = thread_.stop(ending.seconds(stop_seconds));
+  const Status removed = remove_files_within(ending.seconds(remove_seconds));
+  if (!ending.hurry) {
     EGT_TRY(stopped);
     EGT_TRY(removed);
     remove_leftovers();  // of a process that took long to end

@@ -38,7 +38,7 @@ class FileWorkload : public Workload {
   /// Relays what failed on the device's side.
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   void stop_background() override;
-  Status finish(bool hurry) override;
+  Status finish(const Ending& ending) override;
   PartReport report() const override;
 
   const std::array<std::string, FilePass::files>& paths() const { return paths_; }

@@ -311,8 +311,8 @@ Status LinksWorkload::recover(double timeout_seconds) {
   return {};
 }
 
-Status LinksWorkload::finish(bool hurry) {
-  if (!hurry) judge_pairs();
+Status LinksWorkload::finish(const Ending& ending) {
+  if (!ending.hurry) judge_pairs();
   return {};
 }
 

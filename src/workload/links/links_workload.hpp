@@ -27,7 +27,7 @@ class LinksWorkload : public MeasurementWorkload {
 
   std::string name() const override { return "links"; }
   std::int64_t trials() const override { return static_cast<std::int64_t>(trials_.size()); }
-  Status finish(bool hurry) override;
+  Status finish(const Ending& ending) override;
   /// This rank's own share of the work.
   PartReport report() const override;
   std::vector<PartReport> reports() const override;

@@ -110,8 +110,9 @@ Status MemoryPatrol::submit(const OperationPipeline::Enqueue& enqueue, Operation
 }
 
 Status MemoryPatrol::settle(double seconds) {
+  const auto begun = Clock::now();
   EGT_TRY(products_->drain(seconds));
-  return in_flight_->drain(seconds);
+  return in_flight_->drain(seconds - seconds_since(begun));
 }
 
 /// What is enqueued would work on while this thread rests. The last look at all blocks, which nobody stops,

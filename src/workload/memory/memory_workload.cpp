@@ -12,7 +12,6 @@ namespace egt {
 namespace {
 
 constexpr double stop_seconds = 10;
-constexpr double hurried_stop_seconds = 0.2;
 
 std::uint64_t least_verifications(const PatrolFigures& figures) {
   const auto least = std::min_element(figures.verifications.begin(), figures.verifications.end());
@@ -159,19 +158,19 @@ void MemoryWorkload::look_for_starvation() {
   environment_.records.emit(finding);
 }
 
-Status MemoryWorkload::finish(bool hurry) {
+Status MemoryWorkload::finish(const Ending& ending) {
   finished_ = true;
-  hurried_ = hurry;
-  const Status stopped = thread_.stop(hurry ? hurried_stop_seconds : stop_seconds);
-  if (hurry && !stopped.ok()) return {};  // the thread still has the patrol
+  hurried_ = ending.hurry;
+  const Status stopped = thread_.stop(ending.seconds(stop_seconds));
+  if (ending.hurry && !stopped.ok()) return {};  // the thread still has the patrol
   EGT_TRY(stopped);
   EGT_TRY(thread_.failure());
   if (!patrol_) return {};
   // What is still enqueued is worth a moment; a verdict cut short by a signal does not wait for it.
-  const Status settled = patrol_->settle(hurry ? hurried_stop_seconds : OperationPipeline::deadline_seconds);
-  if (hurry && settled.code() == StatusCode::timeout) return {};
+  const Status settled = patrol_->settle(ending.seconds(OperationPipeline::deadline_seconds));
+  if (ending.hurry && settled.code() == StatusCode::timeout) return {};
   EGT_TRY(settled);
-  return hurry ? Status() : patrol_->verify_all();
+  return ending.hurry ? Status() : patrol_->verify_all();
 }
 
 std::string MemoryWorkload::undone(const PatrolFigures& figures) const {

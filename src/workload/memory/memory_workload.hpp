@@ -37,7 +37,7 @@ class MemoryWorkload : public Workload {
   /// Relays what the patrol failed with.
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   void stop_background() override { thread_.ask_to_stop(); }
-  Status finish(bool hurry) override;
+  Status finish(const Ending& ending) override;
   PartReport report() const override;
 
   /// See ProductLane::answers. Any thread.

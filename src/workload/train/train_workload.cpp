@@ -209,9 +209,9 @@ void TrainWorkload::close_epoch(std::int64_t step) {
   epoch_steps_ = epoch_timed_steps_ = epoch_samples_ = 0;
 }
 
-Status TrainWorkload::finish(bool hurry) {
-  const Status checked = hurry || retired_ == 0 ? Status() : checks_->finish();
-  if (checks_) checks_->close(!hurry && checked.ok());
+Status TrainWorkload::finish(const Ending& ending) {
+  const Status checked = ending.hurry || retired_ == 0 ? Status() : checks_->finish();
+  if (checks_) checks_->close(!ending.hurry && checked.ok());
   return checked;
 }
 

@@ -34,7 +34,7 @@ class TrainWorkload : public Workload {
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   Status give_up_steps(double timeout_seconds) override;
   Status resume(RestartInfo& restart) override;
-  Status finish(bool hurry) override;
+  Status finish(const Ending& ending) override;
   PartReport report() const override;
   std::vector<PartReport> reports() const override;
 

@@ -81,8 +81,8 @@ Status VerifyWorkload::resume(RestartInfo& restart) {
   return {};
 }
 
-Status VerifyWorkload::finish(bool hurry) {
-  if (hurry) return {};
+Status VerifyWorkload::finish(const Ending& ending) {
+  if (ending.hurry) return {};
   EGT_TRY(enqueue_round(last_step_));
   return collect_round(true);
 }

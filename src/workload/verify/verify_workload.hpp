@@ -36,7 +36,7 @@ class VerifyWorkload : public Workload {
   Status give_up_steps(double timeout_seconds) override;
   Status resume(RestartInfo& restart) override;
   /// The last round.
-  Status finish(bool hurry) override;
+  Status finish(const Ending& ending) override;
   PartReport report() const override;
 
  private:

@@ -58,7 +58,7 @@ class SlowSteps : public Workload {
     outcome.decision = votes_.at(static_cast<std::size_t>(step));
     return {};
   }
-  Status finish(bool) override { return {}; }
+  Status finish(const Ending&) override { return {}; }
   PartReport report() const override { return {}; }
 
  private:
@@ -66,32 +66,75 @@ class SlowSteps : public Workload {
   std::vector<StopVote> votes_;
 };
 
+/// A session of one rank, and what stands around it.
+struct LoneSession {
+  LoneControl control;
+  RecordQueue records{0};
+  KeepingSink journal;
+  Telemetry telemetry{nullptr, 60, Clock::now()};
+  ProgressBoard board;
+  RecordRouter route{control, records, journal, board.line("journal"), {}};
+  LoadControl load;
+  NoRejoin rejoin;
+  Session::Workloads workloads;
+
+  Status run(const SessionPlan& plan) {
+    Session session({.records = records,
+                     .route = route,
+                     .telemetry = telemetry,
+                     .board = board,
+                     .load = load,
+                     .rejoin = rejoin},
+                    workloads);
+    return session.run(plan);
+  }
+};
+
+/// Takes all the time there is to finish.
+class SlowFinish : public SlowSteps {
+ public:
+  explicit SlowFinish(std::vector<double>& seconds) : SlowSteps(0), seconds_(seconds) {}
+  Status finish(const Ending& ending) override {
+    seconds_.push_back(ending.seconds(60));
+    if (ending.hurry) std::this_thread::sleep_for(std::chrono::duration<double>(seconds_.back()));
+    return {};
+  }
+
+ private:
+  std::vector<double>& seconds_;
+};
+
+TEST(Session, WorkloadsShareTheTimeOfAHurriedEnd) {
+  std::vector<double> seconds;
+  LoneSession session;
+  for (int i = 0; i < 3; ++i) session.workloads.push_back(std::make_unique<SlowFinish>(seconds));
+  ASSERT_TRUE(
+      session
+          .run(
+              {.duration_seconds = {}, .steps = {}, .is_done = {}, .is_interrupted = true, .before_step = {}})
+          .ok());
+  EXPECT_THAT(seconds, testing::ElementsAre(testing::Le(Ending::hurried_seconds), 0, 0));
+}
+
+TEST(Session, WorkloadsHaveTheirOwnTimeWhereNothingHurries) {
+  std::vector<double> seconds;
+  LoneSession session;
+  for (int i = 0; i < 2; ++i) session.workloads.push_back(std::make_unique<SlowFinish>(seconds));
+  ASSERT_TRUE(session.run({.duration_seconds = {}, .steps = 1, .is_done = {}, .before_step = {}}).ok());
+  EXPECT_THAT(seconds, testing::ElementsAre(60, 60));
+}
+
 /// What is received cannot be taken back, so this is for a process of its own.
 void check_that_a_signal_ends_a_rest() {
   StopSignal::take();
-  LoneControl control;
-  RecordQueue records(0);
-  KeepingSink journal;
-  Telemetry telemetry(nullptr, 60, Clock::now());
-  ProgressBoard board;
-  RecordRouter route(control, records, journal, board.line("journal"), {});
-  LoadControl load;
-  load.set_duty(LoadControl::least_duty);
-  NoRejoin rejoin;
-  Session::Workloads workloads;
-  workloads.push_back(std::make_unique<SlowSteps>(0.25));  // and 4.75 s of rest behind each
-  Session session({.records = records,
-                   .route = route,
-                   .telemetry = telemetry,
-                   .board = board,
-                   .load = load,
-                   .rejoin = rejoin},
-                  workloads);
+  LoneSession session;
+  session.load.set_duty(LoadControl::least_duty);
+  session.workloads.push_back(std::make_unique<SlowSteps>(0.25));  // and 4.75 s of rest behind each
   std::string phase;
   Clock::time_point signalled;
   std::jthread sender([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(600));
-    phase = board.line("main").read().phase;
+    phase = session.board.line("main").read().phase;
     signalled = Clock::now();
     std::raise(SIGTERM);
   });
@@ -99,10 +142,11 @@ void check_that_a_signal_ends_a_rest() {
   EXPECT_TRUE(failure.ok()) << failure.what();
   EXPECT_LT(seconds_since(signalled), 3.0) << "some steps, and no rest";
   EXPECT_EQ(phase, "rest: the duty is lowered");
-  ASSERT_TRUE(route.pump().ok());
-  ASSERT_FALSE(journal.records.empty());
-  EXPECT_EQ(journal.records.back().kind, RecordKind::end);
-  EXPECT_EQ(journal.records.back().body.at("reason"), "signal");
+  ASSERT_TRUE(session.route.pump().ok());
+  const std::vector<Record>& written = session.journal.records;
+  ASSERT_FALSE(written.empty());
+  EXPECT_EQ(written.back().kind, RecordKind::end);
+  EXPECT_EQ(written.back().body.at("reason"), "signal");
 }
 
 TEST(Session, ASignalEndsARestUnderALoweredDuty) {

@@ -2,19 +2,38 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <utility>
 
 #include "device/host/host_device.hpp"
+#include "device/injection/forwarding_device.hpp"
+#include "egt/core/clock.hpp"
 
 namespace egt {
 namespace {
+
+/// An event counts as reached 0.3 s after it was first asked for.
+class LateEvents : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Result<bool> done(const Event& event) override {
+    const auto [first, is_new] = asked_.try_emplace(&event, Clock::now());
+    if (is_late && seconds_since(first->second) < 0.3) return false;
+    return ForwardingDevice::done(event);
+  }
+
+  bool is_late = false;
+
+ private:
+  std::map<const Event*, Clock::time_point> asked_;
+};
 
 /// Three operations in flight at most.
 class Pipelines : public ::testing::Test {
  protected:
   void SetUp() override {
-    device_ = std::move(open_host_device({}).value());
+    device_ = std::make_unique<LateEvents>(std::move(open_host_device({}).value()));
     words_ = std::move(device_->allocate(64).value());
     pipeline_ = std::move(
         OperationPipeline::create(*device_, StreamPriority::low, StreamUse::all, "the test", 3).value());
@@ -32,7 +51,7 @@ class Pipelines : public ::testing::Test {
         {});
   }
 
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<LateEvents> device_;
   Buffer words_;
   std::unique_ptr<OperationPipeline> pipeline_;
   int submitted_ = 0, judged_ = 0, bad_ = -1;
@@ -72,6 +91,20 @@ TEST_F(Pipelines, WhatAJudgeSaysReachesWhoWaits) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit().ok());
   EXPECT_EQ(pipeline_->drain(10).what(), "judged bad");
   ASSERT_TRUE(pipeline_->drain(10).ok());
+  EXPECT_EQ(judged_, 3);
+}
+
+TEST_F(Pipelines, SecondsAreThoseOfAllThatIsEnqueued) {
+  device_->is_late = true;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit().ok());
+  EXPECT_EQ(pipeline_->drain(0.45).code(), StatusCode::timeout);
+  EXPECT_LT(judged_, 3);
+}
+
+TEST_F(Pipelines, WhatIsOverIsJudgedWithNoSecondsLeft) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit().ok());
+  ASSERT_TRUE(device_->synchronize(pipeline_->stream(), 10).ok());
+  EXPECT_TRUE(pipeline_->drain(0).ok());
   EXPECT_EQ(judged_, 3);
 }
 
