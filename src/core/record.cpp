@@ -9,8 +9,8 @@
 namespace egt {
 namespace {
 
-constexpr const char* record_kind_names[] = {"start", "epoch",   "progress",  "fault",  "finding",
-                                             "loss",  "restart", "injection", "notice", "end"};
+constexpr const char* record_kind_names[] = {"start",     "epoch",   "progress",  "fault",  "finding", "loss",
+                                             "late_stop", "restart", "injection", "notice", "end"};
 constexpr const char* blame_names[] = {"certain", "majority", "ambiguous"};
 constexpr const char* how_names[] = {"stuck", "silent", "vanished", "failed"};
 
@@ -77,6 +77,15 @@ Json to_json(const Loss& loss) {
           {"hostname", loss.hostname},  {"device_uuid", loss.device_uuid},
           {"phase", loss.phase},        {"step", number_or_null(loss.step)},
           {"seconds", loss.seconds},    {"text", loss.text}};
+}
+
+Json to_json(const LateStop& stop) {
+  return {{"rank", number_or_null(stop.rank)},
+          {"signal", stop.signal},
+          {"phase", stop.phase},
+          {"waits_for_peers", stop.waits_for_peers},
+          {"step", number_or_null(stop.step)},
+          {"seconds", stop.seconds}};
 }
 
 Json to_json(const Restart& restart) {

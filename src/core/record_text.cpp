@@ -36,6 +36,15 @@ std::string loss_text(const Json& loss) {
   return text;
 }
 
+std::string late_stop_text(const Json& stop) {
+  std::string text =
+      fmt::format("after {} it {} {} for {:.1f} s", text_at(stop, "signal"),
+                  value_at<bool>(stop, "waits_for_peers").value_or(false) ? "waited for others in" : "was in",
+                  text_at(stop, "phase"), value_at<double>(stop, "seconds").value_or(0));
+  if (const auto step = value_at<std::int64_t>(stop, "step")) text += fmt::format(", at step {}", *step);
+  return text;
+}
+
 std::string restart_text(const Json& restart) {
   const std::string phase = text_at(restart, "phase");
   return fmt::format("{} held all ranks up for {:.1f} s{}: restart {}, the run goes on at step {}",

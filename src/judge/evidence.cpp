@@ -85,7 +85,8 @@ std::string name_side(const std::set<int>& side, const std::vector<const Record*
 
 bool is_lasting(RecordKind kind) {
   return kind == RecordKind::start || kind == RecordKind::fault || kind == RecordKind::finding ||
-         kind == RecordKind::loss || kind == RecordKind::restart || kind == RecordKind::injection;
+         kind == RecordKind::loss || kind == RecordKind::late_stop || kind == RecordKind::restart ||
+         kind == RecordKind::injection;
 }
 
 const Json& first_start(const ByRank& ranks) {
@@ -108,6 +109,7 @@ std::vector<ByRank> parts_of(const std::vector<Record>& records) {
     RankRecords& rank = parts[part_of.at(&record)][record.rank];
     if (record.kind == RecordKind::start) rank.start = &record;
     if (record.kind == RecordKind::end) rank.end = &record;
+    if (record.kind == RecordKind::late_stop) rank.late_stop = &record;
     const bool newer = !rank.progress || record.time >= rank.progress->time;
     if (record.kind == RecordKind::progress && newer) rank.progress = &record;
   }

@@ -20,6 +20,7 @@ struct RankRecords {
   const Record* start = nullptr;
   const Record* progress = nullptr;  ///< the last
   const Record* end = nullptr;
+  const Record* late_stop = nullptr;
 
   /// Its end, else its last progress; null: it left neither.
   const Record* last() const { return end ? end : progress; }

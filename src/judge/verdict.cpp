@@ -136,7 +136,9 @@ std::vector<std::string> errors(const Evidence& evidence) {
   return reasons;
 }
 
-std::string last_seen_text(const Record* last) {
+std::string last_seen_text(const RankRecords& rank) {
+  if (rank.late_stop) return "; " + late_stop_text(rank.late_stop->body);
+  const Record* const last = rank.progress;
   if (!last) return "";
   const std::string phase = text_at(last->body, "phase");
   return fmt::format("; last seen {}{}", phase.empty() ? "" : fmt::format("in {}, ", phase),
@@ -152,7 +154,7 @@ std::vector<std::string> vanished_ranks(const Evidence& evidence) {
     const bool known = rank != evidence.ending().end();
     if (known && rank->second.end) continue;
     reasons.push_back(fmt::format("rank {} was lost: it left no end record{}", number,
-                                  last_seen_text(known ? rank->second.progress : nullptr)));
+                                  last_seen_text(known ? rank->second : RankRecords())));
   }
   return reasons;
 }

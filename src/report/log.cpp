@@ -90,6 +90,7 @@ LogLevel level_of(const Record& record) {
     case RecordKind::loss:
       return LogLevel::error;
     case RecordKind::finding:
+    case RecordKind::late_stop:
     case RecordKind::restart:
       return LogLevel::warning;
     case RecordKind::progress:
@@ -169,6 +170,8 @@ std::string LogFile::text_of(const Record& record) const {
       return text_at(record.body, "text");
     case RecordKind::loss:
       return loss_text(record.body);
+    case RecordKind::late_stop:
+      return late_stop_text(record.body);
     case RecordKind::finding:
       return finding_text(record.body);
     case RecordKind::restart:

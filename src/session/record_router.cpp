@@ -29,15 +29,25 @@ Status RecordRouter::pump() {
 
 Status RecordRouter::move() {
   const bool root = control_.place().rank == 0;
-  const std::vector<Record> records = queue_.drain();
+  std::unique_lock lock(mutex_);
+  const std::vector<Record> taken = std::exchange(taken_, {}), records = queue_.drain();
+  lock.unlock();
   line_.begin("write");
   for (const Record& record : records) note_journal(journal_.write(record));
   note_journal(journal_.flush());
   line_.rest();
-  for (const Record& record : records) root ? deliver(record) : keep_for_root(record);
+  for (const auto* const some : {&taken, &records})
+    for (const Record& record : *some) root ? deliver(record) : keep_for_root(record);
   const Status moved = root ? receive() : send();
   for (Listener& listener : listeners_) note(listener, listener.sink->flush());
   return moved;
+}
+
+std::vector<Record> RecordRouter::take_for_journal() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Record> records = queue_.drain();
+  taken_.insert(taken_.end(), records.begin(), records.end());
+  return records;
 }
 
 void RecordRouter::keep_for_root(const Record& record) {

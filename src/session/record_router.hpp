@@ -39,6 +39,9 @@ class RecordRouter {
   Status pump_to_the_end(double seconds);
   const Status& journal_failure() const { return journal_failure_; }
 
+  /// Any thread, other than the main one: what is enqueued, for the caller to write to the journal. The next
+  /// pump delivers it all the same.
+  std::vector<Record> take_for_journal();
   /// Any thread. On rank 0: start, fault, injection and end records of all ranks, and the last progress of a
   /// rank that sent no end.
   std::vector<Record> kept() const;
@@ -70,7 +73,8 @@ class RecordRouter {
     bool may_be_dropped;
   };
   std::deque<Unsent> unsent_;  ///< on ranks other than 0, oldest first
-  mutable std::mutex mutex_;   ///< of what is kept
+  mutable std::mutex mutex_;   ///< of what is taken out of the queue, and of what is kept
+  std::vector<Record> taken_;  ///< by another thread for the journal, not delivered yet
   KeptRecords kept_;
 };
 

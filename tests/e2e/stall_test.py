@@ -92,6 +92,32 @@ class Stall(ProgramTest):
         self.assertEqual(self.digests("run"), self.digests("clean"))
 
 
+    def test_a_stop_while_a_rank_hangs_leaves_what_was_found_and_who_hangs(self):
+        """mpirun would kill them all a second later."""
+        process = self.start_program(*SMALL_NETWORK[:-1], "100s", "--memory", "64MB", "--duration", "300s", "--inject", "hang:rank=1,step=20",
+                                     "--inject", "memory:rank=1,step=19", "--output", "run", ranks=2)
+        self.wait_for(lambda: '"kind":"hang"' in self.journal(1))
+        time.sleep(5)  # in which the flip is found, and nobody takes it to the journal
+        self.assertFalse((self.folder / "run/result.json").exists())
+        process.send_signal(signal.SIGUSR2)
+        self.wait_for(lambda: (self.folder / "run/result.json").exists() and '"kind":"fault"' in self.journal(1), 30)
+        result = self.result()
+        self.assertEqual((result["verdict"], result["exit_code"]), ("incomplete", 4))
+        told = "\n".join(result["reasons"])
+        self.assertRegex(told, "rank 1 was lost: it left no end record; after SIGUSR2 it was in step for [0-9.]+ s, at step 20")
+        self.assertRegex(told, "rank 0 was lost: it left no end record; after SIGUSR2 it waited for others in ")
+        for rank in self.processes():
+            os.kill(rank, signal.SIGKILL)
+        _, messages = process.communicate(timeout=60)
+        self.assertRegex(messages, "Warning: rank 1: after SIGUSR2 it was in step for ")
+        self.assertEqual(self.run_program("report", "run").returncode, 1)
+        self.assertEqual([fault["rank"] for fault in self.result()["faults"]], [1])
+
+    def journal(self, rank):
+        path = self.folder / f"run/journal.rank{rank}.jsonl"
+        return path.read_text() if path.exists() else ""
+
+
 # A case each: ctest runs them side by side.
 for kind in HOW:
     for rank in range(3):

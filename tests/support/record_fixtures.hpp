@@ -136,6 +136,17 @@ inline Record finding(int rank, const std::string& kind = "outlier", const std::
           .body = to_json(finding)};
 }
 
+inline Record late_stop(int rank, bool waits_for_peers = false) {
+  LateStop stop;
+  stop.rank = rank;
+  stop.signal = "SIGINT";
+  stop.phase = "train: sums";
+  stop.waits_for_peers = waits_for_peers;
+  stop.step = 20;
+  stop.seconds = 6.6;
+  return {.kind = RecordKind::late_stop, .time = 1030, .rank = rank, .step = 20, .body = to_json(stop)};
+}
+
 inline Record restart(int rank, int number = 1, int told_by = 0) {
   Restart restart;
   restart.number = number;

@@ -20,6 +20,7 @@ enum class RecordKind {
   fault,      ///< the hardware did wrong: a Fault
   finding,    ///< results are right, but performance or surroundings are not: a Finding
   loss,       ///< a rank is stuck or gone: a Loss
+  late_stop,  ///< a stop signal came and the rank does not end at once: what it still does, a LateStop
   restart,    ///< the ranks lost touch and found together again: a Restart
   injection,  ///< a fault was put in on purpose: an Injection, and where it struck
   notice,     ///< for people: body {"level": "info"|"warning", "text": ".."}
@@ -91,6 +92,16 @@ struct Loss {
   std::string text;        ///< why, in one line, where it told
 };
 
+/// A rank that does not end soon after a stop signal. No loss: it may only need longer than mpirun leaves it.
+struct LateStop {
+  int rank = -1;
+  std::string signal;            ///< "SIGINT"
+  std::string phase;             ///< what its main thread still does; empty: not known
+  bool waits_for_peers = false;  ///< .. and for whom
+  std::int64_t step = -1;        ///< of its training; -1: not known
+  double seconds = 0;            ///< that it has been there for
+};
+
 /// The communicator was given up and built anew; training goes on behind the last agreed step.
 struct Restart {
   int number = 1;                  ///< of this run
@@ -109,6 +120,7 @@ const char* to_string(Loss::How how);
 Json to_json(const Fault& fault);
 Json to_json(const Finding& finding);
 Json to_json(const Loss& loss);
+Json to_json(const LateStop& stop);
 Json to_json(const Restart& restart);
 /// One line of the journal: {"kind","time","rank","step","body"}.
 Json to_json(const Record& record);

@@ -9,6 +9,8 @@ namespace egt {
 
 /// "rank 2 on node7 is stuck: no progress for 4.1 s in train: sums, step 20"
 std::string loss_text(const Json& loss);
+/// "after SIGINT it was in step for 6.6 s, at step 5"
+std::string late_stop_text(const Json& stop);
 /// "rank 1 held all ranks up for 4.1 s (train: sums): restart 1, training goes on at step 17"
 std::string restart_text(const Json& restart);
 /// "rank 1 on node7: step time 5.2 % above the median of its peers"

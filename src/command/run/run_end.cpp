@@ -48,6 +48,7 @@ Result<int> Run::share_verdict(const Status& failure) {
 
 /// On rank 0: the verdict, the result, the last words.
 int Run::conclude(const Status& told, bool can_gather) {
+  crash_report_->supersede();
   if (log_sink_) {  // which may have failed at the very last record
     static_cast<void>(wait_until([this]() -> Result<bool> { return log_sink_->settled(); },
                                  {.seconds = hurried_console_timeout_s, .what = "the log file"}));

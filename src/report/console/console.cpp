@@ -71,6 +71,7 @@ Status Console::write(const Record& record) {
     case RecordKind::restart:
       show_event(record, restart_text(record.body));
       break;
+    case RecordKind::late_stop:  // told at once, not when the records come
     case RecordKind::start:
       break;  // on_start shows all ranks' together
   }

@@ -11,8 +11,10 @@
 #include <cstdlib>
 #include <set>
 
+#include "egt/core/clock.hpp"
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
+#include "egt/core/record_text.hpp"
 #include "judge/result.hpp"
 #include "report/export/result_files.hpp"
 #include "report/journal/journal.hpp"
@@ -30,7 +32,8 @@ constexpr double sync_s = 0.1;    // for the journal; the disk may take it later
 constexpr double say_s = 0.5;     // for the console, whose terminal may be stopped
 constexpr double clean_up_s = 3;  // for the main thread to remove its files
 constexpr double result_s = 5;
-constexpr int reprieve_s = 3;  // before a process that does not answer is killed
+constexpr double told_late_s = 2;  ///< shorter steps are no news
+constexpr int reprieve_s = 3;      // before a process that does not answer is killed
 constexpr const char* journal_word = "journal written";
 
 std::string exit_word(int code) {
@@ -88,6 +91,41 @@ void CrashReport::execute(const std::vector<Loss>& losses, Watchdog& watchdog) {
   remove_leftover_files(context_.io_directory, context_.place.hostname);  // of those that were killed
   std::fflush(nullptr);
   std::_Exit(code);
+}
+
+void CrashReport::write_ahead(const std::vector<LateStop>& stops) {
+  for (Record& record : context_.route.take_for_journal()) unwritten_.push_back(std::move(record));
+  std::vector<Record> all;
+  for (const LateStop& stop : stops)
+    all.push_back({RecordKind::late_stop, unix_now(), stop.rank, stop.step, to_json(stop)});
+  for (const Record& record : all)
+    if (record.rank == context_.place.rank) unwritten_.push_back(record);
+  static_cast<void>(append_records(context_.directory, unwritten_, sync_s));
+  if (context_.place.rank != 0) return;
+  const std::lock_guard lock(ahead_mutex_);
+  if (superseded_) return;
+  // Not from the journals: to read those of a long run takes seconds, in which this thread answers nobody.
+  std::vector<Record> known = context_.route.kept();
+  known.insert(known.end(), all.begin(), all.end());
+  RunReport ahead = report_of(known);
+  ahead.verdict.reasons.push_back("this was written before the end: the command report judges the journals");
+  set_verdict(ahead.result, ahead.verdict);
+  static_cast<void>(store(ahead));
+  tell_late(stops);
+}
+
+/// Whom the others wait for, where that lasts.
+void CrashReport::tell_late(const std::vector<LateStop>& stops) {
+  for (const LateStop& stop : stops) {
+    if (stop.waits_for_peers || stop.seconds < told_late_s) continue;
+    context_.console.show([text = fmt::format("rank {}: {}", stop.rank, late_stop_text(to_json(stop)))](
+                              Console& console) { console.on_warning(text); });
+  }
+}
+
+void CrashReport::supersede() {
+  const std::lock_guard lock(ahead_mutex_);
+  superseded_ = true;
 }
 
 /// What a disk does not take now it may take the next time.

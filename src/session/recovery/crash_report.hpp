@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ class CrashReport {
   struct Context {
     const RankPlace& place;
     RecordQueue& records;
-    const RecordRouter& route;
+    RecordRouter& route;
     std::string directory;                            ///< of the run
     std::string io_directory;                         ///< of test files
     std::string nodes_file;                           ///< see write_node_list
@@ -34,11 +35,17 @@ class CrashReport {
 
   /// The work of the main thread is over, well or not: what it made is removed. Any thread.
   void end_work() { work_is_over_ = true; }
+  /// The run is told to stop and does not end at once: should this process be killed, it has left in its
+  /// journal what was found so far and what it still did, and rank 0 a result. On the watchdog's thread.
+  void write_ahead(const std::vector<LateStop>& stops);
+  /// The result is written now: from here on `write_ahead` writes none. Any thread.
+  void supersede();
   /// From `WatchdogHooks::on_give_up` of `watchdog`. Does not return.
   [[noreturn]] void execute(const std::vector<Loss>& losses, Watchdog& watchdog);
 
  private:
   void write_journal();
+  void tell_late(const std::vector<LateStop>& stops);
   void clean_up(Watchdog& watchdog, double patience_seconds) const;
   RunReport report(Sink* see = nullptr) const;
   Status store(const RunReport& known) const;
@@ -49,6 +56,8 @@ class CrashReport {
 
   Context context_;
   std::atomic<bool> work_is_over_{false};
+  std::mutex ahead_mutex_;  ///< while the result is written ahead
+  bool superseded_ = false;
   std::vector<Record> unwritten_;  ///< that the journal does not have yet
 };
 

@@ -406,6 +406,22 @@ std::vector<Loss> main_threads(const WatchTable& table, const WatchOptions& opti
   return threads;
 }
 
+std::vector<LateStop> late_stops(const WatchTable& table, double now) {
+  std::vector<LateStop> stops;
+  for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank) {
+    const RankView& view = table.ranks[index(rank)];
+    const auto activity = main_activity(view);
+    if (!activity || !takes_part(view)) continue;
+    stops.push_back({.rank = rank,
+                     .signal = {},
+                     .phase = activity->phase,
+                     .waits_for_peers = activity->waits_for_peers,
+                     .step = activity->step,
+                     .seconds = age_of(table, view, *activity, now)});
+  }
+  return stops;
+}
+
 WatchDecision judge(const WatchTable& table, const WatchOptions& options, double now) {
   using Act = WatchDecision::Act;
   if (auto ended = ended_ranks(table, now); !ended.empty()) return {Act::give_up, std::move(ended)};

@@ -96,6 +96,9 @@ bool all_arrived(const WatchTable& table);
 /// Every rank's main thread as it is now, by rank.
 std::vector<Loss> main_threads(const WatchTable& table, const WatchOptions& options, double now);
 
+/// The main threads of the ranks that take part, by rank, in a run that is told to stop. Without the signal.
+std::vector<LateStop> late_stops(const WatchTable& table, double now);
+
 /// The rules. A rank that vanished or failed: give up. A main thread that is stuck, or a rank that is silent:
 /// a restart while there is one left, else give up; who does not come to the restart in time is lost. A
 /// background thread that is stuck: give up. Of several stuck main threads those are to blame that do not

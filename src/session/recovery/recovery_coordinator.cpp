@@ -14,13 +14,12 @@ namespace {
 constexpr double heartbeat_timeout_s = 20;
 constexpr double verdict_timeout_s = 30;  // for the crash report to end the process
 
-/// True once a stop signal came some time ago.
-std::function<bool()> stop_watch() {
-  constexpr double excuse_s = 0.2;
+/// Seconds since it was first called after a stop signal.
+std::function<double()> stop_watch() {
   return [since = std::optional<Clock::time_point>()]() mutable {
-    if (StopSignal::received() == 0) return false;
+    if (StopSignal::received() == 0) return 0.0;
     if (!since) since = Clock::now();
-    return seconds_since(*since) > excuse_s;
+    return seconds_since(*since);
   };
 }
 
@@ -48,7 +47,12 @@ Status RecoveryCoordinator::open_watchdog() {
                             setup_.communicator.interrupt();
                             setup_.crash_report.execute(losses, *watchdog_);
                           },
-                      .stopping = stop_watch()};
+                      .stopping_for = stop_watch(),
+                      .on_late_stop =
+                          [this](std::vector<LateStop> stops) {
+                            for (LateStop& stop : stops) stop.signal = signal_name(StopSignal::received());
+                            setup_.crash_report.write_ahead(stops);
+                          }};
   watchdog_ = std::make_unique<Watchdog>(*heartbeat_, setup_.board, std::move(ranks), setup_.options,
                                          std::move(hooks));
   return {};

@@ -15,6 +15,8 @@ constexpr double ranks_at_period = 16;  ///< more ranks report their news less o
 constexpr double slept_s = 1;           ///< a turn that takes longer: this process was stopped
 constexpr double flush_s = 0.3;         ///< for the network to take what must not be lost
 constexpr double pump_s = 0.02;
+constexpr double stop_excuse_s = 0.2;  ///< after a stop signal: mpirun may have ended a rank that is gone
+constexpr double late_stop_s = 0.5;    ///< mpirun leaves a second
 constexpr std::chrono::seconds drain_deadline{1};
 
 double period_of(std::size_t ranks) {
@@ -133,6 +135,7 @@ void Watchdog::turn(double wait_seconds) {
   const double now = exchange(wait_seconds);
   if (!ending_) follow(now);
   if (!ending_) decide(now);
+  if (!ending_) tell_late_stop(now);
   const std::lock_guard lock(mutex_);
   drain_done_ = wanted;
   progressed_.notify_all();
@@ -198,7 +201,17 @@ void Watchdog::take_peer(const Peer& peer, double now) {
   if (peer.left) view.left = true;
   if (!peer.gone || view.gone_at) return;
   view.gone_at = now;
-  view.gone_in_stop = hooks_.stopping && hooks_.stopping();
+  view.gone_in_stop = stopping_for() > stop_excuse_s;
+}
+
+double Watchdog::stopping_for() const {
+  return hooks_.stopping_for ? hooks_.stopping_for() : 0;
+}
+
+void Watchdog::tell_late_stop(double now) {
+  if (late_stop_told_ || stopping_for() < late_stop_s) return;
+  late_stop_told_ = true;
+  if (hooks_.on_late_stop) hooks_.on_late_stop(late_stops(table_, now));
 }
 
 /// What others decided, and what became of the restart.

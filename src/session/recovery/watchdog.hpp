@@ -24,8 +24,11 @@ struct WatchdogHooks {
   /// Once: the run cannot go on, on any rank. Writes what is known and ends the process (or returns: then
   /// nothing is judged any more, news still go out).
   std::function<void(const std::vector<Loss>&)> on_give_up;
-  /// True once a stop signal came more than 0.2 s ago: mpirun ends ranks then, which is no loss.
-  std::function<bool()> stopping;
+  /// Seconds since a stop signal came; 0: none did. Soon after it mpirun ends ranks, which is no loss.
+  std::function<double()> stopping_for;
+  /// Once, some time after a stop signal: this process may be killed at any moment. What the main threads of
+  /// all ranks still do.
+  std::function<void(std::vector<LateStop>)> on_late_stop;
 };
 
 /// A thread on every rank that reports to all others what this rank's threads do, and judges by
@@ -86,6 +89,8 @@ class Watchdog {
   void follow(double now);
   void decide(double now);
   void give_up(const std::vector<Loss>& losses);
+  double stopping_for() const;
+  void tell_late_stop(double now);
   void change(const std::function<void(WatchNews&)>& change);
   WatchNews own_news() const;
 
@@ -102,6 +107,7 @@ class Watchdog {
   double turned_at_ = 0;
   bool restarting_ = false;  ///< a restart is under way
   bool ending_ = false;      ///< on_give_up was called
+  bool late_stop_told_ = false;
 
   mutable std::mutex mutex_;  ///< of what follows
   std::condition_variable progressed_;

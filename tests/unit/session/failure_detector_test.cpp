@@ -13,6 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 TEST_F(WatchRules, AllWellIsNoCase) {
   EXPECT_EQ(decision().act, Act::none);
@@ -320,6 +321,21 @@ TEST(Deputy, IsTheLowestSurvivor) {
   EXPECT_EQ(deputy({loss(0, Loss::How::stuck), loss(1, Loss::How::vanished)}, 3), 2);
   EXPECT_EQ(deputy({loss(0, Loss::How::silent), loss(1, Loss::How::stuck)}, 2), 1) << "all are lost";
   EXPECT_EQ(deputy({loss(0, Loss::How::stuck)}, 1), 0);
+}
+
+TEST_F(WatchRules, OfAStopThatComesLateTheMainThreadsAreToldThatAreStillThere) {
+  set(0, waiting(20, 6));
+  set(1, working(19, 6.5));
+  rank(2).left = true;
+  const auto stops = late_stops(table, now);
+  ASSERT_THAT(stops, SizeIs(2));
+  EXPECT_EQ(stops[0].rank, 0);
+  EXPECT_TRUE(stops[0].waits_for_peers);
+  EXPECT_EQ(stops[1].rank, 1);
+  EXPECT_EQ(stops[1].phase, "train: forward");
+  EXPECT_EQ(stops[1].step, 19);
+  EXPECT_FALSE(stops[1].waits_for_peers);
+  EXPECT_NEAR(stops[1].seconds, 6.6, 1e-9);
 }
 
 }  // namespace

@@ -101,6 +101,19 @@ TEST_F(RouteTest, EverySinkOfRankZeroTakesAllRanksRecordsTheJournalItsOwn) {
   EXPECT_THAT(journal_.records, SizeIs(1));
 }
 
+TEST_F(RouteTest, WhatAnotherThreadTakesForTheJournalIsDeliveredOnceAndNotWrittenAgain) {
+  queue_.notice("taken");
+  const std::vector<Record> taken = route_.take_for_journal();
+  ASSERT_THAT(taken, SizeIs(1));
+  EXPECT_EQ(taken.front().body.at("text"), "taken");
+  EXPECT_THAT(route_.take_for_journal(), IsEmpty());
+  queue_.notice("later");
+  ASSERT_TRUE(route_.pump().ok());
+  ASSERT_TRUE(route_.pump().ok());
+  EXPECT_THAT(console_.texts(), ElementsAre("taken", "later"));
+  EXPECT_THAT(journal_.texts(), ElementsAre("later"));
+}
+
 TEST_F(RouteTest, KeepsWhatTheResultIsMadeOf) {
   queue_.notice("passing");
   queue_.emit(RecordKind::epoch, 9, {});

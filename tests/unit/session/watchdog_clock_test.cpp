@@ -158,7 +158,8 @@ struct SimulatedRank {
                         losses = lost;
                         given_up_at = simulation.now();
                       },
-                  .stopping = {}},
+                  .stopping_for = {},
+                  .on_late_stop = {}},
                  [&simulation] { return simulation.now(); }) {
     work();
     EXPECT_TRUE(watchdog.start().ok());

@@ -188,7 +188,12 @@ class Watchdogs : public testing::Test {
                                             const std::lock_guard lock(mutex_);
                                             losses_ = losses;
                                           },
-                                      .stopping = [this] { return stopping_.load(); }});
+                                      .stopping_for = [this] { return stopping_for_.load(); },
+                                      .on_late_stop =
+                                          [this](const std::vector<LateStop>& stops) {
+                                            ++late_stops_told_;
+                                            late_stops_ = stops;
+                                          }});
     ASSERT_TRUE(status.ok()) << status.what();
     started_ = Clock::now();
   }
@@ -229,7 +234,9 @@ class Watchdogs : public testing::Test {
   }
 
   std::unique_ptr<Rank> own_;
-  std::atomic<bool> stopping_ = false;
+  std::atomic<double> stopping_for_ = 0;
+  int late_stops_told_ = 0;
+  std::vector<LateStop> late_stops_;
   bool is_deputy_ = false;
   Clock::time_point started_, given_up_at_;
 
@@ -240,7 +247,8 @@ class Watchdogs : public testing::Test {
         {.on_restart = {},
          .on_give_up =
              [&](const std::vector<Loss>& losses) { ::_exit(crash_report(*self.watchdog, losses, rank)); },
-         .stopping = {}});
+         .stopping_for = {},
+         .on_late_stop = {}});
     if (!opened.ok()) return no_heartbeat;
     const Clock::time_point start = Clock::now();
     while (seconds_since(start) < plan_.seconds) {
@@ -373,10 +381,23 @@ TEST_F(Watchdogs, AFailureIsToldToAll) {
   EXPECT_EQ(ended(2), 100 + static_cast<int>(Loss::How::failed));
 }
 
+TEST_F(Watchdogs, AStopThatComesLateIsToldOnce) {
+  begin(0, one_restart, {});
+  step_for(0.3);
+  stopping_for_ = 0.4;
+  step_for(0.3);
+  EXPECT_EQ(late_stops_told_, 0);
+  stopping_for_ = 0.6;
+  step_for(0.3);
+  EXPECT_EQ(late_stops_told_, 1);
+  ASSERT_EQ(late_stops_.size(), static_cast<std::size_t>(ranks));
+  EXPECT_EQ(late_stops_.back().rank, ranks - 1);
+}
+
 TEST_F(Watchdogs, AfterAStopSignalAKilledRankIsNoLoss) {
   begin(0, one_restart, {});
   step_for(0.3);
-  stopping_ = true;
+  stopping_for_ = 0.3;
   ::kill(pid(1), SIGKILL);
   ::kill(pid(2), SIGKILL);
   step_for(1);
