@@ -87,6 +87,11 @@ bool StopSignal::leaves_little_time() {
   return any_signal;
 }
 
+bool StopSignal::wants_the_end() {
+  const int number = received();
+  return number == SIGINT || number == SIGTERM || number == SIGHUP;
+}
+
 const char* signal_name(int number) {
   switch (number) {
     case SIGINT:

@@ -32,6 +32,8 @@ class StopSignal {
   /// A signal came, be it behind a stop file: whoever sent it may end the process soon (mpirun: after a
   /// second). Any thread.
   static bool leaves_little_time();
+  /// True after SIGINT, SIGTERM and SIGHUP: who sends these wants the process to end, and may kill it soon.
+  static bool wants_the_end();
 };
 
 /// "SIGTERM", "the file stop": what stopped a run, as its records show.

@@ -1,8 +1,9 @@
-"""No thread to be had, as under a limit on processes: exit 3 with the reason, whichever thread it is, and no hang.
-One that is wanted only after some steps (of a stream's share of the cores) leaves an incomplete run: 4."""
+"""What libraries may do to a process. No thread to be had, as under a limit on processes: exit 3 with the reason, whichever thread it
+is, and no hang; one that is wanted only after some steps (of a stream's share of the cores) leaves an incomplete run: 4. No memory for a
+thread. Products that hang."""
 from program import *
 
-PASS, ENVIRONMENT, INCOMPLETE = 0, 3, 4
+PASS, ENVIRONMENT, INCOMPLETE, INTERRUPTED = 0, 3, 4, 6
 TINY = ["--layers", "16,8", "--batch", "8", "--memory", "64MB", "--io-size", "1MB", "--io-repeats", "1", "--steps", "20", "--log-file", "log",
         "--output", "run"]
 MOST = 40  # threads that a rank may start, far more than it does
@@ -48,6 +49,16 @@ class Threads(ProgramTest):
         self.assertEqual(process.returncode, INCOMPLETE, told)
         self.assertIn("extreme_gpu_trainer: the host has no memory left for this process; give it more, or look at ulimit -v", told)
         self.assertEqual(self.run_program("report", "run").returncode, INCOMPLETE)
+
+    def test_a_signal_ends_a_start_that_hangs_and_nothing_stays(self):
+        process = self.start_program(*TINY, environment={"LD_PRELOAD": os.environ["EGT_FEW_THREADS"], "EGT_NO_PRODUCTS": "run/journal.rank0.jsonl"})
+        self.wait_for(lambda: (self.folder / "run/journal.rank0.jsonl").exists())
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=40)[1]  # the products alone would be waited for longer
+        self.assertEqual(process.returncode, INTERRUPTED, told)
+        self.assertIn("extreme_gpu_trainer: stopped by SIGTERM before the run began", told)
+        self.assertEqual([path.name for path in self.folder.iterdir()], [])
 
     def test_alone(self):
         self.check_each(None)

@@ -6,14 +6,19 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <system_error>
 
 #include "command/options/choices.hpp"
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
+#include "egt/core/process_limits.hpp"
 #include "egt/core/wait.hpp"
 #include "egt/ranks/agreement.hpp"
 #include "judge/version.hpp"
 #include "report/console/console_style.hpp"
+#include "workload/file/file_claim.hpp"
 
 namespace egt {
 
@@ -181,10 +186,39 @@ Status Run::open_directory() {
   return watched;
 }
 
+/// To take memory and to measure with it may take long, and mpirun leaves a second: a rank that is told to
+/// end and still is at it ends at once, without the others. Nothing was tested so far.
+void Run::leave_when_told(const std::stop_token& stop) {
+  constexpr double patience_s = 0.4, others_s = 0.3;
+  const auto told = [] { return Result<bool>(StopSignal::wants_the_end()); };
+  const auto never = [] { return Result<bool>(false); };
+  const WaitLimits until_told{.seconds = std::numeric_limits<double>::infinity(), .stop = stop};
+  if (!wait_until(told, until_told).ok()) return;
+  if (wait_until(never, {.seconds = patience_s, .stop = stop}).code() == StatusCode::stopped) return;
+  if (!is_resumed()) std::remove(directory_.file(journal_name(control_.place().rank)).c_str());
+  if (log_) log_->discard();
+  if (is_root()) {
+    std::error_code error;  // the folder goes last, when all ranks' files are gone
+    static_cast<void>(
+        wait_until([&] { return Result<bool>(std::filesystem::is_empty(directory_.path(), error)); },
+                   {.seconds = is_resumed() ? 0 : others_s}));
+    directory_.discard();
+    fmt::print(stderr, "extreme_gpu_trainer: stopped by {} before the run began\n",
+               signal_name(StopSignal::received()));
+  }
+  remove_test_files_of(::getpid(), purpose_.io_directory(), control_.place().hostname);
+  leave(exit_code::interrupted);
+}
+
 /// A run that is to stop takes nothing any more.
 Status Run::take_memory_or_stop() {
   Status going_on = check_stop();
-  if (going_on.ok()) EGT_TRY(take_memory());
+  if (going_on.ok()) {
+    const auto guard = start_thread<std::jthread>(
+        "the stop of a run that begins", [this](const std::stop_token& stop) { leave_when_told(stop); });
+    EGT_TRY(agree(control_, guard.status()));
+    EGT_TRY(take_memory());
+  }
   if (going_on.ok()) going_on = check_stop();
   stopped_early_ = going_on.code() == StatusCode::stopped;
   return stopped_early_ ? Status() : going_on;

@@ -120,6 +120,7 @@ class Run {
   std::unique_ptr<Device> with_injections(std::unique_ptr<Device> device);
   Status choose_options(const BackendChoice& choice);
   void leave_nothing_behind();
+  void leave_when_told(const std::stop_token& stop);
   Status check_stop();
   Status take_memory_or_stop();
   Status agree_on_options();
