@@ -106,6 +106,7 @@ class Stall(ProgramTest):
         told = "\n".join(result["reasons"])
         self.assertRegex(told, "rank 1 was lost: it left no end record; after SIGUSR2 it was in step for [0-9.]+ s, at step 20")
         self.assertRegex(told, "rank 0 was lost: it left no end record; after SIGUSR2 it waited for others in ")
+        self.wait_for(lambda: [name for name in self.files() if not name.startswith("run/")] == [], 30)
         for rank in self.processes():
             os.kill(rank, signal.SIGKILL)
         _, messages = process.communicate(timeout=60)

@@ -137,7 +137,8 @@ class Workload {
   /// All ranks have a new communicator; the calls go on with enqueue(restart.next_step). In
   /// the table's order, so that the training one comes first and writes where the others go on.
   virtual Status resume(RestartInfo&) { return {}; }
-  /// The run is about to be interrupted: threads begin no more work. Does not wait; may come more than once.
+  /// The run is about to be interrupted: threads begin no more work. Does not wait; may come more than once,
+  /// and from any thread once `start` was called.
   virtual void stop_background() {}
   /// No more steps come: ends threads, removes files. In a hurry no more is verified, and what does not end
   /// in time (a thread that a system call holds) is left to the destructor; else finishes what makes the

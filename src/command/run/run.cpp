@@ -357,7 +357,11 @@ Status Run::open_recovery() {
                                                                      .io_directory = purpose_.io_directory(),
                                                                      .nodes_file = options_.common.nodes_file,
                                                                      .run_directories = directories_,
-                                                                     .console = *console_});
+                                                                     .console = *console_,
+                                                                     .stop_background = [this] {
+                                                                       for (auto& workload : workloads_)
+                                                                         workload->stop_background();
+                                                                     }});
   stalls_ = std::make_unique<StallInjection>(*injector_, *route_, [this] { idle_device_->make_idle(); });
   EGT_TRY_ASSIGN(recovery_, RecoveryCoordinator::open({.control = control_,
                                                        .communicator = *platform_.communicator,

@@ -94,6 +94,7 @@ void CrashReport::execute(const std::vector<Loss>& losses, Watchdog& watchdog) {
 }
 
 void CrashReport::write_ahead(const std::vector<LateStop>& stops) {
+  context_.stop_background();
   for (Record& record : context_.route.take_for_journal()) unwritten_.push_back(std::move(record));
   std::vector<Record> all;
   for (const LateStop& stop : stops)

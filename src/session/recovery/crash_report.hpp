@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -30,13 +31,15 @@ class CrashReport {
     std::string nodes_file;                           ///< see write_node_list
     const std::vector<std::string>& run_directories;  ///< see find_run_directories
     QueuedConsole& console;
+    std::function<void()> stop_background;  ///< see Workload; any thread
   };
   explicit CrashReport(Context context) : context_(std::move(context)) {}
 
   /// The work of the main thread is over, well or not: what it made is removed. Any thread.
   void end_work() { work_is_over_ = true; }
   /// The run is told to stop and does not end at once: should this process be killed, it has left in its
-  /// journal what was found so far and what it still did, and rank 0 a result. On the watchdog's thread.
+  /// journal what was found so far and what it still did, and rank 0 a result; test files are removed. On the
+  /// watchdog's thread.
   void write_ahead(const std::vector<LateStop>& stops);
   /// The result is written now: from here on `write_ahead` writes none. Any thread.
   void supersede();

@@ -22,8 +22,8 @@ Status guarded(const WorkerThread::Work& work, const std::stop_token& stop, cons
 }  // namespace
 
 Status WorkerThread::start(Work work) {
-  EGT_TRY_ASSIGN(thread_, start_thread<std::jthread>(name_, [this, work = std::move(work)](
-                                                                std::stop_token stop) { run(work, stop); }));
+  EGT_TRY_ASSIGN(thread_, start_thread<std::jthread>(
+                              name_, [this, work = std::move(work)] { run(work, stop_.get_token()); }));
   return {};
 }
 
@@ -42,7 +42,7 @@ bool WorkerThread::ended_within(double seconds) {
 }
 
 Status WorkerThread::stop(double seconds) {
-  thread_.request_stop();
+  ask_to_stop();
   if (ended_within(seconds)) return {};
   return {StatusCode::timeout, fmt::format("{} did not stop within {:g} s", name_, seconds)};
 }

@@ -295,7 +295,10 @@ Status FileWorkload::remove_files_within(double seconds) {
     remove_files();
     return Status();
   };
-  if (!remover_.started() && !remover_.start(remove).ok()) remove_files();
+  {
+    const std::lock_guard lock(removing_);
+    if (!remover_.started() && !remover_.start(remove).ok()) remove_files();
+  }
   if (remover_.ended_within(seconds)) return {};
   return {StatusCode::timeout, fmt::format("--io-dir {}: the test files could not be removed within {:g} s",
                                            options_.directory, seconds)};

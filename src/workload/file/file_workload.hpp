@@ -86,6 +86,7 @@ class FileWorkload : public Workload {
   bool finished_ = false;
   bool hurried_ = false;
   WorkerThread thread_{"the file thread"};      ///< last: it uses all of the above
+  std::mutex removing_;                         ///< while the one that removes them is started
   WorkerThread remover_{"removing the files"};  ///< a disk may hold it; last: it uses the rest
 };
 
