@@ -203,10 +203,11 @@ void Run::leave_when_told(const std::stop_token& stop) {
         wait_until([&] { return Result<bool>(std::filesystem::is_empty(directory_.path(), error)); },
                    {.seconds = is_resumed() ? 0 : others_s}));
     directory_.discard();
-    fmt::print(stderr, "extreme_gpu_trainer: stopped by {} before the run began\n",
-               signal_name(StopSignal::received()));
   }
   remove_test_files_of(::getpid(), purpose_.io_directory(), control_.place().hostname);
+  if (is_root())
+    fmt::print(stderr, "extreme_gpu_trainer: stopped by {} before the run began\n",
+               signal_name(StopSignal::received()));
   leave(exit_code::interrupted);
 }
 
