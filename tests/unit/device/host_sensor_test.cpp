@@ -109,8 +109,8 @@ TEST_F(HostSensor, PowerBehindAReadThatFailedIsTheMeanSinceTheLastThatDidNot) {
   const std::string zone = "sys/class/powercap/intel-rapl:0/";
   write(zone + "name", "package-0\n");
   write(zone + "energy_uj", "0\n");
-  const auto sensor = open_host_sensor({}, root);
   const Clock::time_point start = Clock::now();
+  const auto sensor = open_host_sensor({}, root);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   write(zone + "energy_uj", "no number\n");
   EXPECT_FALSE(sensor->read().value().power_w.has_value());
