@@ -31,8 +31,10 @@ Status RecordRouter::move() {
   const bool root = control_.place().rank == 0;
   std::unique_lock lock(mutex_);
   const std::vector<Record> taken = std::exchange(taken_, {}), records = queue_.drain();
+  const Status taken_failure = std::exchange(taken_failure_, Status());
   lock.unlock();
   line_.begin("write");
+  note_journal(taken_failure);
   for (const Record& record : records) note_journal(journal_.write(record));
   note_journal(journal_.flush());
   line_.rest();
@@ -48,6 +50,11 @@ std::vector<Record> RecordRouter::take_for_journal() {
   std::vector<Record> records = queue_.drain();
   taken_.insert(taken_.end(), records.begin(), records.end());
   return records;
+}
+
+void RecordRouter::fail_journal(const Status& why) {
+  const std::lock_guard lock(mutex_);
+  taken_failure_ = why;
 }
 
 void RecordRouter::keep_for_root(const Record& record) {

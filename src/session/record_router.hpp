@@ -42,6 +42,9 @@ class RecordRouter {
   /// Any thread, other than the main one: what is enqueued, for the caller to write to the journal. The next
   /// pump delivers it all the same.
   std::vector<Record> take_for_journal();
+  /// Any thread: what was taken could not be written, which the next pump tells as any failure of the
+  /// journal.
+  void fail_journal(const Status& why);
   /// Any thread. On rank 0: start, fault, injection and end records of all ranks, and the last progress of a
   /// rank that sent no end.
   std::vector<Record> kept() const;
@@ -75,6 +78,7 @@ class RecordRouter {
   std::deque<Unsent> unsent_;  ///< on ranks other than 0, oldest first
   mutable std::mutex mutex_;   ///< of what is taken out of the queue, and of what is kept
   std::vector<Record> taken_;  ///< by another thread for the journal, not delivered yet
+  Status taken_failure_;       ///< why that thread could not write
   KeptRecords kept_;
 };
 

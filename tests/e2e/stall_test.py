@@ -92,17 +92,23 @@ class Stall(ProgramTest):
         self.assertEqual(self.digests("run"), self.digests("clean"))
 
 
-    def test_a_stop_while_a_rank_hangs_leaves_what_was_found_and_who_hangs(self):
+    def test_a_stop_while_a_rank_hangs_leaves_what_that_one_found_and_who_hangs(self):
+        self.check_stop_while_one_hangs(1, ("incomplete", 4))  # rank 0 does not know of it yet
+
+    def test_a_stop_while_a_rank_hangs_leaves_what_the_waiting_one_found(self):
+        self.check_stop_while_one_hangs(0, ("fault", 1))
+
+    def check_stop_while_one_hangs(self, struck, verdict):
         """mpirun would kill them all a second later."""
         process = self.start_program(*SMALL_NETWORK[:-1], "100s", "--memory", "64MB", "--duration", "300s", "--inject", "hang:rank=1,step=20",
-                                     "--inject", "memory:rank=1,step=19", "--output", "run", ranks=2)
+                                     "--inject", f"memory:rank={struck},step=19", "--output", "run", ranks=2)
         self.wait_for(lambda: '"kind":"hang"' in self.journal(1))
         time.sleep(5)  # in which the flip is found, and nobody takes it to the journal
         self.assertFalse((self.folder / "run/result.json").exists())
         process.send_signal(signal.SIGUSR2)
-        self.wait_for(lambda: (self.folder / "run/result.json").exists() and '"kind":"fault"' in self.journal(1), 30)
+        self.wait_for(lambda: (self.folder / "run/result.json").exists() and '"kind":"fault"' in self.journal(struck), 30)
         result = self.result()
-        self.assertEqual((result["verdict"], result["exit_code"]), ("incomplete", 4))
+        self.assertEqual((result["verdict"], result["exit_code"]), verdict)
         told = "\n".join(result["reasons"])
         self.assertRegex(told, "rank 1 was lost: it left no end record; after SIGUSR2 it was in step for [0-9.]+ s, at step 20")
         self.assertRegex(told, "rank 0 was lost: it left no end record; after SIGUSR2 it waited for others in ")
@@ -112,7 +118,7 @@ class Stall(ProgramTest):
         _, messages = process.communicate(timeout=60)
         self.assertRegex(messages, "Warning: rank 1: after SIGUSR2 it was in step for ")
         self.assertEqual(self.run_program("report", "run").returncode, 1)
-        self.assertEqual([fault["rank"] for fault in self.result()["faults"]], [1])
+        self.assertEqual([fault["rank"] for fault in self.result()["faults"]], [struck])
 
     def journal(self, rank):
         path = self.folder / f"run/journal.rank{rank}.jsonl"

@@ -95,18 +95,22 @@ void CrashReport::execute(const std::vector<Loss>& losses, Watchdog& watchdog) {
 
 void CrashReport::write_ahead(const std::vector<LateStop>& stops) {
   context_.stop_background();
-  for (Record& record : context_.route.take_for_journal()) unwritten_.push_back(std::move(record));
+  const std::vector<Record> taken = context_.route.take_for_journal();
+  unwritten_.insert(unwritten_.end(), taken.begin(), taken.end());
   std::vector<Record> all;
   for (const LateStop& stop : stops)
     all.push_back({RecordKind::late_stop, unix_now(), stop.rank, stop.step, to_json(stop)});
   for (const Record& record : all)
     if (record.rank == context_.place.rank) unwritten_.push_back(record);
-  static_cast<void>(append_records(context_.directory, unwritten_, sync_s));
+  const Status written = append_records(context_.directory, unwritten_, sync_s);
+  // A slow disk may still take them.
+  if (!written.ok() && written.code() != StatusCode::timeout) context_.route.fail_journal(written);
   if (context_.place.rank != 0) return;
   const std::lock_guard lock(ahead_mutex_);
   if (superseded_) return;
   // Not from the journals: to read those of a long run takes seconds, in which this thread answers nobody.
   std::vector<Record> known = context_.route.kept();
+  known.insert(known.end(), taken.begin(), taken.end());
   known.insert(known.end(), all.begin(), all.end());
   RunReport ahead = report_of(known);
   ahead.verdict.reasons.push_back("this was written before the end: the command report judges the journals");

@@ -114,6 +114,15 @@ TEST_F(RouteTest, WhatAnotherThreadTakesForTheJournalIsDeliveredOnceAndNotWritte
   EXPECT_THAT(journal_.texts(), ElementsAre("later"));
 }
 
+TEST_F(RouteTest, WhatWasTakenAndCouldNotBeWrittenIsAFailureOfTheJournal) {
+  queue_.notice("taken");
+  static_cast<void>(route_.take_for_journal());
+  route_.fail_journal({StatusCode::no_space, "the disk is full"});
+  ASSERT_TRUE(route_.pump().ok());
+  EXPECT_EQ(route_.journal_failure().code(), StatusCode::no_space);
+  EXPECT_THAT(console_.texts(), ElementsAre("taken", "the disk is full"));
+}
+
 TEST_F(RouteTest, KeepsWhatTheResultIsMadeOf) {
   queue_.notice("passing");
   queue_.emit(RecordKind::epoch, 9, {});
