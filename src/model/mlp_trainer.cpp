@@ -56,6 +56,14 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Status show_to_communication();
   /// Of the step's pass, without its wait for peers.
   Result<double> compute_ms(const StepTail& tail);
+  /// A bucket that has parts of several layers is used up before the lowest of them.
+  std::size_t lowest_layer(std::size_t bucket) const {
+    return static_cast<std::size_t>(layout.buckets()[bucket].pieces.back().layer);
+  }
+  /// The compute stream waits for the sums of the layer's buckets that are due.
+  Status await_sums(std::size_t layer);
+  /// Updates by all buckets of the layers from `first` to `last` that are due.
+  Status update_due(std::size_t first, std::size_t last);
   Status begin_phase(std::optional<StepPhase> phase) { return timeline.mark(device, phase, *compute); }
 
   // Along a training step's pass
@@ -181,26 +189,38 @@ Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool me
   return m.close_step(note);
 }
 
-/// A bucket that has parts of several layers is used up before the first of them.
+/// Sums come in the order of the buckets, those of the first layer and then of the second one last. So all
+/// others have come with the first layer's, and are used up while the second's may still be missing.
 Status MlpTrainer::Impl::before_layer(std::size_t layer) {
-  const auto is_its = [&](std::size_t b) {
-    return due[b] && layout.buckets()[b].pieces.back().layer == static_cast<int>(layer);
-  };
-  std::vector<std::size_t> its;
-  for (std::size_t b = 0; b < due.size(); ++b)
-    if (is_its(b)) its.push_back(b);
-  // Sums come in the order of the buckets: those of all others have come with the second layer's.
-  const bool waits = layer < 2;
-  EGT_TRY(begin_phase(StepPhase::wait));
-  if (layer == 1) EGT_TRY(device.record(*enqueued->wait_begin, *compute));
-  if (waits && !its.empty()) EGT_TRY(device.wait(*compute, *summed[its.back()]));
-  if (layer == 1) EGT_TRY(device.record(*enqueued->wait_end, *compute));
-  if (layer == 0) EGT_TRY(device.record(*enqueued->compute_begin, *compute));
-  EGT_TRY(begin_phase(StepPhase::update));
-  for (const std::size_t bucket : its) EGT_TRY(update(bucket));
+  if (layer == 0) {
+    EGT_TRY(await_sums(0));
+    EGT_TRY(device.record(*enqueued->compute_begin, *compute));
+    EGT_TRY(update_due(0, 0));
+  }
+  if (layer == 1) {
+    EGT_TRY(update_due(2, layout.layers().size()));
+    EGT_TRY(device.record(*enqueued->wait_begin, *compute));
+    EGT_TRY(await_sums(1));
+    EGT_TRY(device.record(*enqueued->wait_end, *compute));
+    EGT_TRY(update_due(1, 1));
+  }
   EGT_TRY(begin_phase(StepPhase::forward));
   if (layer > 0) return {};
   return extra_work ? extra_work(enqueued_step, *compute) : Status();
+}
+
+Status MlpTrainer::Impl::await_sums(std::size_t layer) {
+  EGT_TRY(begin_phase(StepPhase::wait));
+  for (std::size_t b = due.size(); b-- > 0;)
+    if (due[b] && lowest_layer(b) == layer) return device.wait(*compute, *summed[b]);
+  return {};
+}
+
+Status MlpTrainer::Impl::update_due(std::size_t first, std::size_t last) {
+  EGT_TRY(begin_phase(StepPhase::update));
+  for (std::size_t b = 0; b < due.size(); ++b)
+    if (due[b] && lowest_layer(b) >= first && lowest_layer(b) <= last) EGT_TRY(update(b));
+  return {};
 }
 
 Status MlpTrainer::Impl::update(std::size_t index) {

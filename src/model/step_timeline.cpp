@@ -13,13 +13,14 @@ namespace egt::mlp {
 
 namespace {
 
-/// In forward wait, update, product, activation and what follows it; backward and the end.
-constexpr std::size_t marks_per_layer = 5, marks_behind = 2;
+/// In forward product, activation and what follows it; wait and update of the first layer; update, wait and
+/// update of the second; backward and the end.
+constexpr std::size_t marks_per_layer = 3, marks_beside = 7;
 
 }  // namespace
 
 Status StepTimeline::allocate(Device& device, std::size_t layers, std::size_t buckets) {
-  marks_.resize(marks_per_layer * layers + marks_behind);
+  marks_.resize(marks_per_layer * layers + marks_beside);
   sum_begin_.resize(buckets);
   sum_end_.resize(buckets);
   for (Mark& mark : marks_) {
