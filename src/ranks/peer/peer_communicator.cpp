@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t host_chunk_bytes = std::size_t{1} << 20;  ///< stays in a cache
 constexpr std::size_t gpu_chunk_bytes = std::size_t{64} << 20;  ///< far longer than the messages beside it
 constexpr std::size_t alignment_bytes = 256;                    ///< of each rank's part
+constexpr double first_meeting_seconds = 60;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -39,6 +40,8 @@ class PeerCommunicator final : public Communicator {
 
   Status prepare();
   void join(std::unique_ptr<PeerMemory> memory) { memory_ = std::move(memory); }
+  /// NCCL connects two ranks when they first send each other a message, and the host waits for that.
+  Status meet_first();
   /// A part of each rank's, and the sums of a chunk.
   static std::size_t memory_bytes(std::size_t part_bytes, std::size_t size) { return 2 * part_bytes * size; }
 
@@ -142,6 +145,13 @@ Status PeerCommunicator::add_parts(const Chunk& chunk, Stream& stream) {
   return {};
 }
 
+Status PeerCommunicator::meet_first() {
+  EGT_TRY_ASSIGN(const std::unique_ptr<Stream> stream,
+                 device_.create_stream(StreamPriority::normal, StreamUse::without_products));
+  EGT_TRY(meet(*stream));
+  return device_.synchronize(*stream, first_meeting_seconds);
+}
+
 Status PeerCommunicator::meet(Stream& stream) {
   std::vector<Message> sends, receives;
   for (int peer = 0; peer < size(); ++peer) {
@@ -186,7 +196,11 @@ Result<std::unique_ptr<Communicator>> open_peer_communicator(Device& device, Con
   EGT_TRY_ASSIGN(
       std::unique_ptr<PeerMemory> memory,
       PeerMemory::open(device, control, PeerCommunicator::memory_bytes(part_bytes, members), ranks));
-  if (made) made->join(std::move(memory));
+  if (made) {
+    made->join(std::move(memory));
+    prepared = made->meet_first();
+  }
+  EGT_TRY(agree(control, prepared));
   return std::unique_ptr<Communicator>(std::move(made));
 }
 
