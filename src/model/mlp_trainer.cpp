@@ -10,6 +10,7 @@
 #include "model/mlp_pass.hpp"
 #include "model/mlp_state.hpp"
 #include "model/parallel/gradient_sums.hpp"
+#include "model/pending_updates.hpp"
 #include "model/step_tail.hpp"
 #include "model/step_timeline.hpp"
 
@@ -42,28 +43,20 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
         share(m.batch),
         layout(m.neurons, bucket_elements(c)),
         trained(device, config, layout),
-        sums(device, communicator, config, layout) {}
+        sums(device, communicator, config, layout),
+        updates(device, layout, sums, trained, workspace) {}
 
   Status allocate();
   Status make_streams_and_events();
   Status initialize();
   Status close_step(const StepNote& note);
-  /// Where the bucket's sum has been awaited, or is known to have come.
-  Status update(std::size_t bucket);
-  /// Enqueues the updates that are still due, behind their sums.
-  Status settle();
+  Status settle() { return updates.settle(precision, *compute); }
   /// What is put in the communication stream from here on comes behind what is in the compute stream.
   Status show_to_communication();
   /// Of the step's pass, without its wait for peers.
   Result<double> compute_ms(const StepTail& tail);
-  /// A bucket that has parts of several layers is used up before the lowest of them.
-  std::size_t lowest_layer(std::size_t bucket) const {
-    return static_cast<std::size_t>(layout.buckets()[bucket].pieces.back().layer);
-  }
-  /// The compute stream waits for the sums of the layer's buckets that are due.
   Status await_sums(std::size_t layer);
-  /// Updates by all buckets of the layers from `first` to `last` that are due.
-  Status update_due(std::size_t first, std::size_t last);
+  Status update(std::size_t first_layer, std::size_t last_layer);
   Status begin_phase(std::optional<StepPhase> phase) { return timeline.mark(device, phase, *compute); }
 
   // Along a training step's pass
@@ -83,7 +76,6 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   float last_compute_ms = 0;       // not told to the peers yet; 0: none
   std::int64_t enqueued_step = 0;  // that is being enqueued
   StepTail* enqueued = nullptr;    // of it
-  std::vector<bool> due;           // a bucket each: it is made, and not used up yet
   ExtraWork extra_work;
 
   // Streams die before the memory that their work uses: members are destroyed from the last to the first.
@@ -93,7 +85,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Workspace workspace;
   Buffer replay_loss;
   mlp::StepTails tails;
-  std::vector<EventHandle> ready, summed;  // a bucket each
+  mlp::PendingUpdates updates;
   mlp::StepTimeline timeline;
   EventHandle shown;
   std::unique_ptr<Stream> compute, communication;
@@ -133,16 +125,9 @@ Status MlpTrainer::Impl::allocate() {
 Status MlpTrainer::Impl::make_streams_and_events() {
   EGT_TRY_ASSIGN(compute, device.create_stream(StreamPriority::normal));
   EGT_TRY_ASSIGN(communication, device.create_stream(StreamPriority::high, StreamUse::without_products));
-  const std::size_t buckets = layout.buckets().size();
-  for (auto* events : {&ready, &summed}) {
-    events->resize(buckets);
-    for (EventHandle& event : *events) {
-      EGT_TRY_ASSIGN(event, device.create_event(EventUse::order));
-    }
-  }
-  EGT_TRY(timeline.allocate(device, layout.layers().size(), buckets));
+  EGT_TRY(updates.allocate());
+  EGT_TRY(timeline.allocate(device, layout.layers().size(), layout.buckets().size()));
   EGT_TRY_ASSIGN(shown, device.create_event(EventUse::order));
-  due.assign(layout.buckets().size(), false);
   pass = std::make_unique<mlp::Pass>(device, config, layout, workspace, *compute);
   return pass->allocate();
 }
@@ -195,14 +180,14 @@ Status MlpTrainer::Impl::before_layer(std::size_t layer) {
   if (layer == 0) {
     EGT_TRY(await_sums(0));
     EGT_TRY(device.record(*enqueued->compute_begin, *compute));
-    EGT_TRY(update_due(0, 0));
+    EGT_TRY(update(0, 0));
   }
   if (layer == 1) {
-    EGT_TRY(update_due(2, layout.layers().size()));
+    EGT_TRY(update(2, layout.layers().size()));
     EGT_TRY(device.record(*enqueued->wait_begin, *compute));
     EGT_TRY(await_sums(1));
     EGT_TRY(device.record(*enqueued->wait_end, *compute));
-    EGT_TRY(update_due(1, 1));
+    EGT_TRY(update(1, 1));
   }
   EGT_TRY(begin_phase(StepPhase::forward));
   if (layer > 0) return {};
@@ -211,32 +196,12 @@ Status MlpTrainer::Impl::before_layer(std::size_t layer) {
 
 Status MlpTrainer::Impl::await_sums(std::size_t layer) {
   EGT_TRY(begin_phase(StepPhase::wait));
-  for (std::size_t b = due.size(); b-- > 0;)
-    if (due[b] && lowest_layer(b) == layer) return device.wait(*compute, *summed[b]);
-  return {};
+  return updates.await_sums(layer, *compute);
 }
 
-Status MlpTrainer::Impl::update_due(std::size_t first, std::size_t last) {
+Status MlpTrainer::Impl::update(std::size_t first_layer, std::size_t last_layer) {
   EGT_TRY(begin_phase(StepPhase::update));
-  for (std::size_t b = 0; b < due.size(); ++b)
-    if (due[b] && lowest_layer(b) >= first && lowest_layer(b) <= last) EGT_TRY(update(b));
-  return {};
-}
-
-Status MlpTrainer::Impl::update(std::size_t index) {
-  const GradientBucket& bucket = layout.buckets()[index];
-  const ProfilerRange range("update");
-  due[index] = false;
-  return trained.update(bucket, workspace.gradient_range(bucket.offset, bucket.count), precision, *compute);
-}
-
-Status MlpTrainer::Impl::settle() {
-  for (std::size_t b = 0; b < due.size(); ++b) {
-    if (!due[b]) continue;
-    EGT_TRY(device.wait(*compute, *summed[b]));
-    EGT_TRY(update(b));
-  }
-  return {};
+  return updates.update(first_layer, last_layer, precision, *compute);
 }
 
 Status MlpTrainer::Impl::before_activation(std::size_t) {
@@ -251,22 +216,13 @@ Status MlpTrainer::Impl::before_backward() {
   return begin_phase(StepPhase::backward);
 }
 
-Status MlpTrainer::Impl::bucket_made(std::size_t index) {
-  const GradientBucket& bucket = layout.buckets()[index];
-  const ProfilerRange range("sum over ranks");
-  // Before `ready`, so that a step which is over has it reached.
-  if (index + 1 == layout.buckets().size()) {
+Status MlpTrainer::Impl::bucket_made(std::size_t bucket) {
+  // Before the last sum, so that a step which is over has it reached.
+  if (bucket + 1 == layout.buckets().size()) {
     EGT_TRY(begin_phase({}));
     EGT_TRY(device.record(*enqueued->compute_end, *compute));
   }
-  EGT_TRY(device.record(*ready[index], *compute));
-  EGT_TRY(device.wait(*communication, *ready[index]));
-  EGT_TRY(timeline.sum_begins(device, index, *communication));
-  EGT_TRY(sums.sum(bucket, workspace, trained.residual.as<float>(), *communication));
-  EGT_TRY(timeline.sum_ends(device, index, *communication));
-  EGT_TRY(device.record(*summed[index], *communication));
-  due[index] = true;
-  return {};
+  return updates.sum(bucket, *compute, *communication, timeline);
 }
 
 Status MlpTrainer::Impl::close_step(const StepNote& note) {
@@ -323,7 +279,7 @@ Status MlpTrainer::give_up_steps(double timeout_seconds) {
   EGT_TRY(m.device.forget_failure(*m.compute, timeout_seconds));
   m.last_retired.reset();
   m.last_compute_ms = 0;
-  m.due.assign(m.due.size(), false);
+  m.updates.drop();
   return {};
 }
 
@@ -431,7 +387,7 @@ Status MlpTrainer::keep_state(int slot) {
 Status MlpTrainer::restore_state(int slot) {
   Impl& m = *impl_;
   m.last_retired.reset();
-  m.due.assign(m.due.size(), false);
+  m.updates.drop();
   return m.trained.restore(slot, *m.compute);
 }
 

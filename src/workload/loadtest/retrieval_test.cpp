@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
-#include "model/retrieval_model.hpp"
+#include "model/retrieval/retrieval_model.hpp"
 #include "workload/loadtest/load_test.hpp"
 
 namespace egt {

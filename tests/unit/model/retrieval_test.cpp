@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "model/retrieval_model.hpp"
+#include "model/retrieval/retrieval_model.hpp"
 #include "tests/support/trainer_fixture.hpp"
 
 namespace egt::test {

@@ -11,7 +11,7 @@
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
 #include "egt/ranks/communicator.hpp"
-#include "model/retrieval_encoder.hpp"
+#include "model/retrieval/retrieval_encoder.hpp"
 
 namespace egt {
 

@@ -1,4 +1,4 @@
-#include "model/retrieval_model.hpp"
+#include "model/retrieval/retrieval_model.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "model/retrieval_encoder.hpp"
+#include "model/retrieval/retrieval_encoder.hpp"
 
 #include <algorithm>
 #include <cmath>

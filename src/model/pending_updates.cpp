@@ -1,0 +1,61 @@
+#include "model/pending_updates.hpp"
+
+#include "egt/core/profiler_range.hpp"
+
+namespace egt::mlp {
+
+Status PendingUpdates::allocate() {
+  const std::size_t buckets = layout_.buckets().size();
+  for (auto* events : {&ready_, &summed_}) {
+    events->resize(buckets);
+    for (EventHandle& event : *events) {
+      EGT_TRY_ASSIGN(event, device_.create_event(EventUse::order));
+    }
+  }
+  pending_.assign(buckets, false);
+  return {};
+}
+
+Status PendingUpdates::sum(std::size_t index, Stream& compute, Stream& communication,
+                           StepTimeline& timeline) {
+  const ProfilerRange range("sum over ranks");
+  EGT_TRY(device_.record(*ready_[index], compute));
+  EGT_TRY(device_.wait(communication, *ready_[index]));
+  EGT_TRY(timeline.sum_begins(device_, index, communication));
+  EGT_TRY(sums_.sum(layout_.buckets()[index], workspace_, trained_.residual.as<float>(), communication));
+  EGT_TRY(timeline.sum_ends(device_, index, communication));
+  EGT_TRY(device_.record(*summed_[index], communication));
+  pending_[index] = true;
+  return {};
+}
+
+/// Sums come in the order of the buckets.
+Status PendingUpdates::await_sums(std::size_t layer, Stream& compute) {
+  for (std::size_t b = pending_.size(); b-- > 0;)
+    if (pending_[b] && layer_of(b) == layer) return device_.wait(compute, *summed_[b]);
+  return {};
+}
+
+Status PendingUpdates::update(std::size_t first, std::size_t last, Precision precision, Stream& compute) {
+  for (std::size_t b = 0; b < pending_.size(); ++b)
+    if (pending_[b] && layer_of(b) >= first && layer_of(b) <= last) EGT_TRY(update(b, precision, compute));
+  return {};
+}
+
+Status PendingUpdates::update(std::size_t index, Precision precision, Stream& compute) {
+  const GradientBucket& bucket = layout_.buckets()[index];
+  const ProfilerRange range("update");
+  pending_[index] = false;
+  return trained_.update(bucket, workspace_.gradient_range(bucket.offset, bucket.count), precision, compute);
+}
+
+Status PendingUpdates::settle(Precision precision, Stream& compute) {
+  for (std::size_t b = 0; b < pending_.size(); ++b) {
+    if (!pending_[b]) continue;
+    EGT_TRY(device_.wait(compute, *summed_[b]));
+    EGT_TRY(update(b, precision, compute));
+  }
+  return {};
+}
+
+}  // namespace egt::mlp
