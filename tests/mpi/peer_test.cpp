@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -16,6 +18,7 @@
 #include "ranks/mpi/mpi_control.hpp"
 #include "ranks/peer/peer_communicator.hpp"
 #include "ranks/peer/peer_memory.hpp"
+#include "tests/support/corrupting_communicator.hpp"
 
 namespace egt::test {
 namespace {
@@ -222,6 +225,23 @@ TEST_F(Peers, EverythingElseIsTheOtherCommunicators) {
   EXPECT_EQ(communicator.check().code(), StatusCode::aborted);
   float value = 1;
   EXPECT_EQ(communicator.all_reduce(&value, 1, ElementType::f32, *stream).code(), StatusCode::aborted);
+}
+
+/// Two ranks' first message connects them, for which NCCL keeps the host waiting: not within a step.
+TEST_F(Peers, TheRanksHaveMetWhenItIsOpen) {
+  auto real = open_mpi_communicator(mpi_session(), timeout_s);
+  ASSERT_OK(agree(*control, real.status()));
+  std::atomic<int> received{0};
+  auto counting = std::make_unique<CorruptingCommunicator>(
+      *real.value(), CorruptingCommunicator::Hit{.rank = rank,
+                                                 .collective = CorruptingCommunicator::Collective::exchange,
+                                                 .change = [&received](std::uint32_t word) {
+                                                   ++received;
+                                                   return word;
+                                                 }});
+  auto opened = open_peer_communicator(*device, *control, std::move(counting), ranks, small_chunks);
+  ASSERT_OK(opened.status());
+  EXPECT_EQ(received, size - 1);
 }
 
 TEST_F(Peers, ACommunicatorOfSomeRanksLeavesTheOthersOut) {
