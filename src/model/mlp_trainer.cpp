@@ -291,8 +291,8 @@ Result<StepTimes> MlpTrainer::measured_times() const {
   const Impl& m = *impl_;
   EGT_TRY_ASSIGN(StepTimes times, m.timeline.times(m.device));
   for (const GradientBucket& bucket : m.layout.buckets())
-    times.all_reduce_bytes +=
-        static_cast<double>(bucket.count) * static_cast<double>(size_of(m.config.gradient_type));
+    times.sum_bytes.push_back(static_cast<double>(bucket.count) *
+                              static_cast<double>(size_of(m.config.gradient_type)));
   return times;
 }
 

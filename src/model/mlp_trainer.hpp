@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -58,10 +57,12 @@ const char* to_string(StepPhase phase);
 struct StepTimes {
   std::array<double, step_phases> phase_ms = {};  ///< by StepPhase; a pass is their sum
   std::vector<double> sum_ms;                     ///< a bucket each, from its readiness to its sum
-  double all_reduce_bytes = 0;                    ///< of all buckets
+  std::vector<double> sum_bytes;                  ///< likewise
 
   double of(StepPhase phase) const { return phase_ms[static_cast<std::size_t>(phase)]; }
-  double all_reduce_ms() const { return std::accumulate(sum_ms.begin(), sum_ms.end(), 0.0); }
+  /// Of the fastest bucket's sum, bytes by time: the first one's time holds the wait for ranks that come to
+  /// it later. 0: not known.
+  double all_reduce_gb_per_s() const;
 };
 
 /// Trains the seeds' multilayer perceptron, data parallel: fp32 master weights, forward and backward in the

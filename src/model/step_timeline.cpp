@@ -1,10 +1,19 @@
 #include "model/step_timeline.hpp"
 
+#include <algorithm>
+
 namespace egt {
 
 const char* to_string(StepPhase phase) {
   constexpr const char* names[step_phases] = {"wait", "update", "forward", "activation", "backward"};
   return names[static_cast<std::size_t>(phase)];
+}
+
+double StepTimes::all_reduce_gb_per_s() const {
+  double fastest = 0;
+  for (std::size_t b = 0; b < std::min(sum_ms.size(), sum_bytes.size()); ++b)
+    if (sum_ms[b] > 0) fastest = std::max(fastest, sum_bytes[b] / sum_ms[b] / 1e6);
+  return fastest;
 }
 
 }  // namespace egt

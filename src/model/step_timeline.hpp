@@ -24,7 +24,7 @@ class StepTimeline {
   Status sum_begins(Device& device, std::size_t bucket, Stream& communication);
   Status sum_ends(Device& device, std::size_t bucket, Stream& communication);
 
-  /// Of the last step measured, once it is over, but for `all_reduce_bytes`.
+  /// Of the last step measured, once it is over, but for `sum_bytes`.
   Result<StepTimes> times(Device& device) const;
 
  private:

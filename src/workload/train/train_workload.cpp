@@ -182,9 +182,9 @@ Status TrainWorkload::look_at_times(std::int64_t step, const StepResult& result)
   breakdown_.add(times, result.step_ms);
   if (const double ms = times.of(StepPhase::activation); ms > 0)
     activation_ms_.add(ms * static_cast<double>(batch_.local) / static_cast<double>(samples_of(step)));
-  if (const double ms = times.all_reduce_ms(); environment_.place.size > 1 && ms > 0) {
-    epoch_all_reduce_gb_per_s_ = times.all_reduce_bytes / ms / 1e6;
-    all_reduce_gb_per_s_.add(*epoch_all_reduce_gb_per_s_);
+  if (const double rate = times.all_reduce_gb_per_s(); environment_.place.size > 1 && rate > 0) {
+    epoch_all_reduce_gb_per_s_ = rate;
+    all_reduce_gb_per_s_.add(rate);
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <ostream>
 #include <random>
 #include <utility>
@@ -215,6 +216,8 @@ TEST_F(Trainer, VotesAndTimesComeBack) {
   for (const StepPhase phase : {StepPhase::forward, StepPhase::activation, StepPhase::backward})
     EXPECT_GT(times.value().of(phase), 0) << to_string(phase);
   EXPECT_EQ(times.value().sum_ms.size(), trainer->layout().buckets().size());
+  EXPECT_EQ(std::accumulate(times.value().sum_bytes.begin(), times.value().sum_bytes.end(), 0.0),
+            static_cast<double>(trainer->layout().size()) * sizeof(float));
   EXPECT_GT(step(*trainer, 1).step_ms.value_or(0), 0);
 }
 

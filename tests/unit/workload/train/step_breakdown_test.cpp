@@ -6,7 +6,9 @@ namespace egt::test {
 namespace {
 
 StepTimes times(double wait, double update, double forward, double activation, double backward) {
-  return {.phase_ms = {wait, update, forward, activation, backward}, .sum_ms = {forward, 2 * forward}};
+  return {.phase_ms = {wait, update, forward, activation, backward},
+          .sum_ms = {forward, 2 * forward},
+          .sum_bytes = {}};
 }
 
 TEST(StepBreakdown, IsTheMeanOfTheStepsMeasured) {
@@ -28,6 +30,12 @@ TEST(StepBreakdown, IsTheMeanOfTheStepsMeasured) {
                            {"checks_ms", 0.24},
                            {"sum_ms", {4.0, 8.0}}}));
   EXPECT_TRUE(breakdown.figures(std::nullopt).at("checks_ms").is_null());
+}
+
+TEST(StepTimes, TheRateOfAllReducesLeavesOutTheWaitForALateRank) {
+  const StepTimes late{.sum_ms = {8, 2, 0}, .sum_bytes = {100e6, 150e6, 100e6}};
+  EXPECT_DOUBLE_EQ(late.all_reduce_gb_per_s(), 75);
+  EXPECT_EQ(StepTimes().all_reduce_gb_per_s(), 0);
 }
 
 TEST(LossTrend, IsTheStepsInWhichAnExponentialHalves) {
