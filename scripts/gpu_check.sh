@@ -215,6 +215,12 @@ for rank in (entry["rank"] for entry in result["ranks"]):
               figure(telemetry, "power_w", "avg"), figure(telemetry, "power_limit_w"), figure(memory, "filled_fraction"),
               figure(memory, "minimum_visits"), figure(telemetry, "time_to_full_load_s"),
               figure(train, "replays"), "-" if share is None else f"{100 * share:.3f}"))
+loads = [p for p in result["results"] if p["test_name"] == "load"]
+names = [name for name in (loads[0] if loads else {}) if name.startswith("share_")]
+for load in loads:
+    shares = ", ".join(f"{name.removeprefix('share_')} {figure(load, name)}" for name in names)
+    print(f"rank {load['rank']}: {figure(load, 'power_w_mean')} W on average, {figure(load, 'power_ratio')} of the limit, "
+          f"work index {figure(load, 'work_index')}: {shares}")
 PYTHON
 }
 
