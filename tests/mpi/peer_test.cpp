@@ -244,6 +244,19 @@ TEST_F(Peers, TheRanksHaveMetWhenItIsOpen) {
   EXPECT_EQ(received, size - 1);
 }
 
+TEST_F(Peers, ARankThatCannotMeetTheOthersFailsAll) {
+  if (size == 1) GTEST_SKIP() << "needs two ranks";
+  auto inner = open_mpi_communicator(mpi_session(), 0.5);
+  ASSERT_OK(agree(*control, inner.status()));
+  if (is_last()) inner.value()->abort();
+  const Clock::time_point start = Clock::now();
+  const Status status =
+      open_peer_communicator(*device, *control, std::move(inner.value()), ranks, small_chunks).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_LT(seconds_since(start), 10.0);
+  EXPECT_FALSE(agree(*control, status).ok());
+}
+
 TEST_F(Peers, ACommunicatorOfSomeRanksLeavesTheOthersOut) {
   if (size < 3) GTEST_SKIP() << "needs three ranks";
   auto whole = open_mpi_communicator(mpi_session(), timeout_s);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t host_chunk_bytes = std::size_t{1} << 20;  ///< stays in a cache
 constexpr std::size_t gpu_chunk_bytes = std::size_t{64} << 20;  ///< far longer than the messages beside it
 constexpr std::size_t alignment_bytes = 256;                    ///< of each rank's part
-constexpr double first_meeting_seconds = 60;
+constexpr double first_meeting_seconds = 20;                    ///< less than ranks wait for each other
 
 constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -148,8 +148,10 @@ Status PeerCommunicator::add_parts(const Chunk& chunk, Stream& stream) {
 Status PeerCommunicator::meet_first() {
   EGT_TRY_ASSIGN(const std::unique_ptr<Stream> stream,
                  device_.create_stream(StreamPriority::normal, StreamUse::without_products));
-  EGT_TRY(meet(*stream));
-  return device_.synchronize(*stream, first_meeting_seconds);
+  Status met = meet(*stream);
+  if (met.ok()) met = device_.synchronize(*stream, first_meeting_seconds);
+  if (!met.ok()) inner_->abort();  // else the stream would not end
+  return met;
 }
 
 Status PeerCommunicator::meet(Stream& stream) {

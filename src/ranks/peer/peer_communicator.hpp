@@ -20,7 +20,8 @@ namespace egt {
 /// its order, as `control` counts them; a rank that belongs to none gives a null `inner` and no ranks, and
 /// gets null. `device` must outlive it. `chunk_bytes` are summed and copied together, at most; 0: what suits
 /// the device. Needs twice that of each device's memory. Fails as PeerMemory::open does: unsupported or
-/// unavailable where a device cannot reach another's memory.
+/// unavailable where a device cannot reach another's memory; or as the first exchange of the ranks does, for
+/// which the hosts wait here.
 ///
 /// All-reduces take place one after the other, also those of several streams: none may wait in its stream for
 /// work behind a later one. Who destroys it makes sure that none is still under way in a stream.

@@ -1,6 +1,8 @@
 #include "model/mlp_trainer.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -8,11 +10,14 @@
 #include <numeric>
 #include <ostream>
 #include <random>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "device/host/host_stream.hpp"
+#include "egt/core/wait.hpp"
 #include "tests/support/trainer_fixture.hpp"
 
 namespace egt::test {
@@ -219,6 +224,47 @@ TEST_F(Trainer, VotesAndTimesComeBack) {
   EXPECT_EQ(std::accumulate(times.value().sum_bytes.begin(), times.value().sum_bytes.end(), 0.0),
             static_cast<double>(trainer->layout().size()) * sizeof(float));
   EXPECT_GT(step(*trainer, 1).step_ms.value_or(0), 0);
+}
+
+/// The sum of the second layer's gradient, the third of the first step, is missing until it is released.
+class LateSum : public SingleRankCommunicator {
+ public:
+  using SingleRankCommunicator::SingleRankCommunicator;
+  Status all_reduce(void*, std::size_t, ElementType, Stream& on) override {
+    if (calls_++ == 2)
+      as_host_stream(on).enqueue([this] {
+        while (!released) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return Status();
+      });
+    return {};
+  }
+
+  std::atomic<bool> released{false};
+
+ private:
+  int calls_ = 0;
+};
+
+TEST_F(Trainer, UpperLayersAreUpdatedWhileTheSecondOnesSumIsMissing) {
+  auto owned = std::make_unique<LateSum>(*device);
+  LateSum& late = *owned;
+  communicator = std::move(owned);
+  MlpConfig config = small_network({Precision::fp32});
+  config.learning_rate = 0.01;
+  auto trainer = make(config);
+  const auto weight = [&](std::size_t layer) {
+    return read(trainer->weights())[static_cast<std::size_t>(trainer->layout().layers()[layer].weights)];
+  };
+  const float second = weight(1), third = weight(2);
+  EXPECT_TRUE(trainer->enqueue_step(0, {}, false).ok());
+  EXPECT_TRUE(trainer->enqueue_step(1, {}, false).ok());
+  const Status updated = wait_until([&] { return Result<bool>(weight(2) != third); },
+                                    {.seconds = 10, .what = "the third layer's update"});
+  EXPECT_TRUE(updated.ok()) << updated.what();
+  EXPECT_EQ(weight(1), second);
+  late.released = true;
+  for (const std::int64_t s : {0, 1}) EXPECT_TRUE(trainer->retire_step(s, timeout_s).ok());
+  EXPECT_NE(weight(1), second);
 }
 
 TEST_F(Trainer, ThePhasesOfAMeasuredStepMakeUpItsPass) {
