@@ -234,7 +234,7 @@ class Run:
         asked = time.monotonic()
         while not self.has_ended() and time.monotonic() - self.asked < seconds:
             time.sleep(0.02)
-            if resend and time.monotonic() - asked > RESEND_S:
+            if resend and time.monotonic() - asked > RESEND_S and self.ranks():  # else mpirun is ending, and it would be killed
                 asked = time.monotonic()
                 self.ask()
 
