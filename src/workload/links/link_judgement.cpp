@@ -48,25 +48,60 @@ void raise_by_line_rate(Limit& limit, const LinkType& type) {
                           *type.line_rate_bytes_per_second * 1e-9));
 }
 
-Limit limit_of(const LinkFigure& figure, const std::vector<LinkFigure>& all, double warn_below) {
-  Limit limit;
-  limit.raise(warn_below, fmt::format("--warn-below {}", format_bit_rate(warn_below * 8)));
-  raise_by_line_rate(limit, figure.type);
-  std::vector<double> peers;
-  for (const LinkFigure& one : all)
-    if (one.type.text == figure.type.text) peers.push_back(one.median);
-  const double share =
-      figure.type.kind == LinkKind::memory ? least_share_of_peers_in_memory : least_share_of_peers;
-  const double median = median_of(std::move(peers));
-  limit.raise(share * median,
-              fmt::format("{:.0f} % of the median of such pairs, {:.3g} GB/s", share * 100, median * 1e-9));
-  return limit;
-}
+/// The median over all directions of one type's pairs, and over those without one rank: a rank that is slow
+/// itself makes half of four ranks' pairs slow, and their median with them.
+class PeerMedians {
+ public:
+  explicit PeerMedians(const std::vector<LinkFigure>& figures) {
+    for (const LinkFigure& one : figures) {
+      rates_[one.type.text].push_back(&one);
+      left_out_.try_emplace({one.type.text, one.from}, 0);
+      left_out_.try_emplace({one.type.text, one.to}, 0);
+    }
+    for (auto& [key, median] : left_out_) median = median_without(key.first, key.second);
+    for (const auto& [type, rates] : rates_) of_all_[type] = median_without(type, no_rank);
+  }
+
+  void raise(Limit& limit, const LinkFigure& figure) const {
+    const std::string& type = figure.type.text;
+    const double share =
+        figure.type.kind == LinkKind::memory ? least_share_of_peers_in_memory : least_share_of_peers;
+    const auto text = [&](double median, const std::string& without) {
+      return fmt::format("{:.0f} % of the median of such pairs{}, {:.3g} GB/s", share * 100, without,
+                         median * 1e-9);
+    };
+    const double of_all = of_all_.at(type);
+    limit.raise(share * of_all, text(of_all, ""));
+    for (const int rank : {figure.from, figure.to}) {
+      const double median = left_out_.at({type, rank});
+      limit.raise(share * median, text(median, fmt::format(" without rank {}", rank)));
+    }
+  }
+
+ private:
+  static constexpr int no_rank = -1;
+
+  /// 0: there are none.
+  double median_without(const std::string& type, int rank) const {
+    std::vector<double> rates;
+    for (const LinkFigure* one : rates_.at(type))
+      if (one->from != rank && one->to != rank) rates.push_back(one->median);
+    return rates.empty() ? 0 : median_of(std::move(rates));
+  }
+
+  std::map<std::string, std::vector<const LinkFigure*>> rates_;
+  std::map<std::string, double> of_all_;
+  std::map<std::pair<std::string, int>, double> left_out_;
+};
 
 std::vector<Slow> slow_directions(const std::vector<LinkFigure>& figures, double warn_below) {
+  const PeerMedians peers(figures);
   std::vector<Slow> slow;
   for (const LinkFigure& figure : figures) {
-    const Limit limit = limit_of(figure, figures, warn_below);
+    Limit limit;
+    limit.raise(warn_below, fmt::format("--warn-below {}", format_bit_rate(warn_below * 8)));
+    raise_by_line_rate(limit, figure.type);
+    peers.raise(limit, figure);
     if (figure.median < limit.bytes_per_second && figure.best < limit.bytes_per_second)
       slow.push_back({&figure, limit.bytes_per_second, limit.text});
   }

@@ -12,9 +12,10 @@
 /// Which links are slower than they should be, and who is to blame for wrong data: pure functions.
 ///
 /// A direction of a pair is slow below the highest of these limits: what the user asks for; 75 % of the line
-/// rate, where the type tells one; 90 % of the median over all directions of pairs of that type (20 % for
-/// host memory: its ranks share cores, and one that waits for a core carries a third). It is judged by its
-/// median, but not where its best repeat reached the limit.
+/// rate, where the type tells one; 90 % of the median over all directions of pairs of that type, or over
+/// those without one of its own two ranks, where that is more (20 % for host memory: its ranks share cores,
+/// and one that waits for a core carries a third). It is judged by its median, but not where its best repeat
+/// reached the limit.
 namespace egt {
 
 constexpr double least_share_of_line_rate = 0.75;

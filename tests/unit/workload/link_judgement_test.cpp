@@ -110,6 +110,19 @@ TEST(JudgeLinks, AllLinksOfARank) {
   EXPECT_THAT(findings[0].text, HasSubstr("rank 2 <-> rank 3"));
 }
 
+TEST(JudgeLinks, ASlowRankIsMostOfTheMedianOfFewRanks) {
+  // One rank of three: two pairs of three are slow; one of four: half. 85 % is above 75 % of the line rate.
+  for (const int ranks : {3, 4}) {
+    const auto ends = h200_node(ranks);
+    auto figures = figures_of(ends, 393 / 0.85);
+    for (int other = 0; other < ranks; ++other)
+      if (other != 1) slow_down(figures, 1, other, 393);
+    const auto findings = judge_links(figures, ends, 0);
+    ASSERT_THAT(places(findings), ElementsAre("all links of rank 1")) << ranks;
+    EXPECT_THAT(findings[0].text, HasSubstr("90 % of the median of such pairs without rank 1, 462 GB/s"));
+  }
+}
+
 TEST(JudgeLinks, TheLinkBetweenTwoHosts) {
   std::vector<LinkEndpoint> ends = {h200_end(0, "hosta"), h200_end(1, "hosta"), h200_end(2, "hostb"),
                                     h200_end(3, "hostb"), h200_end(4, "hostc"), h200_end(5, "hostc")};
