@@ -53,7 +53,7 @@ ProductLane::ProductLane(Environment& environment, ProductRates rates,
 
 Status ProductLane::prepare() {
   const auto rows = static_cast<std::size_t>(most_rows_);
-  EGT_TRY_ASSIGN(result_, device_.allocate(rows * rows * sizeof(float)));
+  EGT_TRY_ASSIGN(results_, device_.allocate(results * rows * rows * sizeof(float)));
   EGT_TRY_ASSIGN(ones_, device_.allocate(rows * sizeof(double)));
   EGT_TRY_ASSIGN(sums_, device_.allocate(in_flight * vectors_a_slot * rows * sizeof(double)));
   EGT_TRY_ASSIGN(seen_, device_.allocate_pinned(vectors_seen * rows * sizeof(double)));
@@ -63,7 +63,7 @@ Status ProductLane::prepare() {
 }
 
 std::size_t ProductLane::wanted(std::size_t blocks) const {
-  constexpr std::size_t most = 2, sparing = 16;
+  constexpr std::size_t most = 4, sparing = 16;
   if (environment_.load.lead() == LoadLead::products) return std::clamp<std::size_t>(blocks / 4, 1, most);
   return std::min(most, blocks / sparing);
 }
@@ -81,7 +81,12 @@ std::int64_t ProductLane::rows_in(std::uint64_t bytes, Precision precision) cons
   };
   std::int64_t rows = most_rows_;
   while (rows > fewest_rows && lasts_too_long(rows)) rows /= 2;
-  while (rows > 0 && 2 * rows * inner(rows, precision) > elements) rows /= 2;
+  const auto has_no_room = [&](std::int64_t of) {
+    const auto result_bytes = static_cast<std::uint64_t>(of * of) * size_of(sum_type(precision));
+    return 2 * of * inner(of, precision) > elements ||
+           result_bytes > static_cast<std::uint64_t>(most_rows_ * most_rows_) * sizeof(float);
+  };
+  while (rows > 0 && has_no_room(rows)) rows /= 2;
   return rows >= least_rows ? rows : 0;
 }
 
@@ -141,20 +146,30 @@ void ProductLane::count_work(double device_ms) {
 
 Status ProductLane::feed(std::int64_t step, std::size_t blocks, const std::stop_token& stop) {
   step_ = step;
-  for (std::size_t i = 0; i < operands_.size();) {
+  while (true) {
     EGT_TRY_ASSIGN(const bool full, pipeline_->is_full());
     while (!operands_.empty() && operands_.front().judged == operands_.front().planned()) {
       if (operands_.front().right) keep_answer(operands_.front());
       operands_.pop_front();
-      i = 0;
     }
-    if (full || i >= operands_.size() || !may_multiply(blocks)) return {};
-    if (operands_[i].enqueued == operands_[i].planned())
-      ++i;
-    else
-      EGT_TRY(multiply(operands_[i], stop));
+    Operands* const operands = next();
+    if (full || !operands || !may_multiply(blocks)) return {};
+    EGT_TRY(multiply(*operands, stop));
   }
-  return {};
+}
+
+ProductLane::Operands* ProductLane::next() {
+  Operands* chosen = nullptr;
+  for (Operands& one : operands_) {
+    if (one.enqueued == one.planned()) continue;
+    if (!chosen || (one.are_beside(*chosen) && one.are_behind(*chosen))) chosen = &one;
+  }
+  return chosen;
+}
+
+ProductLane::Operands& ProductLane::operands_of(std::uint64_t name) {
+  return *std::find_if(operands_.begin(), operands_.end(),
+                       [&](const Operands& one) { return one.plan.name == name; });
 }
 
 void ProductLane::drop(std::size_t block) {
@@ -170,7 +185,8 @@ Gemm ProductLane::product_of(const Operands& operands, std::size_t pair) const {
   return {.precision = precision,
           .a = {a, type, rows, columns},
           .b = {a + matrix_bytes, type, rows, columns},
-          .d = {result_.data(), sum_type(precision), rows, rows},
+          .d = {results_.as<float>() + name % results * static_cast<std::uint64_t>(most_rows_ * most_rows_),
+                sum_type(precision), rows, rows},
           .b_transposed = true};
 }
 
@@ -184,8 +200,9 @@ Status ProductLane::multiply(Operands& operands, const std::stop_token& stop) {
   const std::size_t pair = operands.enqueued % operands.digests.size();
   const std::uint64_t round = operands.enqueued / operands.digests.size();
   const Gemm gemm = product_of(operands, pair);
-  const WordsView result{result_.as<std::uint32_t>(), static_cast<std::uint64_t>(gemm.d.count()) *
-                                                          size_of(gemm.d.type) / sizeof(std::uint32_t)};
+  const WordsView result{
+      static_cast<std::uint32_t*>(gemm.d.data),
+      static_cast<std::uint64_t>(gemm.d.count()) * size_of(gemm.d.type) / sizeof(std::uint32_t)};
   const bool overwrites = operands.digests.size() == 1;
   if (operands.enqueued == 0) EGT_TRY(device_.wait(pipeline_->stream(), *operands.filled));
   ++operands.enqueued;
@@ -198,8 +215,8 @@ Status ProductLane::multiply(Operands& operands, const std::stop_token& stop) {
         EGT_TRY(device_.gemm(gemm, stream));
         return device_.digest(result, &on_device->first, stream);
       },
-      [this, pair](const Evidence& evidence, double device_ms) {
-        judge(pair, evidence.first, device_ms);
+      [this, pair, name = operands.plan.name](const Evidence& evidence, double device_ms) {
+        judge(operands_of(name), pair, evidence.first, device_ms);
         return Status();
       },
       stop));
@@ -238,17 +255,16 @@ Status ProductLane::compare_sums(const Operands& operands, const Gemm& gemm, con
         EGT_TRY(digest(to.expected, &on_device->first));
         return digest(to.actual, &on_device->second);
       },
-      [this, slot, rows, offset = offset_of(operands, gemm), where = where(operands)](
+      [this, of = Comparison{operands.plan.name, slot, rows, offset_of(operands, gemm), where(operands)}](
           const Evidence& evidence, double device_ms) {
         count_work(device_ms);
-        return judge_sums({slot, rows, offset, where}, evidence);
+        return judge_sums(of, evidence);
       },
       stop);
 }
 
-void ProductLane::judge(std::size_t pair, const Digest& digest, double device_ms) {
+void ProductLane::judge(Operands& operands, std::size_t pair, const Digest& digest, double device_ms) {
   count_work(product_ms_ = device_ms);
-  Operands& operands = judged_now();
   const bool is_first = operands.judged++ < operands.digests.size();
   Digest& expected = operands.digests[pair];
   const bool as_another = is_first && pair > 0 && digest == operands.digests[pair - 1];
@@ -275,7 +291,7 @@ Status ProductLane::judge_sums(const Comparison& of, const Evidence& evidence) {
     ++figures_.exact;
   }
   if (evidence.runs_agree()) return {};
-  judged_now().right = false;
+  operands_of(of.name).right = false;
   EGT_TRY_ASSIGN(const std::string wrong, locate(of));
   tell("checksum", of.offset, evidence, of.where + wrong);
   return {};

@@ -29,12 +29,13 @@ struct ProductFigures {
 };
 
 /// Large products whose operands are blocks of the patrolled memory, on a stream of their own, in the
-/// precision of training and, in turn with it, in those of 8 bits that the device has. The pairs of
-/// matrices of a block are multiplied in turn, several times. Every product is digested: a repetition must
-/// give the same; so must other ranks (see answers). Of whole numbers the first product of each pair is
-/// compared with the sums of its rows and columns, which follow from the operands: exact in fp64, since all
-/// are below 2^53. What is wrong becomes a Fault record. One thread at a time; `figures` and `answers`
-/// are safe from any other.
+/// precision of training and, in turn with it, in those of 8 bits that the device has: a product of one
+/// block, then one of the next, since the two draw unlike power, and a device that slowed down for the one
+/// would draw too little in the other. The pairs of matrices of a block are multiplied in turn, several
+/// times. Every product is digested: a repetition must give the same; so must other ranks (see answers). Of
+/// whole numbers the first product of each pair is compared with the sums of its rows and columns, which
+/// follow from the operands: exact in fp64, since all are below 2^53. What is wrong becomes a Fault record.
+/// One thread at a time; `figures` and `answers` are safe from any other.
 class ProductLane {
  public:
   /// So many that the device always has one to begin while the host judges others.
@@ -49,10 +50,12 @@ class ProductLane {
 
   /// Of a comparison of sums; and those that the host looks at, which on the host are device memory, too.
   static constexpr std::uint64_t vectors_a_slot = 8, vectors_seen = 4;
+  static constexpr std::uint64_t results = 2;  ///< of two blocks in turn
   /// What the lane takes of the device's memory for products of so many rows.
   static constexpr std::uint64_t bytes_for(std::int64_t rows) {
     const auto n = static_cast<std::uint64_t>(rows);
-    return n * n * sizeof(float) + (vectors_a_slot * in_flight + vectors_seen + 1) * n * sizeof(double);
+    return results * n * n * sizeof(float) +
+           (vectors_a_slot * in_flight + vectors_seen + 1) * n * sizeof(double);
   }
 
   /// `rates`: alone, in all precisions that may come; at least one.
@@ -103,6 +106,11 @@ class ProductLane {
 
     static constexpr std::uint64_t rounds = 8;
     std::uint64_t planned() const { return rounds * digests.size(); }
+    /// Are they multiplied in turn with these?
+    bool are_beside(const Operands& others) const { return plan.name / 2 == others.plan.name / 2; }
+    bool are_behind(const Operands& others) const {
+      return enqueued * others.planned() < others.enqueued * planned();
+    }
   };
   /// The vectors of one comparison of sums, fp64, in a slot's part of sums_.
   struct Sums {
@@ -112,6 +120,7 @@ class ProductLane {
 
   /// A comparison of sums under way.
   struct Comparison {
+    std::uint64_t name = 0;  ///< of the operands
     std::size_t slot = 0;
     std::int64_t rows = 0;
     std::uint64_t offset = 0;
@@ -124,15 +133,15 @@ class ProductLane {
   bool may_multiply(std::size_t blocks);
   void count_work(double device_ms);
   std::int64_t rows_in(std::uint64_t bytes, Precision precision) const;
-  /// The one whose products are judged now.
-  Operands& judged_now() {
-    return operands_[operands_.front().judged == operands_.front().planned() ? 1 : 0];
-  }
+  /// Whose product is enqueued next; null: nobody's.
+  Operands* next();
+  /// Those of which something is enqueued.
+  Operands& operands_of(std::uint64_t name);
   Gemm product_of(const Operands& operands, std::size_t pair) const;
   Status multiply(Operands& operands, const std::stop_token& stop);
   Status compare_sums(const Operands& operands, const Gemm& gemm, const std::stop_token& stop);
   Sums sums(std::size_t slot) const;
-  void judge(std::size_t pair, const Digest& digest, double device_ms);
+  void judge(Operands& operands, std::size_t pair, const Digest& digest, double device_ms);
   Status judge_sums(const Comparison& of, const Evidence& evidence);
   Result<std::string> locate(const Comparison& of);
   void keep_answer(const Operands& operands);
@@ -145,9 +154,9 @@ class ProductLane {
   const ProductRates rates_;
   std::vector<Precision> narrow_;  ///< of 8 bits, those that the device has
   const std::int64_t most_rows_;
-  Buffer result_;
+  Buffer results_;
   Buffer ones_, sums_, seen_;      ///< fp64; the last one is pinned
-  std::deque<Operands> operands_;  ///< the first is multiplied, the next is made ready meanwhile
+  std::deque<Operands> operands_;  ///< the first two are multiplied, the next are made ready meanwhile
   std::uint64_t period_ = 0, begun_in_period_ = 0;  ///< of steps
   std::int64_t step_ = -1;
   double worked_ms_ = 0;

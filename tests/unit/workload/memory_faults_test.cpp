@@ -317,6 +317,35 @@ class EvenDevice : public ForwardingDevice {
   Result<double> elapsed_ms(const Event&, const Event&) override { return 5.0; }
 };
 
+/// Counts the products, and how often the next one has another precision.
+class CountingDevice : public EvenDevice {
+ public:
+  Status gemm(const Gemm& call, Stream& stream) override {
+    ++products;
+    switches += std::exchange(last_, call.precision) != call.precision;
+    return ForwardingDevice::gemm(call, stream);
+  }
+  std::atomic<int> products = 0, switches = 0;
+
+ private:
+  Precision last_ = Precision::fp64;
+};
+
+/// A block of fp32 has 16 products, one of int8 8 of them: one block after the other would be 2 switches
+/// in 24.
+TEST(MemoryWorkload, TwoBlocksAreMultipliedInTurn) {
+  auto device = std::make_unique<CountingDevice>();
+  CountingDevice& counts = *device;
+  World world(std::move(device));
+  world.load.set_lead(LoadLead::products);
+  MemoryWorkload memory(world.environment, fill_of(32 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.start().ok());
+  EXPECT_TRUE(eventually([&] { return counts.products >= 400; }));
+  EXPECT_TRUE(memory.finish(true).ok());
+  EXPECT_GE(counts.switches, counts.products / 3) << counts.products;
+}
+
 /// Every product of a precision has the same wrong element.
 class MiscountingDevice : public EvenDevice {
  public:
