@@ -81,12 +81,12 @@ std::int64_t ProductLane::rows_in(std::uint64_t bytes, Precision precision) cons
   };
   std::int64_t rows = most_rows_;
   while (rows > fewest_rows && lasts_too_long(rows)) rows /= 2;
-  const auto has_no_room = [&](std::int64_t of) {
+  const auto fit = [&](std::int64_t of) {
     const auto result_bytes = static_cast<std::uint64_t>(of * of) * size_of(sum_type(precision));
-    return 2 * of * inner(of, precision) > elements ||
-           result_bytes > static_cast<std::uint64_t>(most_rows_ * most_rows_) * sizeof(float);
+    return 2 * of * inner(of, precision) <= elements &&
+           result_bytes <= static_cast<std::uint64_t>(most_rows_ * most_rows_) * sizeof(float);
   };
-  while (rows > 0 && has_no_room(rows)) rows /= 2;
+  while (rows > 0 && !fit(rows)) rows /= 2;
   return rows >= least_rows ? rows : 0;
 }
 
@@ -167,9 +167,9 @@ ProductLane::Operands* ProductLane::next() {
   return chosen;
 }
 
-ProductLane::Operands& ProductLane::operands_of(std::uint64_t name) {
+ProductLane::Operands& ProductLane::operands_of(std::size_t block) {
   return *std::find_if(operands_.begin(), operands_.end(),
-                       [&](const Operands& one) { return one.plan.name == name; });
+                       [&](const Operands& one) { return one.block == block; });
 }
 
 void ProductLane::drop(std::size_t block) {
@@ -215,8 +215,8 @@ Status ProductLane::multiply(Operands& operands, const std::stop_token& stop) {
         EGT_TRY(device_.gemm(gemm, stream));
         return device_.digest(result, &on_device->first, stream);
       },
-      [this, pair, name = operands.plan.name](const Evidence& evidence, double device_ms) {
-        judge(operands_of(name), pair, evidence.first, device_ms);
+      [this, pair, block = operands.block](const Evidence& evidence, double device_ms) {
+        judge(operands_of(block), pair, evidence.first, device_ms);
         return Status();
       },
       stop));
@@ -255,7 +255,7 @@ Status ProductLane::compare_sums(const Operands& operands, const Gemm& gemm, con
         EGT_TRY(digest(to.expected, &on_device->first));
         return digest(to.actual, &on_device->second);
       },
-      [this, of = Comparison{operands.plan.name, slot, rows, offset_of(operands, gemm), where(operands)}](
+      [this, of = Comparison{operands.block, slot, rows, offset_of(operands, gemm), where(operands)}](
           const Evidence& evidence, double device_ms) {
         count_work(device_ms);
         return judge_sums(of, evidence);
@@ -291,7 +291,7 @@ Status ProductLane::judge_sums(const Comparison& of, const Evidence& evidence) {
     ++figures_.exact;
   }
   if (evidence.runs_agree()) return {};
-  operands_of(of.name).right = false;
+  operands_of(of.block).right = false;
   EGT_TRY_ASSIGN(const std::string wrong, locate(of));
   tell("checksum", of.offset, evidence, of.where + wrong);
   return {};

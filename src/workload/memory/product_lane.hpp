@@ -120,7 +120,7 @@ class ProductLane {
 
   /// A comparison of sums under way.
   struct Comparison {
-    std::uint64_t name = 0;  ///< of the operands
+    std::size_t block = 0;
     std::size_t slot = 0;
     std::int64_t rows = 0;
     std::uint64_t offset = 0;
@@ -135,8 +135,8 @@ class ProductLane {
   std::int64_t rows_in(std::uint64_t bytes, Precision precision) const;
   /// Whose product is enqueued next; null: nobody's.
   Operands* next();
-  /// Those of which something is enqueued.
-  Operands& operands_of(std::uint64_t name);
+  /// Those of a block that is held. Names come again where a run goes back to a step before.
+  Operands& operands_of(std::size_t block);
   Gemm product_of(const Operands& operands, std::size_t pair) const;
   Status multiply(Operands& operands, const std::stop_token& stop);
   Status compare_sums(const Operands& operands, const Gemm& gemm, const std::stop_token& stop);

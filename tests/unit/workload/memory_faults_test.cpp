@@ -346,6 +346,22 @@ TEST(MemoryWorkload, TwoBlocksAreMultipliedInTurn) {
   EXPECT_GE(counts.switches, counts.products / 3) << counts.products;
 }
 
+/// A run that goes back to a step before numbers its operands anew while those of the first time are
+/// multiplied.
+TEST(MemoryWorkload, OperandsOfOneNameAreNotTakenForEachOther) {
+  World world(std::make_unique<EvenDevice>());
+  world.load.set_lead(LoadLead::products);
+  MemoryWorkload memory(world.environment, fill_of(32 << 20));
+  ASSERT_TRUE(memory.prepare().ok());
+  ASSERT_TRUE(memory.start().ok());
+  for (std::int64_t i = 0; i < 400; ++i) {
+    EXPECT_TRUE(memory.enqueue({.index = i % 2 == 0 ? 256 : 0}).ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_TRUE(memory.finish(true).ok());
+  EXPECT_TRUE(world.faults().empty());
+}
+
 /// Every product of a precision has the same wrong element.
 class MiscountingDevice : public EvenDevice {
  public:
