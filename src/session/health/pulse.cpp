@@ -1,6 +1,7 @@
 #include "session/health/pulse.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 
@@ -11,7 +12,8 @@ namespace egt {
 namespace {
 
 constexpr double longest_sleep_s = 0.02;  ///< a stop is heard so soon
-constexpr double spun_s = 0.0005;         ///< before an edge: a sleep ends late by a fraction of that
+constexpr double preparation_seconds = 30;
+constexpr double spun_s = 0.0005;  ///< before an edge: a sleep ends late by a fraction of that
 
 }  // namespace
 
@@ -25,12 +27,13 @@ PulsePhase phase_at(const PulseShape& shape, double seconds) {
 Result<std::unique_ptr<Pulse>> Pulse::create(Device& device, const PulseShape& shape,
                                              Clock::time_point origin, double clock_error_seconds) {
   std::unique_ptr<Pulse> pulse(new Pulse(device, shape, origin, clock_error_seconds));
-  constexpr std::size_t bytes = sizeof(std::uint32_t);
-  EGT_TRY_ASSIGN(pulse->next_, device.allocate_pinned(bytes));
-  EGT_TRY_ASSIGN(pulse->number_, device.allocate(bytes));
-  EGT_TRY_ASSIGN(pulse->done_, device.allocate_pinned(bytes));
-  *pulse->next_.as<std::uint32_t>() = *pulse->done_.as<std::uint32_t>() = 0;
+  constexpr std::array<std::uint32_t, 2> answers{0, 1};
+  EGT_TRY_ASSIGN(pulse->answers_, device.allocate(sizeof(answers)));
+  EGT_TRY_ASSIGN(pulse->answer_, device.allocate_pinned(sizeof(answers)));
+  std::copy(answers.begin(), answers.end(), pulse->answer_.as<std::uint32_t>());
   EGT_TRY_ASSIGN(pulse->stream_, device.create_stream(StreamPriority::high, StreamUse::without_products));
+  EGT_TRY(device.copy(pulse->answers_.data(), pulse->answer_.data(), sizeof(answers), *pulse->stream_));
+  EGT_TRY(device.synchronize(*pulse->stream_, preparation_seconds));
   return pulse;
 }
 
@@ -60,8 +63,8 @@ void Pulse::run(const std::stop_token& stop) {
     if (phase.is_high && is_held) device_.hold(is_held = false);
     const double planned = now + phase.until_edge;
     if (!wait_until_edge(planned, stop)) break;
-    const std::uint32_t probe = enqueued_;
-    const bool is_pending = !phase.is_high && probe != done();
+    const std::uint64_t probe = enqueued_;
+    const bool is_pending = !phase.is_high && !is_done(probe);
     device_.hold(is_held = phase.is_high);
     if (is_held) {
       ++falls_;
@@ -83,8 +86,7 @@ void Pulse::run_probes(const std::stop_token& stop) {
   for (std::uint64_t seen = 0;; seen = falls_) {
     falls_.wait(seen);
     if (stop.stop_requested()) return;
-    if (done() != enqueued_) continue;
-    ++*next_.as<std::uint32_t>();
+    if (!is_done(enqueued_)) continue;
     if (!enqueue_probe().ok()) return;  // whoever uses the device hears of it
     ++enqueued_;
   }
@@ -102,22 +104,23 @@ bool Pulse::wait_until_edge(double planned, const std::stop_token& stop) const {
   return !stop.stop_requested() && StopSignal::received() == 0;
 }
 
+/// One operation: the second of two would wait for room beside all that begins with the first.
 Status Pulse::enqueue_probe() {
-  EGT_TRY(device_.copy(number_.data(), next_.data(), next_.bytes(), *stream_));
-  return device_.copy(done_.data(), number_.data(), number_.bytes(), *stream_);
+  const auto* const answer = answers_.as<std::uint32_t>() + (enqueued_ + 1) % 2;
+  return device_.copy(answer_.data(), answer, sizeof(*answer), *stream_);
 }
 
-/// The device writes it.
-std::uint32_t Pulse::done() const {
-  return std::atomic_ref(*done_.as<std::uint32_t>()).load(std::memory_order_acquire);
+/// The last one that was enqueued; the device writes its answer.
+bool Pulse::is_done(std::uint64_t probe) const {
+  return std::atomic_ref(*answer_.as<std::uint32_t>()).load(std::memory_order_acquire) == probe % 2;
 }
 
-void Pulse::await_probe(std::uint32_t probe, double planned) {
+void Pulse::await_probe(std::uint64_t probe, double planned) {
   const double longest = shape_.duty / shape_.hertz / 2;
   for (;;) {
-    const bool is_done = done() == probe;
+    const bool is_over = is_done(probe);
     const double late = seconds() - planned;
-    if (is_done || late > longest) {
+    if (is_over || late > longest) {
       const std::lock_guard lock(mutex_);
       late_ms_.add(late * 1e3);
       return;

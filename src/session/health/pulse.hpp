@@ -59,19 +59,18 @@ class Pulse {
   void run_probes(const std::stop_token& stop);
   bool wait_until_edge(double seconds, const std::stop_token& stop) const;
   Status enqueue_probe();
-  std::uint32_t done() const;
-  void await_probe(std::uint32_t probe, double planned_seconds);
+  bool is_done(std::uint64_t probe) const;
+  void await_probe(std::uint64_t probe, double planned_seconds);
   double seconds() const { return seconds_since(origin_); }
 
   Device& device_;
   const PulseShape shape_;
   const Clock::time_point origin_;
   const double clock_error_seconds_;
-  Buffer next_, number_, done_;  ///< of the probe that is enqueued: pinned, on the device, and pinned again
+  Buffer answers_, answer_;  ///< what probes answer in turn, on the device; that of the last one, pinned
   std::unique_ptr<Stream> stream_;  ///< behind the buffers, which its work uses
   std::atomic<bool> is_warm_{false};
-  std::atomic<std::uint64_t> falls_{0};
-  std::atomic<std::uint32_t> enqueued_{0};  ///< probes
+  std::atomic<std::uint64_t> falls_{0}, enqueued_{0};  ///< of the latter: probes
   mutable std::mutex mutex_;
   Histogram late_ms_;
   std::jthread probes_, edges_;  ///< last: they use all of the above

@@ -95,19 +95,17 @@ TEST(VerdictText, APulseIsToldWithItsSkewAndBothPowers) {
                                {"duty", 0.5},
                                {"rises", 118},
                                {"clock_error_ms", 0.05},
-                               {"late_ms", {{"max", 0.3 + 0.1 * rank}}}};
+                               {"late_ms", {{"p50", 0.02 + 0.01 * rank}, {"max", 0.3 + 0.1 * rank}}}};
       body["parts"].push_back(part_to_json(load));
       body["telemetry"]["pulse_power_w"] = {{"high", high}, {"low", low}};
     }
     return text_of(records);
   };
   const Json high = {{"avg", 688.0}}, low = {{"avg", 205.0}};
-  EXPECT_THAT(
-      told(1, high, low),
-      HasSubstr("\n  Pulse: 1 Hz, duty 0.5: 118 rises, at most 0.45 ms apart; 688 W high, 205 W low\n"));
-  EXPECT_THAT(
-      told(20, nullptr, nullptr),
-      HasSubstr("at most 0.45 ms apart; power is not told: no sensor, or the pulse is faster than one\n"));
+  EXPECT_THAT(told(1, high, low), HasSubstr("\n  Pulse: 1 Hz, duty 0.5: 118 rises, at most 0.45 ms apart, "
+                                            "half of them 0.08; 688 W high, 205 W low\n"));
+  EXPECT_THAT(told(20, nullptr, nullptr), HasSubstr("at most 0.45 ms apart, half of them 0.08; power is not "
+                                                    "told: no sensor, or the pulse is faster than one\n"));
 }
 
 /// Of two ranks whose `train` entries have these figures beside the fixture's.
