@@ -40,8 +40,9 @@ Status Session::run(const SessionPlan& plan) {
     decision_ = StopVote::interrupted;
   } else {
     line_.begin("start", 0, start_patience_s);
-    for (auto& workload : workloads_) keep_first(workload->start());
+    for (std::size_t i = 1; i < workloads_.size(); ++i) keep_first(workloads_[i]->start());
     loaded_ = Clock::now();
+    if (!workloads_.empty()) keep_first(workloads_.front()->start());
     if (failure.ok() && pulse_) keep_first(pulse_->start());
     if (failure.ok()) keep_first(run_steps(plan));
   }

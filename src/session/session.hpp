@@ -86,7 +86,7 @@ class Session {
   Pulse* const pulse_;
   Workloads& workloads_;
   Clock::time_point started_ = Clock::now(), last_progress_ = Clock::now();
-  Clock::time_point loaded_ = Clock::now();  ///< when the first step began
+  Clock::time_point loaded_ = Clock::now();  ///< when all but the first one were started
   std::int64_t next_step_ = 0, retired_ = 0;
   StopVote decision_ = StopVote::none;
 };

@@ -124,7 +124,8 @@ class Workload {
   virtual std::string name() const = 0;
   /// Takes memory and makes ready; workloads prepare in the table's order, so that training is served first.
   virtual Status prepare() = 0;
-  /// Starts threads of its own, if any.
+  /// Starts threads of its own, if any. In the table's order, but the first one last: what training checks of
+  /// itself in every precision goes on beside the load of all others, so that the device is full early.
   virtual Status start() { return {}; }
   /// Enqueues this step's work; does not wait for it.
   virtual Status enqueue(const Step&) { return {}; }

@@ -104,6 +104,30 @@ class SlowFinish : public SlowSteps {
   std::vector<double>& seconds_;
 };
 
+/// Tells when it is started.
+class NamedStart : public SlowSteps {
+ public:
+  NamedStart(std::string name, std::vector<std::string>& started)
+      : SlowSteps(0), name_(std::move(name)), started_(started) {}
+  Status start() override {
+    started_.push_back(name_);
+    return {};
+  }
+
+ private:
+  const std::string name_;
+  std::vector<std::string>& started_;
+};
+
+TEST(Session, TheFirstWorkloadStartsBesideTheLoadOfAllOthers) {
+  std::vector<std::string> started;
+  LoneSession session;
+  for (const char* name : {"train", "files", "memory"})
+    session.workloads.push_back(std::make_unique<NamedStart>(name, started));
+  ASSERT_TRUE(session.run({.duration_seconds = {}, .steps = 1, .is_done = {}, .before_step = {}}).ok());
+  EXPECT_THAT(started, testing::ElementsAre("files", "memory", "train"));
+}
+
 TEST(Session, WorkloadsShareTheTimeOfAHurriedEnd) {
   std::vector<double> seconds;
   LoneSession session;
