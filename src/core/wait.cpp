@@ -8,9 +8,10 @@
 namespace egt {
 namespace {
 
-constexpr double spin_seconds = 20e-6;
-constexpr std::chrono::microseconds first_sleep{10};
-constexpr std::chrono::microseconds longest_sleep{1000};
+constexpr double spin_seconds = 20e-6, first_sleep_s = 10e-6;
+/// In a long wait a sleep is a share of it, so that who waits for seconds does not wake a thousand times in
+/// each.
+constexpr double longest_sleep_s = 1e-3, share_of_wait = 1.0 / 16, longest_in_long_wait_s = 4e-3;
 
 Status why_ended(const WaitLimits& limits, double elapsed) {
   if (limits.stop.stop_requested())
@@ -25,15 +26,16 @@ Status why_ended(const WaitLimits& limits, double elapsed) {
 
 Status wait_until(const std::function<Result<bool>()>& done, const WaitLimits& limits) {
   const Clock::time_point start = Clock::now();
-  std::chrono::microseconds sleep = first_sleep;
+  double sleep_s = first_sleep_s;
   for (;;) {
     EGT_TRY_ASSIGN(const bool is_done, done());
     if (is_done) return {};
     const double elapsed = seconds_since(start);
     EGT_TRY(why_ended(limits, elapsed));
     if (elapsed < spin_seconds) continue;
-    std::this_thread::sleep_for(sleep);
-    sleep = std::min(2 * sleep, longest_sleep);
+    std::this_thread::sleep_for(std::chrono::duration<double>(sleep_s));
+    sleep_s =
+        std::min(2 * sleep_s, std::clamp(share_of_wait * elapsed, longest_sleep_s, longest_in_long_wait_s));
   }
 }
 

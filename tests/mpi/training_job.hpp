@@ -201,7 +201,7 @@ class TrainingJobs : public ::testing::Test {
         restart.follow();
         const Activity now = board.line("main").read();
         if (now.phase.starts_with("repair: ")) outcome.repaired_steps.insert(now.step);
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
+        std::this_thread::sleep_for(std::chrono::microseconds(500));
       }
     });
     std::jthread interrupter;

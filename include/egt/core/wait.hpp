@@ -16,8 +16,8 @@ struct WaitLimits {
 };
 
 /// Polls `done` (true: done; an error ends the wait) until it is true, the deadline passes (timeout) or a
-/// stop is asked for (stopped). Spins for some microseconds, then sleeps longer and longer up to 1 ms, so
-/// that a core shared with the work is not taken from it.
+/// stop is asked for (stopped). Spins for some microseconds, then sleeps longer and longer, up to 1 ms, or in
+/// a wait of more than 16 ms a sixteenth of it, up to 4 ms: a core shared with the work is not taken from it.
 Status wait_until(const std::function<Result<bool>()>& done, const WaitLimits& limits);
 
 }  // namespace egt

@@ -12,9 +12,9 @@ namespace egt {
 namespace {
 
 constexpr double withdraw_seconds = 0.2;
-/// A poll is what moves the bytes, piece by piece: so it is repeated while they come (some 0.1 ms), and
-/// leaves the core to the compute threads while a peer is late.
-constexpr int polls_before_sleep = 400;
+/// A poll is what moves the bytes, piece by piece: so it is repeated while they come, and leaves the core to
+/// the compute threads while a peer is late.
+constexpr double polling_seconds = 100e-6;
 constexpr std::chrono::microseconds longest_sleep{300};
 /// Of a message: large enough for the full rate, small enough that a poll does not take long.
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
@@ -31,7 +31,7 @@ Status why_ended(const TransferLimits& limits) {
 
 Status TransferPoll::pause(const TransferLimits& limits) {
   EGT_TRY(why_ended(limits));
-  if (polls_++ < polls_before_sleep) return {};
+  if (seconds_since(progress_) < polling_seconds) return {};
   std::this_thread::sleep_for(sleep_);
   sleep_ = std::min(2 * sleep_, longest_sleep);
   return {};

@@ -37,7 +37,7 @@ class TransferPoll {
   void progressed() { *this = {}; }
 
  private:
-  int polls_ = 0;
+  Clock::time_point progress_ = Clock::now();
   std::chrono::microseconds sleep_{5};
 };
 
