@@ -16,7 +16,6 @@ namespace {
 constexpr const char *main_line = "main", *journal_line = "journal";
 constexpr double long_write_seconds = 1;  ///< a stopped rank may have been in a short one
 constexpr double background_patience_seconds = 120, background_timeouts = 4;
-constexpr double least_grace_seconds = 5, most_grace_seconds = 10;
 
 // ---- Text of the news.
 
@@ -199,7 +198,7 @@ std::vector<Loss> missing_ranks(const WatchTable& table, const WatchOptions& opt
     for (const Loss& waited_for : table.order.waited_for)
       if (waited_for.rank == rank) loss = waited_for;
     loss.text = fmt::format("it did not come to restart {} within {:g} s", table.order.number,
-                            watch::arrival_grace(options));
+                            watch::arrival_grace_seconds);
     losses.push_back(std::move(loss));
   }
   return losses;
@@ -367,10 +366,6 @@ double watch::patience(const Activity& activity, const WatchOptions& options) {
   return std::max(background_patience_seconds, background_timeouts * options.collective_timeout_seconds);
 }
 
-double watch::arrival_grace(const WatchOptions& options) {
-  return std::clamp(options.collective_timeout_seconds, least_grace_seconds, most_grace_seconds);
-}
-
 int leader(const WatchTable& table, const WatchOptions& options, double now) {
   for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank)
     if (takes_part(table.ranks[index(rank)]) && !is_silent(table, options, rank, now)) return rank;
@@ -426,7 +421,7 @@ WatchDecision judge(const WatchTable& table, const WatchOptions& options, double
   using Act = WatchDecision::Act;
   if (auto ended = ended_ranks(table, now); !ended.empty()) return {Act::give_up, std::move(ended)};
   if (restart_open(table) && !all_arrived(table)) {
-    if (now - table.ordered_at <= watch::arrival_grace(options)) return {};
+    if (now - table.ordered_at <= watch::arrival_grace_seconds) return {};
     return {Act::give_up, missing_ranks(table, options, now)};
   }
   if (auto held_up_by = obstacles(table, options, now); !held_up_by.empty()) {

@@ -73,6 +73,7 @@ namespace watch {
 constexpr double least_silence_seconds = 2;
 constexpr double quiet_seconds = 1;     ///< without news: it may be silent soon, so nobody else is blamed yet
 constexpr double gather_seconds = 0.1;  ///< ranks that end together are named together
+constexpr double arrival_grace_seconds = 10;  ///< for which all are waited for at a restart
 /// After a stop signal mpirun ends ranks by itself; who outlives that calls the others lost after all.
 constexpr double stop_excuse_seconds = 5;
 
@@ -80,8 +81,6 @@ constexpr double stop_excuse_seconds = 5;
 double silence_limit(const WatchOptions& options);
 /// For how long a thread's activity may last: its own patience, else by its line.
 double patience(const Activity& activity, const WatchOptions& options);
-/// For how long all are waited for at a restart.
-double arrival_grace(const WatchOptions& options);
 
 }  // namespace watch
 

@@ -65,7 +65,7 @@ std::optional<RestartOrder> RecoveryCoordinator::await_order(const Status& failu
   const bool of_peers = failure.code() == StatusCode::timeout || !setup_.communicator.check().ok();
   if (!of_peers) return std::nullopt;
   std::optional<RestartOrder> order;
-  const double seconds = setup_.options.collective_timeout_seconds + watch::arrival_grace(setup_.options);
+  const double seconds = setup_.options.collective_timeout_seconds + watch::arrival_grace_seconds;
   static_cast<void>(wait_until(
       [&]() -> Result<bool> {
         order = watchdog_->restart_ordered();
@@ -92,7 +92,7 @@ Status RecoveryCoordinator::rebuild(int number, const std::function<Status()>& d
   EGT_TRY(drain());
   line.wait_for_peers("restart: waits for all ranks");
   watchdog_->arrived(number);
-  const double seconds = 2 * watch::arrival_grace(setup_.options);
+  const double seconds = 2 * watch::arrival_grace_seconds;
   EGT_TRY(wait_until(
       [&]() -> Result<bool> {
         if (given_up_) return Status(StatusCode::aborted, "a rank is lost");

@@ -259,8 +259,8 @@ TEST_F(WatchdogClock, ARankThatHangsIsNamedAfterTheRestartFailed) {
   run(0.3);
   ASSERT_TRUE(rank(0).watchdog.restart_ordered());
   EXPECT_EQ(rank(0).watchdog.restart_ordered()->waited_for.front().rank, 2);
-  run(watch::arrival_grace(options) + 1);
-  expect_lost(2, Loss::How::stuck, {0, 1, 2}, hung, timeout + watch::arrival_grace(options));
+  run(watch::arrival_grace_seconds + 1);
+  expect_lost(2, Loss::How::stuck, {0, 1, 2}, hung, timeout + watch::arrival_grace_seconds);
   EXPECT_NEAR(rank(0).lost()[0].seconds, timeout, 0.15) << "as it was when the timeout struck";
   EXPECT_THAT(rank(0).lost()[0].text, HasSubstr("restart 1"));
 }
