@@ -258,9 +258,9 @@ class Ceilings(BenchTest):
         disk.mkdir()
         process = self.start_program("bench", "--ceilings", "--layers", "4,4", "--batch", "4", "--trial-time", "1s", "--io-size", "192MB",
                                      "--extreme-iterations", "0", "--io-dir", str(disk), "--output", "run", ranks=2)
-        self.wait_for(lambda: list(disk.iterdir()), seconds=120)
+        self.wait_for(lambda: list(disk.iterdir()), seconds=300)
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=120)
+        process.wait(timeout=300)
         self.wait_for(lambda: not list(disk.iterdir()), seconds=5)
         self.check_interrupted()
 
@@ -361,7 +361,7 @@ class Bench(BenchTest):
         time.sleep(1.5)
         started = time.monotonic()
         process.send_signal(signal.SIGUSR2)  # mpirun hands it on, and ends nobody itself a second later
-        process.wait(timeout=120)
+        process.wait(timeout=300)
         self.assertLess(time.monotonic() - started, 30)  # signal_test.py measures how long it takes alone
         self.assertEqual(process.returncode, 6)
         result = self.result()

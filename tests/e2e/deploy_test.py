@@ -67,7 +67,7 @@ class Deploy(HostsTest):
 
     def deploy(self, *arguments, **options):
         return subprocess.run(self.command(*arguments, **options), cwd=self.folder, env=self.environment, capture_output=True,
-                              text=True, timeout=90, stdin=subprocess.DEVNULL)
+                              text=True, timeout=300, stdin=subprocess.DEVNULL)
 
     def check_nothing_is_left(self, seconds=10):
         for name in TARGETS:
@@ -84,7 +84,7 @@ class Deploy(HostsTest):
         (tree / "DEBIAN/control").write_text("Package: test\nVersion: 1\nArchitecture: all\nMaintainer: test <test@localhost>\nDescription: test\n")
         (tree / "usr/bin").mkdir(parents=True)
         shutil.copy(PROGRAM, tree / "usr/bin/extreme_gpu_trainer")
-        subprocess.run(["dpkg-deb", "-Znone", "--build", tree, "program.deb"], cwd=self.folder, check=True, capture_output=True, timeout=60)
+        subprocess.run(["dpkg-deb", "-Znone", "--build", tree, "program.deb"], cwd=self.folder, check=True, capture_output=True, timeout=300)
         self.write_hosts("hosta", "hostc")
         done = self.deploy("--package", "program.deb", "--ranks", "2", "--", *BURN, "--steps", "30")
         told = done.stdout + done.stderr

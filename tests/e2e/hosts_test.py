@@ -47,7 +47,10 @@ class Hosts(HostsTest):
         journals = [f"disk_of_hostb/run/journal.rank{rank}.jsonl" for rank in (2, 3)] + [f"run/journal.rank{rank}.jsonl" for rank in (0, 1, *ranks)]
         self.assertEqual(self.files(), sorted([*journals, *self.run_files(0), *others]))
         for rank in ranks:
-            self.assertEqual((self.folder / f"run/journal.rank{rank}.jsonl").read_bytes(), self.other_journal(rank).read_bytes())
+            # That a stopped rank takes long is said in its journal, maybe after that was sent.
+            sent, own = ([line for line in journal.read_text().splitlines() if json.loads(line)["kind"] != "late_stop"]
+                         for journal in (self.folder / f"run/journal.rank{rank}.jsonl", self.other_journal(rank)))
+            self.assertEqual(sent, own)
 
     def other_journal(self, rank):
         return self.folder / f"disk_of_hostb/run/journal.rank{rank}.jsonl"
@@ -78,7 +81,7 @@ class Hosts(HostsTest):
         self.wait_for(lambda: self.other_journal(2).exists() and '"kind":"fault"' in self.other_journal(2).read_text(), 60)
         for killed in self.hosts.all_processes():
             os.kill(killed, signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
         self.assertFalse((self.folder / "run/journal.rank2.jsonl").exists())
         done = self.run_on_hosts(["burn", "--resume", "run"])
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
@@ -98,7 +101,7 @@ class Hosts(HostsTest):
                 line = next(line for line in journal if '"epoch"' in line)
                 os.write(os.open(self.other_journal(rank), os.O_WRONLY | os.O_APPEND), (line * (size // len(line))).encode())
         (self.folder / "run/stop").touch()
-        output, messages = process.communicate(timeout=60)
+        output, messages = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 6, output + messages)
         self.assertIn(f"the journal of rank 2 is in hostb:{self.folder}/run and not here: run/journal.rank2.jsonl: cannot be written: "
                       "No space left on device\n", messages)
@@ -129,7 +132,7 @@ class Hosts(HostsTest):
                 self.wait_for(lambda: self.ranks_at_work() == 4)
                 (self.folder / disk / "stop").touch()
                 asked = time.monotonic()
-                output, messages = process.communicate(timeout=60)
+                output, messages = process.communicate(timeout=300)
                 self.assertLess(time.monotonic() - asked, 30)
                 self.assertEqual(process.returncode, 6, output + messages)
                 result = self.result()
@@ -146,7 +149,7 @@ class Hosts(HostsTest):
         strike()
         self.wait_for(lambda: not any(self.hosts.ranks(name) for name in self.HOSTS), 60)
         self.seconds = time.monotonic() - struck
-        output, messages = process.communicate(timeout=60)
+        output, messages = process.communicate(timeout=300)
         self.told = output + messages
         self.wait_for(lambda: not self.hosts.all_processes(), 20)
         return process.returncode

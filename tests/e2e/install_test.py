@@ -98,7 +98,7 @@ class Container(ProgramTest):
                 place.parent.mkdir(parents=True, exist_ok=True)
                 (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, place)
         configured = subprocess.run(["cmake", "-S", "tree", "-B", "made", "-DEGT_TESTS=OFF", "-DEGT_CUDA=OFF"], cwd=self.folder,
-                                    capture_output=True, text=True, timeout=120)
+                                    capture_output=True, text=True, timeout=300)
         self.assertEqual(configured.returncode, 0, configured.stderr)
         installed = (self.folder / "made/cmake_install.cmake").read_text()
         for path in re.findall(rf'"({re.escape(str(self.folder / "tree"))}/[^"]+)"', installed):

@@ -143,7 +143,7 @@ class Links(LinksTest):
     def test_other_hosts_are_a_network_without_copies(self):
         program, launcher = os.environ["EGT_PROGRAM"], os.environ["EGT_MPIRUN"].split()
         halves = [["-np", "2", "env", f"NCCL_HOSTID={host}", program, *LINKS, "--warn-below", "0"] for host in ("left", "right")]
-        done = subprocess.run([*launcher, *halves[0], ":", *halves[1]], cwd=self.folder, capture_output=True, text=True, timeout=120,
+        done = subprocess.run([*launcher, *halves[0], ":", *halves[1]], cwd=self.folder, capture_output=True, text=True, timeout=300,
                               stdin=subprocess.DEVNULL)
         self.assertIn(done.returncode, (0, DEGRADED), done.stdout + done.stderr)  # two kinds of links, of which few are alike
         result = self.result()
@@ -158,7 +158,7 @@ class Links(LinksTest):
         time.sleep(2)
         begun = time.monotonic()
         process.send_signal(number)
-        process.wait(timeout=120)
+        process.wait(timeout=300)
         self.assertLess(time.monotonic() - begun, 30)
         return process.returncode
 

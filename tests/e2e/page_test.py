@@ -37,7 +37,7 @@ class Page(ProgramTest):
         done = subprocess.run([CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--no-first-run",
                                "--disable-background-networking", "--disable-component-update", "--disable-sync", "--virtual-time-budget=5000",
                                f"--user-data-dir={self.folder}/profile", f"--log-net-log={log}", "--dump-dom", *more,
-                               (self.folder / "run/report.html").as_uri()], capture_output=True, text=True, timeout=120)
+                               (self.folder / "run/report.html").as_uri()], capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
         events = [event.get("params", {}) for event in json.loads(log.read_text())["events"]]
         asked = {event["url"] for event in events if "url" in event and event.get("initiator", NOBODY) != NOBODY}

@@ -59,7 +59,7 @@ class ProgramTest(unittest.TestCase):
         launcher = MPIRUN + ["-np", str(ranks)] if ranks else []
         return launcher + [PROGRAM, *map(str, arguments)]
 
-    def run_program(self, *arguments, ranks=None, timeout=120, environment=None, folder=None):
+    def run_program(self, *arguments, ranks=None, timeout=300, environment=None, folder=None):
         return subprocess.run(self.command(arguments, ranks), cwd=folder or self.folder, capture_output=True, text=True, timeout=timeout,
                               stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
 
@@ -89,9 +89,10 @@ class ProgramTest(unittest.TestCase):
         return json.loads((self.folder / directory / "result.json").read_text())
 
     def check_interrupted(self, directory="run"):
-        """After a signal to mpirun, which kills its ranks a second later: on a busy machine their journals may be all there is."""
-        if (self.folder / directory / "result.json").exists():
-            self.assertEqual(self.result(directory)["verdict"], "interrupted", self.result(directory)["reasons"])
+        """After a signal to mpirun, which kills its ranks a second later: on a busy machine their journals may be all there is, or a
+        result that was written when that second was nearly over."""
+        if (self.folder / directory / "result.json").exists() and self.result(directory)["verdict"] != "interrupted":
+            self.assertIn("this was written before the end: the command report judges the journals", self.result(directory)["reasons"])
         self.assertIn(self.run_program("report", directory).returncode, (INCOMPLETE, INTERRUPTED))
 
     def page(self, done, directory="run"):
@@ -115,7 +116,7 @@ class ProgramTest(unittest.TestCase):
     def part(self, result, name, rank=0):
         return next(p for p in result["results"] if p["test_name"] == name and p["rank"] == rank)
 
-    def wait_for(self, condition, seconds=120):
+    def wait_for(self, condition, seconds=300):
         deadline = time.monotonic() + seconds
         while not condition():
             self.assertLess(time.monotonic(), deadline, "it did not come in time")

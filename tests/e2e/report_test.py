@@ -34,7 +34,7 @@ class Report(ProgramTest):
             except ProcessLookupError:
                 pass
         now = time.time()
-        process.wait(timeout=120)
+        process.wait(timeout=300)
         self.wait_for(lambda: not self.processes(), 10)
         return now
 
@@ -349,7 +349,7 @@ class Resume(Report):
         process = self.start_program(*SMALL_NETWORK, "--steps", "4000", "--output", "run", ranks=2)
         self.wait_for(lambda: any('"progress"' in journal.read_text() for journal in self.journals()))
         process.send_signal(signal.SIGUSR2)
-        self.assertEqual(process.wait(timeout=120), INTERRUPTED)
+        self.assertEqual(process.wait(timeout=300), INTERRUPTED)
         self.assertIn('<error type="interrupted"', (self.folder / "run/junit.xml").read_text())
         steps = self.result()["ranks"][0]["steps"]
         self.assertLess(steps, 4000)

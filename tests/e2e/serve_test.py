@@ -24,7 +24,7 @@ PASS, FAULT, USAGE, INTERRUPTED = 0, 1, 2, 6
 class Served(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        told = subprocess.run([PROGRAM, "devices"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120).stdout
+        told = subprocess.run([PROGRAM, "devices"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300).stdout
         if "no --serve: " in told:
             raise unittest.SkipTest(told.split("no --serve: ")[1].splitlines()[0])
 

@@ -181,7 +181,7 @@ class Run:
                     found.append(process)
         return found
 
-    def wait_for(self, condition, seconds=120):
+    def wait_for(self, condition, seconds=300):
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline or self.process.poll() is not None:

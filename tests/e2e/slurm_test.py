@@ -51,7 +51,7 @@ class Slurm(HostsTest):
             self.on(host, ["slurmd", "-N", host])
         self.wait_for(lambda: self.ask("sinfo", "--noheader", "--Node", "--format=%t").split() == ["idle"] * 2, 30)
 
-    def on(self, host, words, check=True, timeout=90):
+    def on(self, host, words, check=True, timeout=300):
         """Daemons leave this shell with its files closed: what they print is in their logs."""
         out, err = self.folder / "out", self.folder / "err"
         with out.open("w") as output, err.open("w") as errors:

@@ -115,7 +115,7 @@ class Stall(ProgramTest):
         self.wait_for(lambda: [name for name in self.files() if not name.startswith("run/")] == [], 30)
         for rank in self.processes():
             os.kill(rank, signal.SIGKILL)
-        _, messages = process.communicate(timeout=60)
+        _, messages = process.communicate(timeout=300)
         self.assertRegex(messages, "Warning: rank 1: after SIGUSR2 it was in step for ")
         self.assertEqual(self.run_program("report", "run").returncode, 1)
         self.assertEqual([fault["rank"] for fault in self.result()["faults"]], [struck])
