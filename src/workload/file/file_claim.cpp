@@ -29,6 +29,7 @@ constexpr std::string_view prefix = "extreme_gpu_trainer.rank", suffix = ".tmp";
 constexpr int claim_attempts = 200;
 constexpr std::chrono::milliseconds between_attempts{5};
 constexpr double untouched_seconds = 24 * 3600;  ///< of a file from another host
+constexpr double making_seconds = 2;             ///< in which a new file gets its lock and its bytes
 
 enum class Lock { taken, held_by_another, not_supported };
 
@@ -72,8 +73,10 @@ bool is_gone(std::int64_t process) {
 
 bool is_left_over(const TestFileName& name, const std::string& hostname, Lock lock, const struct stat& file) {
   if (lock == Lock::held_by_another) return false;
-  if (name.hostname != hostname) return std::difftime(std::time(nullptr), file.st_mtime) > untouched_seconds;
-  const bool may_be_in_the_making = file.st_size == 0;  // by another rank, which has not locked it yet
+  const double age_seconds = std::difftime(std::time(nullptr), file.st_mtime);
+  if (name.hostname != hostname) return age_seconds > untouched_seconds;
+  // By another rank, which has not locked it yet. Its process may have ended and still be there, a zombie.
+  const bool may_be_in_the_making = file.st_size == 0 && age_seconds < making_seconds;
   return (lock == Lock::taken && !may_be_in_the_making) || is_gone(name.process);
 }
 

@@ -375,6 +375,9 @@ TEST_F(Leftover, AnEmptyFileOfALiveProcessIsBeingMadeByAnotherRank) {
   std::ofstream(made) << "data, and nobody holds the lock";
   EXPECT_EQ(remove_leftover_files(directory_, "node7").files, 1u);
   EXPECT_FALSE(fs::exists(made));
+  std::ofstream(made).close();
+  fs::last_write_time(made, fs::file_time_type::clock::now() - std::chrono::seconds(5));
+  EXPECT_EQ(remove_leftover_files(directory_, "node7").files, 1u) << "nobody makes it any more";
 }
 
 TEST_F(Leftover, OfAnotherHostGoesWhenNobodyTouchedItForADay) {
