@@ -35,12 +35,13 @@ format_is_clean() {
 }
 
 # run_tests LOG PRESET ARGUMENTS..: of ctest. Its processors are sixths of a core: tests that wait more than they
-# compute take one or two, others more.
+# compute take one or two, others more. On a machine too slow for them, which its load tells, fewer run at once.
 run_tests() {
   local log=$1 preset=$2
   shift 2
   heading "tests of preset $preset"
-  ctest --preset "$preset" --no-tests=error --parallel $((6 * $(nproc))) "$@" 2>&1 | tee "$logs/$log" || run_once_more "$log" "$preset"
+  ctest --preset "$preset" --no-tests=error --parallel $((6 * $(nproc))) --test-load $((8 * $(nproc))) "$@" 2>&1 |
+    tee "$logs/$log" || run_once_more "$log" "$preset"
 }
 
 # On a slow machine some tests miss a limit of seconds beside others: where a few failed, and none crashed, they run
