@@ -78,8 +78,8 @@ class Figures(LinksTest):
 
     def test_a_second_look_that_hangs_leaves_the_first(self):
         # After all pairs: 4 ranks have 12 trials before.
-        result, _ = self.links(4, "--inject", "slow:rank=3,peer=1,step=0,count=1000", "--inject", "hang:rank=1,peer=3,step=12",
-                               "--collective-timeout", "5s", code=DEGRADED)
+        result, _ = self.links(4, "--inject", "slow:rank=3,peer=1,step=0,count=2000", "--inject", "hang:rank=1,peer=3,step=12",
+                               "--collective-timeout", "10s", code=DEGRADED)
         self.assertEqual([r["rank"] for r in result["restarts"]], [1])
         self.assertEqual([f["where"] for f in result["findings"]], ["rank 1 <-> rank 3"])
         looks = [self.pairs(result, method)[1, 3]["looks"] for method in ("MPI", "peer copies")]
