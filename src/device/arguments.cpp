@@ -334,6 +334,13 @@ Status check_scatter_add(const VectorView& sum, const SparseView& elements) {
   return operation.check_memory(elements.data, static_cast<std::uint64_t>(elements.count), "elements");
 }
 
+Status check_signals(const void* pages, std::size_t bytes) {
+  constexpr std::uintptr_t page = 4096;
+  constexpr Operation operation("register_signals");
+  EGT_TRY(operation.check(pages != nullptr && bytes > 0, "there is no memory to register"));
+  return operation.check(reinterpret_cast<std::uintptr_t>(pages) % page == 0, "the memory begins no page");
+}
+
 Status check_allocate_shared(std::size_t bytes) {
   return Operation("allocate_shared").check(bytes > 0, "there is nothing to share in 0 bytes");
 }

@@ -31,6 +31,7 @@ Status check_adam_step(const ParameterRange& range, const float* first, const fl
 Status check_select_top_k(const TopKSelection& call);
 Status check_scatter_add(const VectorView& sum, const SparseView& elements);
 Status check_allocate_shared(std::size_t bytes);
+Status check_signals(const void* pages, std::size_t bytes);
 Status check_add(const VectorView& sum, const VectorView& term);
 Status check_fill(const WordsView& words);
 Status check_reset(const Mismatches* report);

@@ -10,12 +10,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "command/platform.hpp"
 #include "egt/core/clock.hpp"
 #include "model/mlp_trainer.hpp"
 #include "ranks/mpi/mpi_control.hpp"
 #include "ranks/mpi/mpi_session.hpp"
+#include "ranks/peer/peer_communicator.hpp"
 #include "workload/ceilings/step_products.hpp"
 
 namespace egt {
@@ -29,6 +31,7 @@ struct Arguments {
   std::vector<std::int64_t> batches;
   std::vector<std::string> precisions;
   std::string gradient = "fp32";
+  std::string sums = "library";
   float momentum = 0.0f;
   int steps = 40;
   int blocks = 5;
@@ -98,10 +101,11 @@ Status measure(Device& device, Communicator& communicator, Control& control, con
   if (communicator.rank() != 0) return {};
   const double whole = median(step_ms), bare = median(bare_ms);
   fmt::print(
-      "EGT mode={} gradients={} ranks={} batch_per_rank={} step_ms={:.3f} products_ms={:.3f} ratio={:.3f} "
+      "EGT mode={} gradients={} sums={} ranks={} batch_per_rank={} step_ms={:.3f} products_ms={:.3f} "
+      "ratio={:.3f} "
       "tflops_per_rank={:.2f} samples_per_s={:.0f}\n",
-      to_string(precision), arguments.gradient, communicator.size(), batch, whole, bare, whole / bare,
-      flops_per_sample(arguments.layers) * static_cast<double>(batch) / whole / 1e9,
+      to_string(precision), arguments.gradient, arguments.sums, communicator.size(), batch, whole, bare,
+      whole / bare, flops_per_sample(arguments.layers) * static_cast<double>(batch) / whole / 1e9,
       static_cast<double>(global) / whole * 1e3);
   std::fflush(stdout);
   return {};
@@ -123,7 +127,12 @@ Status run(MpiSession& mpi, Control& control, Arguments arguments) {
     arguments.precisions =
         host ? std::vector<std::string>{"fp32"} : std::vector<std::string>{"tf32", "bf16", "fp8"};
   EGT_TRY_ASSIGN(const auto device, open_device(choice.backend, common, control.place()));
-  EGT_TRY_ASSIGN(const auto communicator, open_communicator(choice.backend, mpi, control, timeout_s));
+  EGT_TRY_ASSIGN(auto communicator, open_communicator(choice.backend, mpi, control, timeout_s));
+  if (arguments.sums == "peers") {
+    std::vector<int> ranks(static_cast<std::size_t>(communicator->size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    EGT_TRY_ASSIGN(communicator, open_peer_communicator(*device, control, std::move(communicator), ranks));
+  }
   for (const std::string& name : arguments.precisions) {
     const auto precision = parse_precision(name);
     if (!precision) return Status(StatusCode::invalid_argument, "no such precision: " + name);
@@ -146,6 +155,8 @@ int main_of(int argc, char** argv) {
   app.add_option("--batches", arguments.batches)->delimiter(',');
   app.add_option("--precisions", arguments.precisions)->delimiter(',');
   app.add_option("--gradient-dtype", arguments.gradient)->check(CLI::IsMember({"fp32", "bf16"}));
+  app.add_option("--sums", arguments.sums, "NCCL's or MPI's, or peer copies")
+      ->check(CLI::IsMember({"library", "peers"}));
   app.add_option("--momentum", arguments.momentum, "0 keeps no velocity, as the PyTorch side's SGD")
       ->check(CLI::Range(0.0f, 1.0f));
   app.add_option("--steps", arguments.steps)->check(CLI::PositiveNumber);

@@ -125,6 +125,15 @@ TEST_F(HostStreams, TheDestructorWaitsForTheWork) {
   EXPECT_EQ(ran, 100);
 }
 
+TEST_F(HostStreams, TheDestructorEndsTheWaitForASignal) {
+  std::uint32_t never = 0;
+  std::atomic<int> ran = 0;
+  ASSERT_TRUE(device->await_signal(&never, 1, *first).ok());
+  as_host_stream(*first).enqueue([&] { return ++ran, Status(); });
+  first.reset();
+  EXPECT_EQ(ran, 0);
+}
+
 TEST_F(HostStreams, ALowPriorityStreamAndItsWorkersAreNice) {
   const int own = getpriority(PRIO_PROCESS, 0);
   const std::unique_ptr<Stream> low = take(device->create_stream(StreamPriority::background));

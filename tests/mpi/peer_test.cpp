@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -18,7 +17,6 @@
 #include "ranks/mpi/mpi_control.hpp"
 #include "ranks/peer/peer_communicator.hpp"
 #include "ranks/peer/peer_memory.hpp"
-#include "tests/support/corrupting_communicator.hpp"
 
 namespace egt::test {
 namespace {
@@ -227,24 +225,7 @@ TEST_F(Peers, EverythingElseIsTheOtherCommunicators) {
   EXPECT_EQ(communicator.all_reduce(&value, 1, ElementType::f32, *stream).code(), StatusCode::aborted);
 }
 
-/// Two ranks' first message connects them, for which NCCL keeps the host waiting: not within a step.
-TEST_F(Peers, TheRanksHaveMetWhenItIsOpen) {
-  auto real = open_mpi_communicator(mpi_session(), timeout_s);
-  ASSERT_OK(agree(*control, real.status()));
-  std::atomic<int> received{0};
-  auto counting = std::make_unique<CorruptingCommunicator>(
-      *real.value(), CorruptingCommunicator::Hit{.rank = rank,
-                                                 .collective = CorruptingCommunicator::Collective::exchange,
-                                                 .change = [&received](std::uint32_t word) {
-                                                   ++received;
-                                                   return word;
-                                                 }});
-  auto opened = open_peer_communicator(*device, *control, std::move(counting), ranks, small_chunks);
-  ASSERT_OK(opened.status());
-  EXPECT_EQ(received, size - 1);
-}
-
-TEST_F(Peers, ARankThatCannotMeetTheOthersFailsAll) {
+TEST_F(Peers, ARankWhoseCommunicatorHasFailedFailsAll) {
   if (size == 1) GTEST_SKIP() << "needs two ranks";
   auto inner = open_mpi_communicator(mpi_session(), 0.5);
   ASSERT_OK(agree(*control, inner.status()));
@@ -303,12 +284,13 @@ TEST_F(Peers, AnAbortEndsTheWaitForARankThatDoesNotCome) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     const Clock::time_point start = Clock::now();
     std::thread([&] { opened.value()->abort(); }).join();
-    EXPECT_EQ(finish().code(), StatusCode::aborted);
+    EXPECT_NE(finish().code(), StatusCode::timeout) << "the stream did not drain";
     EXPECT_LT(seconds_since(start), 2.0);
     EXPECT_EQ(opened.value()->check().code(), StatusCode::aborted);
     ASSERT_OK(device->forget_failure(*stream, timeout_s));
   }
   ASSERT_OK(control->barrier());
+  EXPECT_EQ(opened.value()->check().code(), StatusCode::aborted) << "also where the others gave up";
   const Clock::time_point start = Clock::now();
   auto another = open();
   ASSERT_OK(another.status());

@@ -217,6 +217,16 @@ class Device {
   /// no more, is on another host or in another container, or the system permits it not; unsupported: the two
   /// devices cannot reach each other's memory.
   virtual Result<Buffer> open_shared(const std::string& handle) = 0;
+  /// Lets this device's streams write and await signals in host memory that begins a page, also in such as
+  /// other processes map; until the buffer goes, and before that memory does. unsupported: the driver cannot.
+  virtual Result<Buffer> register_signals(void* pages, std::size_t bytes) = 0;
+  /// Writes the number once all earlier work of the stream is done: who sees it sees what that work wrote,
+  /// wherever it wrote it. Like `await_signal` for registered memory, takes no multiprocessor, is not held.
+  virtual Status write_signal(std::uint32_t* signal, std::uint32_t number, Stream& stream) = 0;
+  /// Later work of the stream begins when the signal is `number` or a later one, less than 2^31 ahead. Has no
+  /// deadline of its own: whoever may wait in vain writes the signal himself. A stream that ends does not
+  /// await it for ever.
+  virtual Status await_signal(const std::uint32_t* signal, std::uint32_t number, Stream& stream) = 0;
   /// sum = math::add(sum, term), element by element: f32 or bf16, both the same, equal counts; they lie
   /// apart.
   virtual Status add(VectorView sum, VectorView term, Stream& stream) = 0;

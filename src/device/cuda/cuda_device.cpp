@@ -70,6 +70,18 @@ class CudaDevice : public Device {
   void hold(bool is_held) override { hold_.set(is_held); }
   Result<SharedBuffer> allocate_shared(std::size_t bytes) override;
   Result<Buffer> open_shared(const std::string& handle) override { return shared_.open(handle); }
+  Result<Buffer> register_signals(void* pages, std::size_t bytes) override {
+    EGT_TRY(check_signals(pages, bytes));
+    return signals_.register_pages(index_, pages, bytes);
+  }
+  Status write_signal(std::uint32_t* signal, std::uint32_t number, Stream& stream) override {
+    return put(stream, "write a signal",
+               [&](CudaStream& s) { return signals_.write(signal, number, s.native()); });
+  }
+  Status await_signal(const std::uint32_t* signal, std::uint32_t number, Stream& stream) override {
+    return put(stream, "await a signal",
+               [&](CudaStream& s) { return signals_.await(signal, number, s.native()); });
+  }
   Status add(VectorView sum, VectorView term, Stream& stream) override;
 
   Status gemm(const Gemm& gemm, Stream& stream) override;
@@ -134,6 +146,7 @@ class CudaDevice : public Device {
   const bool overlaps_ = kernels::can_start_early();  // the device is the thread's current one
   const int capability_;
   CudaSharedMemory shared_;
+  CudaSignals signals_;
   GemmPlanner gemms_;
   CudaHold hold_;
 };

@@ -1,5 +1,6 @@
 #include "device/cuda/cuda_shared.hpp"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -109,6 +110,53 @@ Result<Buffer> CudaSharedMemory::open(const std::string& text) {
   return Buffer(data, handle.bytes, [device = device_](void* opened) {
     if (select_cuda_device(device).ok()) cudaIpcCloseMemHandle(opened);
   });
+}
+
+namespace {
+
+/// The driver's function, which no library is linked for; null: it has none.
+void* driver_function(const char* name) {
+  constexpr unsigned first_version = 12000;
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  const cudaError_t error =
+      cudaGetDriverEntryPointByVersion(name, &found, first_version, cudaEnableDefault, &result);
+  if (error == cudaSuccess && result == cudaDriverEntryPointSuccess) return found;
+  static_cast<void>(cudaGetLastError());
+  return nullptr;
+}
+
+/// By one of the driver's functions, whose errors have the numbers of the runtime's.
+int operate(void* function, const std::uint32_t* signal, std::uint32_t number, unsigned flags,
+            CUstream_st* stream) {
+  using Function = CUresult(CUDAAPI*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+  void* seen = nullptr;
+  const cudaError_t error = cudaHostGetDevicePointer(&seen, const_cast<std::uint32_t*>(signal), 0);
+  if (error != cudaSuccess) return error;
+  return reinterpret_cast<Function>(function)(stream, reinterpret_cast<CUdeviceptr>(seen), number, flags);
+}
+
+}  // namespace
+
+Result<Buffer> CudaSignals::register_pages(int device, void* pages, std::size_t bytes) {
+  EGT_TRY(select_cuda_device(device));
+  write_ = driver_function("cuStreamWriteValue32");
+  await_ = driver_function("cuStreamWaitValue32");
+  if (!write_ || !await_)
+    return Status(StatusCode::unsupported, "the NVIDIA driver has no operations on memory in streams");
+  EGT_TRY(cuda_status(cudaHostRegister(pages, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable),
+                      "register host memory for signals"));
+  return Buffer(pages, bytes, [device](void* registered) {
+    if (select_cuda_device(device).ok()) cudaHostUnregister(registered);
+  });
+}
+
+int CudaSignals::write(std::uint32_t* signal, std::uint32_t number, CUstream_st* stream) const {
+  return operate(write_, signal, number, CU_STREAM_WRITE_VALUE_DEFAULT, stream);
+}
+
+int CudaSignals::await(const std::uint32_t* signal, std::uint32_t number, CUstream_st* stream) const {
+  return operate(await_, signal, number, CU_STREAM_WAIT_VALUE_GEQ, stream);
 }
 
 }  // namespace egt

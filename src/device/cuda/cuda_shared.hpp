@@ -11,6 +11,8 @@
 #include "egt/core/status.hpp"
 #include "egt/device/handles.hpp"
 
+struct CUstream_st;  // CUDA's
+
 namespace egt {
 
 struct SharedHandle;
@@ -43,6 +45,18 @@ class CudaSharedMemory {
   const int device_;
   const std::string pci_bus_id_;
   const std::shared_ptr<Own> own_ = std::make_shared<Own>();
+};
+
+/// Signals in host memory by the driver's stream memory operations. The calls that enqueue return a
+/// cudaError_t as an int; of memory that was registered.
+class CudaSignals {
+ public:
+  Result<Buffer> register_pages(int device, void* pages, std::size_t bytes);
+  int write(std::uint32_t* signal, std::uint32_t number, CUstream_st* stream) const;
+  int await(const std::uint32_t* signal, std::uint32_t number, CUstream_st* stream) const;
+
+ private:
+  void *write_ = nullptr, *await_ = nullptr;  ///< the driver's functions, once anything is registered
 };
 
 }  // namespace egt

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include "device/shared/shared_pages.hpp"
 #include "egt/core/process_limits.hpp"
 #include "egt/core/units.hpp"
+#include "egt/core/wait.hpp"
 
 namespace egt {
 namespace {
@@ -81,6 +83,12 @@ class HostDevice final : public Device {
   void hold(bool is_held) override { hold_->set(is_held); }
   Result<SharedBuffer> allocate_shared(std::size_t bytes) override;
   Result<Buffer> open_shared(const std::string& handle) override;
+  Result<Buffer> register_signals(void* pages, std::size_t bytes) override {
+    EGT_TRY(check_signals(pages, bytes));
+    return Buffer(pages, bytes, [](void*) {});
+  }
+  Status write_signal(std::uint32_t* signal, std::uint32_t number, Stream& stream) override;
+  Status await_signal(const std::uint32_t* signal, std::uint32_t number, Stream& stream) override;
   Status add(VectorView sum, VectorView term, Stream& stream) override {
     return host::add(sum, term, as_host_stream(stream));
   }
@@ -225,6 +233,28 @@ Result<Buffer> HostDevice::open_shared(const std::string& handle) {
   EGT_TRY_ASSIGN(SharedPages opened, SharedPages::open(parsed));
   const auto pages = std::make_shared<SharedPages>(std::move(opened));
   return Buffer(pages->data(), pages->bytes(), [pages](void*) {});
+}
+
+Status HostDevice::write_signal(std::uint32_t* signal, std::uint32_t number, Stream& stream) {
+  as_host_stream(stream).enqueue([signal, number] {
+    std::atomic_ref(*signal).store(number, std::memory_order_release);
+    return Status();
+  });
+  return {};
+}
+
+Status HostDevice::await_signal(const std::uint32_t* signal, std::uint32_t number, Stream& stream) {
+  HostStream& own = as_host_stream(stream);
+  own.enqueue([&own, signal = const_cast<std::uint32_t*>(signal), number] {
+    const auto has_come = [&]() -> Result<bool> {
+      const std::uint32_t now = std::atomic_ref(*signal).load(std::memory_order_acquire);
+      if (static_cast<std::int32_t>(now - number) >= 0) return true;
+      if (own.is_ending()) return Status(StatusCode::aborted, "the stream ended before a signal came");
+      return false;
+    };
+    return wait_until(has_come, {.seconds = std::numeric_limits<double>::infinity()});
+  });
+  return {};
 }
 
 Result<Buffer> HostDevice::allocate_aligned(std::size_t bytes, std::size_t alignment) {

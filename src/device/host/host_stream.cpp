@@ -60,6 +60,11 @@ void HostStream::forget_failure() {
   status_ = {};
 }
 
+bool HostStream::is_ending() const {
+  const std::lock_guard lock(mutex_);
+  return ending_;
+}
+
 bool HostStream::wait_idle(double timeout_seconds) {
   std::unique_lock lock(mutex_);
   return idle_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),

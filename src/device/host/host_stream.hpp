@@ -43,6 +43,8 @@ class HostStream final : public Stream {
   Status status() const;
   /// Takes tasks again after an error.
   void forget_failure();
+  /// Does the destructor wait for the work?
+  bool is_ending() const;
   /// Waits until nothing is enqueued; false when `timeout_seconds` passed before.
   bool wait_idle(double timeout_seconds);
 

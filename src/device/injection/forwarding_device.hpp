@@ -44,6 +44,15 @@ class ForwardingDevice : public Device {
   void hold(bool is_held) override { to_->hold(is_held); }
   Result<SharedBuffer> allocate_shared(std::size_t bytes) override { return to_->allocate_shared(bytes); }
   Result<Buffer> open_shared(const std::string& handle) override { return to_->open_shared(handle); }
+  Result<Buffer> register_signals(void* pages, std::size_t bytes) override {
+    return to_->register_signals(pages, bytes);
+  }
+  Status write_signal(std::uint32_t* signal, std::uint32_t number, Stream& s) override {
+    return to_->write_signal(signal, number, s);
+  }
+  Status await_signal(const std::uint32_t* signal, std::uint32_t number, Stream& s) override {
+    return to_->await_signal(signal, number, s);
+  }
   Status add(VectorView sum, VectorView term, Stream& s) override {
     return computes() ? to_->add(sum, term, s) : Status();
   }

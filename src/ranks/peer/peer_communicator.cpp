@@ -12,9 +12,10 @@ namespace egt {
 namespace {
 
 constexpr std::size_t host_chunk_bytes = std::size_t{1} << 20;  ///< stays in a cache
-constexpr std::size_t gpu_chunk_bytes = std::size_t{64} << 20;  ///< far longer than the messages beside it
-constexpr std::size_t alignment_bytes = 256;                    ///< of each rank's part
-constexpr double first_meeting_seconds = 20;                    ///< less than ranks wait for each other
+constexpr std::size_t gpu_chunk_bytes = std::size_t{64} << 20;  ///< far longer than a meeting
+constexpr std::size_t pair_chunk_bytes = std::size_t{256}
+                                         << 20;  ///< of two GPUs: a training step's largest sum
+constexpr std::size_t alignment_bytes = 256;     ///< of each rank's part
 
 constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -40,9 +41,7 @@ class PeerCommunicator final : public Communicator {
 
   Status prepare();
   void join(std::unique_ptr<PeerMemory> memory) { memory_ = std::move(memory); }
-  /// NCCL connects two ranks when they first send each other a message, and the host waits for that.
-  Status meet_first();
-  /// A part of each rank's, and the sums of a chunk.
+  /// A part of each rank's and the sums of a chunk; of two ranks, two chunks of the other one's.
   static std::size_t memory_bytes(std::size_t part_bytes, std::size_t size) { return 2 * part_bytes * size; }
 
   int rank() const override { return inner_->rank(); }
@@ -63,12 +62,16 @@ class PeerCommunicator final : public Communicator {
     return inner_->exchange(sends, receives, stream);
   }
   Result<std::unique_ptr<Communicator>> split(int group) override { return inner_->split(group); }
-  Status check() override { return inner_->check(); }
+  Status check() override;
   void interrupt() override { inner_->interrupt(); }
-  void abort() override { inner_->abort(); }
+  void abort() override {
+    if (memory_) memory_->give_up();  // first: the end of the other one may wait for the streams
+    inner_->abort();
+  }
 
  private:
   Status sum(const Chunk& chunk, Stream& stream);
+  Status sum_of_two(const Chunk& chunk, Stream& stream);
   Status add_parts(const Chunk& chunk, Stream& stream);
   /// What follows in the stream comes after all that is before it in every rank's.
   Status meet(Stream& stream);
@@ -81,18 +84,39 @@ class PeerCommunicator final : public Communicator {
   }
   /// Where a member gets the sums, laid out as the chunk.
   std::byte* sums_of(int member) const { return part_of(member, size()); }
+  /// Tells a member, behind what is in the stream, and awaits what one tells.
+  Status tell(int member, PeerSignal which, std::uint32_t number, Stream& stream) {
+    return device_.write_signal(memory_->signal(member, which, rank()), number, stream);
+  }
+  Status await(PeerSignal which, int sender, std::uint32_t number, Stream& stream) {
+    return device_.await_signal(memory_->signal(rank(), which, sender), number, stream);
+  }
 
   Device& device_;
   std::unique_ptr<Communicator> inner_;
   const std::size_t part_bytes_;  ///< for one rank's part of a chunk
   std::unique_ptr<PeerMemory> memory_;
-  Buffer tokens_;  ///< what is sent, and what each rank sends
-  std::unique_ptr<Event> last_;
+  std::uint32_t meetings_ = 0;          ///< or chunks, of two ranks
+  std::unique_ptr<Event> last_;         ///< all-reduce
+  std::unique_ptr<Event> made_, sent_;  ///< a chunk of two ranks
+  std::unique_ptr<Stream> copies_;      ///< of two ranks: one is sent while the one before is summed
 };
 
 Status PeerCommunicator::prepare() {
-  EGT_TRY_ASSIGN(tokens_, device_.allocate(static_cast<std::size_t>(1 + size()) * sizeof(float)));
-  EGT_TRY_ASSIGN(last_, device_.create_event(EventUse::order));
+  for (auto* event : {&last_, &made_, &sent_}) {
+    EGT_TRY_ASSIGN(*event, device_.create_event(EventUse::order));
+  }
+  if (size() == 2) {
+    EGT_TRY_ASSIGN(copies_, device_.create_stream(StreamPriority::high, StreamUse::without_products));
+  }
+  return check();
+}
+
+/// What ends a wait, own or a peer's, ends it for all that is enqueued: nothing summed since can be trusted.
+Status PeerCommunicator::check() {
+  EGT_TRY(inner_->check());
+  if (memory_ && memory_->is_given_up())
+    return {StatusCode::aborted, "a rank of this host has given up the peer copies"};
   return {};
 }
 
@@ -107,9 +131,9 @@ Status PeerCommunicator::all_reduce(void* data, std::size_t count, ElementType t
   const std::size_t most = part_bytes_ * ranks / size_of(type);
   for (std::size_t first = 0; first < count; first += most) {
     const std::size_t n = std::min(most, count - first);
-    EGT_TRY(sum({static_cast<std::byte*>(data) + first * size_of(type), n,
-                 round_up((n + ranks - 1) / ranks, alignment_bytes / size_of(type)), type},
-                stream));
+    const Chunk chunk{static_cast<std::byte*>(data) + first * size_of(type), n,
+                      round_up((n + ranks - 1) / ranks, alignment_bytes / size_of(type)), type};
+    EGT_TRY(size() == 2 ? sum_of_two(chunk, stream) : sum(chunk, stream));
   }
   return device_.record(*last_, stream);
 }
@@ -132,6 +156,28 @@ Status PeerCommunicator::sum(const Chunk& chunk, Stream& stream) {
   return copy(chunk.data + after, sums + after, chunk.count * size_of(chunk.type) - after, stream);
 }
 
+/// Each sends the other all of its own, which is as many bytes as a part there and its sums back, and adds
+/// what came: which of two terms is first makes no difference. Nothing but the addition needs a
+/// multiprocessor, so products beside it keep theirs. A place is written again when the other one has added
+/// what it held.
+Status PeerCommunicator::sum_of_two(const Chunk& chunk, Stream& stream) {
+  const int peer = 1 - rank();
+  const std::uint32_t number = ++meetings_;
+  const std::size_t bytes = chunk.count * size_of(chunk.type);
+  const auto place = [&](int member) { return memory_->data(member) + number % 2 * 2 * part_bytes_; };
+  EGT_TRY(device_.record(*made_, stream));
+  EGT_TRY(device_.wait(*copies_, *made_));
+  if (number > 2) EGT_TRY(await(PeerSignal::taken, peer, number - 2, *copies_));
+  EGT_TRY(copy(place(peer), chunk.data, bytes, *copies_));
+  EGT_TRY(tell(peer, PeerSignal::come, number, *copies_));
+  EGT_TRY(device_.record(*sent_, *copies_));
+  EGT_TRY(device_.wait(stream, *sent_));  // what is sent is the sum from here on
+  EGT_TRY(await(PeerSignal::come, peer, number, stream));
+  const auto elements = static_cast<std::int64_t>(chunk.count);
+  EGT_TRY(device_.add({chunk.data, chunk.type, elements}, {place(rank()), chunk.type, elements}, stream));
+  return tell(peer, PeerSignal::taken, number, stream);
+}
+
 /// In rank order, in place: the parts of lower ranks are summed where the first one's is, and added here as
 /// one term, which is the same sum as if this rank's were added to it.
 Status PeerCommunicator::add_parts(const Chunk& chunk, Stream& stream) {
@@ -145,23 +191,13 @@ Status PeerCommunicator::add_parts(const Chunk& chunk, Stream& stream) {
   return {};
 }
 
-Status PeerCommunicator::meet_first() {
-  EGT_TRY_ASSIGN(const std::unique_ptr<Stream> stream,
-                 device_.create_stream(StreamPriority::normal, StreamUse::without_products));
-  Status met = meet(*stream);
-  if (met.ok()) met = device_.synchronize(*stream, first_meeting_seconds);
-  if (!met.ok()) inner_->abort();  // else the stream would not end
-  return met;
-}
-
 Status PeerCommunicator::meet(Stream& stream) {
-  std::vector<Message> sends, receives;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank()) continue;
-    sends.push_back({tokens_.as<float>(), sizeof(float), peer});
-    receives.push_back({tokens_.as<float>() + 1 + peer, sizeof(float), peer});
-  }
-  return inner_->exchange(sends, receives, stream);
+  ++meetings_;
+  for (int turn = 1; turn < size(); ++turn)
+    EGT_TRY(tell((rank() + turn) % size(), PeerSignal::come, meetings_, stream));
+  for (int turn = 1; turn < size(); ++turn)
+    EGT_TRY(await(PeerSignal::come, (rank() + turn) % size(), meetings_, stream));
+  return {};
 }
 
 Status check_request(const Communicator* inner, const std::vector<int>& ranks, int own_rank) {
@@ -183,7 +219,10 @@ Result<std::unique_ptr<Communicator>> open_peer_communicator(Device& device, Con
                                                              std::unique_ptr<Communicator> inner,
                                                              const std::vector<int>& ranks,
                                                              std::size_t chunk_bytes) {
-  if (chunk_bytes == 0) chunk_bytes = device.info().backend == "host" ? host_chunk_bytes : gpu_chunk_bytes;
+  if (chunk_bytes == 0)
+    chunk_bytes = device.info().backend == "host" ? host_chunk_bytes
+                  : ranks.size() == 2             ? pair_chunk_bytes
+                                                  : gpu_chunk_bytes;
   EGT_TRY(agree(control, check_request(inner.get(), ranks, control.place().rank)));
   EGT_TRY(agree_on_text(control, std::to_string(chunk_bytes), "the chunks of peer copies"));
   const std::size_t members = std::max<std::size_t>(1, ranks.size());
@@ -198,11 +237,7 @@ Result<std::unique_ptr<Communicator>> open_peer_communicator(Device& device, Con
   EGT_TRY_ASSIGN(
       std::unique_ptr<PeerMemory> memory,
       PeerMemory::open(device, control, PeerCommunicator::memory_bytes(part_bytes, members), ranks));
-  if (made) {
-    made->join(std::move(memory));
-    prepared = made->meet_first();
-  }
-  EGT_TRY(agree(control, prepared));
+  if (made) made->join(std::move(memory));
   return std::unique_ptr<Communicator>(std::move(made));
 }
 

@@ -13,15 +13,15 @@ namespace egt {
 
 /// A communicator for ranks of one host whose all-reduce is made of copies into the peers' memory: every rank
 /// copies each peer its part, sums its own part of all in rank order by Device::add (bf16 is rounded after
-/// each term), and copies the sums to all. Messages of `inner` put the copies in order; no host waits.
-/// Everything else is `inner`'s, also what is split from it and how a peer that does not come is told of.
+/// each term), and copies the sums to all; two ranks send each other all they have. Signals put the copies in
+/// order; no host waits. Everything else is `inner`'s, also what is split from it. A peer that does not come
+/// leaves a stream waiting until `abort`, after which no sum is to be trusted, as all ranks' `check` tells.
 ///
 /// Collective over all ranks of `control`, which leave with the same Status. `ranks`: those of `inner`, in
 /// its order, as `control` counts them; a rank that belongs to none gives a null `inner` and no ranks, and
 /// gets null. `device` must outlive it. `chunk_bytes` are summed and copied together, at most; 0: what suits
 /// the device. Needs twice that of each device's memory. Fails as PeerMemory::open does: unsupported or
-/// unavailable where a device cannot reach another's memory; or as the first exchange of the ranks does, for
-/// which the hosts wait here.
+/// unavailable where a device cannot reach another's memory; or as `inner` has failed.
 ///
 /// All-reduces take place one after the other, also those of several streams: none may wait in its stream for
 /// work behind a later one. Who destroys it makes sure that none is still under way in a stream.

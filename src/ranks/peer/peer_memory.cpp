@@ -1,16 +1,18 @@
 #include "ranks/peer/peer_memory.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "device/shared/shared_handle.hpp"
+#include "egt/core/process_limits.hpp"
 #include "egt/core/wait.hpp"
 #include "egt/ranks/agreement.hpp"
 
 namespace egt {
-namespace {}  // namespace
 
 /// What a rank tells of its piece, as one line; "-" where it shares nothing.
 struct PeerMemory::Offer {
@@ -38,11 +40,12 @@ Result<std::unique_ptr<PeerMemory>> PeerMemory::prepare(Device& device, int rank
   std::unique_ptr<PeerMemory> made(
       new PeerMemory(bytes, ranks.size(), static_cast<int>(own - ranks.begin())));
   EGT_TRY_ASSIGN(SharedBuffer shared, device.allocate_shared(bytes));
-  EGT_TRY_ASSIGN(SharedPages page, SharedPages::create(sizeof(std::uint32_t)));
+  EGT_TRY_ASSIGN(SharedPages page, SharedPages::create(made->page_bytes()));
   offer = {fmt::format("{}", fmt::join(ranks, ",")), std::to_string(bytes), shared.handle, page.handle()};
   Piece& piece = made->pieces_[static_cast<std::size_t>(made->index_)];
   piece.memory = std::move(shared.buffer);
   piece.page = std::move(page);
+  EGT_TRY_ASSIGN(piece.registered, device.register_signals(piece.page->data(), piece.page->bytes()));
   return made;
 }
 
@@ -64,6 +67,7 @@ Status PeerMemory::open_peers(Device& device, const std::vector<int>& ranks, con
     EGT_TRY_ASSIGN(SharedPages page, SharedPages::open(handle));
     piece.page = std::move(page);
     piece.process = handle.pid;
+    EGT_TRY_ASSIGN(piece.registered, device.register_signals(piece.page->data(), piece.page->bytes()));
   }
   return {};
 }
@@ -106,6 +110,38 @@ PeerMemory::~PeerMemory() {
   tell_released(*own.page);
   static_cast<void>(wait_until([this] { return Result<bool>(peers_have_left()); },
                                {.seconds = leave_seconds, .what = "the peers' leaving"}));
+}
+
+std::uint32_t* PeerMemory::word(int member, std::size_t index) const {
+  return static_cast<std::uint32_t*>(pieces_[static_cast<std::size_t>(member)].page->data()) + index;
+}
+
+std::uint32_t* PeerMemory::signal(int member, PeerSignal which, int sender) const {
+  return word(member, first_signal + peer_signals * static_cast<std::size_t>(sender) +
+                          static_cast<std::size_t>(which));
+}
+
+void PeerMemory::give_up() {
+  for (int member = 0; member < size(); ++member)
+    std::atomic_ref(*word(member, given_up_word)).store(1, std::memory_order_release);
+  const auto end_waits = [this] {
+    constexpr std::uint32_t latest = 0x7FFFFFFF;
+    for (int sender = 0; sender < size(); ++sender)
+      for (const PeerSignal which : {PeerSignal::come, PeerSignal::taken})
+        std::atomic_ref(*signal(index_, which, sender)).store(latest, std::memory_order_release);
+  };
+  end_waits();
+  auto thread = start_thread<std::jthread>("the end of peer copies", [end_waits](std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      end_waits();
+    }
+  });
+  if (thread.ok() && !given_up_.joinable()) given_up_ = std::move(thread.value());
+}
+
+bool PeerMemory::is_given_up() const {
+  return std::atomic_ref(*word(index_, given_up_word)).load(std::memory_order_acquire) != 0;
 }
 
 std::byte* PeerMemory::data(int member) const {

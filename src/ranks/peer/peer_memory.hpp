@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "device/shared/shared_pages.hpp"
@@ -12,6 +14,10 @@
 #include "egt/ranks/control.hpp"
 
 namespace egt {
+
+/// What members tell each other by signals: that something has come, and that it was taken.
+enum class PeerSignal { come, taken };
+constexpr std::size_t peer_signals = 2;
 
 /// Device memory of several ranks of one host that all of them reach: one piece a rank, of equal size.
 /// Members are counted from 0, in the order of the list of ranks.
@@ -37,15 +43,28 @@ class PeerMemory {
   std::size_t bytes() const { return bytes_; }
   /// The piece of a member, as this rank's device sees it; 256-byte aligned.
   std::byte* data(int member) const;
+  /// A signal of a member's, which it awaits and `sender` writes; 0 at first.
+  std::uint32_t* signal(int member, PeerSignal which, int sender) const;
+  /// Ends what this rank's streams await, now and later, and tells the other members. Any thread.
+  void give_up();
+  /// Has any member given up?
+  bool is_given_up() const;
 
  private:
   struct Offer;
-  /// A member's piece: allocated here, or opened; and its page, on which it tells that it has left.
+  /// A member's piece: allocated here, or opened; and its page, on which it tells that it has left, and
+  /// others that they have given up and that their signals have come.
   struct Piece {
     Buffer memory;
     std::optional<SharedPages> page;
+    Buffer registered;  ///< the page, with the device
     int process = 0;
   };
+  static constexpr std::size_t released_word = 0, given_up_word = 1, first_signal = 2;
+  std::size_t page_bytes() const {
+    return (first_signal + peer_signals * pieces_.size()) * sizeof(std::uint32_t);
+  }
+  std::uint32_t* word(int member, std::size_t index) const;
 
   PeerMemory(std::size_t bytes, std::size_t members, int index)
       : bytes_(bytes), index_(index), pieces_(members) {}
@@ -60,6 +79,7 @@ class PeerMemory {
   const int index_;
   bool joined_ = false;  ///< all members have all pieces
   std::vector<Piece> pieces_;
+  std::jthread given_up_;  ///< last: writes the signals again and again, since peers still write theirs
 };
 
 }  // namespace egt
