@@ -122,6 +122,8 @@ std::uint32_t* PeerMemory::signal(int member, PeerSignal which, int sender) cons
 }
 
 void PeerMemory::give_up() {
+  const std::lock_guard lock(giving_up_);
+  if (given_up_.joinable()) return;
   for (int member = 0; member < size(); ++member)
     std::atomic_ref(*word(member, given_up_word)).store(1, std::memory_order_release);
   const auto end_waits = [this] {
@@ -137,7 +139,7 @@ void PeerMemory::give_up() {
       end_waits();
     }
   });
-  if (thread.ok() && !given_up_.joinable()) given_up_ = std::move(thread.value());
+  if (thread.ok()) given_up_ = std::move(thread.value());
 }
 
 bool PeerMemory::is_given_up() const {

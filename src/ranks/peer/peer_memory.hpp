@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -79,6 +80,7 @@ class PeerMemory {
   const int index_;
   bool joined_ = false;  ///< all members have all pieces
   std::vector<Piece> pieces_;
+  std::mutex giving_up_;
   std::jthread given_up_;  ///< last: writes the signals again and again, since peers still write theirs
 };
 
