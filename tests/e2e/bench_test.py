@@ -337,23 +337,28 @@ class Bench(BenchTest):
         self.assertIn("voxelize 1000000000 points: rank 0 alone: failed: ", done.stderr)
 
     def test_a_rank_that_stops_amid_peer_copies_costs_one_trial(self):
-        process = self.start_program("bench", *tiny(workload="mlp,voxelize", mode="p2p", points="2000", trial_time="1.5s"),
-                                     "--collective-timeout", "4s", "--output", "run", ranks=2)
-        while "rank 1 alone" not in process.stderr.readline():
-            self.assertIsNone(process.poll())
-        time.sleep(0.8)
-        rank = int(subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()[-1])
-        os.kill(rank, signal.SIGSTOP)
-        time.sleep(5)
-        os.kill(rank, signal.SIGCONT)
-        output, messages = process.communicate(timeout=240)
-        self.assertEqual(process.returncode, 4, output + messages)
-        entries = self.entries(self.result())
-        self.assertEqual([(e["workload"], e["mode"], e["success"]) for e in entries],
-                         [("mlp", "single", True), ("mlp", "single", True), ("mlp", "p2p", False), ("voxelize", "single", True),
-                          ("voxelize", "single", True), ("voxelize", "p2p", True)])
-        self.assertEqual(entries[2]["failure"], "the ranks lost touch in it")
-        self.assertEqual(self.result()["faults"], [])
+        """Of two, who send each other all; and the third of three, who is in no pair before."""
+        for ranks, line_before in ((2, "rank 1 alone"), (3, "2 devices, p2p")):
+            with self.subTest(ranks=ranks):
+                output = f"run{ranks}"
+                process = self.start_program("bench", *tiny(workload="mlp,voxelize", mode="p2p", points="2000", trial_time="1.5s"),
+                                             "--collective-timeout", "4s", "--output", output, ranks=ranks)
+                while line_before not in process.stderr.readline():
+                    self.assertIsNone(process.poll())
+                time.sleep(0.8)
+                rank = int(subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()[-1])
+                os.kill(rank, signal.SIGSTOP)
+                time.sleep(5)
+                os.kill(rank, signal.SIGCONT)
+                told, messages = process.communicate(timeout=240)
+                self.assertEqual(process.returncode, 4, told + messages)
+                result = self.result(output)
+                self.assertEqual([(e["workload"], e["devices"], e["failure"]) for e in self.entries(result) if not e["success"]],
+                                 [("mlp", ranks, "the ranks lost touch in it")])
+                made = [(e["workload"], e["mode"], e["devices"]) for e in self.entries(result)]
+                self.assertEqual(made, [(workload, mode, devices) for workload in ("mlp", "voxelize") for mode, devices in
+                                        [("single", 1)] * ranks + [("p2p", n) for n in range(2, ranks + 1)]])
+                self.assertEqual(result["faults"], [])
 
     def test_a_signal_ends_a_long_trial(self):
         process = self.start_program("bench", *tiny(trial_time="60s"), "--output", "run", ranks=2)

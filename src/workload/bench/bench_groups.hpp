@@ -40,7 +40,8 @@ class BenchGroups {
   /// Before anybody waits for the end of what was enqueued: an abort of the environment's communicator does
   /// not end sums by peer copies.
   void give_up() {
-    for (const auto& [count, peers] : peers_) peers->abort();
+    for (const auto& [count, peers] : peers_)
+      if (peers) peers->abort();  // null where this rank is none of them
   }
   /// This rank's own.
   Communicator& alone() { return *alone_; }
