@@ -324,5 +324,20 @@ TEST_F(Peers, TheEndOfWhatTheInnerOneWasSplitFromEndsTheWaitOfWhoLooks) {
   ASSERT_OK(control->barrier());
 }
 
+TEST_F(Peers, WhoIsToldThatAPeerHasGivenUpWaitsNoLonger) {
+  if (size == 1) GTEST_SKIP() << "needs two ranks";
+  auto opened = open();
+  ASSERT_OK(opened.status());
+  std::vector<float> data(2000, 1.0f);
+  for (int i = 0; i < (rank == 0 ? 1 : 2); ++i)
+    ASSERT_OK(opened.value()->all_reduce(data.data(), data.size(), ElementType::f32, *stream));
+  ASSERT_OK(control->barrier());
+  if (rank == 0) opened.value()->abort();
+  ASSERT_OK(control->barrier());
+  EXPECT_EQ(opened.value()->check().code(), rank == 0 ? StatusCode::aborted : StatusCode::timeout);
+  EXPECT_NE(finish().code(), StatusCode::timeout) << "the stream did not drain";
+  ASSERT_OK(control->barrier());
+}
+
 }  // namespace
 }  // namespace egt::test

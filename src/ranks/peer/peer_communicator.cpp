@@ -113,13 +113,14 @@ Status PeerCommunicator::prepare() {
 }
 
 /// What ends a wait, own or a peer's, ends it for all that is enqueued: nothing summed since can be trusted.
-/// Streams that wait would outlast the end of what `inner` was split from, which reaches `inner` alone. Who
-/// hears of a peer first is to wait for what the watchdog says of it, as of one that does not come.
+/// So the waits end here, before anybody waits for the streams: the end of what `inner` was split from
+/// reaches `inner` alone. Who hears of a peer first is to wait for what the watchdog says of it, as of one
+/// that does not come.
 Status PeerCommunicator::check() {
   const Status of_inner = inner_->check();
   if (!memory_) return of_inner;
   const bool was_given_up = memory_->is_given_up();
-  if (!of_inner.ok()) memory_->give_up();
+  if (was_given_up || !of_inner.ok()) memory_->give_up();
   EGT_TRY(of_inner);
   if (was_given_up) return {StatusCode::timeout, "a rank of this host has given up the peer copies"};
   return {};

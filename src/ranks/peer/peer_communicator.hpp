@@ -15,7 +15,7 @@ namespace egt {
 /// copies each peer its part, sums its own part of all in rank order by Device::add (bf16 is rounded after
 /// each term), and copies the sums to all; two ranks send each other all they have. Signals put the copies in
 /// order; no host waits. Everything else is `inner`'s, also what is split from it. A peer that does not come
-/// leaves a stream waiting until `abort`, or until `check` finds that `inner` has failed; after that no sum
+/// leaves a stream waiting until `abort`, or until `check` fails, as `inner` or a peer has; after that no sum
 /// is to be trusted, as all ranks' `check` tells: those that only hear of it get timeout.
 ///
 /// Collective over all ranks of `control`, which leave with the same Status. `ranks`: those of `inner`, in

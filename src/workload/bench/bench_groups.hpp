@@ -37,12 +37,6 @@ class BenchGroups {
   static Result<std::unique_ptr<BenchGroups>> open(Environment& environment, Control& control,
                                                    const Needs& needs);
 
-  /// Before anybody waits for the end of what was enqueued: an abort of the environment's communicator does
-  /// not end sums by peer copies.
-  void give_up() {
-    for (const auto& [count, peers] : peers_)
-      if (peers) peers->abort();  // null where this rank is none of them
-  }
   /// This rank's own.
   Communicator& alone() { return *alone_; }
   /// Of the first `count` ranks, of which this is one.

@@ -383,7 +383,6 @@ void BenchSuite::lose_trial(std::int64_t number) {
 }
 
 Status BenchSuite::recover(double timeout_seconds) {
-  if (groups_) groups_->give_up();
   if (job_) EGT_TRY(job_->give_up(timeout_seconds));
   if (job_) old_jobs_.push_back(std::move(job_));
   return {};
