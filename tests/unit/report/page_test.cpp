@@ -1,5 +1,6 @@
 #include "report/html/page.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <chrono>
