@@ -143,11 +143,16 @@ Result<SizeOrShare> parse_size_or_share(std::string_view text) {
   return not_allowed(text, size_or_share_allowed);
 }
 
-std::string format_amount(double value) {
-  constexpr const char* powers[] = {"", " k", " M", " G", " T", " P", " E"};
+std::string counted(std::uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string format_amount(double value, std::string_view unit) {
+  constexpr const char* powers[] = {"", "k", "M", "G", "T", "P", "E"};
   std::size_t power = 0;
   for (; value >= 1000 && power + 1 < std::size(powers); ++power) value /= 1000;
-  return fmt::format("{:.4g}{}", value, powers[power]);
+  const std::string name = fmt::format("{}{}", powers[power], unit);
+  return fmt::format("{:.4g}{}{}", value, name.empty() ? "" : " ", name);
 }
 
 std::string format_bytes(double bytes) {

@@ -12,6 +12,7 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/process_limits.hpp"
 #include "egt/core/record_queue.hpp"
+#include "egt/core/units.hpp"
 
 namespace egt {
 namespace {
@@ -24,9 +25,9 @@ Record left_out(std::size_t records) {
       .kind = RecordKind::notice,
       .time = unix_now(),
       .body = {{"level", "warning"},
-               {"text", fmt::format("{} records are left out here (progress, epochs, notices): nobody took "
-                                    "this output; the journals have them",
-                                    records)}}};
+               {"text", fmt::format("{} dropped here (progress, epochs, notices): this output was blocked; "
+                                    "the journals have them",
+                                    counted(records, "record"))}}};
 }
 
 }  // namespace

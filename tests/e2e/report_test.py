@@ -182,7 +182,7 @@ class Directories(Report):
         self.assertLess(used.ru_maxrss, 300_000, "KB")
         self.assertLess((self.folder / "run/result.json").stat().st_size, 100_000)
         reasons = " ".join(self.result()["reasons"])
-        self.assertIn("2499997 more lines are no records", reasons)
+        self.assertIn("and 2499997 more lines without a record", reasons)
         self.assertIn("journal.rank1.jsonl: is no regular file", reasons)
 
     def test_that_cannot_be_written(self):

@@ -47,8 +47,10 @@ template <std::integral Integer>
 std::string format_bytes(Integer bytes) {
   return format_bytes(static_cast<double>(bytes));
 }
-/// "83.33 M", powers of 10^3, four significant digits.
-std::string format_amount(double value);
+/// "83.33 M", powers of 10^3, four significant digits; with a unit "83.33 MFLOP" and "8 FLOP".
+std::string format_amount(double value, std::string_view unit = "");
+/// "1 word", "5 words"; `noun` is in the singular and has a regular plural.
+std::string counted(std::uint64_t count, std::string_view noun);
 /// "25 Gb/s", "1.5 Gb/s", powers of 10^3, three significant digits.
 std::string format_bit_rate(double bits_per_second);
 /// "1 m 05 s", "42 s", "3 h 07 m".

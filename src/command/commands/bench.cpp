@@ -10,6 +10,7 @@
 #include "command/commands.hpp"
 #include "command/options/choices.hpp"
 #include "command/run/measurement_run.hpp"
+#include "egt/core/units.hpp"
 #include "egt/ranks/agreement.hpp"
 #include "egt/ranks/topology.hpp"
 #include "session/stop_signal.hpp"
@@ -213,9 +214,9 @@ void BenchRun::begin(RecordQueue& records) {
   }
   const std::size_t trials =
       plan_trials(parts_.bench, parts_.train.batch, parts_.train.precisions, place_.size).size();
-  records.notice(fmt::format("bench: {} trials of {:.3g} s on {} device{}; defaults:{}", trials,
-                             parts_.bench.trial_seconds, place_.size, place_.size == 1 ? "" : "s",
-                             told_.empty() ? " none" : told_));
+  records.notice(fmt::format(
+      "bench: {} of {:.3g} s on {}; defaults:{}", counted(trials, "trial"), parts_.bench.trial_seconds,
+      counted(static_cast<std::uint64_t>(place_.size), "device"), told_.empty() ? " none" : told_));
   if (place_.size == 1)
     records.notice("bench: one rank, so single only: p2p, collective and hetero want 2 or more");
 }

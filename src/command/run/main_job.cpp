@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "command/options/choices.hpp"
+#include "egt/core/units.hpp"
 #include "egt/ranks/agreement.hpp"
 #include "session/resumed_run.hpp"
 #include "workload/train/golden_digests.hpp"
@@ -52,9 +53,8 @@ bool MainJob::make_smaller(RecordQueue& records) {
   const std::int64_t global = parts_.batch.global / 2;
   if (global < place_.size) return false;
   if (place_.rank == 0)
-    records.warning(
-        fmt::format("--batch: {} samples of all ranks a step do not fit into memory: {} are taken",
-                    parts_.batch.global, global));
+    records.warning(fmt::format("--batch: a step of {} on all ranks does not fit into memory; reduced to {}",
+                                counted(static_cast<std::uint64_t>(parts_.batch.global), "sample"), global));
   parts_.batch = share_batch(global, place_.rank, place_.size);
   for (std::size_t rank = 0; rank < parts_.most_samples.size(); ++rank)
     parts_.most_samples[rank] = std::max(parts_.most_samples[rank] / 2,

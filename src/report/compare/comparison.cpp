@@ -14,6 +14,7 @@
 #include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/printable.hpp"
+#include "egt/core/units.hpp"
 #include "judge/result.hpp"
 #include "report/compare/comparison_parts.hpp"
 
@@ -193,8 +194,8 @@ std::string pass_reason(const Comparison& comparison, std::size_t used) {
   if (comparison.judged == 0)
     return "nothing to judge for regressions: no test ran in two files in the same mode on as many of the "
            "same devices";
-  return fmt::format("none of {} figures is worse than its reference by more than {:.4g} %",
-                     comparison.judged, comparison.options.tolerance * 100);
+  return fmt::format("none of {} is worse than its reference by more than {:.4g} %",
+                     counted(comparison.judged, "figure"), comparison.options.tolerance * 100);
 }
 
 void conclude(Comparison& comparison) {

@@ -32,7 +32,7 @@ std::string work_text(const Json& result) {
     if (any) parts.push_back(std::move(text));
   };
   const auto bytes = [](std::uint64_t count) { return format_bytes(count); };
-  add(work.gemm_flops > 0, format_amount(work.gemm_flops) + "FLOP of products");
+  add(work.gemm_flops > 0, format_amount(work.gemm_flops, "FLOP") + " of products");
   add(work.replica_checks > 0, fmt::format("{} replica checks", work.replica_checks));
   add(work.collective_elements_checked > 0,
       fmt::format("{} collective elements", work.collective_elements_checked));
@@ -52,7 +52,7 @@ std::string checks_text(const Json& result) {
     if (const auto own = value_at<double>(part, "checks_fraction"))
       fraction = std::max(fraction.value_or(0), *own);
   if (work.replays == 0 && !fraction) return "";
-  std::string text = fmt::format("\n  Checks: {} replay{}", work.replays, work.replays == 1 ? "" : "s");
+  std::string text = "\n  Checks: " + counted(work.replays, "replay");
   if (fraction) text += fmt::format(", {:.2g} % of the time", 100 * *fraction);
   return text;
 }
@@ -245,8 +245,8 @@ std::string fault_count_text(const Json& result) {
   for (const Json& repeat : member(result, "fault_repeats"))
     repeats += value_at<std::uint64_t>(repeat, "count").value_or(0);
   const std::size_t count = member(result, "faults").size();
-  const std::string text = fmt::format("{} fault{}", count, count == 1 ? "" : "s");
-  return repeats ? fmt::format("{} and {} repeats", text, repeats) : text;
+  const std::string text = counted(count, "fault");
+  return repeats ? fmt::format("{} and {}", text, counted(repeats, "repeat")) : text;
 }
 
 /// A line a restart; a transient stall is nothing that a verdict tells by itself.

@@ -8,6 +8,7 @@
 
 #include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/units.hpp"
 #include "report/export/export_text.hpp"
 #include "report/export/exports.hpp"
 
@@ -80,7 +81,8 @@ std::string fault_lines(const std::vector<const Json*>& faults) {
   for (std::size_t i = 0; i < std::min(faults.size(), most_faults_told); ++i)
     lines += fault_lines(*faults[i]);
   if (faults.size() > most_faults_told)
-    lines += fmt::format("and {} more faults: see result.json\n", faults.size() - most_faults_told);
+    lines +=
+        fmt::format("and {}: see result.json\n", counted(faults.size() - most_faults_told, "more fault"));
   return lines;
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/units.hpp"
 #include "report/compare/comparison_parts.hpp"
 #include "report/html/assets.hpp"
 #include "report/html/charts.hpp"
@@ -164,8 +165,7 @@ std::string comparison_page(const Comparison& comparison) {
       "tabindex=\"0\" role=\"region\" aria-label=\"The comparison as the terminal shows it\">{}</pre>\n"
       "</main>\n</body>\n</html>\n",
       page_css,
-      page::verdict_header(comparison_json(comparison), fmt::format("{} results", comparison.used().size()),
-                           ""),
+      page::verdict_header(comparison_json(comparison), counted(comparison.used().size(), "result"), ""),
       files_table(comparison), notes, scaling, tests, escaped(comparison_text(comparison)));
 }
 

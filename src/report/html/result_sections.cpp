@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/units.hpp"
 #include "report/html/html_text.hpp"
 #include "report/html/sections.hpp"
 #include "report/tables/summary.hpp"
@@ -152,7 +153,8 @@ std::string results_section(const Json& result) {
   for (const std::string& name : order)
     tables += fmt::format("<details{}><summary>{} ({})</summary>{}</details>\n", is_open ? " open" : "",
                           escaped(name), groups[name].size(), figures_table(name, groups[name]));
-  if (left_out) tables += fmt::format("<p>{} more entries are in result.json.</p>", left_out);
+  if (left_out)
+    tables += fmt::format("<p>Not shown here: {} of result.json.</p>", counted(left_out, "result"));
   html += tables;
   return html;
 }

@@ -52,8 +52,7 @@ std::string named_devices(const Json& result) {
     for (const char* key : {"uuid", "pci_bus_id"})
       if (const std::string text = text_at(device, key); !text.empty())
         line += ", <code>" + escaped(text) + "</code>";
-    line += found->second ? fmt::format(" ({} fault{})", found->second, found->second == 1 ? "" : "s")
-                          : " (lost)";
+    line += found->second ? fmt::format(" ({})", counted(found->second, "fault")) : " (lost)";
     lines.emplace_back(-found->second, "<li>" + line + "</li>");
   }
   std::stable_sort(lines.begin(), lines.end(),
@@ -94,7 +93,7 @@ std::string tiles(const Json& result) {
   if (hottest) html += tile("Hottest", fmt::format("{:.0f} °C", *hottest));
   const VerifiedWork work = work_from_json(member(result, "verified_work"));
   if (work.replays) html += tile("Replays", std::to_string(work.replays));
-  if (work.gemm_flops > 0) html += tile("Products verified", format_amount(work.gemm_flops) + "FLOP");
+  if (work.gemm_flops > 0) html += tile("Products verified", format_amount(work.gemm_flops, "FLOP"));
   if (work.outputs_verified) html += tile("Outputs verified", std::to_string(work.outputs_verified));
   if (work.bytes_patrolled) html += tile("Memory verified", format_bytes(work.bytes_patrolled));
   if (work.bytes_file_verified) html += tile("Files verified", format_bytes(work.bytes_file_verified));
@@ -164,8 +163,8 @@ std::string event_table(const Json& result) {
   add("finding", member(result, "findings"), finding_text);
   add("restart", member(result, "restarts"), restart_text);
   add("repeats", member(result, "fault_repeats"), [](const Json& entry) {
-    return fmt::format("{} more faults like one above: {}", figure_text(member(entry, "count")),
-                       one_line(entry));
+    const auto count = value_at<std::uint64_t>(entry, "count").value_or(0);
+    return fmt::format("{} like one above: {}", counted(count, "more fault"), one_line(entry));
   });
   add("put in", member(result, "injections"), [](const Json& entry) {
     const Json& found = member(entry, "found");
@@ -200,8 +199,8 @@ std::string verdict_header(const Json& result, const std::string& of, const std:
     (at < most_reasons ? reasons : more) += "<li>" + escaped(figure_text(all[at])) + "</li>";
   reasons = "<ul>" + reasons + "</ul>";
   if (!more.empty())
-    reasons += fmt::format("<details><summary>{} more reasons</summary><ul>{}</ul></details>",
-                           all.size() - most_reasons, more);
+    reasons += fmt::format("<details><summary>{}</summary><ul>{}</ul></details>",
+                           counted(all.size() - most_reasons, "more reason"), more);
   const std::string verdict = text_at(result, "verdict");
   const std::string note = is_open      ? "no verdict yet"
                            : is_running ? "so far"

@@ -21,6 +21,7 @@
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/process_limits.hpp"
+#include "egt/core/units.hpp"
 #include "judge/record_schema.hpp"
 #include "report/journal/journal_parts.hpp"
 
@@ -365,7 +366,8 @@ void read_part(const JournalPart& part, JournalContent content, Sink* see, Journ
   });
   if (wrong > most_told_lines)
     journals.problems.push_back(
-        fmt::format("{}: {} more lines are no records", part.path, wrong - most_told_lines));
+        fmt::format("{}: and {} without a record", part.path,
+                    counted(static_cast<std::uint64_t>(wrong - most_told_lines), "more line")));
   if (!read.ok()) journals.problems.push_back(read.what());
 }
 

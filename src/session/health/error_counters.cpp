@@ -7,6 +7,7 @@
 #include "session/health/xid_catalog.hpp"
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/units.hpp"
 
 namespace egt {
 namespace {
@@ -216,7 +217,8 @@ void ErrorCounterMonitor::look_at_link(const LinkCounters& now, CounterNews& new
   }
   if (recovered > 0 && now.recovery_failed && first(name + " recovery"))
     news.findings.push_back(device_.finding(
-        "link", name, fmt::format("{} had to be trained anew {} times: check its seat", name, recovered)));
+        "link", name,
+        fmt::format("{} was retrained: {}; check its seat", name, counted(recovered, "recovery event"))));
 
   const std::uint64_t crc = link.crc.look(now.crc, moment_.phase);
   const std::uint64_t replays = link.replay.look(now.replay, moment_.phase);

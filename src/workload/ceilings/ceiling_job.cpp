@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/units.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/common/value_exchange.hpp"
 
@@ -52,7 +53,7 @@ Result<JobReport> StreamCeiling::check() {
   fault.count = wrong.count;
   show_difference(fault, sample.expected, sample.actual);
   environment_.records.emit(fault);
-  report.failure = fmt::format("{} words of {} were wrong", wrong.count, fault.where);
+  report.failure = fmt::format("{} in {}", counted(wrong.count, "wrong word"), fault.where);
   return report;
 }
 

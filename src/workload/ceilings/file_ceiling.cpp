@@ -145,7 +145,7 @@ Result<JobReport> FileCeiling::check() {
   JobReport report;
   report.work.bytes_file_verified = figures.bytes_measured;
   if (figures.mismatches > 0)
-    report.failure = fmt::format("{} words of the files were read back wrong", figures.mismatches);
+    report.failure = counted(figures.mismatches, "wrong word") + " read back from the files";
   return report;
 }
 

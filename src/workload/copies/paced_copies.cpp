@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/units.hpp"
 #include "workload/common/alone_rate.hpp"
 #include "workload/common/findings.hpp"
 
@@ -157,7 +158,8 @@ void PacedCopies::tell(PartReport& report) const {
                          {"pace", pace_},
                          {"mismatches", wrong}});
   if (!rate_) return;
-  put_outcome(report, wrong ? fmt::format("{} words of {} were wrong", wrong, link_.name) : "", undone());
+  put_outcome(report, wrong ? fmt::format("{} in {}", counted(wrong, "wrong word"), link_.name) : "",
+              undone());
   report.work.bytes_exchanged_verified = bytes() - std::min(bytes(), wrong * sizeof(std::uint32_t));
 }
 

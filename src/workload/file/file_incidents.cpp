@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include "egt/core/units.hpp"
 
 #include <fmt/format.h>
 
@@ -79,7 +80,8 @@ std::string describe(const FileIncidents::Incident& incident, const BlockIdentit
     case FileFault::lost:
       return fmt::format("{} holds nothing that this run wrote", block);
     case FileFault::truncated:
-      return fmt::format("the file ends there, {} blocks too early", incident.blocks);
+      return fmt::format("the file ends there, {} too early",
+                         counted(static_cast<std::uint64_t>(incident.blocks), "block"));
     case FileFault::copy:
       return fmt::format("{} was read right, but is wrong on the device", block);
   }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/pattern.hpp"
+#include "egt/core/units.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/file/disk_reserve.hpp"
 #include "workload/file/file_claim.hpp"
@@ -335,7 +336,7 @@ PartReport FileWorkload::report() const {
   const std::lock_guard lock(mutex_);
   put_outcome(
       report,
-      figures.mismatches ? fmt::format("{} words of the files were read back wrong", figures.mismatches) : "",
+      figures.mismatches ? counted(figures.mismatches, "wrong word") + " read back from the files" : "",
       undone(figures));
   report.figures.update(
       {{"cycles", cycles_},

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/units.hpp"
 #include "workload/common/findings.hpp"
 #include "workload/memory/memory_patrol.hpp"
 
@@ -86,8 +87,9 @@ Status MemoryPatrol::turn(std::size_t block, Window window, int iterations, cons
         count_turns(evidence, turns, device_ms);
         if (!evidence.runs_agree())
           tell_disagreement(blocks_[block].offset + window.first * sizeof(std::uint32_t), evidence,
-                            fmt::format("{}, {} turns of sine and exponential on {} words", place, iterations,
-                                        window.count));
+                            fmt::format("{}, {} of sine and exponential on {}", place,
+                                        counted(static_cast<std::uint64_t>(iterations), "iteration"),
+                                        counted(window.count, "word")));
         return Status();
       },
       stop);

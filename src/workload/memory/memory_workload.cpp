@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/units.hpp"
 #include "workload/common/alone_rate.hpp"
 #include "workload/common/findings.hpp"
 
@@ -27,7 +28,7 @@ Json passes_by_name(const PatrolFigures& figures) {
 }
 
 std::string wrong_in(const PatrolFigures& figures, const ProductFigures& products) {
-  if (figures.mismatches) return fmt::format("{} words of memory were wrong", figures.mismatches);
+  if (figures.mismatches) return counted(figures.mismatches, "wrong word") + " in memory";
   if (const std::uint64_t wrong = figures.disagreements + products.disagreements)
     return fmt::format("{} operations were wrong, or gave other bits when they were repeated", wrong);
   return {};

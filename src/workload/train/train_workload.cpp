@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/units.hpp"
 #include "workload/common/alone_rate.hpp"
 
 namespace egt {
@@ -217,9 +218,7 @@ Status TrainWorkload::finish(const Ending& ending) {
 
 /// What speaks against this rank's training; empty: nothing.
 std::string TrainWorkload::failure_of(const CheckFigures& checks) const {
-  const auto count = [](std::uint64_t found) {
-    return fmt::format("{} check{}", found, found == 1 ? "" : "s");
-  };
+  const auto count = [](std::uint64_t found) { return counted(found, "check"); };
   if (checks.own_wrong_checks > 0)
     return fmt::format("{} found wrong results of this rank", count(checks.own_wrong_checks));
   if (checks.undecided_checks > 0)

@@ -336,7 +336,7 @@ bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
   remember(chains_past_, answers, dissents);
   for (const Dissent& dissent : dissents)
     report(fault("extreme", "known-answer chain", "extreme"), dissent,
-           fmt::format("{}, {} values, {} turns", TranscendentalCheck::name, chains_->words(),
+           fmt::format("{}, {} values, iterations: {}", TranscendentalCheck::name, chains_->words(),
                        options_.extreme_iterations));
   return !dissents.empty();
 }

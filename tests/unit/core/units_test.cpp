@@ -161,6 +161,8 @@ TEST(ParseSizeOrShare, TheWholeIsExact) {
 
 TEST(FormatAmount, ShowsFourDigitsAndThePower) {
   EXPECT_EQ(format_amount(0), "0");
+  EXPECT_EQ(format_amount(8, "FLOP"), "8 FLOP");
+  EXPECT_EQ(format_amount(1500, "FLOP"), "1.5 kFLOP");
   EXPECT_EQ(format_amount(999.9), "999.9");
   EXPECT_EQ(format_amount(1000), "1 k");
   EXPECT_EQ(format_amount(83'331'234), "83.33 M");
@@ -192,6 +194,12 @@ TEST(FormatDuration, ShowsTheTwoLargestUnits) {
   EXPECT_EQ(format_duration(3 * 3600 + 7 * 60 + 59), "3 h 07 m");
   EXPECT_EQ(format_duration(2 * 86400 + 3 * 3600), "2 d 03 h");
   EXPECT_EQ(format_duration(-5), "-5 s");
+}
+
+TEST(Counted, HasAPluralUnlessItIsOne) {
+  EXPECT_EQ(counted(0, "word"), "0 words");
+  EXPECT_EQ(counted(1, "wrong word"), "1 wrong word");
+  EXPECT_EQ(counted(2, "wrong word"), "2 wrong words");
 }
 
 }  // namespace

@@ -348,7 +348,7 @@ TEST_F(ReportJournal, ForeignLinesAreCountedAndNotKept) {
   EXPECT_EQ(journals.records.size(), 1u) << "what comes behind them is read";
   ASSERT_EQ(journals.problems.size(), 4u);
   EXPECT_THAT(journals.problems[0], HasSubstr("line 1 is no record"));
-  EXPECT_THAT(journals.problems[3], HasSubstr("9998 more lines are no records"));
+  EXPECT_THAT(journals.problems[3], HasSubstr("and 9998 more lines without a record"));
 }
 
 TEST_F(ReportJournal, OnlyRegularFilesAreRead) {

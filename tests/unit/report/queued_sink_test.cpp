@@ -106,7 +106,7 @@ TEST_F(QueuedSinkTest, NobodyWaitsForASinkThatBlocksAndNoFaultIsLost) {
   EXPECT_EQ(records[QueuedSink::capacity + 1].kind, RecordKind::fault);
   EXPECT_EQ(records[QueuedSink::capacity + 2].kind, RecordKind::end);
   EXPECT_THAT(std::string(records.back().body.at("text")),
-              HasSubstr(std::to_string(2 * QueuedSink::capacity) + " records are left out here"));
+              HasSubstr(std::to_string(2 * QueuedSink::capacity) + " records dropped here"));
 }
 
 TEST_F(QueuedSinkTest, WhatIsLeftOutIsToldWhereItIsMissing) {

@@ -55,7 +55,7 @@ TEST(SelftestVerdict, APartThatFailedForAReasonOfItsOwnIsToldOf) {
   std::vector<Record> run = ended();
   Json& memory_part = fixtures::find(run, RecordKind::end, 1).body["parts"][1];
   memory_part["success"] = false;
-  memory_part["failure"] = "3 words of memory were wrong";
+  memory_part["failure"] = "3 wrong words in memory";
   memory_part["figures"]["undone"] = "not all of the memory was verified";
   EXPECT_EQ(judged(records_of(plan), run).exit_code, 4);
   memory_part["figures"]["undone"] = nullptr;

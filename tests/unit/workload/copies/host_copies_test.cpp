@@ -103,7 +103,7 @@ TEST(HostCopies, TellAFaultOnPurposeOnce) {
   EXPECT_EQ(faults[0]["xor"], "0x00000020");
   EXPECT_EQ(faults[0]["count"], 1);
   EXPECT_EQ(faults[0]["where"], "what went between rank 3's device and its host, a copy of 524288 B");
-  EXPECT_THAT(copies.report().failure, HasSubstr("1 words of host copies were wrong"));
+  EXPECT_THAT(copies.report().failure, HasSubstr("1 wrong word in host copies"));
 }
 
 /// At the earliest a round's time after the last one.
