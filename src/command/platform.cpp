@@ -11,6 +11,7 @@
 #include "device/host/onednn/host_dnn.hpp"
 #include "device/nvml/nvml_sensor.hpp"
 #include "device/system/host_sensor.hpp"
+#include "egt/core/units.hpp"
 #include "judge/version.hpp"
 #include "ranks/mpi/mpi_communicator.hpp"
 #if EGT_WITH_CUDA
@@ -84,8 +85,9 @@ Result<int> device_index(const CommonOptions& options, const RankPlace& place) {
   if (options.devices.empty()) return place.local_rank;
   if (local < options.devices.size()) return options.devices[local];
   return Status(StatusCode::unavailable,
-                fmt::format("--devices names {} devices, but {} has {} ranks: start as many ranks as devices",
-                            options.devices.size(), place.hostname, place.local_size));
+                fmt::format("--devices names {}, but {} has {}: start as many ranks as devices",
+                            counted(options.devices.size(), "device"), place.hostname,
+                            counted(static_cast<std::uint64_t>(place.local_size), "rank")));
 }
 
 std::string first_line_value(const char* path, const std::string& key) {
@@ -130,8 +132,9 @@ Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions
   EGT_TRY_ASSIGN(const int gpus, gpu_count());
   if (index >= gpus)
     return Status(StatusCode::unavailable,
-                  fmt::format("device {} does not exist: {} has {} GPUs for {} ranks", index, place.hostname,
-                              gpus, place.local_size));
+                  fmt::format("device {} does not exist: {} has {} for {}", index, place.hostname,
+                              counted(static_cast<std::uint64_t>(gpus), "GPU"),
+                              counted(static_cast<std::uint64_t>(place.local_size), "rank")));
   return open_gpu(index);
 }
 
@@ -154,13 +157,18 @@ std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note,
   return nullptr;
 }
 
-std::vector<Result<std::unique_ptr<Device>>> open_all_devices(std::string& cuda_note) {
+std::vector<Result<std::unique_ptr<Device>>> open_all_devices(Backend wanted, std::string& cuda_note) {
   std::vector<Result<std::unique_ptr<Device>>> devices;
-  const Result<int> gpus = gpu_count();
-  if (!gpus.ok()) devices.emplace_back(gpus.status());
-  if (gpus.ok() && gpus.value() == 0) cuda_note = why_no_gpu();
-  for (int index = 0; gpus.ok() && index < gpus.value(); ++index) devices.push_back(open_gpu(index));
-  devices.push_back(open_host_device({}));
+  if (wanted != Backend::host) {
+    const Result<int> gpus = gpu_count();
+    if (!gpus.ok()) devices.emplace_back(gpus.status());
+    if (gpus.ok() && gpus.value() == 0) {
+      cuda_note = why_no_gpu();
+      if (wanted == Backend::cuda) devices.emplace_back(Status(StatusCode::unavailable, "no GPU"));
+    }
+    for (int index = 0; gpus.ok() && index < gpus.value(); ++index) devices.push_back(open_gpu(index));
+  }
+  if (wanted != Backend::cuda) devices.push_back(open_host_device({}));
   return devices;
 }
 

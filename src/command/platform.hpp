@@ -47,9 +47,9 @@ std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note,
 /// built without; says what to install.
 Result<std::unique_ptr<Dnn>> open_dnn(Device& device);
 
-/// All devices of this node, the host last; an error where one does not work. `cuda_note`: why there is no
-/// GPU.
-std::vector<Result<std::unique_ptr<Device>>> open_all_devices(std::string& cuda_note);
+/// All devices of this node that `wanted` allows, the host last; an error where one does not work, or where
+/// GPUs are wanted and there is none. `cuda_note`: why there is no GPU.
+std::vector<Result<std::unique_ptr<Device>>> open_all_devices(Backend wanted, std::string& cuda_note);
 
 /// Everything that a result's bits may depend on besides the options: two ranks with the same text must give
 /// the same bits.

@@ -22,9 +22,10 @@ class BurnPurpose : public MainJob {
     if (options.resumed.part > 0) {
       EGT_TRY(check_same_options(options.burn.resume, options.resumed.options, effective_options(options)));
       options.run.injections.clear();  // each was for one moment of the run
-      told_ = fmt::format(
-          "goes on after {} and {} steps; training begins anew from the seed, since weights are not kept",
-          format_duration(options.resumed.seconds), options.resumed.steps);
+      told_ =
+          fmt::format("resumed after {} and {}; training restarts from the seed, since weights are not kept",
+                      format_duration(options.resumed.seconds),
+                      counted(static_cast<std::uint64_t>(options.resumed.steps), "step"));
       is_root_ = place.rank == 0;
       part_ = options.resumed.part;
     }
@@ -89,18 +90,27 @@ Result<ResumePoint> find_resume_point(const std::string& directory, Control& con
   return resume_point_from(Json::parse(text, nullptr, false));
 }
 
+/// Of the options in effect, those that are given again: defaults of the backend are not known yet.
+Json given_again(const Options& asked, const Options& options) {
+  Json again = Json::object();
+  for (const auto& [name, value] : effective_options(options).items())
+    if (asked.given.contains(name)) again[name] = value;
+  return again;
+}
+
 Result<int> resume_burn(const Options& asked, MpiSession& mpi, Control& control, Clock::time_point started) {
   const std::string& directory = asked.burn.resume;
   EGT_TRY_ASSIGN(ResumePoint point, find_resume_point(directory, control));
   EGT_TRY(check_resume(directory, point, control.place().size, program_version()));
+  Result<Options> options = resumed_options(asked, point.arguments);
+  EGT_TRY(agree(control, options.status()));
   if (point.is_complete) {
+    EGT_TRY(check_same_options(directory, point.options, given_again(asked, options.value())));
     if (control.place().rank == 0)
       fmt::print("The run in {} is complete: verdict {} (exit code {})\n", directory, point.verdict,
                  point.exit_code);
     return point.exit_code;
   }
-  Result<Options> options = resumed_options(asked, point.arguments);
-  EGT_TRY(agree(control, options.status()));
   options.value().resumed = std::move(point);
   BurnPurpose purpose;
   Run run(options.value(), purpose, mpi, control, started);

@@ -65,9 +65,9 @@ std::string describe(Device& device) {
 }
 
 /// `usable`: the failure of the first device that is not.
-std::string describe_node(const std::string& hostname, Status& usable) {
+std::string describe_node(Backend wanted, const std::string& hostname, Status& usable) {
   std::string note, text = hostname + ":\n";
-  for (const auto& device : open_all_devices(note)) {
+  for (const auto& device : open_all_devices(wanted, note)) {
     text +=
         device.ok() ? describe(*device.value()) : fmt::format("  not usable: {}\n", device.status().what());
     if (usable.ok() && !device.ok())
@@ -82,11 +82,13 @@ std::string describe_node(const std::string& hostname, Status& usable) {
 
 }  // namespace
 
-Result<int> run_devices(const Options&, MpiSession&, Control& control) {
+Result<int> run_devices(const Options& options, MpiSession&, Control& control) {
   const RankPlace& place = control.place();
   Status usable;
-  EGT_TRY_ASSIGN(const auto nodes,
-                 control.gather(place.local_rank == 0 ? describe_node(place.hostname, usable) : ""));
+  EGT_TRY_ASSIGN(
+      const auto nodes,
+      control.gather(place.local_rank == 0 ? describe_node(options.common.backend, place.hostname, usable)
+                                           : ""));
   for (const std::string& node : nodes) fmt::print("{}", node);
   EGT_TRY(agree(control, usable));
   return 0;

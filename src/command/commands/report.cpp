@@ -6,6 +6,7 @@
 
 #include "command/commands.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/units.hpp"
 #include "report/console/console.hpp"
 #include "report/export/result_files.hpp"
 #include "session/run_report.hpp"
@@ -20,15 +21,15 @@ void remove_test_files(const Json& result) {
   std::array<char, 256> hostname{};
   if (folder.empty() || ::gethostname(hostname.data(), hostname.size() - 1) != 0) return;
   if (const Leftovers removed = remove_leftover_files(folder, hostname.data()); removed.files > 0)
-    fmt::print(stderr, "extreme_gpu_trainer: {} test file{} of ranks that were killed removed from {}\n",
-               removed.files, removed.files == 1 ? "" : "s", folder);
+    fmt::print(stderr, "extreme_gpu_trainer: {} of ranks that were killed removed from {}\n",
+               counted(static_cast<std::uint64_t>(removed.files), "test file"), folder);
 }
 
 }  // namespace
 
 Result<int> run_report(const Options& options) {
   EGT_TRY_ASSIGN(const RunReport report, report_directory(options.directory));
-  const auto console = open_console(detect_console_style(options.common.progress));
+  const auto console = open_console(detect_console_style(ProgressStyle::automatic));
   for (const std::string& warning : report.warnings) console->on_warning(warning);
   if (const Status listed = write_node_list(options.common.nodes_file, report.result); !listed.ok())
     console->on_warning(listed.what());

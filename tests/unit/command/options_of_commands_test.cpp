@@ -1,11 +1,15 @@
 #include "command/options/options.hpp"
 
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "command/options/option_table.hpp"
 #include "tests/support/options_fixture.hpp"
 
 namespace egt::test {
@@ -33,6 +37,40 @@ TEST(Options, VerifyTellsAllThatItLoadsTheDevicesWith) {
   for (const char* option : {"--steps", "--io-repeats", "--check-every", "--golden"})
     EXPECT_EQ(refused({"verify", option, "5"}),
               std::string(option) + ": the command verify has no such option");
+}
+
+/// The options of the commands that run nothing on devices, and those that a run has no use for.
+TEST(Options, EveryCommandUsesAnOptionOrRefusesIt) {
+  using Names = std::set<std::string>;
+  const std::map<std::string, Names> used = {
+      {"compare", {"config", "help", "output", "price", "print-config", "tolerance", "version"}},
+      {"report", {"config", "help", "nodes-file", "print-config", "version"}},
+      {"devices", {"backend", "config", "help", "print-config", "version"}}};
+  const std::map<std::string, Names> unused = {{"links", {"seed"}}, {"selftest", {"serve", "inject"}}};
+  Options none;
+  const auto rules = option_rules(none);
+  for (const CommandRow& command : command_rows()) {
+    const std::string name(command.name);
+    std::vector<std::string> arguments = {name};
+    if (name == "report" || name == "compare") arguments.emplace_back("x");
+    for (const OptionRule& rule : rules) {
+      if (rule.name == "help" || rule.name == "version") continue;  // which end the parsing
+      std::vector<std::string> asked = arguments;
+      asked.push_back("--" + rule.name);
+      if (!rule.value.placeholder.empty()) asked.emplace_back("?");
+      const auto parsed = parse(asked);
+      const bool is_refused =
+          parsed.status().what() == fmt::format("--{}: the command {} has no such option", rule.name, name);
+      const bool is_known = knows(name, find_rule(rules, rule.name, name)->commands);
+      EXPECT_EQ(is_refused, !is_known) << name << " --" << rule.name << ": " << parsed.status().what();
+      if (const auto of = used.find(name); of != used.end()) {
+        EXPECT_EQ(is_known, of->second.contains(rule.name)) << name << " --" << rule.name;
+      }
+      if (const auto of = unused.find(name); of != unused.end() && of->second.contains(rule.name)) {
+        EXPECT_FALSE(is_known) << name << " --" << rule.name;
+      }
+    }
+  }
 }
 
 TEST(Options, CeilingsAreBenchsOtherHalf) {
@@ -118,8 +156,8 @@ TEST(Options, HelpTellsEachCommandsOptions) {
   const auto help = [](const char* command) { return *good({command, "--help"}).message; };
   for (const char* command : {"burn", "selftest", "report", "devices"}) {
     EXPECT_NE(help(command).find("\n  selftest  "), std::string::npos);
-    EXPECT_NE(help(command).find("--seed N"), std::string::npos);
     const bool loads = command == std::string("burn") || command == std::string("selftest");
+    EXPECT_EQ(help(command).find("--seed N") != std::string::npos, loads);
     EXPECT_EQ(help(command).find("--layers N") != std::string::npos, loads);
     EXPECT_EQ(help(command).find("--temperature-limit C") != std::string::npos, loads);
     EXPECT_EQ(help(command).find("--golden FILE") != std::string::npos, command == std::string("burn"));

@@ -160,8 +160,8 @@ TEST(Options, TheNetworkAloneIsALoadWithoutTheOtherParts) {
 TEST(Options, EveryCommonOptionReachesItsPlace) {
   const Options options = good({"--backend=host", "--devices", "2,0", "--output", "out", "--seed",
                                 "18446744073709551615", "--metrics-sample-rate", "0.5", "--progress", "lines",
-                                "--log-file", "a.log", "--log-level", "debug", "devices"});
-  EXPECT_EQ(options.command, "devices");
+                                "--log-file", "a.log", "--log-level", "debug", "loadtest"});
+  EXPECT_EQ(options.command, "loadtest");
   EXPECT_EQ(options.common.backend, Backend::host);
   EXPECT_EQ(options.common.devices, (std::vector<int>{2, 0}));
   EXPECT_EQ(options.common.output, "out");
