@@ -56,7 +56,7 @@ struct Row {
   const char* part;
   std::uint64_t (*count)(const Json& part, const Parts& all);
   bool (*is_spoilt)(const std::string& kind, const std::string& where);
-  std::string (*how)(std::uint64_t least, const Json& part);
+  std::string (*how)(std::uint64_t least, const Json& part, bool has_peers);
   bool computes;  ///< a device that computes nothing cannot have it right
 };
 
@@ -69,14 +69,16 @@ const Row rows[] = {
      [](const std::string& kind, const std::string& where) {
        return spoils_pass(kind) && (kind != "replay" || where.empty() || is_forward(where));
      },
-     [](std::uint64_t least, const Json&) {
-       return fmt::format("known pass replayed {}: the same bits as before, and on its peers", times(least));
+     [](std::uint64_t least, const Json&, bool has_peers) {
+       return fmt::format("known pass replayed {}: the same bits as before{}", times(least),
+                          has_peers ? ", and on its peers" : "");
      },
      true},
     {"Training Backward", "train", [](const Json& train, const Parts&) { return count_at(train, "replays"); },
      [](const std::string& kind, const std::string&) { return spoils_pass(kind); },
-     [](std::uint64_t least, const Json&) {
-       return fmt::format("gradients of these passes, {}: likewise", times(least));
+     [](std::uint64_t least, const Json&, bool has_peers) {
+       return fmt::format("gradients of these passes, {}: the same bits as before{}", times(least),
+                          has_peers ? ", and on its peers" : "");
      },
      true},
     {"Optimizer Step", "readiness",
@@ -86,29 +88,32 @@ const Row rows[] = {
                                                          : 0;
      },
      [](const std::string& kind, const std::string&) { return kind == "optimizer" || kind == "replica"; },
-     [](std::uint64_t least, const Json&) {
-       return fmt::format("{} known steps, and all ranks' weights and states the same", least);
+     [](std::uint64_t least, const Json&, bool has_peers) {
+       return counted(least, "known step") +
+              (has_peers ? ", and all ranks' weights and states the same" : "");
      },
      true},
     {"Evaluation Encoding", "readiness",
      [](const Json& readiness, const Parts&) { return count_at(readiness, "evaluations"); },
      [](const std::string& kind, const std::string&) { return kind == "evaluation"; },
-     [](std::uint64_t least, const Json& readiness) {
-       return fmt::format("{} known samples, {}: the same on its peers, and as on the host",
-                          count_at(readiness, "samples"), times(least));
+     [](std::uint64_t least, const Json& readiness, bool has_peers) {
+       return fmt::format("{}, {}: {}the same as on the host",
+                          counted(count_at(readiness, "samples"), "known sample"), times(least),
+                          has_peers ? "the same on its peers, and " : "");
      },
      true},
     {"Similarity Computation", "readiness",
      [](const Json& readiness, const Parts&) { return count_at(readiness, "similarities"); },
      [](const std::string& kind, const std::string&) { return kind == "similarity"; },
-     [](std::uint64_t least, const Json&) {
-       return fmt::format("every sample's best match is itself, {}: the same on its peers", times(least));
+     [](std::uint64_t least, const Json&, bool has_peers) {
+       return fmt::format("every sample's best match is itself, {}{}", times(least),
+                          has_peers ? ": the same on its peers" : "");
      },
      true},
     {"Memory Cleanup", "readiness",
      [](const Json& readiness, const Parts&) { return count_at(readiness, "cleanups"); },
      [](const std::string& kind, const std::string&) { return kind == "memory"; },
-     [](std::uint64_t least, const Json& readiness) {
+     [](std::uint64_t least, const Json& readiness, bool) {
        const auto bytes = value_at<double>(readiness, "cleanup_bytes").value_or(0);
        return fmt::format("{} taken, verified and given back, {}", format_bytes(bytes), times(least));
      },
@@ -118,51 +123,77 @@ const Row rows[] = {
        return count_at(collective, "elements_checked") > 0 ? count_at(collective, "rounds") : 0;
      },
      [](const std::string& kind, const std::string&) { return kind == "collective"; },
-     [](std::uint64_t least, const Json&) {
-       return fmt::format("{} round{} of known answers, every element", least, least == 1 ? "" : "s");
+     [](std::uint64_t least, const Json&, bool) {
+       return fmt::format("{} of known answers, every element", counted(least, "round"));
      },
      false},
     {"File Cycle", "io", [](const Json& io, const Parts&) { return count_at(io, "passes"); },
      [](const std::string& kind, const std::string&) { return kind.starts_with("file-"); },
-     [](std::uint64_t least, const Json&) {
+     [](std::uint64_t least, const Json&, bool) {
        return fmt::format("written, read back and verified on the device, {}", times(least));
      },
      false},
 };
 
-/// Does the fault, or the repeats of one, tell of this rank?
-bool tells_of(const Json& fault, int rank) {
-  if (value_at<int>(fault, "rank") == rank) return true;
-  for (const Json& suspect : member(fault, "suspects"))
-    if (suspect == rank) return true;
-  return false;
+/// Wrong results of an operation: on which ranks, how many, and the first of them.
+struct WrongResults {
+  std::set<int> ranks;
+  std::uint64_t count = 0;
+  std::string first;
+
+  std::string text() const {
+    return count == 0 ? "" : fmt::format("{}, first: {}", counted(count, "wrong result"), first);
+  }
+};
+
+WrongResults wrong_results(const Row& row, const Json& result, const std::set<int>& idle) {
+  WrongResults wrong;
+  for (const char* list : {"faults", "fault_repeats"})
+    for (const Json& fault : member(result, list)) {
+      const std::string kind = text_at(fault, "kind"), where = text_at(fault, "where");
+      if (!row.is_spoilt(kind, where)) continue;
+      wrong.ranks.merge(accused_ranks(fault, idle));
+      // A fault's own count is that of wrong elements.
+      wrong.count += list == std::string_view("faults") ? 1 : count_at(fault, "count");
+      if (!wrong.first.empty()) continue;
+      const auto step = value_at<std::int64_t>(fault, "step");
+      wrong.first = fmt::format("{} fault{}{}", kind, step ? fmt::format(", step {}", *step) : "",
+                                where.empty() ? "" : fmt::format(", in {}", where));
+    }
+  return wrong;
 }
 
-bool is_wrong(const Row& row, const Json& result, int rank) {
-  for (const char* list : {"faults", "fault_repeats"})
-    for (const Json& fault : member(result, list))
-      if (tells_of(fault, rank) && row.is_spoilt(text_at(fault, "kind"), text_at(fault, "where")))
-        return true;
-  return false;
+/// Do all ranks have a peer of the same model, whose results are compared with theirs?
+bool have_peers(const Json& result) {
+  std::map<std::string, int> models;
+  for (const Json& rank : member(result, "ranks")) ++models[text_at(member(rank, "device"), "name")];
+  return !models.empty() &&
+         std::all_of(models.begin(), models.end(), [](const auto& model) { return model.second > 1; });
 }
 
 std::string why_left_out(const Row& row, const Json& result) {
   const std::string_view name = row.part;
   if (name == "collective" && member(result, "ranks").size() == 1)
-    return "one device has nobody to exchange with";
+    return "one device has no peer to exchange data with";
   const Json& options = member(result, "options");
   return name == "io" && value_at<bool>(options, "no-io").value_or(false) ? "--no-io" : "";
 }
 
-Operation operation_of(const Row& row, const Json& result, const std::map<int, Parts>& ranks) {
-  Operation operation{.name = row.name, .how = {}, .left_out = why_left_out(row, result), .devices = {}};
+Operation operation_of(const Row& row, const Json& result, const std::map<int, Parts>& ranks,
+                       const std::set<int>& idle) {
+  const WrongResults wrong = wrong_results(row, result, idle);
+  Operation operation{.name = row.name,
+                      .how = {},
+                      .failure = wrong.text(),
+                      .left_out = why_left_out(row, result),
+                      .devices = {}};
   std::optional<std::uint64_t> least;
   for (const auto& [rank, parts] : ranks) {
     const std::uint64_t count = row.count(part(parts, row.part), parts);
-    operation.devices.push_back({.rank = rank, .count = count, .is_wrong = is_wrong(row, result, rank)});
+    operation.devices.push_back({.rank = rank, .count = count, .is_wrong = wrong.ranks.contains(rank)});
     if (count > 0) least = std::min(least.value_or(count), count);
   }
-  if (least) operation.how = row.how(*least, part(ranks.begin()->second, row.part));
+  if (least) operation.how = row.how(*least, part(ranks.begin()->second, row.part), have_peers(result));
   return operation;
 }
 
@@ -249,6 +280,13 @@ std::string why_idle(const DeviceUse& use, const Parts& parts, const Readiness& 
   return computes_nothing_right(readiness, use.rank) ? "none of its computations gave a right result" : "";
 }
 
+std::set<int> idle_ranks(const Readiness& readiness) {
+  std::set<int> ranks;
+  for (const DeviceUse& use : readiness.devices)
+    if (!use.why_idle.empty() && !use.is_lost) ranks.insert(use.rank);
+  return ranks;
+}
+
 bool part_failed(const Json& result, int rank, const char* name) {
   const Parts parts = parts_of_rank(result, rank);
   const auto found = parts.find(name);
@@ -266,7 +304,11 @@ Readiness readiness_of(const Json& result) {
     hosts.insert(text_at(rank, "hostname"));
   }
   Readiness readiness;
-  for (const Row& row : rows) readiness.operations.push_back(operation_of(row, result, ranks));
+  const auto judge_operations = [&](const std::set<int>& idle) {
+    readiness.operations.clear();
+    for (const Row& row : rows) readiness.operations.push_back(operation_of(row, result, ranks, idle));
+  };
+  judge_operations({});
   for (const Json& rank : member(result, "ranks")) {
     const Parts& parts = ranks.at(value_at<int>(rank, "rank").value_or(-1));
     DeviceUse use = use_of(rank, parts, result, hosts.size() > 1);
@@ -274,7 +316,22 @@ Readiness readiness_of(const Json& result) {
     use.why_idle = why_idle(use, parts, readiness, result);
     readiness.devices.push_back(std::move(use));
   }
+  if (const std::set<int> idle = idle_ranks(readiness); !idle.empty()) judge_operations(idle);
   return readiness;
+}
+
+std::set<int> ranks_of_idle_devices(const Json& result) {
+  return text_at(result, "command") == "verify" ? idle_ranks(readiness_of(result)) : std::set<int>();
+}
+
+std::set<int> accused_ranks(const Json& fault, const std::set<int>& idle) {
+  std::set<int> ranks, accused;
+  for (const Json& suspect : member(fault, "suspects"))
+    if (suspect.is_number_integer()) ranks.insert(suspect.get<int>());
+  if (const auto rank = value_at<int>(fault, "rank")) ranks.insert(*rank);
+  std::set_intersection(ranks.begin(), ranks.end(), idle.begin(), idle.end(),
+                        std::inserter(accused, accused.end()));
+  return accused.empty() ? ranks : accused;
 }
 
 ReadinessReasons reasons_of(const Readiness& readiness, const Json& result) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct OperationOnDevice {
 struct Operation {
   std::string name;
   std::string how;       ///< it was verified, with the least count of those devices; empty: on none
+  std::string failure;   ///< the wrong results of it that were found; empty: none
   std::string left_out;  ///< why it is none of this run's; empty: it is one
   std::vector<OperationOnDevice> devices;
 };
@@ -49,6 +51,13 @@ struct Readiness {
 /// time that its peers (of the same name, at least one) needed, or none at all; on a GPU also where the
 /// driver never told any utilization.
 Readiness readiness_of(const Json& result);
+
+/// Ranks whose device is idle, without those that were lost. Empty for every command but `verify`.
+std::set<int> ranks_of_idle_devices(const Json& result);
+
+/// The ranks that a fault is of: its rank and its suspects. A device that computes nothing explains every
+/// difference from its peers: of several suspects only the `idle` ones are accused.
+std::set<int> accused_ranks(const Json& fault, const std::set<int>& idle);
 
 /// What speaks against the run, one line each: operations that were not verified on some device (without
 /// those of a part that failed, or of which a fault tells), and devices that are idle.

@@ -13,6 +13,7 @@ namespace egt {
 namespace {
 
 constexpr double clock_difference_s = 1.0;
+constexpr double slow_report_seconds = 60;  // PeerComparison's windows, and those before the rank was slow
 
 bool kinds_fit(const std::string& injection, const std::string& fault) {
   if (injection == "idle") return true;  // nothing that a device does not compute can be right
@@ -161,12 +162,41 @@ bool is_planned(const Json& asked, const Json& struck) {
   return true;
 }
 
+/// Why the comparison with peers did not detect a slow rank or pair, and what to change.
+std::string why_not_slow(const Record& injection, const Traces& traces) {
+  const Json& start = first_start(traces.ending);
+  if (text_at(start, "command") == "links")
+    return value_at<int>(start, "size") == 2
+               ? "two ranks have one pair and no other to compare it with; use more ranks or a larger count"
+               : "no pair was below --warn-below or far below the median pair; use a larger count";
+  const Record* const last = ending_of(injection, traces).last();
+  const double seconds = last ? last->time - injection.time : 0;
+  if (seconds < slow_report_seconds)
+    return fmt::format("a slow rank is reported after {:.0f} s, and the run ended {:.0f} s later; run longer",
+                       slow_report_seconds, seconds);
+  return "its steps were not clearly slower than its peers'; use a larger count or ms";
+}
+
+/// Empty: nothing is known.
+std::string why_missed(const Json& asked, const Record* struck, const Traces& traces) {
+  if (struck)
+    return text_at(struck->body, "kind") == to_string(InjectionKind::slow) ? why_not_slow(*struck, traces)
+                                                                           : "";
+  const auto rank = traces.ending.find(value_at<int>(asked, "rank").value_or(-1));
+  const auto steps =
+      rank == traces.ending.end() ? std::nullopt : value_at<std::int64_t>(rank->second.last_body(), "steps");
+  const bool came_to_it = steps && *steps > value_at<std::int64_t>(asked, "step").value_or(0);
+  return came_to_it ? "the run ended before the next occasion; run longer" : "the run was too short";
+}
+
 /// `struck`: null where it did not.
 Json outcome(const Json& planned, const Json& asked, const Record* struck, const Traces& traces) {
   const Json& body = struck ? struck->body : asked;
   Json entry = {{"planned", planned}, {"found", struck && was_found(*struck, traces)}};
   for (const char* name : {"kind", "rank", "step", "struck_step", "where", "mask", "first_word"})
     entry[name] = member(body, name);
+  if (entry["found"] == false)
+    if (const std::string why = why_missed(asked, struck, traces); !why.empty()) entry["why_missed"] = why;
   return entry;
 }
 
@@ -210,10 +240,10 @@ std::vector<std::string> missed_injections(const Json& outcomes) {
     const std::string which =
         fmt::format("{} on rank {}, step {}", text_at(one, "kind"), value_at<int>(one, "rank").value_or(-1),
                     value_at<std::int64_t>(one, "step").value_or(-1));
-    if (member(one, "struck_step").is_null())
-      lines.push_back(fmt::format("injected fault never struck: {}: the run was too short", which));
-    else
-      lines.push_back(fmt::format("injected fault not found: {}", which));
+    const std::string why = text_at(one, "why_missed");
+    lines.push_back(fmt::format("injected fault {}: {}{}{}",
+                                member(one, "struck_step").is_null() ? "never struck" : "not found", which,
+                                why.empty() ? "" : ": ", why));
   }
   return lines;
 }

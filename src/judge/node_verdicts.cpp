@@ -1,5 +1,6 @@
 #include "judge/node_verdicts.hpp"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <map>
@@ -9,44 +10,53 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/printable.hpp"
 #include "egt/core/record_text.hpp"
+#include "judge/device_use.hpp"
 
 namespace egt {
 namespace {
 
 constexpr std::size_t most_reasons_listed = 3;  // of a node: the result has all
 
+bool is_selftest(const Json& result) {
+  return text_at(result, "command") == "selftest";
+}
+
 struct Node {
+  std::string hostname, slurm_name;  ///< `slurm_name` is empty outside of a Slurm job
   bool failed = false, suspected = false;
-  std::vector<std::string> reasons;
+  std::vector<std::string> reasons = {};
 };
 
 class Nodes {
  public:
   explicit Nodes(const Json& result) {
+    is_injected_ = value_at<bool>(result, "injected").value_or(false) || is_selftest(result);
     for (const Json& rank : member(result, "ranks")) {
-      const std::string host = text_at(rank, "hostname");
-      host_of_[value_at<int>(rank, "rank").value_or(-1)] = host;
-      if (nodes_.try_emplace(host).second) order_.push_back(host);
+      const Node node{.hostname = text_at(rank, "hostname"), .slurm_name = text_at(rank, "slurm_node")};
+      // Containers of several nodes may share a host name; Slurm's names are unique.
+      const std::string id = node.slurm_name.empty() ? node.hostname : node.slurm_name;
+      id_of_[value_at<int>(rank, "rank").value_or(-1)] = id;
+      if (nodes_.try_emplace(id, node).second) order_.push_back(id);
     }
   }
 
   /// All of them are suspects of the same; of one host they make no difference. Of no host: then nobody can
   /// be said to have passed.
-  void blame(const std::set<int>& ranks, const std::string& reason) {
-    const std::set<std::string> hosts = hosts_of(ranks);
-    (hosts.empty() ? blames_nobody_ : blames_somebody_) = true;
-    for (const std::string& host : hosts) {
-      Node& node = nodes_[host];
-      (hosts.size() == 1 ? node.failed : node.suspected) = true;
+  void blame(const std::set<int>& ranks, const std::string& reason, bool is_certain = true) {
+    const std::set<std::string> ids = nodes_of(ranks);
+    (ids.empty() ? blames_nobody_ : blames_somebody_) = true;
+    for (const std::string& id : ids) {
+      Node& node = nodes_[id];
+      (is_certain && ids.size() == 1 ? node.failed : node.suspected) = true;
       node.reasons.push_back(reason);
     }
   }
 
-  std::set<std::string> hosts_of(const std::set<int>& ranks) const {
-    std::set<std::string> hosts;
+  std::set<std::string> nodes_of(const std::set<int>& ranks) const {
+    std::set<std::string> ids;
     for (const int rank : ranks)
-      if (const auto found = host_of_.find(rank); found != host_of_.end()) hosts.insert(found->second);
-    return hosts;
+      if (const auto found = id_of_.find(rank); found != id_of_.end()) ids.insert(found->second);
+    return ids;
   }
   std::size_t size() const { return order_.size(); }
   /// What speaks against the run is somebody's, all of it.
@@ -54,42 +64,42 @@ class Nodes {
 
   Json list(const char* otherwise) const {
     Json list = Json::array();
-    for (const std::string& host : order_) {
-      const Node& node = nodes_.at(host);
-      list.push_back({{"hostname", host},
-                      {"verdict", node.failed      ? "fail"
-                                  : node.suspected ? "suspect"
-                                                   : otherwise},
+    for (const std::string& id : order_) {
+      const Node& node = nodes_.at(id);
+      list.push_back({{"hostname", node.hostname},
+                      {"slurm_node", node.slurm_name.empty() ? Json() : Json(node.slurm_name)},
+                      {"verdict", verdict_of(node, otherwise)},
                       {"reasons", node.reasons}});
     }
     return list;
   }
 
  private:
-  std::map<int, std::string> host_of_;
+  const char* verdict_of(const Node& node, const char* otherwise) const {
+    if (!node.failed && !node.suspected) return otherwise;
+    return is_injected_ ? "injected" : node.failed ? "fail" : "suspect";
+  }
+
+  std::map<int, std::string> id_of_;  ///< of each rank's node
   std::map<std::string, Node> nodes_;
   std::vector<std::string> order_;
-  bool blames_somebody_ = false, blames_nobody_ = false;
+  bool is_injected_ = false, blames_somebody_ = false, blames_nobody_ = false;
 };
 
 int rank_of(const Json& entry) {
   return value_at<int>(entry, "rank").value_or(-1);
 }
 
-std::set<int> suspects_of(const Json& fault) {
-  std::set<int> ranks;
-  for (const Json& suspect : member(fault, "suspects"))
-    if (suspect.is_number_integer()) ranks.insert(suspect.get<int>());
-  if (ranks.empty()) ranks.insert(rank_of(fault));
-  return ranks;
-}
-
 /// Where ranks of every host are lost, hosts lost each other, and none of them can be said to be at fault.
 void blame_losses(const Json& losses, Nodes& nodes) {
   std::set<int> lost;
   for (const Json& loss : losses) lost.insert(rank_of(loss));
-  const bool is_mutual = nodes.hosts_of(lost).size() == nodes.size();
-  for (const Json& loss : losses) nodes.blame(is_mutual ? lost : std::set{rank_of(loss)}, loss_text(loss));
+  const bool is_mutual = nodes.nodes_of(lost).size() == nodes.size();
+  for (const Json& loss : losses) {
+    // The run directory may be on a server: its disk is no evidence against the node or its devices.
+    const bool is_of_node = !text_at(loss, "phase").starts_with("journal:");
+    nodes.blame(is_mutual ? lost : std::set{rank_of(loss)}, loss_text(loss), is_of_node);
+  }
 }
 
 /// In single quotes of a shell.
@@ -97,6 +107,18 @@ std::string quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return result + "'";
+}
+
+bool is_address(const std::string& host) {
+  in_addr address{};
+  return host.find(':') != std::string::npos || ::inet_pton(AF_INET, host.c_str(), &address) == 1;
+}
+
+/// As Slurm's configuration names it: as Slurm told the ranks, else the host's name without its domain.
+std::string slurm_name_of(const Json& node) {
+  if (const std::string name = text_at(node, "slurm_node"); !name.empty()) return name;
+  const std::string host = text_at(node, "hostname");
+  return is_address(host) ? host : host.substr(0, host.find('.'));
 }
 
 std::string reasons_text(const Json& node) {
@@ -113,11 +135,12 @@ std::string reasons_text(const Json& node) {
 
 Json node_verdicts(const Json& result) {
   Nodes nodes(result);
+  const std::set<int> idle = ranks_of_idle_devices(result);
   const std::string verdict = text_at(result, "verdict");
   if (verdict == "pass") return nodes.list("pass");  // of selftest, too, whose faults were to be found
-  if (text_at(result, "command") != "selftest")      // which puts faults in on every rank
+  if (!is_selftest(result))                          // which injects faults on every rank
     for (const Json& fault : member(result, "faults"))
-      nodes.blame(suspects_of(fault),
+      nodes.blame(accused_ranks(fault, idle),
                   fmt::format("rank {}, step {}: {} fault", rank_of(fault),
                               value_at<std::int64_t>(fault, "step").value_or(-1), text_at(fault, "kind")));
   blame_losses(member(result, "losses"), nodes);
@@ -136,10 +159,10 @@ std::string node_list_text(const Json& nodes) {
     const std::string host = printable(text_at(node, "hostname")), verdict = text_at(node, "verdict"),
                       reasons = reasons_text(node);
     text += fmt::format("{} {}{}{}\n", verdict, host, reasons.empty() ? "" : " ", reasons);
-    if (verdict == "fail")
-      drains +=
-          fmt::format("scontrol update NodeName={} State=DRAIN Reason={}\n",
-                      quoted(host.substr(0, host.find('.'))), quoted("extreme_gpu_trainer: " + reasons));
+    const std::string name = printable(slurm_name_of(node));
+    if (verdict == "fail" && !name.empty())
+      drains += fmt::format("scontrol update NodeName={} State=DRAIN Reason={}\n", quoted(name),
+                            quoted("extreme_gpu_trainer: " + reasons));
   }
   return text + drains;
 }

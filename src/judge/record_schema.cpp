@@ -28,6 +28,7 @@ Json identity_to_json(const StartBody& body) {
   return {{"rank", body.place.rank},
           {"local_rank", body.place.local_rank},
           {"hostname", body.place.hostname},
+          {"slurm_node", text_or_null(body.slurm_node)},
           {"backend", body.device.backend},
           {"device", device_to_json(body)},
           {"numa_node", body.device.numa_node < 0 ? Json() : Json(body.device.numa_node)},

@@ -22,6 +22,7 @@ constexpr int journal_schema = 1;
 /// Who a rank is and what it was asked to do: the body of its `start` record.
 struct StartBody {
   RankPlace place;
+  std::string slurm_node;  ///< the name that Slurm has for this rank's node; empty: not known
   DeviceInfo device;
   MemoryInfo memory;  ///< before the program took any
   SensorLimits limits;

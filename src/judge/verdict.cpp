@@ -13,6 +13,7 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/record_text.hpp"
 #include "egt/core/status.hpp"
+#include "egt/core/units.hpp"
 #include "judge/device_use.hpp"
 #include "judge/evidence.hpp"
 #include "judge/injection_match.hpp"
@@ -66,39 +67,73 @@ std::string step_text(std::int64_t step) {
   return step < 0 ? "" : fmt::format(", step {}", step);
 }
 
-std::string count_text(std::size_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+/// Only one accused rank is certain.
+std::string rank_text(const Json& fault, const std::set<int>& accused) {
+  const std::optional<int> rank = value_at<int>(fault, "rank");
+  if (!rank && accused.size() != 1) return "rank not known";
+  return fmt::format("rank {}", rank.value_or(*accused.begin()));
 }
 
-std::string fault_reason(const Record& record) {
+std::string fault_reason(const Record& record, const std::set<int>& accused) {
   const Json& fault = record.body;
-  const std::optional<int> rank = value_at<int>(fault, "rank");
-  const std::string who = rank ? fmt::format("rank {}", *rank) : "rank not known";
   const std::string host =
       text_at(fault, "hostname").empty() ? "" : fmt::format(" on {}", text_at(fault, "hostname"));
-  std::string text =
-      fmt::format("{}{}{}: {} fault", who, host, step_text(record.step), text_at(fault, "kind"));
+  std::string text = fmt::format("{}{}{}: {} fault", rank_text(fault, accused), host, step_text(record.step),
+                                 text_at(fault, "kind"));
   if (!text_at(fault, "where").empty()) text += fmt::format(" in {}", text_at(fault, "where"));
   const auto count = value_at<std::uint64_t>(fault, "count").value_or(1);
   if (count > 1) text += fmt::format(", {} elements", count);
   return text;
 }
 
-std::string repeat_reason(const Json& repeat) {
-  const std::optional<int> rank = value_at<int>(repeat, "rank");
-  return fmt::format("{}: {} more {} faults, seen by {}",
-                     rank ? fmt::format("rank {}", *rank) : "rank not known",
-                     value_at<std::uint64_t>(repeat, "count").value_or(0), text_at(repeat, "kind"),
-                     text_at(repeat, "detector"));
+/// The faults of the same ranks and kind: one reason, however many there are.
+struct EqualFaults {
+  std::set<int> accused;
+  std::string kind;
+  bool has_no_rank = false;
+  std::string first = {};  ///< the reason of the first
+  std::uint64_t more = 0;
+};
+
+std::vector<EqualFaults> equal_faults(const Evidence& evidence, const std::set<int>& idle) {
+  std::vector<EqualFaults> all;
+  const auto like = [&](const Json& fault) -> EqualFaults& {
+    const std::set<int> accused = accused_ranks(fault, idle);
+    const std::string kind = text_at(fault, "kind");
+    // The repeats of a fault whose rank is not known do not name its suspects.
+    const auto found = std::find_if(all.begin(), all.end(), [&](const EqualFaults& one) {
+      return one.kind == kind && (one.accused == accused || (accused.empty() && one.has_no_rank));
+    });
+    return found != all.end()
+               ? *found
+               : all.emplace_back(EqualFaults{
+                     .accused = accused, .kind = kind, .has_no_rank = !value_at<int>(fault, "rank")});
+  };
+  for (const Record* fault : evidence.faults) {
+    EqualFaults& faults = like(fault->body);
+    if (faults.first.empty())
+      faults.first = fault_reason(*fault, faults.accused);
+    else
+      ++faults.more;
+  }
+  for (const ByRank& part : evidence.parts)
+    for (const auto& [number, rank] : part)
+      for (const Json& repeat : member(rank.last_body(), "fault_repeats")) {
+        EqualFaults& faults = like(repeat);
+        if (faults.first.empty()) faults.first = rank_text(repeat, faults.accused);
+        faults.more += value_at<std::uint64_t>(repeat, "count").value_or(0);
+      }
+  return all;
 }
 
-std::vector<std::string> fault_reasons(const Evidence& evidence) {
+std::vector<std::string> fault_reasons(const Evidence& evidence, const std::set<int>& idle = {}) {
   std::vector<std::string> reasons;
-  for (const Record* fault : evidence.faults) reasons.push_back(fault_reason(*fault));
+  for (const EqualFaults& faults : equal_faults(evidence, idle))
+    reasons.push_back(faults.more > 0 ? fmt::format("{}; and {}", faults.first,
+                                                    counted(faults.more, "more " + faults.kind + " fault"))
+                                      : faults.first);
   for (const ByRank& part : evidence.parts)
     for (const auto& [number, rank] : part) {
-      for (const Json& repeat : member(rank.last_body(), "fault_repeats"))
-        reasons.push_back(repeat_reason(repeat));
       if (evidence.faults.empty() && rank.end && text_at(rank.end->body, "reason") == "fault")
         reasons.push_back(fmt::format("rank {} ended because of a fault", number));
     }
@@ -248,10 +283,10 @@ std::string signal_reason(const Evidence& evidence) {
 
 std::string pass_reason(const Evidence& evidence) {
   std::string text = fmt::format("all planned work was done and verified on {}",
-                                 count_text(static_cast<std::size_t>(evidence.size), "rank"));
+                                 counted(static_cast<std::size_t>(evidence.size), "rank"));
   if (evidence.parts.size() > 1) text += fmt::format(", in {} parts", evidence.parts.size());
   if (!evidence.restarts.empty())
-    text += fmt::format(", after {}", count_text(evidence.restarts.size(), "restart"));
+    text += fmt::format(", after {}", counted(evidence.restarts.size(), "restart"));
   return text;
 }
 
@@ -297,6 +332,7 @@ void weigh_readiness(const std::vector<Record>& records, const Evidence& evidenc
   if (!is_of(evidence, "verify")) return;
   const Json result = build_result(records, {});
   const ReadinessReasons found = reasons_of(readiness_of(result), result);
+  reasons.fault = fault_reasons(evidence, ranks_of_idle_devices(result));
   if (reasons.interrupted) {
     append(reasons.unfinished, found.not_run);
   } else if (broken_ranks(evidence).empty()) {
@@ -339,7 +375,7 @@ Verdict judge_evidence_so_far(const Evidence& evidence, bool is_injected) {
   if (!broken.empty()) return verdict("incomplete", exit_code::incomplete, all);
   if (!findings.empty()) return verdict("degraded", exit_code::degraded, all);
   all.push_back(fmt::format("nothing was found so far on {}",
-                            count_text(static_cast<std::size_t>(evidence.size), "rank")));
+                            counted(static_cast<std::size_t>(evidence.size), "rank")));
   return verdict("running", no_exit_code, all);
 }
 

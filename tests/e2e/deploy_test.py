@@ -149,7 +149,7 @@ class Deploy(HostsTest):
         done = self.deploy(*self.ONE_JOB, "--ranks", "2", "--", *BURN, "--steps", "40", "--inject", "weight:rank=2,step=20")
         told = done.stdout + done.stderr
         self.assertEqual(done.returncode, 1, told)
-        self.assertRegex(told, r"10\.77\.0\.2: pass hosta\n10\.77\.0\.3: fail hostb rank 2.*\none job: fault \(exit code 1\)\n")
+        self.assertRegex(told, r"10\.77\.0\.2: pass hosta\n10\.77\.0\.3: injected hostb rank 2.*\none job: fault \(exit code 1\)\n")
         self.check_one_directory()
         self.check_nothing_is_left()
 

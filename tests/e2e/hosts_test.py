@@ -72,7 +72,7 @@ class Hosts(HostsTest):
         self.check_gathered(others=["nodes"])
         nodes = (self.folder / "nodes").read_text()
         self.assertEqual(self.check_reported(self.result()), nodes)
-        self.assertRegex(nodes, r"(?m)^scontrol update NodeName='hostb' State=DRAIN ")
+        self.assertRegex(nodes, r"\Apass hosta\ninjected hostb rank 2, .*\n\Z")
 
     def test_a_run_that_goes_on_knows_the_faults_of_the_other_host(self):
         """They are in journals that nobody could bring: all processes were killed."""
@@ -85,7 +85,7 @@ class Hosts(HostsTest):
         self.assertFalse((self.folder / "run/journal.rank2.jsonl").exists())
         done = self.run_on_hosts(["burn", "--resume", "run"])
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertEqual([node["verdict"] for node in self.result()["nodes"]], ["pass", "fail"])
+        self.assertEqual([node["verdict"] for node in self.result()["nodes"]], ["pass", "injected"])
         self.check_gathered()
 
     def test_a_disk_that_is_too_small_for_the_journals_of_the_other_host(self):
@@ -107,15 +107,6 @@ class Hosts(HostsTest):
                       "No space left on device\n", messages)
         self.assertGreater(self.other_journal(3).stat().st_size, 3 << 20)
         self.check_gathered(ranks=(3,))
-
-    def test_the_host_of_a_fault_is_the_one_to_drain(self):
-        done = self.run_on_hosts([*SMALL_NETWORK, "--memory", "64MB", "--steps", "30", "--no-io", "--inject", "memory:rank=2,step=10",
-                                  "--nodes-file", "nodes", "--output", "run"])
-        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        lines = (self.folder / "nodes").read_text().splitlines()
-        self.assertEqual([line.split()[:2] for line in lines[:2]], [["pass", "hosta"], ["fail", "hostb"]])
-        self.assertRegex("\n".join(lines[2:]), r"^scontrol update NodeName='hostb' State=DRAIN Reason='extreme_gpu_trainer: rank 2, .*'$")
-        self.assertEqual([node["verdict"] for node in self.result()["nodes"]], ["pass", "fail"])
 
     def test_a_slow_link(self):
         self.hosts.shape("hostb", "100mbit")
@@ -181,6 +172,7 @@ class Hosts(HostsTest):
         self.check_incomplete("rank 3 on hostb does not answer ")
         lines = (self.folder / "nodes").read_text().splitlines()
         self.assertEqual([line.split()[:2] for line in lines[:2]], [["unknown", "hosta"], ["fail", "hostb"]])
+        self.assertRegex("\n".join(lines[2:]), r"^scontrol update NodeName='hostb' State=DRAIN Reason='extreme_gpu_trainer: rank 3 on hostb .*'$")
         self.assertIn("rank 3 on hostb does not answer ", self.told)
 
     def test_the_link_is_cut(self):

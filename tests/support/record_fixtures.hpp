@@ -186,7 +186,7 @@ inline void hold_back(std::vector<Record>& records, const std::string& kind, int
     if (record.kind == RecordKind::end && record.rank == 0)
       record.body["fault_repeats"].push_back({{"kind", kind},
                                               {"detector", "patrol"},
-                                              {"rank", rank},
+                                              {"rank", rank < 0 ? Json() : Json(rank)},
                                               {"count", count},
                                               {"last_time", last_time}});
 }

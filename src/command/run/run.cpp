@@ -272,6 +272,7 @@ Status Run::find_directories() {
 StartBody Run::start_body() const {
   StartBody body;
   body.place = control_.place();
+  if (const char* const node = std::getenv("SLURMD_NODENAME")) body.slurm_node = node;
   body.device = platform_.device->info();
   body.memory = memory_before_;
   body.limits = limits_;

@@ -48,7 +48,10 @@ std::string answer(const Operation& operation) {
 
 std::string how(const Operation& operation) {
   if (!operation.left_out.empty()) return fmt::format("left out: {}", operation.left_out);
-  return operation.how.empty() ? "never" : operation.how;
+  if (!operation.failure.empty()) return operation.failure;
+  const bool is_verified = std::all_of(operation.devices.begin(), operation.devices.end(),
+                                       [](const OperationOnDevice& one) { return one.verified(); });
+  return is_verified ? operation.how : "never";
 }
 
 std::string table(const std::vector<Operation>& operations, const std::string& head) {

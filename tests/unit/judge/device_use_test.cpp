@@ -129,7 +129,9 @@ TEST(Readiness, OfOneDeviceIsNoMultiGpuTraining) {
   expect(records, "pass", 0);
   const std::string told = text(records);
   EXPECT_THAT(told, HasSubstr("\nTotal GPUs Available: 1\nMulti-GPU Training: DISABLED\n"));
-  EXPECT_THAT(told, HasSubstr("left out: one device has nobody to exchange with"));
+  EXPECT_THAT(told, HasSubstr("left out: one device has no peer to exchange data with"));
+  EXPECT_THAT(told, Not(HasSubstr("peers")));
+  EXPECT_THAT(told, Not(HasSubstr("all ranks")));
   EXPECT_THAT(told, HasSubstr("The one GPU is actively being used!"));
 }
 
@@ -288,6 +290,30 @@ TEST(Readiness, EverySuspectIsSpoiltAndSoAreRepeats) {
   EXPECT_THAT(not_verified(records, 1), IsEmpty());
   hold_back(records, "similarity", 1, 3);
   EXPECT_THAT(not_verified(records, 1), ElementsAre("Similarity Computation"));
+}
+
+TEST(Readiness, OfSeveralSuspectsOnlyTheIdleOneIsBlamed) {
+  Records records = ready_run(2);
+  figures(records, 1, "train")["compute_ms"] = 0.01;
+  find(records, RecordKind::start, 1).body["identity"]["hostname"] = "node2";
+  for (int i = 0; i < 57; ++i) {
+    records.push_back(fault_of_kind("replica", 0, "weights of layer 1, unlike on ranks 0, 1"));
+    records.back().body.update({{"rank", nullptr}, {"suspects", {0, 1}}});
+  }
+  hold_back(records, "replica", -1, 10);
+  EXPECT_THAT(not_verified(records, 0), IsEmpty());
+  EXPECT_THAT(not_verified(records, 1), ElementsAre("Optimizer Step"));
+  EXPECT_THAT(text(records),
+              testing::ContainsRegex("Optimizer Step +\\| NO: rank 1 +\\| 67 wrong results, first: "
+                                     "replica fault, step [0-9]+, in weights of layer 1"));
+  const Verdict verdict = judge(records);
+  ASSERT_EQ(verdict.reasons.size(), 2u);
+  EXPECT_THAT(verdict.reasons[0], HasSubstr("is not being used"));
+  EXPECT_THAT(verdict.reasons[1],
+              testing::MatchesRegex("rank 1, step [0-9]+: replica fault in .*; and 66 more replica faults"));
+  const Json nodes = build_result(records, verdict)["nodes"];
+  EXPECT_EQ(nodes[0]["verdict"], "pass");
+  EXPECT_EQ(nodes[1]["verdict"], "fail");
 }
 
 TEST(Readiness, OfALostRankTheLossIsAllThatIsSaid) {

@@ -133,6 +133,29 @@ TEST(InjectionOutcomes, AFaultBeforeItIsNotItsOwn) {
   EXPECT_TRUE(injection_outcomes(records)[0]["found"]) << "held back, since one like it was told before";
 }
 
+TEST(InjectionOutcomes, OfASlowRankItSaysWhyItIsNotFound) {
+  const auto missed = [](double struck_at, const char* command, int size) {
+    auto records = good_run(size);
+    for (Record& record : records)
+      if (record.kind == RecordKind::start) record.body["command"] = command;
+    ask_for(records, {"slow:rank=1,step=20"});
+    records.push_back(injection("slow:rank=1,step=20", struck_at));
+    return missed_injections(injection_outcomes(records)).at(0);
+  };
+  auto run = good_run(2);
+  const double ended = find(run, RecordKind::end, 1).time;
+  const std::string not_found = "injected fault not found: slow on rank 1, step 20: ";
+  EXPECT_EQ(missed(ended - 20, "burn", 2),
+            not_found + "a slow rank is reported after 60 s, and the run ended 20 s later; run longer");
+  EXPECT_EQ(missed(ended - 90, "burn", 2),
+            not_found + "its steps were not clearly slower than its peers'; use a larger count or ms");
+  EXPECT_EQ(missed(ended - 90, "links", 2),
+            not_found +
+                "two ranks have one pair and no other to compare it with; use more ranks or a larger count");
+  EXPECT_EQ(missed(ended - 90, "links", 3),
+            not_found + "no pair was below --warn-below or far below the median pair; use a larger count");
+}
+
 TEST(InjectionOutcomes, OneThatDidNotStrikeIsNotFoundWhateverElseWas) {
   auto records = good_run(2);
   ask_for(records, {"memory:rank=1,step=20"});
@@ -141,8 +164,11 @@ TEST(InjectionOutcomes, OneThatDidNotStrikeIsNotFoundWhateverElseWas) {
   EXPECT_EQ(outcome["found"], false);
   EXPECT_EQ(outcome["step"], 20);
   EXPECT_TRUE(outcome["struck_step"].is_null() && outcome["where"].is_null() && outcome["mask"].is_null());
-  EXPECT_THAT(missed_injections(Json::array({outcome})),
-              ElementsAre("injected fault never struck: memory on rank 1, step 20: the run was too short"));
+  EXPECT_THAT(
+      missed_injections(Json::array({outcome})),
+      ElementsAre(
+          "injected fault never struck: memory on rank 1, step 20: the run ended before the next occasion; "
+          "run longer"));
 }
 
 TEST(InjectionOutcomes, ASlowPairIsFoundByTheFindingThatNamesBothItsRanks) {

@@ -1,5 +1,6 @@
 #include "judge/node_verdicts.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace egt {
@@ -69,6 +70,14 @@ TEST(NodeVerdicts, HostsThatLostEachOtherAreSuspects) {
   EXPECT_EQ(verdicts_of(result), (Verdicts{"fail", "fail", "unknown"}));
 }
 
+TEST(NodeVerdicts, TheDiskOfTheRunDirectoryDrainsNoNode) {
+  Json result = result_of("incomplete");
+  result["losses"].push_back({{"rank", 2}, {"how", "stuck"}, {"phase", "journal: write"}});
+  EXPECT_EQ(verdicts_of(result), (Verdicts{"unknown", "suspect", "unknown"}));
+  result["losses"][0]["phase"] = "train: sums";
+  EXPECT_EQ(verdicts_of(result), (Verdicts{"unknown", "fail", "unknown"}));
+}
+
 TEST(NodeVerdicts, TheFaultsOfASelftestSpeakAgainstNobody) {
   Json result = result_of("pass");
   result["faults"].push_back(fault(2, {}));
@@ -76,6 +85,49 @@ TEST(NodeVerdicts, TheFaultsOfASelftestSpeakAgainstNobody) {
   result["verdict"] = "fault";  // one of them was not found
   result["command"] = "selftest";
   EXPECT_EQ(verdicts_of(result), (Verdicts{"unknown", "unknown", "unknown"}));
+}
+
+TEST(NodeVerdicts, ARunWithInjectedFaultsDrainsNoNode) {
+  Json result = result_of("fault");
+  result["injected"] = true;
+  result["faults"] = {fault(2, {}), fault(0, {0, 4})};
+  EXPECT_EQ(verdicts_of(result), (Verdicts{"injected", "injected", "injected"}));
+  EXPECT_EQ(node_list_text(node_verdicts(result)).find("scontrol"), std::string::npos);
+  Json selftest = result_of("incomplete");
+  selftest["command"] = "selftest";
+  selftest["findings"].push_back({{"rank", 2}, {"text", "hot"}});
+  EXPECT_EQ(verdicts_of(selftest), (Verdicts{"unknown", "injected", "unknown"}));
+}
+
+/// The name in the drain line of a node that failed.
+std::string drained(const char* hostname, const Json& slurm_node = nullptr) {
+  const std::string text = node_list_text(Json::array(
+      {{{"hostname", hostname}, {"slurm_node", slurm_node}, {"verdict", "fail"}, {"reasons", {"r"}}}}));
+  const std::string key = "NodeName=";
+  const std::size_t begin = text.find(key);
+  if (begin == std::string::npos) return "no drain line";
+  return text.substr(begin + key.size(), text.find(" State=", begin) - begin - key.size());
+}
+
+TEST(NodeVerdicts, SlurmsNameOfANodeIsTheOneThatSlurmGave) {
+  EXPECT_EQ(drained("node7.cluster.example"), "'node7'");
+  EXPECT_EQ(drained("node7."), "'node7'");
+  EXPECT_EQ(drained("Node7.Example"), "'Node7'");  // Slurm distinguishes upper and lower case
+  for (const char* address : {"10.0.0.5", "fd00::5", "::ffff:10.0.0.5"})
+    EXPECT_EQ(drained(address), fmt::format("'{}'", address));
+  EXPECT_EQ(drained("1.2.3.4.example"), "'1'");  // this is no address
+  EXPECT_EQ(drained("container", "gpu-17.a"), "'gpu-17.a'");
+  EXPECT_EQ(drained(""), "no drain line");
+}
+
+TEST(NodeVerdicts, ContainersThatShareAHostNameAreTheirSlurmNodes) {
+  Json result = result_of("fault");
+  for (int rank = 0; rank < 5; ++rank)
+    result["ranks"][static_cast<std::size_t>(rank)].update(
+        {{"hostname", "container"}, {"slurm_node", rank < 2 ? "n1" : "n2"}});
+  result["faults"].push_back(fault(2, {}));
+  EXPECT_EQ(verdicts_of(result), (Verdicts{"pass", "fail"}));
+  EXPECT_EQ(node_verdicts(result)[1]["slurm_node"], "n2");
 }
 
 TEST(NodeVerdicts, TheListDrainsThoseThatFailed) {

@@ -203,19 +203,41 @@ TEST(Verdict, AnyOrderOfRecordsGivesTheSame) {
   expect(judge(records), "pass", 0);
 }
 
-TEST(Verdict, AFloodOfFaultsIsCutShort) {
+TEST(Verdict, AFloodOfReasonsIsCutShort) {
   auto records = good_run(1);
-  for (int i = 0; i < 100; ++i) records.push_back(fault(0, i));
+  for (int i = 0; i < 100; ++i) {
+    records.push_back(fault(0, i));
+    records.back().body["kind"] = "memory" + std::to_string(i);
+  }
   const Verdict verdict = judge(records);
   EXPECT_EQ(verdict.reasons.size(), 21u);
   EXPECT_EQ(verdict.reasons.back(), "and 80 more");
+}
+
+TEST(Verdict, FaultsOfOneRankAndKindAreOneReason) {
+  auto records = good_run(3);
+  for (const int step : {7, 8, 9}) records.push_back(fault(1, step));
+  records.push_back(fault(2, 8));
+  for (const Json& suspects : {Json({0, 1}), Json({0, 2})}) {
+    records.push_back(fault(0, 9));
+    records.back().body.update({{"rank", nullptr}, {"suspects", suspects}});
+  }
+  EXPECT_THAT(judge(records).reasons,
+              ElementsAre("rank 1, step 7: memory fault in block 3; and 2 more memory faults",
+                          "rank 2, step 8: memory fault in block 3",
+                          "rank not known, step 9: memory fault in block 3",
+                          "rank not known, step 9: memory fault in block 3"));
 }
 
 TEST(Verdict, FaultsHeldBackAreTold) {
   auto records = good_run(2);
   records.push_back(fault(1));
   hold_back(records, "memory", 1, 8112);
-  EXPECT_THAT(judge(records).reasons, Contains("rank 1: 8112 more memory faults, seen by patrol"));
+  EXPECT_THAT(judge(records).reasons,
+              Contains("rank 1, step 40: memory fault in block 3; and 8112 more memory faults"));
+  records = good_run(2);
+  hold_back(records, "memory", 1, 1);
+  EXPECT_THAT(judge(records).reasons, Contains("rank 1; and 1 more memory fault"));
 }
 
 TEST(Verdict, AFoundInjectionIsAFaultThatSaysSoFirst) {
@@ -243,9 +265,12 @@ TEST(Verdict, AnInjectionThatNobodyFoundIsIncomplete) {
   records.push_back(injection("weight:rank=1,step=20"));
   const Verdict verdict = judge(records);
   expect(verdict, "incomplete", 4);
-  EXPECT_THAT(verdict.reasons,
-              ElementsAre(says_nothing, "injected fault not found: weight on rank 1, step 20",
-                          "injected fault never struck: memory on rank 0, step 25: the run was too short"));
+  EXPECT_THAT(
+      verdict.reasons,
+      ElementsAre(
+          says_nothing, "injected fault not found: weight on rank 1, step 20",
+          "injected fault never struck: memory on rank 0, step 25: the run ended before the next occasion; "
+          "run longer"));
 }
 
 TEST(Verdict, WithOneFoundTheMissedOnesAreTold) {
