@@ -18,7 +18,7 @@ constexpr std::size_t spark_points = 120, spark_height = 28;
 constexpr std::size_t most_ranks = 16;        // with a line of their own; of more ranks all are one
 constexpr std::size_t most_points = 250'000;  // of all lines: what a phone draws in a second
 constexpr std::size_t least_points = 60;      // of each, however many lines there are
-constexpr std::size_t most_marks = 300;       // of each kind
+constexpr std::size_t most_marks = 1000;      // of each kind; of more, as many in equal distances
 
 Bucket whole(const Line& line) {
   Bucket all;
@@ -114,9 +114,12 @@ Json limits_of(const LineKind& kind, const Json& result) {
 Json marks_of(const Json& result) {
   Json marks = Json::array();
   const auto add = [&](const char* kind, const Json& entries, const auto& text) {
-    for (std::size_t at = 0; at < std::min(entries.size(), most_marks); ++at)
-      if (const std::string time = text_at(entries[at], "time"); !time.empty())
-        marks.push_back({{"kind", kind}, {"time", time}, {"text", text(entries[at])}});
+    const std::size_t count = std::min(entries.size(), most_marks);
+    for (std::size_t mark = 0; mark < count; ++mark) {
+      const Json& entry = entries[count == 1 ? 0 : mark * (entries.size() - 1) / (count - 1)];
+      if (const std::string time = text_at(entry, "time"); !time.empty())
+        marks.push_back({{"kind", kind}, {"time", time}, {"text", text(entry)}});
+    }
   };
   add("fault", array_at(result, "faults"), [](const Json& fault) {
     return fmt::format("{} fault, rank {}: {}", text_at(fault, "kind"), figure_text(member(fault, "rank")),

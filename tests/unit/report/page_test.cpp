@@ -184,6 +184,20 @@ TEST(TimeLines, KeepEveryExtremeHoweverLongTheRun) {
   EXPECT_EQ(chart_of(data, "Temperature, °C") == nullptr, false) << "it differs between ranks";
 }
 
+TEST(TimeLines, OfManyFaultsMarksAreKeptOverTheWholeRun) {
+  std::vector<Record> records = {start(0, 1)};
+  for (int second = 0; second < 2500; ++second) {
+    records.push_back(fault(0, second));
+    records.back().body["where"] = fmt::format("block {}", second);
+  }
+  records.push_back(end(0));
+  const Json marks = page::time_lines_json(TimeLines(), result_of(records))["marks"];
+  ASSERT_EQ(marks.size(), 1001u);  // with the start of the run
+  EXPECT_EQ(marks[0]["text"], "memory fault, rank 0: block 0");
+  EXPECT_EQ(marks[500]["text"], "memory fault, rank 0: block 1250");
+  EXPECT_EQ(marks[999]["text"], "memory fault, rank 0: block 2499");
+}
+
 TEST(TimeLines, TellRatesOfWhatCountsOn) {
   TimeLines lines;
   for (int second = 0; second < 10; ++second)
