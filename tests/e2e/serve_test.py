@@ -284,6 +284,35 @@ class Clients(Served):
         self.assertLess(self.resident_kb(rank) - before, 20000)
         self.stop(process, INTERRUPTED)
 
+    def test_slow_clients_leave_healthz_to_others(self):
+        """None of them completes its request, and as many ask for the page and read nothing."""
+        process, url = self.serve("--steps", "1000000")
+        self.wait_for(lambda: "egt_rank_work_index" in self.text(url, "metrics"))
+        clients = []
+        for _ in range(3):
+            clients += [self.connect(url) for _ in range(50)]
+            for client in clients[-50:]:
+                try:
+                    client.sendall(b"GET / HT")
+                except ConnectionError:
+                    pass  # it was the oldest
+            self.assertEqual(self.text(url, "healthz"), "ok\n")
+        for _ in range(20):
+            deaf = socket.socket()
+            clients.append(deaf)
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            deaf.connect(("127.0.0.1", urllib.parse.urlsplit(url).port))
+            deaf.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        self.assertEqual(self.text(url, "healthz"), "ok\n")
+        for client in clients:
+            client.close()
+        self.stop(process, INTERRUPTED)
+
+    def test_the_address_is_printed_without_progress(self):
+        """serve() waits for it."""
+        process, _ = self.serve("--steps", "1000000", "--progress", "none", "--log-level", "error")
+        self.stop(process, INTERRUPTED)
+
     def ended(self, clients):
         """How many the server closed."""
         count = 0

@@ -86,7 +86,7 @@ void Run::open_live_server(std::vector<Record> earlier) {
     return;
   }
   live_server_ = std::move(server.value());
-  records_.notice(fmt::format("live page: {}", live_server_->url()));
+  console_->show([url = live_server_->url()](Console& console) { console.on_live_page(url); });
 }
 
 /// On every rank: any of them may have to tell how the run ended.

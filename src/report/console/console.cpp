@@ -84,6 +84,10 @@ Status Console::flush() {
   return state();
 }
 
+void Console::on_live_page(const std::string& url) {
+  print(messages_, "live page: " + url);
+}
+
 void Console::on_summary(const std::string& lines) {
   print(results_, fmt::format("\n{}", lines));
 }

@@ -33,6 +33,8 @@ class Console : public Sink {
   Status flush() override;
   /// What people should know, and no record tells.
   void on_warning(const std::string& text);
+  /// Where the live page is, in every style: the user asked for it, and may not know its port.
+  void on_live_page(const std::string& url);
   /// Lines that a command tells before the verdict.
   void on_summary(const std::string& lines);
   /// The last word. `result`: that of build_result; `directory`: where the files are, with result.json if

@@ -32,8 +32,9 @@
 namespace egt {
 namespace {
 
-constexpr int workers = 8;                  // that answer at the same time
-constexpr std::size_t most_waiting = 64;    // connections; what comes beyond is closed at once
+constexpr int workers = 8;                  // that answer at the same time, besides the one for /healthz
+constexpr std::size_t most_waiting = 64;    // requests of a queue; what comes beyond is closed at once
+constexpr std::size_t most_arriving = 64;   // connections whose request is incomplete; more close the oldest
 constexpr std::size_t most_request = 8192;  // bytes, with its headers
 constexpr int send_buffer = 64 << 10;       // bytes of the system, a connection
 constexpr double request_s = 3;             // for a request to be here,
@@ -72,20 +73,40 @@ std::optional<T> number_in(const httplib::Request& request, const char* name) {
 class Connection : public httplib::Stream {
  public:
   /// `stop`: becomes readable when all is to end.
-  Connection(int file, int stop) : file_(file), stop_(stop) {}
+  Connection(Descriptor file, int stop) : file_(std::move(file)), stop_(stop) {}
+
+  int file() const { return file_.get(); }
+  /// Receives what is there, without waiting.
+  void take_in() {
+    const ssize_t got = ::recv(file(), buffer_.data() + total_, buffer_.size() - total_, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0)
+      is_ended_ = true;
+    else
+      total_ += static_cast<std::size_t>(got);
+  }
+  /// Its request is here up to the blank line, or no more of it will come.
+  bool is_ready() const {
+    return is_ended_ || total_ == buffer_.size() || seconds_left(request_s) <= 0 ||
+           received().find("\r\n\r\n") != std::string_view::npos;
+  }
+  bool asks_for_health() const {
+    return received().starts_with("GET /healthz") || received().starts_with("HEAD /healthz");
+  }
+  double seconds_left(double seconds) const { return seconds - seconds_since(began_); }
 
   bool is_readable() const override { return true; }
   bool is_writable() const override { return true; }
   ssize_t read(char* text, std::size_t size) override {
-    if (at_ == got_ && !receive()) return 0;
-    const std::size_t taken = std::min(size, got_ - at_);
+    if (at_ == total_ && !receive()) return 0;
+    const std::size_t taken = std::min(size, total_ - at_);
     std::copy_n(buffer_.begin() + static_cast<std::ptrdiff_t>(at_), taken, text);
     at_ += taken;
     return static_cast<ssize_t>(taken);
   }
   ssize_t write(const char* text, std::size_t size) override {
     while (wait(POLLOUT, answer_s)) {
-      const ssize_t sent = ::send(file_, text, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t sent = ::send(file(), text, size, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent >= 0) return sent;
       if (errno != EAGAIN && errno != EINTR) break;
     }
@@ -96,31 +117,28 @@ class Connection : public httplib::Stream {
   socket_t socket() const override { return 0; }  // which the library compares with select's limit
 
  private:
+  std::string_view received() const { return {buffer_.data(), total_}; }
+  /// Waits for more.
   bool receive() {
-    while (total_ < buffer_.size() && wait(POLLIN, request_s)) {
-      const ssize_t got = ::recv(file_, buffer_.data(), buffer_.size() - total_, MSG_DONTWAIT);
-      if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-      if (got <= 0) return false;
-      at_ = 0;
-      got_ = static_cast<std::size_t>(got);
-      total_ += got_;
-      return true;
-    }
-    return false;
+    while (at_ == total_ && !is_ended_ && total_ < buffer_.size() && wait(POLLIN, request_s)) take_in();
+    return at_ < total_;
   }
   bool wait(short events, double seconds) const {
-    const double left = seconds - seconds_since(began_);
+    const double left = seconds_left(seconds);
     if (left <= 0) return false;
-    std::array<pollfd, 2> files = {{{file_, events, 0}, {stop_, POLLIN, 0}}};
+    std::array<pollfd, 2> files = {{{file(), events, 0}, {stop_, POLLIN, 0}}};
     const int ready = ::poll(files.data(), files.size(), static_cast<int>(left * 1e3) + 1);
     return ready > 0 && files[1].revents == 0;
   }
 
-  const int file_, stop_;
+  const Descriptor file_;
+  const int stop_;
   const Clock::time_point began_ = Clock::now();
   std::array<char, most_request> buffer_;
-  std::size_t at_ = 0, got_ = 0, total_ = 0;
+  std::size_t at_ = 0, total_ = 0;  ///< read by the library; received
+  bool is_ended_ = false;           ///< the client sends no more
 };
+using Connections = std::deque<std::unique_ptr<Connection>>;
 
 /// The library, for one request a connection: what it reads of it, and how an answer is written.
 class Answers : public httplib::Server {
@@ -268,7 +286,9 @@ struct LiveServer::State {
   Status start(const std::shared_ptr<State>& self);
   void stop();
   void accept();
-  void work();
+  void take_client(Connections& arriving);
+  void enqueue(std::unique_ptr<Connection> connection);
+  void work(Connections& queue);
   void leave();
 
   const std::shared_ptr<LiveRun> run;
@@ -278,15 +298,16 @@ struct LiveServer::State {
   std::vector<std::thread> threads;
   std::mutex mutex;  ///< of what follows
   std::condition_variable changed;
-  std::deque<Descriptor> waiting;
+  Connections waiting, health;  ///< requests; those for /healthz have a thread of their own
   int running = 0;
   bool is_stopped = false;
 };
 
 Status LiveServer::State::start(const std::shared_ptr<State>& self) {
-  for (int i = 0; i <= workers; ++i) {
-    EGT_TRY_ASSIGN(std::thread thread,
-                   start_thread("the live page", [self, i] { i == 0 ? self->accept() : self->work(); }));
+  for (int i = 0; i <= workers + 1; ++i) {
+    EGT_TRY_ASSIGN(std::thread thread, start_thread("the live page", [self, i] {
+                     i == 0 ? self->accept() : self->work(i == 1 ? self->health : self->waiting);
+                   }));
     threads.push_back(std::move(thread));
     const std::lock_guard lock(mutex);
     ++running;
@@ -301,42 +322,68 @@ void LiveServer::State::stop() {
   changed.notify_all();
 }
 
-/// The life of the thread that listens.
+/// The life of the thread that listens. Requests arrive here, so that a slow client occupies no other thread.
 void LiveServer::State::accept() {
   settle_thread();
+  Connections arriving;
   for (;;) {
-    std::array<pollfd, 2> files = {{{file.get(), POLLIN, 0}, {stopping.get(), POLLIN, 0}}};
-    if (::poll(files.data(), files.size(), -1) < 0 && errno != EINTR) break;
-    if (files[1].revents != 0) break;
-    Descriptor client(::accept4(file.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!client.valid()) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-        ::poll(&files[1], 1, busy_pause_ms);
-      continue;
+    std::vector<pollfd> files = {{file.get(), POLLIN, 0}, {stopping.get(), POLLIN, 0}};
+    for (const auto& one : arriving) files.push_back({one->file(), POLLIN, 0});
+    const int patience_ms =
+        arriving.empty()
+            ? -1
+            : static_cast<int>(std::max(arriving.front()->seconds_left(request_s), 0.0) * 1e3) + 1;
+    if (::poll(files.data(), files.size(), patience_ms) < 0) {
+      if (errno == EINTR) continue;
+      break;
     }
-    ::setsockopt(client.get(), SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof send_buffer);
-    const std::lock_guard lock(mutex);
-    if (waiting.size() >= most_waiting) continue;  // which closes it
-    waiting.push_back(std::move(client));
-    changed.notify_one();
+    if (files[1].revents != 0) break;
+    for (std::size_t i = 0; i < arriving.size(); ++i)
+      if (files[i + 2].revents != 0) arriving[i]->take_in();
+    for (auto& one : arriving)
+      if (one->is_ready()) enqueue(std::move(one));
+    std::erase(arriving, nullptr);
+    if (files[0].revents != 0) take_client(arriving);
   }
   file = Descriptor();
   leave();
 }
 
+/// Where no more files can be opened, the oldest of the slow clients gives up its own.
+void LiveServer::State::take_client(Connections& arriving) {
+  Descriptor client(::accept4(file.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const bool lacks_files =
+      !client.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS);
+  if (lacks_files && arriving.empty()) {
+    pollfd stop = {stopping.get(), POLLIN, 0};
+    ::poll(&stop, 1, busy_pause_ms);
+  }
+  if (!arriving.empty() && (lacks_files || arriving.size() >= most_arriving)) arriving.pop_front();
+  if (!client.valid()) return;
+  ::setsockopt(client.get(), SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof send_buffer);
+  arriving.push_back(std::make_unique<Connection>(std::move(client), stopping.get()));
+}
+
+void LiveServer::State::enqueue(std::unique_ptr<Connection> connection) {
+  Connections& queue = connection->asks_for_health() ? health : waiting;
+  const std::lock_guard lock(mutex);
+  if (queue.size() >= most_waiting) return;  // which closes it
+  queue.push_back(std::move(connection));
+  changed.notify_all();
+}
+
 /// The life of a thread that answers.
-void LiveServer::State::work() {
+void LiveServer::State::work(Connections& queue) {
   settle_thread();
   std::unique_lock lock(mutex);
   for (;;) {
-    changed.wait(lock, [this] { return is_stopped || !waiting.empty(); });
+    changed.wait(lock, [&] { return is_stopped || !queue.empty(); });
     if (is_stopped) break;
-    const Descriptor client = std::move(waiting.front());
-    waiting.pop_front();
+    const std::unique_ptr<Connection> connection = std::move(queue.front());
+    queue.pop_front();
     lock.unlock();
-    Connection connection(client.get(), stopping.get());
-    answers.serve(connection);
-    ::shutdown(client.get(), SHUT_WR);
+    answers.serve(*connection);
+    ::shutdown(connection->file(), SHUT_WR);
     lock.lock();
   }
   lock.unlock();

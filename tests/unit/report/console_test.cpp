@@ -171,6 +171,15 @@ TEST_F(ConsoleTest, AFloodOfFaultsIsCutShort) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 51);
 }
 
+TEST_F(ConsoleTest, TheAddressOfTheLivePageIsPrintedInEveryStyle) {
+  for (const ProgressStyle style : {ProgressStyle::none, ProgressStyle::lines, ProgressStyle::bar}) {
+    Console one = console({.progress = style, .messages = LogLevel::error});
+    messages_.str("");
+    one.on_live_page("http://127.0.0.1:8080/");
+    EXPECT_EQ(messages_.str(), "live page: http://127.0.0.1:8080/\n");
+  }
+}
+
 TEST_F(ConsoleTest, NoneShowsVerdictFaultsAndWarningsOnly) {
   Console one = console({.progress = ProgressStyle::none});
   one.on_start(starts(1));
