@@ -48,7 +48,7 @@ class Telemetry {
   /// within `patience_seconds` is left behind with its thread: a warning, and the figures are those of its
   /// last answer.
   void stop(double patience_seconds = stop_seconds);
-  static constexpr double stop_seconds = 3;
+  static constexpr double stop_seconds = 10;  ///< a loaded host may answer late
 
   /// Does the sensor keep its thread for too long? To be asked about once a second, by a thread that does not
   /// wait for the sensor.

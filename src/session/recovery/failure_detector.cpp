@@ -139,6 +139,8 @@ Loss loss_of(const WatchTable& table, int rank, Loss::How how) {
   if (const auto activity = main_activity(view)) {
     loss.phase = activity->phase;
     loss.step = activity->step;
+    if (activity->phase.starts_with(journal_line))
+      loss.text = "the disk of the run directory does not complete a write; use another --output";
   }
   return loss;
 }

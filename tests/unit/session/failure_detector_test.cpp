@@ -51,6 +51,8 @@ TEST_P(WatchRulesOfRank, TheOneWhoseDiskHoldsItsJournalIsNamedNotThoseThatWaitWi
                                       {.line = "journal", .phase = "write", .seconds = 3.2}};
   EXPECT_THAT(lost(), ElementsAre(GetParam()));
   EXPECT_EQ(decision().losses.front().phase, "journal: write");
+  EXPECT_EQ(decision().losses.front().text,
+            "the disk of the run directory does not complete a write; use another --output");
   EXPECT_EQ(decision().losses.front().step, 20);
   EXPECT_NEAR(decision().losses.front().seconds, 3.3, 1e-9);
 }
