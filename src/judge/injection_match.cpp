@@ -172,8 +172,7 @@ std::string why_not_slow(const Record& injection, const Traces& traces) {
   const Record* const last = ending_of(injection, traces).last();
   const double seconds = last ? last->time - injection.time : 0;
   if (seconds < slow_report_seconds)
-    return fmt::format("a slow rank is reported after {:.0f} s, and the run ended {:.0f} s later; run longer",
-                       slow_report_seconds, seconds);
+    return fmt::format("a slow rank is reported after {:.0f} s; run longer", slow_report_seconds);
   return "its steps were not clearly slower than its peers'; use a larger count or ms";
 }
 
