@@ -87,8 +87,7 @@ class Connection : public httplib::Stream {
   }
   /// Its request is here up to the blank line, or no more of it will come.
   bool is_ready() const {
-    return is_ended_ || total_ == buffer_.size() || seconds_left(request_s) <= 0 ||
-           received().find("\r\n\r\n") != std::string_view::npos;
+    return is_ended_ || total_ == buffer_.size() || received().find("\r\n\r\n") != std::string_view::npos;
   }
   bool asks_for_health() const {
     return received().starts_with("GET /healthz") || received().starts_with("HEAD /healthz");
@@ -340,8 +339,12 @@ void LiveServer::State::accept() {
     if (files[1].revents != 0) break;
     for (std::size_t i = 0; i < arriving.size(); ++i)
       if (files[i + 2].revents != 0) arriving[i]->take_in();
-    for (auto& one : arriving)
-      if (one->is_ready()) enqueue(std::move(one));
+    for (auto& one : arriving) {
+      if (one->is_ready())
+        enqueue(std::move(one));
+      else if (one->seconds_left(request_s) <= 0)
+        one = nullptr;  // which closes it
+    }
     std::erase(arriving, nullptr);
     if (files[0].revents != 0) take_client(arriving);
   }
