@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
@@ -213,7 +214,9 @@ std::vector<std::string> unfinished_parts(const Evidence& evidence) {
   for (const auto& [number, rank] : evidence.ending()) {
     if (!rank.end || is_consequence(evidence, number, *rank.end)) continue;
     for (const Json& part : member(rank.end->body, "parts")) {
-      const bool is_idle = value_at<bool>(member(part, "figures"), "planned").value_or(false) &&
+      const Json& figures = member(part, "figures");
+      const bool is_idle = value_at<bool>(figures, "planned").value_or(false) &&
+                           member(figures, "mistrusted").is_null() &&
                            !any(work_from_json(member(part, "work")));
       const bool success = value_at<bool>(part, "success").value_or(false);
       if (success && !is_idle) continue;
@@ -222,6 +225,20 @@ std::vector<std::string> unfinished_parts(const Evidence& evidence) {
                                     failure.empty() ? "did not do what was planned" : failure));
     }
   }
+  return reasons;
+}
+
+/// Parts that ran and whose results prove nothing: "io: not a disk test (in memory: tmpfs), on ranks 0, 1".
+std::vector<std::string> mistrusted_parts(const Evidence& evidence) {
+  std::map<std::string, std::set<int>> ranks;
+  for (const auto& [number, rank] : evidence.ending())
+    for (const Json& part : member(rank.last_body(), "parts"))
+      if (const std::string why = text_at(member(part, "figures"), "mistrusted"); !why.empty())
+        ranks[fmt::format("{}: {}", text_at(part, "name"), why)].insert(number);
+  std::vector<std::string> reasons;
+  for (const auto& [reason, of] : ranks)
+    reasons.push_back(
+        fmt::format("{}, on rank{} {}", reason, of.size() == 1 ? "" : "s", fmt::join(of, ", ")));
   return reasons;
 }
 
@@ -281,9 +298,10 @@ std::string signal_reason(const Evidence& evidence) {
   return "stopped by a signal";
 }
 
-std::string pass_reason(const Evidence& evidence) {
-  std::string text = fmt::format("all planned work was done and verified on {}",
-                                 counted(static_cast<std::size_t>(evidence.size), "rank"));
+std::string pass_reason(const Evidence& evidence, bool has_mistrusted) {
+  std::string text =
+      fmt::format("all {}planned work was done and verified on {}", has_mistrusted ? "other " : "",
+                  counted(static_cast<std::size_t>(evidence.size), "rank"));
   if (evidence.parts.size() > 1) text += fmt::format(", in {} parts", evidence.parts.size());
   if (!evidence.restarts.empty())
     text += fmt::format(", after {}", counted(evidence.restarts.size(), "restart"));
@@ -353,13 +371,15 @@ Verdict judge_evidence(const std::vector<Record>& records, const Json& injection
   append(all, weighed.degraded);
   if (weighed.interrupted) all.push_back(signal_reason(evidence));
   append(all, weighed.unfinished);
+  const std::vector<std::string> mistrusted = mistrusted_parts(evidence);
+  append(all, mistrusted);
 
   if (!weighed.fault.empty()) return verdict("fault", exit_code::fault, all);
   if (!weighed.incomplete.empty()) return verdict("incomplete", environment_code(evidence).value_or(4), all);
   if (!weighed.degraded.empty() || !weighed.idle.empty())
     return verdict("degraded", exit_code::degraded, all);
   if (weighed.interrupted) return verdict("interrupted", exit_code::interrupted, all);
-  all.push_back(pass_reason(evidence));
+  all.push_back(pass_reason(evidence, !mistrusted.empty()));
   return verdict("pass", exit_code::pass, all);
 }
 

@@ -39,6 +39,21 @@ class Disk(ProgramTest):
         self.assertIn("--io-dir small: 16.8 MB are free there, of which 1.00 GB must stay free; ", done.stderr)
         self.assertEqual(self.files(), [])
 
+    def test_files_in_memory_test_no_disk(self):
+        """A named directory is refused. The working directory is used, and its files do not count."""
+        memory = self.mount("memory", "size=4g")
+        done = self.run_program(*SMALL, "--io-dir", "memory", "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertEqual(self.program_lines(done), ["extreme_gpu_trainer: --io-dir memory: its files are in memory (tmpfs), so no disk would be "
+                                                    "tested; name a directory on a disk, or use --no-io"])
+        done = self.run_program(*SMALL, "--output", self.folder / "run", ranks=2, folder=memory)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        result = self.result()
+        self.assertEqual(result["reasons"], ["io: not a disk test (in memory: tmpfs), on ranks 0, 1", "all other planned work was done and verified on 2 ranks"])
+        self.assertEqual(result["verified_work"]["bytes_file_verified"], 0)
+        self.assertGreater(self.part(result, "io")["bytes_read"], 0)
+        self.assertIn("not a disk test", done.stdout)
+
     def test_a_full_disk_in_mid_run_ends_the_file_part_only(self):
         done = self.run_program("--inject", "diskfull:rank=1,step=10", *SMALL, "--output", "run", ranks=3)
         self.assertEqual(done.returncode, 4, done.stdout + done.stderr)

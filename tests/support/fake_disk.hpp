@@ -64,6 +64,7 @@ class FakeClaim : public FileClaim {
 class FakeFileLayer : public FileLayer {
  public:
   explicit FakeFileLayer(FakeDisk& disk) : disk_(disk) {}
+  FileSystem file_system(const std::string&) override { return {.type = "ext4", .memory = {}}; }
   Result<DiskSpace> space(const std::string&) override {
     return DiskSpace{.free_bytes = std::uint64_t{1} << 40, .total_bytes = std::uint64_t{1} << 40};
   }

@@ -25,6 +25,7 @@ struct Trouble {
   std::function<Status(std::uint64_t offset)> before_read;
   std::function<void(std::uint64_t offset)> after_write;
   bool real_space = false;
+  FileSystem file_system{.type = "ext4", .memory = {}};
   DiskSpace space{.free_bytes = 1ull << 40, .total_bytes = 1ull << 40};
 };
 
@@ -62,6 +63,7 @@ class TroubledLayer : public FileLayer {
     EGT_TRY(real_->space(directory).status());
     return trouble_.real_space ? real_->space(directory) : trouble_.space;
   }
+  FileSystem file_system(const std::string&) override { return trouble_.file_system; }
   Result<std::unique_ptr<FileClaim>> claim(const std::string& path) override { return real_->claim(path); }
   Leftovers remove_leftovers(const std::string& directory, const std::string& hostname) override {
     return real_->remove_leftovers(directory, hostname);

@@ -192,9 +192,11 @@ Status BenchRun::choose_ceilings(const Options& options, const Device& device, C
   for (auto* precisions : {&ceilings_.train.precisions, &ceilings_.products}) {
     EGT_TRY_ASSIGN(*precisions, common_precisions(control, std::move(*precisions)));
   }
-  const std::string& directory = ceilings_.file.directory;
-  const Status there = ceilings_.file.enabled ? make_posix_file_layer()->space(directory).status() : Status();
-  return agree(control, there.ok() ? there : Status(there.code(), fmt::format("--io-dir {}", there.what())));
+  const FileOptions& file = ceilings_.file;
+  Status there = file.enabled ? make_posix_file_layer()->space(file.directory).status() : Status();
+  if (!there.ok()) there = {there.code(), fmt::format("--io-dir {}", there.what())};
+  if (there.ok() && file.enabled) there = refuse_memory(file, file_system_of(file.directory));
+  return agree(control, there);
 }
 
 void BenchRun::describe(StartBody& body) const {

@@ -31,7 +31,10 @@ class FileCeiling final : public CeilingJob {
   Result<CeilingBurst> limit(std::int64_t) override;
   Result<JobReport> check() override;
   Json facts() const override {
-    return {{"direct_io", pass_->figures().direct_io}, {"directory", world_.file.directory}};
+    return {{"direct_io", pass_->figures().direct_io},
+            {"directory", world_.file.directory},
+            {"file_system", file_system_.type.empty() ? Json() : Json(file_system_.type)},
+            {"mistrusted", mistrusted(file_system_)}};
   }
   /// It has no peers to wait for.
   Status give_up(double) override { return {}; }
@@ -45,7 +48,8 @@ class FileCeiling final : public CeilingJob {
   const CeilingWorld& world_;
   const std::unique_ptr<FileLayer> layer_;
   const std::array<std::string, FilePass::files + 1> paths_;  ///< the last one is the raw one
-  std::uint64_t bytes_ = 0;                                   ///< of the raw file, at most
+  FileSystem file_system_;
+  std::uint64_t bytes_ = 0;  ///< of the raw file, at most
   Buffer chunk_;
   std::unique_ptr<FileClaim> claim_;
   std::unique_ptr<FilePass> pass_;
@@ -78,6 +82,7 @@ Status FileCeiling::open() {
   Device& device = environment.device;
   static_cast<void>(layer_->remove_leftovers(world_.file.directory, environment.place.hostname));
   EGT_TRY_ASSIGN(bytes_, file_bytes());
+  file_system_ = layer_->file_system(world_.file.directory);
   pass_ = std::make_unique<FilePass>(environment, *layer_,
                                      FilePass::Plan{.paths = {paths_[0], paths_[1]},
                                                     .directory = world_.file.directory,
@@ -143,7 +148,7 @@ Status FileCeiling::read_raw(bool direct, std::uint64_t bytes) {
 Result<JobReport> FileCeiling::check() {
   const FileFigures figures = pass_->figures();
   JobReport report;
-  report.work.bytes_file_verified = figures.bytes_measured;
+  if (file_system_.memory.empty()) report.work.bytes_file_verified = figures.bytes_measured;
   if (figures.mismatches > 0)
     report.failure = counted(figures.mismatches, "wrong word") + " read back from the files";
   return report;

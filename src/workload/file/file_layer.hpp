@@ -6,6 +6,7 @@
 #include <string>
 
 #include "egt/core/status.hpp"
+#include "workload/file/file_system.hpp"
 
 namespace egt {
 
@@ -59,6 +60,7 @@ class FileLayer {
   virtual ~FileLayer() = default;
   /// unavailable: no such directory.
   virtual Result<DiskSpace> space(const std::string& directory) = 0;
+  virtual FileSystem file_system(const std::string& directory) = 0;
   /// Makes the file, which is not there yet, and keeps others from taking it for a leftover.
   virtual Result<std::unique_ptr<FileClaim>> claim(const std::string& path) = 0;
   /// Removes the test files of runs that are gone, seen from the host of that name; never those of a live

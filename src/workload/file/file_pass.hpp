@@ -22,6 +22,13 @@
 
 namespace egt {
 
+/// Bytes a second.
+struct FileRates {
+  double written = 0;
+  double read = 0;
+  double both = 0;  ///< of a byte written and read back: twice that over both times
+};
+
 /// What the passes did so far; seconds of the wall clock.
 struct FileFigures {
   std::uint64_t passes = 0;  ///< written, read back and verified as a whole
@@ -35,13 +42,8 @@ struct FileFigures {
   std::uint64_t mismatches = 0;                                ///< words that were not as expected
   std::array<std::uint64_t, file_fault_kinds> wrong_blocks{};  ///< by FileFault
   bool direct_io = false;
-};
-
-/// Bytes a second.
-struct FileRates {
-  double written = 0;
-  double read = 0;
-  double both = 0;  ///< of a byte written and read back: twice that over both times
+  /// The highest rates of one file so far. `measure_rates_alone` counts, too.
+  FileRates fastest;
 };
 
 /// Writes a rank's files from the device and reads them back to the device, where their payload is verified;
@@ -80,8 +82,9 @@ class FilePass {
   /// One pass over all files. Where it fails, `file_failed` tells whose fault it was.
   Status run(const std::stop_token& stop);
   /// Before the first pass: writes the first bytes of a file, for so many seconds, and reads them back and
-  /// verifies them, with nothing beside it. May be called again. The figures tell of their faults and of
-  /// `bytes_measured` only.
+  /// verifies them, with no other load. Bytes that do not exist yet are written twice, of which the second
+  /// time counts: the first one allocates space on the disk, which passes do not. May be called again. The
+  /// figures hold its faults, `bytes_measured` and `fastest` only.
   Result<FileRates> measure_rates_alone(double seconds);
   /// Was it the file or its disk, rather than the device?
   bool file_failed() const { return file_failed_; }
@@ -112,9 +115,11 @@ class FilePass {
   Status timed(double FileFigures::*seconds, const std::function<Status()>& work);
   void count(std::uint64_t FileFigures::*figure, std::uint64_t amount);
   Status renew(File& file, const std::stop_token& stop);
+  Status rewrite(File& file, const std::stop_token& stop);
   Status write(File& file, const std::stop_token& stop);
   Status write_or_give_up_direct(File& file, const std::stop_token& stop);
-  void keep_measured_apart();
+  Result<FileRates> measure_once(double seconds);
+  FileRates rates_since(const FileFigures& before) const;
   Status fill_then_write(OpenFile& open, const Chunk& chunk, const std::stop_token& stop);
   Status write_chunk(OpenFile& open, const Chunk& chunk, const void* data);
   Status check_room(std::uint64_t growth);
@@ -156,7 +161,7 @@ class FilePass {
   const std::uint64_t chunk_bytes_;
   const std::uint64_t run_;  ///< see BlockIdentity
   std::vector<File> files_;
-  std::optional<Clock::time_point> write_until_;  ///< no chunk is begun behind it, the first aside
+  std::optional<Clock::time_point> write_until_;  ///< no chunk is begun after it, except the first
   std::uint64_t grown_to_ = 0;  ///< bytes of the file that is written: what is beyond needs room
   bool direct_ = true;
   bool file_failed_ = false;

@@ -30,7 +30,8 @@ class FileWorkload : public Workload {
   ~FileWorkload() override;
 
   std::string name() const override { return "io"; }
-  /// unavailable: no such directory, or not writable; no_space: not one block beside the disk's reserve.
+  /// unavailable: no such directory, not writable, or in memory (see refuse_memory); no_space: not one block
+  /// beside the disk's reserve.
   Status prepare() override;
   Status start() override;
   /// Asks for a cycle every `every` steps, unless one is under way.
@@ -45,6 +46,7 @@ class FileWorkload : public Workload {
 
  private:
   Result<std::uint64_t> file_bytes();
+  Status find_file_system();
   Status measure_rate();
   Status start_thread();
   Status work(const std::stop_token& stop);
@@ -72,7 +74,8 @@ class FileWorkload : public Workload {
   std::uint64_t bytes_ = 0;         ///< of all files
   std::atomic<bool> made_ = false;  ///< the files may be there
   std::unique_ptr<FilePass> pass_;  ///< none: nothing is planned
-  std::optional<double> rate_;      ///< alone, bytes/s
+  FileSystem file_system_;          ///< of the files
+  bool rate_is_measured_ = false;   ///< without other load
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;

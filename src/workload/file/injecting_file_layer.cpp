@@ -241,6 +241,9 @@ class InjectingFileLayer : public FileLayer {
   explicit InjectingFileLayer(Shared shared) : shared_(std::move(shared)) {}
 
   Result<DiskSpace> space(const std::string& directory) override { return shared_.layer->space(directory); }
+  FileSystem file_system(const std::string& directory) override {
+    return shared_.layer->file_system(directory);
+  }
   Result<std::unique_ptr<FileClaim>> claim(const std::string& path) override {
     return shared_.layer->claim(path);
   }

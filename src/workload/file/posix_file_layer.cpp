@@ -114,6 +114,8 @@ class PosixFileLayer : public FileLayer {
     return DiskSpace{.free_bytes = of.f_bavail * unit, .total_bytes = of.f_blocks * unit};
   }
 
+  FileSystem file_system(const std::string& directory) override { return file_system_of(directory); }
+
   Result<std::unique_ptr<FileClaim>> claim(const std::string& path) override { return claim_file(path); }
   Leftovers remove_leftovers(const std::string& directory, const std::string& hostname) override {
     return remove_leftover_files(directory, hostname);

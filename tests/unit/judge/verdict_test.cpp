@@ -25,6 +25,25 @@ TEST(Verdict, PassesWhenAllWasDoneAndVerified) {
   EXPECT_THAT(verdict.reasons, ElementsAre("all planned work was done and verified on 2 ranks"));
 }
 
+TEST(Verdict, APartThatProvesNothingIsNamedAndIsNotAmongTheVerified) {
+  auto records = good_run(2);
+  Json& part = find(records, RecordKind::end, 1).body["parts"][1];
+  part["figures"].update({{"planned", true}, {"mistrusted", "not a disk test (in memory: tmpfs)"}});
+  part["work"] = Json::object();
+  const std::string why = "memory: not a disk test (in memory: tmpfs), on rank 1";
+  const Verdict pass = judge(records);
+  expect(pass, "pass", 0);
+  EXPECT_THAT(pass.reasons, ElementsAre(why, "all other planned work was done and verified on 2 ranks"));
+  records.push_back(fault(1, 40));
+  const Verdict fault = judge(records);
+  expect(fault, "fault", 1);
+  EXPECT_THAT(fault.reasons, Contains(why));
+  for (int rank = 0; rank < 2; ++rank)  // nothing else was verified
+    for (Json& one : find(records, RecordKind::end, rank).body["parts"]) one["work"] = Json::object();
+  records.pop_back();
+  expect(judge(records), "incomplete", 4);
+}
+
 TEST(Verdict, AFaultNamesRankStepAndPlace) {
   auto records = good_run(2);
   records.push_back(fault(1, 40));

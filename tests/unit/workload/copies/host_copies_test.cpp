@@ -131,15 +131,15 @@ TEST(HostCopies, KeepToTheDutyOfTheLoad) {
 }
 
 /// Tells that every operation takes so long that a round is due every 10 s at the lowest duty.
-class SlowDevice : public ForwardingDevice {
+class SlowCopiesDevice : public ForwardingDevice {
  public:
-  SlowDevice() : ForwardingDevice(small_host_device()) {}
+  SlowCopiesDevice() : ForwardingDevice(small_host_device()) {}
   Result<double> elapsed_ms(const Event&, const Event&) override { return 10; }
 };
 
 TEST(HostCopies, EndAtOnceWhileTheyRest) {
   for (const bool hurry : {false, true}) {
-    World world(std::make_unique<SlowDevice>());
+    World world(std::make_unique<SlowCopiesDevice>());
     world.load.set_duty(LoadControl::least_duty);
     HostCopiesWorkload copies(world.environment);
     ASSERT_TRUE(copies.prepare().ok());

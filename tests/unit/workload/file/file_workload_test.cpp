@@ -147,7 +147,7 @@ TEST_F(FileTest, WhatIsWrittenForTheRateIsVerifiedAndOfTheBudget) {
   const auto file = run(asked);
   ASSERT_TRUE(eventually([&] { return figure(*file, "passes") == 2; }));
   EXPECT_TRUE(file->finish(false).ok());
-  EXPECT_EQ(written, 2 * mebibyte + mebibyte / 2);
+  EXPECT_EQ(written, 3 * mebibyte) << "half of the files for the rate, twice: to make them, and to measure";
   EXPECT_EQ(figure(*file, "bytes_written"), 2 * mebibyte);
   EXPECT_GT(file->report().load.files.value_or(0), 0);
   EXPECT_GT(file->report().load.alone["file_gb_per_s"], 0.0);
@@ -159,6 +159,44 @@ TEST_F(FileTest, WhatIsWrittenForTheRateIsVerifiedAndOfTheBudget) {
   EXPECT_TRUE(once->finish(false).ok());
   EXPECT_EQ(written, mebibyte);
   EXPECT_FALSE(once->report().load.files);
+}
+
+TEST_F(FileTest, ADiskThatIsSlowWhereNothingWasWrittenIsNotTakenForSlow) {
+  FileOptions asked = options(64 * mebibyte, 50);
+  asked.rate_seconds = 0.01;
+  std::atomic<std::uint64_t> most = 0;
+  trouble_.before_write = [&](std::uint64_t offset, std::size_t bytes) {
+    if (offset + bytes > most) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    most = std::max<std::uint64_t>(most, offset + bytes);
+    return Status();
+  };
+  const auto file = make(asked);
+  ASSERT_TRUE(file->prepare().ok());
+  ASSERT_TRUE(file->start().ok());
+  const Clock::time_point loaded = Clock::now();
+  ASSERT_TRUE(file->enqueue({.index = 0}).ok());
+  ASSERT_TRUE(eventually([&] { return figure(*file, "passes") >= 3; }));
+  EXPECT_TRUE(file->finish(false).ok());
+  const double seconds = seconds_since(loaded);
+  EXPECT_LE(file->report().load.files.value_or(1e9), seconds) << "a share of at most 1";
+}
+
+TEST_F(FileTest, FilesInMemoryAreWrittenAndDoNotCount) {
+  trouble_.file_system = {.type = "tmpfs", .memory = "tmpfs"};
+  const Status refused = make(options(mebibyte))->prepare();
+  EXPECT_EQ(refused.code(), StatusCode::unavailable);
+  EXPECT_THAT(refused.what(), HasSubstr("--io-dir " + directory_ + ": its files are in memory (tmpfs)"));
+  FileOptions asked = options(mebibyte);
+  asked.directory = ".";
+  const auto file = make(asked);
+  ASSERT_TRUE(file->prepare().ok()) << "nobody named a directory";
+  ASSERT_TRUE(file->finish(false).ok());
+  const PartReport report = file->report();
+  EXPECT_TRUE(report.success) << report.failure;
+  EXPECT_EQ(report.figures["bytes_read"], mebibyte);
+  EXPECT_EQ(report.work.bytes_file_verified, 0u);
+  EXPECT_EQ(report.figures["file_system"], "tmpfs");
+  EXPECT_EQ(report.figures["mistrusted"], "not a disk test (in memory: tmpfs)");
 }
 
 TEST_F(FileTest, AFaultIsFoundInWhatIsWrittenForTheRate) {
