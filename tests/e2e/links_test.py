@@ -59,7 +59,8 @@ class Figures(LinksTest):
         self.assertGreater(result["verified_work"]["bytes_exchanged_verified"], 100e6)
         self.assertEqual(result["findings"], [])
         for told in ("Found 4 devices on 1 host", "One way, from the row's rank to the column's, GB/s", "Latency of a message, microseconds",
-                     "MEM: host memory", "Collectives of all ranks", "Lowest pair", "No link is slower than it should be"):
+                     "MEM: host memory", "Collectives of all ranks", "Lowest pair",
+                     "No link is slower than it should be" if len(os.sched_getaffinity(0)) >= 4 else "Rates were not judged: ranks share cores"):
             self.assertIn(told, done.stdout)
         again = self.run_program("report", "run")
         self.assertEqual(again.returncode, 0, again.stderr)

@@ -1,3 +1,5 @@
+#include <sched.h>
+
 #include <fmt/format.h>
 
 #include <fstream>
@@ -20,6 +22,16 @@ std::string machine_id() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
   return id;
+}
+
+/// In ascending order; empty: unknown.
+std::vector<int> own_cpus() {
+  cpu_set_t set;
+  std::vector<int> cpus;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  return cpus;
 }
 
 /// Bus ids of the other devices of this rank's host.
@@ -46,6 +58,7 @@ Result<std::vector<LinkEndpoint>> gather_ends(const DeviceInfo& device, Control&
   own.device_name = device.name;
   own.pci_id = pci_id_text(device.pci_bus_id);
   own.numa_node = device.numa_node;
+  own.cpus = own_cpus();
   own.ports = read_network_ports();
   EGT_TRY_ASSIGN(const auto others, neighbours(control, own.pci_id));
   if (own.is_gpu) {

@@ -2,7 +2,10 @@
 
 #include <array>
 
+#include <fmt/format.h>
+
 #include "egt/core/math/voxel_math.hpp"
+#include "workload/links/link_judgement.hpp"
 
 namespace egt {
 namespace {
@@ -26,15 +29,17 @@ Rules link_rules(LinksOptions& links) {
   warn_below.config = [&links] {
     return in_units(links.warn_below, {{"Gb/s", 1e9}, {"Mb/s", 1e6}, {"Kb/s", 1e3}, {"b/s", 1.0}});
   };
+  static const std::string limits = fmt::format(
+      "a pair that carries less one way is slow (20Gb/s; host: 500Mb/s; 0: no such limit); so is "
+      "one below {:.0f} % of its line rate, or {:.0f} % (host memory: {:.0f} %) of the median of "
+      "its like",
+      100 * least_share_of_line_rate, 100 * least_share_of_peers, 100 * least_share_of_peers_in_memory);
   return {
       {"size", of_links, "bytes of the largest transfer (1GB; host: 16MB)",
        size(links.size, "a size of 1KB to 1TB, such as 1GB", 1000, 1'000'000'000'000)},
       {"repeats", of_links, "times that everything is measured; medians are told (10)",
        whole(links.repeats, 1, 1000)},
-      {"warn-below", of_links,
-       "a pair that carries less one way is slow (20Gb/s; host: 500Mb/s; 0: none is by that); so is one "
-       "below 75 % of its line rate, or 90 % (host memory: 50 %) of the median of its like",
-       std::move(warn_below)},
+      {"warn-below", of_links, limits.c_str(), std::move(warn_below)},
   };
 }
 

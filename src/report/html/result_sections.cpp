@@ -18,17 +18,15 @@ namespace {
 constexpr std::size_t most_text = 80;  // of a figure that is text: longer ones are no figures
 constexpr std::size_t most_entries = 500;
 
-using Matrix = std::map<std::pair<int, int>, double>;
+struct MatrixCell {
+  double value = 0;
+  bool is_marked = false;
+};
+using Matrix = std::map<std::pair<int, int>, MatrixCell>;
 
-/// `worst`: the cell that is marked most; the others fade until half way to the best.
-std::string matrix_html(const std::string& caption, const Matrix& cells, bool low_is_bad) {
+std::string matrix_html(const std::string& caption, const Matrix& cells) {
   std::set<int> ranks;
-  double best = 0;
-  for (const auto& [pair, value] : cells) {
-    ranks.insert({pair.first, pair.second});
-    const bool is_better = low_is_bad ? value > best : value < best;
-    if (best == 0 || is_better) best = value;
-  }
+  for (const auto& [pair, cell] : cells) ranks.insert({pair.first, pair.second});
   std::vector<std::string> columns = {"from \\ to"};
   for (const int rank : ranks) columns.push_back(fmt::format("{}", rank));
   HtmlTable table(caption, columns);
@@ -36,14 +34,8 @@ std::string matrix_html(const std::string& caption, const Matrix& cells, bool lo
     std::vector<std::string> texts = {fmt::format("{}", from)}, attributes = {""};
     for (const int to : ranks) {
       const auto found = cells.find({from, to});
-      texts.push_back(found == cells.end() ? "" : fmt::format("{:.3g}", found->second));
-      if (found == cells.end() || best <= 0 || found->second <= 0) {
-        attributes.push_back("");
-        continue;
-      }
-      const double ratio = low_is_bad ? found->second / best : best / found->second;
-      const double heat = std::clamp(2 * (1 - ratio), 0.0, 1.0);
-      attributes.push_back(fmt::format("class=\"heat\" style=\"--heat:{:.0f}%\"", 100 * heat));
+      texts.push_back(found == cells.end() ? "" : fmt::format("{:.3g}", found->second.value));
+      attributes.push_back(found != cells.end() && found->second.is_marked ? "class=\"heat\"" : "");
     }
     table.add(texts, attributes);
   }
@@ -114,8 +106,11 @@ std::string links_section(const Json& result) {
     const std::string method = text_at(entry, "method");
     const auto way = [&](int a, int b) {
       const Json& figures = member(member(entry, "one_way"), fmt::format("{}->{}", a, b));
-      if (const auto rate = value_at<double>(figures, "gb_per_second")) bandwidths[method][{a, b}] = *rate;
-      if (const auto latency = value_at<double>(entry, "latency_us")) latencies[method][{a, b}] = *latency;
+      const bool is_slow = value_at<bool>(figures, "below_limit").value_or(false);
+      if (const auto rate = value_at<double>(figures, "gb_per_second"))
+        bandwidths[method][{a, b}] = {.value = *rate, .is_marked = is_slow};
+      if (const auto latency = value_at<double>(entry, "latency_us"))
+        latencies[method][{a, b}].value = *latency;
     };
     way(*from, *to);
     way(*to, *from);
@@ -123,12 +118,11 @@ std::string links_section(const Json& result) {
   std::string html;
   for (const auto& [method, cells] : bandwidths)
     html += matrix_html(
-        fmt::format("GB/s one way, from the row's rank to the column's, by {}; marked: below the best",
+        fmt::format("GB/s one way, from the row's rank to the column's, by {}; marked: below its limit",
                     method),
-        cells, true);
+        cells);
   for (const auto& [method, cells] : latencies)
-    html += matrix_html(fmt::format("Latency in microseconds, by {}; marked: above the best", method), cells,
-                        false);
+    html += matrix_html(fmt::format("Latency in microseconds, by {}", method), cells);
   return html;
 }
 

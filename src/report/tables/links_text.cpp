@@ -25,13 +25,21 @@ namespace {
 using Direction = std::pair<int, int>;  ///< from, to
 constexpr int most_listed_ranks = 8;    ///< with more the matrices tell what a list of pairs would
 
+/// Microseconds.
+struct Latency {
+  std::optional<double> value;
+  bool scatters = false;  ///< another measurement may tell otherwise
+};
+
 /// What is known of one direction of a pair, by its better method.
 struct DirectionFigures {
   std::optional<double> one_way, both_ways;  ///< GB/s; of both directions together
   std::string method;                        ///< of the one-way figure
-  std::optional<double> latency;             ///< microseconds; of a message, where one was measured
-  bool is_message = false;
-  bool scatters = false;  ///< the latency: another measurement may tell otherwise
+  double lowest = 0, highest = 0;            ///< of its repeats
+  Latency latency;                           ///< by the same method
+  Latency message;                           ///< of a message
+  /// Another measurement may give another rate.
+  bool is_unstable() const { return one_way && highest - lowest > *one_way * unstable_percent / 100; }
 };
 
 /// All that the entries of pairs tell.
@@ -47,8 +55,12 @@ std::string number(std::optional<double> value) {
   return *value >= 100 ? fmt::format("{:.0f}", *value) : fmt::format("{:.3g}", *value);
 }
 
-std::string latency_text(const DirectionFigures& figures) {
-  return number(figures.latency) + (figures.scatters ? " scatters" : "");
+std::string latency_text(const Latency& latency) {
+  return number(latency.value) + (latency.scatters ? " scatters" : "");
+}
+
+std::string one_way_text(const DirectionFigures& figures) {
+  return number(figures.one_way) + (figures.is_unstable() ? " unstable" : "");
 }
 
 std::string rate_text(double gigabytes) {
@@ -76,21 +88,20 @@ void keep_better(std::optional<double>& kept, std::optional<double> value, bool 
 void add_direction(const Json& entry, const Direction& direction, Pairs& pairs) {
   DirectionFigures& figures = pairs.figures[direction];
   const std::string name = fmt::format("{}->{}", direction.first, direction.second);
-  const auto one_way = value_at<double>(member(member(entry, "one_way"), name), "gb_per_second");
+  const Json& rates = member(member(entry, "one_way"), name);
+  const auto one_way = value_at<double>(rates, "gb_per_second");
+  const Latency latency{value_at<double>(entry, "latency_us"),
+                        value_at<bool>(entry, "latency_scatters").value_or(false)};
   if (one_way && (!figures.one_way || *one_way > *figures.one_way)) {
     figures.one_way = one_way;
+    figures.lowest = value_at<double>(rates, "lowest_gb_per_second").value_or(*one_way);
+    figures.highest = value_at<double>(rates, "highest_gb_per_second").value_or(*one_way);
     figures.method = text_at(entry, "method");
+    figures.latency = latency;
     pairs.line_ratio[std::minmax(direction.first, direction.second)] = member(entry, "ratio_line_rate");
   }
   keep_better(figures.both_ways, value_at<double>(member(entry, "both_ways"), "gb_per_second"), true);
-  // A copy that nobody answers tells less.
-  const bool is_message = text_at(entry, "method") != "peer copies";
-  const auto latency = value_at<double>(entry, "latency_us");
-  if (latency && (!figures.latency || (is_message && !figures.is_message))) {
-    figures.latency = latency;
-    figures.is_message = is_message;
-    figures.scatters = value_at<bool>(entry, "latency_scatters").value_or(false);
-  }
+  if (text_at(entry, "method") != "peer copies") figures.message = latency;
 }
 
 Pairs pairs_in(const Json& result) {
@@ -128,9 +139,9 @@ std::string pair_list(const Json& result, const Pairs& pairs) {
     const auto ratio = pairs.line_ratio.find(pair);
     const bool told = ratio != pairs.line_ratio.end() && ratio->second.is_number();
     rows.push_back({fmt::format("{} - {}", pair.first, pair.second), text_at(type, "text"),
-                    number(forth.one_way), number(back.one_way), number(forth.both_ways),
+                    one_way_text(forth), one_way_text(back), number(forth.both_ways),
                     told ? fmt::format("{:.0f} %", ratio->second.get<double>() * 100) : not_measured,
-                    latency_text(forth), forth.method.empty() ? "failed" : forth.method});
+                    latency_text(forth.latency), forth.method.empty() ? "failed" : forth.method});
   }
   return titled_table("Pairs, by the better method", std::move(rows));
 }
@@ -182,7 +193,8 @@ std::string matrices(const Json& result, const Pairs& pairs) {
   return matrix("One way, from the row's rank to the column's, GB/s", size,
                 rate(&DirectionFigures::one_way)) +
          matrix("Both ways at once, together, GB/s", size, rate(&DirectionFigures::both_ways)) +
-         matrix("Latency of a message, microseconds", size, figure(latency_text)) +
+         matrix("Latency of a message, microseconds", size,
+                figure([](const DirectionFigures& figures) { return latency_text(figures.message); })) +
          matrix("Links", size,
                 [&](Direction direction) {
                   const auto type = pairs.types.find(std::minmax(direction.first, direction.second));
@@ -242,6 +254,26 @@ std::string collectives_text(const Json& result) {
   return titled_table("Collectives of all ranks (bandwidths as nccl-tests defines them)", std::move(rows));
 }
 
+/// Directions whose repeats differ so much that their rate is not one figure; empty: none.
+std::string unstable_text(const Pairs& pairs) {
+  std::size_t count = 0;
+  const std::pair<const Direction, DirectionFigures>* worst = nullptr;
+  const auto range = [](const DirectionFigures& figures) { return figures.highest / figures.lowest; };
+  for (const auto& one : pairs.figures) {
+    if (!one.second.is_unstable()) continue;
+    ++count;
+    if (!worst || range(one.second) > range(worst->second)) worst = &one;
+  }
+  if (!worst) return "";
+  const auto& [direction, figures] = *worst;
+  return fmt::format(
+      "  Unstable:              {} of {} directions, whose repeats differ by more than {:.0f} %; most rank "
+      "{} -> "
+      "rank {}: {} to {} GB/s\n",
+      count, pairs.figures.size(), unstable_percent, direction.first, direction.second,
+      number(figures.lowest), number(figures.highest));
+}
+
 std::string pair_summary(const Pairs& pairs) {
   std::vector<std::pair<double, Direction>> rates;
   std::vector<double> values;
@@ -256,8 +288,9 @@ std::string pair_summary(const Pairs& pairs) {
     return fmt::format("{}, rank {} -> rank {}", rate_text(one.first), one.second.first, one.second.second);
   };
   return fmt::format(
-      "  Lowest pair, one way:  {}\n  Median:                {}\n  Highest:               {}\n",
-      named(rates.front()), rate_text(median_of(values)), named(rates.back()));
+             "  Lowest pair, one way:  {}\n  Median:                {}\n  Highest:               {}\n",
+             named(rates.front()), rate_text(median_of(values)), named(rates.back())) +
+         unstable_text(pairs);
 }
 
 /// The errors that the links themselves counted in the run; empty where nobody tells them.
@@ -301,6 +334,11 @@ std::string warnings_text(const Json& result) {
   for (const Json& finding : member(result, "findings"))
     if (text_at(finding, "kind") == "link")
       text += fmt::format("  Warning: {}\n", printable(finding_text(finding)));
+  std::set<std::string> not_judged;
+  for (const Json* entry : entries_of(result, "pair"))
+    if (const std::string why = text_at(*entry, "not_judged"); !why.empty()) not_judged.insert(why);
+  for (const std::string& why : not_judged)
+    text += fmt::format("  Rates were not judged: {}\n", printable(why));
   return text.empty() && text_at(result, "verdict") == "pass" ? "  No link is slower than it should be\n"
                                                               : text;
 }

@@ -12,6 +12,9 @@ using Row = std::vector<std::string>;
 /// `value` in that format, or a dash where it was not measured.
 std::string cell(std::optional<double> value, const char* format);
 
+/// Measurements of one rate whose range (highest - lowest) is above this share of their median are unstable.
+constexpr double unstable_percent = 30;
+
 /// A table for people, in the seeds' form, which is Markdown's: the first row is the head, then a line, then
 /// the others; the first column to the left, all others to the right. Rows have as many cells as the head.
 /// Control characters in cells become '?'. Ends with a newline.

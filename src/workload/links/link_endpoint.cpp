@@ -1,6 +1,7 @@
 #include "workload/links/link_endpoint.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "egt/core/json_access.hpp"
 
@@ -30,6 +31,15 @@ std::string host_name(const LinkEndpoint& end, const std::vector<LinkEndpoint>& 
   return is_shared ? end.host_id : end.hostname;
 }
 
+bool shares_cores(const LinkEndpoint& end, const std::vector<LinkEndpoint>& all) {
+  if (end.is_gpu || end.cpus.empty()) return false;
+  const auto runs_there = [&](const LinkEndpoint& other) {
+    return !other.is_gpu && other.machine == end.machine &&
+           std::includes(end.cpus.begin(), end.cpus.end(), other.cpus.begin(), other.cpus.end());
+  };
+  return std::count_if(all.begin(), all.end(), runs_there) > std::ssize(end.cpus);
+}
+
 Json to_json(const LinkEndpoint& end) {
   Json nvlinks = Json::array(), ports = Json::array();
   for (const NvLink& link : end.links.nvlinks) nvlinks.push_back(to_json(link));
@@ -45,6 +55,7 @@ Json to_json(const LinkEndpoint& end) {
           {"device_name", end.device_name},
           {"pci_id", end.pci_id},
           {"numa_node", end.numa_node < 0 ? Json() : Json(end.numa_node)},
+          {"cpus", end.cpus},
           {"pcie_generation", or_null(pcie.generation)},
           {"pcie_width", or_null(pcie.width)},
           {"pcie_max_generation", or_null(pcie.max_generation)},
@@ -65,6 +76,8 @@ LinkEndpoint link_end_from(const Json& json) {
   end.device_name = text_at(json, "device_name");
   end.pci_id = text_at(json, "pci_id");
   end.numa_node = value_at<int>(json, "numa_node").value_or(-1);
+  for (const Json& cpu : member(json, "cpus"))
+    if (cpu.is_number_integer()) end.cpus.push_back(cpu.get<int>());
   end.links.pcie = {value_at<unsigned>(json, "pcie_generation"), value_at<unsigned>(json, "pcie_width"),
                     value_at<unsigned>(json, "pcie_max_generation"),
                     value_at<unsigned>(json, "pcie_max_width")};

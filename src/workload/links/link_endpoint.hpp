@@ -18,8 +18,9 @@ struct LinkEndpoint {
   std::string machine;  ///< its boot; the same for what only looks like several hosts; empty: not known
   bool is_gpu = false;
   std::string device_name;
-  std::string pci_id;  ///< as pci_id_text; empty: none
-  int numa_node = -1;  ///< near its device; -1: not known, or several
+  std::string pci_id;     ///< as pci_id_text; empty: none
+  int numa_node = -1;     ///< near its device; -1: not known, or several
+  std::vector<int> cpus;  ///< that the rank may run on; empty: unknown
   DeviceLinks links;
   std::string untold;  ///< why `links` is empty; else empty
   std::vector<NetworkPort> ports;
@@ -27,6 +28,10 @@ struct LinkEndpoint {
 
 /// For people: the hostname, or where another host has the same one the id.
 std::string host_name(const LinkEndpoint& end, const std::vector<LinkEndpoint>& all);
+
+/// On the host backend: do more ranks of its machine run on its cores than it has? Then a transfer waits for
+/// a core, and its time tells nothing of a link.
+bool shares_cores(const LinkEndpoint& end, const std::vector<LinkEndpoint>& all);
 
 Json to_json(const LinkEndpoint& end);
 /// The reverse; what is missing is left empty.

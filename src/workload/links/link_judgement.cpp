@@ -20,6 +20,11 @@ std::string rate_text(double bytes_per_second) {
   return fmt::format("{:.3g} GB/s ({})", bytes_per_second * 1e-9, format_bit_rate(bytes_per_second * 8));
 }
 
+/// What is compared with the limit.
+double judged_rate(const LinkFigure& figure) {
+  return figure.needs_cores ? figure.best : figure.median;
+}
+
 /// A direction that is too slow, and by which limit.
 struct Slow {
   const LinkFigure* figure;
@@ -27,7 +32,7 @@ struct Slow {
   std::string limit_text;
 
   Pair pair() const { return std::minmax(figure->from, figure->to); }
-  double share() const { return figure->median / limit; }
+  double share() const { return judged_rate(*figure) / limit; }
 };
 
 struct Limit {
@@ -102,7 +107,7 @@ std::vector<Slow> slow_directions(const std::vector<LinkFigure>& figures, double
     limit.raise(warn_below, fmt::format("--warn-below {}", format_bit_rate(warn_below * 8)));
     raise_by_line_rate(limit, figure.type);
     peers.raise(limit, figure);
-    if (figure.median < limit.bytes_per_second && figure.best < limit.bytes_per_second)
+    if (figure.is_judged && judged_rate(figure) < limit.bytes_per_second)
       slow.push_back({&figure, limit.bytes_per_second, limit.text});
   }
   return slow;
@@ -120,7 +125,10 @@ Finding finding_of(std::string where, const std::vector<const Slow*>& slow) {
   finding.kind = "link";
   finding.where = std::move(where);
   finding.text = fmt::format("{} ({}): {}, below {}", finding.where, worst.figure->type.text,
-                             rate_text(worst.figure->median), worst.limit_text);
+                             rate_text(judged_rate(*worst.figure)), worst.limit_text);
+  if (worst.figure->best >= worst.limit)
+    finding.text += fmt::format(", unstable: {:.3g} to {:.3g} GB/s", worst.figure->lowest * 1e-9,
+                                worst.figure->best * 1e-9);
   std::set<Pair> pairs;
   for (const Slow* one : slow) pairs.insert(one->pair());
   if (pairs.size() > 1) {
@@ -134,7 +142,7 @@ Finding finding_of(std::string where, const std::vector<const Slow*>& slow) {
     if (pairs.size() > most_named) finding.text += fmt::format(" and {} more", pairs.size() - most_named);
   }
   finding.expected = worst.limit * 1e-9;
-  finding.actual = worst.figure->median * 1e-9;
+  finding.actual = judged_rate(*worst.figure) * 1e-9;
   return finding;
 }
 
@@ -233,12 +241,11 @@ std::vector<Finding> judge_links(const std::vector<LinkFigure>& figures,
   return Teller(figures, ends, slow_directions(figures, warn_below)).tell();
 }
 
-std::optional<Finding> judge_host_link(const LinkEndpoint& end, const std::string& what, double median,
-                                       double best) {
+std::optional<Finding> judge_host_link(const LinkEndpoint& end, const std::string& what, double median) {
   const LinkType type = classify_to_host(end);
   Limit limit;
   raise_by_line_rate(limit, type);
-  if (median >= limit.bytes_per_second || best >= limit.bytes_per_second) return std::nullopt;
+  if (median >= limit.bytes_per_second) return std::nullopt;
   Finding finding;
   finding.kind = "link";
   finding.rank = end.rank;

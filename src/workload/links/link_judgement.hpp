@@ -13,9 +13,12 @@
 ///
 /// A direction of a pair is slow below the highest of these limits: what the user asks for; 75 % of the line
 /// rate, where the type tells one; 90 % of the median over all directions of pairs of that type, or over
-/// those without one of its own two ranks, where that is more (20 % for host memory: its ranks share cores,
-/// and one that waits for a core carries a third). It is judged by its median, but not where its best repeat
-/// reached the limit.
+/// those without one of its own two ranks, where that is more. It is judged by the median of its repeats: a
+/// link that reaches its limit now and then is broken, too.
+///
+/// On the host backend a transfer needs a core on both sides, and the system gives cores to others meanwhile.
+/// So there the best repeat counts; through memory, the limit is 20 % of the median; and directions between
+/// ranks that share cores are not judged at all.
 namespace egt {
 
 constexpr double least_share_of_line_rate = 0.75;
@@ -26,7 +29,10 @@ struct LinkFigure {
   int from = 0, to = 0;
   LinkType type;
   double median = 0;
-  double best = 0;
+  double best = 0;  ///< of all repeats
+  double lowest = 0;
+  bool needs_cores = false;  ///< its bytes are moved by cores of the host
+  bool is_judged = true;
   std::size_t source = 0;  ///< the caller's own: which measurement it is from
 };
 
@@ -40,8 +46,7 @@ std::vector<Finding> judge_links(const std::vector<LinkFigure>& figures,
                                  const std::vector<LinkEndpoint>& ends, double warn_below);
 
 /// A device and its host: the same by the line rate alone. `what`: "host to device".
-std::optional<Finding> judge_host_link(const LinkEndpoint& end, const std::string& what, double median,
-                                       double best);
+std::optional<Finding> judge_host_link(const LinkEndpoint& end, const std::string& what, double median);
 
 /// Pairs between which data came wrong so far: who is to blame for the last of them. Where there are several
 /// and one rank is in all of them, that rank, by majority; else nobody.

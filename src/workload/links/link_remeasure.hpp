@@ -11,7 +11,7 @@
 /// functions of what all ranks know, so that they choose alike.
 namespace egt {
 
-/// Measurements of a pair by one method, of which the best counts.
+/// Measurements of a pair by one method, of which the median counts.
 constexpr int most_looks = 3;
 
 /// Every measured direction by the method that carried more; `source` is that one's place in `pairs`.
@@ -23,8 +23,9 @@ std::vector<LinkFigure> directions_of(const std::vector<PairResult>& pairs,
 std::optional<std::size_t> pair_to_measure_again(const std::vector<PairResult>& pairs,
                                                  const std::vector<LinkEndpoint>& ends, double warn_below);
 
-/// Takes the figures of `look`, another measurement of the same pair, where its slower direction is faster.
-/// One that did not come through settles the pair.
+/// Adds `look`, another measurement of the same pair: the one with the median rate of the slower direction
+/// counts, of two the lower. So what disturbed one of three is no finding, and what slows two of three is.
+/// The extremes of one way are those of all. One that did not come through settles the pair.
 void add_look(PairResult& kept, const PairResult& look);
 
 }  // namespace egt

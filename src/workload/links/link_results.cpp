@@ -26,7 +26,8 @@ std::string arrow(int from, int to) {
   return fmt::format("{}->{}", from, to);
 }
 
-void put_pair_figures(const PairResult& result, const LinkType& type, Json& figures) {
+void put_pair_figures(const PairResult& result, const LinkType& type,
+                      const std::set<std::pair<int, int>>& slow, Json& figures) {
   const PairSide &forth = result.side_of(true), &back = result.side_of(false);
   const auto largest = static_cast<double>(forth.largest);
   const std::vector<std::uint64_t> sizes = link_sizes(forth.largest);
@@ -36,7 +37,7 @@ void put_pair_figures(const PairResult& result, const LinkType& type, Json& figu
   const std::string to_b = arrow(result.a, result.b), to_a = arrow(result.b, result.a);
   figures.update({{"size_bytes", forth.largest},
                   {"repeats", forth.repeats},
-                  {"looks", result.looks},
+                  {"looks", result.looks()},
                   {"one_way",
                    {{to_b, bandwidth_json(largest, forth.one_way_largest)},
                     {to_a, bandwidth_json(largest, back.one_way_largest)}}},
@@ -51,6 +52,8 @@ void put_pair_figures(const PairResult& result, const LinkType& type, Json& figu
                   {"ratio_line_rate", type.line_rate_bytes_per_second && slower > 0
                                           ? Json(largest / slower / *type.line_rate_bytes_per_second)
                                           : Json()}});
+  figures["one_way"][to_b]["below_limit"] = slow.contains({result.a, result.b});
+  figures["one_way"][to_a]["below_limit"] = slow.contains({result.b, result.a});
   figures.update(latency_json(result.side_a.latency));
 }
 
@@ -71,7 +74,8 @@ std::string method_name(LinkMethod method, bool is_gpu) {
   return is_gpu ? "NCCL" : "MPI";
 }
 
-PartReport pair_report(const PairResult& result, const std::vector<LinkEndpoint>& ends) {
+PartReport pair_report(const PairResult& result, const std::vector<LinkEndpoint>& ends,
+                       const std::set<std::pair<int, int>>& slow) {
   const LinkEndpoint &a = ends[static_cast<std::size_t>(result.a)],
                      &b = ends[static_cast<std::size_t>(result.b)];
   const LinkType type = classify(a, b);
@@ -91,9 +95,12 @@ PartReport pair_report(const PairResult& result, const std::vector<LinkEndpoint>
        {"hostnames", {host_name(a, ends), host_name(b, ends)}},
        {"method", method},
        {"link", to_json(type)},
+       {"not_judged", shares_cores(a, ends) || shares_cores(b, ends)
+                          ? Json("ranks share cores, so a transfer waits for a core")
+                          : Json()},
        {"measured", result.state == PairResult::State::done},
        {"not_possible", result.state == PairResult::State::impossible ? Json(result.why) : Json()}});
-  if (result.state == PairResult::State::done) put_pair_figures(result, type, part.figures);
+  if (result.state == PairResult::State::done) put_pair_figures(result, type, slow, part.figures);
   return part;
 }
 

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workload/collective/collective_sweep.hpp"
@@ -20,9 +22,14 @@ struct PairResult {
   State state = State::not_made;
   int a = 0, b = 0;  ///< the lower rank first
   LinkMethod method = LinkMethod::exchange;
-  PairSide side_a, side_b;  ///< where it is done
+  PairSide side_a, side_b;  ///< where it is done; of several measurements the median one's
   std::string why;          ///< where it is impossible (known to the pair only) or lost
-  int looks = 1;            ///< measurements that came through, of which this is the best
+  /// One measurement of it.
+  struct Look {
+    PairSide side_a, side_b;
+  };
+  std::vector<Look> others;  ///< that came through besides this one
+  int looks() const { return 1 + static_cast<int>(others.size()); }
   bool is_settled = false;  ///< another one did not come through: there is no further
 
   /// From a to b, or back: of the side that timed it.
@@ -61,7 +68,9 @@ struct CollectiveResult {
 /// "NCCL" or "MPI", "peer copies"
 std::string method_name(LinkMethod method, bool is_gpu);
 
-PartReport pair_report(const PairResult& result, const std::vector<LinkEndpoint>& ends);
+/// `slow`: its directions (from, to) that are below their limit by this method.
+PartReport pair_report(const PairResult& result, const std::vector<LinkEndpoint>& ends,
+                       const std::set<std::pair<int, int>>& slow = {});
 /// `number`: from 1
 PartReport round_report(const RoundResult& result, int number, bool is_gpu);
 PartReport host_report(const HostResult& result, const LinkEndpoint& end);

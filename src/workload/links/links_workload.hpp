@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,7 +77,9 @@ class LinksWorkload : public MeasurementWorkload {
   void tell_wrong(const WrongData& wrong, std::int64_t trial);
   void tell_wrong_collective(const CollectiveResult& result, const CollectiveFinding& finding);
   void judge_pairs();
-  void judge_host();
+  std::vector<Finding> judge_host() const;
+  std::set<std::pair<int, int>> slow_directions(const PairResult& pair,
+                                                const std::vector<LinkFigure>& slow) const;
 
   const LinksOptions options_;
   const std::vector<LinkEndpoint> ends_;

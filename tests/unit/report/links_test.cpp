@@ -74,18 +74,47 @@ TEST(LinksText, TellsPairsByTheirBetterMethod) {
   const std::string text = links_text(good_result());
   EXPECT_THAT(text, HasSubstr("Found 3 devices on 1 host"));
   EXPECT_THAT(text, HasSubstr("| 0 - 1 | NVLink 4 x18 through NVSwitch |     393 |     394 |       787 |     "
-                              "    87 % |        9.5 | peer copies |"));
+                              "    87 % |        1.6 | peer copies |"));
   EXPECT_THAT(text, HasSubstr("| 0 - 2 | NVLink 4 x18 through NVSwitch |     362 |     363 |"));
   EXPECT_THAT(text, HasSubstr("NV18: NVLink 4 x18 through NVSwitch"));
 }
 
 TEST(LinksText, ALatencyThatScattersSaysSo) {
   Json result = good_result();
-  result["results"][1]["latency_scatters"] = true;
+  result["results"][4]["latency_scatters"] = true;
   result["results"][2]["latency_us"] = result["results"][2]["latency_scatters"] = nullptr;
   const std::string text = links_text(result);
-  EXPECT_THAT(text, HasSubstr("| 9.5 scatters | peer copies |"));
+  EXPECT_THAT(text, HasSubstr("| 1.6 scatters | peer copies |"));
   EXPECT_THAT(text, HasSubstr("|            - |        NCCL |"));
+}
+
+TEST(LinksText, ALatencyIsOfTheMethodOfItsRow) {
+  const std::string text = links_text(good_result());
+  EXPECT_THAT(text, HasSubstr("|        9.6 |        NCCL |"));
+  EXPECT_THAT(text, HasSubstr("Latency of a message, microseconds\n"
+                              "| rank |   0 |   1 |   2 |\n"
+                              "|------|----:|----:|----:|\n"
+                              "| 0    |   X | 9.5 | 9.6 |\n"));
+}
+
+TEST(LinksText, RatesThatAreNoOneFigureAreMarked) {
+  Json result = good_result();
+  result["results"][4]["one_way"]["0->1"].update(
+      {{"lowest_gb_per_second", 9}, {"highest_gb_per_second", 395}});
+  const std::string text = links_text(result);
+  EXPECT_THAT(text, HasSubstr("| 393 unstable |     394 |"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("Unstable:              1 of 6 directions, whose repeats differ by more than 30 %; most "
+                "rank 0 -> rank 1: 9 to 395 GB/s\n"));
+  EXPECT_THAT(links_text(good_result()), Not(HasSubstr("nstable")));
+}
+
+TEST(LinksText, SaysWhyRatesWereNotJudged) {
+  Json result = good_result();
+  result["results"][1]["not_judged"] = "ranks share cores";
+  EXPECT_THAT(links_text(result), AllOf(HasSubstr("  Rates were not judged: ranks share cores\n"),
+                                        Not(HasSubstr("No link is slower"))));
 }
 
 TEST(LinksText, MatricesHaveARowARank) {

@@ -112,10 +112,10 @@ TEST(Page, ShowsTheBitsOfAFault) {
   EXPECT_THAT(page::faults_section(result), HasSubstr("<code>0xzz</code>"));
 }
 
-TEST(Page, MarksTheSlowLinkOfEachMethod) {
+TEST(Page, MarksLinksBelowTheirLimitOnly) {
   Json result = {{"results", Json::array()}};
   for (const auto& [a, b, rate] : {std::tuple{0, 1, 400.0}, {0, 2, 100.0}, {1, 2, 390.0}}) {
-    const Json way = {{"gb_per_second", rate}};
+    const Json way = {{"gb_per_second", rate}, {"below_limit", rate < 200}};
     result["results"].push_back(
         {{"measurement", "pair"},
          {"method", "NCCL"},
@@ -125,8 +125,8 @@ TEST(Page, MarksTheSlowLinkOfEachMethod) {
          {"one_way", {{fmt::format("{}->{}", a, b), way}, {fmt::format("{}->{}", b, a), way}}}});
   }
   const std::string html = page::links_section(result);
-  EXPECT_THAT(html, AllOf(HasSubstr("--heat:0%\">400"), HasSubstr("--heat:100%\">100"),
-                          HasSubstr("--heat:5%\">390")));
+  EXPECT_THAT(html, AllOf(HasSubstr("<td>400"), HasSubstr("<td class=\"heat\">100"), HasSubstr("<td>390"),
+                          HasSubstr("<td>9.5")));
 }
 
 TEST(Page, OfAResultThatIsCutOrForeignIsThere) {

@@ -74,11 +74,29 @@ TEST(JudgeLinks, OneDirectionAlone) {
   EXPECT_THAT(places(judge_links(figures, ends, 0)), ElementsAre("rank 2 -> rank 0"));
 }
 
-TEST(JudgeLinks, TheBestRepeatExcusesABadMedian) {
+TEST(JudgeLinks, AGoodRepeatDoesNotClearABadMedian) {
   const auto ends = h200_node(4);
   auto figures = figures_of(ends, 393);
-  slow_down(figures, 1, 3, 180);
-  for (LinkFigure& figure : figures) figure.best = 393 * giga;
+  slow_down(figures, 1, 3, 8);
+  for (LinkFigure& figure : figures) {
+    figure.best = 393 * giga;
+    figure.lowest = 7 * giga;
+  }
+  const auto findings = judge_links(figures, ends, 2.5e9);
+  ASSERT_THAT(places(findings), ElementsAre("rank 1 <-> rank 3"));
+  EXPECT_THAT(findings[0].text, HasSubstr(", unstable: 7 to 393 GB/s"));
+}
+
+TEST(JudgeLinks, CoresAreSharedWithTheSystemSoTheBestRepeatCounts) {
+  const std::vector<LinkEndpoint> ends = {host_end(0), host_end(1), host_end(2), host_end(3)};
+  auto figures = figures_of(ends, 10);
+  for (LinkFigure& figure : figures) figure.needs_cores = true;
+  slow_down(figures, 0, 1, 1);
+  EXPECT_THAT(places(judge_links(figures, ends, 0)), ElementsAre("rank 0 <-> rank 1"));
+  for (LinkFigure& figure : figures) figure.best = 10 * giga;
+  EXPECT_THAT(judge_links(figures, ends, 0), IsEmpty());
+  slow_down(figures, 0, 1, 1);
+  for (LinkFigure& figure : figures) figure.is_judged = false;
   EXPECT_THAT(judge_links(figures, ends, 2.5e9), IsEmpty());
 }
 
@@ -171,14 +189,13 @@ TEST(JudgeLinks, ManyPairsAreCounted) {
 
 TEST(JudgeHostLink, ByItsLineRateAlone) {
   const LinkEndpoint end = gpu_end(2);  // PCIe 5 x16: 63 GB/s
-  EXPECT_FALSE(judge_host_link(end, "host to device", 55e9, 55e9));
-  EXPECT_FALSE(judge_host_link(end, "host to device", 40e9, 50e9));
-  const auto slow = judge_host_link(end, "host to device", 27e9, 28e9);
+  EXPECT_FALSE(judge_host_link(end, "host to device", 55e9));
+  const auto slow = judge_host_link(end, "host to device", 27e9);
   ASSERT_TRUE(slow);
   EXPECT_EQ(slow->rank, 2);
   EXPECT_EQ(slow->where, "host to device");
   EXPECT_THAT(slow->text, HasSubstr("75 % of the line rate of 63 GB/s"));
-  EXPECT_FALSE(judge_host_link(host_end(0), "host to device", 1, 1));
+  EXPECT_FALSE(judge_host_link(host_end(0), "host to device", 1));
 }
 
 TEST(CommonRank, IsToBlameWhereSeveralPairsShareIt) {

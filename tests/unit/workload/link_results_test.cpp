@@ -105,6 +105,13 @@ TEST(PairReport, AnExchangeIsTimedByWhoReceivesACopyByWhoSends) {
   EXPECT_NEAR(copy["one_way"]["2->0"]["gb_per_second"], 200, 1e-6);
 }
 
+TEST(PairReport, TellsWhichDirectionIsBelowItsLimit) {
+  const Json figures = pair_report(pair_result(LinkMethod::copy), h200_node(3), {{2, 0}}).figures;
+  EXPECT_EQ(figures["one_way"]["0->2"]["below_limit"], false);
+  EXPECT_EQ(figures["one_way"]["2->0"]["below_limit"], true);
+  EXPECT_TRUE(figures["not_judged"].is_null());
+}
+
 TEST(PairReport, TellsAllThatWasMeasured) {
   const auto ends = h200_node(3);
   const PartReport part = pair_report(pair_result(LinkMethod::exchange), ends);
