@@ -75,16 +75,17 @@ Row row_of(const Test& test) {
       lowest_text = fmt::format("{:.3f} (rank {})", *own, value_at<std::int64_t>(*entry, "rank").value_or(0));
     }
   const std::vector<double> spreads = figures(test, "ratio_spread_percent");
+  const double widest = spreads.empty() ? 0 : *std::max_element(spreads.begin(), spreads.end());
+  const bool is_unstable = widest > unstable_percent;
   std::string limit_text = limit;
   std::replace(limit_text.begin(), limit_text.end(), '_', ' ');
   return {test.name,
           cell(median(figures(test, unit)), "{:.4g}"),
           cell(median(figures(test, "limit_" + unit)), "{:.4g}"),
           unit_text(unit),
-          cell(median(figures(test, ratio)), "{:.3f}"),
-          lowest_text,
-          spreads.empty() ? not_measured
-                          : fmt::format("{:.1f} %", *std::max_element(spreads.begin(), spreads.end())),
+          is_unstable ? "unstable" : cell(median(figures(test, ratio)), "{:.3f}"),
+          is_unstable ? not_measured : lowest_text,
+          spreads.empty() ? not_measured : fmt::format("{:.1f} %", widest),
           cell(median(figures(test, "sm_clock_mhz")), "{:.0f} MHz"),
           cell(median(figures(test, "power_w")), "{:.0f} W"),
           limit_text};
@@ -115,7 +116,15 @@ std::string ceilings_text(const Json& result) {
     }
     text += titled_table(printable("Ceilings: " + group.name), std::move(rows)) + failures;
   }
-  if (!text.empty() && text.front() == '\n') text.erase(0, 1);
+  if (text.empty()) return text;
+  text += fmt::format(
+      "\nRatio: the median over rounds of ours / limit of the same round, so not the quotient of the two "
+      "medians.\n"
+      "unstable: the ratios of the rounds differ by more than {:.0f} % of their median; measure again on an "
+      "idle "
+      "node.\n",
+      unstable_percent);
+  if (text.front() == '\n') text.erase(0, 1);
   return text;
 }
 

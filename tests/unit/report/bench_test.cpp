@@ -206,5 +206,16 @@ TEST(BenchText, CeilingsTellTheirRanksTogether) {
   EXPECT_THAT(text, Not(HasSubstr("Scaling")));
 }
 
+TEST(BenchText, CeilingsWhoseRoundsDifferHaveNoRatio) {
+  Json unsteady = ceiling("verify", 0, 5.5);
+  unsteady["ratio_spread_percent"] = 2009;
+  const std::string text =
+      bench_text({{"command", "bench"}, {"results", {unsteady, ceiling("digest", 0, 0.5)}}});
+  EXPECT_THAT(
+      text, HasSubstr("| verify | 4000 |  5000 | GB/s | unstable |              - | 2009.0 % | 1980 MHz |"));
+  EXPECT_THAT(text, HasSubstr("| digest | 4000 |  5000 | GB/s |    0.500 | 0.500 (rank 0) |"));
+  EXPECT_THAT(text, HasSubstr("\nRatio: the median over rounds of ours / limit of the same round"));
+}
+
 }  // namespace
 }  // namespace egt
