@@ -17,6 +17,8 @@ constexpr std::pair<const char*, std::optional<double> LoadFigures::*> shares[] 
     {"share_host_copies", &LoadFigures::host_copies},
     {"share_peer_copies", &LoadFigures::peer_copies}};
 
+constexpr double most_ratio = 1.1;  ///< to a limit of the machine: two measurements differ by less
+
 std::optional<double> sum(std::optional<double> a, std::optional<double> b) {
   return a || b ? std::optional(a.value_or(0) + b.value_or(0)) : std::nullopt;
 }
@@ -44,14 +46,20 @@ PartReport load_report(const std::vector<PartReport>& parts, double seconds, con
                   {"power_sensor", member(control, "power_sensor")},
                   {"alone", alone},
                   {"mix", mix}};
+  Json mistrusted = Json::object();
   for (const auto& [name, figure] : shares) {
     std::optional<double> alone, share;
     for (const PartReport& part : parts) alone = sum(alone, part.load.*figure);
     if (alone && seconds > 0) share = *alone / seconds;
+    if (share && *share > 1) mistrusted[name] = *std::exchange(share, std::nullopt);
     load.figures[name] = or_null(share);
     index = sum(index, share);
   }
+  for (auto& [name, ratio] : load.figures["alone"].items())
+    if (name.starts_with("ratio_") && ratio.is_number() && ratio.get<double>() > most_ratio)
+      mistrusted[name] = std::exchange(ratio, nullptr);
   load.figures["work_index"] = or_null(index);
+  load.figures["mistrusted"] = mistrusted.empty() ? Json() : mistrusted;
   return load;
 }
 

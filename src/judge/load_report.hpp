@@ -14,6 +14,10 @@ namespace egt {
 /// share_peer_copies: the seconds that the work done
 ///   would have taken alone, over `seconds`;
 /// - work_index: their sum. 1 is one part after the other, each as fast as it goes alone;
+/// - mistrusted: {name: value} of shares above 1, and of ratios in `alone` well above 1; null: none. The
+/// device
+///   was busy when the rate they are compared with was measured. They are null in their own place, and in no
+///   sum;
 /// - alone: the rates of the parts alone;
 /// - mix: what the load is made of; its `control`: "power", or why its share of products is fixed.
 /// Null: not measured, or there is no such part.

@@ -251,7 +251,9 @@ Result<StepResult> MlpTrainer::retire_step(std::int64_t step, double timeout_sec
       static_cast<double>(m.config.batch.global) * static_cast<double>(m.config.neurons.back());
   StepResult result = tail.read(m.communicator.size(), outputs);
   if (m.last_retired == step - 1) {
-    EGT_TRY_ASSIGN(result.step_ms, m.device.elapsed_ms(*m.tails.of(step - 1).done, *tail.done));
+    const StepTail& before = m.tails.of(step - 1);
+    EGT_TRY_ASSIGN(result.step_ms, m.device.elapsed_ms(*before.done, *tail.done));
+    EGT_TRY_ASSIGN(result.pass_ms, m.device.elapsed_ms(*before.compute_end, *tail.compute_end));
   }
   m.last_retired = step;
   EGT_TRY_ASSIGN(result.compute_ms, m.compute_ms(tail));

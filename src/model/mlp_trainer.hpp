@@ -33,6 +33,9 @@ struct StepResult {
   /// Of each rank, its sum of squared errors over its own samples; the same bits on every rank.
   std::vector<float> own_losses;
   std::optional<double> step_ms;  ///< from the end of the step before to the end of this one, on the device
+  /// From the end of the pass before to the end of this pass, in the compute stream. Unlike `step_ms`, which
+  /// ends with the all-reduces, it is the sum of the phases of StepTimes and of what is between them.
+  std::optional<double> pass_ms;
   std::optional<double> compute_ms;  ///< how long the device worked for this rank's pass, without its peers
   /// Of every rank and one earlier step, the same on every rank: how long its pass would have taken, in
   /// proportion, for the samples of its MlpConfig; 0: not known.

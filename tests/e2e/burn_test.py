@@ -93,7 +93,11 @@ class Burn(ProgramTest):
         load = self.check_load(result, 2, ["extreme", "products", "memory", "collective", "files", "host_copies", "peer_copies"])
         self.assertEqual(load["mix"]["load"], "mix")
         self.assertIn("  Work index: ", done.stdout)
-        self.assertRegex(done.stdout, r"\n  Step: [0-9.]+ ms: .*extreme compute \d+ %.*; \w.*\n")
+        self.assertRegex(done.stdout, r"\n  Step: [0-9.]+ ms: .*extreme compute \d+ %.*\n")
+        for rank in range(2):
+            breakdown = self.part(result, "train", rank)["breakdown"]
+            phases = sum(breakdown[f"{name}_ms"] for name in ("wait", "update", "forward", "activation", "backward"))
+            self.assertLessEqual(phases, breakdown["step_ms"] * 1.0001)
 
     def test_four_ranks(self):
         self.check_clean_run(4, *SMALL_NETWORK)
@@ -103,12 +107,14 @@ class Burn(ProgramTest):
             load = self.part(result, "load", rank)
             self.assertTrue(load["success"])
             shares = {name: load[f"share_{name}"] for name in ("extreme", "products", "memory", "collective", "files", "host_copies", "peer_copies")}
-            self.assertEqual({name for name, share in shares.items() if share is not None}, set(parts))
-            for name in parts:
-                self.assertGreater(shares[name], 0, name)
+            mistrusted = load["mistrusted"] or {}  # on a busy machine
+            trusted = {name: share for name, share in shares.items() if share is not None}
+            self.assertEqual(trusted.keys() | {name for name in shares if f"share_{name}" in mistrusted}, set(parts))
+            for name, share in trusted.items():
+                self.assertTrue(0 < share <= 1, name)
             for part, ratio in (("memory", "ratio_read_bandwidth"), ("extreme", "ratio_long_chains")):
-                self.assertEqual(load["alone"].get(ratio, 0) > 0, part in parts, ratio)
-            self.assertAlmostEqual(load["work_index"], sum(shares[name] for name in parts))
+                self.assertEqual((load["alone"].get(ratio) or mistrusted.get(ratio, 0)) > 0, part in parts, ratio)
+            self.assertAlmostEqual(load["work_index"], sum(trusted.values()))
             self.assertIsNone(load["power_ratio"], "the host has no power limit")
         return load
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -143,11 +144,13 @@ std::string pulse_text(const Json& result) {
 }
 
 /// "Work index: 1.23 to 1.25 (extreme 0.66, products 0.12, memory 0.45), 1 being one part after the other,
-/// each alone"; the shares are the ranks' means. Empty where no rank tells it.
+/// each alone"; the shares are the ranks' means. Shares that are not trusted are named apart, and are in no
+/// sum. Empty if no rank reports it.
 std::string work_index_text(const Json& result) {
   constexpr std::string_view prefix = "share_";
   std::vector<double> indices;
   std::map<std::string, std::vector<double>> shares;
+  std::set<std::string> mistrusted;
   for (const Json& entry : member(result, "results")) {
     const auto index = value_at<double>(entry, "work_index");
     if (!index) continue;
@@ -155,6 +158,8 @@ std::string work_index_text(const Json& result) {
     for (const auto& [name, value] : entry.items())
       if (name.starts_with(prefix) && value.is_number())
         shares[name.substr(prefix.size())].push_back(value.get<double>());
+    for (const auto& [name, value] : member(entry, "mistrusted").items())
+      if (name.starts_with(prefix)) mistrusted.insert(name.substr(prefix.size()));
   }
   if (indices.empty()) return "";
   std::vector<std::string> terms;
@@ -162,8 +167,13 @@ std::string work_index_text(const Json& result) {
     terms.push_back(
         fmt::format("{} {:.2f}", name,
                     std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size())));
-  return fmt::format("\n  Work index: {} ({}); 1 is one part after the other, each as fast as alone",
-                     range_text(indices, "{:.2f}"), fmt::join(terms, ", "));
+  const std::string apart =
+      mistrusted.empty()
+          ? ""
+          : fmt::format("; not counted: {}, whose standalone rate was measured on a busy device",
+                        fmt::join(mistrusted, ", "));
+  return fmt::format("\n  Work index: {} ({}); 1 is one part after the other, each as fast as alone{}",
+                     range_text(indices, "{:.2f}"), fmt::join(terms, ", "), apart);
 }
 
 /// The mean over the ranks' `train` entries of one figure of their breakdown, and its figures by entry.
@@ -183,16 +193,17 @@ PhaseMs phase_ms(const Json& result, const char* name) {
   return phase;
 }
 
-/// What a step spends most of its time with.
+/// What a step spends most of its time with; empty: that is not known.
 std::string bottleneck_text(const std::vector<std::pair<std::string, double>>& shares, const PhaseMs& wait) {
   const auto most = std::max_element(shares.begin(), shares.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most->first != "waiting for sums") return fmt::format("most of it is {}", most->first);
+  if (most->first == "other") return "";
+  if (most->first != "waiting for sums") return fmt::format("; most of it is {}", most->first);
   const auto least = std::min_element(wait.of_ranks.begin(), wait.of_ranks.end());
   // Whom all wait for waits for nobody itself.
   if (*least < 0.5 * wait.mean())
-    return fmt::format("the others wait for rank {}", least - wait.of_ranks.begin());
-  return "the sums over ranks hold it up";
+    return fmt::format("; the others wait for rank {}", least - wait.of_ranks.begin());
+  return "; the sums over ranks hold it up";
 }
 
 /// "Step: 41.2 ms: products 24 %, extreme compute 70 %, update 4 %, waiting for sums 1 %, other 1 %; most of
@@ -219,7 +230,7 @@ std::string breakdown_text(const Json& result) {
   std::vector<std::string> terms;
   for (const auto& [name, part] : shares)
     if (part >= 0.005) terms.push_back(fmt::format("{} {:.0f} %", name, 100 * part));
-  return fmt::format("\n  Step: {:.3g} ms: {}; {}", step_ms, fmt::join(terms, ", "),
+  return fmt::format("\n  Step: {:.3g} ms: {}{}", step_ms, fmt::join(terms, ", "),
                      bottleneck_text(shares, wait));
 }
 

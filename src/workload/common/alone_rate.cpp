@@ -8,6 +8,8 @@ namespace {
 
 constexpr double one_operation = 0, shortest_ms = 1e-3, deadline_seconds = 60;
 constexpr int most_repeats = 1 << 16;
+constexpr int most_windows = 5;
+constexpr double enough_ms = 100;             ///< of all windows together: a slow operation has fewer
 constexpr double long_enough_seconds = 2e-4;  ///< of one operation: launches do not count any more
 constexpr std::int64_t fewest_rows = 256, most_rows = 8192;
 constexpr std::int64_t columns_of_chains = 1024, fewest_chain_rows = 4, most_chain_rows = 8192;
@@ -55,14 +57,23 @@ Result<double> rate_alone(Device& device, Stream& stream, double units,
   EGT_TRY_ASSIGN(const std::unique_ptr<Event> end, device.create_event(EventUse::timing));
   EGT_TRY(enqueue());
   EGT_TRY(device.synchronize(stream, deadline_seconds));
-  for (int repeats = 1;; repeats *= 2) {
+  double fastest = 0, spent_ms = 0;
+  const int wanted = least_ms > 0 ? most_windows : 1;
+  for (int repeats = 1, windows = 0; windows < wanted && (windows == 0 || spent_ms < enough_ms);) {
     EGT_TRY(device.record(*begin, stream));
     for (int i = 0; i < repeats; ++i) EGT_TRY(enqueue());
     EGT_TRY(device.record(*end, stream));
     EGT_TRY(device.synchronize(stream, deadline_seconds));
     EGT_TRY_ASSIGN(const double ms, device.elapsed_ms(*begin, *end));
-    if (ms >= least_ms || repeats >= most_repeats) return units * repeats / std::max(ms, shortest_ms) * 1e3;
+    spent_ms += ms;
+    if (ms >= least_ms || repeats >= most_repeats) {
+      fastest = std::max(fastest, units * repeats / std::max(ms, shortest_ms) * 1e3);
+      ++windows;
+    } else {
+      repeats *= 2;
+    }
   }
+  return fastest;
 }
 
 Result<double> product_rate_alone(Device& device, Stream& stream, Precision precision) {

@@ -12,8 +12,10 @@ namespace egt {
 
 constexpr double measured_ms = 3;
 
-/// Units a second of an operation of `units`, enqueued again and again, for `least_ms` at least. The first
-/// one is not timed.
+/// Units per second of an operation of `units`, enqueued again and again, in the fastest of several windows
+/// of at least `least_ms` each. The fastest, because all that disturbs a window makes it longer: clocks that
+/// still rise, other processes, and a host thread that loses its core while the device waits for work. The
+/// first operation is not timed.
 Result<double> rate_alone(Device& device, Stream& stream, double units,
                           const std::function<Status()>& enqueue, double least_ms = measured_ms);
 

@@ -49,6 +49,7 @@ class MemoryWorkload : public Workload {
  private:
   Result<ProductRates> product_rates(Stream& stream);
   void look_for_starvation();
+  Status verify_all();
   void tell_smaller_fill(const SizeOrShare& fill) const;
   Result<std::vector<MemoryBlock>> allocate_blocks(const MemoryPlan& plan) const;
   /// What was planned and not done, whatever was found; empty: nothing.

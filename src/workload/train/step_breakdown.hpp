@@ -14,13 +14,14 @@ namespace egt {
 /// Where the time of the steps went that were measured, one an epoch: means over them. Not thread-safe.
 class StepBreakdown {
  public:
-  /// `step_ms`: of the same step, from the end of the one before.
-  void add(const StepTimes& times, std::optional<double> step_ms) {
-    if (!step_ms) return;
+  /// `pass_ms`: StepResult::pass_ms of the same step. All phases are within it, so their shares are at most
+  /// 100 %.
+  void add(const StepTimes& times, std::optional<double> pass_ms) {
+    if (!pass_ms) return;
     for (std::size_t phase = 0; phase < step_phases; ++phase) sum_.phase_ms[phase] += times.phase_ms[phase];
     sum_.sum_ms.resize(times.sum_ms.size());
     for (std::size_t b = 0; b < times.sum_ms.size(); ++b) sum_.sum_ms[b] += times.sum_ms[b];
-    step_ms_ += *step_ms;
+    step_ms_ += *pass_ms;
     ++steps_;
   }
 

@@ -52,6 +52,8 @@ class TrainWorkload : public Workload {
   double turns_of(std::int64_t samples) const;
   std::int64_t samples_of(std::int64_t step) const { return balance_.share_of(step).local; }
   Status measure_rates();
+  Status correct_rates();
+  LoadFigures load_figures() const;
   Status wait_for_pass(std::int64_t step);
   Status look_at_times(std::int64_t step, const StepResult& result);
   void close_epoch(std::int64_t step);
@@ -70,7 +72,8 @@ class TrainWorkload : public Workload {
   ProductRates product_rates_;
   std::optional<double> extreme_rate_;  ///< alone, turns/s
   double long_chain_rate_ = 0;          ///< likewise, of longer chains; 0: not measured
-  LoadFigures load_;
+  std::map<Precision, double> flops_;   ///< of the training steps
+  Clock::time_point started_ = Clock::now();
 
   std::int64_t retired_ = 0;
   std::int64_t samples_ = 0, timed_samples_ = 0,

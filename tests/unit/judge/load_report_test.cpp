@@ -42,6 +42,24 @@ TEST(LoadReport, SharesAreTheSecondsThatThePartsWouldHaveTakenAlone) {
   EXPECT_EQ(figures["alone"], Json({{"giga_turns_per_second", 118.0}, {"verify_gb_per_s", 3840.0}}));
 }
 
+TEST(LoadReport, AShareAboveOneIsMarkedAndNotSummed) {
+  LoadFigures part;
+  part.extreme = 6;
+  part.files = 20;
+  part.alone = {{"ratio_long_chains", 12.8}, {"ratio_read_bandwidth", 0.9}};
+  part.mix = Json::object();
+  const Json figures = load_report({part_with(part)}, 10, Json::object()).figures;
+  EXPECT_TRUE(figures["share_files"].is_null());
+  EXPECT_DOUBLE_EQ(figures["share_extreme"].get<double>(), 0.6);
+  EXPECT_DOUBLE_EQ(figures["work_index"].get<double>(), 0.6);
+  EXPECT_TRUE(figures["alone"]["ratio_long_chains"].is_null());
+  EXPECT_EQ(figures["alone"]["ratio_read_bandwidth"], 0.9);
+  EXPECT_EQ(figures["mistrusted"], Json({{"share_files", 2.0}, {"ratio_long_chains", 12.8}}));
+  part.files = 10;
+  part.alone = Json::object();
+  EXPECT_TRUE(load_report({part_with(part)}, 10, Json::object()).figures["mistrusted"].is_null());
+}
+
 TEST(LoadReport, ASensorThatCannotBeRightIsToldWithWhatIsWrong) {
   LoadFigures train;
   train.mix = Json::object();

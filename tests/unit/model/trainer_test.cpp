@@ -267,6 +267,27 @@ TEST_F(Trainer, UpperLayersAreUpdatedWhileTheSecondOnesSumIsMissing) {
   EXPECT_NE(weight(1), second);
 }
 
+TEST_F(Trainer, ThePhasesOfAStepThatWaitedForALateSumAreWithinItsPass) {
+  auto owned = std::make_unique<LateSum>(*device);
+  LateSum& late = *owned;
+  communicator = std::move(owned);
+  auto trainer = make(small_network({Precision::fp32}));
+  EXPECT_TRUE(trainer->enqueue_step(0, {}, false).ok());
+  EXPECT_TRUE(trainer->enqueue_step(1, {}, true).ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  late.released = true;
+  EXPECT_TRUE(trainer->retire_step(0, timeout_s).ok());
+  const auto result = trainer->retire_step(1, timeout_s);
+  ASSERT_TRUE(result.ok() && result.value().pass_ms);
+  const auto times = trainer->measured_times();
+  ASSERT_TRUE(times.ok());
+  double all = 0;
+  for (const double ms : times.value().phase_ms) all += ms;
+  EXPECT_GT(times.value().of(StepPhase::wait), 0);
+  EXPECT_LE(all, *result.value().pass_ms * (1 + 1e-9));
+  EXPECT_LT(*result.value().step_ms, *result.value().pass_ms) << "which begins when the late sum has come";
+}
+
 TEST_F(Trainer, ThePhasesOfAMeasuredStepMakeUpItsPass) {
   MlpConfig config = small_network({Precision::fp32});
   config.extreme_iterations = 300;

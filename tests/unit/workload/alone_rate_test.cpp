@@ -33,9 +33,33 @@ TEST(AloneRate, IsOfOneOperationAfterTheOther) {
     return device->set_zero(words.data(), words.bytes(), *stream);
   });
   ASSERT_TRUE(rate.ok()) << rate.status().what();
-  // All of them took at least what the timed ones did, which are at least a third.
+  // The fastest of some windows is at least as fast as all of them together.
   EXPECT_GE(rate.value(), enqueued / 3.0 * (4 << 20) / seconds_since(begun));
   EXPECT_GE(enqueued, 2) << "the first is not timed";
+}
+
+/// Its timed windows take the milliseconds of a list, of which the last one repeats.
+class TimedDevice : public ForwardingDevice {
+ public:
+  explicit TimedDevice(std::vector<double> ms) : ForwardingDevice(small_host_device()), ms_(std::move(ms)) {}
+  Result<double> elapsed_ms(const Event&, const Event&) override {
+    return ms_[std::min(window_++, ms_.size() - 1)];
+  }
+
+ private:
+  const std::vector<double> ms_;
+  std::size_t window_ = 0;
+};
+
+TEST(AloneRate, IsOfTheFastestWindow) {
+  // A host thread that lost its core for 40 ms in the first window, and low clocks in the second.
+  for (const std::vector<double>& ms : {std::vector{40.0, 8.0, 4.0, 5.0}, {8.0, 8.0, 8.0, 8.0, 4.0}}) {
+    TimedDevice device(ms);
+    auto stream = std::move(device.create_stream(StreamPriority::normal, StreamUse::all).value());
+    const auto rate = rate_alone(device, *stream, 1000, [] { return Status(); });
+    ASSERT_TRUE(rate.ok());
+    EXPECT_DOUBLE_EQ(rate.value(), 1000 / 4e-3);
+  }
 }
 
 TEST(AloneRate, ReadingIsOfAllBytes) {
