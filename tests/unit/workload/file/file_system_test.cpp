@@ -73,8 +73,9 @@ TEST_F(FileSystems, MemoryIsFoundBelowOthers) {
   EXPECT_EQ(memory("7:3", "ext4", "/dev/loop3"), "ext4 on loop3 on tmpfs");
   EXPECT_EQ(memory("0:50", "btrfs", "/dev/loop3"), "btrfs on loop3 on tmpfs")
       << "which has a number of its own";
-  const fs::path partition = add_device("loop3/loop3p1", "259:7");
+  const fs::path partition = sysfs_ + "/devices/loop3/loop3p1";
   write(partition / "partition", "1");
+  link(sysfs_ + "/dev/block/259:7", partition);
   EXPECT_EQ(memory("259:7", "ext4", "/dev/loop3p1"), "ext4 on loop3 on tmpfs");
   const fs::path mapped = add_device("dm-0", "254:0");
   link(mapped / "slaves/loop3", sysfs_ + "/devices/loop3");
