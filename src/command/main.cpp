@@ -12,8 +12,8 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
-#include "egt/ranks/agreement.hpp"
 #include "judge/version.hpp"
+#include "ranks/mpi/launcher.hpp"
 #include "ranks/mpi/mpi_control.hpp"
 #include "ranks/mpi/mpi_session.hpp"
 #include "session/stop_signal.hpp"
@@ -23,12 +23,6 @@ namespace {
 using namespace egt;
 
 constexpr double control_timeout_s = 300.0;  // a peer may still fill its memory, or finish its file
-
-/// Where mpirun started this process, before MPI is; else 0.
-int launched_rank() {
-  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  return rank ? std::atoi(rank) : 0;
-}
 
 /// The one place that tells why a run did not begin, or how a command failed.
 int fail(const Status& status, int rank) {
@@ -70,28 +64,32 @@ Result<int> run_command(const Options& options, MpiSession& mpi, Control& contro
 }
 
 int run(int argc, char** argv, Clock::time_point started) {
+  const Launcher launcher = find_launcher();
   Result<Options> options = parse_options(argc, argv, program_version());
-  const std::string command = options.ok() ? options.value().command : "";
-  const bool has_message = options.ok() && options.value().message;
+  // One line per node: a config file may be wrong on one of them only.
+  if (!options.ok()) return fail(options.status(), launcher.local_rank);
+  const std::string command = options.value().command;
+  const bool has_message = options.value().message.has_value();
   if (has_message || command == "report" || command == "compare" || command == "devices")
     StopSignal::give_back();
   if (has_message) {  // needs no ranks
-    if (launched_rank() == 0) fmt::print("{}\n", *options.value().message);
+    if (launcher.rank == 0) fmt::print("{}\n", *options.value().message);
     return 0;
   }
   if (command == "report" || command == "compare") {
-    if (launched_rank() != 0) return 0;  // under mpirun rank 0 does it for all
+    if (launcher.rank != 0) return 0;  // under mpirun rank 0 does it for all
     const Result<int> code = (command == "report" ? run_report : run_compare)(options.value());
     return code.ok() ? code.value() : fail(code.status(), 0);
   }
   Result<std::unique_ptr<MpiSession>> mpi = MpiSession::open(argc, argv);
-  if (!mpi.ok()) leave(fail(mpi.status(), 0));  // each rank tells it: limits differ between hosts
+  // Each rank reports it: limits differ between hosts.
+  if (!mpi.ok()) leave(fail({StatusCode::unavailable, mpi.status().what()}, 0));
+  if (const Status all_here = check_world_size(launcher, mpi.value()->place().size); !all_here.ok())
+    return fail(all_here, launcher.size > 0 ? launcher.rank : 0);
   if (command != "devices") StopSignal::keep();
   const int rank = mpi.value()->place().rank;
   Result<std::unique_ptr<Control>> control = open_mpi_control(*mpi.value(), control_timeout_s);
   if (!control.ok()) return fail(control.status(), rank);
-  if (const Status parsed = agree(*control.value(), options.status()); !parsed.ok())
-    return fail(parsed, rank);
   const Result<int> code = run_command(options.value(), *mpi.value(), *control.value(), started);
   return code.ok() ? code.value() : fail(code.status(), rank);
 }

@@ -11,6 +11,7 @@
 #include "egt/core/wait.hpp"
 #include "egt/ranks/topology.hpp"
 #include "ranks/mpi/mpi_session_impl.hpp"
+#include "ranks/mpi/mpi_start.hpp"
 
 namespace egt {
 namespace {
@@ -151,7 +152,10 @@ Result<std::unique_ptr<MpiSession>> MpiSession::open(int& argc, char**& argv) {
   EGT_TRY(check_threads("the start of MPI", mpi_threads));
   EGT_TRY(check_descriptors("the start of MPI", mpi_descriptors));
   int provided = MPI_THREAD_SINGLE;
-  EGT_TRY(mpi_status(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"));
+  {
+    const MpiStart start;
+    EGT_TRY(mpi_status(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"));
+  }
   if (const Status status = require_thread_multiple(provided); !status.ok()) {
     MPI_Finalize();  // the same answer on every rank, so all come
     return status;
