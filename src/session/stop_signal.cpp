@@ -8,10 +8,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
 #include <mutex>
 #include <thread>
 
+#include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/process_limits.hpp"
 
@@ -24,14 +26,39 @@ using namespace std::chrono_literals;
 constexpr const char* stop_file_name = "stop";
 constexpr auto look_period = 200ms;
 constexpr auto leave_patience = 1s;
+constexpr unsigned answer_seconds = 4;        ///< for the first signal until the program can answer it
+constexpr unsigned start_seconds = 600;       ///< for libraries, MPI_Init and the driver together
 constexpr std::time_t clock_tolerance_s = 1;  ///< between the start of the process and a file's time
 
 constinit std::atomic<int> first_signal{0};  // a handler can reach nothing else
 constinit std::atomic<bool> any_signal{false};
+constinit std::atomic<bool> is_starting{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
+/// Not _exit, which mpi_start.cpp replaces.
+[[noreturn]] void end_stopped_start() {
+  for (const char* part : {"extreme_gpu_trainer: stopped by ", signal_name(StopSignal::received()),
+                           " before the run began; the start did not answer\n"})
+    static_cast<void>(write_all(STDERR_FILENO, part));
+  std::_Exit(exit_code::interrupted);
+}
+
 void remember(int number) {
+  const bool is_first = !any_signal;
   StopSignal::ask(number);
+  if (!is_starting) return;
+  if (!is_first) end_stopped_start();
+  ::alarm(answer_seconds);
+}
+
+void end_late_start(int) {
+  if (!is_starting) return;
+  if (StopSignal::received() != 0) end_stopped_start();
+  static_cast<void>(
+      write_all(STDERR_FILENO,
+                "extreme_gpu_trainer: MPI or the GPU driver did not start within 10 minutes; see "
+                "dmesg and nvidia-smi\n"));
+  std::_Exit(exit_code::no_environment);
 }
 
 struct Handled {
@@ -50,7 +77,9 @@ constinit std::time_t taken_at = 0;  ///< when `take` was called, system time
 void StopSignal::take() {
   taken_at = std::time(nullptr);
   for (Handled& one : handled) sigaction(one.number, nullptr, &one.before);
+  is_starting = true;
   keep();
+  ::alarm(start_seconds);
 }
 
 void StopSignal::keep() {
@@ -65,10 +94,22 @@ void StopSignal::keep() {
     action.sa_flags = SA_RESTART;
     sigaction(one.number, &action, nullptr);
   }
+  if (is_starting) {
+    struct sigaction action {};
+    action.sa_handler = end_late_start;
+    sigaction(SIGALRM, &action, nullptr);
+    sigaddset(&all, SIGALRM);
+  }
   pthread_sigmask(SIG_UNBLOCK, &all, nullptr);  // whoever blocked them meant itself; the mask is inherited
 }
 
+void StopSignal::end_start() {
+  is_starting = false;
+  ::alarm(0);
+}
+
 void StopSignal::give_back() {
+  end_start();
   for (const Handled& one : handled) sigaction(one.number, &one.before, nullptr);
   if (const int number = received(); number > 0) std::raise(number);
 }

@@ -18,8 +18,12 @@ class StopSignal {
 
   /// Before all else in the process: from here on these signals are remembered and end nothing, also those
   /// that whoever started the process had blocked. SIGPIPE and SIGXFSZ are ignored: the write then fails, and
-  /// says why.
+  /// says why. Until `end_start`, a second signal, or the first after some seconds, ends the process with
+  /// exit_code::interrupted: a library or a driver hangs. A start of ten minutes ends with no_environment.
   static void take();
+  /// The program answers signals from here on, and it has written nothing before. Call it before ranks agree
+  /// whether one was stopped: then no rank ends by itself after another has begun to write.
+  static void end_start();
   /// Once more, behind the start of libraries: MPI's may have taken or blocked some of them for themselves.
   /// Main thread.
   static void keep();

@@ -27,6 +27,7 @@ Status Run::prepare() {
   EGT_TRY(open_platform());
   StopSignal::keep();
   EGT_TRY(purpose_.choose(options_, platform_, control_));
+  StopSignal::end_start();
   EGT_TRY(check_stop());
   EGT_TRY(open_directory());
   open_environment();

@@ -47,11 +47,38 @@ TEST_F(StopSignals, TheFirstOfThemIsRemembered) {
     EXPECT_EXIT(
         {
           StopSignal::take();
+          StopSignal::end_start();
           std::raise(number);
           std::raise(SIGINT);
           end_told(number);
         },
         ExitedWithCode(0), "");
+}
+
+/// As a library's constructor or MPI_Init may.
+TEST_F(StopSignals, EndAStartThatHangs) {
+  EXPECT_EXIT(
+      {
+        StopSignal::take();
+        std::raise(SIGTERM);
+        std::raise(SIGINT);
+        pause();
+      },
+      ExitedWithCode(6), "stopped by SIGTERM before the run began");
+  EXPECT_EXIT(
+      {
+        StopSignal::take();
+        std::raise(SIGINT);
+        while (true) pause();
+      },
+      ExitedWithCode(6), "stopped by SIGINT before the run began");
+  EXPECT_EXIT(
+      {
+        StopSignal::take();
+        std::raise(SIGALRM);  // after ten minutes
+        while (true) pause();
+      },
+      ExitedWithCode(3), "did not start within 10 minutes");
 }
 
 TEST_F(StopSignals, AreTakenThoughTheyWereBlocked) {
