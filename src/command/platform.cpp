@@ -1,16 +1,20 @@
 #include "command/platform.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
+#include <string_view>
 #include <thread>
 
 #include "device/host/host_device.hpp"
 #include "device/host/onednn/host_dnn.hpp"
 #include "device/nvml/nvml_sensor.hpp"
 #include "device/system/host_sensor.hpp"
+#include "egt/core/system_files.hpp"
 #include "egt/core/units.hpp"
 #include "judge/version.hpp"
 #include "ranks/mpi/mpi_communicator.hpp"
@@ -30,6 +34,9 @@ Result<int> gpu_count() {
 }
 std::string why_no_gpu() {
   return cuda_unavailable_reason();
+}
+bool has_cuda_driver() {
+  return !cuda_driver_version().empty();
 }
 Result<std::unique_ptr<Device>> open_gpu(int index) {
   return open_cuda_device(index);
@@ -65,6 +72,9 @@ Result<int> gpu_count() {
 std::string why_no_gpu() {
   return EGT_CUDA_REASON;
 }
+bool has_cuda_driver() {
+  return false;
+}
 Status left_out() {
   return {StatusCode::unavailable, why_no_gpu()};
 }
@@ -80,9 +90,10 @@ Result<std::unique_ptr<Dnn>> open_gpu_dnn(Device&) {
 void describe_cuda(Json&) {}
 #endif
 
-Result<int> device_index(const CommonOptions& options, const RankPlace& place) {
+/// A launcher that gives each rank one GPU numbers it 0.
+Result<int> device_index(const CommonOptions& options, const RankPlace& place, int gpus) {
   const auto local = static_cast<std::size_t>(place.local_rank);
-  if (options.devices.empty()) return place.local_rank;
+  if (options.devices.empty()) return gpus == 1 ? 0 : place.local_rank;
   if (local < options.devices.size()) return options.devices[local];
   return Status(StatusCode::unavailable,
                 fmt::format("--devices names {}, but {} has {}: start as many ranks as devices",
@@ -100,14 +111,73 @@ std::string first_line_value(const char* path, const std::string& key) {
   return {};
 }
 
+/// CUDA stops at the first entry that is no device.
+bool hides_all_gpus(std::string_view visible_devices) {
+  return visible_devices.empty() || visible_devices.starts_with("-1") || visible_devices == "NoDevFiles";
+}
+
+/// As --backend host: for tests and job scripts.
+bool is_host_chosen() {
+  const char* const backend = std::getenv("EGT_BACKEND");
+  return backend && std::string_view(backend) == "host";
+}
+
 Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
 
 }  // namespace
 
+std::string unusable_gpus(const std::filesystem::path& root, const std::string& cuda_reason) {
+  constexpr std::size_t max_named = 8;
+  const auto gpus = nvidia_gpus(root);
+  if (gpus.empty()) return {};
+  std::vector<std::string> addresses;
+  for (const PciGpu& gpu : gpus)
+    if (addresses.size() < max_named)
+      addresses.push_back(gpu.driver.empty() || gpu.driver == "nvidia"
+                              ? gpu.address
+                              : fmt::format("{} (driver {})", gpu.address, gpu.driver));
+  if (gpus.size() > max_named) addresses.push_back(fmt::format("{} more", gpus.size() - max_named));
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const bool is_loaded = std::filesystem::exists(root / "proc/driver/nvidia/version");
+  std::string cause = cuda_reason;
+  if (EGT_WITH_CUDA == 0)
+    cause = fmt::format(
+        "the program was built without CUDA ({}); run scripts/setup.sh, then scripts/build.sh", cuda_reason);
+  else if (visible && hides_all_gpus(visible))
+    cause = fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" hides them", visible);
+  else if (!is_loaded)
+    cause = "the NVIDIA driver is not loaded; see dmesg, and try modprobe nvidia";
+  else if (!has_cuda_driver())
+    cause = "libcuda.so.1 is missing; install it, or start the container with the NVIDIA runtime";
+  return fmt::format("the GPUs at {} cannot be used: {}", fmt::join(addresses, ", "), cause);
+}
+
+std::string untested_gpus(int visible, const RankPlace& place, const std::filesystem::path& root) {
+  const auto text = [&](std::size_t count, const std::string& rest) {
+    return fmt::format("{} of {} GPUs tested on {}; {}", place.local_size, count, place.hostname, rest);
+  };
+  if (visible > 1 && visible > place.local_size)
+    return text(static_cast<std::size_t>(visible),
+                fmt::format("start with mpirun -np {} or scripts/run.sh", visible));
+  const char* const container = std::getenv("NVIDIA_VISIBLE_DEVICES");
+  const bool are_chosen =
+      std::getenv("CUDA_VISIBLE_DEVICES") || (container && std::string_view(container) != "all");
+  const std::size_t there = nvidia_gpus(root).size();
+  if (visible >= 1 && there > static_cast<std::size_t>(place.local_size) && !are_chosen)
+    return text(there, "CUDA does not list the others: see dmesg and nvidia-smi");
+  return {};
+}
+
+Result<int> visible_gpus() {
+  return gpu_count();
+}
+
 Result<BackendChoice> choose_backend(const CommonOptions& options) {
   if (options.backend == Backend::host) return BackendChoice{Backend::host, "asked for"};
+  if (options.backend == Backend::automatic && is_host_chosen())
+    return BackendChoice{Backend::host, "EGT_BACKEND=host"};
   const Result<int> gpus = gpu_count();
   // On the host alone a run would pass, and say nothing of the GPU that does not work.
   if (!gpus.ok())
@@ -117,6 +187,8 @@ Result<BackendChoice> choose_backend(const CommonOptions& options) {
   if (options.backend == Backend::cuda)
     return Status(StatusCode::unavailable,
                   fmt::format("--backend cuda: {}; --backend host works without a GPU", why_no_gpu()));
+  if (const std::string unusable = unusable_gpus("/", why_no_gpu()); !unusable.empty())
+    return Status(StatusCode::unavailable, unusable + "; --backend host tests the CPU");
   return BackendChoice{Backend::host, why_no_gpu()};
 }
 
@@ -125,11 +197,13 @@ Result<std::unique_ptr<Device>> open_device(Backend backend, const CommonOptions
   if (backend == Backend::host && !options.devices.empty())
     return Status(StatusCode::invalid_argument,
                   "--devices: the host backend has no devices to choose from; leave it out");
-  EGT_TRY_ASSIGN(const int index, device_index(options, place));
   if (backend == Backend::host)
-    return open_host_device(
-        {.local_rank = index, .local_size = place.local_size, .cores = {}, .memory_total_bytes = {}});
+    return open_host_device({.local_rank = place.local_rank,
+                             .local_size = place.local_size,
+                             .cores = {},
+                             .memory_total_bytes = {}});
   EGT_TRY_ASSIGN(const int gpus, gpu_count());
+  EGT_TRY_ASSIGN(const int index, device_index(options, place, gpus));
   if (index >= gpus)
     return Status(StatusCode::unavailable,
                   fmt::format("device {} does not exist: {} has {} for {}", index, place.hostname,
@@ -164,7 +238,11 @@ std::vector<Result<std::unique_ptr<Device>>> open_all_devices(Backend wanted, st
     if (!gpus.ok()) devices.emplace_back(gpus.status());
     if (gpus.ok() && gpus.value() == 0) {
       cuda_note = why_no_gpu();
-      if (wanted == Backend::cuda) devices.emplace_back(Status(StatusCode::unavailable, "no GPU"));
+      const std::string unusable = unusable_gpus("/", cuda_note);
+      if (!unusable.empty() && !is_host_chosen())
+        devices.emplace_back(Status(StatusCode::unavailable, unusable));
+      else if (wanted == Backend::cuda)
+        devices.emplace_back(Status(StatusCode::unavailable, "no GPU"));
     }
     for (int index = 0; gpus.ok() && index < gpus.value(); ++index) devices.push_back(open_gpu(index));
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,9 +29,20 @@ struct BackendChoice {
   std::string why;                  ///< for people: "no CUDA device answers: .."
 };
 
-/// `unavailable` when --backend cuda is asked for and nothing answers, and, unless the host is asked for,
-/// when GPUs may be there but fail.
+/// Why the NVIDIA GPUs on the PCI bus of `root` do not answer, with their addresses; empty: there are none.
+/// `cuda_reason`: why CUDA has no device.
+std::string unusable_gpus(const std::filesystem::path& root, const std::string& cuda_reason);
+
+/// "1 of 8 GPUs tested; start with mpirun -np 8 or scripts/run.sh" if a node's ranks leave GPUs out; else
+/// empty. `visible`: devices that CUDA gives a rank.
+std::string untested_gpus(int visible, const RankPlace& place, const std::filesystem::path& root);
+
+/// `unavailable` if --backend cuda is given and no device answers, and, unless --backend host is given, if
+/// the machine has GPUs that cannot be used: a node with GPUs must not pass by its CPU.
 Result<BackendChoice> choose_backend(const CommonOptions& options);
+
+/// Devices that CUDA gives this rank.
+Result<int> visible_gpus();
 
 /// Opens this rank's device, its communicator (collective: every rank must come here with the same backend)
 /// and its sensor.
@@ -47,8 +59,9 @@ std::unique_ptr<Sensor> open_sensor(const DeviceInfo& device, std::string& note,
 /// built without; says what to install.
 Result<std::unique_ptr<Dnn>> open_dnn(Device& device);
 
-/// All devices of this node that `wanted` allows, the host last; an error where one does not work, or where
-/// GPUs are wanted and there is none. `cuda_note`: why there is no GPU.
+/// All devices of this node that `wanted` allows, the host last; an error where one does not work, where the
+/// GPUs that the PCI bus shows do not answer, or where GPUs are wanted and there is none. `cuda_note`: why
+/// there is no GPU.
 std::vector<Result<std::unique_ptr<Device>>> open_all_devices(Backend wanted, std::string& cuda_note);
 
 /// Everything that a result's bits may depend on besides the options: two ranks with the same text must give

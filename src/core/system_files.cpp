@@ -37,6 +37,20 @@ std::optional<std::uint64_t> meminfo_bytes(const fs::path& root, const std::stri
   return std::nullopt;
 }
 
+std::vector<PciGpu> nvidia_gpus(const fs::path& root) {
+  std::vector<PciGpu> found;
+  for (const fs::path& device : entries(root / "sys/bus/pci/devices")) {
+    const std::string kind = first_line(device / "class").value_or("");
+    if (first_line(device / "vendor") != "0x10de" ||
+        !(kind.starts_with("0x0300") || kind.starts_with("0x0302")))
+      continue;
+    std::error_code none;
+    found.push_back(
+        {device.filename().string(), fs::read_symlink(device / "driver", none).filename().string()});
+  }
+  return found;
+}
+
 std::vector<ControlGroup> control_groups(const fs::path& root, const std::string& controller) {
   const fs::path mounted = root / "sys/fs/cgroup";
   std::string own, own_of_controller;  // paths; the top's is empty

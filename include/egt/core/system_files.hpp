@@ -28,6 +28,13 @@ std::vector<std::filesystem::path> entries(const std::filesystem::path& folder, 
 /// A line "name: value kB" of /proc/meminfo, in bytes.
 std::optional<std::uint64_t> meminfo_bytes(const std::filesystem::path& root, const std::string& name);
 
+struct PciGpu {
+  std::string address;  ///< "0000:17:00.0"
+  std::string driver;   ///< the kernel driver that it is bound to, as "nvidia"; empty: none
+};
+/// The NVIDIA GPUs on the PCI bus (display controllers: VGA or 3D), whatever drives them.
+std::vector<PciGpu> nvidia_gpus(const std::filesystem::path& root);
+
 struct ControlGroup {
   std::filesystem::path folder;
   std::string name;  ///< "/job/7"; the top one is "/"

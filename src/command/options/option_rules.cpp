@@ -218,7 +218,9 @@ OptionValue serve(std::optional<ServeAddress>& target) {
 Rules common_rules(CommonOptions& common, RunOptions& run) {
   const OptionValue answered = {"", [](Text) { return std::string(); }};  // before any value is looked at
   return {
-      {"backend", of_runs | of_devices, "what computes (auto: cuda where a GPU answers, else host)",
+      {"backend", of_runs | of_devices,
+       "what computes (auto: cuda, and host only on a machine without NVIDIA GPUs; EGT_BACKEND=host chooses "
+       "that)",
        choice(common.backend,
               {{"auto", Backend::automatic}, {"cuda", Backend::cuda}, {"host", Backend::host}})},
       {"devices", of_runs, "the device of each local rank (default: device = local rank)",
