@@ -30,6 +30,9 @@ else()
       set(CMAKE_CUDA_ARCHITECTURES 80-virtual 90-real)  # elsewhere the driver compiles it at the program's start
     endif()
   endif()
+  if(NOT CMAKE_CUDA_COMPILER)
+    unset(CMAKE_CUDA_COMPILER CACHE)  # one may have been installed since the last run of CMake
+  endif()
   check_language(CUDA)
   if(NOT CMAKE_CUDA_COMPILER)
     set(EGT_CUDA_REASON "no nvcc was found when it was built")

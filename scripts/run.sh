@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs the program, one rank a GPU: run.sh [COMMAND] [options], all handed to the program.
 # Without a GPU: on the host backend with up to 2 ranks. EGT_RANKS=N overrides the number of ranks.
-# Ends with the program's exit code; Ctrl-C and SIGTERM stop the run cleanly (exit code 6), one more Ctrl-C after
+# Ends with the program's exit code, and with 3 if the build or mpirun fails before the run begins; Ctrl-C and SIGTERM stop the run cleanly (exit code 6), one more Ctrl-C after
 # 5 s ends it at once. A run that could not write its result is judged from its journals (the command `report`),
 # whose exit code it then is.
 set -euo pipefail
@@ -51,8 +51,11 @@ rank_count() {
   echo $((cores < 2 ? cores : 2))
 }
 
-"$root/scripts/setup.sh"
-"$root/scripts/build.sh"
+[[ $(option_value --backend "$@") != host ]] || export EGT_INSTALL_CUDA=0
+"$root/scripts/setup.sh" || exit 3
+"$root/scripts/build.sh" || exit 3
+# They need no ranks, and the exit code of `report` is the verdict of another run.
+case ${1-} in report | compare) exec "$program" "$@" ;; esac
 
 ranks=$(rank_count "$@")
 if ! [[ $ranks =~ ^[1-9][0-9]*$ ]]; then
@@ -115,11 +118,13 @@ newest_default() {
   echo "$newest"
 }
 
-# The directory of the run that has just ended, or nothing. A config file may name another; then it is not known.
+# The directory of the run that has just ended, or nothing if none began.
 run_directory() {
   local directory
   directory=$(option_value --output "$@")
   [[ -n $directory ]] || directory=$(option_value --resume "$@")
+  [[ -n $directory ]] || directory=$("$program" "$@" --print-config 2>/dev/null | sed -n 's/^output = "\(.*\)"$/\1/p')
+  [[ $directory != *.json ]] || directory= # loadtest's file
   if [[ -z $directory ]]; then
     directory=$(newest_default)
     [[ $directory != "$newest_before" ]] || return 0
@@ -140,16 +145,21 @@ while ((interrupted)); do
   code=0
   wait "$mpirun" || code=$?
 done
-if ((code > 6)) && [[ -z $asked ]]; then
-  echo "run.sh: mpirun ended with code $code, none of the program's: a rank was lost or could not be started." \
-    "To hear what mpirun says of it, run: ${launch[*]/--quiet/} $program $*" >&2
-fi
-
 # The exit code in the result of a run, or nothing where it has none.
 result_code() { sed -n 's/^  "exit_code": \([0-9]*\),\{0,1\}$/\1/p' "$1/result.json" 2>/dev/null || true; }
 
 # What was refused (2, 3) left no run of its own; mpirun itself, told to end by SIGTERM, ends with 1.
 directory=$(run_directory "$@")
+if ((code > 6)) && [[ -z $asked ]]; then
+  echo "run.sh: mpirun ended with code $code, none of the program's: a rank was lost or could not be started." \
+    "To read mpirun's messages, run: ${launch[*]/--quiet/} $program $*" >&2
+fi
+if [[ -z $directory && " $* " != *" report "* ]] && ((code == 1 || code > 6)); then
+  # The program ends with 1 only if a run found a fault: this is the launcher's code.
+  if [[ -n $asked ]]; then exit 6; fi
+  echo "run.sh: mpirun failed with code $code before the run began; its messages are above" >&2
+  exit 3
+fi
 if [[ -n $directory ]] && ((code != 2 && code != 3)) && [[ $(result_code "$directory") != "$code" ]]; then
   # Where mpirun was killed its ranks end by themselves, and then only are their files given up.
   for ((i = 0; i < 50; ++i)); do

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the build and the tests need (Debian, Ubuntu). Does nothing where all of it is there.
+# Installs what the build and the tests need (Debian, Ubuntu). Does nothing where all of it is there. On a machine with
+# NVIDIA GPUs that includes the newest CUDA toolkit and NCCL that the driver supports, from the configured package
+# sources; if they have none, it ends with 3 and prints the commands. EGT_INSTALL_CUDA=0 leaves CUDA alone.
 set -euo pipefail
 
 packages=(build-essential cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libopenblas-dev libhwloc-dev
@@ -63,17 +65,104 @@ check_without_apt() {
   fi
 }
 
-# CUDA is never installed unasked: its version must suit the driver.
-advise_about_cuda() {
-  [[ -e /proc/driver/nvidia/version ]] || command -v nvidia-smi >/dev/null || return 0
-  if ! command -v nvcc >/dev/null && [[ ! -x /usr/local/cuda/bin/nvcc ]]; then
-    say "an NVIDIA driver is here, but no CUDA toolkit (nvcc): the program will use the host backend only." \
-      "To use the GPUs, install cuda-toolkit (from NVIDIA's own package repository) or nvidia-cuda-toolkit" \
-      "(from the distribution), and libnccl2 and libnccl-dev, then build again."
-  elif ! find /usr/include /usr/local/cuda/include -maxdepth 2 -name nccl.h 2>/dev/null | grep -q .; then
-    say "the CUDA toolkit is here, but no NCCL: the program will use the host backend only." \
-      "To use the GPUs, install libnccl2 and libnccl-dev, then build again."
+stop() {
+  say "$@"
+  exit 3
+}
+
+# The PCI addresses of NVIDIA's GPUs: display controllers, VGA or 3D.
+nvidia_gpus() {
+  local device vendor kind
+  for device in /sys/bus/pci/devices/*; do
+    vendor=$(cat "$device/vendor" 2>/dev/null) kind=$(cat "$device/class" 2>/dev/null) || continue
+    [[ $vendor != 0x10de || $kind != 0x030[02]?? ]] || echo "${device##*/}"
+  done
+}
+
+nvcc_path() { command -v nvcc || { [[ -x /usr/local/cuda/bin/nvcc ]] && echo /usr/local/cuda/bin/nvcc; }; }
+has_nccl() { find /usr/include /usr/local/cuda/include -maxdepth 2 -name nccl.h 2>/dev/null | grep -q .; }
+# The newest CUDA that the driver supports, as 12.8; nothing without a driver.
+driver_cuda() { { nvidia-smi 2>/dev/null || true; } | sed -n 's/.*CUDA Version: *\([0-9]*\.[0-9]*\).*/\1/p'; }
+is_not_newer() { [[ $(printf '%s\n' "$1" "$2" | sort -V | tail -n 1) == "$2" ]]; }
+
+oldest_cuda=12.0 # whose nvcc knows C++20
+
+# toolkit_package DRIVER: the package and its version, as "cuda-toolkit-12-8 12.8".
+toolkit_package() {
+  local version
+  while read -r version; do
+    if is_not_newer "$version" "$1" && is_not_newer "$oldest_cuda" "$version"; then
+      echo "cuda-toolkit-${version/./-} $version" && return
+    fi
+  done < <(apt-cache search --names-only '^cuda-toolkit-[0-9]+-[0-9]+$' |
+    sed -n 's/^cuda-toolkit-\([0-9]*\)-\([0-9]*\) .*/\1.\2/p' | sort -Vr)
+  version=$(apt-cache policy nvidia-cuda-toolkit | sed -n 's/^ *Candidate: \([0-9]*\.[0-9]*\).*/\1/p')
+  if [[ -n $version ]] && is_not_newer "$version" "$1" && is_not_newer "$oldest_cuda" "$version"; then
+    echo "nvidia-cuda-toolkit $version"
   fi
+}
+
+# nccl_version DRIVER TOOLKIT: the newest one for this toolkit's major version.
+nccl_version() {
+  local version cuda
+  while read -r version; do
+    cuda=${version##*+cuda}
+    if [[ $version != *+cuda* ]] || { [[ ${cuda%%.*} == "${2%%.*}" ]] && is_not_newer "$cuda" "$1"; }; then
+      echo "$version" && return
+    fi
+  done < <(apt-cache madison libnccl-dev | awk '{ print $3 }')
+}
+
+stop_without_packages() { # DRIVER GPU..
+  local driver=$1 name
+  shift
+  name=$(sed -n 's/^\(ID\|VERSION_ID\)="\{0,1\}\([^"]*\)"\{0,1\}$/\2/p' /etc/os-release 2>/dev/null | sort -r | tr -d '.\n')
+  say "the GPUs at $* need a CUDA toolkit of $oldest_cuda to $driver and NCCL, and the package sources have none." \
+    "Add NVIDIA's repository, then start this again (or set EGT_INSTALL_CUDA=0 and use --backend host):"
+  case $name in
+    debian* | ubuntu*) cat >&2 <<END
+  wget https://developer.download.nvidia.com/compute/cuda/repos/$name/$(uname -m)/cuda-keyring_1.1-1_all.deb
+  dpkg -i cuda-keyring_1.1-1_all.deb && apt-get update
+END
+      ;;
+    *) cat >&2 <<END
+  dnf config-manager --add-repo https://developer.download.nvidia.com/compute/cuda/repos/rhel9/$(uname -m)/cuda-rhel9.repo
+  dnf install cuda-toolkit-${driver/./-} libnccl libnccl-devel
+END
+      ;;
+  esac
+  exit 3
+}
+
+install_cuda() {
+  local gpus driver nvcc toolkit version nccl packages=()
+  mapfile -t gpus < <(nvidia_gpus)
+  nvcc=$(nvcc_path) || true
+  ((${#gpus[@]})) || return 0
+  if [[ -n $nvcc ]] && has_nccl; then return 0; fi
+  if [[ ${EGT_INSTALL_CUDA-1} == 0 ]]; then
+    say "the CUDA toolkit or NCCL is missing, and EGT_INSTALL_CUDA=0: only --backend host will work"
+    return 0
+  fi
+  driver=$(driver_cuda)
+  [[ -n $driver ]] || stop "the GPUs at ${gpus[*]} have no working driver: nvidia-smi fails. Install NVIDIA's driver" \
+    "(Debian: apt-get install nvidia-driver; Ubuntu: ubuntu-drivers install --gpgpu), then start this again"
+  command -v apt-cache >/dev/null || stop_without_packages "$driver" "${gpus[@]}"
+  as_root apt-get update -q >&2
+  if [[ -n $nvcc ]]; then
+    version=$("$nvcc" --version | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p')
+  else
+    read -r toolkit version < <(toolkit_package "$driver") || true
+    [[ -n ${toolkit-} ]] || stop_without_packages "$driver" "${gpus[@]}"
+    packages+=("$toolkit")
+  fi
+  if ! has_nccl; then
+    nccl=$(nccl_version "$driver" "$version")
+    [[ -n $nccl ]] || stop_without_packages "$driver" "${gpus[@]}"
+    packages+=("libnccl2=$nccl" "libnccl-dev=$nccl")
+  fi
+  say "the driver supports CUDA $driver; installing ${packages[*]} (EGT_INSTALL_CUDA=0 prevents it)"
+  install "${packages[@]}" || stop "could not install ${packages[*]}; run: apt-get install ${packages[*]}"
 }
 
 if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
@@ -81,4 +170,4 @@ if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
 else
   check_without_apt
 fi
-advise_about_cuda
+install_cuda

@@ -86,6 +86,83 @@ class Install(ProgramTest):
             self.assertEqual(set(complete(f"{command} --")), self.help_options(command), command)
 
 
+APT_GET = """#!/bin/sh
+echo "$*" >>"$APT_LOG"
+"""
+APT_CACHE = """#!/bin/sh
+case $1 in
+  search) for version in $TOOLKITS; do echo "cuda-toolkit-$version - CUDA Toolkit meta-package"; done ;;
+  policy) printf 'nvidia-cuda-toolkit:\\n  Installed: (none)\\n  Candidate: %s\\n' "${DISTRIBUTION:-(none)}" ;;
+  madison) for version in $NCCLS; do echo "libnccl-dev | $version | https://example.org Packages"; done ;;
+esac
+"""
+NVIDIA_SMI = """#!/bin/sh
+[ -n "$DRIVER" ] && echo "| NVIDIA-SMI 550.54.15   Driver Version: 550.54.15   CUDA Version: $DRIVER     |"
+"""
+NAMESPACES = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
+
+
+@unittest.skipUnless(subprocess.run([*NAMESPACES, "true"], capture_output=True).returncode == 0, "unshare is not permitted")
+class Setup(ProgramTest):
+    """scripts/setup.sh on a machine with a GPU and all packages but CUDA's."""
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "bin").mkdir()
+        fakes = {"apt-get": APT_GET, "apt-cache": APT_CACHE, "nvidia-smi": NVIDIA_SMI, "dpkg-query": "#!/bin/sh\nprintf installed\n"}
+        for name, text in fakes.items():
+            (self.folder / "bin" / name).write_text(text)
+            (self.folder / "bin" / name).chmod(0o755)
+        (self.folder / "bus/0000:17:00.0").mkdir(parents=True)
+        (self.folder / "bus/0000:17:00.0/vendor").write_text("0x10de\n")
+        (self.folder / "bus/0000:17:00.0/class").write_text("0x030200\n")
+
+    def run_setup(self, **environment):
+        hide = 'mount --bind bus /sys/bus/pci/devices && mount -t tmpfs none /usr/local && exec "$0"'
+        done = subprocess.run([*NAMESPACES, "bash", "-c", hide, ROOT / "scripts/setup.sh"], cwd=self.folder, capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "PATH": f"{self.folder}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "APT_LOG": str(self.folder / "log"), **environment})
+        log = self.folder / "log"
+        calls = [line for line in log.read_text().splitlines() if line.startswith("install")] if log.exists() else []
+        log.unlink(missing_ok=True)
+        return done, [line.split("--no-install-recommends ")[1] for line in calls]
+
+    @unittest.skipIf(Path("/usr/include/nccl.h").exists() or shutil.which("nvcc", path="/usr/bin:/bin"), "CUDA is installed")
+    def test_installs_the_newest_toolkit_and_nccl_that_the_driver_supports(self):
+        toolkits, nccls = "12-4 13-0 12-10 12-8", "2.28.3-1+cuda13.0 2.27.3-1+cuda12.9 2.26.2-1+cuda12.8 2.22.3-1+cuda12.5 2.21.5-1+cuda12.4"
+        distribution = "12.0.140~12.0.1-4build4"
+        for driver, offered, packages in (
+                ("12.8", {"TOOLKITS": toolkits, "NCCLS": nccls}, "cuda-toolkit-12-8 libnccl2=2.26.2-1+cuda12.8 libnccl-dev=2.26.2-1+cuda12.8"),
+                ("12.7", {"TOOLKITS": toolkits, "NCCLS": nccls}, "cuda-toolkit-12-4 libnccl2=2.22.3-1+cuda12.5 libnccl-dev=2.22.3-1+cuda12.5"),
+                ("13.1", {"TOOLKITS": toolkits, "NCCLS": nccls}, "cuda-toolkit-13-0 libnccl2=2.28.3-1+cuda13.0 libnccl-dev=2.28.3-1+cuda13.0"),
+                ("12.2", {"DISTRIBUTION": distribution, "NCCLS": "2.18.5-1-1"}, "nvidia-cuda-toolkit libnccl2=2.18.5-1-1 libnccl-dev=2.18.5-1-1")):
+            with self.subTest(driver=driver):
+                done, installed = self.run_setup(DRIVER=driver, **offered)
+                self.assertEqual((done.returncode, installed), (0, [packages]), done.stderr)
+
+    @unittest.skipIf(Path("/usr/include/nccl.h").exists() or shutil.which("nvcc", path="/usr/bin:/bin"), "CUDA is installed")
+    def test_stops_with_the_commands_where_nothing_fits(self):
+        for driver, offered, text in (("12.4", {}, "cuda-keyring_1.1-1_all.deb && apt-get update"),
+                                      ("12.4", {"TOOLKITS": "12-8 13-0"}, "need a CUDA toolkit of 12.0 to 12.4 and NCCL"),
+                                      ("12.4", {"DISTRIBUTION": "11.8.0-5~deb12u1"}, "the GPUs at 0000:17:00.0 need"),
+                                      ("12.4", {"TOOLKITS": "12-4", "NCCLS": "2.27.3-1+cuda12.9"}, "and NCCL"),
+                                      ("", {"TOOLKITS": "12-4"}, "the GPUs at 0000:17:00.0 have no working driver: nvidia-smi fails")):
+            with self.subTest(driver=driver, offered=offered):
+                done, installed = self.run_setup(DRIVER=driver, **offered)
+                self.assertEqual((done.returncode, installed), (3, []), done.stderr)
+                self.assertIn(text, done.stderr)
+
+    @unittest.skipIf(Path("/usr/include/nccl.h").exists() or shutil.which("nvcc", path="/usr/bin:/bin"), "CUDA is installed")
+    def test_leaves_cuda_alone_where_it_is_asked_to(self):
+        done, installed = self.run_setup(DRIVER="12.8", TOOLKITS="12-8", EGT_INSTALL_CUDA="0")
+        self.assertEqual((done.returncode, installed), (0, []), done.stderr)
+        self.assertIn("only --backend host will work", done.stderr)
+
+    def test_does_nothing_without_a_gpu(self):
+        (self.folder / "bus/0000:17:00.0/vendor").write_text("0x1002\n")
+        done, installed = self.run_setup(DRIVER="", TOOLKITS="12-8")
+        self.assertEqual((done.returncode, installed, done.stderr), (0, [], ""))
+
+
 class Container(ProgramTest):
     """scripts/Containerfile. That it builds is not tried here: that takes root and a base image."""
 

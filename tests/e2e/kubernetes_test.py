@@ -10,7 +10,6 @@ except ImportError:
     print("skipped: there is no module yaml (package python3-yaml)")
     sys.exit(77)
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
 # Of kubeflow.org/v2beta1, and what the manifest uses of a pod: field to type.
 SPEC = {"launcherCreationPolicy": str, "mpiImplementation": str, "mpiReplicaSpecs": dict, "runLauncherAsWorker": bool, "runPolicy": dict,
         "slotsPerWorker": int, "sshAuthMountPath": str}
@@ -58,6 +57,15 @@ class Kubernetes(ProgramTest):
         mounts = {mount["name"]: mount["mountPath"] for mount in self.container("Worker")["volumeMounts"]}
         self.assertEqual(sorted(mounts), sorted(volume["name"] for volume in self.replicas["Worker"]["template"]["spec"]["volumes"]))
         self.assertIn(launch[launch.index("-wdir") + 1], mounts.values())
+
+    def test_the_launcher_turns_1_without_a_verdict_into_3(self):
+        command = self.container("Launcher")["command"]
+        for code, printed, expected in ((0, "Verdict: pass (exit code 0)", 0), (1, "Verdict: fault (exit code 1)", 1), (1, "no slots", 3), (4, "", 4)):
+            mpirun = self.folder / "mpirun"
+            mpirun.write_text(f"#!/bin/sh\necho '{printed}'\nexit {code}\n")
+            mpirun.chmod(0o755)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=20, env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"})
+            self.assertEqual((done.returncode, done.stdout), (expected, printed + "\n"), done.stderr)
 
     def test_the_program_takes_its_arguments(self):
         """But for the folder, which is the pod's."""

@@ -17,6 +17,7 @@ PREFIX = "extreme_gpu_trainer: "
 EXTRA_FILES = ["junit.xml", "metrics.prom", "report.html"]
 INCOMPLETE, INTERRUPTED = 4, 6
 RESULT_FILES = [*EXTRA_FILES, "result.json"]
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 def has_ended(process):
@@ -77,6 +78,18 @@ class ProgramTest(unittest.TestCase):
         self.addCleanup(process.kill)
         return process
 
+    def make_script(self):
+        """run.sh with the program that is there: nothing is installed or built."""
+        scripts = self.folder / "root/scripts"
+        scripts.mkdir(parents=True)
+        # Links: a file that was just written is busy while another thread's child starts.
+        (scripts / "run.sh").symlink_to(SCRIPTS / "run.sh")
+        for name in ("setup.sh", "build.sh"):
+            (scripts / name).symlink_to(shutil.which("true"))
+        (self.folder / "root/build").mkdir()
+        (self.folder / "root/build/extreme_gpu_trainer").symlink_to(PROGRAM)
+        return scripts / "run.sh"
+
     def files(self):
         """All files below the folder, as paths relative to it."""
         return sorted(str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if p.is_file())
@@ -126,4 +139,4 @@ class ProgramTest(unittest.TestCase):
         return [line for line in completed.stderr.splitlines() if line.startswith(PREFIX)]
 
 
-__all__ = ["EXTRA_FILES", "PREFIX", "RESULT_FILES", "SMALL", "Path", "ProgramTest", "json", "load_tests", "os", "signal", "subprocess", "time", "unittest"]
+__all__ = ["EXTRA_FILES", "PREFIX", "RESULT_FILES", "SCRIPTS", "SMALL", "Path", "ProgramTest", "json", "load_tests", "os", "signal", "subprocess", "time", "unittest"]

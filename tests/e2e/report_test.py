@@ -1,6 +1,5 @@
 """`report DIR` and `--resume DIR`: what is left of runs that were cut. EGT_KILL_ROUNDS=50 cuts 50 of them."""
 import datetime
-import pathlib
 import random
 import re
 import shutil
@@ -14,7 +13,6 @@ SMALL_NETWORK = ["--layers", "32,48,16", "--batch", "16", "--memory", "64MB", "-
 WITHOUT_MEMORY = ["0" if word == "64MB" else word for word in SMALL_NETWORK]
 PROGRESS_PERIOD_S = 1
 BUSY_S = 3  # until a machine that does much else comes to a rank's next step
-SCRIPTS = pathlib.Path(__file__).parents[2] / "scripts"
 
 
 class Report(ProgramTest):
@@ -96,18 +94,6 @@ class Cut(Report):
         done = self.run_program(*SMALL_NETWORK, "--steps", "10", "--output", "next", ranks=2)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual({name.split("/")[0] for name in self.files()}, {"run", "next"})
-
-    def make_script(self):
-        """run.sh with the program that is there: nothing is installed or built."""
-        scripts = self.folder / "root/scripts"
-        scripts.mkdir(parents=True)
-        # Links: a file that was just written is busy while another thread's child starts.
-        (scripts / "run.sh").symlink_to(SCRIPTS / "run.sh")
-        for name in ("setup.sh", "build.sh"):
-            (scripts / name).symlink_to(shutil.which("true"))
-        (self.folder / "root/build").mkdir()
-        (self.folder / "root/build/extreme_gpu_trainer").symlink_to(os.environ["EGT_PROGRAM"])
-        return scripts / "run.sh"
 
     def test_run_script_counts_cores_whatever_openmp_may_use(self):
         done = subprocess.run([self.make_script(), "--backend", "host", "--steps", "3", "--memory", "0", "--no-io", "--output", "run"], cwd=self.folder,

@@ -1,0 +1,169 @@
+"""Starts that fail before the run begins: exit code 3 (2 for usage, 6 for a signal) and one line with the reason, never 0 or 1."""
+import shutil
+
+from program import *
+from program import MPIRUN, PROGRAM
+
+FAULT, WRONG_USAGE, ENVIRONMENT, INTERRUPTED = 1, 2, 3, 6
+BURN = ["burn", "--steps", "3", "--memory", "0", "--no-io", "--progress", "none", "--layers", "32,16", "--batch", "16"]
+NAMESPACES = ["unshare"] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
+HAS_NAMESPACES = subprocess.run([*NAMESPACES, "--mount", "--net", "--uts", "true"], capture_output=True).returncode == 0
+
+
+class Launch(ProgramTest):
+    def run_shell(self, script, namespaces=()):
+        """`script` ends with "$@", the program with the smallest burn."""
+        words = [*([*NAMESPACES, *namespaces] if namespaces else []), "bash", "-c", script, "bash", PROGRAM, *BURN]
+        return subprocess.run(words, cwd=self.folder, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL)
+
+    def check(self, done, code, text):
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        lines = self.program_lines(done)
+        self.assertEqual(len(lines), 1, done.stderr)
+        self.assertIn(text, lines[0])
+        self.assertEqual(self.files(), [])
+
+
+class MpiInit(Launch):
+    @unittest.skipUnless(HAS_NAMESPACES, "unshare is not permitted")
+    def test_what_the_machine_lacks(self):
+        for namespaces, script, text in (
+                (["--mount"], 'mkdir ro && mount -t tmpfs -o ro tmpfs ro && TMPDIR=$PWD/ro "$@"; code=$?; umount ro; rmdir ro; exit $code',
+                 "/ro is not usable (Read-only file system); set TMPDIR"),
+                (["--net"], '"$@"', "no network interface is up"),
+                (["--uts"], 'hostname ' + "a" * 60 + ' && "$@"', "the host name has 60 letters")):
+            with self.subTest(text=text):
+                self.check(self.run_shell(script, namespaces), ENVIRONMENT, text)
+
+    def test_settings_of_open_mpi(self):
+        """mpirun itself ends with 1 then, which run.sh turns into 3."""
+        self.check(self.run_shell('OMPI_MCA_pml=garbage "$@"'), ENVIRONMENT, "check these variables: OMPI_MCA_pml=garbage")
+
+    def start_that_hangs(self):
+        """Without mpirun MPI_Init starts a daemon, and waits for what it says."""
+        (self.folder / "orted").write_text("#!/bin/sh\ntouch started\nexec sleep 60\n")
+        (self.folder / "orted").chmod(0o755)
+        process = subprocess.Popen([PROGRAM, *BURN], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, env={**os.environ, "OPAL_BINDIR": str(self.folder)})
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.kill)
+        self.addCleanup(lambda: [os.kill(other, signal.SIGKILL) for other in self.processes() if other != process.pid])
+        self.wait_for((self.folder / "started").exists, 60)
+        return process
+
+    def test_that_hangs_ends_on_a_signal(self):
+        for signals in ([signal.SIGTERM], [signal.SIGINT, signal.SIGINT]):
+            with self.subTest(signals=signals):
+                process = self.start_that_hangs()
+                for number in signals:
+                    process.send_signal(number)
+                    time.sleep(0.2)
+                self.assertEqual(process.wait(timeout=60), INTERRUPTED)
+                self.assertIn(f"{PREFIX}stopped by {signals[0].name} before the run began", process.stderr.readline())
+                (self.folder / "started").unlink()
+
+
+class Usage(Launch):
+    def test_errors_do_not_start_mpi(self):
+        """With a daemon that fails, MPI_Init would."""
+        for words in (["--frobnicate"], ["compare"], ["report"], ["compare", "a.json", "--tolerance", "x"]):
+            with self.subTest(words=words):
+                done = self.run_program(*words, environment={"OMPI_MCA_pml": "garbage", "OMPI_MCA_plm": "garbage"})
+                self.check(done, WRONG_USAGE, "")
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.check(self.run_program("--frobnicate", ranks=3), WRONG_USAGE, "--frobnicate")
+
+
+class Scripts(Launch):
+    """run.sh and slurm.sbatch: 1 is a fault only if a run reported it."""
+    FAULT = ["burn", "--steps", "20", "--check-every", "5", "--memory", "0", "--no-io", "--progress", "none", "--layers", "32,16", "--batch", "16",
+             "--inject", "weight:rank=1,step=8"]
+
+    def fake(self, name, text):
+        (self.folder / "bin").mkdir(exist_ok=True)
+        (self.folder / "bin" / name).write_text("#!/bin/bash\n" + text)
+        (self.folder / "bin" / name).chmod(0o755)
+
+    def run_script(self, script, *arguments):
+        return subprocess.run([script, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}", "EGT_RANKS": "2", "SLURM_JOB_ID": "7",
+                                   "SLURM_SUBMIT_DIR": str(self.folder), "EGT_PROGRAM": PROGRAM})
+
+    def test_an_mpi_that_fails_ends_with_3(self):
+        self.fake("mpirun", f'OMPI_MCA_pml=garbage exec {shutil.which("mpirun")} "$@"')
+        done = self.run_script(self.make_script(), *BURN)
+        self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
+        self.assertIn(f"{PREFIX}MPI_Init failed: check these variables: OMPI_MCA_pml=garbage", done.stderr)
+
+    def test_a_launcher_that_fails_ends_with_3(self):
+        for code in (1, 137):
+            for script, launcher in ((self.make_script(), "mpirun"), (SCRIPTS / "slurm.sbatch", "srun")):
+                with self.subTest(launcher=launcher, code=code):
+                    self.fake(launcher, f"echo 'no slots' >&2\nexit {code}\n")
+                    done = self.run_script(script, *BURN)
+                    self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
+                    self.assertIn(f"{launcher} failed with code {code} before the run began", done.stderr)
+            shutil.rmtree(self.folder / "root")
+
+    def test_a_fault_is_still_1(self):
+        (self.folder / "c.toml").write_text('output = "of config"\n')
+        self.fake("srun", f"""while [[ $1 == --* ]]; do shift; done\nexec {" ".join(MPIRUN)} -np 2 "$@"\n""")
+        run = self.make_script()
+        for script, arguments in ((run, ["--config", "c.toml"]), (run, []), (run, ["-o", "named"]), (SCRIPTS / "slurm.sbatch", []),
+                                  (SCRIPTS / "slurm.sbatch", ["--output=given"])):
+            with self.subTest(script=script.name, arguments=arguments):
+                done = self.run_script(script, *self.FAULT, *arguments)
+                self.assertEqual(done.returncode, FAULT, done.stdout + done.stderr)
+        self.assertEqual(self.run_script(run, "report", "of config").returncode, FAULT)
+        self.assertTrue((self.folder / "slurm-7/result.json").exists())
+
+
+class Singletons(Launch):
+    def test_of_each_launcher_are_refused(self):
+        for name, variables in (("Slurm", {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}),
+                                ("Hydra", {"MPI_LOCALNRANKS": "2", "MPI_LOCALRANKID": "0"}),
+                                ("Open MPI's mpirun", {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"})):
+            with self.subTest(launcher=name):
+                done = self.run_program(*BURN, environment=variables)
+                self.check(done, ENVIRONMENT, "=2, but MPI_COMM_WORLD has 1")
+                self.assertIn(name, self.program_lines(done)[0])
+
+    def test_ranks_of_mpirun_in_a_slurm_step_are_not(self):
+        done = self.run_program(*BURN, ranks=2, environment={"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+@unittest.skipUnless(HAS_NAMESPACES, "unshare is not permitted")
+class PciGpus(Launch):
+    """Two GPUs on the PCI bus, and no CUDA device."""
+
+    def on_a_gpu_node(self, *arguments, environment=None):
+        root = self.folder / "bus"
+        for address in ("0000:17:00.0", "0000:65:00.0"):
+            (root / address).mkdir(parents=True, exist_ok=True)
+            (root / address / "vendor").write_text("0x10de\n")
+            (root / address / "class").write_text("0x030200\n")
+        script = 'mount --bind bus /sys/bus/pci/devices && unset EGT_BACKEND && exec "$@"'
+        done = subprocess.run([*NAMESPACES, "--mount", "bash", "-c", script, "bash", PROGRAM, *arguments], cwd=self.folder, capture_output=True,
+                              text=True, timeout=240, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
+        shutil.rmtree(root)
+        return done
+
+    def test_a_node_does_not_pass_by_its_cpu(self):
+        done = self.on_a_gpu_node(*BURN)
+        self.check(done, ENVIRONMENT, "the GPUs at 0000:17:00.0, 0000:65:00.0 cannot be used: ")
+        self.assertTrue(self.program_lines(done)[0].endswith("; --backend host tests the CPU"), done.stderr)
+
+    def test_the_host_backend_does_where_it_is_asked_for(self):
+        done = self.on_a_gpu_node(*BURN, "--backend", "host")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_devices_names_them(self):
+        done = self.on_a_gpu_node("devices")
+        self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
+        self.assertIn("not usable: the GPUs at 0000:17:00.0, 0000:65:00.0", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
