@@ -150,8 +150,8 @@ result_code() { sed -n 's/^  "exit_code": \([0-9]*\),\{0,1\}$/\1/p' "$1/result.j
 
 # What was refused (2, 3) left no run of its own; mpirun itself, told to end by SIGTERM, ends with 1.
 directory=$(run_directory "$@")
-if ((code > 6)) && [[ -z $asked ]]; then
-  echo "run.sh: mpirun ended with code $code, none of the program's: a rank was lost or could not be started." \
+if [[ -n $directory && -z $asked ]] && ((code > 6)); then
+  echo "run.sh: mpirun ended with code $code, none of the program's: a rank was lost." \
     "To read mpirun's messages, run: ${launch[*]/--quiet/} $program $*" >&2
 fi
 if [[ -z $directory && " $* " != *" report "* ]] && ((code == 1 || code > 6)); then
