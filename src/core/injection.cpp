@@ -36,7 +36,8 @@ constexpr std::array names = {"weight",
                               "ecc",
                               "diskfull",
                               "memory-pressure",
-                              "idle"};
+                              "idle",
+                              "device-error"};
 constexpr std::uint64_t highest_chosen_bit = 27;
 constexpr std::int64_t most_steps = 1'000'000'000'000;
 constexpr std::uint64_t most_words = std::uint64_t{1} << 24, widest_stride = std::uint64_t{1} << 32;
@@ -88,7 +89,7 @@ bool flips_bits(InjectionKind kind) {
 
 bool is_counted(InjectionKind kind) {
   return flips_bits(kind) || kind == InjectionKind::slow || kind == InjectionKind::temperature ||
-         kind == InjectionKind::diskfull;
+         kind == InjectionKind::diskfull || kind == InjectionKind::device_error;
 }
 
 bool takes_time(InjectionKind kind) {

@@ -24,6 +24,8 @@ const char* to_string(StatusCode code) {
       return "stopped";
     case StatusCode::aborted:
       return "aborted";
+    case StatusCode::device_error:
+      return "device error";
     case StatusCode::internal:
       return "internal error";
   }

@@ -34,6 +34,7 @@ struct Evidence {
   std::vector<ByRank> parts;  ///< of the run
   int size = 0;               ///< ranks that there should be
   std::set<int> lost;
+  std::set<int> failed_devices;  ///< ranks with a fault of the kind device-error
 
   /// How the run ended: its last part.
   const ByRank& ending() const {
@@ -49,7 +50,8 @@ Evidence sort_evidence(const std::vector<Record>& records) {
                     .restarts = restarts_of(records),
                     .parts = parts_of(records),
                     .size = 0,
-                    .lost = {}};
+                    .lost = {},
+                    .failed_devices = {}};
   for (const Record& record : records) {
     if (record.kind == RecordKind::start)
       evidence.size = std::max(evidence.size, value_at<int>(record.body, "size").value_or(0));
@@ -57,6 +59,9 @@ Evidence sort_evidence(const std::vector<Record>& records) {
   }
   for (const Record* loss : evidence.losses)
     evidence.lost.insert(value_at<int>(loss->body, "rank").value_or(-1));
+  for (const Record* fault : evidence.faults)
+    if (text_at(fault->body, "kind") == "device-error")
+      evidence.failed_devices.insert(value_at<int>(fault->body, "rank").value_or(-1));
   return evidence;
 }
 
@@ -127,6 +132,19 @@ std::vector<EqualFaults> equal_faults(const Evidence& evidence, const std::set<i
   return all;
 }
 
+std::string error_reason(int rank, const Record& end) {
+  const Json& error = member(end.body, "error");
+  const std::string what = text_at(error, "what");
+  return fmt::format("rank {}{}: {}: {}", rank, step_text(end.step),
+                     text_at(error, "code").empty() ? "error" : text_at(error, "code"),
+                     what.empty() ? "no details" : what);
+}
+
+/// A fault, also if its own record is lost.
+bool is_device_error(const Record& end) {
+  return text_at(member(end.body, "error"), "code") == to_string(StatusCode::device_error);
+}
+
 std::vector<std::string> fault_reasons(const Evidence& evidence, const std::set<int>& idle = {}) {
   std::vector<std::string> reasons;
   for (const EqualFaults& faults : equal_faults(evidence, idle))
@@ -135,8 +153,11 @@ std::vector<std::string> fault_reasons(const Evidence& evidence, const std::set<
                                       : faults.first);
   for (const ByRank& part : evidence.parts)
     for (const auto& [number, rank] : part) {
-      if (evidence.faults.empty() && rank.end && text_at(rank.end->body, "reason") == "fault")
+      if (!rank.end) continue;
+      if (evidence.faults.empty() && text_at(rank.end->body, "reason") == "fault")
         reasons.push_back(fmt::format("rank {} ended because of a fault", number));
+      if (is_device_error(*rank.end) && !evidence.failed_devices.contains(number))
+        reasons.push_back(error_reason(number, *rank.end));
     }
   return reasons;
 }
@@ -147,19 +168,14 @@ bool was_interrupted(const Evidence& evidence) {
   });
 }
 
-/// Where ranks were lost, the others could not go on, which is no reason of its own.
+/// If ranks were lost or a device failed, the others cannot continue, which is no reason of its own; nor is
+/// the end of the rank itself, which has a reason as a fault or as a loss.
 bool is_consequence(const Evidence& evidence, int rank, const Record& end) {
-  if (evidence.losses.empty()) return false;
-  return evidence.lost.contains(rank) || text_at(end.body, "reason") == "peer lost" ||
+  if (is_device_error(end)) return true;
+  if (evidence.losses.empty() && evidence.failed_devices.empty()) return false;
+  return evidence.lost.contains(rank) || evidence.failed_devices.contains(rank) ||
+         text_at(end.body, "reason") == "peer lost" ||
          text_at(member(end.body, "error"), "code") == to_string(StatusCode::aborted);
-}
-
-std::string error_reason(int rank, const Record& end) {
-  const Json& error = member(end.body, "error");
-  const std::string what = text_at(error, "what");
-  return fmt::format("rank {}{}: {}: {}", rank, step_text(end.step),
-                     text_at(error, "code").empty() ? "error" : text_at(error, "code"),
-                     what.empty() ? "no details" : what);
 }
 
 std::vector<std::string> errors(const Evidence& evidence) {

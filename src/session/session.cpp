@@ -14,6 +14,7 @@ namespace {
 
 constexpr double progress_period_s = 1.0;
 constexpr double hurried_telemetry_s = 0.1;
+constexpr double failure_telemetry_s = 2;  // of a device that failed: why may be in its counters
 constexpr double start_patience_s = 120;   // first answers in every precision
 constexpr double finish_patience_s = 300;  // a last sweep of the memory, a file to its end
 constexpr double drain_timeout_s = 20;     // of what is enqueued when the communicator was given up
@@ -21,7 +22,9 @@ constexpr double drain_timeout_s = 20;     // of what is enqueued when the commu
 }  // namespace
 
 Session::Session(const Surroundings& surroundings, Workloads& workloads)
-    : records_(surroundings.records),
+    : monitored_(surroundings.monitored),
+      device_(surroundings.device),
+      records_(surroundings.records),
       route_(surroundings.route),
       telemetry_(surroundings.telemetry),
       line_(surroundings.board.line("main")),
@@ -46,12 +49,19 @@ Status Session::run(const SessionPlan& plan) {
     if (failure.ok() && pulse_) keep_first(pulse_->start());
     if (failure.ok()) keep_first(run_steps(plan));
   }
+  failure = report_device_error(failure);
   // A rank that failed leaves its peers behind: nothing that needs them may be begun any more.
   const Ending ending(!failure.ok() || decision_ == StopVote::interrupted);
   if (ending.hurry) stop_background();
+  const bool is_hurried = decision_ == StopVote::interrupted || rejoin_.lost_peers();
+  if (device_error_reported_)
+    telemetry_.stop(failure_telemetry_s);  // first: the workloads may hang in theirs
   line_.begin("finish", retired_ - 1, finish_patience_s);
   for (auto& workload : workloads_) keep_first(workload->finish(ending));
-  telemetry_.stop(ending.hurry ? hurried_telemetry_s : Telemetry::stop_seconds);
+  telemetry_.stop(!ending.hurry ? Telemetry::stop_seconds
+                  : is_hurried  ? hurried_telemetry_s
+                                : failure_telemetry_s);
+  failure = report_device_error(failure);  // which a background thread may have been the first to see
   // A rank whose journal was cut short lacks its evidence, which is reported like any other failure.
   records_.emit(RecordKind::end, retired_ - 1,
                 end_body(plan, failure.ok() ? route_.journal_failure() : failure));
@@ -61,6 +71,8 @@ Status Session::run(const SessionPlan& plan) {
 Status Session::run_steps(const SessionPlan& plan) {
   Status status = make_steps(plan);
   while (!status.ok()) {
+    status = report_device_error(status);
+    if (device_error_reported_) break;  // nothing works on its context any more, so it cannot restart
     const auto number = rejoin_.meet(status, [this] { return drain(); });
     if (!number) break;
     status = resume(*number);
@@ -88,6 +100,20 @@ Status Session::make_steps(const SessionPlan& plan) {
   }
   while (retired_ < next_step_) EGT_TRY(retire(retired_));
   return {};
+}
+
+/// Gives the error of the device where that is the cause of `failure`: a library or a communicator fails with
+/// an error of its own, but every call of a device that failed returns the device's. It becomes a fault,
+/// which is on disk before anything waits for the device. A device on which something hangs is not asked.
+Status Session::report_device_error(const Status& failure) {
+  if (device_error_reported_ || failure.code() == StatusCode::timeout) return failure;
+  const Status error = failure.code() == StatusCode::device_error ? failure : device_.memory().status();
+  if (error.code() != StatusCode::device_error) return failure;
+  device_error_reported_ = true;
+  const Activity activity = line_.read();
+  records_.emit(device_fault(monitored_, error, activity.step, activity.phase));
+  static_cast<void>(route_.pump());
+  return error;
 }
 
 /// Others may wait for this rank meanwhile: that it rests is reported, so that nobody takes it for stuck. Who

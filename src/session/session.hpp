@@ -49,6 +49,8 @@ class Session {
 
   /// All outlive the session; the workloads are prepared.
   struct Surroundings {
+    MonitoredDevice monitored;
+    const Device& device;
     RecordQueue& records;
     RecordRouter& route;
     Telemetry& telemetry;
@@ -70,6 +72,7 @@ class Session {
   Status drain();
   Status resume(int number);
   Status retire(std::int64_t step);
+  Status report_device_error(const Status& failure);
   void stop_background();
   bool is_over(const SessionPlan& plan) const;
   StopVote own_vote(const SessionPlan& plan, std::int64_t step) const;
@@ -77,6 +80,8 @@ class Session {
   Json body() const;
   Json end_body(const SessionPlan& plan, const Status& failure) const;
 
+  const MonitoredDevice monitored_;
+  const Device& device_;
   RecordQueue& records_;
   RecordRouter& route_;
   Telemetry& telemetry_;
@@ -89,6 +94,7 @@ class Session {
   Clock::time_point loaded_ = Clock::now();  ///< when all but the first one were started
   std::int64_t next_step_ = 0, retired_ = 0;
   StopVote decision_ = StopVote::none;
+  bool device_error_reported_ = false;
 };
 
 }  // namespace egt

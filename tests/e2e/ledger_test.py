@@ -37,6 +37,35 @@ class Ledger(ProgramTest):
                          [(48, fault["step"], fault["phase"])], told)
         self.assertEqual(result["counters"]["0"]["xid"], [], told)
 
+    def check_device_error(self, ranks, rank, step, count):
+        spec = f"device-error:rank={rank},step={step},count={count}"
+        output = f"run{ranks}.{rank}.{step}"
+        done = self.run_program(*RUN, "--inject", spec, "--output", output, ranks=ranks)
+        result = self.result(output)
+        told = done.stderr + json.dumps({name: result[name] for name in ("verdict", "reasons", "faults", "injections")}, indent=1)
+        self.assertEqual((done.returncode, result["exit_code"], result["verdict"]), (1, 1, "fault"), told)
+        self.assertEqual([(i["planned"], i["found"]) for i in result["injections"]], [(spec, True)], told)
+        uuids = {r["rank"]: r["device"]["uuid"] for r in result["ranks"]}
+        self.assertEqual([(f["kind"], f["detector"], f["rank"], f["device_uuid"], f["actual"], f["blame"]) for f in result["faults"]],
+                         [("device-error", "CUDA", rank, uuids[rank], "214", "certain")], told)
+        self.assertIn("cudaErrorECCUncorrectable", result["faults"][0]["where"], told)
+        self.assertTrue(result["faults"][0]["phase"], told)
+        self.assertEqual(result["restarts"], [], "a device that failed cannot restart")
+        return result["faults"][0]
+
+    def test_an_error_of_the_device(self):
+        steps_under_way = 3  # an earlier step may be waited for
+        for ranks, rank, step, count in [(1, 0, 12, 1), (1, 0, 3, 250), (2, 1, 20, 40), (3, 0, 10, 77), (3, 2, 25, 3)]:
+            with self.subTest(ranks=ranks, rank=rank, step=step, count=count):
+                self.assertGreaterEqual(self.check_device_error(ranks, rank, step, count)["step"], step - steps_under_way)
+
+    def test_an_error_of_the_device_before_the_first_step(self):
+        """At its very first call, and while the workloads take memory."""
+        for ranks, rank, count in [(1, 0, 1), (2, 1, 1), (3, 1, 60)]:
+            with self.subTest(ranks=ranks, rank=rank, count=count):
+                fault = self.check_device_error(ranks, rank, 0, count)
+                self.assertEqual((fault["phase"], fault["step"]), ("start", None))
+
     def test_a_run_without_errors(self):
         done = self.run_program(*RUN, "--output", "run", ranks=2)
         self.assertEqual(done.returncode, 0, done.stderr)

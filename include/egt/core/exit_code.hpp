@@ -29,6 +29,8 @@ inline int exit_code_of(const Status& status) {
       return exit_code::incomplete;
     case StatusCode::stopped:
       return exit_code::interrupted;
+    case StatusCode::device_error:
+      return exit_code::fault;
     default:
       return exit_code::no_environment;
   }

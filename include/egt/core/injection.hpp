@@ -38,6 +38,7 @@ enum class InjectionKind {
   diskfull,         ///< the disk of the file part has no room left
   memory_pressure,  ///< the sensor tells of more memory in use than there should be
   idle,             ///< the device gets no work: whatever computes is left out
+  device_error,     ///< a call of the device returns a hardware error, and every later call too
 };
 
 /// One fault on purpose: `KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,peer=P][,ms=M]`.
@@ -47,7 +48,8 @@ struct Injection {
   std::int64_t step = 0;              ///< it strikes at the first chance at or after this step
   std::optional<std::uint32_t> mask;  ///< bits of a 32-bit word that flip (bit=3, or several: bit=3+7); none:
                                       ///< chosen
-  std::uint64_t count = 1;   ///< words that are hit, up to 2^24; of slow, temperature and diskfull: how much
+  std::uint64_t count = 1;   ///< words that are hit, up to 2^24; of slow, temperature and diskfull: how much;
+                             ///< of device-error: which call from the step on fails
   std::uint64_t stride = 1;  ///< words from one to the next, up to 2^32
   std::optional<int> layer;  ///< from 1; none: chosen. Of a collective: which one, see collective.hpp; of a
                              ///< hang: the stream hangs, none: the main thread
@@ -58,8 +60,8 @@ struct Injection {
 
 /// invalid_argument, in one line: what is wrong with the text and what is allowed. `layer` belongs to kinds
 /// that have layers (of collective: which one) and to hang, `peer` to slow, hang and collective, `bit`,
-/// `count` and `stride` to kinds that flip bits, `count` also to slow, temperature and diskfull, `ms` to
-/// slow, hang, stop and temperature.
+/// `count` and `stride` to kinds that flip bits, `count` also to slow, temperature, diskfull and
+/// device-error, `ms` to slow, hang, stop and temperature.
 Result<Injection> parse_injection(std::string_view text);
 /// As the user would write it: parse_injection gives the same again.
 std::string to_text(const Injection& injection);

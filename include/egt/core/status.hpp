@@ -10,7 +10,7 @@
 
 namespace egt {
 
-/// Why the program could not do something. What the hardware did wrong is a `Fault`, never a Status.
+/// Why the program could not do something. Wrong results of the hardware are a `Fault`, never a Status.
 enum class StatusCode {
   ok,
   invalid_argument,  ///< wrong usage: an option, a config file (exit 2)
@@ -22,6 +22,8 @@ enum class StatusCode {
   timeout,           ///< a deadline passed (exit 4)
   stopped,           ///< a stop was asked for while waiting; not an error of anybody
   aborted,           ///< a device or a peer is lost (exit 4)
+  device_error,      ///< an error that only the device's hardware can cause in this program: the session
+                     ///< turns it into a `Fault` (exit 1). Every later call of the device fails too
   internal,          ///< a broken promise inside the program
 };
 

@@ -28,7 +28,8 @@ Status refuse(const char* option, const std::string& why) {
 Status check_bench_injections(const std::vector<Injection>& injections, const BenchOptions& bench,
                               int ranks) {
   using enum InjectionKind;
-  constexpr InjectionKind known[] = {slow, hang, kill, stop, temperature, xid, ecc, memory_pressure};
+  constexpr InjectionKind known[] = {slow,        hang, kill, stop, temperature, xid, ecc, memory_pressure,
+                                     device_error};
   constexpr InjectionKind of_parts[] = {weight, gradient, activation, gemm};
   const bool ceilings = bench.ceilings;
   const bool divides = bench.measures(Parallel::tensor) || bench.measures(Parallel::pipeline);
@@ -44,8 +45,8 @@ Status check_bench_injections(const std::vector<Injection>& injections, const Be
       return refuse(text.c_str(), "divided networks have no place for it; use --parallel data or task");
     if (std::find(std::begin(known), std::end(known), injection.kind) == std::end(known) || injection.peer)
       return refuse(text.c_str(),
-                    "bench has no place for it; use slow, hang, kill, stop, temperature, xid, ecc or "
-                    "memory-pressure, without a peer");
+                    "bench has no place for it; use slow, hang, kill, stop, temperature, xid, ecc, "
+                    "memory-pressure or device-error, without a peer");
     if (injection.kind == slow && ceilings)
       return refuse(text.c_str(), "with --ceilings both sides would be slow; leave it out");
     if (injection.kind == slow && injection.ms)

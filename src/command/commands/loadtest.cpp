@@ -27,8 +27,8 @@ Status refuse(const std::string& option, const std::string& why) {
 /// A fault strikes in the test that its step names.
 Status check_loadtest_injections(const std::vector<Injection>& injections, int ranks) {
   using enum InjectionKind;
-  constexpr InjectionKind known[] = {activation, gradient,    weight, hang, kill,
-                                     stop,       temperature, xid,    ecc,  memory_pressure};
+  constexpr InjectionKind known[] = {
+      activation, gradient, weight, hang, kill, stop, temperature, xid, ecc, memory_pressure, device_error};
   const auto tests = load_tests();
   for (const Injection& injection : injections) {
     const std::string text = fmt::format("--inject {}", to_text(injection));
@@ -36,7 +36,7 @@ Status check_loadtest_injections(const std::vector<Injection>& injections, int r
       return refuse(
           text,
           "loadtest has no place for it; use activation, gradient, weight, hang, kill, stop, temperature, "
-          "xid, ecc or memory-pressure, without a peer");
+          "xid, ecc, memory-pressure or device-error, without a peer");
     const auto test = static_cast<std::size_t>(injection.step);
     if (test >= tests.size())
       return refuse(text, fmt::format("step is the number of a test here; use 0 to {}", tests.size() - 1));

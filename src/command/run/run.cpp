@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -23,6 +24,18 @@
 namespace egt {
 
 Status Run::prepare() {
+  const Status ready = begin();
+  constexpr StatusCode of_no_device[] = {StatusCode::ok, StatusCode::stopped, StatusCode::invalid_argument,
+                                         StatusCode::timeout};
+  if (std::find(std::begin(of_no_device), std::end(of_no_device), ready.code()) == std::end(of_no_device)) {
+    const Status own = own_device_error();
+    if (!agree(control_, own).ok()) return report_failed_start(own);
+  }
+  if (!ready.ok() && environment_) leave_nothing_behind();
+  return ready;
+}
+
+Status Run::begin() {
   EGT_TRY(check_stop());
   EGT_TRY(open_platform());
   StopSignal::keep();
@@ -39,9 +52,13 @@ Status Run::prepare() {
   if (ready.ok()) ready = find_directories();
   if (ready.ok()) ready = agree(control_, purpose_.claim(directory_.path()));
   if (ready.ok()) ready = take_memory_or_stop();
-  if (ready.ok()) ready = introduce();
-  if (!ready.ok()) leave_nothing_behind();
-  return ready;
+  return ready.ok() ? introduce() : ready;
+}
+
+/// The error of this rank's device, if it failed; else ok. Every call of a device that failed returns it.
+Status Run::own_device_error() const {
+  const Status device = platform_.device ? platform_.device->memory().status() : device_opened_;
+  return device.code() == StatusCode::device_error ? device : Status();
 }
 
 /// `stopped` where any rank was told to stop. Collective: a signal may have reached some of them only.
@@ -55,8 +72,6 @@ Status Run::check_stop() {
 
 void Run::open_environment() {
   purpose_.begin(records_);
-  injector_ =
-      std::make_unique<Injector>(options_.run.injections, control_.place(), records_, purpose_.gate());
   environment_.emplace(Environment{
       *platform_.device, *platform_.communicator, records_, control_.place(), options_.common.seed,
       *injector_, describe_device_model(platform_.device->info(), limits_), board_, load_, peer_timeout()});
@@ -93,8 +108,11 @@ Status Run::open_platform() {
                         "the backends (a GPU here, none there)"));
   EGT_TRY(agree(control_, choose_options(choice.value())));
   EGT_TRY(agree_on_options());
+  injector_ =
+      std::make_unique<Injector>(options_.run.injections, control_.place(), records_, purpose_.gate());
   auto device = open_device(backend, options_.common, control_.place());
-  EGT_TRY(agree(control_, device.status()));
+  device_opened_ = device.status();
+  EGT_TRY(agree(control_, device_opened_));
   platform_.device = with_injections(std::move(device.value()));
   if (options_.burn.pulse) EGT_TRY(agree(control_, platform_.device->allow_holds()));
   EGT_TRY(refuse_shared_devices(control_, platform_.device->info()));
@@ -116,16 +134,16 @@ Status Run::open_platform() {
   return {};
 }
 
-/// A device that is to be idle from some step on is asked for on this rank alone.
+/// Only on a rank for which a fault of the device is planned. One of step 0 may strike before the first step.
 std::unique_ptr<Device> Run::with_injections(std::unique_ptr<Device> device) {
-  const auto& all = options_.run.injections;
-  const bool is_wanted = std::any_of(all.begin(), all.end(), [this](const Injection& injection) {
-    return injection.kind == InjectionKind::idle && injection.rank == control_.place().rank;
-  });
-  if (!is_wanted) return device;
-  auto idle = std::make_unique<IdleDevice>(std::move(device));
-  idle_device_ = idle.get();
-  return idle;
+  constexpr auto any_step = std::numeric_limits<std::int64_t>::max();
+  if (!injector_->waits(InjectionKind::idle, any_step) &&
+      !injector_->waits(InjectionKind::device_error, any_step))
+    return device;
+  auto injecting = std::make_unique<InjectingDevice>(std::move(device));
+  injecting_device_ = injecting.get();
+  begin_device_errors(*injector_, *injecting, 0);
+  return injecting;
 }
 
 /// The watchdog judges at its timeout; what waits for peers beyond that is there in case it does not.
@@ -278,7 +296,7 @@ StartBody Run::start_body() const {
   StartBody body;
   body.place = control_.place();
   if (const char* const node = std::getenv("SLURMD_NODENAME")) body.slurm_node = node;
-  body.device = platform_.device->info();
+  if (platform_.device) body.device = platform_.device->info();
   body.memory = memory_before_;
   body.limits = limits_;
   body.system = describe_system(mpi_, limits_);
@@ -320,6 +338,16 @@ Status Run::open_pulse() {
   return {};
 }
 
+MonitoredDevice Run::monitored_device() const {
+  constexpr std::size_t kernel_name_length = 15;
+  return {.rank = control_.place().rank,
+          .hostname = control_.place().hostname,
+          .device_uuid = platform_.device ? platform_.device->info().uuid : "",
+          .detector = backend_ == Backend::host ? "EDAC" : "NVML",
+          .process = ::getpid(),
+          .program = std::string(program_invocation_short_name).substr(0, kernel_name_length)};
+}
+
 Status Run::open_telemetry() {
   const auto& sensor = platform_.sensor;
   std::shared_ptr<Sensor> shown = sensor;
@@ -330,20 +358,17 @@ Status Run::open_telemetry() {
                                   .step = [this] { return board_.line("main").read().step; }});
   double sample_seconds = options_.common.metrics_sample_rate;
   if (pulse_) sample_seconds = std::min(sample_seconds, pulse_->sample_seconds());
-  telemetry_ = std::make_unique<Telemetry>(
-      std::move(shown), sample_seconds, process_started_,
-      Guarding{.options = options_.run.guard,
-               .device = {.rank = control_.place().rank,
-                          .hostname = control_.place().hostname,
-                          .device_uuid = platform_.device->info().uuid,
-                          .detector = backend_ == Backend::host ? "EDAC" : "NVML"},
-               .load = load_,
-               .records = records_,
-               .board = board_,
-               .planned_seconds = purpose_.plan(options_).duration_seconds,
-               .pulse = pulse_.get(),
-               .seconds = {},
-               .fixed_mix = fixed_mix()});
+  telemetry_ =
+      std::make_unique<Telemetry>(std::move(shown), sample_seconds, process_started_,
+                                  Guarding{.options = options_.run.guard,
+                                           .device = monitored_device(),
+                                           .load = load_,
+                                           .records = records_,
+                                           .board = board_,
+                                           .planned_seconds = purpose_.plan(options_).duration_seconds,
+                                           .pulse = pulse_.get(),
+                                           .seconds = {},
+                                           .fixed_mix = fixed_mix()});
   return telemetry_->started();
 }
 
@@ -369,7 +394,7 @@ Status Run::open_recovery() {
                                                                        for (auto& workload : workloads_)
                                                                          workload->stop_background();
                                                                      }});
-  stalls_ = std::make_unique<StallInjection>(*injector_, *route_, [this] { idle_device_->make_idle(); });
+  stalls_ = std::make_unique<StallInjection>(*injector_, *route_, injecting_device_);
   EGT_TRY_ASSIGN(recovery_, RecoveryCoordinator::open({.control = control_,
                                                        .communicator = *platform_.communicator,
                                                        .board = board_,
@@ -384,7 +409,9 @@ Status Run::open_recovery() {
 Result<int> Run::run() {
   run_has_begun = true;
   Session::Workloads none;
-  Session session({.records = records_,
+  Session session({.monitored = monitored_device(),
+                   .device = *platform_.device,
+                   .records = records_,
                    .route = *route_,
                    .telemetry = *telemetry_,
                    .board = board_,

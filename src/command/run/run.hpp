@@ -7,7 +7,7 @@
 
 #include "command/options/options.hpp"
 #include "command/platform.hpp"
-#include "device/injection/idle_device.hpp"
+#include "device/injection/injecting_device.hpp"
 #include "egt/core/clock.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/ranks/control.hpp"
@@ -116,6 +116,10 @@ class Run {
   bool is_root() const { return control_.place().rank == 0; }
   bool is_resumed() const { return options_.resumed.part > 0; }
   bool is_gpu() const { return platform_.device->info().backend == "cuda"; }
+  Status begin();
+  Status own_device_error() const;
+  Status report_failed_start(const Status& own);
+  MonitoredDevice monitored_device() const;
   Status open_platform();
   std::unique_ptr<Device> with_injections(std::unique_ptr<Device> device);
   Status choose_options(const BackendChoice& choice);
@@ -163,7 +167,8 @@ class Run {
   LoadControl load_;
   Backend backend_ = Backend::automatic;
   Platform platform_;
-  IdleDevice* idle_device_ = nullptr;  ///< the platform's, where one is asked for
+  Status device_opened_;
+  InjectingDevice* injecting_device_ = nullptr;  ///< the platform's, if a fault of it is planned
   MemoryInfo memory_before_;
   SensorLimits limits_;
   std::unique_ptr<Injector> injector_;

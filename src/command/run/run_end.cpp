@@ -5,6 +5,7 @@
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/wait.hpp"
+#include "egt/ranks/agreement.hpp"
 #include "report/export/result_files.hpp"
 
 /// How a run ends: the last records, the verdict, the result, what is said of it.
@@ -46,9 +47,33 @@ Result<int> Run::share_verdict(const Status& failure) {
   return std::atoi(shared.c_str());
 }
 
+/// Some rank's device failed before the first step, `own` if it is this rank's: a fault with a result, as in
+/// a run. Collective; returns only if it cannot be written.
+Status Run::report_failed_start(const Status& own) {
+  Status ready = directory_.path().empty() ? open_directory() : Status();
+  if (ready.ok() && !route_) {
+    ready = journal_ ? Status() : open_journal();
+    if (ready.ok()) ready = open_console();
+    ready = agree(control_, ready);
+    if (ready.ok()) open_route();
+    records_.emit(RecordKind::start, -1, to_json(start_body()));
+  }
+  if (ready.ok() && directories_.empty()) ready = find_directories();
+  EGT_TRY(ready);
+  if (!own.ok()) records_.emit(device_fault(monitored_device(), own, -1, "start"));
+  const Status ended = own.ok() ? Status(StatusCode::aborted, "a peer's device failed") : own;
+  records_.emit(RecordKind::end, -1, {{"reason", "error"}, {"steps", 0}, {"error", error_to_json(ended)}});
+  const Status told = route_->pump_to_the_end(last_words_reserve_s);
+  const int own_code = is_root() ? conclude(told, true) : exit_code::fault;
+  if (!is_root()) EGT_TRY(offer_journals(gathering()));
+  EGT_TRY_ASSIGN(const std::string code, control_.broadcast(std::to_string(own_code)));
+  if (recovery_) recovery_->leave();
+  leave(std::atoi(code.c_str()));
+}
+
 /// On rank 0: the verdict, the result, the last words.
 int Run::conclude(const Status& told, bool can_gather) {
-  crash_report_->supersede();
+  if (crash_report_) crash_report_->supersede();
   if (log_sink_) {  // which may have failed at the very last record
     static_cast<void>(wait_until([this]() -> Result<bool> { return log_sink_->settled(); },
                                  {.seconds = hurried_console_timeout_s, .what = "the log file"}));

@@ -15,8 +15,8 @@ namespace egt {
 cudaStream_t native(Stream& stream);
 
 /// Ok for cudaSuccess, else why `doing` ("copy memory") failed, with the cudaError_t as native code; clears
-/// the thread's last CUDA error. out_of_memory; unavailable: no driver or device; aborted: the device's
-/// context is lost; internal: anything else.
+/// the thread's last CUDA error. out_of_memory; unavailable: no driver or device; device_error: an error of
+/// the hardware; aborted: the device's context is lost for another reason; internal: anything else.
 Status cuda_status(cudaError_t error, std::string_view doing,
                    std::source_location where = std::source_location::current());
 

@@ -5,7 +5,13 @@
 namespace egt {
 namespace {
 
+// Not in the headers of all toolkits: cudaErrorContained and cudaErrorTensorMemoryLeak, exceptions in a
+// kernel.
+constexpr int contained = 226, tensor_memory_leak = 721;
+
 StatusCode code_of(cudaError_t error) {
+  if (const int number = error; number == contained || number == tensor_memory_leak)
+    return StatusCode::device_error;
   switch (error) {
     case cudaErrorMemoryAllocation:
       return StatusCode::out_of_memory;
@@ -18,18 +24,23 @@ StatusCode code_of(cudaError_t error) {
     case cudaErrorSystemNotReady:
     case cudaErrorInitializationError:
       return StatusCode::unavailable;
-    // After these every further call of the process fails.
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchFailure:
-    case cudaErrorLaunchTimeout:
+    // The same binary computes the same on every GPU, so an exception in a kernel is the hardware's: a bit of
+    // an instruction, an address or a pointer flipped. Every later call of the process fails as well.
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
     case cudaErrorHardwareStackError:
     case cudaErrorIllegalInstruction:
+    case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+      return StatusCode::device_error;
+    // The context is lost as well, but the cause may be outside the hardware: the watchdog of a display, a
+    // check in a library, a reset by another process, a driver that does not know. An Xid or a lost device,
+    // which the sensor reports, is then the evidence.
+    case cudaErrorLaunchTimeout:
     case cudaErrorAssert:
-    case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
     case cudaErrorContextIsDestroyed:
     case cudaErrorUnknown:
       return StatusCode::aborted;

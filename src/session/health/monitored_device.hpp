@@ -1,20 +1,39 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "egt/core/record.hpp"
+#include "egt/core/status.hpp"
 
 namespace egt {
 
-/// Whose device the guard and the error counters judge: for faults and findings.
+/// The device that the guard, the error counters and the session judge: for faults and findings.
 struct MonitoredDevice {
   int rank = 0;
   std::string hostname;
   std::string device_uuid;
   std::string detector = "NVML";  ///< who counts its errors
+  int process = 0;                ///< that uses it, as the kernel log names it; 0: not known
+  std::string program = {};       ///< its name there, the first 15 characters; empty: not known
 
+  Fault fault(std::string kind, std::string where, std::string expected, std::string actual,
+              std::int64_t step, std::string phase) const {
+    Fault fault;
+    fault.kind = std::move(kind);
+    fault.detector = detector;
+    fault.rank = rank;
+    fault.hostname = hostname;
+    fault.device_uuid = device_uuid;
+    fault.step = step;
+    fault.phase = std::move(phase);
+    fault.where = std::move(where);
+    fault.expected = std::move(expected);
+    fault.actual = std::move(actual);
+    return fault;
+  }
   Finding finding(std::string kind, std::string where, std::string text, std::optional<double> expected = {},
                   std::optional<double> actual = {}) const {
     return {.kind = std::move(kind),
@@ -27,5 +46,14 @@ struct MonitoredDevice {
             .actual = actual};
   }
 };
+
+/// `error` is of the code device_error.
+inline Fault device_fault(const MonitoredDevice& device, const Status& error, std::int64_t step,
+                          std::string phase) {
+  Fault fault =
+      device.fault("device-error", error.what(), "0", std::to_string(error.native()), step, std::move(phase));
+  fault.detector = "CUDA";
+  return fault;
+}
 
 }  // namespace egt

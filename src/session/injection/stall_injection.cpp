@@ -9,6 +9,8 @@
 #include <string>
 #include <thread>
 
+#include <fmt/format.h>
+
 namespace egt {
 
 namespace {
@@ -41,8 +43,9 @@ void StallInjection::announce(const Injection& injection, std::int64_t step, con
 void StallInjection::strike(std::int64_t step) {
   if (const auto injection = injector_.take(InjectionKind::idle, step)) {
     announce(*injection, step, "the device, which gets no more work");
-    make_idle_();
+    device_->make_idle();
   }
+  if (device_) begin_device_errors(injector_, *device_, step);
   if (const auto injection = injector_.take(InjectionKind::kill, step)) {
     announce(*injection, step, "the process, by SIGKILL");
     raise(SIGKILL);
@@ -57,6 +60,13 @@ void StallInjection::strike(std::int64_t step) {
   announce(*injection, step, "the main thread");
   if (!injection->ms) hang();
   std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(*injection->ms));
+}
+
+void begin_device_errors(Injector& injector, InjectingDevice& device, std::int64_t step) {
+  while (const auto injection = injector.take(InjectionKind::device_error, step))
+    device.fail_at(injection->count, [&injector, injection, step] {
+      injector.tell(*injection, step, fmt::format("call {} of the device", injection->count));
+    });
 }
 
 }  // namespace egt

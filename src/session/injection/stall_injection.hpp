@@ -1,23 +1,21 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <utility>
-
-#include "egt/core/progress_board.hpp"
+#include "device/injection/injecting_device.hpp"
 #include "session/record_router.hpp"
 #include "workload/common/injector.hpp"
 
 namespace egt {
 
-/// Faults on purpose of this rank's process, struck by its main thread: `idle` (its device gets no more
-/// work), `hang` (it does nothing for `ms`, or for good), `stop` (the process is stopped, and continued after
-/// `ms`, or never) and `kill`.
+/// Injected faults of this rank's process and device that begin with a step: `idle` (its device gets no more
+/// work), `device-error` (a call of its device fails, and every later one), `hang` (the main thread does
+/// nothing for `ms`, or for good), `stop` (the process is stopped, and continued after `ms`, or never) and
+/// `kill`. Main thread only.
 class StallInjection {
  public:
-  /// All outlive it. `make_idle`: what makes the device idle; called where one is asked for.
-  StallInjection(Injector& injector, RecordRouter& route, std::function<void()> make_idle)
-      : injector_(injector), route_(route), make_idle_(std::move(make_idle)) {}
+  /// All outlive it. `device`: null if no fault of the device is planned for this rank.
+  StallInjection(Injector& injector, RecordRouter& route, InjectingDevice* device)
+      : injector_(injector), route_(route), device_(device) {}
 
   /// What is due before `step` is enqueued; its record is on disk first. May not return.
   void strike(std::int64_t step);
@@ -27,7 +25,11 @@ class StallInjection {
 
   Injector& injector_;
   RecordRouter& route_;
-  const std::function<void()> make_idle_;
+  InjectingDevice* const device_;
 };
+
+/// Begins the device errors that are due at `step`. The call that fails reports the injection. The injector
+/// outlives the last call of the device.
+void begin_device_errors(Injector& injector, InjectingDevice& device, std::int64_t step);
 
 }  // namespace egt

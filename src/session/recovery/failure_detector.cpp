@@ -379,11 +379,9 @@ int deputy(const std::vector<Loss>& losses, int size) {
     return std::find_if(losses.begin(), losses.end(), [&](const Loss& loss) { return loss.rank == rank; });
   };
   for (int rank = 0; rank < size; ++rank)
-    if (loss_at(rank) == losses.end()) return rank;
-  for (int rank = 0; rank < size; ++rank) {
-    const Loss::How how = loss_at(rank)->how;
-    if (how == Loss::How::stuck || how == Loss::How::failed) return rank;
-  }
+    if (const auto loss = loss_at(rank); loss == losses.end() || loss->how == Loss::How::failed) return rank;
+  for (int rank = 0; rank < size; ++rank)
+    if (loss_at(rank)->how == Loss::How::stuck) return rank;
   return 0;
 }
 

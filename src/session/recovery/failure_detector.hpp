@@ -86,8 +86,9 @@ double patience(const Activity& activity, const WatchOptions& options);
 
 /// The rank that decides for all: the lowest one that answers.
 int leader(const WatchTable& table, const WatchOptions& options, double now);
-/// The rank that writes the result when `losses` are lost: the lowest one that is not among them; where all
-/// are, the lowest whose process still answered.
+/// The rank that writes the result when `losses` are lost: the lowest one that is not among them or only
+/// failed, since its process still has its records, and rank 0 those of all; if there is none, the lowest
+/// that is stuck.
 int deputy(const std::vector<Loss>& losses, int size);
 /// A restart was ordered and not everybody went on after it.
 bool restart_open(const WatchTable& table);

@@ -73,14 +73,14 @@ std::optional<Injection> LinkInjections::take_hang(std::int64_t trial, int peer)
 
 Status check_link_injections(const std::vector<Injection>& injections, int ranks) {
   using enum InjectionKind;
-  constexpr std::array of_links = {slow,        hang, collective, kill,           stop,
-                                   temperature, xid,  ecc,        memory_pressure};
+  constexpr std::array of_links = {slow, hang, collective,      kill,        stop, temperature,
+                                   xid,  ecc,  memory_pressure, device_error};
   for (const Injection& injection : injections) {
     const InjectionKind kind = injection.kind;
     if (std::find(of_links.begin(), of_links.end(), kind) == of_links.end())
       return wrong(injection,
                    "links has nothing that it could hit; use collective, slow, hang, kill, stop, "
-                   "temperature, xid, ecc or memory-pressure");
+                   "temperature, xid, ecc, memory-pressure or device-error");
     if (injection.peer && (*injection.peer >= ranks || *injection.peer == injection.rank))
       return wrong(injection, fmt::format("peer {} is no other rank of this run; use another of 0 to {}",
                                           *injection.peer, ranks - 1));

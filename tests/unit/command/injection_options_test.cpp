@@ -65,8 +65,8 @@ TEST(Options, AnInjectionThatWouldHitNothingIsRefused) {
 }
 
 TEST(Options, KindsThatLeaveDataAsTheyAreAreTaken) {
-  for (const char* kind :
-       {"slow", "hang", "kill", "stop", "temperature", "xid", "ecc", "diskfull", "memory-pressure", "idle"}) {
+  for (const char* kind : {"slow", "hang", "kill", "stop", "temperature", "xid", "ecc", "diskfull",
+                           "memory-pressure", "idle", "device-error"}) {
     const Options options = good({"--inject", std::string(kind) + ":rank=0,step=1"});
     EXPECT_EQ(options.run.injections.size(), 1u) << kind;
     EXPECT_TRUE(check_injections(options.run.injections, 1).ok()) << kind;

@@ -165,7 +165,7 @@ TEST(Options, HelpTellsEachCommandsOptions) {
         help(command).find("KIND is one of weight gradient activation gemm extreme collective optimizer "
                            "memory host-copy file-bit file-stale file-torn file-misplaced file-lost\n"
                            "  or one that leaves data as they are: slow hang kill stop temperature xid ecc "
-                           "diskfull memory-pressure idle\n") != std::string::npos,
+                           "diskfull memory-pressure idle device-error\n") != std::string::npos,
         command == std::string("burn"));
   }
 }

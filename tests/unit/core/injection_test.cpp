@@ -58,7 +58,8 @@ TEST(ParseInjection, KnowsEveryKindOfTheContract) {
                                          "collective", "optimizer", "memory",         "host-copy", "file-bit",
                                          "file-stale", "file-torn", "file-misplaced", "file-lost"};
   const std::vector<std::string> others = {
-      "slow", "hang", "kill", "stop", "temperature", "xid", "ecc", "diskfull", "memory-pressure", "idle"};
+      "slow", "hang",        "kill", "stop", "temperature", "xid", "ecc", "diskfull", "memory-pressure",
+      "idle", "device-error"};
   for (const auto* kinds : {&data, &others})
     for (const std::string& kind : *kinds) {
       const Injection one = good(kind + ":rank=2,step=7");

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "device/injection/idle_device.hpp"
+#include "device/injection/injecting_device.hpp"
 #include "tests/support/workload_fixture.hpp"
 
 namespace egt::test {
@@ -15,7 +15,7 @@ constexpr double timeout_s = 20;
 class Idle : public ::testing::Test {
  protected:
   void SetUp() override {
-    device_ = std::make_unique<IdleDevice>(small_host_device());
+    device_ = std::make_unique<InjectingDevice>(small_host_device());
     stream_ = std::move(device_->create_stream(StreamPriority::normal, StreamUse::all).value());
     for (Buffer* buffer : {&a_, &b_, &c_})
       *buffer = std::move(device_->allocate(n * n * sizeof(float)).value());
@@ -47,7 +47,7 @@ class Idle : public ::testing::Test {
     activation_ = c_.as<float>()[0];
   }
 
-  std::unique_ptr<IdleDevice> device_;
+  std::unique_ptr<InjectingDevice> device_;
   Buffer a_, b_, c_;
   float product_ = 0, random_ = 0, weight_ = 0, activation_ = 0;
   std::unique_ptr<Stream> stream_;
@@ -82,6 +82,24 @@ TEST_F(Idle, StillHoldsCopiesAndChecksMemory) {
   settle();
   EXPECT_EQ(report.as<Mismatches>()->count, 1u);
   EXPECT_EQ(report.as<Mismatches>()->first_index, 3u);
+}
+
+TEST(InjectedDeviceError, FailsAtItsCallAndAtEveryLaterOne) {
+  InjectingDevice device(small_host_device());
+  int strikes = 0;
+  device.fail_at(3, [&] { ++strikes; });
+  device.fail_at(1, [] { FAIL() << "only the first one counts"; });
+  EXPECT_TRUE(device.memory().ok());
+  EXPECT_TRUE(device.create_event(EventUse::order).ok());
+  EXPECT_EQ(strikes, 0);
+  const Status failed = device.allocate(64).status();
+  EXPECT_EQ(failed.code(), StatusCode::device_error);
+  EXPECT_EQ(failed.native(), 214);
+  EXPECT_NE(failed.what().find("cudaErrorECCUncorrectable"), std::string::npos);
+  EXPECT_EQ(device.memory().status().code(), StatusCode::device_error);
+  EXPECT_EQ(device.create_stream(StreamPriority::normal, StreamUse::all).status().code(),
+            StatusCode::device_error);
+  EXPECT_EQ(strikes, 1);
 }
 
 }  // namespace

@@ -76,6 +76,34 @@ TEST(Verdict, AnEndBecauseOfAFaultIsAFaultEvenIfItsRecordIsLost) {
   expect(judge(records), "fault", 1);
 }
 
+Record device_error(int rank) {
+  Record record = fault(rank, 12);
+  record.body["kind"] = "device-error";
+  record.body["where"] = "CUDA could not copy memory: uncorrectable ECC error (cudaErrorECCUncorrectable)";
+  return record;
+}
+
+TEST(Verdict, AFailedDeviceIsAFaultOfItsRankAlone) {
+  auto records = good_run(3);
+  for (int rank = 0; rank < 3; ++rank)
+    find(records, RecordKind::end, rank) =
+        failed_end(rank, rank == 1 ? StatusCode::device_error : StatusCode::aborted, 12);
+  records.push_back(device_error(1));
+  const Verdict verdict = judge(records);
+  expect(verdict, "fault", 1);
+  EXPECT_THAT(verdict.reasons,
+              ElementsAre("rank 1, step 12: device-error fault in CUDA could not copy memory: uncorrectable "
+                          "ECC error (cudaErrorECCUncorrectable)"));
+}
+
+TEST(Verdict, AnEndByADeviceErrorIsAFaultEvenIfItsRecordIsLost) {
+  auto records = good_run(2);
+  find(records, RecordKind::end, 1) = failed_end(1, StatusCode::device_error, 12);
+  const Verdict verdict = judge(records);
+  expect(verdict, "fault", 1);
+  EXPECT_THAT(verdict.reasons, Contains(HasSubstr("rank 1, step 11: device error")));
+}
+
 TEST(Verdict, ARankWithoutAnEndIsLost) {
   auto records = good_run(2);
   remove(records, RecordKind::end, 1);

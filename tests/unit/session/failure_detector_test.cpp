@@ -323,6 +323,8 @@ TEST(Deputy, IsTheLowestSurvivor) {
   EXPECT_EQ(deputy({loss(0, Loss::How::stuck), loss(1, Loss::How::vanished)}, 3), 2);
   EXPECT_EQ(deputy({loss(0, Loss::How::silent), loss(1, Loss::How::stuck)}, 2), 1) << "all are lost";
   EXPECT_EQ(deputy({loss(0, Loss::How::stuck)}, 1), 0);
+  EXPECT_EQ(deputy({loss(0, Loss::How::failed)}, 2), 0) << "it has the records of all ranks";
+  EXPECT_EQ(deputy({loss(0, Loss::How::stuck), loss(1, Loss::How::failed)}, 3), 1);
 }
 
 TEST_F(WatchRules, OfAStopThatComesLateTheMainThreadsAreToldThatAreStillThere) {

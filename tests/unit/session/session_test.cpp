@@ -6,7 +6,9 @@
 #include <csignal>
 #include <thread>
 
+#include "device/injection/injecting_device.hpp"
 #include "session/stop_signal.hpp"
+#include "tests/support/workload_fixture.hpp"
 
 namespace egt {
 namespace {
@@ -27,9 +29,14 @@ class LoneControl : public Control {
 
 class NoRejoin : public Rejoin {
  public:
-  std::optional<int> meet(const Status&, const std::function<Status()>&) override { return std::nullopt; }
+  std::optional<int> meet(const Status&, const std::function<Status()>&) override {
+    ++asked;
+    return std::nullopt;
+  }
   void resumed(int, std::int64_t, std::int64_t) override {}
   bool lost_peers() const override { return false; }
+
+  int asked = 0;
 };
 
 class KeepingSink : public Sink {
@@ -69,6 +76,7 @@ class SlowSteps : public Workload {
 /// A session of one rank, and what stands around it.
 struct LoneSession {
   LoneControl control;
+  InjectingDevice device{test::small_host_device()};
   RecordQueue records{0};
   KeepingSink journal;
   Telemetry telemetry{nullptr, 60, Clock::now()};
@@ -79,7 +87,9 @@ struct LoneSession {
   Session::Workloads workloads;
 
   Status run(const SessionPlan& plan) {
-    Session session({.records = records,
+    Session session({.monitored = {.rank = 0, .hostname = "node1", .device_uuid = "GPU-1"},
+                     .device = device,
+                     .records = records,
                      .route = route,
                      .telemetry = telemetry,
                      .board = board,
@@ -126,6 +136,72 @@ TEST(Session, TheFirstWorkloadStartsBesideTheLoadOfAllOthers) {
     session.workloads.push_back(std::make_unique<NamedStart>(name, started));
   ASSERT_TRUE(session.run({.duration_seconds = {}, .steps = 1, .is_done = {}, .before_step = {}}).ok());
   EXPECT_THAT(started, testing::ElementsAre("files", "memory", "train"));
+}
+
+/// Fails at step 2 with `failure`, and sees at its end what is in the journal by then.
+class FailingSteps : public SlowSteps {
+ public:
+  FailingSteps(Status failure, const KeepingSink& journal)
+      : SlowSteps(0), failure_(failure), journal_(journal) {}
+  Status enqueue(const Step& step) override { return step.index == 2 ? failure_ : SlowSteps::enqueue(step); }
+  Status finish(const Ending&) override {
+    for (const Record& record : journal_.records)
+      if (record.kind == RecordKind::fault) faults.push_back(record);
+    return {};
+  }
+
+  std::vector<Record> faults;
+
+ private:
+  const Status failure_;
+  const KeepingSink& journal_;
+};
+
+/// The faults that are in the journal when the workload ends, and the code of the run.
+struct FailedRun {
+  std::vector<Record> faults;
+  StatusCode code = StatusCode::ok;
+  int restarts_asked = 0;
+};
+
+FailedRun run_failing(const Status& failure, bool device_fails) {
+  LoneSession session;
+  if (device_fails) session.device.fail_at(1, [] {});
+  auto failing = std::make_unique<FailingSteps>(failure, session.journal);
+  const FailingSteps& workload = *failing;
+  session.workloads.push_back(std::move(failing));
+  const Status ended = session.run({.duration_seconds = {}, .steps = 9, .is_done = {}, .before_step = {}});
+  return {workload.faults, ended.code(), session.rejoin.asked};
+}
+
+TEST(Session, ADeviceErrorIsAFaultInTheJournalBeforeAnythingWaitsForTheDevice) {
+  const Status error(StatusCode::device_error, "CUDA could not copy memory: .. (cudaErrorIllegalAddress)",
+                     700);
+  const FailedRun run = run_failing(error, false);
+  EXPECT_EQ(run.code, StatusCode::device_error);
+  EXPECT_EQ(run.restarts_asked, 0) << "its context cannot be used again";
+  ASSERT_EQ(run.faults.size(), 1u);
+  const Json& fault = run.faults[0].body;
+  EXPECT_EQ(fault["kind"], "device-error");
+  EXPECT_EQ(fault["detector"], "CUDA");
+  EXPECT_EQ(fault["actual"], "700");
+  EXPECT_EQ(fault["where"], error.what());
+  EXPECT_EQ(fault["device_uuid"], "GPU-1");
+  EXPECT_EQ(fault["phase"], "step");
+  EXPECT_EQ(fault["blame"], "certain");
+  EXPECT_EQ(run.faults[0].step, 2);
+}
+
+TEST(Session, AnErrorOfALibraryIsTheDevicesIfTheDeviceFailed) {
+  const Status of_library(StatusCode::aborted, "NCCL could not go on: unhandled cuda error", 1);
+  const FailedRun run = run_failing(of_library, true);
+  EXPECT_EQ(run.code, StatusCode::device_error);
+  ASSERT_EQ(run.faults.size(), 1u);
+  EXPECT_EQ(run.faults[0].body["actual"], "214");
+  const FailedRun other = run_failing(of_library, false);
+  EXPECT_EQ(other.code, StatusCode::aborted);
+  EXPECT_TRUE(other.faults.empty());
+  EXPECT_EQ(other.restarts_asked, 1);
 }
 
 TEST(Session, WorkloadsShareTheTimeOfAHurriedEnd) {

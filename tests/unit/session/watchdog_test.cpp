@@ -375,7 +375,7 @@ TEST_F(Watchdogs, AFailureIsToldToAll) {
   own_->watchdog->fail({StatusCode::aborted, "device 0 answers no more"});
   ASSERT_TRUE(wait_for([&] { return !losses().empty(); }, 20));
   EXPECT_EQ(losses()[0].text, "device 0 answers no more");
-  EXPECT_FALSE(is_deputy_);
+  EXPECT_TRUE(is_deputy_) << "its process still has the records of all ranks";
   EXPECT_TRUE(own_->watchdog->given_up());
   EXPECT_EQ(ended(1), 100 + static_cast<int>(Loss::How::failed));
   EXPECT_EQ(ended(2), 100 + static_cast<int>(Loss::How::failed));

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "device/injection/idle_device.hpp"
+#include "device/injection/injecting_device.hpp"
 #include "tests/support/workload_fixture.hpp"
 #include "workload/verify/verify_workload.hpp"
 
@@ -80,8 +80,8 @@ TEST(Readiness, CountsWhatWasRightInEveryRound) {
 }
 
 TEST(Readiness, ADeviceThatBecomesIdleIsWrongInAllThatIsComputed) {
-  auto idle = std::make_unique<IdleDevice>(small_host_device());
-  IdleDevice& device = *idle;
+  auto idle = std::make_unique<InjectingDevice>(small_host_device());
+  InjectingDevice& device = *idle;
   Job job(std::move(idle));
   job.run([&](std::int64_t step) {
     if (step == 5) device.make_idle();

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "device/injection/forwarding_device.hpp"
+
+namespace egt {
+
+/// A device with injected faults. Each begins at a call of this class, which may come from any thread.
+class InjectingDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+
+  /// All work that is enqueued from now on leaves out whatever computes, so that results are what the memory
+  /// held before. Memory, copies, patterns and their checks, digests, flags and streams still work: the
+  /// device looks used.
+  void make_idle() { idle_ = true; }
+  /// Call number `call` (from 1) of those that can fail returns a hardware error, and so does every later
+  /// call, as after such an error of CUDA. `on_strike` runs in that call, on its thread. Only the first use
+  /// counts.
+  ///
+  /// The work of the host's streams continues, unlike that of a GPU that failed. So from then on no memory is
+  /// freed: the process ends without it.
+  void fail_at(std::uint64_t call, std::function<void()> on_strike) {
+    if (fails_.load()) return;
+    on_strike_ = std::move(on_strike);
+    calls_left_ = static_cast<std::int64_t>(call);
+    fails_ = true;
+  }
+
+  Result<Buffer> allocate(std::size_t bytes) override { return kept(ForwardingDevice::allocate(bytes)); }
+  Result<Buffer> allocate_pinned(std::size_t bytes) override {
+    return kept(ForwardingDevice::allocate_pinned(bytes));
+  }
+
+ protected:
+  bool computes() const override { return !idle_; }
+  Status failure() const override {
+    if (!fails_.load()) return {};
+    const std::int64_t left = calls_left_.fetch_sub(1);
+    if (left > 1) return {};
+    if (left == 1) on_strike_();
+    constexpr long ecc_uncorrectable = 214;  // as CUDA numbers it
+    return Status(StatusCode::device_error,
+                  "an injected error: uncorrectable ECC error encountered (cudaErrorECCUncorrectable)",
+                  ecc_uncorrectable);
+  }
+
+ private:
+  Result<Buffer> kept(Result<Buffer> made) const {
+    if (!made.ok()) return made;
+    void* const data = made.value().data();
+    const std::size_t bytes = made.value().bytes();
+    auto owner = std::make_shared<Buffer>(std::move(made.value()));
+    return Buffer(data, bytes, [this, owner = std::move(owner)](void*) mutable {
+      if (has_failed()) static_cast<void>(new std::shared_ptr<Buffer>(std::move(owner)));
+      owner.reset();
+    });
+  }
+  bool has_failed() const { return fails_.load() && calls_left_.load() <= 0; }
+
+  std::atomic<bool> idle_{false}, fails_{false};
+  std::function<void()> on_strike_;                  ///< written before `fails_`
+  mutable std::atomic<std::int64_t> calls_left_{0};  ///< before the one that fails, and itself
+};
+
+}  // namespace egt
