@@ -59,6 +59,17 @@ constexpr std::array<Column, 8> columns = {{{"compute_ms", "train", "compute_ms"
 /// two equal ranks differed by 8 % for a minute, beside a compiler.
 constexpr double shortest_pass_ms = 2;
 
+constexpr double corrected_least = 100, corrected_ratio = 10;
+
+/// In the run so far; none: nothing counts them.
+std::optional<double> new_corrected(const Json& body) {
+  const Json& counter = member(member(body, "counters"), "ecc_corrected");
+  if (member(counter, "after").is_null()) return std::nullopt;
+  double sum = 0;
+  for (const Json& by : member(counter, "moved")) sum += by.is_number() ? by.get<double>() : 0;
+  return sum;
+}
+
 double percent_more_time(double deviation) {
   return 100 * std::expm1(deviation);
 }
@@ -89,9 +100,11 @@ std::vector<Finding> PeerReview::add(const Record& record) {
   if (peer == peers_.end() || (record.kind != RecordKind::progress && record.kind != RecordKind::end))
     return {};
   peer->second.body = record.body;
+  std::vector<Finding> found = compare_corrected();
   // Steps are the same for all, and rank 0 tells of all their times: its records make the windows.
-  return record.rank == 0 && record.kind == RecordKind::progress ? close_window(record.time)
-                                                                 : std::vector<Finding>();
+  if (record.rank == 0 && record.kind == RecordKind::progress)
+    for (Finding& finding : close_window(record.time)) found.push_back(std::move(finding));
+  return found;
 }
 
 void PeerReview::start(const Record& record) {
@@ -186,6 +199,34 @@ void PeerReview::leave_out_held_down(std::vector<double>& times) {
     double& time = times[index++];
     if (time > 0 && median_of(loads[peer.model]) < full_load) time = NAN;
   }
+}
+
+std::vector<Finding> PeerReview::compare_corrected() {
+  std::vector<Finding> found;
+  for (auto& [rank, peer] : peers_) {
+    const auto own = new_corrected(peer.body);
+    if (peer.corrects_more || !own || *own < corrected_least) continue;
+    std::vector<double> others;
+    for (const auto& [other, its] : peers_)
+      if (const auto count = new_corrected(its.body); count && other != rank && its.model == peer.model)
+        others.push_back(*count);
+    if (others.empty()) continue;
+    const double usual = median_of(others);
+    if (*own < corrected_ratio * usual) continue;
+    peer.corrects_more = true;
+    Finding finding{.kind = "ecc",
+                    .rank = rank,
+                    .hostname = peer.hostname,
+                    .device_uuid = peer.device_uuid,
+                    .where = "corrected memory errors compared with peers",
+                    .text = {},
+                    .expected = usual,
+                    .actual = *own};
+    finding.text = fmt::format("{:.0f} new corrected memory errors (ECC), the median of its peers is {:.0f}",
+                               *own, usual);
+    found.push_back(std::move(finding));
+  }
+  return found;
 }
 
 Finding PeerReview::finding(std::size_t figure, const PeerStanding& standing) const {

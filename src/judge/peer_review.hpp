@@ -27,6 +27,7 @@ namespace egt {
 /// - power, by the energy counter: 10 % below the median of the devices of one model and power limit, where
 ///   that median is at least 80 % of the limit: a broken regulator, cable or power supply. Not while heat or
 ///   the guard holds one down. Below 80 % devices of one model differ by themselves.
+/// - new corrected memory errors (ECC): at least 100, and ten times the median of its peers.
 /// Temperature and clocks are in the table alone: a cooler device is no fault, and one that heat slows down
 /// shows in its compute time. A slow link between ranks holds all of them up alike: `links` finds it.
 class PeerReview {
@@ -55,11 +56,13 @@ class PeerReview {
     Json body;                                       ///< of the last progress or end
     std::array<std::optional<Done>, judged> before;  ///< at the end of the window before
     double heat_before = 0;                          ///< seconds under heat by then
+    bool corrects_more = false;                      ///< it was reported that it corrects more errors
   };
 
   void start(const Record& record);
   void begin();
   std::vector<Finding> close_window(double time);
+  std::vector<Finding> compare_corrected();
   std::optional<Done> done(std::size_t figure, int rank) const;
   void leave_out_held_down(std::vector<double>& times);
   Finding finding(std::size_t figure, const PeerStanding& standing) const;

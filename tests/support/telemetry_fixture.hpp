@@ -37,7 +37,7 @@ class FakeSensor final : public Sensor {
     while (counters_hang) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (lost) return Status(StatusCode::aborted, "lost");
     SensorCounters counters;
-    counters.ecc_corrected = static_cast<std::uint64_t>(reads * 2);
+    counters.pcie_replay = static_cast<std::uint64_t>(reads * 2);
     counters.ecc_uncorrected = uncorrected;
     counters.remap_pending = pending;
     counters.xids_told = true;

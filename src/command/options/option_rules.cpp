@@ -159,6 +159,20 @@ Rules check_rules(Options& o) {
   };
 }
 
+/// "100", or "100/h"
+OptionValue corrected_limit(std::optional<CorrectedLimit>& target) {
+  constexpr std::uint64_t most = 1'000'000'000'000;
+  constexpr Text per_hour = "/h";
+  return parsed(target, "N[/h]",
+                fmt::format("a whole number of 0 to {}, or that many per hour, such as 100/h", most),
+                [=](Text text) -> std::optional<CorrectedLimit> {
+                  const bool is_rate = text.ends_with(per_hour);
+                  if (is_rate) text.remove_suffix(per_hour.size());
+                  const auto errors = parse_within<std::uint64_t>(text, 0, most);
+                  return errors ? std::optional(CorrectedLimit{*errors, is_rate}) : std::nullopt;
+                });
+}
+
 Rules safety_rules(Options& o) {
   GuardOptions& guard = o.run.guard;
   return {
@@ -173,8 +187,8 @@ Rules safety_rules(Options& o) {
        .also_told = of_runs},
       {.name = "corrected-limit",
        .commands = of_burn,
-       .help = "new corrected ECC errors of a GPU; more are degraded (any number)",
-       .value = whole(guard.corrected_limit, 0, 1'000'000'000'000),
+       .help = "new corrected ECC errors of a GPU in the run, or per hour; more are degraded (any number)",
+       .value = corrected_limit(guard.corrected_limit),
        .also_told = of_runs},
       {"collective-timeout", of_runs, "how long a rank may make no progress, in s, m or h (30s)",
        duration(o.run.watch.collective_timeout_seconds, "a time of 1s to 1h, such as 30s or 2m", 1, 3600)},

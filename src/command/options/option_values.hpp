@@ -21,6 +21,7 @@
 
 #include "egt/core/json_access.hpp"
 #include "egt/core/units.hpp"
+#include "session/options.hpp"
 #include "workload/bench/scaling_options.hpp"
 
 /// How the values of options are read and told: one function a kind of value, which says its range once.
@@ -89,12 +90,15 @@ inline Json told(const std::string& value) {
 inline Json told(const SizeOrShare& value) {
   return value.is_share ? Json(fmt::format("{}%", value.share * 100)) : Json(value.bytes);
 }
+inline Json told(const CorrectedLimit& value) {
+  return value.per_hour ? Json(fmt::format("{}/h", value.errors)) : Json(value.errors);
+}
 inline Json told(const GradientCompression& value) {
   return to_string(value);
 }
 template <typename T>
 Json told(const std::optional<T>& value) {
-  return or_null(value);
+  return value ? told(*value) : Json();
 }
 template <typename T>
 Json told(const std::vector<T>& values) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -46,7 +47,9 @@ std::optional<XidEvent> parse_xid(std::string_view line, const PciAddress& gpu) 
   line.remove_prefix(start + mark.size());
   if (line.starts_with(bus_name)) line.remove_prefix(bus_name.size());
   const std::size_t close = line.find("): ");
-  if (close == std::string_view::npos || parse_pci_address(line.substr(0, close)) != gpu) return std::nullopt;
+  if (close == std::string_view::npos) return std::nullopt;
+  const std::string_view address = line.substr(0, std::min(close, line.find(' ')));  // before " GPU-I:05"
+  if (parse_pci_address(address) != gpu) return std::nullopt;
   line.remove_prefix(close + 3);
   const auto xid = take_number(line, 10, ", ");
   if (!xid) return std::nullopt;

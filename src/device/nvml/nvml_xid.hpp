@@ -24,7 +24,8 @@ struct PciAddress {
 std::optional<PciAddress> parse_pci_address(std::string_view text);
 
 /// Of a line of the kernel log like "NVRM: Xid (PCI:0000:18:00): 79, pid=7, GPU has fallen off the bus.";
-/// none for other lines and other GPUs. Its time is 0.
+/// or, of an instance of a MIG GPU, "NVRM: Xid (PCI:0000:18:00 GPU-I:05 GPU-CI:01): 94, ..". None for other
+/// lines and other GPUs. Its time is 0.
 std::optional<XidEvent> parse_xid(std::string_view line, const PciAddress& gpu);
 
 /// What the kernel writes to its log after this was opened.

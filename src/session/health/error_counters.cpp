@@ -72,27 +72,20 @@ Json ErrorCounterMonitor::Lane::json() const {
           {"under_load", or_null(under_load)}};
 }
 
-ErrorCounterMonitor::ErrorCounterMonitor(MonitoredDevice device, std::optional<std::uint64_t> corrected_limit)
+ErrorCounterMonitor::ErrorCounterMonitor(MonitoredDevice device,
+                                         std::optional<CorrectedLimit> corrected_limit)
     : device_(std::move(device)), corrected_limit_(corrected_limit) {}
 
 Fault ErrorCounterMonitor::fault(const char* kind, std::string where, std::string expected,
                                  std::string actual, std::uint64_t count) const {
-  Fault fault;
-  fault.kind = kind;
-  fault.detector = device_.detector;
-  fault.rank = device_.rank;
-  fault.hostname = device_.hostname;
-  fault.device_uuid = device_.device_uuid;
-  fault.step = moment_.step;
-  fault.phase = moment_.phase;
-  fault.where = std::move(where);
-  fault.expected = std::move(expected);
-  fault.actual = std::move(actual);
+  Fault fault = device_.fault(kind, std::move(where), std::move(expected), std::move(actual), moment_.step,
+                              moment_.phase);
   fault.count = count;
   return fault;
 }
 
 CounterNews ErrorCounterMonitor::look(const LedgerMoment& moment, const Result<SensorCounters>& counters) {
+  if (!looked_) corrected_reported_.seconds = corrected_hour_.seconds = moment.seconds;
   moment_ = moment;
   looked_ = moment.seconds;
   CounterNews news;
@@ -123,12 +116,45 @@ void ErrorCounterMonitor::look_at_memory(const SensorCounters& now, CounterNews&
                                 fmt::format("{}", *now.ecc_uncorrected - errors),
                                 fmt::format("{}", *now.ecc_uncorrected), errors));
   ecc_corrected_.look(now.ecc_corrected, moment_.phase);
+  look_at_corrected(news);
+}
+
+void ErrorCounterMonitor::look_at_corrected(CounterNews& news) {
+  constexpr double hour_seconds = 3600;
   const std::uint64_t corrected = ecc_corrected_.grown();
-  if (!corrected_limit_ || corrected <= *corrected_limit_ || !first("corrected")) return;
-  news.findings.push_back(device_.finding(
-      "ecc", "corrected memory errors (ECC)",
-      fmt::format("{} new corrected memory errors (ECC), the limit is {}", corrected, *corrected_limit_),
-      static_cast<double>(*corrected_limit_), static_cast<double>(corrected)));
+  if (corrected == corrected_reported_.count) corrected_reported_.seconds = moment_.seconds;
+  if (!corrected_reported_at_ || moment_.seconds - *corrected_reported_at_ >= corrected_seconds)
+    report_corrected(news);
+  if (!corrected_limit_) return;
+  const bool per_hour = corrected_limit_->per_hour;
+  const std::uint64_t counted = per_hour ? corrected - corrected_hour_.count : corrected;
+  if (counted > corrected_limit_->errors && first("corrected"))
+    news.findings.push_back(
+        device_.finding("ecc", "corrected memory errors (ECC)",
+                        fmt::format("{} new corrected memory errors (ECC){}, the limit is {}", counted,
+                                    per_hour ? " within an hour" : "", corrected_limit_->errors),
+                        static_cast<double>(corrected_limit_->errors), static_cast<double>(counted)));
+  if (moment_.seconds - corrected_hour_.seconds >= hour_seconds)
+    corrected_hour_ = {moment_.seconds, corrected};
+}
+
+/// What is new since the last notice, if anything.
+void ErrorCounterMonitor::report_corrected(CounterNews& news) {
+  const std::uint64_t corrected = ecc_corrected_.grown();
+  const std::uint64_t count = corrected - corrected_reported_.count;
+  if (count == 0) return;
+  const double seconds = moment_.seconds - corrected_reported_.seconds;
+  news.notices.push_back(fmt::format(
+      "rank {}: {} new corrected memory errors (ECC) in {:.3g} s{}", device_.rank, count, seconds,
+      seconds > 0 ? fmt::format(", {:.3g} per second", static_cast<double>(count) / seconds) : ""));
+  corrected_reported_ = {moment_.seconds, corrected};
+  corrected_reported_at_ = moment_.seconds;
+}
+
+CounterNews ErrorCounterMonitor::finish() {
+  CounterNews news;
+  report_corrected(news);
+  return news;
 }
 
 void ErrorCounterMonitor::look_at_remaps(const SensorCounters& now, CounterNews& news) {
@@ -159,26 +185,43 @@ void ErrorCounterMonitor::look_at_xids(const SensorCounters& now, CounterNews& n
   std::map<unsigned, std::size_t> count;
   for (const XidEvent& event : now.xids) {
     const auto [seen, is_new] = xids_.try_emplace({event.xid, count[event.xid]++});
+    const bool has_new_detail = event.detail != seen->second.event.detail;
     seen->second.event = event;
-    if (!is_new) continue;
-    seen->second.step = moment_.step;
-    seen->second.phase = moment_.phase;
-    tell_xid(event, news);
+    if (is_new) {
+      seen->second.step = moment_.step;
+      seen->second.phase = moment_.phase;
+    }
+    if (is_new || has_new_detail) tell_xid(event, news);  // the detail may change what the number means
   }
 }
 
+/// "pid=7, name=python, Ch 00000001, ..", by its number or its name: in a container numbers differ.
+bool ErrorCounterMonitor::is_of_this_process(const XidEvent& event) const {
+  const std::string text = event.detail + ",";
+  const auto has = [&](const std::string& field) { return text.find(field + ",") != std::string::npos; };
+  return (device_.process != 0 && has(fmt::format("pid={}", device_.process))) ||
+         (!device_.program.empty() && has("name=" + device_.program));
+}
+
+/// Once for each number and kind.
 void ErrorCounterMonitor::tell_xid(const XidEvent& event, CounterNews& news) {
-  if (!first(fmt::format("xid {}", event.xid))) return;
+  XidKind kind = xid_meaning(event.xid, event.detail).kind;
+  const bool is_own = kind == XidKind::program && is_of_this_process(event);
+  if (is_own) kind = XidKind::unclear;
+  if (!first(fmt::format("xid {} {}", event.xid, static_cast<int>(kind)))) return;
   std::string text = xid_name(event.xid);
   if (!event.detail.empty()) text += fmt::format(" ({})", event.detail);
-  switch (xid_meaning(event.xid).kind) {
+  switch (kind) {
     case XidKind::hardware:
       news.faults.push_back(fault("xid", text, "none", fmt::format("{}", event.xid)));
       return;
     case XidKind::unclear:
       news.findings.push_back(
-          device_.finding("xid", xid_name(event.xid), text + ": see NVIDIA's Xid catalog"));
+          device_.finding("xid", xid_name(event.xid),
+                          text + (is_own ? ": of this process, which runs without it on other GPUs"
+                                         : ": see NVIDIA's Xid catalog")));
       return;
+    case XidKind::program:
     case XidKind::application:
       news.notices.push_back(
           fmt::format("rank {}: {}: of a program, no sign of bad hardware", device_.rank, text));

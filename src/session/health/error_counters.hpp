@@ -13,6 +13,7 @@
 #include "egt/core/status.hpp"
 #include "egt/device/sensor.hpp"
 #include "session/health/monitored_device.hpp"
+#include "session/options.hpp"
 
 namespace egt {
 
@@ -39,10 +40,10 @@ struct CounterNews {
 /// failed recoveries apart, only those); a device that is lost, or answers nothing for silent_seconds
 /// ("gpu-lost").
 /// Findings: what of this was so before the run; new corrected memory errors above the limit ("ecc"); other
-/// Xids but those of programs ("xid"); NVLink recoveries that did well, and a PCIe link below its generation
-/// or width for narrow_seconds under load ("link"); a driver that keeps a look for stalled_seconds
-/// ("sensor"). Notices: Xids of programs, NVLink errors that the link put right itself. PCIe replays are kept
-/// only.
+/// Xids but those of other programs ("xid"); NVLink recoveries that did well, and a PCIe link below its
+/// generation or width for narrow_seconds under load ("link"); a driver that keeps a look for stalled_seconds
+/// ("sensor"). Notices: new corrected memory errors with their rate, every corrected_seconds at most; Xids of
+/// other programs; NVLink errors that the link put right itself. PCIe replays are kept only.
 ///
 /// For one thread at a time.
 class ErrorCounterMonitor {
@@ -50,16 +51,19 @@ class ErrorCounterMonitor {
   static constexpr double silent_seconds = 10;
   static constexpr double stalled_seconds = 15;
   static constexpr double narrow_seconds = 30;
+  static constexpr double corrected_seconds = 60;
   static constexpr double load_percent = 50;  ///< of utilization: from here on it is under load
 
   /// `corrected_limit`: new corrected memory errors that are no finding; none: any number.
-  ErrorCounterMonitor(MonitoredDevice device, std::optional<std::uint64_t> corrected_limit);
+  ErrorCounterMonitor(MonitoredDevice device, std::optional<CorrectedLimit> corrected_limit);
 
   /// A look at the counters, about every 1 to 5 s, and once at the end.
   CounterNews look(const LedgerMoment& moment, const Result<SensorCounters>& counters);
   /// No look has come for too long? To be asked by a thread that does not wait for the driver. `seconds` is
   /// of the same clock.
   CounterNews overdue(double seconds);
+  /// After the last look: what is still to be reported.
+  CounterNews finish();
 
   /// {name: {before, after, moved}}: null what was not answered; `moved`, where it did: {phase: by how much}.
   /// Further `xid`: [{xid, time, step, phase, detail}], null where nobody reports Xids; `nvlinks`: [{link,
@@ -105,6 +109,9 @@ class ErrorCounterMonitor {
   };
 
   void look_at_memory(const SensorCounters& now, CounterNews& news);
+  void look_at_corrected(CounterNews& news);
+  void report_corrected(CounterNews& news);
+  bool is_of_this_process(const XidEvent& event) const;
   void look_at_remaps(const SensorCounters& now, CounterNews& news);
   void look_at_xids(const SensorCounters& now, CounterNews& news);
   void tell_xid(const XidEvent& event, CounterNews& news);
@@ -122,12 +129,19 @@ class ErrorCounterMonitor {
   bool first(const std::string& what) { return told_.insert(what).second; }
 
   const MonitoredDevice device_;
-  const std::optional<std::uint64_t> corrected_limit_;
+  const std::optional<CorrectedLimit> corrected_limit_;
   LedgerMoment moment_;  ///< of the newest look
   std::set<std::string> told_;
 
   Counter ecc_corrected_, ecc_uncorrected_, remapped_rows_, remapped_rows_uncorrected_, pcie_replay_;
   Counter nvlink_crc_, nvlink_replay_, nvlink_recovery_;
+  struct Reported {
+    double seconds = 0;       ///< up to when
+    std::uint64_t count = 0;  ///< of the new corrected errors by then
+  };
+  Reported corrected_reported_;                  ///< in notices
+  std::optional<double> corrected_reported_at_;  ///< when the newest notice came
+  Reported corrected_hour_;                      ///< at the beginning of the current hour of the run
   Flag remap_pending_, remap_failure_;
   Lane generation_, width_;
   std::map<unsigned, Link> links_;

@@ -252,6 +252,7 @@ void Telemetry::State::ask_overdue() {
 void Telemetry::State::close_post() {
   if (!post) return;
   ask_overdue();
+  post->tell(monitor.finish());
   if (abandoned && sensor)
     post->guarding.records.warning(fmt::format(
         "rank {}: {} does not answer at the end: what it counted since its last answer is not known",

@@ -94,7 +94,7 @@ TEST(Options, EveryBurnOptionReachesItsPlace) {
                                 "--throttle-limit",
                                 "0%",
                                 "--corrected-limit",
-                                "12",
+                                "12/h",
                                 "--collective-timeout",
                                 "3s",
                                 "--max-restarts",
@@ -132,7 +132,7 @@ TEST(Options, EveryBurnOptionReachesItsPlace) {
   EXPECT_EQ(options.run.guard.temperature_limit_c, 72.5);
   EXPECT_DOUBLE_EQ(options.run.guard.memory_limit, 0.8);
   EXPECT_EQ(options.run.guard.throttle_limit, 0);
-  EXPECT_EQ(options.run.guard.corrected_limit, 12u);
+  EXPECT_EQ(options.run.guard.corrected_limit, (CorrectedLimit{12, true}));
   EXPECT_EQ(options.run.watch.collective_timeout_seconds, 3);
   EXPECT_EQ(options.run.watch.max_restarts, 0);
   EXPECT_TRUE(burn.fail_fast);
@@ -264,7 +264,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"--temperature-limit", {"29", "111", "-1", "nan", "inf", "", "85C", huge}},
         Refusal{"--memory-limit", {"9%", "101%", "0.95", "nan%", "", "%", "64GB"}},
         Refusal{"--throttle-limit", {"-1%", "101%", "5", "nan%", ""}},
-        Refusal{"--corrected-limit", {"-1", "1.5", "", "1000000000001", huge}},
+        Refusal{"--corrected-limit", {"-1", "1.5", "", "/h", "3/d", "3 /h", "1000000000001", huge}},
         Refusal{"--collective-timeout", {"0", "0.9s", "61m", "2h", "-3s", "nan", "", huge}},
         Refusal{"--max-restarts", {"-1", "1001", "1.0", "", huge}}, Refusal{"--resume", {""}},
         Refusal{"--golden", {""}}, Refusal{"--io-dir", {""}}, Refusal{"--backend", {"gpu", "CUDA", ""}},

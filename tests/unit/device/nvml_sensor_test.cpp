@@ -179,13 +179,23 @@ TEST(NvmlSensor, XidsOfTheKernelLogAreThisGpusAndNew) {
   log.say("6,2,2,-;NVRM: Xid (PCI:0000:18:00): 79, pid='<unknown>', GPU has fallen off the bus.");
   log.say("6,3,3,-;NVRM: Xid (PCI:0000:19:00): 48, the neighbour's");
   log.say("6,4,4,-;NVRM: Xid (0000:18:00): 13, Ch 0000000b");
+  log.say("6,4,5,-;NVRM: Xid (PCI:0000:18:00 GPU-I:05): 94, pid=7, name=python, Contained: SM (0x1)");
+  log.say("6,4,6,-;NVRM: Xid (PCI:0000:18:00 GPU-I:05 GPU-CI:01): 31, pid=7, name=a b, Ch 00000003");
+  log.say("6,4,7,-;NVRM: Xid (PCI:0000:19:00 GPU-I:05): 94, the neighbour's");
+  log.say("6,4,8,-;NVRM: Xid (PCI:0000:18:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 02 (0x004505c6)");
   log.say("6,5,5,-;usb 1-1: Xid (PCI:0000:18:00) is not NVRM's");
   const auto xids = counters_of(sensor).xids;
-  ASSERT_EQ(xids.size(), 2u);
+  ASSERT_EQ(xids.size(), 5u);
+  EXPECT_EQ(xids[2].xid, 94u);
+  EXPECT_EQ(xids[2].detail, "pid=7, name=python, Contained: SM (0x1)");
+  EXPECT_EQ(xids[3].xid, 31u);
+  EXPECT_EQ(xids[3].detail, "pid=7, name=a b, Ch 00000003");
+  EXPECT_EQ(xids[4].xid, 149u);
+  EXPECT_EQ(xids[4].detail, "NETIR_LINK_EVT  Fatal   XC0 i0 Link 02 (0x004505c6)");
   EXPECT_EQ(xids[0].xid, 79u);
   EXPECT_EQ(xids[0].detail, "pid='<unknown>', GPU has fallen off the bus.");
   EXPECT_EQ(xids[1].xid, 13u);
-  EXPECT_EQ(counters_of(sensor).xids.size(), 2u);
+  EXPECT_EQ(counters_of(sensor).xids.size(), 5u);
 }
 
 TEST(NvmlSensor, EventAndKernelLogAreOneXid) {

@@ -282,5 +282,48 @@ TEST(StragglerDetector, WhatItFindsGoesIntoTheQueue) {
   EXPECT_EQ(records[0].body["rank"], 3);
 }
 
+Record corrected(int rank, Json counter) {
+  return {.kind = RecordKind::progress,
+          .time = 1001,
+          .rank = rank,
+          .body = {{"counters", {{"ecc_corrected", std::move(counter)}}}}};
+}
+
+/// The findings about one rank that corrects `own` errors while its two peers correct `others`.
+std::vector<Finding> compare_corrected(int own, int others) {
+  Ranks ranks(3);
+  PeerReview review;
+  for (int rank = 0; rank < 3; ++rank) review.add(ranks.start(rank));
+  std::vector<Finding> found;
+  for (int twice = 0; twice < 2; ++twice)
+    for (int rank = 0; rank < 3; ++rank) {
+      const int count = rank == 1 ? own : others;
+      Json counter = {{"before", 7}, {"after", 7 + count}};
+      if (count > 0) counter["moved"] = {{"train", count - 1}, {"io", 1}};
+      for (const Finding& finding : review.add(corrected(rank, counter))) found.push_back(finding);
+    }
+  return found;
+}
+
+TEST(PeerReview, ARankThatCorrectsFarMoreMemoryErrorsThanItsPeersIsNamedOnce) {
+  const auto found = compare_corrected(89'990, 3);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].kind, "ecc");
+  EXPECT_EQ(found[0].rank, 1);
+  EXPECT_EQ(found[0].device_uuid, "GPU-1");
+  EXPECT_EQ(found[0].text, "89990 new corrected memory errors (ECC), the median of its peers is 3");
+  EXPECT_EQ(compare_corrected(100, 0).size(), 1u);
+  EXPECT_TRUE(compare_corrected(99, 0).empty());
+  EXPECT_TRUE(compare_corrected(900, 100).empty());
+}
+
+TEST(PeerReview, ARankWhosePeersCountNoCorrectedErrorsIsComparedWithNobody) {
+  Ranks ranks(2);
+  PeerReview review;
+  for (int rank = 0; rank < 2; ++rank) review.add(ranks.start(rank));
+  EXPECT_TRUE(review.add(corrected(1, {{"before", nullptr}, {"after", nullptr}})).empty());
+  EXPECT_TRUE(review.add(corrected(0, {{"before", 0}, {"after", 5000}, {"moved", {{"io", 5000}}}})).empty());
+}
+
 }  // namespace
 }  // namespace egt

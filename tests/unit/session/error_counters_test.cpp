@@ -47,6 +47,8 @@ struct Told {
 
 constexpr double period = 5, last_moment = 60;
 
+const MonitoredDevice this_process{2, "node7", "GPU-fake", "NVML", 4711, "extreme_gpu_tra"};
+
 LedgerMoment moment_at(double seconds, const std::unique_ptr<Sensor>& sensor) {
   LedgerMoment moment;
   moment.seconds = 1000 + seconds;
@@ -63,11 +65,11 @@ LedgerMoment at(double seconds) {
   return moment;
 }
 
-Told run(const std::string& text, std::optional<std::uint64_t> corrected_limit = 10) {
+Told run(const std::string& text, std::optional<CorrectedLimit> corrected_limit = CorrectedLimit{10}) {
   NvmlScript script(text);
   auto sensor = NvmlScript::open();
   EXPECT_TRUE(sensor.ok()) << sensor.status().what();
-  ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, corrected_limit);
+  ErrorCounterMonitor monitor(this_process, corrected_limit);
   Told told;
   for (double seconds = 0; seconds <= last_moment; seconds += period) {
     script.at(seconds);
@@ -75,6 +77,7 @@ Told run(const std::string& text, std::optional<std::uint64_t> corrected_limit =
     told.add(monitor.look(moment, sensor.value()->counters()));
     told.add(monitor.overdue(moment.seconds + 1));
   }
+  told.add(monitor.finish());
   told.counters = monitor.counters();
   return told;
 }
@@ -120,11 +123,12 @@ const Fixture fixtures[] = {
      ok + "at 10 ecc_uncorrected 2\nat 15 ecc_uncorrected 4\nat 40 ecc_uncorrected 9\n",
      {"ecc: uncorrectable memory errors (ECC)"},
      {}},
-    {"corrected_within_limit", ok + "at 10 ecc_corrected 13\n", {}, {}},
+    {"corrected_within_limit", ok + "at 10 ecc_corrected 13\n", {}, {}, 1},
     {"corrected_above_limit",
      ok + "at 10 ecc_corrected 9\nat 30 ecc_corrected 14\nat 40 ecc_corrected 90\n",
      {},
-     {"ecc: corrected memory errors (ECC)"}},
+     {"ecc: corrected memory errors (ECC)"},
+     2},
     {"a_counter_that_falls_and_comes_back",
      ok + "ecc_uncorrected 7\nat 10 ecc_uncorrected 0\nat 20 ecc_uncorrected 7\n",
      {},
@@ -275,9 +279,90 @@ TEST(ErrorCounterMonitor, XidsOfTwoSourcesNeedNotKeepTheirOrder) {
   EXPECT_EQ(monitor.counters()["xid"][1]["detail"], "fallen off the bus");
 }
 
+/// What the monitor reports of one Xid of the kernel log, as in the fixture's run.
+CounterNews news_of(unsigned xid, const std::string& detail) {
+  ErrorCounterMonitor monitor(this_process, {});
+  SensorCounters counters;
+  counters.xids = {{xid, 1, detail}};
+  return monitor.look(at(0), counters);
+}
+
+TEST(ErrorCounterMonitor, AnXidOfAProgramIsAFindingIfItIsThisOne) {
+  for (const unsigned xid : {8u, 11u, 13u, 31u, 43u})
+    for (const char* own : {"pid=4711, name=cuda-EvtHandlr, Ch 00000003",
+                            "pid=12, name=extreme_gpu_tra, Ch 00000003, intr 10000000", "pid=4711"}) {
+      const CounterNews news = news_of(xid, own);
+      ASSERT_EQ(news.findings.size(), 1u) << xid << ' ' << own;
+      EXPECT_THAT(news.findings[0].text, HasSubstr("of this process"));
+      EXPECT_TRUE(news.faults.empty() && news.notices.empty());
+    }
+  for (const char* other : {"pid=471, name=python, Ch 00000003", "pid=47112, name=extreme_gpu_trail, Ch 3",
+                            "pid='<unknown>', name=<unknown>, Ch 00000003", ""}) {
+    EXPECT_TRUE(news_of(31, other).findings.empty()) << other;
+    EXPECT_EQ(news_of(31, other).notices.size(), 1u) << other;
+  }
+  EXPECT_TRUE(news_of(45, "pid=4711, name=extreme_gpu_tra, Ch 3").findings.empty()) << "an echo";
+}
+
+TEST(ErrorCounterMonitor, TheSeverityOfAnNvlinkXidDecides) {
+  for (unsigned xid = 144; xid <= 150; ++xid) {
+    EXPECT_EQ(news_of(xid, "NETIR_LINK_EVT  Fatal   XC0 i0 Link 02 (0x004505c6)").faults.size(), 1u) << xid;
+    for (const char* not_fatal :
+         {"RLW_REMAP  Nonfatal XC1 i0 Link 08 (0x1)", "TLW_TX Non-Fatal", "SAW NON_FATAL", ""}) {
+      EXPECT_TRUE(news_of(xid, not_fatal).faults.empty()) << xid << not_fatal;
+      EXPECT_EQ(news_of(xid, not_fatal).findings.size(), 1u) << xid << not_fatal;
+    }
+  }
+  EXPECT_TRUE(news_of(13, "a Fatal word").faults.empty()) << "only the NVLink Xids have a severity";
+}
+
+/// NVML reports the number, and the kernel log says the severity a moment later.
+TEST(ErrorCounterMonitor, ADetailThatComesLaterMayMakeItAFault) {
+  ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, {});
+  SensorCounters counters;
+  counters.xids = {{149, 1, ""}};
+  EXPECT_EQ(monitor.look(at(0), counters).findings.size(), 1u);
+  counters.xids = {{149, 1, "NETIR_LINK_EVT  Fatal   XC0 i0 Link 02 (0x004505c6)"}};
+  EXPECT_EQ(monitor.look(at(5), counters).faults.size(), 1u);
+  EXPECT_TRUE(monitor.look(at(10), counters).faults.empty());
+}
+
+/// Looks every 5 s at a counter that grows by `step` at each; what is reported until `seconds`.
+Told look_at_corrected(std::uint64_t step, double seconds, std::optional<CorrectedLimit> limit) {
+  ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, limit);
+  Told told;
+  SensorCounters counters;
+  counters.ecc_corrected = 7;
+  for (double now = 0; now <= seconds; now += period) {
+    told.add(monitor.look(at(now), counters));
+    *counters.ecc_corrected += step;
+  }
+  told.add(monitor.finish());
+  return told;
+}
+
+TEST(ErrorCounterMonitor, EveryIncreaseOfCorrectedErrorsIsReportedWithItsRate) {
+  EXPECT_THAT(look_at_corrected(45'000, 10, std::nullopt).notices,
+              ElementsAreArray({"rank 2: 45000 new corrected memory errors (ECC) in 5 s, 9e+03 per second",
+                                "rank 2: 45000 new corrected memory errors (ECC) in 5 s, 9e+03 per second"}));
+  const Told hour = look_at_corrected(1, 3600, std::nullopt);
+  EXPECT_EQ(hour.notices.size(), 61u) << "one per minute, and the rest";
+  EXPECT_THAT(hour.notices[1], HasSubstr("12 new corrected memory errors (ECC) in 60 s, 0.2 per second"));
+  EXPECT_THAT(look_at_corrected(0, 600, std::nullopt).notices, IsEmpty());
+}
+
+TEST(ErrorCounterMonitor, ALimitPerHourCountsEachHour) {
+  const CorrectedLimit per_hour{720, true}, in_all{720, false};
+  EXPECT_THAT(look_at_corrected(1, 3 * 3600, per_hour).findings, IsEmpty());
+  EXPECT_EQ(look_at_corrected(1, 3 * 3600, in_all).findings.size(), 1u);
+  const Told above = look_at_corrected(2, 3600, per_hour);
+  ASSERT_EQ(above.findings.size(), 1u);
+  EXPECT_EQ(above.findings[0].text, "722 new corrected memory errors (ECC) within an hour, the limit is 720");
+}
+
 TEST(ErrorCounterMonitor, HasNoLimitOfCorrectedErrorsByDefault) {
   EXPECT_THAT(run(ok + "at 10 ecc_corrected 1000000\n", std::nullopt).findings, IsEmpty());
-  const Told strict = run(ok + "at 10 ecc_corrected 4\n", 0);
+  const Told strict = run(ok + "at 10 ecc_corrected 4\n", CorrectedLimit{0});
   ASSERT_EQ(strict.findings.size(), 1u);
   EXPECT_EQ(strict.findings[0].text, "1 new corrected memory errors (ECC), the limit is 0");
 }

@@ -64,8 +64,8 @@ TEST(Telemetry, CountersBeforeAndAfter) {
   wait_for_reads(*sensor, 2);
   telemetry.stop();
   const Json counters = telemetry.counters();
-  EXPECT_EQ(counters["ecc_corrected"]["before"], 0);
-  EXPECT_EQ(counters["ecc_corrected"]["after"], 2 * sensor->reads);
+  EXPECT_EQ(counters["pcie_replay"]["before"], 0);
+  EXPECT_EQ(counters["pcie_replay"]["after"], 2 * sensor->reads);
   EXPECT_EQ(counters["remap_pending"]["after"], false);
   EXPECT_TRUE(counters["nvlink_crc"]["before"].is_null());
 }
