@@ -28,7 +28,7 @@ constexpr int most_listed_ranks = 8;    ///< with more the matrices tell what a 
 /// Microseconds.
 struct Latency {
   std::optional<double> value;
-  bool scatters = false;  ///< another measurement may tell otherwise
+  bool scatters = false;  ///< another measurement may differ
 };
 
 /// What is known of one direction of a pair, by its better method.

@@ -96,7 +96,7 @@ FileSystem parse(std::string_view line, const std::string& sysfs, int layer) {
   return found;
 }
 
-/// The kernel numbers every mount, and tells of each open file which one it is on.
+/// The kernel numbers every mount, and reports the mount of each open file.
 std::optional<std::string> mount_of(const std::string& directory) {
   const Descriptor opened(::open(directory.c_str(), O_PATH | O_CLOEXEC | O_DIRECTORY));
   if (!opened.valid()) return std::nullopt;

@@ -30,7 +30,7 @@ struct LinkEndpoint {
 std::string host_name(const LinkEndpoint& end, const std::vector<LinkEndpoint>& all);
 
 /// On the host backend: do more ranks of its machine run on its cores than it has? Then a transfer waits for
-/// a core, and its time tells nothing of a link.
+/// a core, and its time does not measure a link.
 bool shares_cores(const LinkEndpoint& end, const std::vector<LinkEndpoint>& all);
 
 Json to_json(const LinkEndpoint& end);

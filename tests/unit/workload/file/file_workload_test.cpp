@@ -189,7 +189,7 @@ TEST_F(FileTest, FilesInMemoryAreWrittenAndDoNotCount) {
   FileOptions asked = options(mebibyte);
   asked.directory = ".";
   const auto file = make(asked);
-  ASSERT_TRUE(file->prepare().ok()) << "nobody named a directory";
+  ASSERT_TRUE(file->prepare().ok()) << "the default directory";
   ASSERT_TRUE(file->finish(false).ok());
   const PartReport report = file->report();
   EXPECT_TRUE(report.success) << report.failure;
