@@ -332,10 +332,7 @@ void LiveServer::State::accept() {
         arriving.empty()
             ? -1
             : static_cast<int>(std::max(arriving.front()->seconds_left(request_s), 0.0) * 1e3) + 1;
-    if (::poll(files.data(), files.size(), patience_ms) < 0) {
-      if (errno == EINTR) continue;
-      break;
-    }
+    if (::poll(files.data(), files.size(), patience_ms) < 0 && errno != EINTR) break;
     if (files[1].revents != 0) break;
     for (std::size_t i = 0; i < arriving.size(); ++i)
       if (files[i + 2].revents != 0) arriving[i]->take_in();
