@@ -346,7 +346,7 @@ TEST(ErrorCounterMonitor, EveryIncreaseOfCorrectedErrorsIsReportedWithItsRate) {
               ElementsAreArray({"rank 2: 45000 new corrected memory errors (ECC) in 5 s, 9e+03 per second",
                                 "rank 2: 45000 new corrected memory errors (ECC) in 5 s, 9e+03 per second"}));
   const Told hour = look_at_corrected(1, 3600, std::nullopt);
-  EXPECT_EQ(hour.notices.size(), 61u) << "one per minute, and the rest";
+  ASSERT_EQ(hour.notices.size(), 61u) << "one per minute, and the rest";
   EXPECT_THAT(hour.notices[1], HasSubstr("12 new corrected memory errors (ECC) in 60 s, 0.2 per second"));
   EXPECT_THAT(look_at_corrected(0, 600, std::nullopt).notices, IsEmpty());
 }
