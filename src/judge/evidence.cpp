@@ -81,7 +81,60 @@ std::string name_side(const std::set<int>& side, const std::vector<const Record*
                      fmt::join(hosts, ", "));
 }
 
+std::size_t number_of(const ByRank& part) {
+  return value_at<std::size_t>(first_start(part), "part").value_or(0);
+}
+
+/// A journal that is missing may have held a fault.
+void find_missing_starts(const std::vector<ByRank>& parts, int size, bool is_over,
+                         std::vector<std::string>& problems) {
+  for (const ByRank& part : parts)
+    for (int number = 0; number < size; ++number) {
+      const auto rank = part.find(number);
+      const bool is_known = rank != part.end() && rank->second.last();
+      if (rank != part.end() && rank->second.start) continue;
+      if (&part == &parts.back() && !is_known && !is_over) continue;
+      problems.push_back(fmt::format("rank {} left no {} of part {}", number,
+                                     is_known ? "start record" : "record", number_of(part) + 1));
+    }
+  const std::size_t expected = parts.empty() ? 0 : number_of(parts.back()) + 1;
+  if (parts.size() < expected)
+    problems.push_back(
+        fmt::format("{} of {} parts of the run left no record", expected - parts.size(), expected));
+}
+
+/// One run has one run id, version, command and size; its options may change where it is resumed.
+void find_foreign_starts(const std::vector<ByRank>& parts, std::vector<std::string>& problems) {
+  const Record* first = nullptr;
+  for (const ByRank& part : parts) {
+    const Record* first_of_part = nullptr;
+    for (const auto& [number, rank] : part) {
+      if (!rank.start) continue;
+      if (!first) first = rank.start;
+      if (!first_of_part) first_of_part = rank.start;
+      const auto is_same = [&, own = rank.start, rank = number](const Record* other, const char* field,
+                                                                const char* what) {
+        if (member(own->body, field) == member(other->body, field)) return true;
+        problems.push_back(fmt::format("the journals of ranks {} and {} are of different runs: unlike {}",
+                                       other->rank, rank, what));
+        return false;
+      };
+      static_cast<void>(is_same(first, "run_id", "run ids") &&
+                        is_same(first, "program_version", "program versions") &&
+                        is_same(first, "command", "commands") && is_same(first, "size", "counts of ranks") &&
+                        is_same(first_of_part, "options", "options"));
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<std::string> missing_evidence(const std::vector<ByRank>& parts, int size, bool is_over) {
+  std::vector<std::string> problems;
+  find_missing_starts(parts, size, is_over, problems);
+  find_foreign_starts(parts, problems);
+  return problems;
+}
 
 bool is_lasting(RecordKind kind) {
   return kind == RecordKind::start || kind == RecordKind::fault || kind == RecordKind::finding ||

@@ -35,6 +35,12 @@ const Json& first_start(const ByRank& ranks);
 /// Records before a rank's start belong to the part before, if there is one.
 std::vector<ByRank> parts_of(const std::vector<Record>& records);
 
+/// Why the records are not all records of one run of `size` ranks, one line each: each part needs a start
+/// record of every rank, and all of them the same run id. `is_over`: also the last part; else a rank that
+/// left nothing of it is a lost rank. Journals of earlier versions, without run ids, are compared by the
+/// rest.
+std::vector<std::string> missing_evidence(const std::vector<ByRank>& parts, int size, bool is_over);
+
 /// Those of that kind, by time and then by the rank that emitted them.
 std::vector<const Record*> records_of(const std::vector<Record>& records, RecordKind kind);
 

@@ -52,6 +52,8 @@ Json to_json(const StartBody& body) {
           {"layers", body.layers},
           {"global_batch", body.global_batch},
           {"precisions", precisions},
+          {"no_telemetry", text_or_null(body.no_telemetry)},
+          {"run_id", text_or_null(body.run_id)},
           {"part", body.part},
           {"process", body.process},
           {"program_version", program_version()},

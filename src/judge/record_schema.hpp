@@ -37,8 +37,10 @@ struct StartBody {
   std::vector<std::int64_t> layers;        ///< neurons, input first
   std::int64_t global_batch = 0;
   std::vector<Precision> precisions;
-  int part = 0;     ///< of the run: how many came before it was resumed
-  int process = 0;  ///< its number on its host
+  std::string no_telemetry;  ///< why nothing watches the device; empty: something does
+  std::string run_id;  ///< the same on all ranks and in all parts of a run; empty: of an earlier version
+  int part = 0;        ///< of the run: how many came before it was resumed
+  int process = 0;     ///< its number on its host
 };
 Json to_json(const StartBody& body);
 

@@ -333,6 +333,27 @@ Verdict verdict(const char* name, int code, std::vector<std::string> reasons) {
   return {.name = name, .exit_code = code, .reasons = std::move(reasons)};
 }
 
+/// What a rank's last record counted as wrong; 0: nothing.
+std::uint64_t wrong_results(const Json& part) {
+  std::uint64_t wrong = 0;
+  for (const char* name : {"mismatches", "disagreements", "wrong_words", "wrong_rounds"})
+    wrong += value_at<std::uint64_t>(member(part, "figures"), name).value_or(0);
+  return wrong;
+}
+
+/// Wrong results that a rank counted, but whose fault records are missing.
+std::vector<std::string> unrecorded_faults(const Evidence& evidence) {
+  std::vector<std::string> reasons;
+  if (!evidence.faults.empty()) return reasons;
+  for (const ByRank& part : evidence.parts)
+    for (const auto& [number, rank] : part)
+      for (const Json& report : member(rank.last_body(), "parts"))
+        if (wrong_results(report) > 0 && !value_at<bool>(report, "success").value_or(false))
+          reasons.push_back(fmt::format("rank {}, {}: {}; its fault record is missing", number,
+                                        text_at(report, "name"), text_at(report, "failure")));
+  return reasons;
+}
+
 /// What speaks against the run, by weight.
 struct Reasons {
   std::vector<std::string> fault, incomplete, degraded;
@@ -347,6 +368,8 @@ Reasons weigh(const Evidence& evidence, const Json& injections) {
                   .degraded = finding_reasons(evidence),
                   .unfinished = unfinished_parts(evidence),
                   .interrupted = was_interrupted(evidence)};
+  append(reasons.fault, unrecorded_faults(evidence));
+  append(reasons.incomplete, missing_evidence(evidence.parts, evidence.size, false));
   append(reasons.incomplete, broken_ranks(evidence));
   if (evidence.size == 0) reasons.incomplete.push_back("no rank left a record");
   append(reasons.unfinished, idle_ranks(evidence));

@@ -53,6 +53,7 @@ Json to_json(const ResumePoint& point) {
           {"arguments", point.arguments},
           {"options", point.options},
           {"size", point.size},
+          {"run_id", point.run_id},
           {"part", point.part},
           {"steps", point.steps},
           {"seconds", point.seconds}};
@@ -67,6 +68,7 @@ ResumePoint resume_point_from(const Json& json) {
                     .arguments = {},
                     .options = member(json, "options"),
                     .size = value_at<int>(json, "size").value_or(0),
+                    .run_id = text_at(json, "run_id"),
                     .part = value_at<int>(json, "part").value_or(0),
                     .steps = value_at<std::int64_t>(json, "steps").value_or(0),
                     .seconds = value_at<double>(json, "seconds").value_or(0)};

@@ -22,6 +22,7 @@ struct ResumePoint {
   std::vector<std::string> arguments;  ///< as the user typed them
   Json options;                        ///< every one in effect
   int size = 0;                        ///< ranks
+  std::string run_id;                  ///< empty: begun by an earlier version
   int part = 0;                        ///< the number of the part that begins now, from 1
   std::int64_t steps = 0;              ///< that every rank has done
   double seconds = 0;                  ///< that every rank has run

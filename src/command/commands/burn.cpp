@@ -7,6 +7,7 @@
 #include "command/run/main_job.hpp"
 #include "egt/core/units.hpp"
 #include "egt/ranks/agreement.hpp"
+#include "judge/evidence.hpp"
 #include "judge/record_schema.hpp"
 #include "judge/result.hpp"
 #include "judge/version.hpp"
@@ -66,6 +67,10 @@ Status BurnPurpose::claim(const std::string& directory) {
   if (!is_root_) return {};
   EGT_TRY_ASSIGN(earlier_, read_evidence(directory));
   EGT_TRY_ASSIGN(const ResumePoint point, resume_point_of(directory, earlier_));
+  const std::vector<std::string> missing = missing_evidence(parts_of(earlier_), point.size, true);
+  if (!missing.empty())
+    return {StatusCode::invalid_argument,
+            fmt::format("--resume {}: {}; start a new run", directory, missing.front())};
   if (point.part == part_) return {};
   return {StatusCode::unavailable,
           fmt::format("--resume {}: another one went on with this run meanwhile; start this one again",

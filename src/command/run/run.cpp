@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <random>
 #include <system_error>
 
 #include "command/options/choices.hpp"
@@ -22,6 +23,14 @@
 #include "workload/file/file_claim.hpp"
 
 namespace egt {
+namespace {
+
+std::string new_run_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+}  // namespace
 
 Status Run::prepare() {
   const Status ready = begin();
@@ -90,14 +99,21 @@ void Run::leave_nothing_behind() {
   route_.reset();
   live_server_.reset();
   stop_file_.reset();
-  if (journal_ && !is_resumed()) {
+  if (journal_) {
     journal_.reset();
-    std::remove(directory_.file(journal_name(control_.place().rank)).c_str());
+    remove_journal();
   }
   workloads_.clear();        // with their test files
   (void)control_.barrier();  // the folder goes last, when all ranks' files are gone
   if (log_) log_->discard();
   directory_.discard();
+}
+
+/// The run did not begin: its journal goes, but none that holds earlier parts of the run.
+void Run::remove_journal() const {
+  const std::string path = directory_.file(journal_name(control_.place().rank));
+  std::error_code error;
+  if (!is_resumed() || std::filesystem::file_size(path, error) == 0) std::filesystem::remove(path, error);
 }
 
 Status Run::open_platform() {
@@ -196,6 +212,7 @@ Status Run::open_directory() {
   }
   EGT_TRY(agree(control_, made));
   EGT_TRY_ASSIGN(const std::string path, control_.broadcast(directory_.path()));
+  EGT_TRY_ASSIGN(run_id_, control_.broadcast(is_resumed() ? options_.resumed.run_id : new_run_id()));
   if (!is_root()) {
     auto joined = RunDirectory::join(path);
     made = joined.status();
@@ -218,7 +235,7 @@ void Run::leave_when_told(const std::stop_token& stop) {
   const WaitLimits until_told{.seconds = std::numeric_limits<double>::infinity(), .stop = stop};
   if (!wait_until(told, until_told).ok()) return;
   if (wait_until(never, {.seconds = patience_s, .stop = stop}).code() == StatusCode::stopped) return;
-  if (!is_resumed()) std::remove(directory_.file(journal_name(control_.place().rank)).c_str());
+  remove_journal();
   if (log_) log_->discard();
   if (is_root()) {
     std::error_code error;  // the folder goes last, when all ranks' files are gone
@@ -304,6 +321,8 @@ StartBody Run::start_body() const {
   body.arguments = options_.arguments;
   body.options = effective_options(options_);
   body.host_defaults = options_.host_defaults;
+  if (!platform_.sensor) body.no_telemetry = platform_.sensor_note;
+  body.run_id = run_id_;
   body.part = options_.resumed.part;
   body.process = ::getpid();
   purpose_.describe(body);
@@ -386,6 +405,7 @@ Status Run::open_recovery() {
                                                                      .records = records_,
                                                                      .route = *route_,
                                                                      .directory = directory_.path(),
+                                                                     .record_count = journal_->count(),
                                                                      .io_directory = purpose_.io_directory(),
                                                                      .nodes_file = options_.common.nodes_file,
                                                                      .run_directories = directories_,

@@ -124,6 +124,7 @@ class Run {
   std::unique_ptr<Device> with_injections(std::unique_ptr<Device> device);
   Status choose_options(const BackendChoice& choice);
   void leave_nothing_behind();
+  void remove_journal() const;
   void leave_when_told(const std::stop_token& stop);
   Status check_stop();
   Status take_memory_or_stop();
@@ -175,6 +176,7 @@ class Run {
   std::optional<Environment> environment_;
   Session::Workloads workloads_;
   RunDirectory directory_;
+  std::string run_id_;
   std::vector<std::string> directories_;  // of all ranks, see find_run_directories
   std::unique_ptr<StopFile> stop_file_;   // on one rank of each host
   bool stopped_early_ = false;            // before anything was started; the same on all ranks

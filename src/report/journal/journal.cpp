@@ -21,6 +21,7 @@
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/process_limits.hpp"
+#include "egt/core/record_queue.hpp"
 #include "egt/core/units.hpp"
 #include "judge/record_schema.hpp"
 #include "report/journal/journal_parts.hpp"
@@ -31,8 +32,8 @@ namespace {
 constexpr std::chrono::milliseconds sync_period{500};
 constexpr std::chrono::seconds last_sync_patience{2};
 constexpr std::chrono::milliseconds lock_period{100};
-constexpr int most_told_lines = 3;  ///< of those of a file that are no records
-constexpr int deleted = -1;         ///< beside the errnos
+constexpr int deleted = -1;  ///< next to the errnos
+constexpr int truncated = -2;
 constexpr std::size_t scan_bytes = 1 << 16;
 constexpr std::size_t first_records_bytes = 1 << 14;
 
@@ -43,8 +44,11 @@ bool must_be_on_disk(const Record& record) {
   return record.kind == RecordKind::end && text_at(record.body, "reason") != "signal";
 }
 
-std::string line_of(const Record& record) {
-  return one_line(to_json(record)) + "\n";
+/// Records that may be dropped or thinned carry no number: a gap always shows lost evidence.
+std::string line_of(const Record& record, RecordCount& count) {
+  Json json = to_json(record);
+  if (!may_be_dropped(record.kind)) json["number"] = ++count;
+  return one_line(json) + "\n";
 }
 
 Status failed_at(const std::string& path, const char* what, int error) {
@@ -128,7 +132,8 @@ std::string journal_name(int rank) {
 /// What the journal and its thread share.
 struct Journal::Shared {
   std::atomic<bool> dirty = false;
-  std::atomic<int> sync_error = 0;  ///< an errno, or `deleted`
+  std::atomic<int> sync_error = 0;       ///< an errno, `deleted` or `truncated`
+  std::atomic<std::int64_t> length = 0;  ///< bytes that the written file has at least
   std::mutex mutex;
   std::condition_variable wake;
   std::shared_ptr<const Descriptor> file;    ///< the one that is written
@@ -137,6 +142,7 @@ struct Journal::Shared {
   bool ended = false;
 
   void keep(const std::string& directory, int rank, std::int64_t history_bytes);
+  void check_place(const std::string& path);
   void sync(const Descriptor& one);
 };
 
@@ -146,6 +152,7 @@ void Journal::Shared::keep(const std::string& directory, int rank, std::int64_t 
   for (;;) {
     wake.wait_for(lock, sync_period, [&] { return stopping || closed; });
     if (stopping) break;
+    check_place(directory + "/" + journal_name(rank));
     const std::shared_ptr<const Descriptor> now = file, part = closed;
     lock.unlock();
     if (part && ::fdatasync(part->get()) != 0) sync_error = errno;
@@ -159,10 +166,21 @@ void Journal::Shared::keep(const std::string& directory, int rank, std::int64_t 
   wake.notify_all();
 }
 
+/// Is the written file still the one of that name, with all that was written? Log rotation moves or truncates
+/// files. `mutex` is held, so that the journal's own rotation is over.
+void Journal::Shared::check_place(const std::string& path) {
+  const std::int64_t written = length;
+  struct stat open {
+  }, named{};
+  if (::fstat(file->get(), &open) != 0) return;
+  if (open.st_size < written) sync_error = truncated;
+  const bool is_found = ::stat(path.c_str(), &named) == 0;
+  const bool is_other = is_found && (named.st_ino != open.st_ino || named.st_dev != open.st_dev);
+  if (is_other || (!is_found && errno == ENOENT)) sync_error = deleted;
+}
+
 void Journal::Shared::sync(const Descriptor& one) {
   if (dirty.exchange(false) && ::fdatasync(one.get()) != 0) sync_error = errno;
-  struct stat found {};
-  if (::fstat(one.get(), &found) == 0 && found.st_nlink == 0) sync_error = deleted;
 }
 
 Result<std::unique_ptr<Journal>> Journal::open(const std::string& directory, int rank, Mode mode,
@@ -201,6 +219,7 @@ Journal::Journal(std::string directory, int rank, const JournalLimits& limits,
       rotate_at_(limits.part),
       shared_(std::make_shared<Shared>()) {
   shared_->file = file_;
+  shared_->length = length_of(file_->get());
 }
 
 Status Journal::start() {
@@ -229,8 +248,9 @@ Status Journal::failed(const char* what, int error) const {
 }
 
 Status Journal::write(const Record& record) {
-  const std::string line = line_of(record);
+  const std::string line = line_of(record, *count_);
   const std::int64_t before = length_of(file_->get());
+  if (before < shared_->length) shared_->sync_error = truncated;
   if (const int error = write_all(file_->get(), line)) {
     // Best effort: a torn line is tolerated at the end, not in the middle.
     if (::ftruncate(file_->get(), before) != 0)
@@ -238,6 +258,7 @@ Status Journal::write(const Record& record) {
     return failed("cannot be written", error);
   }
   const std::int64_t length = before + static_cast<std::int64_t>(line.size());
+  shared_->length = length;
   shared_->dirty = true;
   if (must_be_on_disk(record)) EGT_TRY(sync());
   if (length >= rotate_at_) rotate(length);
@@ -259,6 +280,7 @@ void Journal::rotate(std::int64_t length) {
   static_cast<void>(::flock(descriptor, LOCK_EX | LOCK_NB));
   shared_->closed = std::exchange(file_, std::make_shared<const Descriptor>(descriptor));
   shared_->file = file_;
+  shared_->length = 0;
   shared_->wake.notify_all();
   rotate_at_ = limits_.part;
 }
@@ -276,9 +298,12 @@ std::optional<std::string> Journal::next_part() const {
 Status Journal::flush() {
   const int error = shared_->sync_error.exchange(0);
   if (error == 0) return {};
-  if (error == deleted)
-    return {StatusCode::unavailable,
-            fmt::format("{}: somebody deleted it, so the records of this rank are lost", path_)};
+  const auto lost = [this](const char* why) {
+    return Status(StatusCode::unavailable,
+                  fmt::format("{}: {} during the run; records of this rank are lost", path_, why));
+  };
+  if (error == deleted) return lost("deleted or replaced");
+  if (error == truncated) return lost("truncated");
   return failed("cannot be brought to disk", error);
 }
 
@@ -316,11 +341,17 @@ Appended append_lines(const std::string& path, const std::vector<std::string>& l
 
 }  // namespace
 
-Status append_records(const std::string& directory, std::vector<Record>& records, double seconds) {
+Status append_records(const std::string& directory, std::vector<Record>& records,
+                      const std::shared_ptr<RecordCount>& count, double seconds) {
   if (records.empty()) return {};
   const std::string path = directory + "/" + journal_name(records.front().rank);
   std::vector<std::string> lines;
-  for (const Record& record : records) lines.push_back(line_of(record));
+  std::vector<std::uint64_t> counts;  // before each line
+  for (const Record& record : records) {
+    counts.push_back(*count);
+    lines.push_back(line_of(record, *count));
+  }
+  std::uint64_t after = *count;
   auto task = std::make_shared<std::packaged_task<Appended()>>(
       [path, lines = std::move(lines)] { return append_lines(path, lines); });
   std::future<Appended> done = task->get_future();
@@ -335,43 +366,11 @@ Status append_records(const std::string& directory, std::vector<Record>& records
             fmt::format("{}: the disk did not take the last words within {:g} s", path, seconds)};
   }
   const Appended appended = done.get();
+  // The numbers of lines that are not in the file are used again, unless another thread took later ones.
+  if (appended.lines < counts.size()) count->compare_exchange_strong(after, counts[appended.lines]);
   records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(appended.lines));
   return appended.status;
 }
-
-namespace {
-
-void keep(Record&& record, JournalContent content, std::vector<Record>& records) {
-  const RecordKind kind = record.kind;
-  if (content == JournalContent::evidence) {
-    if (kind == RecordKind::epoch || kind == RecordKind::notice) return;
-    const bool follows = kind == RecordKind::progress && !records.empty() && records.back().kind == kind &&
-                         records.back().rank == record.rank;
-    if (follows) records.pop_back();
-  }
-  records.push_back(std::move(record));
-}
-
-/// Evidence is read as far as it can be read.
-void read_part(const JournalPart& part, JournalContent content, Sink* see, Journals& journals) {
-  int number = 0, wrong = 0;
-  const Status read = for_each_line(part.path, [&](JournalLine& line) -> Status {
-    ++number;
-    if (line.is_record && see) static_cast<void>(see->write(line.record));
-    if (line.is_record)
-      keep(std::move(line.record), content, journals.records);
-    else if (line.has_newline && ++wrong <= most_told_lines)
-      journals.problems.push_back(fmt::format("{}: line {} is no record", part.path, number));
-    return {};
-  });
-  if (wrong > most_told_lines)
-    journals.problems.push_back(
-        fmt::format("{}: and {} without a record", part.path,
-                    counted(static_cast<std::uint64_t>(wrong - most_told_lines), "more line")));
-  if (!read.ok()) journals.problems.push_back(read.what());
-}
-
-}  // namespace
 
 Status await_writers(const std::string& directory, double patience_seconds) {
   EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
@@ -386,18 +385,6 @@ Status await_writers(const std::string& directory, double patience_seconds) {
     if (busy) return is_written(part.path);
   }
   return {};
-}
-
-Result<Journals> read_journals(const std::string& directory, JournalContent content, Sink* see) {
-  EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
-  if (parts.empty())
-    return Status(StatusCode::unavailable, fmt::format("{}: holds no journal of a run", directory));
-  Journals journals;
-  for (const JournalPart& part : parts) {
-    if (journals.ranks.empty() || journals.ranks.back() != part.rank) journals.ranks.push_back(part.rank);
-    read_part(part, content, see, journals);
-  }
-  return journals;
 }
 
 }  // namespace egt

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,6 +16,10 @@ namespace egt {
 /// "journal.rank3.jsonl": the file that is being written. Of a long run there are parts that came before it,
 /// "journal.rank3.1-7.jsonl"; `read_journals` knows them.
 std::string journal_name(int rank);
+
+/// How many records of a rank were numbered in this part of the run. Every record that is evidence has a
+/// number, from 1, so that a reader sees which ones are missing. Journals of earlier versions have none.
+using RecordCount = std::atomic<std::uint64_t>;
 
 /// How large a rank's journal may become, bytes.
 struct JournalLimits {
@@ -51,10 +56,12 @@ class Journal : public Sink {
 
   /// Why the file system did not lock the file, and what not to do; empty: it did.
   const std::string& unlocked() const { return unlocked_; }
+  /// For `append_records`; outlives the journal.
+  const std::shared_ptr<RecordCount>& count() const { return count_; }
   /// One write(2) of a whole line. On a full disk: no_space, and the file still ends with a whole line.
   Status write(const Record& record) override;
-  /// Never waits: tells whether the records so far could be brought to the disk, and whether the file still
-  /// has its name: what is written to a file that was deleted is lost.
+  /// Never waits. Reports a file that could not be synced, or that was deleted, replaced or truncated during
+  /// the run.
   Status flush() override;
 
  private:
@@ -75,6 +82,7 @@ class Journal : public Sink {
   std::shared_ptr<const Descriptor> file_;  ///< a thread that the disk holds may use it last
   std::string unlocked_;
   std::int64_t rotate_at_;  ///< bytes
+  const std::shared_ptr<RecordCount> count_ = std::make_shared<RecordCount>(0);
   const std::shared_ptr<Shared> shared_;
   std::thread keeper_;  ///< owns a share of `shared_`: a disk that hangs may outlive the journal
 };
@@ -86,14 +94,16 @@ Status await_writers(const std::string& directory, double patience_seconds);
 /// The last words of somebody else than the journal's owner, a watchdog say, and from any thread: lines more
 /// at the end of the journal of the rank of `records` (all of one), brought to the disk. Takes `seconds` at
 /// most, then `timeout`: whether the lines arrive is not known. On any other error `records` keeps those that
-/// are not in the file; else it is empty then.
-Status append_records(const std::string& directory, std::vector<Record>& records, double seconds = 2.0);
+/// are not in the file; else it is empty then. `count`: of the journal.
+Status append_records(const std::string& directory, std::vector<Record>& records,
+                      const std::shared_ptr<RecordCount>& count, double seconds = 2.0);
 
 /// What the journals of a run hold.
 struct Journals {
   std::vector<Record> records;  ///< by rank, in the order of their writing
   std::vector<int> ranks;       ///< that left a journal, in order
-  /// Lines that are no records and files that cannot be read; of each file the first few, and how many more.
+  /// Lines that are no records of the rank, files that cannot be read, and missing records; of each file the
+  /// first few, and how many more.
   std::vector<std::string> problems;
 };
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "egt/core/file_io.hpp"
+#include "egt/core/json_access.hpp"
 #include "egt/core/text_scan.hpp"
 #include "report/journal/journal.hpp"
 
@@ -145,9 +146,11 @@ Status take_line(JournalLine& line, const std::function<Status(JournalLine&)>& t
   if (line.text.empty()) return {};
   line.record = {};
   line.is_record = false;
+  line.number = 0;
   if (line.text.size() < longest_line) {
     const Json json = Json::parse(line.text, nullptr, false);
     line.is_record = !json.is_discarded() && from_json(json, line.record);
+    if (line.is_record) line.number = value_at<std::uint64_t>(json, "number").value_or(0);
   }
   const Status taken = take(line);
   line.text.clear();

@@ -29,9 +29,10 @@ Result<std::vector<JournalPart>> find_journal_parts(const std::string& directory
 
 /// One line of a journal.
 struct JournalLine {
-  std::string text;         ///< without its newline; `take` may change it
-  bool is_record = false;   ///< else `record` is empty
-  bool has_newline = true;  ///< else it is the file's last
+  std::string text;          ///< without its newline; `take` may change it
+  bool is_record = false;    ///< else `record` is empty
+  bool has_newline = true;   ///< else it is the file's last
+  std::uint64_t number = 0;  ///< of the record; 0: it has none
   Record record;
 };
 

@@ -102,7 +102,7 @@ void CrashReport::write_ahead(const std::vector<LateStop>& stops) {
     all.push_back({RecordKind::late_stop, unix_now(), stop.rank, stop.step, to_json(stop)});
   for (const Record& record : all)
     if (record.rank == context_.place.rank) unwritten_.push_back(record);
-  const Status written = append_records(context_.directory, unwritten_, sync_s);
+  const Status written = append_records(context_.directory, unwritten_, context_.record_count, sync_s);
   // A slow disk may still take them.
   if (!written.ok() && written.code() != StatusCode::timeout) context_.route.fail_journal(written);
   if (context_.place.rank != 0) return;
@@ -136,7 +136,7 @@ void CrashReport::supersede() {
 /// What a disk does not take now it may take the next time.
 void CrashReport::write_journal() {
   for (Record& record : context_.records.drain()) unwritten_.push_back(std::move(record));
-  static_cast<void>(append_records(context_.directory, unwritten_, sync_s));
+  static_cast<void>(append_records(context_.directory, unwritten_, context_.record_count, sync_s));
 }
 
 /// The main thread removes what this process made, unless it is the one that hangs.

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "egt/core/record.hpp"
 #include "egt/core/record_queue.hpp"
 #include "egt/ranks/control.hpp"
+#include "report/journal/journal.hpp"
 #include "report/queued_sink.hpp"
 #include "session/record_router.hpp"
 #include "session/recovery/watchdog.hpp"
@@ -27,6 +29,7 @@ class CrashReport {
     RecordQueue& records;
     RecordRouter& route;
     std::string directory;                            ///< of the run
+    std::shared_ptr<RecordCount> record_count;        ///< of this rank's journal
     std::string io_directory;                         ///< of test files
     std::string nodes_file;                           ///< see write_node_list
     const std::vector<std::string>& run_directories;  ///< see find_run_directories

@@ -120,6 +120,56 @@ TEST(Verdict, ARankThatLeftNoRecordAtAllIsLost) {
   EXPECT_THAT(verdict.reasons, Contains("rank 2 was lost: it left no end record"));
 }
 
+TEST(Verdict, EveryPartNeedsTheRecordsOfAllRanks) {
+  const auto complete = resumed(good_run(2), 2);
+  expect(judge(complete), "pass", 0);
+  auto records = complete;  // rank 1's journal of the first part is gone, and with it its faults
+  std::erase_if(records, [](const Record& record) { return record.rank == 1 && record.time < 1900; });
+  const Verdict lost = judge(records);
+  expect(lost, "incomplete", 4);
+  EXPECT_THAT(lost.reasons, ElementsAre("rank 1 left no record of part 1"));
+  records = complete;
+  std::erase_if(records, [](const Record& record) { return record.time < 1900; });
+  EXPECT_THAT(judge(records).reasons, ElementsAre("1 of 2 parts of the run left no record"));
+}
+
+TEST(Verdict, ARankWithoutAStartRecordIsIncomplete) {
+  auto records = good_run(2);
+  remove(records, RecordKind::start, 1);
+  const Verdict verdict = judge(records);
+  expect(verdict, "incomplete", 4);
+  EXPECT_THAT(verdict.reasons, ElementsAre("rank 1 left no start record of part 1"));
+}
+
+TEST(Verdict, JournalsOfDifferentRunsAreIncomplete) {
+  const auto judged = [](const char* field, const Json& other) {
+    auto records = good_run(2);
+    find(records, RecordKind::start, 1).body[field] = other;
+    return judge(records);
+  };
+  for (const auto& [field, what] :
+       {std::pair("run_id", "run ids"), std::pair("program_version", "program versions"),
+        std::pair("command", "commands"), std::pair("options", "options")}) {
+    const Verdict verdict = judged(field, "other");
+    expect(verdict, "incomplete", 4);
+    EXPECT_THAT(
+        verdict.reasons,
+        ElementsAre(std::string("the journals of ranks 0 and 1 are of different runs: unlike ") + what));
+  }
+}
+
+TEST(Verdict, WrongResultsWithoutTheirFaultRecordAreAFault) {
+  auto records = good_run(2);
+  Json& memory = find(records, RecordKind::end, 1).body["parts"][1];
+  memory["success"] = false;
+  memory["failure"] = "1 words of memory were wrong";
+  expect(judge(records), "incomplete", 4);
+  memory["figures"]["mismatches"] = 1;
+  const Verdict verdict = judge(records);
+  expect(verdict, "fault", 1);
+  EXPECT_EQ(verdict.reasons[0], "rank 1, memory: 1 words of memory were wrong; its fault record is missing");
+}
+
 TEST(Verdict, NoRecordsAreIncomplete) {
   expect(judge({}), "incomplete", 4);
 }

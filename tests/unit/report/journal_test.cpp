@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 Record record_of(RecordKind kind, double time, int rank = 3) {
   return {.kind = kind, .time = time, .rank = rank, .step = 1, .body = {{"text", std::string(500, 'x')}}};
@@ -169,7 +170,7 @@ TEST_F(ReportJournal, ReadsAllRanksThatLeftOne) {
 }
 
 TEST_F(ReportJournal, ABadLineCostsThatLineOnlyAndIsTold) {
-  const std::string line = one_line(to_json(fixtures::fault(0)));
+  const std::string line = one_line(to_json(record_of(RecordKind::fault, 1)));
   std::ofstream(path()) << line << "\n" << line.substr(7) << "\n" << line << "\n" << line.substr(0, 9);
   const Journals journals = read();
   EXPECT_EQ(journals.records.size(), 2u);
@@ -217,9 +218,10 @@ TEST_F(ReportJournal, ResumedPartsAreNumberedOn) {
   EXPECT_EQ(read().records.size(), 4u);
 }
 
-Status append(const fs::path& folder, const Record& record, double seconds = 2.0) {
+Status append(const fs::path& folder, const Record& record, double seconds = 2.0,
+              const std::shared_ptr<RecordCount>& count = std::make_shared<RecordCount>(0)) {
   std::vector<Record> one = {record};
-  return append_records(folder, one, seconds);
+  return append_records(folder, one, count, seconds);
 }
 
 TEST_F(ReportJournal, AnotherThreadAppendsItsLastWords) {
@@ -236,10 +238,11 @@ TEST_F(ReportJournal, AnotherThreadAppendsItsLastWords) {
 TEST_F(ReportJournal, LastWordsThatCannotBeWrittenAreKept) {
   std::vector<Record> words = {record_of(RecordKind::fault, 1), record_of(RecordKind::loss, 2)};
   fs::create_directory(path());  // in the journal's place
-  EXPECT_FALSE(append_records(folder_, words).ok());
+  const auto count = std::make_shared<RecordCount>(0);
+  EXPECT_FALSE(append_records(folder_, words, count).ok());
   EXPECT_EQ(words.size(), 2u);
   fs::remove(path());
-  EXPECT_TRUE(append_records(folder_, words).ok());
+  EXPECT_TRUE(append_records(folder_, words, count).ok());
   EXPECT_TRUE(words.empty());
   EXPECT_EQ(read().records.size(), 2u);
 }
@@ -289,8 +292,82 @@ TEST_F(ReportJournal, ADeletedFileIsTold) {
   fs::remove_all(folder_);
   Status status;
   ASSERT_TRUE(eventually([&] { return !(status = journal->flush()).ok(); }));
-  EXPECT_THAT(status.what(), HasSubstr("journal.rank3.jsonl: somebody deleted it"));
+  EXPECT_THAT(status.what(), HasSubstr("journal.rank3.jsonl: deleted or replaced during the run"));
   EXPECT_TRUE(journal->write(record_of(RecordKind::end, 1)).ok()) << "and is no reason to stop";
+}
+
+TEST_F(ReportJournal, AFileOfThatNameInItsPlaceIsTold) {
+  const auto journal = open();
+  ASSERT_TRUE(journal->write(record_of(RecordKind::start, 1)).ok());
+  fs::rename(path(), folder_ / "old");
+  std::ofstream(path()) << "";
+  Status status;
+  ASSERT_TRUE(eventually([&] { return !(status = journal->flush()).ok(); }));
+  EXPECT_THAT(status.what(), HasSubstr("deleted or replaced"));
+}
+
+TEST_F(ReportJournal, ATruncatedFileIsToldAndReadWithAGap) {
+  const auto journal = open();
+  for (const auto kind : {RecordKind::start, RecordKind::fault})
+    ASSERT_TRUE(journal->write(record_of(kind, 1)).ok());
+  ASSERT_TRUE(journal->flush().ok());
+  fs::resize_file(path(), 0);
+  ASSERT_TRUE(journal->write(record_of(RecordKind::end, 2)).ok());
+  EXPECT_THAT(journal->flush().what(), HasSubstr("journal.rank3.jsonl: truncated during the run"));
+  EXPECT_THAT(read().problems,
+              ElementsAre("journal.rank3.jsonl: 2 of 3 records are missing, the first is number 1"));
+}
+
+/// The journal without its line number `gone`, from 0.
+void remove_line(const fs::path& path, int gone) {
+  std::ifstream file(path);
+  std::string text, line;
+  for (int number = 0; std::getline(file, line); ++number)
+    if (number != gone) text += line + "\n";
+  file.close();
+  std::ofstream(path) << text;
+}
+
+TEST_F(ReportJournal, ARemovedRecordIsAGapInEachPartOfARun) {
+  for (const auto mode : {Journal::Mode::create, Journal::Mode::resume}) {
+    const auto journal = open(mode);
+    for (const auto kind : {RecordKind::start, RecordKind::progress, RecordKind::fault, RecordKind::end})
+      ASSERT_TRUE(journal->write(record_of(kind, 1)).ok());
+  }
+  EXPECT_THAT(read().problems, IsEmpty());
+  remove_line(path(), 1);
+  EXPECT_THAT(read().problems, IsEmpty()) << "a progress record may be dropped";
+  remove_line(path(), 5);  // of the second part the fault
+  EXPECT_THAT(read().problems,
+              ElementsAre("journal.rank3.jsonl: 1 of 3 records are missing, the first is number 2"));
+  remove_line(path(), 0);  // of the first one the start
+  EXPECT_THAT(read().problems,
+              ElementsAre("journal.rank3.jsonl: 1 of 3 records are missing, the first is number 1",
+                          "journal.rank3.jsonl: 1 of 3 records are missing, the first is number 2"));
+}
+
+TEST_F(ReportJournal, LastWordsAreNumberedWithTheJournal) {
+  const auto journal = open();
+  std::vector<Record> words = {record_of(RecordKind::loss, 2)};
+  ASSERT_TRUE(journal->write(record_of(RecordKind::start, 1)).ok());
+  EXPECT_FALSE(append_records(folder_ / "none", words, journal->count()).ok());
+  ASSERT_TRUE(append_records(folder_, words, journal->count()).ok()) << "with the number of the first try";
+  ASSERT_TRUE(journal->write(record_of(RecordKind::end, 3)).ok());
+  EXPECT_THAT(read().problems, IsEmpty());
+}
+
+TEST_F(ReportJournal, RecordsOfAnotherRankAreNone) {
+  ASSERT_TRUE(open()->write(record_of(RecordKind::start, 1)).ok());
+  fs::copy_file(path(), folder_ / journal_name(7));
+  EXPECT_EQ(read().records.size(), 1u);
+  EXPECT_THAT(read().problems, ElementsAre(HasSubstr("journal.rank7.jsonl: line 1 is a record of rank 3")));
+}
+
+TEST_F(ReportJournal, JournalsOfEarlierVersionsHaveNoNumbers) {
+  std::ofstream(path()) << R"({"kind":"start","time":1,"rank":3,"step":null,"body":{}})" << '\n'
+                        << R"({"kind":"end","time":2,"rank":3,"step":9,"body":{}})" << '\n';
+  EXPECT_EQ(read().records.size(), 2u);
+  EXPECT_THAT(read().problems, IsEmpty());
 }
 
 TEST_F(ReportJournal, OneProcessAloneWritesIt) {

@@ -1,0 +1,103 @@
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "report/journal/journal.hpp"
+#include "report/journal/journal_parts.hpp"
+
+namespace egt {
+namespace {
+
+constexpr int most_told_lines = 3;  ///< of those of a file that are no records
+
+void keep(Record&& record, JournalContent content, std::vector<Record>& records) {
+  const RecordKind kind = record.kind;
+  if (content == JournalContent::evidence) {
+    if (kind == RecordKind::epoch || kind == RecordKind::notice) return;
+    const bool follows = kind == RecordKind::progress && !records.empty() && records.back().kind == kind &&
+                         records.back().rank == record.rank;
+    if (follows) records.pop_back();
+  }
+  records.push_back(std::move(record));
+}
+
+/// The numbers of one rank's records: each part of the run counts from 1, and none may lack.
+class NumberCheck {
+ public:
+  NumberCheck(int rank, std::vector<std::string>& problems) : rank_(rank), problems_(problems) {}
+  NumberCheck(const NumberCheck&) = delete;
+  NumberCheck& operator=(const NumberCheck&) = delete;
+  ~NumberCheck() { close(); }
+
+  /// 0: the record has none.
+  void add(std::uint64_t number) {
+    if (number == 0) return;
+    if (number == 1 || numbers_.contains(number)) close();  // the next part of the run
+    numbers_.insert(number);
+  }
+
+ private:
+  void close() {
+    if (!numbers_.empty() && *numbers_.rbegin() != numbers_.size()) {
+      std::uint64_t first = 1;
+      for (const std::uint64_t number : numbers_) first += number == first ? 1 : 0;
+      problems_.push_back(fmt::format("{}: {} of {} records are missing, the first is number {}",
+                                      journal_name(rank_), *numbers_.rbegin() - numbers_.size(),
+                                      *numbers_.rbegin(), first));
+    }
+    numbers_.clear();
+  }
+
+  const int rank_;
+  std::vector<std::string>& problems_;
+  std::set<std::uint64_t> numbers_;
+};
+
+/// Evidence is read as far as it can be read.
+void read_part(const JournalPart& part, JournalContent content, Sink* see, NumberCheck& numbers,
+               Journals& journals) {
+  int number = 0, wrong = 0, foreign = 0;
+  const Status read = for_each_line(part.path, [&](JournalLine& line) -> Status {
+    ++number;
+    if (line.is_record && line.record.rank != part.rank) {
+      if (foreign++ == 0)
+        journals.problems.push_back(
+            fmt::format("{}: line {} is a record of rank {}", part.path, number, line.record.rank));
+      return {};
+    }
+    if (line.is_record) numbers.add(line.number);
+    if (line.is_record && see) static_cast<void>(see->write(line.record));
+    if (line.is_record)
+      keep(std::move(line.record), content, journals.records);
+    else if (line.has_newline && ++wrong <= most_told_lines)
+      journals.problems.push_back(fmt::format("{}: line {} is no record", part.path, number));
+    return {};
+  });
+  if (wrong > most_told_lines)
+    journals.problems.push_back(
+        fmt::format("{}: {} more lines are no records", part.path, wrong - most_told_lines));
+  if (!read.ok()) journals.problems.push_back(read.what());
+}
+
+}  // namespace
+
+Result<Journals> read_journals(const std::string& directory, JournalContent content, Sink* see) {
+  EGT_TRY_ASSIGN(const std::vector<JournalPart> parts, find_journal_parts(directory));
+  if (parts.empty())
+    return Status(StatusCode::unavailable, fmt::format("{}: holds no journal of a run", directory));
+  Journals journals;
+  std::optional<NumberCheck> numbers;  // of the rank
+  for (const JournalPart& part : parts) {
+    if (journals.ranks.empty() || journals.ranks.back() != part.rank) {
+      journals.ranks.push_back(part.rank);
+      numbers.emplace(part.rank, journals.problems);
+    }
+    read_part(part, content, see, *numbers, journals);
+  }
+  numbers.reset();
+  return journals;
+}
+
+}  // namespace egt
