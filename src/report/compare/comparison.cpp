@@ -49,6 +49,42 @@ void join_those_without_figure(std::vector<ComparedTest>& tests) {
   std::erase_if(tests, [](const ComparedTest& test) { return test.values.empty(); });
 }
 
+/// Did both files run some test in this configuration?
+bool has_in_common(const std::vector<ComparedTest>& tests, std::size_t a, std::size_t b,
+                   const Configuration& configuration) {
+  const auto has = [&](const ComparedTest& test, std::size_t file) {
+    return std::any_of(test.values.begin(), test.values.end(), [&](const ComparedFigure& value) {
+      return value.file == file && value.configuration == configuration;
+    });
+  };
+  return std::any_of(tests.begin(), tests.end(),
+                     [&](const ComparedTest& test) { return has(test, a) && has(test, b); });
+}
+
+/// A figure that an earlier file measured, and that a later one of the same configuration lacks, gets a value
+/// that is missing: a test that was left out or did not measure must not pass as one that is no worse.
+void add_missing(const Comparison& comparison, std::vector<ComparedTest>& tests) {
+  const std::vector<ComparedTest> found = tests;
+  for (ComparedTest& test : tests)
+    for (const std::size_t file : comparison.used()) {
+      for (std::size_t v = 0; v < test.values.size(); ++v) {
+        const ComparedFigure base = test.values[v];
+        if (base.file >= file || (!base.value && !test.figure.empty())) continue;
+        const auto own = std::find_if(test.values.begin(), test.values.end(), [&](const ComparedFigure& one) {
+          return one.file == file && one.configuration == base.configuration;
+        });
+        if (own != test.values.end()) {
+          own->is_missing = base.value && !own->value;
+        } else if (has_in_common(found, base.file, file, base.configuration)) {
+          ComparedFigure& missing = test.values.emplace_back();
+          missing.file = file;
+          missing.configuration = base.configuration;
+          missing.is_missing = true;
+        }
+      }
+    }
+}
+
 /// All files' tests by name and figure, in the order in which they first come.
 std::vector<ComparedTest> aligned(const Comparison& comparison) {
   std::vector<ComparedTest> tests;
@@ -62,6 +98,7 @@ std::vector<ComparedTest> aligned(const Comparison& comparison) {
         std::move(one.values.begin(), one.values.end(), std::back_inserter(tests[place->second].values));
     }
   join_those_without_figure(tests);
+  add_missing(comparison, tests);
   for (ComparedTest& test : tests) std::stable_sort(test.values.begin(), test.values.end(), is_before);
   return tests;
 }
@@ -103,6 +140,7 @@ std::optional<Regression> judge(const ComparedTest& test, const ComparedFigure& 
     }
   }
   if (reference->success && !value.success) return regression;
+  if (value.is_missing) return regression;
   return std::nullopt;
 }
 
@@ -158,6 +196,9 @@ std::string regression_reason(const Comparison& comparison, const Regression& re
   const ComparedFigure& value = test.values[regression.value];
   const std::string& label = comparison.files[value.file].label;
   const std::string& reference = comparison.files[*value.reference].label;
+  if (value.is_missing && value.success)
+    return fmt::format("{}, {}: {} missing in {}, but not in {}", test.test, to_text(value.configuration),
+                       test.figure.empty() ? "the test is" : test.figure + " is", label, reference);
   if (!regression.worse_percent)
     return fmt::format("{}, {}: failed in {}, passed in {}", test.test, to_text(value.configuration), label,
                        reference);

@@ -102,6 +102,7 @@ struct ComparedFigure {
   std::optional<double> power_w;         ///< of all its devices
   std::optional<double> ms_per_batch;    ///< of `bench` only
   bool success = true;                   ///< on every rank
+  bool is_missing = false;               ///< an earlier file has it, this one not: it has no value
   std::string failure;                   ///< the first rank's; empty: none told
   std::optional<double> speedup;         ///< above 1: better than the baseline
   std::optional<double> efficiency;      ///< speedup over (devices / the baseline's devices)

@@ -57,13 +57,15 @@ std::optional<double> price_of(const std::string& label, const Configuration& co
   return sum;
 }
 
-/// The average power of all the file's ranks together; nothing where one does not tell.
+/// The mean power of all the file's ranks together, by their energy counters; a rank without one counts with
+/// the average of its samples. Nothing where a rank has neither.
 std::optional<double> telemetry_power(const Json& result) {
   double sum = 0;
   const Json& ranks = member(result, "telemetry");
   if (!ranks.is_object() || ranks.empty()) return std::nullopt;
   for (const Json& rank : ranks) {
-    const auto power = value_at<double>(member(rank, "power_w"), "avg");
+    auto power = value_at<double>(rank, "power_w_mean");
+    if (!power || *power <= 0) power = value_at<double>(member(rank, "power_w"), "avg");
     if (!power || *power <= 0) return std::nullopt;
     sum += *power;
   }

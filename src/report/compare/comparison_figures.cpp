@@ -196,7 +196,7 @@ ComparedFigure describe(std::size_t file, const Group& group) {
   common.power_w = combined(group, "power_w", OverRanks::sum);
   common.ms_per_batch = combined(group, "ms_per_batch", OverRanks::median);
   for (const Json* entry : group.entries) {
-    if (value_at<bool>(*entry, "success").value_or(true)) continue;
+    if (!entry->contains("success") || value_at<bool>(*entry, "success").value_or(false)) continue;
     common.success = false;
     if (common.failure.empty()) common.failure = text_at(*entry, "failure");
   }

@@ -87,7 +87,8 @@ Json regressions_json(const Comparison& comparison) {
                  {"reference_value", or_null(regression.reference_value)},
                  {"value", or_null(value.value)},
                  {"worse_percent", or_null(regression.worse_percent)},
-                 {"failed", !value.success}});
+                 {"failed", !value.success},
+                 {"missing", value.is_missing}});
     regressions.push_back(std::move(json));
   }
   return regressions;

@@ -247,7 +247,9 @@ std::string regressions_text(const Comparison& comparison) {
                                 comparison.files[value.file].label, comparison.files[*value.reference].label),
                     test.figure.empty() ? not_measured : test.figure,
                     regression.worse_percent ? value_text(test, regression.reference_value) : "passed",
-                    regression.worse_percent ? value_text(test, value.value) : "failed",
+                    regression.worse_percent ? value_text(test, value.value)
+                    : value.success          ? "missing"
+                                             : "failed",
                     percent_text(regression.worse_percent, false)});
   }
   return fmt::format("\nRegressions beyond {:.4g} %\n{}", comparison.options.tolerance * 100,

@@ -1,0 +1,64 @@
+#include "report/compare/comparison.hpp"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <utility>
+
+#include "tests/support/comparison_fixtures.hpp"
+
+namespace egt {
+namespace {
+
+using namespace comparison_fixtures;
+using testing::Contains;
+
+class VanishedFigures : public testing::TestWithParam<std::pair<const char*, Json>> {};
+
+TEST_P(VanishedFigures, AreARegression) {
+  const auto& [figure, value] = GetParam();
+  const auto run = [](const Json& train) {
+    return result_of(
+        {h100, h100},
+        {part("train", 0, train), part("train", 1, train), part("memory", 0, {{"verify_gb_per_s", 9.0}}),
+         part("memory", 1, {{"verify_gb_per_s", 9.0}})},
+        "burn");
+  };
+  const Json before = {{"samples_per_second", 100.0}};
+  Json candidate = run(before);
+  for (Json& entry : candidate["results"])
+    if (entry["test_name"] == "train") entry[figure] = value;
+  const Comparison comparison = compare({file_of("a", run(before)), file_of("b", candidate)});
+  EXPECT_EQ(comparison.exit_code, 5);
+  ASSERT_EQ(comparison.regressions.size(), 1u);
+  EXPECT_EQ(comparison.tests[comparison.regressions[0].test].test, "train");
+}
+
+INSTANTIATE_TEST_SUITE_P(AFigure, VanishedFigures,
+                         testing::Values(std::pair("samples_per_second", Json()),
+                                         std::pair("samples_per_second", Json(-5.0)),
+                                         std::pair("samples_per_second", Json("fast")),
+                                         std::pair("success", Json("yes"))));
+
+TEST(Comparison, ATestThatIsNotInALaterFileIsARegression) {
+  const auto run = [](std::vector<Json> entries) { return result_of({h100}, entries, "burn"); };
+  const Json train = part("train", 0, {{"samples_per_second", 100.0}}),
+             memory = part("memory", 0, {{"verify_gb_per_s", 9.0}});
+  const Comparison less = compare({file_of("a", run({train, memory})), file_of("b", run({memory}))});
+  EXPECT_EQ(less.exit_code, 5);
+  EXPECT_THAT(less.reasons,
+              Contains("train, 1x NVIDIA H100: samples_per_second is missing in b, but not in a"));
+  EXPECT_EQ(compare({file_of("b", run({memory})), file_of("a", run({train, memory}))}).exit_code, 0)
+      << "a test more is none";
+}
+
+TEST(Comparison, CostsByTheEnergyCounter) {
+  Json result = result_of({h100}, {part("train", 0, {{"samples_per_second", 100.0}})}, "burn");
+  result["telemetry"]["0"] = {{"power_w", {{"avg", 400.0}}}, {"power_w_mean", 650.0}};
+  EXPECT_EQ(compare({file_of("a", result)}).costs.at(0).power_w, 650.0);
+  result["telemetry"]["0"]["power_w_mean"] = nullptr;
+  EXPECT_EQ(compare({file_of("a", result)}).costs.at(0).power_w, 400.0);
+}
+
+}  // namespace
+}  // namespace egt
