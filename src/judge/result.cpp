@@ -128,6 +128,7 @@ Json result_entry(int number, const std::string& command, const Json& part) {
   entry["rank"] = value_at<bool>(part, "of_all_ranks").value_or(false) ? Json() : Json(number);
   entry["success"] = value_at<bool>(part, "success").value_or(false);
   entry["failure"] = member(part, "failure");
+  entry.erase("not_run");  // in `checks_not_run`
   return entry;
 }
 
@@ -137,6 +138,44 @@ Json results(const ByRank& ranks) {
   for (const auto& [number, rank] : ranks)
     for (const Json& part : member(rank.last_body(), "parts"))
       all.push_back(result_entry(number, command, part));
+  return all;
+}
+
+/// The checks that one rank did not make, each with its reason.
+std::vector<std::pair<std::string, std::string>> not_run_by(const RankRecords& rank) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const Json& part : member(rank.last_body(), "parts"))
+    for (const Json& one : member(member(part, "figures"), "not_run"))
+      all.emplace_back(text_at(one, "check"), text_at(one, "reason"));
+  const Json& counters = member(rank.last_body(), "counters");
+  const auto is_missing = [&](const char* name) {
+    return counters.is_object() && member(member(counters, name), "after").is_null();
+  };
+  if (const std::string why = text_at(rank.start_body(), "no_telemetry"); !why.empty())
+    all.emplace_back("telemetry and error counters", why);
+  else if (is_missing("ecc_corrected") && is_missing("ecc_uncorrected"))
+    all.emplace_back("ECC counters", "the device does not report them");
+  return all;
+}
+
+/// `rank` null: the same on all ranks.
+Json checks_not_run(const ByRank& ranks) {
+  std::vector<std::pair<std::string, std::string>> in_order;
+  std::map<std::pair<std::string, std::string>, std::set<int>> by_check;
+  for (const auto& [number, rank] : ranks)
+    for (auto& one : not_run_by(rank)) {
+      if (by_check[one].empty()) in_order.push_back(one);
+      by_check[one].insert(number);
+    }
+  Json all = Json::array();
+  const auto add = [&all](const auto& one, const Json& rank) {
+    all.push_back({{"check", one.first}, {"rank", rank}, {"reason", one.second}});
+  };
+  for (const auto& one : in_order)
+    if (by_check[one].size() == ranks.size())
+      add(one, nullptr);
+    else
+      for (const int number : by_check[one]) add(one, number);
   return all;
 }
 
@@ -297,6 +336,7 @@ Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
                  {"system_info", system_info(span_of(records, parts), ranks)},
                  {"results", results(ranks)},
                  {"verified_work", work_to_json(verified_work(parts))},
+                 {"checks_not_run", checks_not_run(ranks)},
                  {"faults", entries_of(faults_of(records), ranks)},
                  {"fault_repeats", fault_repeats(parts)},
                  {"losses", entries_of(losses_of(records), ranks)},

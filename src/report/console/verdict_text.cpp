@@ -58,6 +58,27 @@ std::string checks_text(const Json& result) {
   return text;
 }
 
+/// "Not run: weight consistency check, known-answer collectives: one rank has no peers": a line a reason.
+std::string not_run_text(const Json& result) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;
+  for (const Json& one : member(result, "checks_not_run")) {
+    const std::string reason = text_at(one, "reason");
+    const auto rank = value_at<int>(one, "rank");
+    const std::string check =
+        text_at(one, "check") + (rank ? fmt::format(" (rank {})", *rank) : std::string());
+    const auto known = std::find_if(by_reason.begin(), by_reason.end(),
+                                    [&](const auto& other) { return other.first == reason; });
+    if (known == by_reason.end())
+      by_reason.push_back({reason, {check}});
+    else
+      known->second.push_back(check);
+  }
+  std::string text;
+  for (const auto& [reason, checks] : by_reason)
+    text += fmt::format("\n  Not run: {}: {}", fmt::join(checks, ", "), reason);
+  return text;
+}
+
 /// "0.98" or "0.98 to 1.02"
 std::string range_text(const std::vector<double>& values, const char* format) {
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
@@ -283,9 +304,9 @@ std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, cons
   std::string text = coloured(style.results_colour, colour,
                               fmt::format("Verdict: {} (exit code {})", verdict.name, verdict.exit_code));
   for (const std::string& reason : verdict.reasons) text += fmt::format("\n  {}", reason);
-  text += fmt::format("{}\n{}{}{}{}{}{}{}", restarts_text(result), work_text(result), checks_text(result),
-                      breakdown_text(result), balance_text(result), power_text(result), pulse_text(result),
-                      work_index_text(result));
+  text += fmt::format("{}\n{}{}{}{}{}{}{}{}", restarts_text(result), work_text(result), checks_text(result),
+                      not_run_text(result), breakdown_text(result), balance_text(result), power_text(result),
+                      pulse_text(result), work_index_text(result));
   const Json& summary = member(result, "test_summary");
   if (const auto seconds = value_at<double>(summary, "actual_duration_seconds"))
     text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));

@@ -201,6 +201,15 @@ std::string verdict_header(const Json& result, const std::string& of, const std:
   if (!more.empty())
     reasons += fmt::format("<details><summary>{}</summary><ul>{}</ul></details>",
                            counted(all.size() - most_reasons, "more reason"), more);
+  std::string not_run;
+  for (const Json& one : array_at(result, "checks_not_run")) {
+    const auto rank = value_at<int>(one, "rank");
+    not_run += fmt::format("<li>{}{}: {}</li>", escaped(text_at(one, "check")),
+                           rank ? fmt::format(" (rank {})", *rank) : "", escaped(text_at(one, "reason")));
+  }
+  if (!not_run.empty())
+    reasons += fmt::format("<details><summary>Checks not run: {}</summary><ul>{}</ul></details>",
+                           array_at(result, "checks_not_run").size(), not_run);
   const std::string verdict = text_at(result, "verdict");
   const std::string note = is_open      ? "no verdict yet"
                            : is_running ? "so far"

@@ -67,6 +67,10 @@ void put_outcome(PartReport& report, const std::string& wrong, const std::string
   report.figures["undone"] = undone.empty() ? Json() : Json(undone);
 }
 
+void note_not_run(PartReport& report, const std::string& check, const std::string& reason) {
+  report.figures["not_run"].push_back({{"check", check}, {"reason", reason}});
+}
+
 Json ratio_or_null(double amount, double per) {
   return per > 0 ? Json(amount / per) : Json();
 }

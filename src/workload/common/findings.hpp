@@ -42,6 +42,10 @@ void show_difference(Fault& fault, const Digest& expected, const Digest& actual)
 /// line each, empty: nothing. What is wrong is its failure, else what is undone; that is a figure too.
 void put_outcome(PartReport& report, const std::string& wrong, const std::string& undone);
 
+/// Adds to the figure `not_run` of a part: a check that belongs to the run and was not made, and why. The
+/// result gathers them as `checks_not_run`.
+void note_not_run(PartReport& report, const std::string& check, const std::string& reason);
+
 /// amount / per, or null where `per` was not measured.
 Json ratio_or_null(double amount, double per);
 

@@ -342,7 +342,10 @@ PartReport FileWorkload::report() const {
   report.description = "files written from the device, read back and verified there";
   report.figures = {{"planned", pass_ != nullptr}, {"directory", options_.directory}, {"file_bytes", bytes_}};
   report.figures["budget_bytes"] = options_.budget ? Json(*options_.budget) : Json();
-  if (!pass_) return report;
+  if (!pass_) {
+    note_not_run(report, "files", options_.enabled ? "--io-size or --io-budget allow no block" : "--no-io");
+    return report;
+  }
   const FileFigures figures = pass_->figures();
   const std::lock_guard lock(mutex_);
   put_outcome(

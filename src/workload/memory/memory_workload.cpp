@@ -205,7 +205,10 @@ PartReport MemoryWorkload::report() const {
       {"total_bytes", filled_.total_bytes},
       {"filled_fraction", ratio_or_null(static_cast<double>(used), static_cast<double>(filled_.total_bytes))},
       {"blocks", plan_.block_bytes.size()}};
-  if (!patrol_) return report;
+  if (!patrol_) {
+    note_not_run(report, "memory test", "--memory 0");
+    return report;
+  }
   const PatrolFigures figures = patrol_->figures();
   const ProductFigures products = patrol_->products().figures();
   double flops = 0;
@@ -238,6 +241,11 @@ PartReport MemoryWorkload::report() const {
        {"sine_exponential_turns_per_second", ratio_or_null(figures.turns, figures.turns_ms * 1e-3)},
        {"mismatches", figures.mismatches},
        {"disagreements", figures.disagreements + products.disagreements}});
+  if (figures.rounds < 2)
+    note_not_run(report, "memory retention test",
+                 figures.verifications.size() > 1
+                     ? "the run ended before a block had rested for a whole round"
+                     : "one block cannot rest");
   if (verify_rate_) {
     report.load.memory = static_cast<double>(figures.bytes_verified + figures.bytes_written) / *verify_rate_;
     report.load.alone["verify_gb_per_s"] = *verify_rate_ * 1e-9;

@@ -85,6 +85,7 @@ Result<Golden> Golden::parse(const std::string& text, const std::string& path) {
                    fmt::format("schema {} is not known, only {}", member(json, "schema").dump(), schema));
   const Json& entries = member(json, "golden");
   if (!entries.is_array()) return damaged(path, "it has no list 'golden'");
+  if (entries.empty()) return damaged(path, "its list 'golden' is empty");
   Golden golden;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     EGT_TRY_ASSIGN(const std::string device_model, text_of_entry(entries[i], "device_model", i, path));
@@ -123,6 +124,40 @@ void Golden::add(const std::string& device_model, const std::string& work, const
   if (digests.empty()) return;
   Digests& known = known_[{device_model, work, precision}];
   for (const auto& [question, digest] : digests) known.insert_or_assign(question, digest);
+}
+
+Status GoldenCheck::prepare(const Golden* known, const std::string& device_model, const std::string& work,
+                            const std::vector<std::string>& precisions, const std::string& path) {
+  if (!known) return {};
+  for (const std::string& precision : precisions) {
+    const Golden::Digests* const digests = known->find(device_model, work, precision);
+    if (!digests) {
+      unknown_.insert(precision);
+      continue;
+    }
+    for (const std::string& question : questions_)
+      if (!digests->contains(question))
+        return damaged(path, fmt::format("it lacks the digest of '{}' in {}", question, precision));
+    known_[precision] = digests;
+  }
+  return {};
+}
+
+std::optional<Dissent> GoldenCheck::compare(const Answers& own, const std::string& precision) {
+  const auto known = known_.find(precision);
+  if (known == known_.end()) return std::nullopt;
+  compared_.insert(precision);
+  Dissent found;
+  found.count = 0;
+  for (std::size_t q = own.size(); q-- > 0;) {
+    const Digest& expected = known->second->at(questions_[q]);
+    if (expected == own[q]) continue;
+    found.question = q;
+    found.expected = expected;
+    found.actual = own[q];
+    ++found.count;
+  }
+  return found;
 }
 
 namespace {

@@ -2,11 +2,15 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "egt/core/digest.hpp"
 #include "egt/core/status.hpp"
+#include "workload/common/digest_vote.hpp"
 
 namespace egt {
 
@@ -34,6 +38,28 @@ class Golden {
 
  private:
   std::map<std::tuple<std::string, std::string, std::string>, Digests> known_;  ///< model, work, precision
+};
+
+/// Compares one rank's answers with a golden file. Main thread only.
+class GoldenCheck {
+ public:
+  /// `questions`: in the order of the answers.
+  explicit GoldenCheck(std::vector<std::string> questions) : questions_(std::move(questions)) {}
+
+  /// `known` outlives the check; null: there is no file. invalid_argument: the file has this work, but not
+  /// all of its digests, so that some would never be compared.
+  Status prepare(const Golden* known, const std::string& device_model, const std::string& work,
+                 const std::vector<std::string>& precisions, const std::string& path_for_messages);
+  /// How the answers differ, `count` being 0 if they do not; nothing: the file does not have this precision.
+  std::optional<Dissent> compare(const Answers& own, const std::string& precision);
+
+  const std::set<std::string>& compared() const { return compared_; }  ///< precisions
+  const std::set<std::string>& unknown() const { return unknown_; }    ///< precisions not in the file
+
+ private:
+  std::vector<std::string> questions_;
+  std::map<std::string, const Golden::Digests*> known_;  ///< by precision
+  std::set<std::string> compared_, unknown_;
 };
 
 /// Nothing: no such file yet, so it is to be written, which its folder allows. unavailable: it cannot be read

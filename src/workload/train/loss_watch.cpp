@@ -16,8 +16,32 @@ namespace {
 
 /// What rounding alone may have changed when gradients were a little different.
 constexpr float rounding = 16 * std::numeric_limits<float>::epsilon();
+constexpr float far_apart = 10;
+
+/// The rank whose loss is far above all others', which are finite.
+std::optional<int> rank_apart(const std::vector<float>& losses) {
+  const auto size = [](float loss) {
+    return std::isfinite(loss) ? std::abs(loss) : std::numeric_limits<float>::infinity();
+  };
+  const auto is_smaller = [&](float a, float b) { return size(a) < size(b); };
+  const auto most = std::max_element(losses.begin(), losses.end(), is_smaller);
+  for (auto other = losses.begin(); other != losses.end(); ++other)
+    if (other != most && !(size(*other) * far_apart <= size(*most) && std::isfinite(*other)))
+      return std::nullopt;
+  return static_cast<int>(most - losses.begin());
+}
 
 }  // namespace
+
+std::optional<LossApart> first_loss_apart(const Repetition& repetition, std::int64_t last) {
+  std::int64_t step = repetition.first_step;
+  for (const std::vector<float>& losses : repetition.own_losses) {
+    if (step > last || losses.size() < 2) break;
+    if (const auto rank = rank_apart(losses)) return LossApart{.rank = *rank, .step = step};
+    ++step;
+  }
+  return std::nullopt;
+}
 
 void LossHistory::keep(std::int64_t step, const std::vector<float>& own_losses) {
   if (too_many_ || own_losses.size() < 2) return;
@@ -98,7 +122,10 @@ bool LossWatch::judge(const Repetition& repetition, bool explained, std::uint64_
     return true;
   }
   diverges_ = true;
-  if (!diverged_step_) diverged_step_ = open->step;
+  if (!diverged_step_) {
+    diverged_step_ = open->step;
+    diverged_first_ = first_loss_apart(repetition, open->step);
+  }
   return false;
 }
 

@@ -53,6 +53,15 @@ class LossHistory {
   bool too_many_ = false;
 };
 
+/// A rank whose own loss left the others'.
+struct LossApart {
+  int rank = -1;
+  std::int64_t step = -1;
+};
+/// The first one, of the repeated steps up to `last`: its loss is not finite while the others' are, or is ten
+/// times as large as all of theirs. Equal weights and inputs of one distribution give losses that are closer.
+std::optional<LossApart> first_loss_apart(const Repetition& repetition, std::int64_t last);
+
 /// Watches that the loss stays finite. The first one that is not is open until its step is repeated: that
 /// separates a loss that a device made infinite, which is reported as a fault, from training that diverges.
 /// All ranks make the same calls in the same order, and get the same answers. Main thread only.
@@ -75,6 +84,8 @@ class LossWatch {
 
   /// The first step whose loss was not finite, and was so again with nothing else wrong.
   std::optional<std::int64_t> diverged_step() const { return diverged_step_; }
+  /// The rank whose own loss diverged before the others'; none: no single one.
+  std::optional<LossApart> diverged_first() const { return diverged_first_; }
   /// A step whose loss was not finite, and that was not repeated, or not yet.
   std::optional<std::int64_t> unexamined_step() const { return open_ ? open_->step : unexamined_step_; }
 
@@ -92,6 +103,7 @@ class LossWatch {
   bool is_finite_ = true;
   bool diverges_ = false;  ///< since the last restart: nothing more is opened
   std::optional<std::int64_t> diverged_step_, unexamined_step_;
+  std::optional<LossApart> diverged_first_;
 };
 
 }  // namespace egt

@@ -54,6 +54,8 @@ class LossTrend {
   void add(std::int64_t step, double loss) {
     if (!std::isfinite(loss) || loss <= 0) return;
     const double x = static_cast<double>(step), y = std::log(loss);
+    if (count_ == 0) first_y_ = y;
+    last_y_ = y;
     ++count_;
     // Welford's updates of the means and of the sums of products about them (1962).
     const double from_mean = x - mean_x_;
@@ -64,12 +66,13 @@ class LossTrend {
   }
   /// The steps in which it halves; none: it does not fall, or too few steps were made.
   std::optional<double> halving_steps() const {
-    if (count_ < 3 || xx_ <= 0 || xy_ >= 0) return std::nullopt;
+    if (count_ < 3 || xx_ <= 0 || xy_ >= 0 || last_y_ >= first_y_) return std::nullopt;
     return -std::log(2.0) * xx_ / xy_;
   }
 
  private:
   double count_ = 0, mean_x_ = 0, mean_y_ = 0, xx_ = 0, xy_ = 0;
+  double first_y_ = 0, last_y_ = 0;
 };
 
 }  // namespace egt

@@ -9,6 +9,7 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/units.hpp"
 #include "workload/common/alone_rate.hpp"
+#include "workload/common/findings.hpp"
 
 namespace egt {
 
@@ -41,6 +42,7 @@ TrainWorkload::TrainWorkload(Environment& environment, const TrainOptions& optio
 Status TrainWorkload::prepare() {
   if (environment_.place.size > most_voters)
     return {StatusCode::unsupported, "at most 65535 ranks can vote on the end of a run"};
+  is_default_rate_ = !options_.learning_rate;
   const double rate = options_.learning_rate.value_or(
       default_learning_rate(options_.layers, options_.optimizer, batch_.global));
   EGT_TRY_ASSIGN(auto trainer, MlpTrainer::create(environment_.device, environment_.communicator,
@@ -237,6 +239,20 @@ Status TrainWorkload::finish(const Ending& ending) {
   return correct_rates();
 }
 
+/// A fault that repeats looks like divergence, so only a learning rate that was asked for is to blame.
+std::string TrainWorkload::divergence(std::int64_t step, const std::optional<LossApart>& first) const {
+  std::string text = fmt::format(
+      "the loss is not finite from step {} on, and was so again when the steps were repeated: training "
+      "diverges",
+      step);
+  if (!is_default_rate_ && !first)
+    return text + fmt::format("; use a --learning-rate below {:.3g}", options_.learning_rate.value_or(0));
+  text += ", or a device computes wrong; compare with `verify`";
+  return first ? text +
+                     fmt::format("; the loss of rank {} diverged first, at step {}", first->rank, first->step)
+               : text;
+}
+
 /// What speaks against this rank's training; empty: nothing.
 std::string TrainWorkload::failure_of(const CheckFigures& checks) const {
   const auto count = [](std::uint64_t found) { return counted(found, "check"); };
@@ -245,11 +261,7 @@ std::string TrainWorkload::failure_of(const CheckFigures& checks) const {
   if (checks.undecided_checks > 0)
     return fmt::format("{} found wrong results of this rank or of another, not known which",
                        count(checks.undecided_checks));
-  if (checks.diverged_step)
-    return fmt::format(
-        "the loss is not finite from step {} on, and was so again when the steps were repeated: training "
-        "diverges; use a --learning-rate below {:.3g}",
-        *checks.diverged_step, options_.learning_rate.value_or(0));
+  if (checks.diverged_step) return divergence(*checks.diverged_step, checks.diverged_first);
   if (checks.unexamined_loss_step)
     return fmt::format(
         "the loss of step {} was not finite, and the run ended or was restarted before that step was "
@@ -303,8 +315,11 @@ PartReport TrainWorkload::report() const {
       {"repeated_steps", checks.repeated_steps},
       {"checks_fraction", or_null(checks.fraction)},
       {"check_period_steps", checks.period_steps},
-      {"golden", checks.golden.empty() ? Json(nullptr) : Json(checks.golden)},
+      {"golden", checks.golden_compared.empty()  ? checks.golden_unknown.empty() ? Json() : Json("not known")
+                  : checks.golden_unknown.empty() ? Json("checked")
+                                                 : Json("checked in part")},
       {"weight_digest", weight_digest.empty() ? Json(nullptr) : Json(weight_digest)}};
+  note_checks_not_run(checks, part);
   if (options_.balance == Balance::automatic) part.figures.update(balance_.figures());
   // Rank 0 reports for all, step for step the same: what its straggler_detector compares.
   if (environment_.place.rank == 0 && environment_.place.size > 1)
@@ -326,6 +341,32 @@ PartReport TrainWorkload::report() const {
   const auto replayed = static_cast<double>(batch_.global / environment_.place.size);
   part.work.gemm_flops = flops_per_sample(options_.layers) * replayed * static_cast<double>(checks.replays);
   return part;
+}
+
+void TrainWorkload::note_checks_not_run(const CheckFigures& checks, PartReport& part) const {
+  if (!checks.audits)
+    note_not_run(part, "GEMM audit", "three or more ranks of one device model compare with each other");
+  if (environment_.place.size == 1)
+    note_not_run(part, "weight consistency check", "one rank has no peers to compare with");
+  else if (checks.replica_checks == 0)
+    note_not_run(part, "weight consistency check", "the run ended before the first one");
+  if (checks.replays == 0)
+    note_not_run(part, "known-answer test", "the run ended before there was an answer to compare with");
+  if (checks.checks_in_steps == 0 && retired_ > 0)
+    note_not_run(part, "training checks between the first and the last step",
+                 options_.check_every > retired_
+                     ? fmt::format("--check-every {} is beyond the {} steps of the run", options_.check_every,
+                                   retired_)
+                     : "the run ended before the first one");
+  if (options_.golden.empty()) note_not_run(part, "golden digests", "no --golden file is given");
+  for (const std::string& precision : checks.golden_unknown)
+    note_not_run(part, fmt::format("golden digests in {}", precision),
+                 fmt::format("{} does not have this device, software or work", options_.golden));
+  if (!options_.golden.empty() && checks.golden_compared.empty() && checks.golden_unknown.empty())
+    note_not_run(part, "golden digests", fmt::format("{} did not exist before this run", options_.golden));
+  if (options_.extreme_iterations == 0) note_not_run(part, "transcendental chains", "--extreme-iterations 0");
+  if (options_.load == LoadKind::train)
+    for (const char* copies : {"host copies", "peer copies"}) note_not_run(part, copies, "--load train");
 }
 
 PartReport TrainWorkload::extreme_report() const {

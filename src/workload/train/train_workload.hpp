@@ -59,11 +59,14 @@ class TrainWorkload : public Workload {
   void close_epoch(std::int64_t step);
   void add_compute_times(std::int64_t step, const StepResult& result);
   std::string failure_of(const CheckFigures& checks) const;
+  std::string divergence(std::int64_t step, const std::optional<LossApart>& first) const;
+  void note_checks_not_run(const CheckFigures& checks, PartReport& part) const;
   PartReport extreme_report() const;
 
   Environment& environment_;
   TrainOptions options_;
-  BatchShare batch_;  ///< at first
+  bool is_default_rate_ = false;  ///< of learning
+  BatchShare batch_;              ///< at first
   BatchBalance balance_;
   GoldenBook& golden_;
   std::unique_ptr<TrainingSteps> steps_;

@@ -25,6 +25,13 @@ std::vector<Answers> part(const std::vector<Answers>& ranks, std::size_t first, 
   return parts;
 }
 
+template <typename Named>
+std::vector<std::string> names_of(const std::vector<Named>& all) {
+  std::vector<std::string> names;
+  for (const Named& one : all) names.emplace_back(to_string(one));
+  return names;
+}
+
 }  // namespace
 
 TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& options, const BatchShare& batch,
@@ -42,7 +49,8 @@ TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& opt
       losses_(environment, reporter_),
       schedule_(options.check_every, options.check_budget),
       tensors_(trainer_.replay_tensors()),
-      states_(trainer_.state_tensors()) {}
+      states_(trainer_.state_tensors()),
+      golden_check_(names_of(tensors_)) {}
 
 Status TrainingChecks::prepare() {
   sections_ = {.replay = tensors_.size(),
@@ -53,6 +61,8 @@ Status TrainingChecks::prepare() {
                                                     options_.extreme_iterations);
     EGT_TRY(chains_->prepare());
   }
+  EGT_TRY(golden_check_.prepare(golden_.known ? &*golden_.known : nullptr, environment_.device_model,
+                                golden_work(), names_of(options_.precisions), options_.golden));
   // A block of words travels in digests' places when replicas differ.
   const std::size_t block = StateDifference::block_words * sizeof(std::uint32_t) / sizeof(Digest);
   EGT_TRY(exchange_.prepare(std::max(sections_.all(), block)));
@@ -67,6 +77,10 @@ Status TrainingChecks::prepare() {
 Status TrainingChecks::start() {
   EGT_TRY(take_groups());
   EGT_TRY(repair_.begin());
+  if (!golden_check_.unknown().empty())
+    environment_.records.warning(
+        fmt::format("--golden {}: not compared in {}: rank {}'s device, software or work is not in the file",
+                    options_.golden, fmt::join(golden_check_.unknown(), ", "), environment_.place.rank));
   for (std::size_t i = 0; i < options_.precisions.size(); ++i) {
     EGT_TRY(enqueue_check(before_the_first));
     EGT_TRY(collect());
@@ -88,6 +102,7 @@ Status TrainingChecks::after_step(std::int64_t step) {
   const bool due = schedule_.due(step);
   if (under_way_ || !(due || losses_.open_step())) return {};
   costs_.check_enqueued(step);
+  ++figures_.checks_in_steps;
   return enqueue_check(step);
 }
 
@@ -297,36 +312,16 @@ bool TrainingChecks::judge_replay(const std::vector<Answers>& answers) {
   return !dissents.empty();
 }
 
-/// This rank's answers, against the file.
 void TrainingChecks::judge_golden(const Answers& own) {
-  if (!golden_.known) return;
-  const Golden::Digests* const known = golden_.known->find(environment_.device_model, golden_work(),
-                                                           std::string(to_string(under_way_->precision)));
-  if (!known) {
-    if (!figures_.golden.empty()) return;
-    figures_.golden = "not known";
-    environment_.records.warning(fmt::format(
-        "--golden {}: rank {}'s device, software or work is not in it, so nothing was compared with it",
-        options_.golden, environment_.place.rank));
-    return;
-  }
-  figures_.golden = "checked";
-  Dissent dissent;
-  dissent.rank = environment_.place.rank;
-  dissent.count = 0;
-  for (std::size_t q = own.size(); q-- > 0;) {
-    const auto one = known->find(to_string(tensors_[q]));
-    if (one == known->end() || one->second == own[q]) continue;
-    dissent.question = q;
-    dissent.expected = one->second;
-    dissent.actual = own[q];
-    ++dissent.count;
-  }
+  const std::string precision(to_string(under_way_->precision));
+  std::optional<Dissent> dissent = golden_check_.compare(own, precision);
+  if (!dissent) return;
   figures_.digests_compared += own.size();
-  if (dissent.count == 0) return;
-  report(fault("replay", "golden digest", "train"), dissent,
-         fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent.question]),
-                     to_string(under_way_->precision), more_tensors(dissent.count)));
+  if (dissent->count == 0) return;
+  dissent->rank = environment_.place.rank;
+  report(fault("replay", "golden digest", "train"), *dissent,
+         fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent->question]),
+                     precision, more_tensors(dissent->count)));
 }
 
 bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
@@ -443,6 +438,10 @@ CheckFigures TrainingChecks::figures() const {
   figures.fraction = costs_.fraction();
   figures.period_steps = schedule_.period();
   figures.diverged_step = losses_.diverged_step();
+  figures.diverged_first = losses_.diverged_first();
+  figures.audits = audits_;
+  figures.golden_compared = golden_check_.compared();
+  figures.golden_unknown = golden_check_.unknown();
   figures.unexamined_loss_step = losses_.unexamined_step();
   return figures;
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,12 +42,15 @@ struct CheckFigures {
   std::uint64_t own_wrong_checks = 0;  ///< those that found this rank wrong
   std::uint64_t undecided_checks = 0;  ///< those that found this rank or another wrong, not known which
   std::uint64_t repeated_steps = 0;
-  std::optional<double> fraction;  ///< of the steps' time that checks took
-  std::int64_t period_steps = 0;   ///< from one check to the next, as planned now
-  std::string golden;              ///< "checked", "not known", or empty: none was wanted
+  std::optional<double> fraction;                         ///< of the steps' time that checks took
+  std::int64_t period_steps = 0;                          ///< from one check to the next, as planned now
+  std::set<std::string> golden_compared, golden_unknown;  ///< see GoldenCheck
+  bool audits = false;                ///< are products audited: too few ranks of the model for a majority
+  std::uint64_t checks_in_steps = 0;  ///< between the first step and the last
   /// Of the first loss that was not finite: it came out the same when the steps were repeated, with nothing
   /// else wrong, so training diverges. None: not so.
   std::optional<std::int64_t> diverged_step;
+  std::optional<LossApart> diverged_first;  ///< the rank whose own loss diverged before the others'
   /// Of a loss that was not finite, where the run ended or was restarted before its steps were repeated.
   std::optional<std::int64_t> unexamined_loss_step;
 };
@@ -149,6 +153,7 @@ class TrainingChecks {
   Sections sections_;
   std::vector<PassTensor> tensors_;
   std::vector<StateTensor> states_;
+  GoldenCheck golden_check_;
   std::vector<int> groups_;                         ///< of each rank
   bool audits_ = false;                             ///< less than three ranks of this rank's model
   std::map<Precision, std::vector<Answers>> past_;  ///< by rank; what was not doubted

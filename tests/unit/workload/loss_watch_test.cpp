@@ -165,6 +165,23 @@ TEST_F(LossWatched, ThatIsNotFiniteAgainIsADivergence) {
   EXPECT_THAT(world.faults(), IsEmpty());
 }
 
+TEST_F(LossWatched, ThatDivergesNamesTheRankWhoseOwnWentFirst) {
+  note(6, {nan, nan, nan, nan});
+  EXPECT_FALSE(watch.judge(repeated(4, {{1, 2, 3, 1}, {1, 2, 30, 1}, {nan, nan, nan, nan}}), false, 9));
+  EXPECT_EQ(watch.diverged_step(), 6);
+  ASSERT_TRUE(watch.diverged_first());
+  EXPECT_EQ(watch.diverged_first()->rank, 2);
+  EXPECT_EQ(watch.diverged_first()->step, 5);
+}
+
+TEST(LossApart, IsOfOneRankAlone) {
+  EXPECT_EQ(first_loss_apart(repeated(4, {{1, nan}}), 4)->rank, 1);
+  EXPECT_FALSE(first_loss_apart(repeated(4, {{1, 9}, {nan, nan}, {1, 1}}), 6)) << "all at once";
+  EXPECT_FALSE(first_loss_apart(repeated(4, {{1, 2, nan, infinity}}), 4)) << "two of them";
+  EXPECT_FALSE(first_loss_apart(repeated(4, {{1, 1}, {1, nan}}), 4)) << "behind the last step";
+  EXPECT_FALSE(first_loss_apart(repeated(4, {{nan}}), 4)) << "one rank has no peers";
+}
+
 TEST_F(LossWatched, OfFinitePartsWhoseSumIsNotIsADivergenceToo) {
   const std::vector<float> parts(4, largest / 2);
   note(5, parts);

@@ -47,7 +47,7 @@ TEST(LossTrend, IsTheStepsInWhichAnExponentialHalves) {
 }
 
 TEST(LossTrend, IsNoneWhereTheLossDoesNotFall) {
-  LossTrend few, rising, broken;
+  LossTrend few, rising, broken, wavering;
   few.add(0, 2);
   few.add(1, 1);
   EXPECT_FALSE(few.halving_steps());
@@ -56,6 +56,9 @@ TEST(LossTrend, IsNoneWhereTheLossDoesNotFall) {
     broken.add(step, step % 2 == 0 ? NAN : 0.0);
   }
   EXPECT_FALSE(rising.halving_steps());
+  for (int step = 0; step < 10; ++step)
+    wavering.add(step, step == 0 ? 1.554 : step == 9 ? 1.573 : 1.7 - 0.01 * step);
+  EXPECT_FALSE(wavering.halving_steps()) << "its slope falls, but the last loss is above the first";
   EXPECT_FALSE(broken.halving_steps());
 }
 
