@@ -4,9 +4,41 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
+
+#include "egt/core/units.hpp"
+
 namespace egt {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+/// File cache of a control group and its descendants that the kernel reclaims under memory pressure.
+std::uint64_t reclaimable_bytes(const fs::path& group) {
+  std::ifstream file(group / "memory.stat");
+  std::uint64_t value = 0, own = 0;
+  for (std::string name; file >> name >> value;) {
+    if (name == "total_inactive_file") return value;  // version 1, whose other value excludes descendants
+    if (name == "inactive_file") own = value;
+  }
+  return own;
+}
+
+void apply_limit(NodeMemory& memory, const ControlGroup& group, const char* limit_file,
+                 const char* used_file) {
+  const auto limit = number_in<std::uint64_t>(group.folder / limit_file);
+  if (!limit) return;
+  memory.total_bytes = std::min(memory.total_bytes, *limit);
+  const std::uint64_t used = number_in<std::uint64_t>(group.folder / used_file).value_or(0);
+  const std::uint64_t kept = used - std::min(used, reclaimable_bytes(group.folder));
+  const std::uint64_t available = *limit - std::min(*limit, kept);
+  if (available >= memory.available_bytes) return;
+  memory.available_bytes = available;
+  memory.limited_by = fmt::format("the control group {} ({})", group.name, limit_file);
+}
+
+}  // namespace
 
 std::optional<std::string> first_line(const fs::path& file) {
   std::ifstream in(file);
@@ -72,6 +104,31 @@ std::vector<ControlGroup> control_groups(const fs::path& root, const std::string
   add(mounted, own);
   add(mounted / controller, own_of_controller);
   return groups;
+}
+
+Result<NodeMemory> node_memory(const fs::path& root) {
+  const auto total = meminfo_bytes(root, "MemTotal"), available = meminfo_bytes(root, "MemAvailable");
+  if (!total || !available)
+    return Status(StatusCode::unavailable, "/proc/meminfo shows no MemTotal or MemAvailable: mount /proc");
+  NodeMemory memory{.installed_bytes = *total,
+                    .total_bytes = *total,
+                    .available_bytes = *available,
+                    .limited_by = "the node"};
+  for (const ControlGroup& group : control_groups(root, "memory")) {
+    apply_limit(memory, group, "memory.max", "memory.current");
+    apply_limit(memory, group, "memory.high", "memory.current");
+    apply_limit(memory, group, "memory.limit_in_bytes", "memory.usage_in_bytes");
+  }
+  return memory;
+}
+
+Status check_node_memory(const std::string& what, std::uint64_t bytes) {
+  const Result<NodeMemory> node = node_memory();
+  if (!node.ok() || bytes <= node.value().available_bytes) return {};
+  return {StatusCode::out_of_memory,
+          fmt::format("no {} of host memory for {}: {} has {} left; raise its limit, or run fewer ranks",
+                      format_bytes(bytes), what, node.value().limited_by,
+                      format_bytes(node.value().available_bytes))};
 }
 
 }  // namespace egt

@@ -14,6 +14,7 @@
 #include "device/host/worker_pool.hpp"
 #include "device/shared/shared_pages.hpp"
 #include "egt/core/clock.hpp"
+#include "egt/core/system_files.hpp"
 #include "tests/support/fake_root.hpp"
 
 /// What the host adapter promises beyond the port.
@@ -239,7 +240,9 @@ class HostMemory : public testing::Test {
   }
   static constexpr std::uint64_t gib = std::uint64_t{1} << 30;
   std::uint64_t total(int ranks) const { return take(find_host_share(ranks, root.path())).memory_bytes; }
-  std::uint64_t available() const { return take(available_host_memory(root.path())); }
+  std::uint64_t available() const { return take(node_memory(root.path())).available_bytes; }
+  /// What a rank's process itself needs below a control group's limit.
+  static constexpr std::uint64_t process_bytes = std::uint64_t{128} << 20;
 
   const test::FakeRoot root;
 };
@@ -258,12 +261,16 @@ TEST_F(HostMemory, OfVersion2IsTheLeastOfAllControlGroupsOfTheProcess) {
              "anon 1\ninactive_file " + std::to_string(2 * gib) + "\nslab 5\n");
   root.write("sys/fs/cgroup/job/step/memory.max", "max\n");
   root.write("sys/fs/cgroup/other/memory.max", "4096\n");
-  EXPECT_EQ(total(1), 8 * gib);
+  EXPECT_EQ(total(1), 8 * gib - process_bytes);
   EXPECT_EQ(available(), 3 * gib) << "file cache is given back";
   root.write("sys/fs/cgroup/job/step/memory.max", std::to_string(6 * gib) + "\n");
   root.write("sys/fs/cgroup/job/step/memory.current", std::to_string(4 * gib) + "\n");
-  EXPECT_EQ(total(1), 6 * gib);
+  EXPECT_EQ(total(1), 6 * gib - process_bytes);
   EXPECT_EQ(available(), 2 * gib);
+  EXPECT_EQ(take(node_memory(root.path())).limited_by, "the control group /job/step (memory.max)");
+  root.write("sys/fs/cgroup/job/memory.high", std::to_string(5 * gib) + "\n");
+  EXPECT_EQ(total(1), 5 * gib - process_bytes) << "the kernel throttles what is above memory.high";
+  EXPECT_EQ(available(), 0u);
 }
 
 TEST_F(HostMemory, OfVersion1IsTheLeastOfAllControlGroupsOfTheProcess) {
@@ -272,12 +279,12 @@ TEST_F(HostMemory, OfVersion1IsTheLeastOfAllControlGroupsOfTheProcess) {
   root.write(top + limit, "9223372036854771712\n");
   root.write(top + "slurm" + limit, std::to_string(10 * gib) + "\n");
   root.write(top + "other" + limit, "4096\n");
-  EXPECT_EQ(total(1), 10 * gib);
+  EXPECT_EQ(total(1), 10 * gib - process_bytes);
   root.write(top + "slurm/job_7" + limit, std::to_string(2 * gib) + "\n");
   root.write(top + "slurm/job_7/memory.usage_in_bytes", std::to_string(gib) + "\n");
   root.write(top + "slurm/job_7/memory.stat",
              "inactive_file 1\ntotal_inactive_file " + std::to_string(gib / 2) + "\n");
-  EXPECT_EQ(total(2), gib);
+  EXPECT_EQ(total(2), gib - process_bytes);
   EXPECT_EQ(available(), gib + gib / 2);
 }
 
@@ -285,9 +292,9 @@ TEST_F(HostMemory, OfVersion1IsTheLeastOfAllControlGroupsOfTheProcess) {
 TEST_F(HostMemory, OfAContainerIsThatOfTheTop) {
   root.write("proc/self/cgroup", "4:memory:/docker/0123\n0::/../..\n");
   root.write("sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(3 * gib) + "\n");
-  EXPECT_EQ(total(1), 3 * gib);
+  EXPECT_EQ(total(1), 3 * gib - process_bytes);
   root.write("sys/fs/cgroup/memory.max", std::to_string(2 * gib) + "\n");
-  EXPECT_EQ(total(1), 2 * gib);
+  EXPECT_EQ(total(1), 2 * gib - process_bytes);
 }
 
 TEST_F(HostMemory, CoresAreLimitedByEitherVersion) {
@@ -318,6 +325,24 @@ TEST_F(HostMemory, WhatOthersHoldIsNeitherFreeNorUsed) {
   expect(40 * gib, 1 << 20);
   root.write("proc/meminfo", "MemTotal: 67108864 kB\nMemAvailable: 67108864 kB\n");
   expect(64 * gib - (1 << 20), 1 << 20);
+}
+
+/// Pages that are allocated and not written yet are still available to all ranks of the node.
+TEST_F(HostMemory, RanksThatAllocateAtTheSameTimeDoNotExceedWhatIsAvailable) {
+  root.write("proc/self/cgroup", "0::/job\n");
+  root.write("sys/fs/cgroup/job/memory.max", std::to_string(8 * gib) + "\n");
+  root.write("sys/fs/cgroup/job/memory.current", std::to_string(6 * gib) + "\n");
+  HostDeviceConfig config;
+  config.root = root.path();
+  config.local_size = 2;
+  const std::unique_ptr<Device> first = open(config);
+  const Buffer half = take(first->allocate(gib / 2));
+  EXPECT_EQ(take(first->memory()).free_bytes, gib) << "as much as is available in equal parts";
+  const Status refused = first->allocate(gib + 1).status();
+  EXPECT_EQ(refused.code(), StatusCode::out_of_memory);
+  EXPECT_NE(refused.what().find("/job (memory.max)"), std::string::npos) << refused.what();
+  root.write("sys/fs/cgroup/job/memory.current", std::to_string(7 * gib) + "\n");
+  EXPECT_EQ(take(first->memory()).free_bytes, gib / 2) << "of its part at the start";
 }
 
 /// The bits of sums, which are where an order could show, made with that many cores.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
@@ -8,6 +9,8 @@
 #include <string_view>
 #include <system_error>
 #include <vector>
+
+#include "egt/core/status.hpp"
 
 /// What Linux shows of itself in /proc and /sys. `root`: the folder that both are in.
 namespace egt {
@@ -42,5 +45,22 @@ struct ControlGroup {
 /// The control groups of version 2, and of version 1 for `controller`, that this process is in: its own and
 /// all above it, up to the top, which in a container may be all that is to be seen.
 std::vector<ControlGroup> control_groups(const std::filesystem::path& root, const std::string& controller);
+
+/// Memory that this node gives this process, in bytes: at most what each of its control groups allows
+/// (memory.max and memory.high of version 2, memory.limit_in_bytes of version 1).
+struct NodeMemory {
+  std::uint64_t installed_bytes = 0;
+  std::uint64_t total_bytes = 0;      ///< the lowest limit, or the installed memory
+  std::uint64_t available_bytes = 0;  ///< for new pages; other processes take from it, too
+  std::string
+      limited_by;  ///< what sets `available_bytes`: "the control group /job/7 (memory.max)", "the node"
+
+  std::uint64_t used_bytes() const { return total_bytes - std::min(total_bytes, available_bytes); }
+};
+/// unavailable if /proc/meminfo is missing.
+Result<NodeMemory> node_memory(const std::filesystem::path& root = "/");
+/// out_of_memory if `bytes` of host memory for `what` are not available: taking them would invoke the
+/// kernel's OOM killer. OK if the available memory is not known.
+Status check_node_memory(const std::string& what, std::uint64_t bytes);
 
 }  // namespace egt

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "device/cuda/cuda_native.hpp"
+#include "egt/core/system_files.hpp"
 #include "egt/core/units.hpp"
 #include "egt/core/wait.hpp"
 #include "kernels/launch.hpp"
@@ -36,6 +37,7 @@ Result<int> native_priority(StreamPriority priority) {
 
 Result<Buffer> allocate_pinned_memory(int device, std::size_t bytes) {
   if (bytes == 0) return Buffer();
+  EGT_TRY(check_node_memory(fmt::format("page-locked buffers of GPU {}", device), bytes));
   EGT_TRY(select_cuda_device(device));
   void* data = nullptr;
   EGT_TRY(cuda_status(cudaMallocHost(&data, bytes),

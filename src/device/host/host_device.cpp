@@ -17,6 +17,7 @@
 #include "device/host/host_topology.hpp"
 #include "device/shared/shared_pages.hpp"
 #include "egt/core/process_limits.hpp"
+#include "egt/core/system_files.hpp"
 #include "egt/core/units.hpp"
 #include "egt/core/wait.hpp"
 
@@ -38,7 +39,11 @@ struct HostCapturedWork final : CapturedWork {
 
 class HostDevice final : public Device {
  public:
-  HostDevice(DeviceInfo info, std::filesystem::path root) : info_(std::move(info)), root_(std::move(root)) {}
+  HostDevice(DeviceInfo info, const HostDeviceConfig& config, const HostShare& share)
+      : info_(std::move(info)),
+        root_(config.root),
+        local_size_(static_cast<std::uint64_t>(config.local_size)),
+        available_at_open_(share.available_bytes) {}
 
   const DeviceInfo& info() const override { return info_; }
   Support supports(Precision) const override { return {}; }
@@ -175,21 +180,33 @@ class HostDevice final : public Device {
   Result<Buffer> allocate_aligned(std::size_t bytes, std::size_t alignment);
   Status take(std::size_t bytes);
   bool reserve(std::size_t bytes);
-  Status no_memory(std::size_t bytes, std::uint64_t left, const char* of_what) const;
+  Status no_memory(std::size_t bytes, std::uint64_t left, const std::string& of_what) const;
+  std::uint64_t available_to_rank(const NodeMemory& node) const;
 
   const std::shared_ptr<HostHold> hold_ = std::make_shared<HostHold>();
   const DeviceInfo info_;
   const std::filesystem::path root_;
+  const std::uint64_t local_size_;         ///< ranks that share this node
+  const std::uint64_t available_at_open_;  ///< this rank's part
   std::atomic<std::uint64_t> allocated_bytes_{0};
 };
 
 Result<MemoryInfo> HostDevice::memory() const {
-  EGT_TRY_ASSIGN(const std::uint64_t available, available_host_memory(root_));
+  EGT_TRY_ASSIGN(const NodeMemory node, node_memory(root_));
   const std::uint64_t allocated = std::min(allocated_bytes_.load(), info_.memory_total_bytes);
+  const std::uint64_t available = available_to_rank(node);
   const std::uint64_t left = info_.memory_total_bytes - allocated;
   return MemoryInfo{.total_bytes = info_.memory_total_bytes,
                     .free_bytes = std::min(left, available),
                     .others_bytes = left - std::min(left, available)};
+}
+
+/// Allocated pages count as used only once they are written, so ranks that allocate at the same time all see
+/// the same available memory. Each is limited to its part of what was available before any of them allocated,
+/// or to its part of what is available now.
+std::uint64_t HostDevice::available_to_rank(const NodeMemory& node) const {
+  const std::uint64_t unused = available_at_open_ - std::min(available_at_open_, allocated_bytes_.load());
+  return std::min(node.available_bytes, std::max(unused, node.available_bytes / local_size_));
 }
 
 /// Takes `bytes` from the share, or says that it has not so much left.
@@ -201,7 +218,7 @@ bool HostDevice::reserve(std::size_t bytes) {
   return true;
 }
 
-Status HostDevice::no_memory(std::size_t bytes, std::uint64_t left, const char* of_what) const {
+Status HostDevice::no_memory(std::size_t bytes, std::uint64_t left, const std::string& of_what) const {
   return Status(StatusCode::out_of_memory,
                 fmt::format("no {} of memory: {} has {} left; ask for less, or run fewer ranks on the node",
                             format_bytes(bytes), of_what, format_bytes(left)));
@@ -209,8 +226,10 @@ Status HostDevice::no_memory(std::size_t bytes, std::uint64_t left, const char* 
 
 /// The same, and says what there is; also what the node has.
 Status HostDevice::take(std::size_t bytes) {
-  EGT_TRY_ASSIGN(const std::uint64_t available, available_host_memory(root_));
-  if (bytes > available) return no_memory(bytes, available, "the node");
+  EGT_TRY_ASSIGN(const NodeMemory node, node_memory(root_));
+  const std::uint64_t available = available_to_rank(node);
+  if (bytes > available)
+    return no_memory(bytes, available, fmt::format("this rank's share of {}", node.limited_by));
   if (reserve(bytes)) return {};
   return no_memory(bytes, info_.memory_total_bytes - allocated_bytes_, "this rank's share of the node");
 }
@@ -263,8 +282,8 @@ Result<Buffer> HostDevice::allocate_aligned(std::size_t bytes, std::size_t align
   void* const data = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (data == nullptr) {
     allocated_bytes_ -= bytes;
-    EGT_TRY_ASSIGN(const std::uint64_t available, available_host_memory(root_));
-    return no_memory(bytes, available, "the node");
+    EGT_TRY_ASSIGN(const NodeMemory node, node_memory(root_));
+    return no_memory(bytes, node.available_bytes, node.limited_by);
   }
   return Buffer(data, bytes, [this, bytes](void* released) {
     std::free(released);
@@ -344,7 +363,7 @@ Result<std::unique_ptr<Device>> open_host_device(const HostDeviceConfig& config)
   info.libraries = fmt::format("{} {}", openblas_get_config(), openblas_get_corename());
   openblas_set_num_threads(info.multiprocessors);
   EGT_TRY(prepare_products(info.multiprocessors));
-  return std::unique_ptr<Device>(std::make_unique<HostDevice>(std::move(info), config.root));
+  return std::unique_ptr<Device>(std::make_unique<HostDevice>(std::move(info), config, share));
 }
 
 }  // namespace egt

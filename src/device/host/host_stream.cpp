@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "device/host/host_topology.hpp"
 #include "egt/core/process_limits.hpp"
+#include "egt/core/system_files.hpp"
 
 namespace egt {
 
@@ -77,8 +77,8 @@ Result<std::byte*> HostStream::scratch(std::size_t bytes) {
     const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
     scratch_.reset();
     scratch_bytes_ = 0;
-    EGT_TRY_ASSIGN(const std::uint64_t available, available_host_memory());
-    if (bytes <= available) scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
+    EGT_TRY(check_node_memory("temporary results", bytes));
+    scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
     if (!scratch_)
       return Status(StatusCode::out_of_memory,
                     fmt::format("the node has no {} bytes of memory left for temporary results", bytes));

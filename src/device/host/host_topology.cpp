@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
+/// What a rank's process itself takes of a control group's limit: libraries, MPI, thread stacks, records.
+constexpr std::uint64_t process_bytes = std::uint64_t{128} << 20;
 
 struct DestroyTopology {
   void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
@@ -36,46 +37,6 @@ Result<Topology> load_topology() {
   if (hwloc_topology_load(topology) != 0)
     return Status(StatusCode::unavailable, "hwloc cannot read this machine's topology from /sys");
   return owner;
-}
-
-Result<std::uint64_t> read_meminfo(const fs::path& root, const std::string& name) {
-  if (const auto bytes = meminfo_bytes(root, name)) return *bytes;
-  return Status(StatusCode::unavailable, "/proc/meminfo does not tell " + name);
-}
-
-/// File cache of a control group, and of those below it, that the kernel drops when memory is asked for.
-std::uint64_t reclaimable(const fs::path& group) {
-  std::ifstream file(group / "memory.stat");
-  std::uint64_t value = 0, own = 0;
-  for (std::string name; file >> name >> value;) {
-    if (name == "total_inactive_file") return value;  // version 1, where the other is without those below
-    if (name == "inactive_file") own = value;
-  }
-  return own;
-}
-
-/// The lowest memory limit of the control groups, and what is left below each; no_limit where there is none.
-struct MemoryLimit {
-  std::uint64_t bytes = no_limit;
-  std::uint64_t left_bytes = no_limit;
-
-  void add(const fs::path& group, const char* limit_file, const char* used_file) {
-    const auto limit = number_in<std::uint64_t>(group / limit_file);
-    if (!limit) return;
-    bytes = std::min(bytes, *limit);
-    const std::uint64_t used = number_in<std::uint64_t>(group / used_file).value_or(0);
-    const std::uint64_t kept = used - std::min(used, reclaimable(group));
-    left_bytes = std::min(left_bytes, *limit - std::min(*limit, kept));
-  }
-};
-
-MemoryLimit memory_limit(const fs::path& root) {
-  MemoryLimit limit;
-  for (const ControlGroup& group : control_groups(root, "memory")) {
-    limit.add(group.folder, "memory.max", "memory.current");
-    limit.add(group.folder, "memory.limit_in_bytes", "memory.usage_in_bytes");
-  }
-  return limit;
 }
 
 /// Cores' worth of time that the control groups allow, rounded up. Version 2 shows "quota period" or "max
@@ -123,22 +84,21 @@ Result<HostShare> find_host_share(int local_size, const fs::path& root) {
   const Bitmap allowed(hwloc_bitmap_alloc());
   if (hwloc_get_cpubind(topology.get(), allowed.get(), HWLOC_CPUBIND_PROCESS) != 0)
     hwloc_bitmap_copy(allowed.get(), hwloc_topology_get_allowed_cpuset(topology.get()));
-  EGT_TRY_ASSIGN(const std::uint64_t installed, read_meminfo(root, "MemTotal"));
+  EGT_TRY_ASSIGN(const NodeMemory memory, node_memory(root));
 
   const int mine = count_cores(topology.get(), allowed.get());
   const int all = std::min(cpu_quota(root),
                            count_cores(topology.get(), hwloc_topology_get_allowed_cpuset(topology.get())));
   HostShare share;
   share.cores = std::min(mine, std::max(1, all / local_size));
-  share.memory_bytes = std::min(installed, memory_limit(root).bytes) / static_cast<std::uint64_t>(local_size);
+  const auto ranks = static_cast<std::uint64_t>(local_size);
+  share.memory_bytes = memory.total_bytes / ranks;
+  if (memory.total_bytes < memory.installed_bytes)
+    share.memory_bytes -= std::min(process_bytes, share.memory_bytes / 2);
+  share.available_bytes = memory.available_bytes / ranks;
   share.numa_node = only_numa_node(topology.get(), allowed.get());
   share.cpu_model = cpu_model(topology.get());
   return share;
-}
-
-Result<std::uint64_t> available_host_memory(const fs::path& root) {
-  EGT_TRY_ASSIGN(const std::uint64_t available, read_meminfo(root, "MemAvailable"));
-  return std::min(available, memory_limit(root).left_bytes);
 }
 
 }  // namespace egt

@@ -204,8 +204,8 @@ std::optional<double> HostSensor::power(std::optional<double> joules) {
 
 Result<SensorReading> HostSensor::read() {
   const auto now = cpu_ticks(root_, cpus_);
-  const auto total = meminfo_bytes(root_, "MemTotal"), available = meminfo_bytes(root_, "MemAvailable");
-  if (!now && !total) return Status(StatusCode::unavailable, "/proc tells neither CPU time nor memory");
+  const Result<NodeMemory> memory = node_memory(root_);
+  if (!now && !memory.ok()) return Status(StatusCode::unavailable, "/proc tells neither CPU time nor memory");
   SensorReading reading;
   reading.gpu_utilization_percent = busy_percent(ticks_, now);
   reading.energy_j = energy_.joules();
@@ -214,8 +214,10 @@ Result<SensorReading> HostSensor::read() {
   if (!reading.temperature_c) reading.temperature_c = zone_temperature(root_);
   reading.sm_clock_mhz = cpufreq_clock(root_, cpus_);
   if (!reading.sm_clock_mhz) reading.sm_clock_mhz = cpuinfo_clock(root_, cpus_);
-  reading.memory_total_bytes = total;
-  if (total && available) reading.memory_used_bytes = *total - *available;
+  if (memory.ok()) {
+    reading.memory_total_bytes = memory.value().total_bytes;
+    reading.memory_used_bytes = memory.value().used_bytes();
+  }
   return reading;
 }
 
@@ -242,9 +244,9 @@ HostLoadSampler::HostLoadSampler(fs::path root) : root_(std::move(root)), before
 HostLoad HostLoadSampler::look() {
   HostLoad load;
   load.cpu_percent = busy_percent(before_, cpu_ticks(root_, {}));
-  const auto total = meminfo_bytes(root_, "MemTotal"), available = meminfo_bytes(root_, "MemAvailable");
-  if (total && available && *total > 0)
-    load.memory_percent = 100.0 * (1.0 - static_cast<double>(*available) / static_cast<double>(*total));
+  if (const Result<NodeMemory> memory = node_memory(root_); memory.ok() && memory.value().total_bytes > 0)
+    load.memory_percent = 100.0 * static_cast<double>(memory.value().used_bytes()) /
+                          static_cast<double>(memory.value().total_bytes);
   return load;
 }
 
