@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "judge/load_report.hpp"
 #include "judge/record_schema.hpp"
 #include "model/mlp_trainer.hpp"
@@ -56,8 +58,15 @@ Status Session::run(const SessionPlan& plan) {
   const bool is_hurried = decision_ == StopVote::interrupted || rejoin_.lost_peers();
   if (device_error_reported_)
     telemetry_.stop(failure_telemetry_s);  // first: the workloads may hang in theirs
-  line_.begin("finish", retired_ - 1, finish_patience_s);
-  for (auto& workload : workloads_) keep_first(workload->finish(ending));
+  std::string failed_in;
+  for (auto& workload : workloads_) {  // one part's last phase must not be blamed for the next part
+    const std::string phase = fmt::format("finish: {}", workload->name());
+    line_.begin(phase, retired_ - 1, finish_patience_s);
+    const Status finished = workload->finish(ending);
+    if (failure.ok() && !finished.ok()) failed_in = phase;
+    keep_first(finished);
+  }
+  if (!failed_in.empty()) line_.begin(failed_in, retired_ - 1, finish_patience_s);
   telemetry_.stop(!ending.hurry ? Telemetry::stop_seconds
                   : is_hurried  ? hurried_telemetry_s
                                 : failure_telemetry_s);
@@ -145,7 +154,10 @@ Status Session::resume(int number) {
 
 Status Session::retire(std::int64_t step) {
   StepOutcome outcome;
-  for (auto& workload : workloads_) EGT_TRY(workload->retire(step, outcome));
+  for (auto& workload : workloads_) {
+    EGT_TRY(workload->retire(step, outcome));
+    line_.go_on("step");  // what that part waited for is over
+  }
   decision_ = std::max(decision_, outcome.decision);
   ++retired_;
   return {};

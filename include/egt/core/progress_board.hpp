@@ -19,7 +19,12 @@ struct Activity {
   bool waits_for_peers = false;  ///< it did its own part and waits for what others bring
   double patience_seconds = 0;   ///< how long this may take; 0: as long as a collective may
   double seconds = 0;            ///< since it began
+  std::string file = {};         ///< on which it calls the system; empty: it is in no file operation
+  std::string task_state = {};   ///< of a thread in a long file operation, as ps prints it ("D"); else empty
 };
+
+/// "write of /mnt/a has not returned for 30.0 s (task state D: it waits for the disk)"
+std::string blocked_file_text(const Activity& activity);
 
 /// Where a rank's threads tell what they do, so that a stuck one can be named by somebody else. Each writes
 /// its own line; anybody may read. Writing costs a lock that nobody holds for long.
@@ -30,7 +35,12 @@ class ProgressBoard {
    public:
     Line(std::string name, const SecondsClock& clock) : name_(std::move(name)), clock_(clock) {}
     /// It begins something new. The clock starts again, also where it is the same phase and step.
-    void begin(std::string phase, std::int64_t step = -1, double patience_seconds = 0);
+    void begin(std::string phase, std::int64_t step = -1, double patience_seconds = 0) {
+      begin_file_operation(std::move(phase), {}, step, patience_seconds);
+    }
+    /// As `begin`; the calling thread calls the system on `file`, which a frozen disk never answers.
+    void begin_file_operation(std::string operation, std::string file, std::int64_t step = -1,
+                              double patience_seconds = 0);
     /// From here on it waits for others: the clock goes on.
     void wait_for_peers(std::string phase);
     /// It goes on by itself, at the same step: the clock starts again.
@@ -44,6 +54,7 @@ class ProgressBoard {
     const SecondsClock& clock_;
     mutable std::mutex mutex_;
     Activity activity_;
+    int task_ = 0;  ///< the thread in the file operation
     double since_ = clock_();
   };
 

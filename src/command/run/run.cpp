@@ -146,6 +146,8 @@ Status Run::open_platform() {
   auto memory = device_memory();
   EGT_TRY(agree(control_, memory.status()));
   memory_before_ = memory.value();
+  if (!mpi_.warning().empty() && control_.place().local_size > 1 && control_.place().local_rank == 0)
+    records_.warning(mpi_.warning());
   if (!platform_.sensor) records_.warning(fmt::format("no telemetry: {}", platform_.sensor_note));
   return {};
 }
@@ -226,15 +228,33 @@ Status Run::open_directory() {
   return watched;
 }
 
+/// The first file operation that the disk does not answer; none while all of them are answered.
+std::optional<Activity> Run::blocked_file() const {
+  constexpr double patience_s = 30;
+  for (const Activity& activity : board_.read())
+    if (!activity.file.empty() && activity.seconds > patience_s) return activity;
+  return std::nullopt;
+}
+
 /// To take memory and to measure with it may take long, and mpirun leaves a second: a rank that is told to
-/// end and still is at it ends at once, without the others. Nothing was tested so far.
+/// end and still is at it ends at once, without the others. So does a rank whose disk does not answer.
+/// Nothing was tested so far.
 void Run::leave_when_told(const std::stop_token& stop) {
   constexpr double patience_s = 0.4, others_s = 0.3;
-  const auto told = [] { return Result<bool>(StopSignal::wants_the_end()); };
+  std::optional<Activity> blocked;
+  const auto told = [&] {
+    blocked = blocked_file();
+    return Result<bool>(StopSignal::wants_the_end() || blocked);
+  };
   const auto never = [] { return Result<bool>(false); };
   const WaitLimits until_told{.seconds = std::numeric_limits<double>::infinity(), .stop = stop};
   if (!wait_until(told, until_told).ok()) return;
   if (wait_until(never, {.seconds = patience_s, .stop = stop}).code() == StatusCode::stopped) return;
+  if (blocked)  // first: what follows may need that disk
+    fmt::print(stderr,
+               "extreme_gpu_trainer: rank {}: --io-dir {}: {}: check the disk, name another folder, or use "
+               "--no-io\n",
+               control_.place().rank, purpose_.io_directory(), blocked_file_text(*blocked));
   remove_journal();
   if (log_) log_->discard();
   if (is_root()) {
@@ -244,6 +264,7 @@ void Run::leave_when_told(const std::stop_token& stop) {
                    {.seconds = is_resumed() ? 0 : others_s}));
     directory_.discard();
   }
+  if (blocked) leave(exit_code::no_environment);
   remove_test_files_of(::getpid(), purpose_.io_directory(), control_.place().hostname);
   if (is_root())
     fmt::print(stderr, "extreme_gpu_trainer: stopped by {} before the run began\n",
@@ -291,7 +312,8 @@ Status Run::open_journal() {
                                is_resumed() ? Journal::Mode::resume : Journal::Mode::create);
   EGT_TRY(journal.status());
   journal_ = std::move(journal.value());
-  if (!journal_->unlocked().empty()) records_.warning(journal_->unlocked());
+  if (!journal_->unlocked().empty() && control_.place().local_rank == 0)  // its host's others have the same
+    records_.warning(journal_->unlocked());
   return {};
 }
 

@@ -125,6 +125,7 @@ class Run {
   Status choose_options(const BackendChoice& choice);
   void leave_nothing_behind();
   void remove_journal() const;
+  std::optional<Activity> blocked_file() const;
   void leave_when_told(const std::stop_token& stop);
   Status check_stop();
   Status take_memory_or_stop();

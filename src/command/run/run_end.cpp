@@ -37,7 +37,10 @@ Result<int> Run::share_verdict(const Status& failure) {
   const double patience = hurry ? hurried_last_words_timeout_s : last_words_timeout_s;
   board_.line("main").begin("last words", -1, patience + last_words_reserve_s);
   const Status told = route_->pump_to_the_end(patience);
-  if (recovery_->was_given_up()) leave(exit_code::incomplete);  // others have told the end of this run
+  if (recovery_->was_given_up()) {
+    recovery_->await_crash_report();
+    leave(exit_code::incomplete);
+  }
   const bool all_is_well = failure.ok() && told.ok();
   const int code = is_root() ? conclude(told, all_is_well) : exit_code::incomplete;
   if (!all_is_well) leave(code);

@@ -77,7 +77,8 @@ void read_part(const JournalPart& part, JournalContent content, Sink* see, Numbe
   });
   if (wrong > most_told_lines)
     journals.problems.push_back(
-        fmt::format("{}: {} more lines are no records", part.path, wrong - most_told_lines));
+        fmt::format("{}: and {} without a record", part.path,
+                    counted(static_cast<std::uint64_t>(wrong - most_told_lines), "more line")));
   if (!read.ok()) journals.problems.push_back(read.what());
 }
 

@@ -6,14 +6,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <future>
+#include <memory>
 #include <set>
+#include <utility>
 
 #include "egt/core/clock.hpp"
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
+#include "egt/core/process_limits.hpp"
 #include "egt/core/record_text.hpp"
 #include "judge/result.hpp"
 #include "report/export/result_files.hpp"
@@ -59,6 +65,19 @@ void kill_later(const std::vector<int>& processes) {
   ::_exit(0);
 }
 
+/// Removes files on a thread of its own: a disk that does not answer must not keep this process from ending.
+void remove_within(double seconds, std::function<void()> remove) {
+  auto removed = std::make_shared<std::promise<void>>();
+  const std::future<void> end = removed->get_future();
+  auto thread = start_thread("the removal of test files", [removed, remove = std::move(remove)] {
+    remove();
+    removed->set_value();
+  });
+  if (!thread.ok()) return;
+  thread.value().detach();
+  end.wait_for(std::chrono::duration<double>(seconds));
+}
+
 }  // namespace
 
 void CrashReport::execute(const std::vector<Loss>& losses, Watchdog& watchdog) {
@@ -88,7 +107,9 @@ void CrashReport::execute(const std::vector<Loss>& losses, Watchdog& watchdog) {
   }
   clean_up(watchdog, clean_up_s);
   end_silent(losses, watchdog);
-  remove_leftover_files(context_.io_directory, context_.place.hostname);  // of those that were killed
+  remove_within(clean_up_s, [directory = context_.io_directory, hostname = context_.place.hostname] {
+    remove_leftover_files(directory, hostname);  // of those that were killed
+  });
   std::fflush(nullptr);
   std::_Exit(code);
 }
@@ -141,8 +162,10 @@ void CrashReport::write_journal() {
 
 /// The main thread removes what this process made, unless it is the one that hangs.
 void CrashReport::clean_up(Watchdog& watchdog, double patience_seconds) const {
-  if (!watchdog.wait_until([this] { return work_is_over_.load(); }, patience_seconds))
-    remove_test_files_of(::getpid(), context_.io_directory, context_.place.hostname);
+  if (watchdog.wait_until([this] { return work_is_over_.load(); }, patience_seconds)) return;
+  remove_within(clean_up_s, [directory = context_.io_directory, hostname = context_.place.hostname] {
+    remove_test_files_of(::getpid(), directory, hostname);
+  });
 }
 
 /// From the journals, and for ranks whose journals are on other hosts from what they sent.

@@ -25,7 +25,9 @@ Json activity_to_json(const Activity& activity) {
           {"step", activity.step},
           {"waits", activity.waits_for_peers},
           {"patience", activity.patience_seconds},
-          {"seconds", activity.seconds}};
+          {"seconds", activity.seconds},
+          {"file", activity.file},
+          {"state", activity.task_state}};
 }
 
 Activity activity_from(const Json& json) {
@@ -34,7 +36,9 @@ Activity activity_from(const Json& json) {
           .step = value_at<std::int64_t>(json, "step").value_or(-1),
           .waits_for_peers = value_at<bool>(json, "waits").value_or(false),
           .patience_seconds = value_at<double>(json, "patience").value_or(0),
-          .seconds = value_at<double>(json, "seconds").value_or(0)};
+          .seconds = value_at<double>(json, "seconds").value_or(0),
+          .file = text_at(json, "file"),
+          .task_state = text_at(json, "state")};
 }
 
 Loss::How how_from(const std::string& text) {
@@ -299,7 +303,9 @@ std::vector<Loss> obstacles(const WatchTable& table, const WatchOptions& options
   return losses;
 }
 
-std::vector<Loss> stuck_background(const WatchTable& table, const WatchOptions& options, double now) {
+/// Threads other than the main ones whose activity `is_stuck(activity, seconds)`.
+template <typename IsStuck>
+std::vector<Loss> background_threads(const WatchTable& table, double now, const IsStuck& is_stuck) {
   std::vector<Loss> losses;
   for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank) {
     const RankView& view = table.ranks[index(rank)];
@@ -307,15 +313,34 @@ std::vector<Loss> stuck_background(const WatchTable& table, const WatchOptions& 
     for (const Activity& activity : view.news.activities) {
       if (activity.line == main_line || activity.phase.empty()) continue;
       const double age = age_of(table, view, activity, now);
-      if (age <= watch::patience(activity, options)) continue;
+      if (!is_stuck(activity, age)) continue;
       Loss loss = loss_of(table, rank, Loss::How::stuck);
       loss.phase = activity.line + ": " + activity.phase;
       if (activity.step >= 0) loss.step = activity.step;
       loss.seconds = age;
+      if (!activity.file.empty()) {
+        Activity blocked = activity;
+        blocked.seconds = age;
+        loss.text = blocked_file_text(blocked);
+      }
       losses.push_back(std::move(loss));
     }
   }
   return losses;
+}
+
+std::vector<Loss> stuck_background(const WatchTable& table, const WatchOptions& options, double now) {
+  return background_threads(table, now, [&](const Activity& activity, double age) {
+    return age > watch::patience(activity, options);
+  });
+}
+
+/// A disk that does not answer blocks whoever waits for the thread that uses it. No peer and no restart can
+/// end a file operation.
+std::vector<Loss> blocked_files(const WatchTable& table, const WatchOptions& options, double now) {
+  return background_threads(table, now, [&](const Activity& activity, double age) {
+    return !activity.file.empty() && age > options.collective_timeout_seconds / 2;
+  });
 }
 
 bool is_alone(const WatchTable& table) {
@@ -425,6 +450,8 @@ WatchDecision judge(const WatchTable& table, const WatchOptions& options, double
     return {Act::give_up, missing_ranks(table, options, now)};
   }
   if (auto held_up_by = obstacles(table, options, now); !held_up_by.empty()) {
+    if (auto blocked = blocked_files(table, options, now); !blocked.empty())
+      return {Act::give_up, std::move(blocked)};
     const bool restart = !is_alone(table) && table.order.number < options.max_restarts;
     return {restart ? Act::restart : Act::give_up, std::move(held_up_by)};
   }

@@ -123,6 +123,10 @@ void RecoveryCoordinator::resumed(int number, std::int64_t given_up_step, std::i
 
 void RecoveryCoordinator::fail(const Status& why) {
   watchdog_->fail(why);
+  await_crash_report();
+}
+
+void RecoveryCoordinator::await_crash_report() {
   watchdog_->await_end(verdict_timeout_s);
 }
 

@@ -54,6 +54,8 @@ class RecoveryCoordinator : public Rejoin {
   void leave() { watchdog_->leave(); }
   /// Was this rank given up by the others while its process did not run?
   bool was_given_up() { return watchdog_->given_up(); }
+  /// Lets this process's crash report, which ends the process, write all of its files.
+  void await_crash_report();
 
  private:
   explicit RecoveryCoordinator(Setup setup) : setup_(std::move(setup)) {}

@@ -57,6 +57,7 @@ FilePass::FilePass(Environment& environment, FileLayer& layer, const Plan& plan)
 Status FilePass::prepare() {
   Device& device = environment_.device;
   for (File& file : files_) {
+    begin("create", file.path);
     auto claim = layer_.claim(file.path);
     EGT_TRY(of_file(claim.status()));
     file.claim = std::move(claim.value());
@@ -73,6 +74,7 @@ Status FilePass::prepare() {
   }
   EGT_TRY_ASSIGN(in_flight_, OperationPipeline::create(device, StreamPriority::normal,
                                                        StreamUse::without_products, "the file part"));
+  line_.rest();
   const std::size_t chunk_bytes = std::min(files_.front().bytes, chunk_bytes_);
   for (Buffer& buffer : device_chunks_) {
     EGT_TRY_ASSIGN(buffer, device.allocate(chunk_bytes));
@@ -204,7 +206,7 @@ Status FilePass::write(File& file, const std::stop_token& stop) {
     EGT_TRY(fill_then_write(*opened, next, stop));
   }
   EGT_TRY(in_flight_->drain(OperationPipeline::deadline_seconds, stop));
-  begin("sync");
+  begin("sync", file.path);
   EGT_TRY(of_file(opened->sync()));
   if (!direct_) EGT_TRY(of_file(opened->drop_cache()));
   return {};
@@ -232,7 +234,7 @@ Status FilePass::fill_then_write(OpenFile& open, const Chunk& chunk, const std::
 
 Status FilePass::write_chunk(OpenFile& open, const Chunk& chunk, const void* data) {
   const std::uint64_t end = chunk.offset + chunk.bytes;
-  begin("write");
+  begin("write", chunk.file->path);
   EGT_TRY(check_room(end - std::min(end, grown_to_)));
   EGT_TRY(of_file(open.write(data, chunk.bytes, chunk.offset)));
   // What the page cache holds back stays small, so that no sync takes long.
@@ -300,7 +302,7 @@ Status FilePass::read_then_verify(OpenFile& open, Chunk chunk, Reading reading, 
 
 /// Reads what is there of the chunk, which may become less at any moment, also between a look and the read.
 Status FilePass::read_chunk(OpenFile& open, Chunk& chunk, void* data) {
-  begin("read");
+  begin("read", chunk.file->path);
   for (;;) {
     EGT_TRY(leave_out_missing(open, chunk));
     if (chunk.bytes == 0) return {};
@@ -338,7 +340,7 @@ void FilePass::stamp_blocks(std::size_t slot, const Chunk& chunk) {
 }
 
 Result<std::unique_ptr<OpenFile>> FilePass::open(const File& file, FileAccess access) {
-  begin("open");
+  begin("open", file.path);
   EGT_TRY(of_file(file.claim->check()));
   auto opened = layer_.open(file.path, access, direct_);
   if (!opened.ok()) return of_file(opened.status());
@@ -364,6 +366,10 @@ void FilePass::tell_disk_error(const Status& status) {
 /// Tells what it does, and where it would be stuck.
 void FilePass::begin(const char* phase) {
   line_.begin(phase, step_, patience_seconds);
+}
+
+void FilePass::begin(const char* operation, const std::string& path) {
+  line_.begin_file_operation(operation, path, step_, patience_seconds);
 }
 
 void FilePass::give_up_direct(const File& file) {

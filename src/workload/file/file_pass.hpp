@@ -144,6 +144,7 @@ class FilePass {
   Status of_file(Status status);
   void tell_disk_error(const Status& status);
   void begin(const char* phase);
+  void begin(const char* operation, const std::string& path);
   void give_up_direct(const File& file);
   Chunk chunk(File& file, std::uint64_t index) const;
   std::uint64_t chunks(const File& file) const;

@@ -58,8 +58,12 @@ Status FileWorkload::prepare() {
   if (options_.every < 1 || options_.repeats < 1)
     return {StatusCode::invalid_argument,
             "--io-every and --io-repeats: at least 1 is allowed; --no-io for none"};
+  environment_.board.line("file").begin_file_operation("look into the folder", options_.directory);
   remove_leftovers();
-  EGT_TRY_ASSIGN(bytes_, file_bytes());
+  auto bytes = file_bytes();
+  environment_.board.line("file").rest();
+  EGT_TRY(bytes.status());
+  bytes_ = bytes.value();
   if (bytes_ == 0) return {};
   EGT_TRY(find_file_system());
   auto made = std::make_unique<FilePass>(
@@ -165,7 +169,7 @@ Status FileWorkload::work(const std::stop_token& stop) {
     line.rest();
   }
   if (!status.ok() || stop.stop_requested()) return status;
-  line.begin("remove", step_, remove_seconds);
+  line.begin_file_operation("remove", paths_.front(), step_, remove_seconds);
   remove_files();  // they have served
   line.rest();
   return {};
@@ -281,14 +285,24 @@ Status FileWorkload::finish(const Ending& ending) {
   hurried_ = ending.hurry;
   if (!pass_) return {};
   if (!ending.hurry) close(first_pass_seconds, last_pass_seconds);
-  const Status stopped = thread_.stop(ending.seconds(stop_seconds));
-  const Status removed = remove_files_within(ending.seconds(remove_seconds));
+  const Status stopped = explain(thread_.stop(ending.seconds(stop_seconds)));
+  // A disk that does not answer takes no name away either.
+  const Status removed = remove_files_within(stopped.ok() ? ending.seconds(remove_seconds) : 0);
   if (!ending.hurry) {
     EGT_TRY(stopped);
     EGT_TRY(removed);
     remove_leftovers();  // of a process that took long to end
   }
   return thread_.failure();
+}
+
+/// Adds the system call that the disk does not answer. The part has failed.
+Status FileWorkload::explain(const Status& stopped) {
+  if (stopped.ok()) return {};
+  const Activity activity = environment_.board.line("file").read();
+  const std::lock_guard lock(mutex_);
+  disk_failure_ = activity.file.empty() ? stopped.what() : blocked_file_text(activity);
+  return {stopped.code(), disk_failure_};
 }
 
 void FileWorkload::remove_leftovers() {

@@ -61,6 +61,7 @@ class FileWorkload : public Workload {
   bool suffers_injections() const;
   void remove_files();
   Status remove_files_within(double seconds);
+  Status explain(const Status& stopped);
   void remove_leftovers();
   std::string with_free_space(const Status& status);
   /// What was planned and not done, whatever was found; empty: nothing.

@@ -224,6 +224,26 @@ TEST_F(WatchRules, ABackgroundThreadHasItsOwnPatience) {
   EXPECT_NEAR(decision().losses.front().seconds, 31.1, 1e-9);
 }
 
+/// Rank 1 waits for its own disk, and all others wait in a collective for rank 1.
+TEST_F(WatchRules, AFileOperationThatDoesNotReturnIsBlamedBeforeAnyCollective) {
+  const Activity write{.line = "file",
+                       .phase = "write",
+                       .patience_seconds = 120,
+                       .seconds = 4,
+                       .file = "/mnt/a",
+                       .task_state = "D"};
+  for (int one : {0, 1, 2}) set(one, waiting(20, 3.5));
+  rank(1).news.activities.push_back(write);
+  const WatchDecision blocked = decision();
+  EXPECT_EQ(blocked.act, Act::give_up) << "no restart ends a system call";
+  ASSERT_THAT(lost(), ElementsAre(1));
+  EXPECT_EQ(blocked.losses.front().phase, "file: write");
+  EXPECT_EQ(blocked.losses.front().text,
+            "write of /mnt/a has not returned for 4.1 s (task state D: it waits for the disk)");
+  rank(1).news.activities.back().seconds = 1;
+  EXPECT_EQ(decision().act, Act::restart) << "a short one explains nothing";
+}
+
 TEST_F(WatchRules, ABackgroundThreadWithoutPatienceHasALongOne) {
   Activity memory{.line = "memory", .phase = "patrol", .seconds = 150};
   EXPECT_EQ(watch::patience(memory, options), 120);

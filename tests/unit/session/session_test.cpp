@@ -129,6 +129,72 @@ class NamedStart : public SlowSteps {
   std::vector<std::string>& started_;
 };
 
+/// Its last act is a collective, of which it leaves the phase on the main thread's line.
+class EndsInACollective : public SlowSteps {
+ public:
+  explicit EndsInACollective(ProgressBoard& board) : SlowSteps(0), line_(board.line("main")) {}
+  Status retire(std::int64_t step, StepOutcome& outcome) override {
+    line_.wait_for_peers("checks: digests of all ranks");
+    return SlowSteps::retire(step, outcome);
+  }
+  Status finish(const Ending&) override {
+    line_.begin("checks: digests of all ranks", 7);
+    line_.wait_for_peers("checks: digests of all ranks");
+    return {};
+  }
+
+ private:
+  ProgressBoard::Line& line_;
+};
+
+/// Keeps what the main thread's line shows when it retires a step and when it finishes.
+class LooksAtTheBoard : public SlowSteps {
+ public:
+  LooksAtTheBoard(ProgressBoard& board, std::vector<Activity>& seen)
+      : SlowSteps(0), line_(board.line("main")), seen_(seen) {}
+  Status retire(std::int64_t step, StepOutcome& outcome) override {
+    seen_.push_back(line_.read());
+    return SlowSteps::retire(step, outcome);
+  }
+  Status finish(const Ending&) override {
+    seen_.push_back(line_.read());
+    return {StatusCode::timeout, "its disk does not answer"};
+  }
+
+ private:
+  ProgressBoard::Line& line_;
+  std::vector<Activity>& seen_;
+};
+
+TEST(Session, APartThatHangsIsNotTakenForTheCollectiveBeforeIt) {
+  LoneSession lone;
+  std::vector<Activity> seen;
+  lone.workloads.push_back(std::make_unique<EndsInACollective>(lone.board));
+  lone.workloads.push_back(std::make_unique<LooksAtTheBoard>(lone.board, seen));
+  lone.workloads.push_back(std::make_unique<SlowSteps>(0));
+  SessionPlan plan;
+  plan.steps = 1;
+  EXPECT_EQ(lone.run(plan).code(), StatusCode::timeout);
+  ASSERT_EQ(seen.size(), 2u);
+  for (const Activity& activity : seen) EXPECT_FALSE(activity.waits_for_peers) << activity.phase;
+  EXPECT_EQ(seen[0].phase, "step");
+  EXPECT_EQ(seen[1].phase, "finish: slow");
+  EXPECT_GT(seen[1].patience_seconds, 60) << "a part may take longer to finish than a collective";
+  EXPECT_EQ(lone.board.line("main").read().phase, "finish: slow") << "where it failed";
+}
+
+TEST(Board, ALongFileOperationShowsItsFileAndTheStateOfItsTask) {
+  double now = 0;
+  ProgressBoard board([&] { return now; });
+  ProgressBoard::Line& line = board.line("file");
+  line.begin_file_operation("write", "/mnt/a");
+  now = 30;
+  EXPECT_EQ(line.read().task_state, "R") << "it runs this test";
+  EXPECT_EQ(blocked_file_text(line.read()), "write of /mnt/a has not returned for 30.0 s (task state R)");
+  line.begin("wait for the device");
+  EXPECT_EQ(line.read().file, "");
+}
+
 TEST(Session, TheFirstWorkloadStartsBesideTheLoadOfAllOthers) {
   std::vector<std::string> started;
   LoneSession session;

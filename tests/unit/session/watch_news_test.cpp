@@ -15,7 +15,12 @@ using testing::ElementsAre;
 TEST(WatchNews, ComeBackFromTheirText) {
   WatchNews news;
   news.activities = {waiting(7, 1.5),
-                     {.line = "file", .phase = "write \xff", .patience_seconds = 30, .seconds = 2}};
+                     {.line = "file",
+                      .phase = "write \xff",
+                      .patience_seconds = 30,
+                      .seconds = 2,
+                      .file = "/a",
+                      .task_state = "D"}};
   news.failed = "why";
   news.arrived = 2;
   news.resumed = 1;
@@ -40,6 +45,8 @@ TEST(WatchNews, ComeBackFromTheirText) {
   EXPECT_EQ(again->activities[0].seconds, 1.5);
   EXPECT_EQ(again->activities[1].line, "file");
   EXPECT_EQ(again->activities[1].patience_seconds, 30);
+  EXPECT_EQ(again->activities[1].file, "/a");
+  EXPECT_EQ(again->activities[1].task_state, "D");
   EXPECT_EQ(again->failed, "why");
   EXPECT_EQ(again->arrived, 2);
   EXPECT_EQ(again->resumed, 1);

@@ -227,6 +227,7 @@ TEST_F(DiskTest, TheBoardNamesASystemCallThatHangs) {
   ASSERT_TRUE(eventually([&] { return activity().phase == "write"; }));
   EXPECT_EQ(activity().step, 0);
   EXPECT_GT(activity().patience_seconds, 60) << "longer than any disk takes for a chunk";
+  EXPECT_THAT(activity().file, HasSubstr("extreme_gpu_trainer.rank"));
   hangs = false;
   ASSERT_TRUE(runs_through(*file, 1));
   EXPECT_TRUE(eventually([&] { return activity().phase.empty(); })) << "it rests between cycles";
