@@ -1,10 +1,13 @@
 #include "ranks/mpi/mpi_session.hpp"
 
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "egt/core/process_limits.hpp"
@@ -20,6 +23,23 @@ constexpr double orphan_seconds = 0.2;
 constexpr std::size_t mpi_bytes = std::size_t{256} << 20;
 constexpr int mpi_descriptors = 24;
 constexpr int mpi_threads = 12;  // with those of the daemon that it starts where there is no mpirun
+
+/// Copies one word from this process to itself with the call that Open MPI uses between processes. Seccomp
+/// filters of containers deny it for every process.
+bool can_copy_between_processes() {
+  int from = 1, to = 0;
+  const iovec source{&from, sizeof from}, target{&to, sizeof to};
+  return ::process_vm_readv(::getpid(), &target, 1, &source, 1, 0) == sizeof to;
+}
+
+/// Open MPI would print a line per refused copy.
+std::string avoid_copies_between_processes() {
+  const int error = can_copy_between_processes() ? 0 : errno;
+  if (error == 0) return {};
+  ::setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+  return std::string("process_vm_readv: ") + std::strerror(error) +
+         "; MPI copies through shared memory, which is slower; allow the call with --cap-add SYS_PTRACE";
+}
 
 Status require_thread_multiple(int provided) {
   if (provided >= MPI_THREAD_MULTIPLE) return {};
@@ -151,6 +171,7 @@ Result<std::unique_ptr<MpiSession>> MpiSession::open(int& argc, char**& argv) {
   EGT_TRY(check_address_space("the start of MPI", mpi_bytes));
   EGT_TRY(check_threads("the start of MPI", mpi_threads));
   EGT_TRY(check_descriptors("the start of MPI", mpi_descriptors));
+  std::string warning = avoid_copies_between_processes();
   int provided = MPI_THREAD_SINGLE;
   {
     const MpiStart start;
@@ -161,6 +182,7 @@ Result<std::unique_ptr<MpiSession>> MpiSession::open(int& argc, char**& argv) {
     return status;
   }
   auto impl = std::make_unique<Impl>();
+  impl->warning = std::move(warning);
   EGT_TRY(mpi_status(MPI_Comm_dup(MPI_COMM_WORLD, &impl->world), "MPI_Comm_dup"));
   EGT_TRY(mpi_status(MPI_Comm_set_errhandler(impl->world, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
   EGT_TRY(find_place(impl->world, impl->place));
@@ -173,6 +195,10 @@ MpiSession::~MpiSession() {
 
 const RankPlace& MpiSession::place() const {
   return impl_->place;
+}
+
+const std::string& MpiSession::warning() const {
+  return impl_->warning;
 }
 
 std::string MpiSession::mpi_version() const {

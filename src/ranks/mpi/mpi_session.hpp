@@ -29,6 +29,8 @@ class MpiSession {
   const RankPlace& place() const;
   /// "Open MPI 4.1.4", as the library says.
   std::string mpi_version() const;
+  /// What slows MPI down here, with the fix; empty: nothing.
+  const std::string& warning() const;
   /// A peer is lost: the destructor shall not meet the others nor finalize. From any thread.
   void abandon();
 

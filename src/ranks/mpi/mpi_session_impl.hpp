@@ -27,6 +27,7 @@ struct MpiSession::Impl {
   MPI_Comm world = MPI_COMM_NULL;  ///< a duplicate of MPI_COMM_WORLD that returns its errors
   RankPlace place;
   std::atomic<bool> abandoned{false};
+  std::string warning;
 
   /// A communicator of all ranks for one adapter. Collective, bounded.
   Result<MPI_Comm> duplicate(double timeout_seconds);

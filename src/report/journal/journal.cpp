@@ -99,8 +99,10 @@ Status is_written(const std::string& path) {
 Status lock(int file, const std::string& path, std::string& unlocked) {
   if (::flock(file, LOCK_EX | LOCK_NB) == 0) return {};
   if (errno == EWOULDBLOCK) return is_written(path);
-  unlocked = fmt::format("{}: cannot be locked: {}; do not resume or report this run while it goes on", path,
-                         std::strerror(errno));
+  unlocked = fmt::format(
+      "{}: flock: {}; use this directory for one run at a time, and report it only after its end, or mount "
+      "the file system with -o flock (Lustre) or -o local_lock=flock (NFS)",
+      path, std::strerror(errno));
   return {};
 }
 
