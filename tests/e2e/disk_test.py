@@ -65,6 +65,35 @@ class Disk(ProgramTest):
         self.assertEqual([self.part(result, "io", rank)["success"] for rank in range(3)], [True, False, True])
         self.assertEqual(self.left_files(), [])
 
+    def preloaded(self, **variables):
+        return {"LD_PRELOAD": os.environ["EGT_FEW_THREADS"], **variables}
+
+    def test_a_frozen_disk_is_named_with_its_file_and_operation(self):
+        done = self.run_program(*SMALL, "--collective-timeout", "5s", "--output", "run", ranks=2,
+                                environment=self.preloaded(EGT_FROZEN="run/journal.rank1.jsonl"))
+        self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+        result = self.result()
+        self.assertEqual((result["verdict"], result["faults"]), ("incomplete", []))
+        for reason in result["reasons"]:
+            self.assertRegex(reason, r"write of \S+\.rank[01]\.\S+\.tmp has not returned for \d+\.\d s \(task state S\)")
+        self.assertNotIn("checks:", " ".join(result["reasons"]))
+        self.assertIn("incomplete (exit code 4)", done.stdout)
+
+    def test_a_file_system_without_locks_gives_one_warning_per_host(self):
+        done = self.run_program(*SMALL, "--no-io", "--output", "run", ranks=2, environment=self.preloaded(EGT_NO_FLOCK="37"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual([line for line in done.stderr.splitlines() if "flock" in line],
+                         ["Warning: run/journal.rank0.jsonl: flock: No locks available; use this directory for one run at a time, and report it "
+                          "only after its end, or mount the file system with -o flock (Lustre) or -o local_lock=flock (NFS)"])
+
+    def test_denied_copies_between_processes_give_one_warning(self):
+        done = self.run_program(*SMALL, "--no-io", "--output", "run", ranks=2, environment=self.preloaded(EGT_NO_CROSS_COPIES="1"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn("Read -1", done.stdout + done.stderr)
+        self.assertEqual([line for line in done.stderr.splitlines() if "process_vm_readv" in line],
+                         ["Warning: process_vm_readv: Operation not permitted; MPI copies through shared memory, which is slower; "
+                          "allow the call with --cap-add SYS_PTRACE"])
+
     def start_and_wait_for_a_resting_file(self):
         process = self.start_program("--steps", "3200", *RESTING, "--io-every", "800", "--output", "run", ranks=2)
 

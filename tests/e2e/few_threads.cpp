@@ -1,15 +1,20 @@
 // Preloaded: of the threads that the program itself starts (by the C++ library), EGT_THREADS are to be had;
-// once the file EGT_NO_MEMORY is there, threads other than the main one get no memory any more; and once the
-// file EGT_NO_PRODUCTS is there, products of matrices never end.
+// once the file EGT_NO_MEMORY is there, threads other than the main one get no memory any more; once the file
+// EGT_NO_PRODUCTS is there, products of matrices never end; once the file EGT_FROZEN is there, no write to a
+// test file returns; and flock and process_vm_readv fail with EGT_NO_FLOCK and EGT_NO_CROSS_COPIES (errno).
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/file.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string>
 
 namespace {
 
@@ -20,7 +25,42 @@ bool is_of_program(void* caller) {
   return dladdr(caller, &info) != 0 && info.dli_fname && std::strstr(info.dli_fname, "libstdc++");
 }
 
+/// Like a disk that is frozen (fsfreeze), which no process can leave.
+void wait_for_frozen_disk(int file) {
+  static const char* frozen = std::getenv("EGT_FROZEN");
+  std::array<char, 4096> path{};
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  if (!frozen || ::readlink(link.c_str(), path.data(), path.size() - 1) < 0) return;
+  while (std::strstr(path.data(), ".tmp") && access(frozen, F_OK) == 0) pause();
+}
+
+/// Sets the errno that the environment variable holds; false: it holds none.
+bool fails(const char* variable) {
+  const char* const error = std::getenv(variable);
+  if (error) errno = std::atoi(error);
+  return error != nullptr;
+}
+
 }  // namespace
+
+extern "C" ssize_t pwrite(int file, const void* data, std::size_t bytes, off_t offset) {
+  static const auto real = reinterpret_cast<decltype(&pwrite)>(dlsym(RTLD_NEXT, "pwrite"));
+  wait_for_frozen_disk(file);
+  return real(file, data, bytes, offset);
+}
+
+extern "C" int flock(int file, int operation) noexcept {
+  static const auto real = reinterpret_cast<int (*)(int, int)>(dlsym(RTLD_NEXT, "flock"));
+  return fails("EGT_NO_FLOCK") ? -1 : real(file, operation);
+}
+
+extern "C" ssize_t process_vm_readv(pid_t process, const iovec* local, unsigned long locals,
+                                    const iovec* remote, unsigned long remotes,
+                                    unsigned long flags) noexcept {
+  using Call = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long);
+  static const auto real = reinterpret_cast<Call>(dlsym(RTLD_NEXT, "process_vm_readv"));
+  return fails("EGT_NO_CROSS_COPIES") ? -1 : real(process, local, locals, remote, remotes, flags);
+}
 
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
                               void* argument) {
