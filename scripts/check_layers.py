@@ -7,7 +7,7 @@
 - headers of adapters are included by their own folder, by src/command/platform.* and by tests only;
 - a header in src/ is named by its path below src/, one in include/ by its path below include/;
 - no two headers define types of one name in one namespace: the linker would take either's functions for both;
-- no folder holds more than 25 files, no file more than 450 lines;
+- no folder holds more than 25 files, no file more than 800 lines;
 - with --headers: each header compiles alone. The build has shown that already of those that a source file of
   ours includes before all others; the rest is compiled here.
 
@@ -27,7 +27,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = ["core", "device", "ranks", "model", "workload", "judge", "report", "session", "command"]
 FLOORS = {room: floor for floor, room in enumerate(ROOMS)}
-MOST_FILES, MOST_LINES = 25, 450
+MOST_FILES, MOST_LINES = 25, 800
 CUDA_INCLUDE = pathlib.Path("/usr/local/cuda/include")
 # What their headers are named like, and one by which it is seen whether they are here.
 OPTIONAL_LIBRARIES = {"cuda|cublas|nccl": "cuda_runtime_api.h", "cudnn": "cudnn.h", "dnnl": "dnnl.hpp"}

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "egt/core/units.hpp"
 #include "report/journal/journal.hpp"
 #include "report/journal/journal_parts.hpp"
 
