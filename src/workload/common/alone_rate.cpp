@@ -13,6 +13,7 @@ constexpr double enough_ms = 100;             ///< of all windows together: a sl
 constexpr double long_enough_seconds = 2e-4;  ///< of one operation: launches do not count any more
 constexpr std::int64_t fewest_rows = 256, most_rows = 8192;
 constexpr std::int64_t columns_of_chains = 1024, fewest_chain_rows = 4, most_chain_rows = 8192;
+constexpr double growth_of_full = 1.1;  ///< of the rate with four times the chains, if the device is full
 constexpr std::uint64_t scratch_divisor = 64;
 
 Result<double> product_rate(Device& device, Stream& stream, Precision precision, std::int64_t rows,
@@ -89,12 +90,16 @@ Result<double> product_rate_alone(Device& device, Stream& stream, Precision prec
   }
 }
 
+/// A few long chains take long, too, but do not fill the device: their number grows until the rate does not.
 Result<double> extreme_rate_alone(Device& device, Stream& stream, int iterations) {
+  double last_rate = 0;
   for (std::int64_t rows = fewest_chain_rows;; rows *= 4) {
     EGT_TRY_ASSIGN(const double rate, chain_rate(device, stream, iterations, rows, one_operation));
     const double turns = static_cast<double>(rows * columns_of_chains) * iterations;
-    if (4 * rows > most_chain_rows || turns >= rate * long_enough_seconds)
+    const bool is_long = turns >= rate * long_enough_seconds, fills = rate < growth_of_full * last_rate;
+    if (4 * rows > most_chain_rows || (is_long && fills))
       return chain_rate(device, stream, iterations, rows, measured_ms);
+    last_rate = rate;
   }
 }
 

@@ -96,6 +96,36 @@ TEST(AloneRate, OfTheExtremeTermsChains) {
   EXPECT_LT(many.value(), 1e12);
 }
 
+/// Computes so many chains at once, one iteration per nanosecond; more of them wait.
+class WideDevice : public ForwardingDevice {
+ public:
+  WideDevice() : ForwardingDevice(small_host_device()) {}
+  Status activate(MatrixView h, const float*, const ExtremeTerm& extreme, Stream&) override {
+    ms_ += static_cast<double>((h.count() + chains - 1) / chains) * extreme.iterations * 1e-6;
+    return {};
+  }
+  Status record(Event& event, Stream& stream) override {
+    begun_ = std::exchange(ended_, ms_);
+    return ForwardingDevice::record(event, stream);
+  }
+  Result<double> elapsed_ms(const Event&, const Event&) override { return ended_ - begun_; }
+
+  static constexpr std::int64_t chains = 1 << 18;
+
+ private:
+  double ms_ = 0, begun_ = 0, ended_ = 0;
+};
+
+TEST(AloneRate, LongChainsFillTheDeviceToo) {
+  for (const int iterations : {200, 2000, 200000}) {
+    WideDevice device;
+    auto stream = std::move(device.create_stream(StreamPriority::normal, StreamUse::all).value());
+    const auto rate = extreme_rate_alone(device, *stream, iterations);
+    ASSERT_TRUE(rate.ok()) << rate.status().what();
+    EXPECT_NEAR(rate.value() / (WideDevice::chains * 1e9), 1, 1e-6) << iterations;
+  }
+}
+
 TEST(AloneRate, AFailureIsRelayed) {
   const auto device = small_host_device();
   auto stream = std::move(device->create_stream(StreamPriority::normal).value());
