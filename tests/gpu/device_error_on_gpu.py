@@ -2,6 +2,7 @@
 and reports the GPU, the phase and the code. EGT_DEVICE_ERROR_RUNS=50 makes 50 runs for each number of ranks. Skipped (77)
 if no GPU answers."""
 import random
+import shutil
 import sys
 
 from burn_on_gpu import SKIPPED, devices, gpu_count
