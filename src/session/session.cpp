@@ -56,7 +56,7 @@ Status Session::run(const SessionPlan& plan) {
   const Ending ending(!failure.ok() || decision_ == StopVote::interrupted);
   if (ending.hurry) stop_background();
   const bool is_hurried = decision_ == StopVote::interrupted || rejoin_.lost_peers();
-  if (device_error_reported_)
+  if (!device_fault_.is_null())
     telemetry_.stop(failure_telemetry_s);  // first: the workloads may hang in theirs
   std::string failed_in;
   for (auto& workload : workloads_) {  // one part's last phase must not be blamed for the next part
@@ -81,7 +81,7 @@ Status Session::run_steps(const SessionPlan& plan) {
   Status status = make_steps(plan);
   while (!status.ok()) {
     status = report_device_error(status);
-    if (device_error_reported_) break;  // nothing works on its context any more, so it cannot restart
+    if (!device_fault_.is_null()) break;  // nothing works on its context any more, so it cannot restart
     const auto number = rejoin_.meet(status, [this] { return drain(); });
     if (!number) break;
     status = resume(*number);
@@ -115,12 +115,13 @@ Status Session::make_steps(const SessionPlan& plan) {
 /// an error of its own, but every call of a device that failed returns the device's. It becomes a fault,
 /// which is on disk before anything waits for the device. A device on which something hangs is not asked.
 Status Session::report_device_error(const Status& failure) {
-  if (device_error_reported_ || failure.code() == StatusCode::timeout) return failure;
+  if (!device_fault_.is_null() || failure.code() == StatusCode::timeout) return failure;
   const Status error = failure.code() == StatusCode::device_error ? failure : device_.memory().status();
   if (error.code() != StatusCode::device_error) return failure;
-  device_error_reported_ = true;
   const Activity activity = line_.read();
-  records_.emit(device_fault(monitored_, error, activity.step, activity.phase));
+  const Fault fault = make_device_fault(monitored_, error, activity.step, activity.phase);
+  device_fault_ = to_json(fault);
+  records_.emit(fault);
   static_cast<void>(route_.pump());
   return error;
 }

@@ -64,6 +64,8 @@ class Session {
   /// Runs to the plan's end, a stop signal, or a failure, ends all workloads and emits the end record. The
   /// Status is the failure that ended it, if one did.
   Status run(const SessionPlan& plan);
+  /// After `run`: the body of the fault's record, if the device failed; else null.
+  const Json& device_fault() const { return device_fault_; }
 
  private:
   Status run_steps(const SessionPlan& plan);
@@ -94,7 +96,7 @@ class Session {
   Clock::time_point loaded_ = Clock::now();  ///< when all but the first one were started
   std::int64_t next_step_ = 0, retired_ = 0;
   StopVote decision_ = StopVote::none;
-  bool device_error_reported_ = false;
+  Json device_fault_;  ///< the body of its record, once the device failed
 };
 
 }  // namespace egt

@@ -74,6 +74,18 @@ class Hosts(HostsTest):
         self.assertEqual(self.check_reported(self.result()), nodes)
         self.assertRegex(nodes, r"\Apass hosta\ninjected hostb rank 2, .*\n\Z")
 
+    def test_a_device_that_fails_on_any_host_without_a_common_disk(self):
+        """The rank that writes the result has the fault's record, which no other rank can read."""
+        self.make_hosts(own_disks=True)
+        for rank in (0, 3):
+            with self.subTest(rank=rank):
+                done = self.run_on_hosts([*SMALL_NETWORK, "--memory", "64MB", "--steps", "30", "--no-io", "--inject",
+                                          f"device-error:rank={rank},step=10,count=20", "--output", f"run{rank}"])
+                result = self.result(f"run{rank}")
+                told = done.stdout + done.stderr + json.dumps(result["reasons"])
+                self.assertEqual((done.returncode, result["verdict"]), (1, "fault"), told)
+                self.assertEqual([(f["kind"], f["rank"]) for f in result["faults"]], [("device-error", rank)], told)
+
     def test_a_run_that_goes_on_knows_the_faults_of_the_other_host(self):
         """They are in journals that nobody could bring: all processes were killed."""
         self.make_hosts(own_disks=True)

@@ -466,7 +466,7 @@ Result<int> Run::run() {
   plan.before_step = [this](std::int64_t step) { stalls_->strike(step); };
   const Status failure = session.run(plan);
   crash_report_->end_work();
-  if (!failure.ok() && control_.place().size > 1) recovery_->fail(failure);
+  if (!failure.ok() && control_.place().size > 1) recovery_->fail(failure, session.device_fault());
   return share_verdict(failure);
 }
 

@@ -63,7 +63,7 @@ Status Run::report_failed_start(const Status& own) {
   }
   if (ready.ok() && directories_.empty()) ready = find_directories();
   EGT_TRY(ready);
-  if (!own.ok()) records_.emit(device_fault(monitored_device(), own, -1, "start"));
+  if (!own.ok()) records_.emit(make_device_fault(monitored_device(), own, -1, "start"));
   const Status ended = own.ok() ? Status(StatusCode::aborted, "a peer's device failed") : own;
   records_.emit(RecordKind::end, -1, {{"reason", "error"}, {"steps", 0}, {"error", error_to_json(ended)}});
   const Status told = route_->pump_to_the_end(last_words_reserve_s);

@@ -48,11 +48,12 @@ struct MonitoredDevice {
 };
 
 /// `error` is of the code device_error.
-inline Fault device_fault(const MonitoredDevice& device, const Status& error, std::int64_t step,
-                          std::string phase) {
+inline Fault make_device_fault(const MonitoredDevice& device, const Status& error, std::int64_t step,
+                               std::string phase) {
   Fault fault =
       device.fault("device-error", error.what(), "0", std::to_string(error.native()), step, std::move(phase));
   fault.detector = "CUDA";
+  fault.incident = "device error of rank " + std::to_string(device.rank);
   return fault;
 }
 

@@ -19,6 +19,7 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
+#include "egt/core/json_access.hpp"
 #include "egt/core/process_limits.hpp"
 #include "egt/core/record_text.hpp"
 #include "judge/result.hpp"
@@ -84,6 +85,7 @@ void CrashReport::execute(const std::vector<Loss>& losses, Watchdog& watchdog) {
   const bool is_lost = std::any_of(losses.begin(), losses.end(),
                                    [this](const Loss& loss) { return loss.rank == context_.place.rank; });
   for (const Loss& loss : losses) context_.records.emit(RecordKind::loss, loss.step, to_json(loss));
+  keep_faults_of_peers(watchdog);
   write_journal();
   if (watchdog.is_deputy()) static_cast<void>(store(report()));  // mpirun may end all at any moment
   watchdog.wait_until([this] { return work_is_over_.load(); }, main_thread_s);
@@ -152,6 +154,19 @@ void CrashReport::tell_late(const std::vector<LateStop>& stops) {
 void CrashReport::supersede() {
   const std::lock_guard lock(ahead_mutex_);
   superseded_ = true;
+}
+
+/// The journal of a peer whose device failed may be on a disk of its own: the faults are kept here as well,
+/// provisional, since its own record counts where both are read.
+void CrashReport::keep_faults_of_peers(Watchdog& watchdog) {
+  for (const Peer& peer : watchdog.peers()) {
+    const auto news = parse_watch_news(peer.text);
+    if (!news || !news->fault.is_object()) continue;
+    Json fault = news->fault;
+    fault["provisional"] = true;
+    const auto step = value_at<std::int64_t>(fault, "step").value_or(-1);
+    context_.records.emit(RecordKind::fault, step, std::move(fault));
+  }
 }
 
 /// What a disk does not take now it may take the next time.

@@ -50,6 +50,7 @@ class CrashReport {
   [[noreturn]] void execute(const std::vector<Loss>& losses, Watchdog& watchdog);
 
  private:
+  void keep_faults_of_peers(Watchdog& watchdog);
   void write_journal();
   void tell_late(const std::vector<LateStop>& stops);
   void clean_up(Watchdog& watchdog, double patience_seconds) const;

@@ -358,6 +358,7 @@ bool all_reached(const WatchTable& table, const Reached& reached) {
 std::string to_text(const WatchNews& news) {
   return Json{{"activities", list_to_json(news.activities, activity_to_json)},
               {"failed", news.failed ? Json(*news.failed) : Json(nullptr)},
+              {"fault", news.fault},
               {"arrived", news.arrived},
               {"resumed", news.resumed},
               {"order", news.order.number},
@@ -373,6 +374,7 @@ std::optional<WatchNews> parse_watch_news(const std::string& text) {
   WatchNews news;
   news.activities = list_from<Activity>(member(json, "activities"), activity_from);
   news.failed = value_at<std::string>(json, "failed");
+  news.fault = member(json, "fault");
   news.arrived = value_at<int>(json, "arrived").value_or(0);
   news.resumed = value_at<int>(json, "resumed").value_or(0);
   news.order.number = value_at<int>(json, "order").value_or(0);

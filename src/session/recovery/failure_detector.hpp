@@ -20,6 +20,7 @@ struct RestartOrder {
 struct WatchNews {
   std::vector<Activity> activities;   ///< of its threads
   std::optional<std::string> failed;  ///< its main thread cannot go on, and why
+  Json fault;                         ///< .. the body of its record, if the device failed; else null
   int arrived = 0;                    ///< the newest restart that its main thread came to
   int resumed = 0;                    ///< the newest restart that it went on after
   RestartOrder order;                 ///< the newest that it knows of

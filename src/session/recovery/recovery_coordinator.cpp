@@ -121,8 +121,8 @@ void RecoveryCoordinator::resumed(int number, std::int64_t given_up_step, std::i
   setup_.records.emit(RecordKind::restart, next_step, to_json(restart));
 }
 
-void RecoveryCoordinator::fail(const Status& why) {
-  watchdog_->fail(why);
+void RecoveryCoordinator::fail(const Status& why, const Json& fault) {
+  watchdog_->fail(why, fault);
   await_crash_report();
 }
 

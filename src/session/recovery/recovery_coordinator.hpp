@@ -49,7 +49,7 @@ class RecoveryCoordinator : public Rejoin {
   /// This rank cannot go on, and its work is over: hands over to the watchdog, by which all are informed, and
   /// to the crash report, which ends this process as all others. Returns where it did not within half a
   /// minute.
-  void fail(const Status& why);
+  void fail(const Status& why, const Json& fault);
   /// An orderly end.
   void leave() { watchdog_->leave(); }
   /// Was this rank given up by the others while its process did not run?

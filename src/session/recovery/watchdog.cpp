@@ -66,9 +66,11 @@ void Watchdog::change(const std::function<void(WatchNews&)>& change) {
   heartbeat_.wake();
 }
 
-void Watchdog::fail(const Status& why) {
+void Watchdog::fail(const Status& why, const Json& fault) {
   change([&](WatchNews& news) {
-    if (!news.failed) news.failed = why.what();
+    if (news.failed) return;
+    news.failed = why.what();
+    news.fault = fault;
   });
 }
 

@@ -49,7 +49,7 @@ class Watchdog {
   Status start();
 
   /// This rank cannot go on. Any thread. All ranks give up soon; does not wait for that.
-  void fail(const Status& why);
+  void fail(const Status& why, const Json& fault = nullptr);
   /// Waits until `on_give_up` has returned, if it does, at most `seconds`. Not on the watchdog's thread.
   void await_end(double seconds);
   /// The restart that this rank's main thread has not gone on after. Any thread; takes a lock only.

@@ -22,6 +22,7 @@ TEST(WatchNews, ComeBackFromTheirText) {
                       .file = "/a",
                       .task_state = "D"}};
   news.failed = "why";
+  news.fault = {{"kind", "device-error"}, {"step", 7}};
   news.arrived = 2;
   news.resumed = 1;
   Loss loss;
@@ -48,6 +49,7 @@ TEST(WatchNews, ComeBackFromTheirText) {
   EXPECT_EQ(again->activities[1].file, "/a");
   EXPECT_EQ(again->activities[1].task_state, "D");
   EXPECT_EQ(again->failed, "why");
+  EXPECT_EQ(again->fault, news.fault);
   EXPECT_EQ(again->arrived, 2);
   EXPECT_EQ(again->resumed, 1);
   EXPECT_EQ(again->order.number, 2);
