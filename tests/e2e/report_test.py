@@ -367,7 +367,7 @@ class Resume(Report):
         self.assertEqual(len(result["parts_of_run"]), 2)
 
     def test_a_journal_of_the_first_part_that_is_lost(self):
-        self.start_and_cut("--duration", "60s", "--output", "run", "--memory", "0", "--no-io")
+        self.start_and_cut("--duration", "60s", "--output", "run", network=WITHOUT_MEMORY)
         (self.folder / "run/journal.rank1.jsonl").rename(self.folder / "lost")
         self.check_one_line(self.resume(code=WRONG_USAGE), "rank 1 left no record of part 1; start a new run")
         self.assertEqual([journal.name for journal in self.journals()], ["journal.rank0.jsonl"])

@@ -357,6 +357,7 @@ class TrainingJobs : public ::testing::Test {
   Golden from_root(const Golden& own) {
     const auto text = control_->broadcast(own.text());
     EXPECT_TRUE(text.ok()) << text.status().what();
+    if (text.value() == Golden().text()) return Golden();
     auto golden = Golden::parse(text.value(), "the test's");
     EXPECT_TRUE(golden.ok()) << golden.status().what();
     return golden.ok() ? golden.value() : Golden();
