@@ -174,7 +174,7 @@ class Disk(ProgramTest):
         shutil.rmtree(self.folder / "run")
         output, messages = self.end(process, 4)
         self.assertIn("Verdict: incomplete", output)
-        self.assertEqual(messages.count("journal.rank1.jsonl: somebody deleted it"), 1, messages)
+        self.assertEqual(messages.count("journal.rank1.jsonl: deleted or replaced during the run"), 1, messages)
         self.assertIn("run/result.json: cannot be written: No such file or directory", output)
 
     def test_an_output_directory_that_is_full_is_refused(self):
