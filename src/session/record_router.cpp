@@ -33,7 +33,7 @@ Status RecordRouter::move() {
   const std::vector<Record> taken = std::exchange(taken_, {}), records = queue_.drain();
   const Status taken_failure = std::exchange(taken_failure_, Status());
   lock.unlock();
-  line_.begin("write");
+  line_.begin_file_operation("write", "the journal");
   note_journal(taken_failure);
   for (const Record& record : records) note_journal(journal_.write(record));
   note_journal(journal_.flush());

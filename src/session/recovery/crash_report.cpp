@@ -36,6 +36,7 @@ namespace {
 // mpirun leaves a second between the death of a rank and the end of all.
 constexpr double main_thread_s = 0.4, journals_s = 0.3;
 constexpr double sync_s = 0.1;    // for the journal; the disk may take it later
+constexpr double warn_s = 0.1;    // for the console, before the disk is used
 constexpr double say_s = 0.5;     // for the console, whose terminal may be stopped
 constexpr double clean_up_s = 3;  // for the main thread to remove its files
 constexpr double result_s = 5;
@@ -85,6 +86,7 @@ void CrashReport::execute(const std::vector<Loss>& losses, Watchdog& watchdog) {
   const bool is_lost = std::any_of(losses.begin(), losses.end(),
                                    [this](const Loss& loss) { return loss.rank == context_.place.rank; });
   for (const Loss& loss : losses) context_.records.emit(RecordKind::loss, loss.step, to_json(loss));
+  if (watchdog.is_deputy()) warn_of_disk(losses, watchdog);
   keep_faults_of_peers(watchdog);
   write_journal();
   if (watchdog.is_deputy()) static_cast<void>(store(report()));  // mpirun may end all at any moment
@@ -166,6 +168,16 @@ void CrashReport::keep_faults_of_peers(Watchdog& watchdog) {
     fault["provisional"] = true;
     const auto step = value_at<std::int64_t>(fault, "step").value_or(-1);
     context_.records.emit(RecordKind::fault, step, std::move(fault));
+  }
+}
+
+/// Before anything is written: the disk that a rank is stuck in may be that of the run directory.
+void CrashReport::warn_of_disk(const std::vector<Loss>& losses, Watchdog& watchdog) const {
+  for (const Loss& loss : losses) {
+    if (!loss.phase.starts_with("journal")) continue;
+    context_.console.show([text = loss_text(to_json(loss)) + "; the result is written when the disk answers"](
+                              Console& console) { console.on_warning(text); });
+    watchdog.wait_until([] { return false; }, warn_s);
   }
 }
 

@@ -53,6 +53,7 @@ class CrashReport {
   void keep_faults_of_peers(Watchdog& watchdog);
   void write_journal();
   void tell_late(const std::vector<LateStop>& stops);
+  void warn_of_disk(const std::vector<Loss>& losses, Watchdog& watchdog) const;
   void clean_up(Watchdog& watchdog, double patience_seconds) const;
   RunReport report(Sink* see = nullptr) const;
   Status store(const RunReport& known) const;

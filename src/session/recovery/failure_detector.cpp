@@ -123,6 +123,8 @@ std::optional<Activity> main_activity(const RankView& view) {
   activity.phase = std::string(journal_line) + ": " + journal->phase;
   activity.waits_for_peers = false;
   activity.seconds = journal->seconds;
+  activity.file = journal->file;
+  activity.task_state = journal->task_state;
   return activity;
 }
 
@@ -152,7 +154,13 @@ Loss loss_of(const WatchTable& table, int rank, Loss::How how) {
 Loss stuck_main(const WatchTable& table, int rank, double now) {
   const RankView& view = table.ranks[index(rank)];
   Loss loss = loss_of(table, rank, Loss::How::stuck);
-  if (const auto activity = main_activity(view)) loss.seconds = age_of(table, view, *activity, now);
+  if (auto activity = main_activity(view)) {
+    loss.seconds = activity->seconds = age_of(table, view, *activity, now);
+    if (!activity->file.empty()) {
+      activity->phase = activity_of(view, journal_line)->phase;
+      loss.text = blocked_file_text(*activity);
+    }
+  }
   return loss;
 }
 
@@ -203,8 +211,8 @@ std::vector<Loss> missing_ranks(const WatchTable& table, const WatchOptions& opt
     if (is_silent(table, options, rank, now)) loss.how = Loss::How::silent;
     for (const Loss& waited_for : table.order.waited_for)
       if (waited_for.rank == rank) loss = waited_for;
-    loss.text = fmt::format("it did not come to restart {} within {:g} s", table.order.number,
-                            watch::arrival_grace_seconds);
+    loss.text += fmt::format("{}it did not come to restart {} within {:g} s", loss.text.empty() ? "" : "; ",
+                             table.order.number, watch::arrival_grace_seconds);
     losses.push_back(std::move(loss));
   }
   return losses;
@@ -336,10 +344,11 @@ std::vector<Loss> stuck_background(const WatchTable& table, const WatchOptions& 
 }
 
 /// A disk that does not answer blocks whoever waits for the thread that uses it. No peer and no restart can
-/// end a file operation.
+/// end a file operation. The journal's disk is judged with the main thread, which writes to it.
 std::vector<Loss> blocked_files(const WatchTable& table, const WatchOptions& options, double now) {
   return background_threads(table, now, [&](const Activity& activity, double age) {
-    return !activity.file.empty() && age > options.collective_timeout_seconds / 2;
+    return activity.line != journal_line && !activity.file.empty() &&
+           age > options.collective_timeout_seconds / 2;
   });
 }
 

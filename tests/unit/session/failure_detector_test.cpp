@@ -244,6 +244,16 @@ TEST_F(WatchRules, AFileOperationThatDoesNotReturnIsBlamedBeforeAnyCollective) {
   EXPECT_EQ(decision().act, Act::restart) << "a short one explains nothing";
 }
 
+TEST_F(WatchRules, TheJournalsDiskIsNamedWithTheMainThreadThatWritesToIt) {
+  set(1, waiting(20, 3.5));
+  rank(1).news.activities.push_back(
+      {.line = "journal", .phase = "write", .seconds = 4, .file = "the journal", .task_state = "D"});
+  const WatchDecision stuck = decision();
+  EXPECT_EQ(stuck.act, Act::restart) << "a slow disk may answer meanwhile";
+  ASSERT_THAT(lost(), ElementsAre(1));
+  EXPECT_THAT(stuck.losses.front().text, HasSubstr("write of the journal has not returned for"));
+}
+
 TEST_F(WatchRules, ABackgroundThreadWithoutPatienceHasALongOne) {
   Activity memory{.line = "memory", .phase = "patrol", .seconds = 150};
   EXPECT_EQ(watch::patience(memory, options), 120);
