@@ -155,17 +155,19 @@ std::string unusable_gpus(const std::filesystem::path& root, const std::string& 
 }
 
 std::string untested_gpus(int visible, const RankPlace& place, const std::filesystem::path& root) {
+  const std::size_t there = nvidia_gpus(root).size();
   const auto text = [&](std::size_t count, const std::string& rest) {
-    return fmt::format("{} of {} GPUs tested on {}; {}", place.local_size, count, place.hostname, rest);
+    return fmt::format("{} of {} tested on {}; {}", visible == 0 ? 0 : place.local_size,
+                       counted(count, "GPU"), place.hostname, rest);
   };
+  if (visible == 0) return there > 0 ? text(there, "the host backend tests the CPU") : std::string();
   if (visible > 1 && visible > place.local_size)
     return text(static_cast<std::size_t>(visible),
                 fmt::format("start with mpirun -np {} or scripts/run.sh", visible));
   const char* const container = std::getenv("NVIDIA_VISIBLE_DEVICES");
   const bool are_chosen =
       std::getenv("CUDA_VISIBLE_DEVICES") || (container && std::string_view(container) != "all");
-  const std::size_t there = nvidia_gpus(root).size();
-  if (visible >= 1 && there > static_cast<std::size_t>(place.local_size) && !are_chosen)
+  if (there > static_cast<std::size_t>(place.local_size) && !are_chosen)
     return text(there, "CUDA does not list the others: see dmesg and nvidia-smi");
   return {};
 }

@@ -34,7 +34,7 @@ struct BackendChoice {
 std::string unusable_gpus(const std::filesystem::path& root, const std::string& cuda_reason);
 
 /// "1 of 8 GPUs tested; start with mpirun -np 8 or scripts/run.sh" if a node's ranks leave GPUs out; else
-/// empty. `visible`: devices that CUDA gives a rank.
+/// empty. `visible`: devices that CUDA gives a rank, 0 on the host backend.
 std::string untested_gpus(int visible, const RankPlace& place, const std::filesystem::path& root);
 
 /// `unavailable` if --backend cuda is given and no device answers, and, unless --backend host is given, if

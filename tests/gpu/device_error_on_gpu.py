@@ -14,10 +14,10 @@ SHORT = ["burn", "--quick", "--duration", "5s", "--no-io", "--memory", "12GB", "
 CODES = {214: "ECCUncorrectable", 220: "NvlinkUncorrectable", 226: "Contained", 700: "IllegalAddress", 714: "HardwareStackError",
          715: "IllegalInstruction", 716: "MisalignedAddress", 717: "InvalidAddressSpace", 718: "InvalidPc", 719: "LaunchFailure"}
 # function: the last of its calls that may fail
-FUNCTIONS = {"cudaSetDevice": 2000, "cudaMalloc": 40, "cudaMallocHost": 10, "cudaMemGetInfo": 2, "cudaMemcpyAsync": 300, "cudaMemsetAsync": 300,
-             "cudaStreamCreateWithPriority": 5, "cudaStreamQuery": 300, "cudaStreamWaitEvent": 1000, "cudaEventCreateWithFlags": 50,
-             "cudaEventRecord": 1000, "cudaEventQuery": 5000, "cudaEventElapsedTime": 100, "cudaLaunchKernelExC": 500, "__cudaLaunchKernel": 3000,
-             "cudaGraphLaunch": 50, "cublasLtMatmul": 1000, "ncclAllReduce": 100, "ncclCommGetAsyncError": 300}
+FUNCTIONS = {"cudaSetDevice": 8000, "cudaMalloc": 40, "cudaMallocHost": 10, "cudaMemGetInfo": 2, "cudaMemcpyAsync": 1500, "cudaMemsetAsync": 1500,
+             "cudaStreamCreateWithPriority": 5, "cudaStreamQuery": 300, "cudaStreamWaitEvent": 6000, "cudaEventCreateWithFlags": 50,
+             "cudaEventRecord": 8000, "cudaEventQuery": 40000, "cudaEventElapsedTime": 100, "cudaLaunchKernelExC": 2000, "__cudaLaunchKernel": 8000,
+             "cudaGraphLaunch": 50, "cublasLtMatmul": 4000, "ncclAllReduce": 100, "ncclCommGetAsyncError": 300}
 
 
 class DeviceError(ProgramTest):

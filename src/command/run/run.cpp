@@ -133,10 +133,11 @@ Status Run::open_platform() {
   if (options_.burn.pulse) EGT_TRY(agree(control_, platform_.device->allow_holds()));
   EGT_TRY(refuse_shared_devices(control_, platform_.device->info()));
   backend_ = backend;
-  if (backend == Backend::cuda && control_.place().local_rank == 0 && options_.common.devices.empty())
-    if (const auto gpus = visible_gpus(); gpus.ok())
-      if (std::string text = untested_gpus(gpus.value(), control_.place(), "/"); !text.empty())
-        records_.warning(std::move(text));
+  if (control_.place().local_rank == 0 && options_.common.devices.empty()) {
+    const Result<int> gpus = backend == Backend::cuda ? visible_gpus() : Result<int>(0);
+    std::string text = gpus.ok() ? untested_gpus(gpus.value(), control_.place(), "/") : std::string();
+    if (!text.empty()) records_.warning(std::move(text));
+  }
   auto communicator = connect();
   EGT_TRY(agree(control_, communicator.status()));
   platform_.communicator = std::make_unique<RestartableCommunicator>(std::move(communicator.value()));

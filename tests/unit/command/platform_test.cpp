@@ -69,10 +69,13 @@ TEST_F(PciGpus, ThatNoRankTestsAreCounted) {
             "1 of 8 GPUs tested on node7; start with mpirun -np 8 or scripts/run.sh");
   EXPECT_EQ(untested_gpus(1, one, root_.path()), "");
   EXPECT_EQ(untested_gpus(8, {.local_size = 8, .hostname = "node7"}, root_.path()), "");
+  EXPECT_EQ(untested_gpus(0, one, root_.path()), "");
   add("0000:17:00.0", "0x10de", "0x030200", "nvidia");
   add("0000:65:00.0", "0x10de", "0x030200");
   EXPECT_EQ(untested_gpus(1, one, root_.path()),
             "1 of 2 GPUs tested on node7; CUDA does not list the others: see dmesg and nvidia-smi");
+  EXPECT_EQ(untested_gpus(0, one, root_.path()),
+            "0 of 2 GPUs tested on node7; the host backend tests the CPU");
   ::setenv("CUDA_VISIBLE_DEVICES", "0", 1);  // as its user chose
   EXPECT_EQ(untested_gpus(1, one, root_.path()), "");
   ::unsetenv("CUDA_VISIBLE_DEVICES");
