@@ -344,11 +344,12 @@ std::vector<Loss> stuck_background(const WatchTable& table, const WatchOptions& 
 }
 
 /// A disk that does not answer blocks whoever waits for the thread that uses it. No peer and no restart can
-/// end a file operation. The journal's disk is judged with the main thread, which writes to it.
+/// end a file operation. What a rank reported counts: of a stopped process nobody knows more. The journal's
+/// disk is judged with the main thread, which writes to it.
 std::vector<Loss> blocked_files(const WatchTable& table, const WatchOptions& options, double now) {
-  return background_threads(table, now, [&](const Activity& activity, double age) {
+  return background_threads(table, now, [&](const Activity& activity, double) {
     return activity.line != journal_line && !activity.file.empty() &&
-           age > options.collective_timeout_seconds / 2;
+           activity.seconds > options.collective_timeout_seconds;
   });
 }
 

@@ -242,6 +242,8 @@ TEST_F(WatchRules, AFileOperationThatDoesNotReturnIsBlamedBeforeAnyCollective) {
             "write of /mnt/a has not returned for 4.1 s (task state D: it waits for the disk)");
   rank(1).news.activities.back().seconds = 1;
   EXPECT_EQ(decision().act, Act::restart) << "a short one explains nothing";
+  rank(1).heard_at = now - 10;
+  EXPECT_EQ(decision().losses.front().how, Loss::How::silent) << "it was stopped in the middle of one";
 }
 
 TEST_F(WatchRules, TheJournalsDiskIsNamedWithTheMainThreadThatWritesToIt) {
