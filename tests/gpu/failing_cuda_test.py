@@ -6,7 +6,7 @@ from program import *
 ENVIRONMENT = 3
 CTEST, BUILD = os.environ["EGT_CTEST"], os.environ["EGT_BUILD"]
 FAILING = {"LD_PRELOAD": os.environ["EGT_FAILING_CUDA"]}
-NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "EGT_BACKEND": "host"}
 REASON = "CUDA could not count the GPUs: unknown error (cudaErrorUnknown)"
 SUITES = ["gpu.trainer", "gpu.collectives.2", "gpu.peers.2", "gpu.burn", "contract.cuda.1"]
 
