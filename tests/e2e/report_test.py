@@ -319,6 +319,7 @@ class Resume(Report):
         self.assertEqual((self.folder / "run/result.json").read_text(), text)
         again = self.resume()
         self.assertIn("is complete: verdict pass", again.stdout)
+        self.check_one_line(self.resume("--seed", "8", code=WRONG_USAGE), "--seed is 7 there and 8 here")
         self.assertEqual((self.folder / "run/result.json").read_text(), text)
 
     def check_parts(self, result, first, second):

@@ -98,7 +98,8 @@ Result<ResumePoint> find_resume_point(const std::string& directory, Control& con
 /// Of the options in effect, those that are given again: defaults of the backend are not known yet.
 Json given_again(const Options& asked, const Options& options) {
   Json again = Json::object();
-  for (const auto& [name, value] : effective_options(options).items())
+  const Json effective = effective_options(options);
+  for (const auto& [name, value] : effective.items())
     if (asked.given.contains(name)) again[name] = value;
   return again;
 }
