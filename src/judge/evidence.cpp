@@ -103,6 +103,28 @@ void find_missing_starts(const std::vector<ByRank>& parts, int size, bool is_ove
         fmt::format("{} of {} parts of the run left no record", expected - parts.size(), expected));
 }
 
+/// Ranks step together, so where one rank's records end seconds and steps before those of a peer, some are
+/// lost.
+void find_lost_ends(const ByRank& part, std::vector<std::string>& problems) {
+  constexpr double max_seconds = 3;  // a progress record comes each second, or after each longer step
+  constexpr std::int64_t max_steps = 8;
+  const auto elapsed = [](const RankRecords& rank) {
+    return value_at<double>(rank.last_body(), "elapsed_seconds").value_or(0);
+  };
+  const auto steps = [](const RankRecords& rank) {
+    return value_at<std::int64_t>(rank.last_body(), "steps").value_or(0);
+  };
+  const auto last = std::max_element(part.begin(), part.end(), [&](const auto& a, const auto& b) {
+    return elapsed(a.second) < elapsed(b.second);
+  });
+  for (const auto& [number, rank] : part)
+    if (!rank.end && elapsed(last->second) - elapsed(rank) > max_seconds &&
+        steps(last->second) - steps(rank) > max_steps)
+      problems.push_back(
+          fmt::format("rank {} left no record of part {} after step {}, but rank {} reached step {}", number,
+                      number_of(part) + 1, steps(rank), last->first, steps(last->second)));
+}
+
 /// One run has one run id, version, command and size; its options may change where it is resumed.
 void find_foreign_starts(const std::vector<ByRank>& parts, std::vector<std::string>& problems) {
   const Record* first = nullptr;
@@ -133,6 +155,8 @@ std::vector<std::string> missing_evidence(const std::vector<ByRank>& parts, int 
   std::vector<std::string> problems;
   find_missing_starts(parts, size, is_over, problems);
   find_foreign_starts(parts, problems);
+  for (const ByRank& part : parts)
+    if (is_over || &part != &parts.back()) find_lost_ends(part, problems);
   return problems;
 }
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "judge/evidence.hpp"
 #include "tests/support/record_fixtures.hpp"
 
 namespace egt {
@@ -11,6 +12,7 @@ using namespace fixtures;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 void expect(const Verdict& verdict, const char* name, int exit_code) {
   EXPECT_EQ(verdict.name, name);
@@ -422,6 +424,18 @@ TEST(VerdictSoFar, DoesNotMissWhatMayStillBeFound) {
   expect(verdict, "running", no_exit_code);
   EXPECT_EQ(verdict.reasons[0], says_nothing);
   for (const Json& injection : verdict.injections) EXPECT_EQ(injection["found"], nullptr) << injection;
+}
+
+TEST(MissingEvidence, ARanksRecordsEndWhereItsPeersEnd) {
+  std::vector<Record> records = {start(0, 2), start(1, 2), progress(0, 3000)};
+  EXPECT_THAT(missing_evidence(parts_of(records), 2, true),
+              ElementsAre("rank 1 left no record of part 1 after step 0, but rank 0 reached step 3000"));
+  EXPECT_THAT(missing_evidence(parts_of(records), 2, false), IsEmpty()) << "they may come";
+  records.push_back(progress(1, 2995));
+  records.back().body["elapsed_seconds"] = 20.0;
+  EXPECT_THAT(missing_evidence(parts_of(records), 2, true), IsEmpty()) << "a few slow steps";
+  records.back() = progress(1, 2000);
+  EXPECT_THAT(missing_evidence(parts_of(records), 2, true), IsEmpty()) << "many steps within a second";
 }
 
 }  // namespace
