@@ -10,6 +10,7 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/printable.hpp"
 #include "egt/core/record_text.hpp"
+#include "egt/core/units.hpp"
 #include "judge/device_use.hpp"
 
 namespace egt {
@@ -24,8 +25,15 @@ bool is_selftest(const Json& result) {
 struct Node {
   std::string hostname, slurm_name;  ///< `slurm_name` is empty outside of a Slurm job
   bool failed = false, suspected = false;
+  bool is_done = true;  ///< all planned work, on all of its ranks
   std::vector<std::string> reasons = {};
 };
+
+/// The rank came to the end of the run: not by a fault (--fail-fast), a signal, an error or a lost peer.
+bool came_to_the_end(const Json& rank) {
+  const std::string reason = text_at(rank, "end_reason");
+  return reason == "duration" || reason == "steps" || reason == "done";
+}
 
 class Nodes {
  public:
@@ -37,7 +45,11 @@ class Nodes {
       const std::string id = node.slurm_name.empty() ? node.hostname : node.slurm_name;
       id_of_[value_at<int>(rank, "rank").value_or(-1)] = id;
       if (nodes_.try_emplace(id, node).second) order_.push_back(id);
+      if (!came_to_the_end(rank)) nodes_[id].is_done = false;
     }
+    for (const Json& entry : member(result, "results"))
+      if (const auto of = id_of_.find(value_at<int>(entry, "rank").value_or(-1)); of != id_of_.end())
+        if (!value_at<bool>(entry, "success").value_or(false)) nodes_[of->second].is_done = false;
   }
 
   /// All of them are suspects of the same; of one host they make no difference. Of no host: then nobody can
@@ -76,7 +88,7 @@ class Nodes {
 
  private:
   const char* verdict_of(const Node& node, const char* otherwise) const {
-    if (!node.failed && !node.suspected) return otherwise;
+    if (!node.failed && !node.suspected) return node.is_done ? otherwise : "unknown";
     return is_injected_ ? "injected" : node.failed ? "fail" : "suspect";
   }
 
@@ -143,6 +155,12 @@ Json node_verdicts(const Json& result) {
       nodes.blame(accused_ranks(fault, idle),
                   fmt::format("rank {}, step {}: {} fault", rank_of(fault),
                               value_at<std::int64_t>(fault, "step").value_or(-1), text_at(fault, "kind")));
+  for (const Json& repeat : member(result, "fault_repeats"))  // without a rank they do not name suspects
+    if (rank_of(repeat) >= 0 && !is_selftest(result))
+      nodes.blame(accused_ranks(repeat, idle),
+                  fmt::format("rank {}: {}", rank_of(repeat),
+                              counted(value_at<std::uint64_t>(repeat, "count").value_or(0),
+                                      "more " + text_at(repeat, "kind") + " fault")));
   blame_losses(member(result, "losses"), nodes);
   for (const Json& finding : member(result, "findings"))
     nodes.blame({rank_of(finding)}, finding_text(finding));

@@ -11,7 +11,8 @@ Json result_of(const char* verdict) {
   Json result = {{"verdict", verdict}, {"ranks", Json::array()}};
   const char* const hosts[] = {"a.site", "a.site", "b.site", "b.site", "it's; rm"};
   for (int rank = 0; rank < 5; ++rank)
-    result["ranks"].push_back({{"rank", rank}, {"hostname", hosts[rank]}, {"error", nullptr}});
+    result["ranks"].push_back(
+        {{"rank", rank}, {"hostname", hosts[rank]}, {"error", nullptr}, {"end_reason", "duration"}});
   for (const char* list : {"faults", "losses", "findings"}) result[list] = Json::array();
   return result;
 }
@@ -36,6 +37,21 @@ TEST(NodeVerdicts, AHostFailsByItsRanks) {
   result["ranks"][4]["error"] = "no memory";
   EXPECT_EQ(verdicts_of(result), (Verdicts{"fail", "fail", "fail"}));
   EXPECT_EQ(node_verdicts(result)[2]["reasons"], Json::array({"rank 4: no memory"}));
+}
+
+TEST(NodeVerdicts, AHostThatDidNotDoItsWorkDoesNotPass) {
+  Json result = result_of("fault");
+  result["faults"].push_back(fault(2, {}));
+  for (const char* reason : {"fault", "signal", "error", "peer lost"}) {
+    result["ranks"][0]["end_reason"] = reason;
+    EXPECT_EQ(verdicts_of(result), (Verdicts{"unknown", "fail", "pass"})) << reason;
+  }
+  result["ranks"][0]["end_reason"] = nullptr;  // no end record
+  result["results"] = {{{"rank", 4}, {"success", false}}, {{"rank", 3}, {"success", false}}};
+  EXPECT_EQ(verdicts_of(result), (Verdicts{"unknown", "fail", "unknown"}));
+  result["fault_repeats"] = {{{"rank", 1}, {"kind", "replay"}, {"count", 2}}};
+  EXPECT_EQ(verdicts_of(result), (Verdicts{"fail", "fail", "unknown"}));
+  EXPECT_EQ(node_verdicts(result)[0]["reasons"], Json::array({"rank 1: 2 more replay faults"}));
 }
 
 TEST(NodeVerdicts, SuspectsOfOneHostAreIts) {
