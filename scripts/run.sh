@@ -129,9 +129,12 @@ run_directory() {
     directory=$(newest_default)
     [[ $directory != "$newest_before" ]] || return 0
   fi
-  if compgen -G "${directory%/}/journal.rank*" >/dev/null; then echo "${directory%/}"; fi
+  # Journals of an earlier run in the same place are no evidence of this one.
+  if [[ -n $(find "${directory%/}" -maxdepth 1 -name 'journal.rank*' -newer "$begun" 2>/dev/null) ]]; then echo "${directory%/}"; fi
 }
 newest_before=$(newest_default)
+begun=$(mktemp)
+trap 'rm -f "$begun"' EXIT
 
 trap relay_stop INT TERM HUP USR1 USR2
 setsid "${launch[@]}" "$program" "$@" <&0 &
@@ -154,6 +157,8 @@ if [[ -n $directory && -z $asked ]] && ((code > 6)); then
   echo "run.sh: mpirun ended with code $code, none of the program's: a rank was lost." \
     "To read mpirun's messages, run: ${launch[*]/--quiet/} $program $*" >&2
 fi
+resumed=$(option_value --resume "$@")
+if [[ -n $resumed && -z $directory && $code == 1 && $(result_code "$resumed") == 1 ]]; then exit 1; fi # complete before
 if [[ -z $directory && " $* " != *" report "* ]] && ((code == 1 || code > 6)); then
   # The program ends with 1 only if a run found a fault: this is the launcher's code.
   if [[ -n $asked ]]; then exit 6; fi

@@ -106,6 +106,18 @@ class Scripts(Launch):
                     self.assertIn(f"{launcher} failed with code {code} before the run began", done.stderr)
             shutil.rmtree(self.folder / "root")
 
+    def test_an_earlier_run_in_the_same_place_is_no_verdict(self):
+        run = self.make_script()
+        done = self.run_script(run, *BURN, "--output", "same")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for code in (1, 137):
+            for script, launcher in ((run, "mpirun"), (SCRIPTS / "slurm.sbatch", "srun")):
+                with self.subTest(launcher=launcher, code=code):
+                    self.fake(launcher, f"exit {code}\n")
+                    done = self.run_script(script, *BURN, "--output", "same")
+                    self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
+                    self.assertIn(f"{launcher} failed with code {code} before the run began", done.stderr)
+
     def test_a_fault_is_still_1(self):
         (self.folder / "c.toml").write_text('output = "of config"\n')
         self.fake("srun", f"""while [[ $1 == --* ]]; do shift; done\nexec {" ".join(MPIRUN)} -np 2 "$@"\n""")
