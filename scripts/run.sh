@@ -90,10 +90,13 @@ listening_ranks() {
 }
 
 ask_ranks() {
-  local rank
+  local rank ranks since=$SECONDS
   trap '' INT TERM HUP USR1 USR2
   while kill -0 "$mpirun" 2>/dev/null; do
-    for rank in $(listening_ranks); do kill -USR1 "$rank" 2>/dev/null || true; done
+    ranks=$(listening_ranks)
+    for rank in $ranks; do kill -USR1 "$rank" 2>/dev/null || true; done
+    # An mpirun that hangs before its ranks exist is asked itself.
+    [[ -n $ranks ]] || ((SECONDS - since < patience)) || kill -TERM "$mpirun" 2>/dev/null || true
     sleep "$ask_period"
   done
 }
@@ -118,23 +121,29 @@ newest_default() {
   echo "$newest"
 }
 
-# The directory of the run that has just ended, or nothing if none began.
-run_directory() {
+# The directory that the arguments name, or nothing.
+named_directory() {
   local directory
   directory=$(option_value --output "$@")
   [[ -n $directory ]] || directory=$(option_value --resume "$@")
   [[ -n $directory ]] || directory=$("$program" "$@" --print-config 2>/dev/null | sed -n 's/^output = "\(.*\)"$/\1/p')
-  [[ $directory != *.json ]] || directory= # loadtest's file
+  [[ $directory == *.json ]] || echo "${directory%/}" # else loadtest's file
+}
+journals_in() { [[ -z $1 ]] || stat -c '%n %s %y' "$1"/journal.rank* 2>/dev/null || true; }
+named=$(named_directory "$@")
+earlier=$(journals_in "$named")
+newest_before=$(newest_default)
+
+# The directory of the run that has just ended, or nothing if none began: what an earlier run left there is no evidence.
+run_directory() {
+  local directory=$named
   if [[ -z $directory ]]; then
     directory=$(newest_default)
     [[ $directory != "$newest_before" ]] || return 0
   fi
-  # Journals of an earlier run in the same place are no evidence of this one.
-  if [[ -n $(find "${directory%/}" -maxdepth 1 -name 'journal.rank*' -newer "$begun" 2>/dev/null) ]]; then echo "${directory%/}"; fi
+  directory=${directory%/}
+  if [[ $(journals_in "$directory") != "$earlier" ]]; then echo "$directory"; fi
 }
-newest_before=$(newest_default)
-begun=$(mktemp)
-trap 'rm -f "$begun"' EXIT
 
 trap relay_stop INT TERM HUP USR1 USR2
 setsid "${launch[@]}" "$program" "$@" <&0 &
@@ -157,8 +166,8 @@ if [[ -n $directory && -z $asked ]] && ((code > 6)); then
   echo "run.sh: mpirun ended with code $code, none of the program's: a rank was lost." \
     "To read mpirun's messages, run: ${launch[*]/--quiet/} $program $*" >&2
 fi
-resumed=$(option_value --resume "$@")
-if [[ -n $resumed && -z $directory && $code == 1 && $(result_code "$resumed") == 1 ]]; then exit 1; fi # complete before
+# A complete run whose verdict was a fault keeps it, whoever ended with 1.
+if [[ -z $directory && -n $(option_value --resume "$@") && $code == 1 && $(result_code "$named") == 1 ]]; then exit 1; fi
 if [[ -z $directory && " $* " != *" report "* ]] && ((code == 1 || code > 6)); then
   # The program ends with 1 only if a run found a fault: this is the launcher's code.
   if [[ -n $asked ]]; then exit 6; fi
