@@ -85,6 +85,8 @@ int Run::conclude(const Status& told, bool can_gather) {
   const std::vector<Record> records = route_->kept();
   Verdict verdict = purpose_.judge(records);
   if (!told.ok()) lose_evidence(verdict, told);
+  if (!route_->journal_failure().ok())
+    lose_evidence(verdict, route_->journal_failure());  // after the end record
   if (verdict.exit_code == exit_code::pass)
     if (const Status kept = purpose_.keep_answers(); !kept.ok()) lose_evidence(verdict, kept);
   Json result = purpose_.result(records, verdict);

@@ -298,6 +298,11 @@ std::optional<std::string> Journal::next_part() const {
 }
 
 Status Journal::flush() {
+  if (const auto now = Clock::now(); now - looked_ >= sync_period) {  // the thread may wait for a busy disk
+    looked_ = now;
+    const std::lock_guard lock(shared_->mutex);
+    shared_->check_place(path_);
+  }
   const int error = shared_->sync_error.exchange(0);
   if (error == 0) return {};
   const auto lost = [this](const char* why) {

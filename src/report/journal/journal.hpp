@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "egt/core/clock.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/report/sink.hpp"
 
@@ -84,6 +85,7 @@ class Journal : public Sink {
   std::int64_t rotate_at_;  ///< bytes
   const std::shared_ptr<RecordCount> count_ = std::make_shared<RecordCount>(0);
   const std::shared_ptr<Shared> shared_;
+  Clock::time_point looked_ = Clock::now();  ///< whether the file is still in its place
   std::thread keeper_;  ///< owns a share of `shared_`: a disk that hangs may outlive the journal
 };
 
