@@ -320,6 +320,9 @@ void ErrorCounterMonitor::tell_answer(CounterNews& news) {
 
 CounterNews ErrorCounterMonitor::overdue(double seconds) {
   CounterNews news;
+  const double unasked = seconds - asked_.value_or(seconds);
+  asked_ = seconds;
+  if (unasked >= stalled_seconds && looked_) looked_ = seconds;  // this process was stopped, not the driver
   const double stalled = seconds - looked_.value_or(seconds);
   if (stalled < stalled_seconds || missed_) return news;
   missed_ = true;

@@ -149,6 +149,7 @@ class ErrorCounterMonitor {
   std::map<std::pair<unsigned, std::size_t>, SeenXid> xids_;  ///< by number, and which of that number
 
   std::optional<double> looked_, answered_;  ///< seconds of the newest look, and of the newest answer
+  std::optional<double> asked_;              ///< seconds of the newest call of overdue
   bool missed_ = false;                      ///< it was reported that no answer comes
 };
 

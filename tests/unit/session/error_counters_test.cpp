@@ -377,6 +377,15 @@ TEST(ErrorCounterMonitor, ALinkBelowItsMaximumTellsBoth) {
   EXPECT_EQ(told.counters["pcie_generation"]["under_load"], 3);
 }
 
+TEST(ErrorCounterMonitor, AStoppedProcessIsNoStalledDriver) {
+  ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, {});
+  monitor.look(at(100), SensorCounters{});
+  EXPECT_THAT(monitor.overdue(101).findings, IsEmpty());
+  EXPECT_THAT(monitor.overdue(119).findings, IsEmpty()) << "nothing ran for 18 s";
+  EXPECT_THAT(monitor.overdue(130).findings, IsEmpty());
+  EXPECT_EQ(monitor.overdue(135).findings.size(), 1u) << "16 s after it went on";
+}
+
 TEST(ErrorCounterMonitor, AStalledDriverIsTold) {
   ErrorCounterMonitor monitor({2, "node7", "GPU-fake"}, {});
   EXPECT_THAT(monitor.overdue(500).findings, IsEmpty()) << "it was never looked at";
