@@ -116,10 +116,13 @@ bool hides_all_gpus(std::string_view visible_devices) {
   return visible_devices.empty() || visible_devices.starts_with("-1") || visible_devices == "NoDevFiles";
 }
 
-/// As --backend host: for tests and job scripts.
-bool is_host_chosen() {
+/// As --backend: for tests and job scripts.
+std::string_view backend_of_environment() {
   const char* const backend = std::getenv("EGT_BACKEND");
-  return backend && std::string_view(backend) == "host";
+  return backend ? backend : "auto";
+}
+bool is_host_chosen() {
+  return backend_of_environment() == "host";
 }
 
 Json text_or_null(const std::string& text) {
@@ -131,6 +134,8 @@ Json text_or_null(const std::string& text) {
 std::string unusable_gpus(const std::filesystem::path& root, const std::string& cuda_reason) {
   constexpr std::size_t max_named = 8;
   const auto gpus = nvidia_gpus(root);
+  if (gpus.empty() && std::filesystem::exists(root / "proc/driver/nvidia/version"))
+    return fmt::format("the NVIDIA driver is loaded, but no GPU can be used: {}; see dmesg", cuda_reason);
   if (gpus.empty()) return {};
   std::vector<std::string> addresses;
   for (const PciGpu& gpu : gpus)
@@ -178,6 +183,9 @@ Result<int> visible_gpus() {
 
 Result<BackendChoice> choose_backend(const CommonOptions& options) {
   if (options.backend == Backend::host) return BackendChoice{Backend::host, "asked for"};
+  if (const auto backend = backend_of_environment(); backend != "auto" && backend != "host")
+    return Status(StatusCode::invalid_argument,
+                  fmt::format("EGT_BACKEND={}: auto or host is allowed", backend));
   if (options.backend == Backend::automatic && is_host_chosen())
     return BackendChoice{Backend::host, "EGT_BACKEND=host"};
   const Result<int> gpus = gpu_count();

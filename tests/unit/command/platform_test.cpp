@@ -61,6 +61,14 @@ TEST_F(PciGpus, ThatCannotBeUsedAreNamedWithTheCause) {
 #endif
 }
 
+TEST(ChooseBackend, RefusesAnUnknownOneOfTheEnvironment) {
+  ::setenv("EGT_BACKEND", "gpu", 1);
+  EXPECT_EQ(choose_backend({}).status().code(), StatusCode::invalid_argument);
+  ::setenv("EGT_BACKEND", "host", 1);
+  EXPECT_EQ(choose_backend({}).value().backend, Backend::host);
+  ::unsetenv("EGT_BACKEND");
+}
+
 TEST_F(PciGpus, ThatNoRankTestsAreCounted) {
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   ::unsetenv("NVIDIA_VISIBLE_DEVICES");
