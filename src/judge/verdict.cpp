@@ -336,7 +336,7 @@ Verdict verdict(const char* name, int code, std::vector<std::string> reasons) {
 /// What a rank's last record counted as wrong; 0: nothing.
 std::uint64_t wrong_results(const Json& part) {
   std::uint64_t wrong = 0;
-  for (const char* name : {"mismatches", "disagreements", "wrong_words", "wrong_rounds"})
+  for (const char* name : {"mismatches", "disagreements", "wrong_words", "wrong_rounds", "wrong_checks"})
     wrong += value_at<std::uint64_t>(member(part, "figures"), name).value_or(0);
   return wrong;
 }
@@ -344,11 +344,16 @@ std::uint64_t wrong_results(const Json& part) {
 /// Wrong results that a rank counted, but whose fault records are missing.
 std::vector<std::string> unrecorded_faults(const Evidence& evidence) {
   std::vector<std::string> reasons;
-  if (!evidence.faults.empty()) return reasons;
+  std::set<int> recorded;  // ranks that wrote a fault, or that one accuses
+  for (const Record* fault : evidence.faults) {
+    recorded.insert({fault->rank, value_at<int>(fault->body, "rank").value_or(fault->rank)});
+    recorded.merge(accused_ranks(fault->body, {}));
+  }
   for (const ByRank& part : evidence.parts)
     for (const auto& [number, rank] : part)
       for (const Json& report : member(rank.last_body(), "parts"))
-        if (wrong_results(report) > 0 && !value_at<bool>(report, "success").value_or(false))
+        if (!recorded.contains(number) && wrong_results(report) > 0 &&
+            !value_at<bool>(report, "success").value_or(false))
           reasons.push_back(fmt::format("rank {}, {}: {}; its fault record is missing", number,
                                         text_at(report, "name"), text_at(report, "failure")));
   return reasons;

@@ -13,6 +13,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 void expect(const Verdict& verdict, const char* name, int exit_code) {
   EXPECT_EQ(verdict.name, name);
@@ -170,6 +171,15 @@ TEST(Verdict, WrongResultsWithoutTheirFaultRecordAreAFault) {
   const Verdict verdict = judge(records);
   expect(verdict, "fault", 1);
   EXPECT_EQ(verdict.reasons[0], "rank 1, memory: 1 words of memory were wrong; its fault record is missing");
+
+  Json& train = find(records, RecordKind::end, 0).body["parts"][0];
+  train["success"] = false;
+  train["figures"]["wrong_checks"] = 1;
+  EXPECT_THAT(judge(records).reasons, Contains(HasSubstr("rank 0, train: ")));
+  records.push_back(fault(1));  // of the other rank
+  EXPECT_THAT(judge(records).reasons, Contains(HasSubstr("rank 0, train: ")));
+  EXPECT_THAT(judge(records).reasons,
+              Not(Contains(HasSubstr("rank 1, memory: 1 words of memory were wrong; its"))));
 }
 
 TEST(Verdict, NoRecordsAreIncomplete) {
