@@ -358,7 +358,8 @@ void TrainWorkload::note_checks_not_run(const CheckFigures& checks, PartReport& 
                      ? fmt::format("--check-every {} is beyond the {} steps of the run", options_.check_every,
                                    retired_)
                      : "the run ended before the first one");
-  if (options_.golden.empty()) note_not_run(part, "golden digests", "only `burn --golden FILE` compares them");
+  if (options_.golden.empty())
+    note_not_run(part, "golden digests", "only `burn --golden FILE` compares them");
   for (const std::string& precision : checks.golden_unknown)
     note_not_run(part, fmt::format("golden digests in {}", precision),
                  fmt::format("{} does not have this device, software or work", options_.golden));
