@@ -105,9 +105,11 @@ std::vector<Slow> slow_directions(const std::vector<LinkFigure>& figures, double
   for (const LinkFigure& figure : figures) {
     Limit limit;
     limit.raise(warn_below, fmt::format("--warn-below {}", format_bit_rate(warn_below * 8)));
-    raise_by_line_rate(limit, figure.type);
-    peers.raise(limit, figure);
-    if (figure.is_judged && judged_rate(figure) < limit.bytes_per_second)
+    if (figure.is_judged) {
+      raise_by_line_rate(limit, figure.type);
+      peers.raise(limit, figure);
+    }
+    if (judged_rate(figure) < limit.bytes_per_second)
       slow.push_back({&figure, limit.bytes_per_second, limit.text});
   }
   return slow;

@@ -18,7 +18,7 @@
 ///
 /// On the host backend a transfer needs a core on both sides, and the system gives cores to others meanwhile.
 /// So there the best repeat counts; through memory, the limit is 20 % of the median; and directions between
-/// ranks that share cores are not judged at all.
+/// ranks that share cores are judged by what the user asks for only.
 namespace egt {
 
 constexpr double least_share_of_line_rate = 0.75;
@@ -32,8 +32,8 @@ struct LinkFigure {
   double best = 0;  ///< of all repeats
   double lowest = 0;
   bool needs_cores = false;  ///< its bytes are moved by cores of the host
-  bool is_judged = true;
-  std::size_t source = 0;  ///< the caller's own: which measurement it is from
+  bool is_judged = true;     ///< by line rate and peers, too
+  std::size_t source = 0;    ///< the caller's own: which measurement it is from
 };
 
 /// Those that are slow, the one furthest below its limit first.

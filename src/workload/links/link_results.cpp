@@ -95,9 +95,10 @@ PartReport pair_report(const PairResult& result, const std::vector<LinkEndpoint>
        {"hostnames", {host_name(a, ends), host_name(b, ends)}},
        {"method", method},
        {"link", to_json(type)},
-       {"not_judged", shares_cores(a, ends) || shares_cores(b, ends)
-                          ? Json("ranks share cores, so a transfer waits for a core")
-                          : Json()},
+       {"not_judged",
+        shares_cores(a, ends) || shares_cores(b, ends)
+            ? Json("ranks share cores, so a transfer waits for a core: only --warn-below applies")
+            : Json()},
        {"measured", result.state == PairResult::State::done},
        {"not_possible", result.state == PairResult::State::impossible ? Json(result.why) : Json()}});
   if (result.state == PairResult::State::done) put_pair_figures(result, type, slow, part.figures);
