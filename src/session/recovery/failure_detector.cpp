@@ -349,7 +349,7 @@ std::vector<Loss> stuck_background(const WatchTable& table, const WatchOptions& 
 std::vector<Loss> blocked_files(const WatchTable& table, const WatchOptions& options, double now) {
   return background_threads(table, now, [&](const Activity& activity, double) {
     return activity.line != journal_line && !activity.file.empty() &&
-           activity.seconds > options.collective_timeout_seconds;
+           activity.seconds > options.collective_timeout_seconds / 2;
   });
 }
 

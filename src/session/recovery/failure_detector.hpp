@@ -102,7 +102,7 @@ std::vector<LateStop> late_stops(const WatchTable& table, double now);
 
 /// The rules. A rank that vanished or failed: give up. A main thread that is stuck, or a rank that is silent:
 /// a restart while there is one left, else give up; who does not come to the restart in time is lost. A
-/// background thread that is stuck: give up. If one is in a file operation for the collective timeout
+/// background thread that is stuck: give up. If one is in a file operation for half the collective timeout
 /// when a main thread is stuck, the file operation is named instead: give up. Of several stuck main threads
 /// those are to blame that do not wait for peers; where all wait, those at the least step.
 WatchDecision judge(const WatchTable& table, const WatchOptions& options, double now);
