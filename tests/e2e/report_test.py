@@ -308,7 +308,7 @@ class Resume(Report):
         self.resume(code=WRONG_USAGE, ranks=3)
         self.check_one_line(self.resume("--seed", "8", code=WRONG_USAGE), "--seed is 7 there and 8 here")
         done = self.resume()
-        self.assertIn("training begins anew", done.stderr)
+        self.assertIn("training restarts from the seed", done.stderr)
         result = self.result()
         self.check_parts(result, None, {"duration", "done", "done, duration"})  # whose clock came first
         self.assertAlmostEqual(result["test_summary"]["actual_duration_seconds"], 10, delta=4)

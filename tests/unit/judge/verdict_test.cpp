@@ -144,6 +144,13 @@ TEST(Verdict, ARankWithoutAStartRecordIsIncomplete) {
   EXPECT_THAT(verdict.reasons, ElementsAre("rank 1 left no start record of part 1"));
 }
 
+TEST(Verdict, OptionsThatAreNotUtf8AreTheSameWithAndWithoutTheirJourney) {
+  auto records = good_run(2);
+  find(records, RecordKind::start, 0).body["options"] = {{"output", "a\xff"}};
+  find(records, RecordKind::start, 1).body["options"] = {{"output", "a\uFFFD"}};
+  expect(judge(records), "pass", 0);
+}
+
 TEST(Verdict, JournalsOfDifferentRunsAreIncomplete) {
   const auto judged = [](const char* field, const Json& other) {
     auto records = good_run(2);
