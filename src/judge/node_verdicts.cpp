@@ -126,7 +126,8 @@ bool is_address(const std::string& host) {
   return host.find(':') != std::string::npos || ::inet_pton(AF_INET, host.c_str(), &address) == 1;
 }
 
-/// As Slurm's configuration names it: as Slurm told the ranks, else the host's name without its domain.
+/// As Slurm's configuration names it: `SLURMD_NODENAME` of its ranks, else the host's name without its
+/// domain.
 std::string slurm_name_of(const Json& node) {
   if (const std::string name = text_at(node, "slurm_node"); !name.empty()) return name;
   const std::string host = text_at(node, "hostname");

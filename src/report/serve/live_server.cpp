@@ -349,7 +349,7 @@ void LiveServer::State::accept() {
   leave();
 }
 
-/// Where no more files can be opened, the oldest of the slow clients gives up its own.
+/// If no more files can be opened, the connection of the oldest slow client is closed.
 void LiveServer::State::take_client(Connections& arriving) {
   Descriptor client(::accept4(file.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   const bool lacks_files =
