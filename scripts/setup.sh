@@ -49,8 +49,8 @@ install_with_apt() {
   mapfile -t wanted < <(missing_packages "${optional[@]}")
   ((${#missing[@]} + ${#wanted[@]})) || return 0
   say "installing ${missing[*]} ${wanted[*]}"
-  as_root apt-get update -q >&2
-  ((${#missing[@]} == 0)) || install "${missing[@]}"
+  as_root apt-get update -q >&2 || ((${#missing[@]} == 0)) || stop "apt-get update failed: see above"
+  ((${#missing[@]} == 0)) || install "${missing[@]}" || stop "could not install ${missing[*]}: see above"
   ((${#wanted[@]} == 0)) || install "${wanted[@]}" ||
     say "could not install ${wanted[*]}: loadtest on the host, its images, the charts of report.html, or --serve will be left out"
 }

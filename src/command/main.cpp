@@ -73,11 +73,18 @@ int run(int argc, char** argv, Clock::time_point started) {
   if (has_message || command == "report" || command == "compare" || command == "devices")
     StopSignal::give_back();
   if (has_message) {  // needs no ranks
-    if (launcher.rank == 0) fmt::print("{}\n", *options.value().message);
+    if (!launcher.is_other_rank()) fmt::print("{}\n", *options.value().message);
     return 0;
   }
   if (command == "report" || command == "compare") {
-    if (launcher.rank != 0) return 0;  // under mpirun rank 0 does it for all
+    // A stale variable must not make a comparison pass that was never made.
+    if (launcher.is_other_rank())
+      return fail(
+          {StatusCode::invalid_argument,
+           fmt::format(
+               "{} takes one process, but {}={} and this is rank {}: start it without {}, or unset that",
+               command, launcher.variable, launcher.size, launcher.rank, launcher.name)},
+          0);
     const Result<int> code = (command == "report" ? run_report : run_compare)(options.value());
     return code.ok() ? code.value() : fail(code.status(), 0);
   }

@@ -1,6 +1,7 @@
 #include "judge/injection_match.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include <fmt/format.h>
@@ -69,13 +70,15 @@ std::vector<Sighting> sightings(const std::vector<Record>& records) {
 struct Traces {
   const std::vector<Record>& records;
   std::vector<Sighting> faults;
-  ByRank ending;  ///< of the run's last part
+  std::vector<ByRank> parts;  ///< at least one
+
+  const ByRank& ending() const { return parts.back(); }
 };
 
 Traces traces_of(const std::vector<Record>& records) {
-  const std::vector<ByRank> parts = parts_of(records);
-  return {
-      .records = records, .faults = sightings(records), .ending = parts.empty() ? ByRank() : parts.back()};
+  Traces traces{.records = records, .faults = sightings(records), .parts = parts_of(records)};
+  if (traces.parts.empty()) traces.parts.emplace_back();
+  return traces;
 }
 
 bool is_after(double time, const Record& injection) {
@@ -105,10 +108,18 @@ bool slowness_is_told(const Record& injection, const Traces& traces) {
   });
 }
 
+/// How the part of the run ended in which the injection struck, on the injection's rank.
 const RankRecords& ending_of(const Record& injection, const Traces& traces) {
   static const RankRecords none;
-  const auto found = traces.ending.find(value_at<int>(injection.body, "rank").value_or(-1));
-  return found == traces.ending.end() ? none : found->second;
+  const int rank = value_at<int>(injection.body, "rank").value_or(-1);
+  const auto is_before = [&](const Record* start) {
+    return start && start->rank == injection.rank ? std::less<>()(start, &injection)
+                                                  : start && start->time <= injection.time;
+  };
+  for (auto part = traces.parts.rbegin(); part != traces.parts.rend(); ++part)
+    if (const auto found = part->find(rank); found != part->end())
+      if (is_before(found->second.start) || part + 1 == traces.parts.rend()) return found->second;
+  return none;
 }
 
 /// Did the guard of the injection's rank do something about it? `figure` of its summary counts that.
@@ -164,7 +175,7 @@ bool is_planned(const Json& asked, const Json& struck) {
 
 /// Why the comparison with peers did not detect a slow rank or pair, and what to change.
 std::string why_not_slow(const Record& injection, const Traces& traces) {
-  const Json& start = first_start(traces.ending);
+  const Json& start = first_start(traces.ending());
   if (text_at(start, "command") == "links")
     return value_at<int>(start, "size") == 2
                ? "two ranks have one pair and no other to compare it with; use more ranks or a larger count"
@@ -181,9 +192,10 @@ std::string why_missed(const Json& asked, const Record* struck, const Traces& tr
   if (struck)
     return text_at(struck->body, "kind") == to_string(InjectionKind::slow) ? why_not_slow(*struck, traces)
                                                                            : "";
-  const auto rank = traces.ending.find(value_at<int>(asked, "rank").value_or(-1));
-  const auto steps =
-      rank == traces.ending.end() ? std::nullopt : value_at<std::int64_t>(rank->second.last_body(), "steps");
+  const auto rank = traces.ending().find(value_at<int>(asked, "rank").value_or(-1));
+  const auto steps = rank == traces.ending().end()
+                         ? std::nullopt
+                         : value_at<std::int64_t>(rank->second.last_body(), "steps");
   const bool came_to_it = steps && *steps > value_at<std::int64_t>(asked, "step").value_or(0);
   return came_to_it ? "the run ended before the next occasion; run longer" : "the run was too short";
 }

@@ -10,6 +10,7 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/printable.hpp"
 #include "egt/core/record_text.hpp"
+#include "egt/core/status.hpp"
 #include "egt/core/units.hpp"
 #include "judge/device_use.hpp"
 
@@ -146,7 +147,7 @@ std::string reasons_text(const Json& node) {
 
 }  // namespace
 
-Json node_verdicts(const Json& result) {
+Json node_verdicts(const Json& result, bool has_all_evidence) {
   Nodes nodes(result);
   const std::set<int> idle = ranks_of_idle_devices(result);
   const std::string verdict = text_at(result, "verdict");
@@ -166,9 +167,10 @@ Json node_verdicts(const Json& result) {
   for (const Json& finding : member(result, "findings"))
     nodes.blame({rank_of(finding)}, finding_text(finding));
   for (const Json& rank : member(result, "ranks"))
-    if (const std::string error = text_at(rank, "error"); !error.empty())
-      nodes.blame({rank_of(rank)}, fmt::format("rank {}: {}", rank_of(rank), error));
-  const bool was_done = verdict != "incomplete" && verdict != "interrupted";
+    if (const Json& error = member(rank, "error");
+        !error.is_null() && text_at(error, "code") != to_string(StatusCode::aborted))
+      nodes.blame({rank_of(rank)}, fmt::format("rank {}: {}", rank_of(rank), text_at(error, "what")), false);
+  const bool was_done = has_all_evidence && verdict != "incomplete" && verdict != "interrupted";
   return nodes.list(was_done && nodes.explain() ? "pass" : "unknown");
 }
 

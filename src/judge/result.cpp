@@ -351,14 +351,14 @@ Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
   result["test_summary"] = test_summary(parts, ranks, result["results"]);
   result["ranks"] = Json::array();
   for (const auto& [number, rank] : ranks) result["ranks"].push_back(rank_entry(number, rank, parts));
-  result["nodes"] = node_verdicts(result);
+  result["nodes"] = node_verdicts(result, verdict.has_all_evidence);
   drop_non_finite(result);
   return result;
 }
 
 void set_verdict(Json& result, const Verdict& verdict) {
   result.update({{"verdict", verdict.name}, {"exit_code", verdict.exit_code}, {"reasons", verdict.reasons}});
-  result["nodes"] = node_verdicts(result);
+  result["nodes"] = node_verdicts(result, verdict.has_all_evidence);
 }
 
 std::string result_text(const Json& result) {

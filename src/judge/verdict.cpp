@@ -224,9 +224,24 @@ std::vector<std::string> broken_ranks(const Evidence& evidence) {
   return reasons;
 }
 
+/// Workloads that failed before the run was resumed: what a stopped part left undone may have been done
+/// since, but a failure stays.
+std::vector<std::string> failures_before_resume(const Evidence& evidence) {
+  std::vector<std::string> reasons;
+  for (const ByRank& part : evidence.parts) {
+    if (&part == &evidence.ending()) break;
+    for (const auto& [number, rank] : part)
+      for (const Json& workload : member(rank.last_body(), "parts"))
+        if (const std::string failure = text_at(workload, "failure"); !failure.empty())
+          reasons.push_back(fmt::format("rank {}, {}, before the run was resumed: {}", number,
+                                        text_at(workload, "name"), failure));
+  }
+  return reasons;
+}
+
 /// Parts that did not do what was planned.
 std::vector<std::string> unfinished_parts(const Evidence& evidence) {
-  std::vector<std::string> reasons;
+  std::vector<std::string> reasons = failures_before_resume(evidence);
   for (const auto& [number, rank] : evidence.ending()) {
     if (!rank.end || is_consequence(evidence, number, *rank.end)) continue;
     for (const Json& part : member(rank.end->body, "parts")) {
@@ -362,7 +377,8 @@ std::vector<std::string> unrecorded_faults(const Evidence& evidence) {
 /// What speaks against the run, by weight.
 struct Reasons {
   std::vector<std::string> fault, incomplete, degraded;
-  std::vector<std::string> idle = {};   ///< devices, which explains what else is wrong with them: degraded
+  std::vector<std::string> missing = {};  ///< records: incomplete
+  std::vector<std::string> idle = {};     ///< devices, which explains what else is wrong with them: degraded
   std::vector<std::string> unfinished;  ///< who is told to stop leaves work: no evidence against the hardware
   bool interrupted = false;
 };
@@ -374,7 +390,7 @@ Reasons weigh(const Evidence& evidence, const Json& injections) {
                   .unfinished = unfinished_parts(evidence),
                   .interrupted = was_interrupted(evidence)};
   append(reasons.fault, unrecorded_faults(evidence));
-  append(reasons.incomplete, missing_evidence(evidence.parts, evidence.size, false));
+  append(reasons.missing, missing_evidence(evidence.parts, evidence.size, false));
   append(reasons.incomplete, broken_ranks(evidence));
   if (evidence.size == 0) reasons.incomplete.push_back("no rank left a record");
   append(reasons.unfinished, idle_ranks(evidence));
@@ -411,6 +427,7 @@ Verdict judge_evidence(const std::vector<Record>& records, const Json& injection
   if (!injections.empty()) all.emplace_back(injected_reason);
   append(all, weighed.idle);
   append(all, weighed.fault);
+  append(all, weighed.missing);
   append(all, weighed.incomplete);
   append(all, weighed.degraded);
   if (weighed.interrupted) all.push_back(signal_reason(evidence));
@@ -418,13 +435,18 @@ Verdict judge_evidence(const std::vector<Record>& records, const Json& injection
   const std::vector<std::string> mistrusted = mistrusted_parts(evidence);
   append(all, mistrusted);
 
-  if (!weighed.fault.empty()) return verdict("fault", exit_code::fault, all);
-  if (!weighed.incomplete.empty()) return verdict("incomplete", environment_code(evidence).value_or(4), all);
-  if (!weighed.degraded.empty() || !weighed.idle.empty())
-    return verdict("degraded", exit_code::degraded, all);
-  if (weighed.interrupted) return verdict("interrupted", exit_code::interrupted, all);
+  const auto conclude = [&](const char* name, int code) {
+    Verdict made = verdict(name, code, all);
+    made.has_all_evidence = weighed.missing.empty();
+    return made;
+  };
+  if (!weighed.fault.empty()) return conclude("fault", exit_code::fault);
+  if (!weighed.missing.empty() || !weighed.incomplete.empty())
+    return conclude("incomplete", environment_code(evidence).value_or(exit_code::incomplete));
+  if (!weighed.degraded.empty() || !weighed.idle.empty()) return conclude("degraded", exit_code::degraded);
+  if (weighed.interrupted) return conclude("interrupted", exit_code::interrupted);
   all.push_back(pass_reason(evidence, !mistrusted.empty()));
-  return verdict("pass", exit_code::pass, all);
+  return conclude("pass", exit_code::pass);
 }
 
 Verdict judge_evidence_so_far(const Evidence& evidence, bool is_injected) {
@@ -444,6 +466,18 @@ Verdict judge_evidence_so_far(const Evidence& evidence, bool is_injected) {
 }
 
 }  // namespace
+
+void lose_evidence(Verdict& verdict, const std::vector<std::string>& why) {
+  if (why.empty()) return;
+  if (verdict.exit_code == exit_code::pass) verdict.reasons.clear();
+  if (verdict.exit_code == exit_code::pass || verdict.exit_code == exit_code::degraded ||
+      verdict.exit_code == exit_code::interrupted) {
+    verdict.name = "incomplete";
+    verdict.exit_code = exit_code::incomplete;
+  }
+  append(verdict.reasons, why);
+  verdict.has_all_evidence = false;
+}
 
 Verdict judge_so_far(const std::vector<Record>& records) {
   Json injections = injection_outcomes(records);

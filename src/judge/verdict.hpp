@@ -13,7 +13,12 @@ struct Verdict {
   int exit_code = 0;
   std::vector<std::string> reasons;  ///< one short line each, the strongest first; never empty
   Json injections = Json::array();   ///< what became of faults on purpose: see injection_match.hpp
+  bool has_all_evidence = true;      ///< every record that was written was judged
 };
+
+/// Records that are missing, late or unreadable might have said anything: without them a run is `fault` or
+/// `incomplete`.
+void lose_evidence(Verdict& verdict, const std::vector<std::string>& why);
 
 /// Judges all ranks' records (start, fault, finding, loss, restart, injection, progress and end; others
 /// change nothing). The highest evidence wins: fault, then incomplete, then degraded, then interrupted.

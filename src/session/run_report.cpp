@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "judge/record_schema.hpp"
@@ -27,17 +26,6 @@ const Json& first_start(const std::vector<Record>& records) {
   for (const Record& record : records)
     if (record.kind == RecordKind::start) return record.body;
   return none;
-}
-
-/// Evidence that cannot be read might have said anything.
-void lower(Verdict& verdict, const std::vector<std::string>& problems) {
-  if (problems.empty()) return;
-  if (verdict.exit_code == exit_code::pass) verdict.reasons.clear();
-  if (verdict.name == "pass" || verdict.name == "degraded" || verdict.name == "interrupted") {
-    verdict.name = "incomplete";
-    verdict.exit_code = exit_code::incomplete;
-  }
-  verdict.reasons.insert(verdict.reasons.end(), problems.begin(), problems.end());
 }
 
 /// Empty where there is no such file.
@@ -75,7 +63,7 @@ RunReport report_of(const std::vector<Record>& records, const std::vector<std::s
     report.result = build_result(records, report.verdict);
     report.summary = summary_text(report.result);
   }
-  lower(report.verdict, problems);
+  lose_evidence(report.verdict, problems);
   set_verdict(report.result, report.verdict);
   return report;
 }

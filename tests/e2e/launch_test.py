@@ -72,6 +72,11 @@ class Usage(Launch):
                 done = self.run_program(*words, environment={"OMPI_MCA_pml": "garbage", "OMPI_MCA_plm": "garbage"})
                 self.check(done, WRONG_USAGE, "")
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        for words in (["compare", "a.json", "b.json"], ["report", "run"]):
+            done = self.run_program(*words, environment={"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"})
+            self.check(done, WRONG_USAGE, f"{words[0]} takes one process, but OMPI_COMM_WORLD_SIZE=2 and this is rank 1")
+            done = self.run_program(*words, environment={"PMIX_RANK": "1"})  # without a size: a stale variable
+            self.assertNotEqual((done.returncode, done.stderr), (0, ""))
         self.check(self.run_program("--frobnicate", ranks=3), WRONG_USAGE, "--frobnicate")
 
 
@@ -85,10 +90,10 @@ class Scripts(Launch):
         (self.folder / "bin" / name).write_text("#!/bin/bash\n" + text)
         (self.folder / "bin" / name).chmod(0o755)
 
-    def run_script(self, script, *arguments):
+    def run_script(self, script, *arguments, **environment):
         return subprocess.run([script, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL,
                               env={**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}", "EGT_RANKS": "2", "SLURM_JOB_ID": "7",
-                                   "SLURM_SUBMIT_DIR": str(self.folder), "EGT_PROGRAM": PROGRAM})
+                                   "SLURM_SUBMIT_DIR": str(self.folder), "EGT_PROGRAM": PROGRAM, **environment})
 
     def test_an_mpi_that_fails_ends_with_3(self):
         self.fake("mpirun", f'OMPI_MCA_pml=garbage exec {shutil.which("mpirun")} "$@"')
@@ -129,6 +134,19 @@ class Scripts(Launch):
                 self.assertEqual(done.returncode, FAULT, done.stdout + done.stderr)
         self.assertEqual(self.run_script(run, "report", "of config").returncode, FAULT)
         self.assertTrue((self.folder / "slurm-7/result.json").exists())
+
+    def test_a_job_of_slurm_names_its_directory(self):
+        self.fake("srun", """while [[ $1 == --* ]]; do shift; done\necho "srun: ${*:2}"\n""")
+        (self.folder / "c.toml").write_text('output = "of config"\n')
+        for words, told, restarts in (("burn", "burn --output slurm-7", ""), ("burn", "burn --output slurm-7-2", "2"),
+                                      ("burn --config c.toml", "burn --config c.toml", ""), ("devices", "devices", ""),
+                                      ("--resume r", "--resume r", "1")):
+            with self.subTest(words=words, restarts=restarts):
+                done = self.run_script(SCRIPTS / "slurm.sbatch", *words.split(), SLURM_RESTART_COUNT=restarts)
+                self.assertEqual(done.stdout, f"srun: {told}\n", done.stderr)
+        done = self.run_script(SCRIPTS / "slurm.sbatch", "report", "nowhere")
+        self.assertNotIn("srun", done.stdout)
+        self.assertIn("nowhere", done.stderr)
 
 
 class Singletons(Launch):

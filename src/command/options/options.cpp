@@ -87,17 +87,20 @@ Status take_files(std::vector<std::string> files, Options& options) {
 
 /// The command is the first argument that is no option, report's directory the second, and compare's files
 /// all the others; anything more is an error.
+Status check_command(const std::string& name) {
+  if (knows(name, of_all)) return {};
+  std::vector<std::string> names;
+  for (const CommandRow& row : command_rows()) names.emplace_back(row.name);
+  return wrong(fmt::format("'{}': unknown command; {}use one of {}", printable(name), suggestion(name, names),
+                           command_list()));
+}
+
 Status take_command(const Rules& rules, const std::vector<std::string>& rest, Options& options) {
   const auto is_option = [](const std::string& text) { return text.starts_with("-"); };
   if (const auto option = std::find_if(rest.begin(), rest.end(), is_option); option != rest.end())
     return unexpected(rules, *option);
   if (rest.empty()) return {};
-  if (!knows(rest[0], of_all)) {
-    std::vector<std::string> names;
-    for (const CommandRow& row : command_rows()) names.emplace_back(row.name);
-    return wrong(fmt::format("'{}': unknown command; {}use one of {}", printable(rest[0]),
-                             suggestion(rest[0], names), command_list()));
-  }
+  EGT_TRY(check_command(rest[0]));
   options.command = rest[0];
   if (options.command == "compare") return take_files({rest.begin() + 1, rest.end()}, options);
   const std::size_t most = options.command == "report" ? 2 : 1;
@@ -337,6 +340,7 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::stri
   if (asks_help) rest.erase(rest.begin());
   if (asks_help || given.contains("help")) {
     if (asks_help && !rest.empty()) options.message = manual_text(rest[0], version);
+    if (!options.message && !rest.empty()) EGT_TRY(check_command(rest[0]));
     if (!options.message) options.message = help_text(rest.empty() ? "" : rest[0]);
     return options;
   }

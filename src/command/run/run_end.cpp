@@ -20,13 +20,6 @@ constexpr double hurried_console_timeout_s = 0.5;
 constexpr double journals_timeout_s = 600;  // for those of all other hosts to come
 constexpr double hurried_journals_timeout_s = 0.4;
 
-/// Without its result, or with records that came late or cannot be read, a run cannot pass.
-void lose_evidence(Verdict& verdict, const Status& why) {
-  if (verdict.exit_code == exit_code::pass || verdict.exit_code == exit_code::interrupted)
-    verdict = {.name = "incomplete", .exit_code = exit_code::incomplete, .reasons = {}};
-  verdict.reasons.push_back(why.what());
-}
-
 }  // namespace
 
 /// Rank 0 alone has all the evidence; its code is everybody's.
@@ -84,15 +77,15 @@ int Run::conclude(const Status& told, bool can_gather) {
   }
   const std::vector<Record> records = route_->kept();
   Verdict verdict = purpose_.judge(records);
-  if (!told.ok()) lose_evidence(verdict, told);
+  if (!told.ok()) lose_evidence(verdict, {told.what()});
   if (!route_->journal_failure().ok())
-    lose_evidence(verdict, route_->journal_failure());  // after the end record
+    lose_evidence(verdict, {route_->journal_failure().what()});  // after the end record
   if (verdict.exit_code == exit_code::pass)
-    if (const Status kept = purpose_.keep_answers(); !kept.ok()) lose_evidence(verdict, kept);
+    if (const Status kept = purpose_.keep_answers(); !kept.ok()) lose_evidence(verdict, {kept.what()});
   Json result = purpose_.result(records, verdict);
   const Status written = write_result(result);
   if (!written.ok()) {
-    lose_evidence(verdict, written);
+    lose_evidence(verdict, {written.what()});
     set_verdict(result, verdict);
   }
   std::vector<std::string> warnings =

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -183,11 +184,13 @@ class HostSensor final : public Sensor {
 
  private:
   std::optional<double> power(std::optional<double> joules);
-  std::optional<std::uint64_t> memory_errors(const char* file) const;
+  /// Of all memory controllers; of one that does not answer now, as it last did.
+  std::optional<std::uint64_t> memory_errors(const char* file);
 
   const std::vector<int> cpus_;
   const fs::path root_;
   const NodeErrors errors_;
+  std::map<std::string, std::map<fs::path, std::uint64_t>> memory_errors_;  ///< by file and controller
   PackageEnergy energy_;
   std::optional<CpuTicks> ticks_;
   double joules_before_ = 0;
@@ -221,11 +224,14 @@ Result<SensorReading> HostSensor::read() {
   return reading;
 }
 
-std::optional<std::uint64_t> HostSensor::memory_errors(const char* file) const {
-  std::optional<std::uint64_t> sum;
+std::optional<std::uint64_t> HostSensor::memory_errors(const char* file) {
+  std::map<fs::path, std::uint64_t>& known = memory_errors_[file];
   for (const fs::path& controller : entries(root_ / "sys/devices/system/edac/mc", "mc"))
     if (const auto errors = number_in(controller / file))
-      sum = sum.value_or(0) + static_cast<std::uint64_t>(*errors);
+      known[controller] = static_cast<std::uint64_t>(*errors);
+  if (known.empty()) return std::nullopt;
+  std::uint64_t sum = 0;
+  for (const auto& [controller, errors] : known) sum += errors;
   return sum;
 }
 

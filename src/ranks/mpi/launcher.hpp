@@ -16,6 +16,9 @@ struct Launcher {
   int local_rank = 0;
   int size = 0;          ///< processes that it started; 0: not stated
   bool of_node = false;  ///< `size` counts those of this node only
+
+  /// Is it known that another process of this launcher has rank 0?
+  bool is_other_rank() const { return size > 1 && rank != 0; }
 };
 
 /// The innermost launcher: mpirun inside a Slurm step is Open MPI.

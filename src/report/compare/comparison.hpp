@@ -72,6 +72,7 @@ inline constexpr KnownFigure part_figures[] = {
     {"bus_gb_per_s", "GB/s", Better::higher, OverRanks::median},
     {"bus_gb_per_second", "GB/s", Better::higher, OverRanks::median},
     {"gb_per_s", "GB/s", Better::higher, OverRanks::sum},
+    {"gb_per_s_each_way", "GB/s", Better::higher, OverRanks::sum},
     {"gb_per_second", "GB/s", Better::higher, OverRanks::sum},
     {"gbps", "Gb/s", Better::higher, OverRanks::sum},
     {"latency_us", "us", Better::lower, OverRanks::median},

@@ -43,19 +43,29 @@ std::optional<double> figure_at(const Json& entry, std::string_view name) {
   return value && *value >= 0 ? value : std::nullopt;
 }
 
-/// Of all entries; nothing where one has none, or they are too large to add.
+/// The ranks that an entry is of: "0", or "0 1" of a pair of `links`.
+std::string place_of(const Json& entry) {
+  std::string place;
+  for (const char* name : {"rank", "from", "to"})
+    if (const auto rank = value_at<std::int64_t>(entry, name)) place += fmt::format(" {}", *rank);
+  return place;
+}
+
+/// Of all entries, those of one place as their mean; nothing where one has none, or they are too large to
+/// add.
 std::optional<double> combined(const Group& group, const std::string& name, OverRanks over_ranks) {
-  std::vector<double> values;
+  std::map<std::string, std::vector<double>> repeats;  // of each rank or pair of ranks
   for (const Json* entry : group.entries) {
     const auto value = figure_at(*entry, name);
     if (!value) return std::nullopt;
-    values.push_back(*value);
+    repeats[group.of_ranks ? place_of(*entry) : ""].push_back(*value);
   }
-  double one = std::accumulate(values.begin(), values.end(), 0.0);
-  if (!group.of_ranks)
-    one /= static_cast<double>(values.size());
-  else if (over_ranks == OverRanks::median)
-    one = median_of(values);
+  std::vector<double> values;
+  for (const auto& [place, of_place] : repeats)
+    values.push_back(std::accumulate(of_place.begin(), of_place.end(), 0.0) /
+                     static_cast<double>(of_place.size()));
+  const double one = over_ranks == OverRanks::median ? median_of(values)
+                                                     : std::accumulate(values.begin(), values.end(), 0.0);
   return std::isfinite(one) ? std::optional(one) : std::nullopt;
 }
 
@@ -196,9 +206,11 @@ ComparedFigure describe(std::size_t file, const Group& group) {
   common.power_w = combined(group, "power_w", OverRanks::sum);
   common.ms_per_batch = combined(group, "ms_per_batch", OverRanks::median);
   for (const Json* entry : group.entries) {
-    if (!entry->contains("success") || value_at<bool>(*entry, "success").value_or(false)) continue;
+    if (value_at<bool>(*entry, "success").value_or(false)) continue;
     common.success = false;
     if (common.failure.empty()) common.failure = text_at(*entry, "failure");
+    if (common.failure.empty() && !entry->contains("success"))
+      common.failure = "it does not say whether it passed";
   }
   return common;
 }

@@ -21,12 +21,13 @@ std::string xid_name(unsigned xid) {
 
 std::uint64_t ErrorCounterMonitor::Counter::look(std::optional<std::uint64_t> now, const std::string& phase) {
   if (!now) return 0;
-  if (!before) before = now;
-  const std::uint64_t last = std::max(peak, *before);
+  if (!before) before = after = peak = *now;
+  const bool came_back = *after < peak && *now >= peak;
+  const std::uint64_t last = came_back ? peak : std::min(*after, *now);
   after = now;
-  peak = std::max(last, *now);
-  if (peak > last) moved[phase] += peak - last;
-  return peak - last;
+  peak = std::max(peak, *now);
+  if (*now > last) moved[phase] += *now - last;
+  return *now - last;
 }
 
 std::uint64_t ErrorCounterMonitor::Counter::grown() const {

@@ -77,9 +77,10 @@ class ErrorCounterMonitor {
     std::optional<std::uint64_t> before, after;
     std::map<std::string, std::uint64_t> moved;
 
-    std::uint64_t peak = 0;
+    std::uint64_t peak = 0;  ///< the highest value seen
 
-    /// By how much it grew above all that was seen: one that falls and comes back did not grow.
+    /// By how much it grew. One that falls was reset and counts on from there; if the next value is the peak
+    /// or more, the fall was a wrong reading.
     std::uint64_t look(std::optional<std::uint64_t> now, const std::string& phase);
     std::uint64_t grown() const;
     Json json() const;

@@ -112,6 +112,8 @@ TEST(Options, HelpAndVersionAreCommandsToo) {
   EXPECT_EQ(*good({"-V"}).message, *good({"--version"}).message);
   EXPECT_EQ(*good({"help"}).message, *good({"--help"}).message);
   EXPECT_EQ(*good({"help", "links"}).message, *good({"links", "--help"}).message);
+  for (const auto& wrong : {std::vector<std::string>{"help", "burnn"}, {"burnn", "--help"}})
+    EXPECT_NE(refused(wrong).find("'burnn': unknown command"), std::string::npos);
 }
 
 TEST(Options, HelpAndVersionWinOverErrors) {

@@ -134,9 +134,12 @@ TEST_F(HostSensor, EccErrorsOfAllMemoryControllers) {
     write(std::string("sys/devices/system/edac/mc/") + controller + "/ce_count", "4\n");
     write(std::string("sys/devices/system/edac/mc/") + controller + "/ue_count", "0\n");
   }
-  const auto counters = open_host_sensor({}, root)->counters();
+  const auto sensor = open_host_sensor({}, root);
+  const auto counters = sensor->counters();
   EXPECT_EQ(counters.value().ecc_corrected, 8u);
   EXPECT_EQ(counters.value().ecc_uncorrected, 0u);
+  std::filesystem::remove(root / "sys/devices/system/edac/mc/mc1/ce_count");
+  EXPECT_EQ(sensor->counters().value().ecc_corrected, 8u);
   const auto other = open_host_sensor({}, root, NodeErrors::left_to_another)->counters();
   EXPECT_FALSE(other.value().ecc_corrected.has_value());
   EXPECT_FALSE(other.value().ecc_uncorrected.has_value());

@@ -208,6 +208,19 @@ TEST(InjectionOutcomes, AnIdleDeviceIsFoundByWhateverGoesWrongOnItsRank) {
   EXPECT_FALSE(is_found([](auto&, int) {}, 1));
 }
 
+TEST(InjectionOutcomes, WhatAPartFoundStaysFoundAfterAResume) {
+  auto records = good_run(2);
+  find(records, RecordKind::end, 1).body["parts"].push_back({{"name", "io"}, {"success", false}});
+  ask_for(records, {"diskfull:rank=1,step=5"});
+  records.push_back(injection("diskfull:rank=1,step=5"));
+  EXPECT_EQ(injection_outcomes(resumed(records, 2))[0]["found"], true);
+  auto later = resumed(good_run(2), 2);  // the same in the second part, of which nothing failed
+  ask_for(later, {"diskfull:rank=1,step=5"});
+  find(later, RecordKind::end, 1).body["parts"].push_back({{"name", "io"}, {"success", false}});
+  later.push_back(injection("diskfull:rank=1,step=5", 2010));
+  EXPECT_EQ(injection_outcomes(later)[0]["found"], false);
+}
+
 TEST(InjectionOutcomes, EachRecordAnswersOnceInTheOrderAskedFor) {
   auto records = good_run(2);
   const std::vector<std::string> specs = {"weight:rank=0,step=5", "memory:rank=1,step=20,bit=3",

@@ -23,7 +23,7 @@ Json fault(int rank, std::vector<int> suspects) {
 
 std::vector<std::string> verdicts_of(const Json& result) {
   std::vector<std::string> verdicts;
-  for (const Json& node : node_verdicts(result)) verdicts.push_back(node["verdict"]);
+  for (const Json& node : node_verdicts(result, true)) verdicts.push_back(node["verdict"]);
   return verdicts;
 }
 
@@ -34,15 +34,27 @@ TEST(NodeVerdicts, AHostFailsByItsRanks) {
   result["faults"].push_back(fault(2, {}));
   EXPECT_EQ(verdicts_of(result), (Verdicts{"pass", "fail", "pass"}));
   result["losses"].push_back({{"rank", 1}, {"how", "killed"}});
-  result["ranks"][4]["error"] = "no memory";
-  EXPECT_EQ(verdicts_of(result), (Verdicts{"fail", "fail", "fail"}));
-  EXPECT_EQ(node_verdicts(result)[2]["reasons"], Json::array({"rank 4: no memory"}));
+  result["ranks"][4].update(
+      {{"end_reason", "error"}, {"error", {{"code", "out_of_memory"}, {"what", "no memory"}}}});
+  EXPECT_EQ(verdicts_of(result), (Verdicts{"fail", "fail", "suspect"}));
+  result["ranks"][4]["error"]["code"] = "aborted";  // since another rank was lost
+  EXPECT_EQ(verdicts_of(result), (Verdicts{"fail", "fail", "unknown"}));
+  result["ranks"][4]["error"]["code"] = "out_of_memory";
+  EXPECT_EQ(node_verdicts(result, true)[2]["reasons"], Json::array({"rank 4: no memory"}));
+}
+
+TEST(NodeVerdicts, NobodyPassesIfEvidenceIsMissing) {
+  Json result = result_of("fault");
+  result["faults"].push_back(fault(2, {}));
+  Verdicts verdicts;
+  for (const Json& node : node_verdicts(result, false)) verdicts.push_back(node["verdict"]);
+  EXPECT_EQ(verdicts, (Verdicts{"unknown", "fail", "unknown"}));
 }
 
 TEST(NodeVerdicts, AHostThatDidNotDoItsWorkDoesNotPass) {
   Json result = result_of("fault");
   result["faults"].push_back(fault(2, {}));
-  for (const char* reason : {"fault", "signal", "error", "peer lost"}) {
+  for (const char* reason : {"fault", "signal", "peer lost"}) {
     result["ranks"][0]["end_reason"] = reason;
     EXPECT_EQ(verdicts_of(result), (Verdicts{"unknown", "fail", "pass"})) << reason;
   }
@@ -51,7 +63,7 @@ TEST(NodeVerdicts, AHostThatDidNotDoItsWorkDoesNotPass) {
   EXPECT_EQ(verdicts_of(result), (Verdicts{"unknown", "fail", "unknown"}));
   result["fault_repeats"] = {{{"rank", 1}, {"kind", "replay"}, {"count", 2}}};
   EXPECT_EQ(verdicts_of(result), (Verdicts{"fail", "fail", "unknown"}));
-  EXPECT_EQ(node_verdicts(result)[0]["reasons"], Json::array({"rank 1: 2 more replay faults"}));
+  EXPECT_EQ(node_verdicts(result, true)[0]["reasons"], Json::array({"rank 1: 2 more replay faults"}));
 }
 
 TEST(NodeVerdicts, SuspectsOfOneHostAreIts) {
@@ -108,7 +120,7 @@ TEST(NodeVerdicts, ARunWithInjectedFaultsDrainsNoNode) {
   result["injected"] = true;
   result["faults"] = {fault(2, {}), fault(0, {0, 4})};
   EXPECT_EQ(verdicts_of(result), (Verdicts{"injected", "injected", "injected"}));
-  EXPECT_EQ(node_list_text(node_verdicts(result)).find("scontrol"), std::string::npos);
+  EXPECT_EQ(node_list_text(node_verdicts(result, true)).find("scontrol"), std::string::npos);
   Json selftest = result_of("incomplete");
   selftest["command"] = "selftest";
   selftest["findings"].push_back({{"rank", 2}, {"text", "hot"}});
@@ -143,13 +155,13 @@ TEST(NodeVerdicts, ContainersThatShareAHostNameAreTheirSlurmNodes) {
         {{"hostname", "container"}, {"slurm_node", rank < 2 ? "n1" : "n2"}});
   result["faults"].push_back(fault(2, {}));
   EXPECT_EQ(verdicts_of(result), (Verdicts{"pass", "fail"}));
-  EXPECT_EQ(node_verdicts(result)[1]["slurm_node"], "n2");
+  EXPECT_EQ(node_verdicts(result, true)[1]["slurm_node"], "n2");
 }
 
 TEST(NodeVerdicts, TheListDrainsThoseThatFailed) {
   Json result = result_of("fault");
   for (const int rank : {2, 2, 3, 3, 4}) result["faults"].push_back(fault(rank, {}));
-  EXPECT_EQ(node_list_text(node_verdicts(result)),
+  EXPECT_EQ(node_list_text(node_verdicts(result, true)),
             "pass a.site\n"
             "fail b.site rank 2, step 7: memory fault; rank 2, step 7: memory fault; rank 3, step 7: memory "
             "fault; and 1 "

@@ -136,6 +136,18 @@ TEST(Verdict, EveryPartNeedsTheRecordsOfAllRanks) {
   EXPECT_THAT(judge(records).reasons, ElementsAre("1 of 2 parts of the run left no record"));
 }
 
+TEST(Verdict, WhatFailedBeforeAResumeStaysAFailure) {
+  auto first = good_run(2);
+  Json& memory = find(first, RecordKind::end, 1).body["parts"][1];
+  memory["success"] = false;  // as of a part that a signal stopped
+  expect(judge(resumed(first, 2)), "pass", 0);
+  memory["failure"] = "no space left on device";
+  const Verdict verdict = judge(resumed(first, 2));
+  expect(verdict, "incomplete", 4);
+  EXPECT_THAT(verdict.reasons,
+              ElementsAre("rank 1, memory, before the run was resumed: no space left on device"));
+}
+
 TEST(Verdict, ARankWithoutAStartRecordIsIncomplete) {
   auto records = good_run(2);
   remove(records, RecordKind::start, 1);

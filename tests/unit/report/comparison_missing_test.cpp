@@ -1,5 +1,6 @@
 #include "report/compare/comparison.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <string>
@@ -50,6 +51,33 @@ TEST(Comparison, ATestThatIsNotInALaterFileIsARegression) {
               Contains("train, 1x NVIDIA H100: samples_per_second is missing in b, but not in a"));
   EXPECT_EQ(compare({file_of("b", run({memory})), file_of("a", run({train, memory}))}).exit_code, 0)
       << "a test more is none";
+}
+
+TEST(Comparison, AnEntryThatDoesNotSayThatItPassedDidNot) {
+  const Json train = part("train", 0, {{"samples_per_second", 100.0}});
+  Json candidate = result_of({h100}, {train}, "burn");
+  candidate["results"][0].erase("success");
+  const Comparison comparison =
+      compare({file_of("a", result_of({h100}, {train}, "burn")), file_of("b", candidate)});
+  EXPECT_EQ(comparison.exit_code, 5);
+  EXPECT_THAT(comparison.reasons, Contains("train, 1x NVIDIA H100: failed in b, passed in a"));
+}
+
+TEST(Comparison, RepeatsOfARankDoNotAddUp) {
+  const Json slow = part("train", 0, {{"samples_per_second", 50.0}}),
+             fast = part("train", 0, {{"samples_per_second", 100.0}});
+  EXPECT_EQ(compare({file_of("a", result_of({h100}, {fast}, "burn")),
+                     file_of("b", result_of({h100}, {slow, slow}, "burn"))})
+                .exit_code,
+            5);
+}
+
+TEST(Comparison, CopiesBothWaysAreCompared) {
+  const auto run = [](double rate) {
+    return file_of(fmt::format("{}", rate),
+                   result_of({h100}, {part("copies", 0, {{"gb_per_s_each_way", rate}})}, "burn"));
+  };
+  EXPECT_EQ(compare({run(50), run(25)}).exit_code, 5);
 }
 
 TEST(Comparison, CostsByTheEnergyCounter) {
