@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -78,7 +79,11 @@ Status write_atomically(const std::string& path, const std::string& text, Durabi
     return file_error(path, "cannot be written", error);
   }
   if (durability == Durability::disk) sync_folder(path);
-  return {};
+  struct stat there {};
+  if (::stat(path.c_str(), &there) != 0) return file_error(path, "is not there after it was written", errno);
+  if (there.st_size == static_cast<off_t>(text.size())) return {};
+  return {StatusCode::io_error,
+          fmt::format("{}: has {} bytes after {} were written", path, there.st_size, text.size())};
 }
 
 }  // namespace egt

@@ -151,8 +151,13 @@ std::vector<std::pair<std::string, std::string>> not_run_by(const RankRecords& r
   const auto is_missing = [&](const char* name) {
     return counters.is_object() && member(member(counters, name), "after").is_null();
   };
+  const auto vanished = [&](const char* name) {
+    return is_missing(name) && !member(member(counters, name), "before").is_null();
+  };
   if (const std::string why = text_at(rank.start_body(), "no_telemetry"); !why.empty())
     all.emplace_back("telemetry and error counters", why);
+  else if (vanished("ecc_corrected") || vanished("ecc_uncorrected"))
+    all.emplace_back("ECC counters", "the device stopped reporting them during the run");
   else if (is_missing("ecc_corrected") && is_missing("ecc_uncorrected"))
     all.emplace_back("ECC counters", "the device does not report them");
   return all;

@@ -224,24 +224,31 @@ std::vector<std::string> broken_ranks(const Evidence& evidence) {
   return reasons;
 }
 
-/// Workloads that failed before the run was resumed: what a stopped part left undone may have been done
-/// since, but a failure stays.
-std::vector<std::string> failures_before_resume(const Evidence& evidence) {
+/// Parts say by themselves what they left undone for another reason than a stop.
+bool has_failed(const Json& part) {
+  return !member(member(part, "figures"), "undone").is_null();
+}
+
+/// Parts that failed, however the run ended. What one left undone before a resume may have been done since; a
+/// failure stays.
+std::vector<std::string> failed_parts(const Evidence& evidence) {
   std::vector<std::string> reasons;
-  for (const ByRank& part : evidence.parts) {
-    if (&part == &evidence.ending()) break;
-    for (const auto& [number, rank] : part)
-      for (const Json& workload : member(rank.last_body(), "parts"))
-        if (const std::string failure = text_at(workload, "failure"); !failure.empty())
-          reasons.push_back(fmt::format("rank {}, {}, before the run was resumed: {}", number,
-                                        text_at(workload, "name"), failure));
-  }
+  for (const ByRank& ranks : evidence.parts)
+    for (const auto& [number, rank] : ranks) {
+      const bool is_ending = &ranks == &evidence.ending();
+      if (is_ending && (!rank.end || is_consequence(evidence, number, *rank.end))) continue;
+      for (const Json& part : member(rank.last_body(), "parts"))
+        if (has_failed(part))
+          reasons.push_back(fmt::format("rank {}, {}{}: {}", number, text_at(part, "name"),
+                                        is_ending ? "" : ", before the run was resumed",
+                                        text_at(part, "failure")));
+    }
   return reasons;
 }
 
 /// Parts that did not do what was planned.
 std::vector<std::string> unfinished_parts(const Evidence& evidence) {
-  std::vector<std::string> reasons = failures_before_resume(evidence);
+  std::vector<std::string> reasons;
   for (const auto& [number, rank] : evidence.ending()) {
     if (!rank.end || is_consequence(evidence, number, *rank.end)) continue;
     for (const Json& part : member(rank.end->body, "parts")) {
@@ -250,7 +257,7 @@ std::vector<std::string> unfinished_parts(const Evidence& evidence) {
                            member(figures, "mistrusted").is_null() &&
                            !any(work_from_json(member(part, "work")));
       const bool success = value_at<bool>(part, "success").value_or(false);
-      if (success && !is_idle) continue;
+      if ((success && !is_idle) || has_failed(part)) continue;
       const std::string failure = success ? "nothing was verified" : text_at(part, "failure");
       reasons.push_back(fmt::format("rank {}, {}: {}", number, text_at(part, "name"),
                                     failure.empty() ? "did not do what was planned" : failure));
@@ -359,16 +366,18 @@ std::uint64_t wrong_results(const Json& part) {
 /// Wrong results that a rank counted, but whose fault records are missing.
 std::vector<std::string> unrecorded_faults(const Evidence& evidence) {
   std::vector<std::string> reasons;
-  std::set<int> recorded;  // ranks that wrote a fault, or that one accuses
+  std::set<int> recorded;        // ranks that wrote a fault, or that one accuses
+  std::set<std::string> phases;  // of faults: what passed a wrong result on counts it, too
   for (const Record* fault : evidence.faults) {
     recorded.insert({fault->rank, value_at<int>(fault->body, "rank").value_or(fault->rank)});
     recorded.merge(accused_ranks(fault->body, {}));
+    phases.insert(text_at(fault->body, "phase"));
   }
   for (const ByRank& part : evidence.parts)
     for (const auto& [number, rank] : part)
       for (const Json& report : member(rank.last_body(), "parts"))
-        if (!recorded.contains(number) && wrong_results(report) > 0 &&
-            !value_at<bool>(report, "success").value_or(false))
+        if (!recorded.contains(number) && !phases.contains(text_at(report, "name")) &&
+            wrong_results(report) > 0 && !value_at<bool>(report, "success").value_or(false))
           reasons.push_back(fmt::format("rank {}, {}: {}; its fault record is missing", number,
                                         text_at(report, "name"), text_at(report, "failure")));
   return reasons;
@@ -392,6 +401,7 @@ Reasons weigh(const Evidence& evidence, const Json& injections) {
   append(reasons.fault, unrecorded_faults(evidence));
   append(reasons.missing, missing_evidence(evidence.parts, evidence.size, false));
   append(reasons.incomplete, broken_ranks(evidence));
+  append(reasons.incomplete, failed_parts(evidence));
   if (evidence.size == 0) reasons.incomplete.push_back("no rank left a record");
   append(reasons.unfinished, idle_ranks(evidence));
   if (!reasons.interrupted) append(reasons.incomplete, std::exchange(reasons.unfinished, {}));

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "egt/core/clock.hpp"
+#include "egt/core/digest.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/wait.hpp"
 #include "egt/ranks/agreement.hpp"
@@ -36,9 +37,10 @@ bool are_apart(const std::vector<std::string>& directories) {
                      [&](const std::string& one) { return one != directories.front(); });
 }
 
-/// What a rank answers: '+' and what was asked for, or '-' and why not.
+/// What a rank answers: '+', a digest and what was asked for, or '-' and why not.
 std::string answer_text(const Result<std::string>& answer) {
-  return answer.ok() ? "+" + answer.value() : "-" + answer.status().what();
+  return answer.ok() ? "+" + to_string(digest_of(answer.value())) + answer.value()
+                     : "-" + answer.status().what();
 }
 
 /// The files of a rank's journal: a line each, its bytes and its name.
@@ -167,7 +169,13 @@ Result<std::string> Gathering::ask(int rank, const std::string& what) {
   unanswered_.insert(request);
   EGT_TRY(wait_until(answered,
                      {.seconds = setup_.answer_seconds, .what = "the sending of a part of the journal"}));
-  if (answer.starts_with('+')) return answer.substr(1);
+  if (answer.starts_with('+')) {
+    const std::size_t head = 1 + to_string(Digest()).size();
+    if (answer.size() >= head &&
+        answer.substr(1, head - 1) == to_string(digest_of(std::string_view(answer).substr(head))))
+      return answer.substr(head);
+    return Status(StatusCode::io_error, "it came with other bytes than it was sent with");
+  }
   return Status(StatusCode::io_error, answer.substr(1));
 }
 

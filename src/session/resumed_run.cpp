@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/printable.hpp"
 #include "judge/evidence.hpp"
 #include "session/run_report.hpp"
 
@@ -53,6 +54,7 @@ Json to_json(const ResumePoint& point) {
           {"arguments", point.arguments},
           {"options", point.options},
           {"size", point.size},
+          {"nodes", point.nodes},
           {"run_id", point.run_id},
           {"part", point.part},
           {"steps", point.steps},
@@ -68,12 +70,15 @@ ResumePoint resume_point_from(const Json& json) {
                     .arguments = {},
                     .options = member(json, "options"),
                     .size = value_at<int>(json, "size").value_or(0),
+                    .nodes = {},
                     .run_id = text_at(json, "run_id"),
                     .part = value_at<int>(json, "part").value_or(0),
                     .steps = value_at<std::int64_t>(json, "steps").value_or(0),
                     .seconds = value_at<double>(json, "seconds").value_or(0)};
   for (const Json& argument : member(json, "arguments"))
     if (argument.is_string()) point.arguments.push_back(argument.get<std::string>());
+  for (const Json& node : member(json, "nodes"))
+    if (node.is_string()) point.nodes.push_back(node.get<std::string>());
   return point;
 }
 
@@ -88,6 +93,12 @@ Result<ResumePoint> resume_point_of(const std::string& directory, const std::vec
   point.is_complete = ended_by_itself(parts.back(), point.size);
   const Json& newest = first_start(parts.back());
   point.part = value_at<int>(newest, "part").value_or(0) + 1;
+  for (int number = 0; number < point.size; ++number)
+    if (const auto rank = parts.back().find(number); rank != parts.back().end()) {
+      const Json& own = rank->second.start_body();
+      const std::string node = text_at(own, "slurm_node");
+      point.nodes.push_back(node.empty() ? text_at(own, "hostname") : node);
+    }
   for (const ByRank& part : parts) {
     point.steps += least<std::int64_t>(part, "steps");
     point.seconds += least<double>(part, "elapsed_seconds");
@@ -106,6 +117,14 @@ Status check_resume(const std::string& directory, const ResumePoint& point, int 
     return refused(directory, fmt::format("that run was begun by version {}, this is {}; use that one",
                                           point.program_version, program_version));
   return {};
+}
+
+Status check_same_node(const std::string& directory, const ResumePoint& point, int rank,
+                       const std::string& node) {
+  const auto own = static_cast<std::size_t>(rank);
+  if (own >= point.nodes.size() || point.nodes[own] == node) return {};
+  return refused(directory, fmt::format("rank {} ran on {}, not on {}; go on there, or start a new run", rank,
+                                        printable(point.nodes[own]), printable(node)));
 }
 
 Status check_same_options(const std::string& directory, const Json& before, const Json& now) {

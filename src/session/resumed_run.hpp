@@ -22,6 +22,7 @@ struct ResumePoint {
   std::vector<std::string> arguments;  ///< as the user typed them
   Json options;                        ///< every one in effect
   int size = 0;                        ///< ranks
+  std::vector<std::string> nodes;      ///< of each rank: Slurm's name of its node, else its host
   std::string run_id;                  ///< empty: begun by an earlier version
   int part = 0;                        ///< the number of the part that begins now, from 1
   std::int64_t steps = 0;              ///< that every rank has done
@@ -37,6 +38,9 @@ Result<ResumePoint> resume_point_of(const std::string& directory, const std::vec
 /// Can a run of `ranks` ranks go on from there? invalid_argument in one line, where it cannot.
 Status check_resume(const std::string& directory, const ResumePoint& point, int ranks,
                     const std::string& program_version);
+/// invalid_argument where this rank ran on another node before: a verdict holds for the nodes that it names.
+Status check_same_node(const std::string& directory, const ResumePoint& point, int rank,
+                       const std::string& node);
 /// invalid_argument where an option is in effect that was not, or not so.
 Status check_same_options(const std::string& directory, const Json& before, const Json& now);
 

@@ -135,6 +135,13 @@ class Scripts(Launch):
         self.assertEqual(self.run_script(run, "report", "of config").returncode, FAULT)
         self.assertTrue((self.folder / "slurm-7/result.json").exists())
 
+    def test_a_launcher_that_starts_nothing_is_no_pass(self):
+        self.fake("srun", "exit 0\n")
+        done = self.run_script(SCRIPTS / "slurm.sbatch", *BURN, "--output", "none")
+        self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
+        self.assertIn("no run began", done.stderr)
+        self.assertEqual(self.run_script(SCRIPTS / "slurm.sbatch", "--version").returncode, 0)
+
     def test_a_job_of_slurm_names_its_directory(self):
         self.fake("srun", """while [[ $1 == --* ]]; do shift; done\necho "srun: ${*:2}"\n""")
         (self.folder / "c.toml").write_text('output = "of config"\n')

@@ -36,6 +36,9 @@ EGT_HD void add_to_digest(std::uint64_t& a, std::uint64_t& b, std::uint64_t inde
   b += std::uint64_t{y} * (place2 | 1u);
 }
 
+/// Of its bytes, and zeros up to a whole word.
+Digest digest_of(std::string_view text);
+
 /// As 32 hexadecimal digits.
 std::string to_string(const Digest& digest);
 /// The reverse; nothing where `text` is anything but 32 hexadecimal digits.

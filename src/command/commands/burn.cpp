@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "command/commands.hpp"
@@ -117,6 +118,10 @@ Result<int> resume_burn(const Options& asked, MpiSession& mpi, Control& control,
                  point.exit_code);
     return point.exit_code;
   }
+  const RankPlace& place = control.place();
+  const char* const slurm_node = std::getenv("SLURMD_NODENAME");
+  EGT_TRY(agree(control,
+                check_same_node(directory, point, place.rank, slurm_node ? slurm_node : place.hostname)));
   options.value().resumed = std::move(point);
   BurnPurpose purpose;
   Run run(options.value(), purpose, mpi, control, started);

@@ -143,7 +143,10 @@ Status Run::open_platform() {
   platform_.communicator = std::make_unique<RestartableCommunicator>(std::move(communicator.value()));
   platform_.sensor =
       open_sensor(platform_.device->info(), platform_.sensor_note, control_.place().local_rank);
-  if (platform_.sensor) limits_ = platform_.sensor->limits();
+  if (platform_.sensor) {
+    limits_ = platform_.sensor->limits();
+    counters_before_ = platform_.sensor->counters();  // the preparation is a load already
+  }
   auto memory = device_memory();
   EGT_TRY(agree(control_, memory.status()));
   memory_before_ = memory.value();
@@ -410,6 +413,7 @@ Status Run::open_telemetry() {
                                            .planned_seconds = purpose_.plan(options_).duration_seconds,
                                            .pulse = pulse_.get(),
                                            .seconds = {},
+                                           .counters_before = counters_before_,
                                            .fixed_mix = fixed_mix()});
   return telemetry_->started();
 }

@@ -173,6 +173,7 @@ class Run {
   InjectingDevice* injecting_device_ = nullptr;  ///< the platform's, if a fault of it is planned
   MemoryInfo memory_before_;
   SensorLimits limits_;
+  std::optional<Result<SensorCounters>> counters_before_;  ///< when the sensor was opened
   std::unique_ptr<Injector> injector_;
   std::optional<Environment> environment_;
   Session::Workloads workloads_;

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <fstream>
 #include <functional>
-#include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -184,13 +184,13 @@ class HostSensor final : public Sensor {
 
  private:
   std::optional<double> power(std::optional<double> joules);
-  /// Of all memory controllers; of one that does not answer now, as it last did.
+  /// Of all memory controllers; nothing if one that answered before does not.
   std::optional<std::uint64_t> memory_errors(const char* file);
 
   const std::vector<int> cpus_;
   const fs::path root_;
   const NodeErrors errors_;
-  std::map<std::string, std::map<fs::path, std::uint64_t>> memory_errors_;  ///< by file and controller
+  std::set<fs::path> known_counters_;
   PackageEnergy energy_;
   std::optional<CpuTicks> ticks_;
   double joules_before_ = 0;
@@ -225,13 +225,15 @@ Result<SensorReading> HostSensor::read() {
 }
 
 std::optional<std::uint64_t> HostSensor::memory_errors(const char* file) {
-  std::map<fs::path, std::uint64_t>& known = memory_errors_[file];
   for (const fs::path& controller : entries(root_ / "sys/devices/system/edac/mc", "mc"))
-    if (const auto errors = number_in(controller / file))
-      known[controller] = static_cast<std::uint64_t>(*errors);
-  if (known.empty()) return std::nullopt;
-  std::uint64_t sum = 0;
-  for (const auto& [controller, errors] : known) sum += errors;
+    if (number_in(controller / file)) known_counters_.insert(controller / file);
+  std::optional<std::uint64_t> sum;
+  for (const fs::path& counter : known_counters_) {
+    if (counter.filename() != file) continue;
+    const auto errors = number_in(counter);
+    if (!errors) return std::nullopt;
+    sum = sum.value_or(0) + static_cast<std::uint64_t>(*errors);
+  }
   return sum;
 }
 

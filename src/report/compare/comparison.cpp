@@ -21,6 +21,8 @@
 namespace egt {
 namespace {
 
+/// One rank may vary by so many times what all of them together may.
+constexpr double slack_of_one = 4;
 constexpr double rounding = 1e-9;     // 5 % planted in decimals is not "more than 5 %"
 constexpr int most_depth = 64;        // of nesting: what reads Json calls itself for each
 constexpr std::size_t most_told = 8;  // reasons of one kind
@@ -139,6 +141,13 @@ std::optional<Regression> judge(const ComparedTest& test, const ComparedFigure& 
       return regression;
     }
   }
+  // One device that is far worse hardly shows in the sum or the median of many.
+  if (const auto times = times_better(value.worst, reference->worst, test.better);
+      times && (1 - *times) > slack_of_one * tolerance + rounding) {
+    regression.worse_percent = (1 - *times) * 100;
+    regression.is_of_one = true;
+    return regression;
+  }
   if (reference->success && !value.success) return regression;
   if (value.is_missing) return regression;
   return std::nullopt;
@@ -202,8 +211,9 @@ std::string regression_reason(const Comparison& comparison, const Regression& re
   if (!regression.worse_percent)
     return fmt::format("{}, {}: failed in {}, passed in {}", test.test, to_text(value.configuration), label,
                        reference);
-  return fmt::format("{}, {}: {} is {:.1f} % worse in {} than in {}", test.test, to_text(value.configuration),
-                     test.figure, *regression.worse_percent, label, reference);
+  return fmt::format(
+      "{}, {}: {}{} is {:.1f} % worse in {} than in {}", test.test, to_text(value.configuration), test.figure,
+      regression.is_of_one ? " of the worst rank" : "", *regression.worse_percent, label, reference);
 }
 
 bool any_in_common(const std::vector<ComparedTest>& tests) {

@@ -99,6 +99,7 @@ struct ComparedFigure {
   std::size_t file = 0;
   Configuration configuration;
   std::optional<double> value;           ///< 0 or above; nothing: not measured, or not on every rank
+  std::optional<double> worst;           ///< of its ranks' own, where each has one
   std::optional<double> spread_percent;  ///< the largest of the ranks
   std::optional<double> power_w;         ///< of all its devices
   std::optional<double> ms_per_batch;    ///< of `bench` only
@@ -166,6 +167,7 @@ struct Regression {
   std::size_t value = 0;  ///< into its values
   std::optional<double> reference_value;
   std::optional<double> worse_percent;  ///< nothing: it failed
+  bool is_of_one = false;               ///< the worst rank alone
 };
 
 struct Comparison {

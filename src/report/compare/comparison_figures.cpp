@@ -51,22 +51,37 @@ std::string place_of(const Json& entry) {
   return place;
 }
 
-/// Of all entries, those of one place as their mean; nothing where one has none, or they are too large to
-/// add.
-std::optional<double> combined(const Group& group, const std::string& name, OverRanks over_ranks) {
-  std::map<std::string, std::vector<double>> repeats;  // of each rank or pair of ranks
+/// Of each rank or pair of ranks, as the mean of its entries; of a whole just one. Empty where an entry has
+/// none.
+std::vector<double> by_place(const Group& group, const std::string& name) {
+  std::map<std::string, std::vector<double>> repeats;
   for (const Json* entry : group.entries) {
     const auto value = figure_at(*entry, name);
-    if (!value) return std::nullopt;
+    if (!value) return {};
     repeats[group.of_ranks ? place_of(*entry) : ""].push_back(*value);
   }
   std::vector<double> values;
   for (const auto& [place, of_place] : repeats)
     values.push_back(std::accumulate(of_place.begin(), of_place.end(), 0.0) /
                      static_cast<double>(of_place.size()));
+  return values;
+}
+
+/// Of all entries; nothing where one has none, or they are too large to add.
+std::optional<double> combined(const Group& group, const std::string& name, OverRanks over_ranks) {
+  const std::vector<double> values = by_place(group, name);
+  if (values.empty()) return std::nullopt;
   const double one = over_ranks == OverRanks::median ? median_of(values)
                                                      : std::accumulate(values.begin(), values.end(), 0.0);
   return std::isfinite(one) ? std::optional(one) : std::nullopt;
+}
+
+/// Of several ranks.
+std::optional<double> worst_of(const Group& group, const std::string& name, Better better) {
+  const std::vector<double> values = by_place(group, name);
+  if (values.size() < 2) return std::nullopt;
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return better == Better::higher ? *least : *most;
 }
 
 std::optional<double> largest(const Group& group, const char* name) {
@@ -235,6 +250,7 @@ void add_tests(const std::string& name, const Entries& entries, std::size_t file
     for (const Group& group : groups) {
       ComparedFigure& value = test.values.emplace_back(describe(file, group));
       value.value = combined(group, figure, known->over_ranks);
+      value.worst = worst_of(group, figure, known->better);
     }
   }
 }

@@ -20,14 +20,15 @@ std::string xid_name(unsigned xid) {
 }  // namespace
 
 std::uint64_t ErrorCounterMonitor::Counter::look(std::optional<std::uint64_t> now, const std::string& phase) {
-  if (!now) return 0;
-  if (!before) before = after = peak = *now;
-  const bool came_back = *after < peak && *now >= peak;
-  const std::uint64_t last = came_back ? peak : std::min(*after, *now);
   after = now;
+  if (!now) return 0;
+  if (!before) before = last = peak = *now;
+  const bool came_back = last < peak && *now >= peak;
+  const std::uint64_t from = came_back ? peak : std::min(last, *now);
+  last = *now;
   peak = std::max(peak, *now);
-  if (*now > last) moved[phase] += *now - last;
-  return *now - last;
+  if (*now > from) moved[phase] += *now - from;
+  return *now - from;
 }
 
 std::uint64_t ErrorCounterMonitor::Counter::grown() const {

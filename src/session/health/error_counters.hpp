@@ -74,10 +74,9 @@ class ErrorCounterMonitor {
  private:
   /// A figure before and after, and what it grew by in which phase.
   struct Counter {
-    std::optional<std::uint64_t> before, after;
+    std::optional<std::uint64_t> before, after;  ///< none: the device does not report it, or no longer
     std::map<std::string, std::uint64_t> moved;
-
-    std::uint64_t peak = 0;  ///< the highest value seen
+    std::uint64_t last = 0, peak = 0;  ///< values seen
 
     /// By how much it grew. One that falls was reset and counts on from there; if the next value is the peak
     /// or more, the fall was a wrong reading.

@@ -301,6 +301,7 @@ Telemetry::Telemetry(std::shared_ptr<Sensor> sensor, double sample_seconds, Cloc
                               MixControl(limits.power_limit_w, guarding->fixed_mix)});
     state_->post->tell_limits(limits);
   }
+  if (guarding) state_->enter(guarding->counters_before);
   state_->enter(state_->read_counters());
   state_->counted = state_->clock();
   auto thread = start_thread("the telemetry", [state = state_] { state->run(); });

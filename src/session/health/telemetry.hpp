@@ -25,7 +25,8 @@ struct Guarding {
   std::optional<double> planned_seconds;  ///< of the run; none: not known
   const Pulse* pulse = nullptr;           ///< of the load; null: it is steady
   std::function<double()> seconds = {};   ///< a clock that never falls; empty: the steady one
-  std::string fixed_mix = {};             ///< why no MixControl holds the power at its limit; empty: one does
+  std::optional<Result<SensorCounters>> counters_before = {};  ///< when the sensor was opened; none: not read
+  std::string fixed_mix = {};  ///< why no MixControl holds the power at its limit; empty: one does
 };
 
 /// Samples a rank's sensor and its node's load on a thread of its own, keeps what a report needs, lets a

@@ -131,12 +131,12 @@ Status FileCeiling::write_raw(bool direct, std::uint64_t& bytes) {
     bytes += size;
   }
   EGT_TRY(file->sync());
-  return direct ? Status() : file->drop_cache();
+  return direct ? Status() : file->stays_cached().status();
 }
 
 Status FileCeiling::read_raw(bool direct, std::uint64_t bytes) {
   EGT_TRY_ASSIGN(const auto file, layer_->open(raw_path(), FileAccess::read, direct));
-  if (!direct) EGT_TRY(file->drop_cache());
+  EGT_TRY(file->stays_cached().status());
   for (std::uint64_t done = 0; done < bytes;) {
     const std::size_t size = std::min<std::uint64_t>(chunk_.bytes(), bytes - done);
     EGT_TRY(file->read(chunk_.data(), size, done));

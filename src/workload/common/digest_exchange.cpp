@@ -6,21 +6,6 @@
 #include "workload/common/value_exchange.hpp"
 
 namespace egt {
-namespace {
-
-Digest digest_of(std::string text) {
-  text.resize((text.size() + 3) / 4 * 4);
-  Digest digest;
-  for (std::size_t i = 0; i < text.size() / 4; ++i) {
-    std::uint32_t word = 0;
-    std::memcpy(&word, text.data() + 4 * i, 4);
-    add_to_digest(digest.a, digest.b, i, word);
-  }
-  return digest;
-}
-
-}  // namespace
-
 Status DigestExchange::prepare(std::size_t most) {
   most_ = most;
   EGT_TRY_ASSIGN(memory_, device_.allocate(most * (ranks() + 1) * sizeof(Digest)));

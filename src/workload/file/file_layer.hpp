@@ -29,8 +29,10 @@ class OpenFile {
   virtual Result<std::uint64_t> size() = 0;
   /// Returns when what was written is on the disk.
   virtual Status sync() = 0;
-  /// Asks the system to forget what it caches of the file, so that it is read from the disk.
-  virtual Status drop_cache() = 0;
+  /// Makes the system forget what it caches of the file, so that it is read from the disk. Does it keep most
+  /// of it all the same? With direct I/O, too: ext4 with data=journal, among others, accepts O_DIRECT and
+  /// caches.
+  virtual Result<bool> stays_cached() = 0;
 };
 
 /// A file's name belongs to somebody as long as this lives; see file_claim.hpp.

@@ -159,6 +159,10 @@ Status FilePass::rewrite(File& file, const std::stop_token& stop) {
 Status FilePass::verify_what_was_written(File& file, const std::stop_token& stop) {
   EGT_TRY(in_flight_->discard(OperationPipeline::deadline_seconds));
   EGT_TRY(spoil_buffers());
+  {
+    EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> opened, open(file, FileAccess::rewrite));
+    EGT_TRY(of_file(opened->sync()));  // what is not on the disk yet stays in the page cache
+  }
   return timed(&FileFigures::read_seconds, [&] { return verify(file, Reading::back, stop); });
 }
 
@@ -208,7 +212,7 @@ Status FilePass::write(File& file, const std::stop_token& stop) {
   EGT_TRY(in_flight_->drain(OperationPipeline::deadline_seconds, stop));
   begin("sync", file.path);
   EGT_TRY(of_file(opened->sync()));
-  if (!direct_) EGT_TRY(of_file(opened->drop_cache()));
+  EGT_TRY(forget_cached(*opened));
   return {};
 }
 
@@ -267,14 +271,21 @@ Status FilePass::verify(File& file, Reading reading, const std::stop_token& stop
 
 Status FilePass::read(File& file, Reading reading, const std::stop_token& stop) {
   EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> opened, open(file, FileAccess::read));
-  // What was read once may be cached again.
-  if (!direct_) EGT_TRY(of_file(opened->drop_cache()));
+  EGT_TRY(forget_cached(*opened));  // what was read once may be cached again
   for (const std::uint64_t index : chunks_to_read(file, reading)) {
     Chunk there = chunk(file, index);
     there.bytes = std::min(there.bytes, file.written - std::min(file.written, there.offset));
     EGT_TRY(read_then_verify(*opened, there, reading, stop));
   }
   return in_flight_->drain(OperationPipeline::deadline_seconds, stop);
+}
+
+Status FilePass::forget_cached(OpenFile& open) {
+  const Result<bool> stays = open.stays_cached();
+  EGT_TRY(of_file(stays.status()));
+  const std::lock_guard lock(mutex_);
+  figures_.stays_cached = figures_.stays_cached || stays.value();
+  return {};
 }
 
 Status FilePass::read_then_verify(OpenFile& open, Chunk chunk, Reading reading, const std::stop_token& stop) {

@@ -42,6 +42,7 @@ struct FileFigures {
   std::uint64_t mismatches = 0;                                ///< words that were not as expected
   std::array<std::uint64_t, file_fault_kinds> wrong_blocks{};  ///< by FileFault
   bool direct_io = false;
+  bool stays_cached = false;  ///< in memory, from where it was read back
   /// The highest rates of one file so far. `measure_rates_alone` counts, too.
   FileRates fastest;
 };
@@ -126,6 +127,7 @@ class FilePass {
   Status verify_what_was_written(File& file, const std::stop_token& stop);
   Status verify(File& file, Reading reading, const std::stop_token& stop);
   Status read(File& file, Reading reading, const std::stop_token& stop);
+  Status forget_cached(OpenFile& open);
   Status read_then_verify(OpenFile& open, Chunk chunk, Reading reading, const std::stop_token& stop);
   Status read_chunk(OpenFile& open, Chunk& chunk, void* data);
   Status leave_out_missing(OpenFile& open, Chunk& chunk);

@@ -261,13 +261,19 @@ std::string TrainWorkload::failure_of(const CheckFigures& checks) const {
   if (checks.undecided_checks > 0)
     return fmt::format("{} found wrong results of this rank or of another, not known which",
                        count(checks.undecided_checks));
+  if (const std::string undone = left_undone(checks); !undone.empty()) return undone;
+  return retired_ == 0 ? "no step was trained" : "";
+}
+
+/// Why training proves nothing, though no result was found wrong; empty: it does.
+std::string TrainWorkload::left_undone(const CheckFigures& checks) const {
   if (checks.diverged_step) return divergence(*checks.diverged_step, checks.diverged_first);
   if (checks.unexamined_loss_step)
     return fmt::format(
         "the loss of step {} was not finite, and the run ended or was restarted before that step was "
         "repeated",
         *checks.unexamined_loss_step);
-  return retired_ == 0 ? "no step was trained" : "";
+  return "";
 }
 
 PartReport TrainWorkload::report() const {
@@ -288,6 +294,7 @@ PartReport TrainWorkload::report() const {
                         {"max", step_ms_.max()}};
   part.figures = {
       {"steps", retired_},
+      {"undone", left_undone(checks).empty() ? Json() : Json(left_undone(checks))},
       {"precisions", names},
       {"optimizer", options_.optimizer == Optimizer::adam ? "adam" : "sgd"},
       {"learning_rate", or_null(options_.learning_rate)},

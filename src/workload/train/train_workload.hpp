@@ -59,6 +59,7 @@ class TrainWorkload : public Workload {
   void close_epoch(std::int64_t step);
   void add_compute_times(std::int64_t step, const StepResult& result);
   std::string failure_of(const CheckFigures& checks) const;
+  std::string left_undone(const CheckFigures& checks) const;
   std::string divergence(std::int64_t step, const std::optional<LossApart>& first) const;
   void note_checks_not_run(const CheckFigures& checks, PartReport& part) const;
   PartReport extreme_report() const;

@@ -139,7 +139,7 @@ TEST_F(HostSensor, EccErrorsOfAllMemoryControllers) {
   EXPECT_EQ(counters.value().ecc_corrected, 8u);
   EXPECT_EQ(counters.value().ecc_uncorrected, 0u);
   std::filesystem::remove(root / "sys/devices/system/edac/mc/mc1/ce_count");
-  EXPECT_EQ(sensor->counters().value().ecc_corrected, 8u);
+  EXPECT_FALSE(sensor->counters().value().ecc_corrected.has_value());
   const auto other = open_host_sensor({}, root, NodeErrors::left_to_another)->counters();
   EXPECT_FALSE(other.value().ecc_corrected.has_value());
   EXPECT_FALSE(other.value().ecc_uncorrected.has_value());

@@ -141,11 +141,22 @@ TEST(Verdict, WhatFailedBeforeAResumeStaysAFailure) {
   Json& memory = find(first, RecordKind::end, 1).body["parts"][1];
   memory["success"] = false;  // as of a part that a signal stopped
   expect(judge(resumed(first, 2)), "pass", 0);
-  memory["failure"] = "no space left on device";
+  memory["failure"] = memory["figures"]["undone"] = "no space left on device";
   const Verdict verdict = judge(resumed(first, 2));
   expect(verdict, "incomplete", 4);
   EXPECT_THAT(verdict.reasons,
               ElementsAre("rank 1, memory, before the run was resumed: no space left on device"));
+}
+
+TEST(Verdict, WhatFailedIsIncompleteAlsoIfTheRunIsInterrupted) {
+  auto records = good_run(2);
+  for (const int rank : {0, 1}) find(records, RecordKind::end, rank).body["reason"] = "signal";
+  expect(judge(records), "interrupted", 6);
+  Json& memory = find(records, RecordKind::end, 1).body["parts"][1];
+  memory["success"] = false;
+  expect(judge(records), "interrupted", 6);
+  memory["failure"] = memory["figures"]["undone"] = "no space left on device";
+  expect(judge(records), "incomplete", 4);
 }
 
 TEST(Verdict, ARankWithoutAStartRecordIsIncomplete) {

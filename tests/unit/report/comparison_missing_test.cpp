@@ -72,6 +72,22 @@ TEST(Comparison, RepeatsOfARankDoNotAddUp) {
             5);
 }
 
+TEST(Comparison, OneBadDeviceAmongManyIsARegression) {
+  const auto run = [](double of_rank_7) {
+    std::vector<Json> entries;
+    for (int rank = 0; rank < 24; ++rank)
+      entries.push_back(part("memory", rank, {{"verify_gb_per_s", rank == 7 ? of_rank_7 : 9.0}}));
+    return file_of(fmt::format("{}", of_rank_7),
+                   result_of(std::vector<std::string>(24, h100), entries, "burn"));
+  };
+  EXPECT_EQ(compare({run(9), run(8)}).exit_code, 0) << "11 %, of one of 24";
+  const Comparison bad = compare({run(9), run(2)});
+  EXPECT_EQ(bad.exit_code, 5);
+  EXPECT_THAT(bad.reasons,
+              Contains("memory, 24x NVIDIA H100: verify_gb_per_s of the worst rank is 77.8 % worse in 2 than "
+                       "in 9"));
+}
+
 TEST(Comparison, CopiesBothWaysAreCompared) {
   const auto run = [](double rate) {
     return file_of(fmt::format("{}", rate),

@@ -304,7 +304,9 @@ TEST_F(DiskTest, ARealSmallFileSystem) {
   ASSERT_TRUE(file->finish(false).ok());
   const PartReport report = file->report();
   EXPECT_THAT(report.failure, HasSubstr("No space left on device; "));
-  EXPECT_EQ(report.work.bytes_file_verified, 16 * mebibyte) << "the first chunk just fits";
+  EXPECT_EQ(report.figures["bytes_read"], 16 * mebibyte) << "the first chunk just fits";
+  EXPECT_THAT(report.figures["mistrusted"].get<std::string>(), HasSubstr("read from the page cache"));
+  EXPECT_EQ(report.work.bytes_file_verified, 0u);
 }
 
 // Left-over files.
