@@ -93,12 +93,12 @@ Result<ResumePoint> resume_point_of(const std::string& directory, const std::vec
   point.is_complete = ended_by_itself(parts.back(), point.size);
   const Json& newest = first_start(parts.back());
   point.part = value_at<int>(newest, "part").value_or(0) + 1;
-  for (int number = 0; number < point.size; ++number)
-    if (const auto rank = parts.back().find(number); rank != parts.back().end()) {
-      const Json& own = rank->second.start_body();
-      const std::string node = text_at(own, "slurm_node");
-      point.nodes.push_back(node.empty() ? text_at(own, "hostname") : node);
-    }
+  for (int number = 0; number < point.size; ++number) {
+    const auto rank = parts.front().find(number);
+    const Json& own = rank == parts.front().end() ? Json() : member(rank->second.start_body(), "identity");
+    const std::string node = text_at(own, "slurm_node");
+    point.nodes.push_back(node.empty() ? text_at(own, "hostname") : node);
+  }
   for (const ByRank& part : parts) {
     point.steps += least<std::int64_t>(part, "steps");
     point.seconds += least<double>(part, "elapsed_seconds");
@@ -122,7 +122,7 @@ Status check_resume(const std::string& directory, const ResumePoint& point, int 
 Status check_same_node(const std::string& directory, const ResumePoint& point, int rank,
                        const std::string& node) {
   const auto own = static_cast<std::size_t>(rank);
-  if (own >= point.nodes.size() || point.nodes[own] == node) return {};
+  if (own >= point.nodes.size() || point.nodes[own].empty() || point.nodes[own] == node) return {};
   return refused(directory, fmt::format("rank {} ran on {}, not on {}; go on there, or start a new run", rank,
                                         printable(point.nodes[own]), printable(node)));
 }
