@@ -145,12 +145,12 @@ class Scripts(Launch):
     def test_a_job_of_slurm_names_its_directory(self):
         self.fake("srun", """while [[ $1 == --* ]]; do shift; done\necho "srun: ${*:2}"\n""")
         (self.folder / "c.toml").write_text('output = "of config"\n')
-        for words, told, restarts in (("burn", "burn --output slurm-7", ""), ("burn", "burn --output slurm-7-2", "2"),
+        for words, arguments, restarts in (("burn", "burn --output slurm-7", ""), ("burn", "burn --output slurm-7-2", "2"),
                                       ("burn --config c.toml", "burn --config c.toml", ""), ("devices", "devices", ""),
                                       ("--resume r", "--resume r", "1")):
             with self.subTest(words=words, restarts=restarts):
                 done = self.run_script(SCRIPTS / "slurm.sbatch", *words.split(), SLURM_RESTART_COUNT=restarts)
-                self.assertEqual(done.stdout, f"srun: {told}\n", done.stderr)
+                self.assertEqual(done.stdout, f"srun: {arguments}\n", done.stderr)
         done = self.run_script(SCRIPTS / "slurm.sbatch", "report", "nowhere")
         self.assertNotIn("srun", done.stdout)
         self.assertIn("nowhere", done.stderr)

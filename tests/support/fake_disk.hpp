@@ -18,7 +18,6 @@ struct FakeDisk {
 
   std::map<std::string, Content> files;
   bool direct = true;  ///< does it take direct I/O?
-  bool stays_cached = false;
   /// After a file was written and closed; `before`: what it held when it was opened.
   std::function<void(const std::string& path, const Content& before)> written;
   /// Before a file is opened.
@@ -46,7 +45,7 @@ class FakeFile : public OpenFile {
   }
   Result<std::uint64_t> size() override { return std::uint64_t{content().size()}; }
   Status sync() override { return {}; }
-  Result<bool> stays_cached() override { return disk_.stays_cached; }
+  Result<bool> drop_cache() override { return true; }
 
  private:
   FakeDisk::Content& content() { return disk_.files[path_]; }

@@ -48,7 +48,7 @@ class TroubledFile : public OpenFile {
   }
   Result<std::uint64_t> size() override { return file_->size(); }
   Status sync() override { return file_->sync(); }
-  Result<bool> stays_cached() override { return file_->stays_cached(); }
+  Result<bool> drop_cache() override { return file_->drop_cache(); }
 
  private:
   const std::unique_ptr<OpenFile> file_;

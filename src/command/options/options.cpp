@@ -85,8 +85,6 @@ Status take_files(std::vector<std::string> files, Options& options) {
   return {};
 }
 
-/// The command is the first argument that is no option, report's directory the second, and compare's files
-/// all the others; anything more is an error.
 Status check_command(const std::string& name) {
   if (knows(name, of_all)) return {};
   std::vector<std::string> names;
@@ -95,6 +93,8 @@ Status check_command(const std::string& name) {
                            command_list()));
 }
 
+/// The command is the first argument that is no option, report's directory the second, and compare's files
+/// all the others; anything more is an error.
 Status take_command(const Rules& rules, const std::vector<std::string>& rest, Options& options) {
   const auto is_option = [](const std::string& text) { return text.starts_with("-"); };
   if (const auto option = std::find_if(rest.begin(), rest.end(), is_option); option != rest.end())

@@ -43,33 +43,24 @@ std::optional<double> figure_at(const Json& entry, std::string_view name) {
   return value && *value >= 0 ? value : std::nullopt;
 }
 
-/// The ranks that an entry is of: "0", or "0 1" of a pair of `links`.
-std::string place_of(const Json& entry) {
-  std::string place;
-  for (const char* name : {"rank", "from", "to"})
-    if (const auto rank = value_at<std::int64_t>(entry, name)) place += fmt::format(" {}", *rank);
-  return place;
-}
-
-/// Of each rank or pair of ranks, as the mean of its entries; of a whole just one. Empty where an entry has
-/// none.
-std::vector<double> by_place(const Group& group, const std::string& name) {
-  std::map<std::string, std::vector<double>> repeats;
+/// Of each rank, as the mean of its entries; of a whole just one. Empty where an entry has none.
+std::vector<double> by_rank(const Group& group, const std::string& name) {
+  std::map<std::int64_t, std::vector<double>> repeats;
   for (const Json* entry : group.entries) {
     const auto value = figure_at(*entry, name);
     if (!value) return {};
-    repeats[group.of_ranks ? place_of(*entry) : ""].push_back(*value);
+    repeats[group.of_ranks ? value_at<std::int64_t>(*entry, "rank").value_or(0) : 0].push_back(*value);
   }
   std::vector<double> values;
-  for (const auto& [place, of_place] : repeats)
-    values.push_back(std::accumulate(of_place.begin(), of_place.end(), 0.0) /
-                     static_cast<double>(of_place.size()));
+  for (const auto& [rank, of_rank] : repeats)
+    values.push_back(std::accumulate(of_rank.begin(), of_rank.end(), 0.0) /
+                     static_cast<double>(of_rank.size()));
   return values;
 }
 
 /// Of all entries; nothing where one has none, or they are too large to add.
 std::optional<double> combined(const Group& group, const std::string& name, OverRanks over_ranks) {
-  const std::vector<double> values = by_place(group, name);
+  const std::vector<double> values = by_rank(group, name);
   if (values.empty()) return std::nullopt;
   const double one = over_ranks == OverRanks::median ? median_of(values)
                                                      : std::accumulate(values.begin(), values.end(), 0.0);
@@ -78,7 +69,7 @@ std::optional<double> combined(const Group& group, const std::string& name, Over
 
 /// Of several ranks.
 std::optional<double> worst_of(const Group& group, const std::string& name, Better better) {
-  const std::vector<double> values = by_place(group, name);
+  const std::vector<double> values = by_rank(group, name);
   if (values.size() < 2) return std::nullopt;
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   return better == Better::higher ? *least : *most;
@@ -224,8 +215,7 @@ ComparedFigure describe(std::size_t file, const Group& group) {
     if (value_at<bool>(*entry, "success").value_or(false)) continue;
     common.success = false;
     if (common.failure.empty()) common.failure = text_at(*entry, "failure");
-    if (common.failure.empty() && !entry->contains("success"))
-      common.failure = "it does not say whether it passed";
+    if (common.failure.empty() && !entry->contains("success")) common.failure = "success is missing";
   }
   return common;
 }

@@ -34,7 +34,7 @@ class FileCeiling final : public CeilingJob {
     return {{"direct_io", pass_->figures().direct_io},
             {"directory", world_.file.directory},
             {"file_system", file_system_.type.empty() ? Json() : Json(file_system_.type)},
-            {"mistrusted", mistrusted(file_system_)}};
+            {"mistrusted", mistrusted(file_system_, pass_->figures().stays_cached)}};
   }
   /// It has no peers to wait for.
   Status give_up(double) override { return {}; }
@@ -130,13 +130,12 @@ Status FileCeiling::write_raw(bool direct, std::uint64_t& bytes) {
     if (!direct) EGT_TRY(file->sync());
     bytes += size;
   }
-  EGT_TRY(file->sync());
-  return direct ? Status() : file->stays_cached().status();
+  return file->sync();
 }
 
 Status FileCeiling::read_raw(bool direct, std::uint64_t bytes) {
   EGT_TRY_ASSIGN(const auto file, layer_->open(raw_path(), FileAccess::read, direct));
-  EGT_TRY(file->stays_cached().status());
+  EGT_TRY(file->drop_cache().status());
   for (std::uint64_t done = 0; done < bytes;) {
     const std::size_t size = std::min<std::uint64_t>(chunk_.bytes(), bytes - done);
     EGT_TRY(file->read(chunk_.data(), size, done));
@@ -148,7 +147,8 @@ Status FileCeiling::read_raw(bool direct, std::uint64_t bytes) {
 Result<JobReport> FileCeiling::check() {
   const FileFigures figures = pass_->figures();
   JobReport report;
-  if (file_system_.memory.empty()) report.work.bytes_file_verified = figures.bytes_measured;
+  if (mistrusted(file_system_, figures.stays_cached).is_null())
+    report.work.bytes_file_verified = figures.bytes_measured;
   if (figures.mismatches > 0)
     report.failure = counted(figures.mismatches, "wrong word") + " read back from the files";
   return report;

@@ -29,10 +29,9 @@ class OpenFile {
   virtual Result<std::uint64_t> size() = 0;
   /// Returns when what was written is on the disk.
   virtual Status sync() = 0;
-  /// Makes the system forget what it caches of the file, so that it is read from the disk. Does it keep most
-  /// of it all the same? With direct I/O, too: ext4 with data=journal, among others, accepts O_DIRECT and
-  /// caches.
-  virtual Result<bool> stays_cached() = 0;
+  /// Makes the system forget what it caches of an open file to read, so that it is read from the disk. False:
+  /// it keeps most of it. Also with direct I/O: ext4 with data=journal, for one, accepts O_DIRECT and caches.
+  virtual Result<bool> drop_cache() = 0;
 };
 
 /// A file's name belongs to somebody as long as this lives; see file_claim.hpp.

@@ -211,9 +211,7 @@ Status FilePass::write(File& file, const std::stop_token& stop) {
   }
   EGT_TRY(in_flight_->drain(OperationPipeline::deadline_seconds, stop));
   begin("sync", file.path);
-  EGT_TRY(of_file(opened->sync()));
-  EGT_TRY(forget_cached(*opened));
-  return {};
+  return of_file(opened->sync());
 }
 
 /// The write is the judgement of the copy: so it begins when the copy is done, with the next chunk enqueued.
@@ -271,21 +269,18 @@ Status FilePass::verify(File& file, Reading reading, const std::stop_token& stop
 
 Status FilePass::read(File& file, Reading reading, const std::stop_token& stop) {
   EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> opened, open(file, FileAccess::read));
-  EGT_TRY(forget_cached(*opened));  // what was read once may be cached again
+  const Result<bool> dropped = opened->drop_cache();  // what was read once may be cached again
+  EGT_TRY(of_file(dropped.status()));
+  if (!dropped.value()) {
+    const std::lock_guard lock(mutex_);
+    figures_.stays_cached = true;
+  }
   for (const std::uint64_t index : chunks_to_read(file, reading)) {
     Chunk there = chunk(file, index);
     there.bytes = std::min(there.bytes, file.written - std::min(file.written, there.offset));
     EGT_TRY(read_then_verify(*opened, there, reading, stop));
   }
   return in_flight_->drain(OperationPipeline::deadline_seconds, stop);
-}
-
-Status FilePass::forget_cached(OpenFile& open) {
-  const Result<bool> stays = open.stays_cached();
-  EGT_TRY(of_file(stays.status()));
-  const std::lock_guard lock(mutex_);
-  figures_.stays_cached = figures_.stays_cached || stays.value();
-  return {};
 }
 
 Status FilePass::read_then_verify(OpenFile& open, Chunk chunk, Reading reading, const std::stop_token& stop) {

@@ -127,7 +127,6 @@ class FilePass {
   Status verify_what_was_written(File& file, const std::stop_token& stop);
   Status verify(File& file, Reading reading, const std::stop_token& stop);
   Status read(File& file, Reading reading, const std::stop_token& stop);
-  Status forget_cached(OpenFile& open);
   Status read_then_verify(OpenFile& open, Chunk chunk, Reading reading, const std::stop_token& stop);
   Status read_chunk(OpenFile& open, Chunk& chunk, void* data);
   Status leave_out_missing(OpenFile& open, Chunk& chunk);

@@ -126,8 +126,9 @@ FileSystem file_system_from(std::string_view line, const std::string& sysfs) {
   return parse(line, sysfs, 0);
 }
 
-Json mistrusted(const FileSystem& file_system) {
-  if (file_system.memory.empty()) return nullptr;
+Json mistrusted(const FileSystem& file_system, bool stays_cached) {
+  if (file_system.memory.empty())
+    return stays_cached ? Json("not a disk test (read from the page cache)") : Json(nullptr);
   return fmt::format("not a disk test (in memory: {})", file_system.memory);
 }
 

@@ -23,8 +23,9 @@ FileSystem file_system_of(const std::string& directory);
 /// a disk. `sysfs`: where it is mounted.
 FileSystem file_system_from(std::string_view line, const std::string& sysfs = "/sys");
 
-/// The figure `mistrusted` of tests of files there: why they test no disk, or null.
-Json mistrusted(const FileSystem& file_system);
+/// The figure `mistrusted` of tests of files there: why they test no disk, or null. `stays_cached`: they were
+/// read from the page cache.
+Json mistrusted(const FileSystem& file_system, bool stays_cached);
 
 /// unavailable: --io-dir names a directory whose files are in memory, so no disk would be tested. The
 /// default, the working directory, is accepted: on a diskless node the other parts still run.

@@ -120,7 +120,7 @@ Status FileWorkload::find_file_system() {
   if (!file_system_.memory.empty())
     environment_.records.warning(
         fmt::format("io: the files in {} are {}; name a directory on a disk with --io-dir",
-                    options_.directory, mistrusted(file_system_).get<std::string>()));
+                    options_.directory, mistrusted(file_system_, false).get<std::string>()));
   return {};
 }
 
@@ -377,7 +377,7 @@ PartReport FileWorkload::report() const {
        {"read_gb_per_s", ratio_or_null(static_cast<double>(figures.bytes_read) * 1e-9, figures.read_seconds)},
        {"direct_io", figures.direct_io},
        {"file_system", file_system_.type.empty() ? Json() : Json(file_system_.type)},
-       {"mistrusted", why_mistrusted(figures)},
+       {"mistrusted", mistrusted(file_system_, figures.stays_cached)},
        {"mismatches", figures.mismatches},
        {"wrong_blocks", by_kind(figures.wrong_blocks)}});
   if (rate_is_measured_) {
@@ -385,15 +385,9 @@ PartReport FileWorkload::report() const {
                         static_cast<double>(figures.bytes_read + figures.bytes_reread) / figures.fastest.read;
     report.load.alone = {{"file_gb_per_s", figures.fastest.both * 1e-9}};
   }
-  if (why_mistrusted(figures).is_null()) report.work.bytes_file_verified = figures.bytes_right;
+  if (mistrusted(file_system_, figures.stays_cached).is_null())
+    report.work.bytes_file_verified = figures.bytes_right;
   return report;
-}
-
-Json FileWorkload::why_mistrusted(const FileFigures& figures) const {
-  if (figures.stays_cached && file_system_.memory.empty())
-    return fmt::format("not a disk test (read from the page cache: {} does not drop it)",
-                       file_system_.type.empty() ? "the file system" : file_system_.type);
-  return mistrusted(file_system_);
 }
 
 }  // namespace egt

@@ -47,8 +47,6 @@ class FileWorkload : public Workload {
  private:
   Result<std::uint64_t> file_bytes();
   Status find_file_system();
-  /// Why its files test no disk; null: they do.
-  Json why_mistrusted(const FileFigures& figures) const;
   Status measure_rate();
   Status start_thread();
   Status work(const std::stop_token& stop);

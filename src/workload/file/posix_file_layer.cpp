@@ -82,7 +82,7 @@ class PosixFile : public OpenFile {
     return file_error(path_, "cannot sync", errno);
   }
 
-  Result<bool> stays_cached() override {
+  Result<bool> drop_cache() override {
     if (const int error = ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_DONTNEED); error != 0)
       return file_error(path_, "cannot drop its cache", error);
     constexpr std::uint64_t sample = 64 << 20;  // bytes: the first ones stand for all
@@ -90,14 +90,14 @@ class PosixFile : public OpenFile {
     const std::size_t looked_at = std::min(bytes, sample);
     void* const pages =
         looked_at == 0 ? MAP_FAILED : ::mmap(nullptr, looked_at, PROT_READ, MAP_SHARED, file_.get(), 0);
-    if (pages == MAP_FAILED) return false;
+    if (pages == MAP_FAILED) return true;
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     std::vector<unsigned char> cached((looked_at + page - 1) / page, 0);
     const bool is_known = ::mincore(pages, looked_at, cached.data()) == 0;
     ::munmap(pages, looked_at);
     const auto kept =
         std::count_if(cached.begin(), cached.end(), [](unsigned char one) { return (one & 1) != 0; });
-    return is_known && 2 * static_cast<std::size_t>(kept) > cached.size();
+    return !is_known || 2 * static_cast<std::size_t>(kept) <= cached.size();
   }
 
  private:

@@ -201,6 +201,9 @@ TEST(Verdict, WrongResultsWithoutTheirFaultRecordAreAFault) {
   const Verdict verdict = judge(records);
   expect(verdict, "fault", 1);
   EXPECT_EQ(verdict.reasons[0], "rank 1, memory: 1 words of memory were wrong; its fault record is missing");
+  records.push_back(fault(0));  // rank 1 counts what passed through it
+  records.back().body["phase"] = "memory";
+  for (const std::string& reason : judge(records).reasons) EXPECT_THAT(reason, Not(HasSubstr("is missing")));
 
   Json& train = find(records, RecordKind::end, 0).body["parts"][0];
   train["success"] = false;

@@ -110,6 +110,18 @@ TEST(Telemetry, WhatTheSensorCannotTellIsToldOnce) {
   EXPECT_EQ(notices[0], Json({{"level", "info"}, {"text", "rank 2: not told: Xid events: Not Supported"}}));
 }
 
+TEST(Telemetry, WhatMovedBeforeTheFirstSampleIsAFaultToo) {
+  Guarded guarded;
+  const auto sensor = std::make_shared<FakeSensor>();
+  Guarding guarding = guarded.guarding();
+  guarding.counters_before = sensor->counters();
+  sensor->uncorrected = 5;  // during the preparation
+  Telemetry telemetry(sensor, 0.02, Clock::now(), guarding);
+  telemetry.stop();
+  EXPECT_EQ(guarded.told(RecordKind::fault).size(), 1u);
+  EXPECT_EQ(telemetry.counters()["ecc_uncorrected"]["before"], 3);
+}
+
 TEST(Telemetry, ACounterThatMovesIsOneFaultWithStepAndPhase) {
   Guarded guarded;
   const auto sensor = std::make_shared<FakeSensor>();
