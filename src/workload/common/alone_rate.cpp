@@ -14,6 +14,9 @@ constexpr double long_enough_seconds = 2e-4;  ///< of one operation: launches do
 constexpr std::int64_t fewest_rows = 256, most_rows = 8192;
 constexpr std::int64_t columns_of_chains = 1024, fewest_chain_rows = 4, most_chain_rows = 8192;
 constexpr double growth_of_full = 1.1;  ///< of the rate with four times the chains, if the device is full
+/// Of one operation: more chains are not tried. On a busy host, noise looks like growth, and a rank that
+/// measures for half a minute keeps its peers waiting in their first collective.
+constexpr double too_long_seconds = 0.25;
 constexpr std::uint64_t scratch_divisor = 64;
 
 Result<double> product_rate(Device& device, Stream& stream, Precision precision, std::int64_t rows,
@@ -97,7 +100,7 @@ Result<double> extreme_rate_alone(Device& device, Stream& stream, int iterations
     EGT_TRY_ASSIGN(const double rate, chain_rate(device, stream, iterations, rows, one_operation));
     const double turns = static_cast<double>(rows * columns_of_chains) * iterations;
     const bool is_long = turns >= rate * long_enough_seconds, fills = rate < growth_of_full * last_rate;
-    if (4 * rows > most_chain_rows || (is_long && fills))
+    if (4 * rows > most_chain_rows || (is_long && fills) || turns >= rate * too_long_seconds)
       return chain_rate(device, stream, iterations, rows, measured_ms);
     last_rate = rate;
   }
