@@ -126,7 +126,7 @@ named_directory() {
   local directory
   directory=$(option_value --output "$@")
   [[ -n $directory ]] || directory=$(option_value --resume "$@")
-  [[ -n $directory ]] || directory=$("$program" "$@" --print-config 2>/dev/null | sed -n 's/^output = "\(.*\)"$/\1/p')
+  [[ -n $directory ]] || directory=$("$program" "$@" --print-config 2>/dev/null | sed -n "s/^output = \([\"']\)\(.*\)\1\$/\2/p")
   [[ $directory == *.json ]] || echo "${directory%/}" # else loadtest's file
 }
 journals_in() { [[ -z $1 ]] || stat -c '%n %s %y' "$1"/journal.rank* 2>/dev/null || true; }
@@ -160,6 +160,10 @@ done
 # The exit code in the result of a run, or nothing where it has none.
 result_code() { sed -n 's/^  "exit_code": \([0-9]*\),\{0,1\}$/\1/p' "$1/result.json" 2>/dev/null || true; }
 
+# Do the arguments ask for a run, which leaves a directory?
+runs() {
+  [[ ${1-} != devices && " $* " != *" --"@(help|version|print-config)" "* && ${1-} != @(help|version) ]]
+}
 # What was refused (2, 3) left no run of its own; mpirun itself, told to end by SIGTERM, ends with 1.
 directory=$(run_directory "$@")
 if [[ -n $directory && -z $asked ]] && ((code > 6)); then
@@ -168,10 +172,14 @@ if [[ -n $directory && -z $asked ]] && ((code > 6)); then
 fi
 # A complete run whose verdict was a fault keeps it, whoever ended with 1.
 if [[ -z $directory && -n $(option_value --resume "$@") && $code == 1 && $(result_code "$named") == 1 ]]; then exit 1; fi
-if [[ -z $directory && " $* " != *" report "* ]] && ((code == 1 || code > 6)); then
+if [[ -z $directory ]] && ((code == 1 || code > 6)); then
   # The program ends with 1 only if a run found a fault: this is the launcher's code.
   if [[ -n $asked ]]; then exit 6; fi
   echo "run.sh: mpirun failed with code $code before the run began; its messages are above" >&2
+  exit 3
+fi
+if [[ -z $directory && -z $asked && $code == 0 && -z $(option_value --resume "$@") ]] && runs "$@"; then
+  echo "run.sh: mpirun ended with code 0, but no run began" >&2
   exit 3
 fi
 if [[ -n $directory ]] && ((code != 2 && code != 3)) && [[ $(result_code "$directory") != "$code" ]]; then

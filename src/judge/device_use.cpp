@@ -237,9 +237,9 @@ DeviceUse use_of(const Json& rank, const Parts& parts, const Json& result, bool 
   return use;
 }
 
-/// What a peer's pass would take for as many samples as this rank's.
+/// What a peer's pass would take for as many samples as this rank's: the median of `fewest` peers or more.
 std::optional<double> peers_compute_ms(const Json& own, const Json& result,
-                                       const std::map<int, Parts>& ranks) {
+                                       const std::map<int, Parts>& ranks, std::size_t fewest) {
   const auto model = [](const Json& rank) { return text_at(member(rank, "device"), "name"); };
   const auto samples = value_at<double>(own, "batch");
   std::vector<double> peers;
@@ -249,7 +249,7 @@ std::optional<double> peers_compute_ms(const Json& own, const Json& result,
     const auto batch = value_at<double>(rank, "batch"), ms = value_at<double>(train, "compute_ms");
     if (ms && batch && samples && *batch > 0) peers.push_back(*ms * *samples / *batch);
   }
-  return peers.empty() ? std::nullopt : std::optional(median_of(peers));
+  return peers.size() < fewest ? std::nullopt : std::optional(median_of(peers));
 }
 
 bool has_no_utilization(const Json& result, int rank) {
@@ -262,6 +262,13 @@ bool computes_nothing_right(const Readiness& readiness, int rank) {
   for (std::size_t i = 0; i < std::size(rows); ++i)
     for (const OperationOnDevice& one : readiness.operations[i].devices)
       if (rows[i].computes && one.rank == rank && one.verified()) return false;
+  return true;
+}
+
+bool computes_all_right(const Readiness& readiness, int rank) {
+  for (std::size_t i = 0; i < std::size(rows); ++i)
+    for (const OperationOnDevice& one : readiness.operations[i].devices)
+      if (rows[i].computes && one.rank == rank && !one.verified()) return false;
   return true;
 }
 
@@ -312,7 +319,9 @@ Readiness readiness_of(const Json& result) {
   for (const Json& rank : member(result, "ranks")) {
     const Parts& parts = ranks.at(value_at<int>(rank, "rank").value_or(-1));
     DeviceUse use = use_of(rank, parts, result, hosts.size() > 1);
-    use.peers_compute_ms = peers_compute_ms(rank, result, ranks);
+    // One peer alone may be the slow one, unless this rank has anything wrong.
+    use.peers_compute_ms =
+        peers_compute_ms(rank, result, ranks, computes_all_right(readiness, use.rank) ? 2 : 1);
     use.why_idle = why_idle(use, parts, readiness, result);
     readiness.devices.push_back(std::move(use));
   }

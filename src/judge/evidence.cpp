@@ -104,8 +104,9 @@ void find_missing_starts(const std::vector<ByRank>& parts, int size, bool is_ove
         fmt::format("{} of {} parts of the run left no record", expected - parts.size(), expected));
 }
 
-/// Ranks step together, so where one rank's records end seconds and steps before those of a peer, some are
-/// lost.
+/// A run that ends in order ends on all ranks, so where one rank has an end record and another has none, that
+/// one's last records are lost. And ranks step together, so where one rank's records end seconds and steps
+/// before those of a peer, some are lost, too.
 void find_lost_ends(const ByRank& part, std::vector<std::string>& problems) {
   constexpr double max_seconds = 3;  // a progress record comes each second, or after each longer step
   constexpr std::int64_t max_steps = 8;
@@ -118,8 +119,15 @@ void find_lost_ends(const ByRank& part, std::vector<std::string>& problems) {
   const auto last = std::max_element(part.begin(), part.end(), [&](const auto& a, const auto& b) {
     return elapsed(a.second) < elapsed(b.second);
   });
+  const auto ended = std::find_if(part.begin(), part.end(), [](const auto& one) {
+    const std::string reason = one.second.end ? text_at(one.second.end->body, "reason") : "error";
+    return reason != "error" && reason != "peer lost";
+  });
   for (const auto& [number, rank] : part)
-    if (!rank.end && elapsed(last->second) - elapsed(rank) > max_seconds &&
+    if (!rank.end && ended != part.end())
+      problems.push_back(fmt::format("rank {} left no end record of part {}, but rank {} did", number,
+                                     number_of(part) + 1, ended->first));
+    else if (!rank.end && elapsed(last->second) - elapsed(rank) > max_seconds &&
         steps(last->second) - steps(rank) > max_steps)
       problems.push_back(
           fmt::format("rank {} left no record of part {} after step {}, but rank {} reached step {}", number,

@@ -125,9 +125,10 @@ class Scripts(Launch):
 
     def test_a_fault_is_still_1(self):
         (self.folder / "c.toml").write_text('output = "of config"\n')
+        (self.folder / "odd.toml").write_text("output = 'q\\y \"z\"'\n")
         self.fake("srun", f"""while [[ $1 == --* ]]; do shift; done\nexec {" ".join(MPIRUN)} -np 2 "$@"\n""")
         run = self.make_script()
-        for script, arguments in ((run, ["--config", "c.toml"]), (run, []), (run, ["-o", "named"]), (SCRIPTS / "slurm.sbatch", []),
+        for script, arguments in ((run, ["--config", "c.toml"]), (run, ["--config", "odd.toml"]), (run, []), (run, ["-o", "named"]), (SCRIPTS / "slurm.sbatch", []),
                                   (SCRIPTS / "slurm.sbatch", ["--output=given"])):
             with self.subTest(script=script.name, arguments=arguments):
                 done = self.run_script(script, *self.FAULT, *arguments)
@@ -137,10 +138,20 @@ class Scripts(Launch):
 
     def test_a_launcher_that_starts_nothing_is_no_pass(self):
         self.fake("srun", "exit 0\n")
-        done = self.run_script(SCRIPTS / "slurm.sbatch", *BURN, "--output", "none")
-        self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
-        self.assertIn("no run began", done.stderr)
-        self.assertEqual(self.run_script(SCRIPTS / "slurm.sbatch", "--version").returncode, 0)
+        self.fake("mpirun", "exit 0\n")
+        for script in (SCRIPTS / "slurm.sbatch", self.make_script()):
+            for arguments in ([*BURN, "--output", "none"], ["loadtest", "--output", "none.json"]):
+                with self.subTest(script=script.name, arguments=arguments):
+                    done = self.run_script(script, *arguments)
+                    self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
+                    self.assertIn("no run began", done.stderr)
+            for word in ("devices", "--version"):
+                self.assertEqual(self.run_script(script, word).returncode, 0)
+        for launcher, script in (("srun", SCRIPTS / "slurm.sbatch"), ("mpirun", self.folder / "root/scripts/run.sh")):
+            self.fake(launcher, "exit 1\n")
+            for arguments in (["devices"], ["loadtest", "--output", "none.json"], [*BURN, "--output", "report"]):
+                with self.subTest(script=script.name, arguments=arguments, code=1):
+                    self.assertEqual(self.run_script(script, *arguments).returncode, ENVIRONMENT)
 
     def test_a_job_of_slurm_names_its_directory(self):
         self.fake("srun", """while [[ $1 == --* ]]; do shift; done\necho "srun: ${*:2}"\n""")

@@ -164,6 +164,14 @@ TEST(Readiness, ADeviceThatIsBusyForLessThanATenthOfItsPeersIsIdle) {
   EXPECT_THAT(told, Not(HasSubstr("All 4 GPUs are")));
 }
 
+TEST(Readiness, OfTwoDevicesThatComputeRightNoneIsIdle) {
+  Records records = ready_run(2);
+  figures(records, 1, "train")["compute_ms"] = 0.59;  // the other may be the slow one
+  expect(records, "pass", 0);
+  records.push_back(fault_of_kind("replay", 1));
+  EXPECT_THAT(why_idle(records, 1), HasSubstr("a pass took it 0.59 ms"));
+}
+
 TEST(Readiness, IsMeasuredAgainstPeersOfTheSameModelForAsManySamples) {
   Records records = ready_run(3);
   figures(records, 2, "train")["compute_ms"] = 0.5;

@@ -469,6 +469,17 @@ TEST(VerdictSoFar, DoesNotMissWhatMayStillBeFound) {
   for (const Json& injection : verdict.injections) EXPECT_EQ(injection["found"], nullptr) << injection;
 }
 
+TEST(MissingEvidence, ARunThatEndedInOrderEndedOnAllRanks) {
+  std::vector<Record> records = good_run(2);
+  EXPECT_THAT(missing_evidence(parts_of(records), 2, true), IsEmpty());
+  std::erase_if(records, [](const Record& one) { return one.kind == RecordKind::end && one.rank == 1; });
+  EXPECT_THAT(missing_evidence(parts_of(records), 2, true),
+              ElementsAre("rank 1 left no end record of part 1, but rank 0 did"));
+  for (Record& one : records)
+    if (one.kind == RecordKind::end) one.body["reason"] = "peer lost";
+  EXPECT_THAT(missing_evidence(parts_of(records), 2, true), IsEmpty()) << "it was lost, which is known";
+}
+
 TEST(MissingEvidence, ARanksRecordsEndWhereItsPeersEnd) {
   std::vector<Record> records = {start(0, 2), start(1, 2), progress(0, 3000)};
   EXPECT_THAT(missing_evidence(parts_of(records), 2, true),
