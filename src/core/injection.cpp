@@ -41,7 +41,9 @@ constexpr std::array names = {"weight",
 constexpr std::uint64_t highest_chosen_bit = 27;
 constexpr std::int64_t most_steps = 1'000'000'000'000;
 constexpr std::uint64_t most_words = std::uint64_t{1} << 24, widest_stride = std::uint64_t{1} << 32;
-constexpr std::string_view form = "KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,peer=P][,ms=M]";
+constexpr std::string_view form =
+    "KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,peer=P][,ms=M][,lasting=once|check|always]";
+constexpr std::array lasting_names = {"once", "check", "always"};
 
 Status wrong(std::string_view text, std::string_view allowed) {
   return Status(StatusCode::invalid_argument, fmt::format("'{}': {}", text, allowed));
@@ -97,6 +99,10 @@ bool takes_time(InjectionKind kind) {
          kind == InjectionKind::temperature;
 }
 
+bool is_of_pass(InjectionKind kind) {
+  return kind >= InjectionKind::gradient && kind <= InjectionKind::extreme;
+}
+
 bool is_of_pairs(InjectionKind kind) {
   return kind == InjectionKind::slow || kind == InjectionKind::hang || kind == InjectionKind::collective;
 }
@@ -143,6 +149,13 @@ constexpr std::array keys = {
     Key{"ms", "milliseconds of 0 to 1000000000", takes_time,
         [](std::string_view value, Injection& injection) {
           return parse_number(value, 0.0, 1e9, injection.ms.emplace());
+        }},
+    Key{"lasting", "once, check or always", is_of_pass,
+        [](std::string_view value, Injection& injection) {
+          const auto found = std::find(lasting_names.begin(), lasting_names.end(), value);
+          if (found == lasting_names.end()) return false;
+          injection.lasting = static_cast<Lasting>(found - lasting_names.begin());
+          return true;
         }},
 };
 
@@ -209,6 +222,7 @@ std::string to_text(const Injection& injection) {
   if (injection.layer) text += fmt::format(",layer={}", *injection.layer);
   if (injection.peer) text += fmt::format(",peer={}", *injection.peer);
   if (injection.ms) text += fmt::format(",ms={}", *injection.ms);
+  if (injection.lasting) text += fmt::format(",lasting={}", to_string(*injection.lasting));
   return text;
 }
 
@@ -229,6 +243,10 @@ const char* to_string(InjectionKind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
+const char* to_string(Lasting lasting) {
+  return lasting_names[static_cast<std::size_t>(lasting)];
+}
+
 Json to_json(const Injection& injection) {
   return {{"kind", to_string(injection.kind)},
           {"rank", injection.rank},
@@ -238,7 +256,8 @@ Json to_json(const Injection& injection) {
           {"stride", injection.stride},
           {"layer", injection.layer ? Json(*injection.layer) : Json()},
           {"peer", injection.peer ? Json(*injection.peer) : Json()},
-          {"ms", injection.ms ? Json(*injection.ms) : Json()}};
+          {"ms", injection.ms ? Json(*injection.ms) : Json()},
+          {"lasting", injection.lasting ? Json(to_string(*injection.lasting)) : Json()}};
 }
 
 Flip choose_flip(const Injection& injection, std::uint64_t words, std::uint64_t seed) {

@@ -160,9 +160,9 @@ MatrixView Workspace::activation_gradient(std::size_t l, Precision precision, st
   return {memory.data(), activation_type(precision), rows, neurons_[l]};
 }
 
-VectorView Workspace::gradient_range(std::int64_t offset, std::int64_t count) const {
-  return {gradient.as<char>() + static_cast<std::size_t>(offset) * size_of(gradient_type), gradient_type,
-          count};
+VectorView Workspace::gradient_range(std::int64_t offset, std::int64_t count, const Buffer* other) const {
+  return {(other ? *other : gradient).as<char>() + static_cast<std::size_t>(offset) * size_of(gradient_type),
+          gradient_type, count};
 }
 
 }  // namespace egt::mlp

@@ -63,7 +63,8 @@ class Workspace {
   MatrixView network_input(Precision precision, std::int64_t rows, std::size_t pass) const;
   /// Gradient of activation l; l and l + 1 lie in different memory. Of 0: only in a part without the input.
   MatrixView activation_gradient(std::size_t l, Precision precision, std::int64_t rows) const;
-  VectorView gradient_range(std::int64_t offset, std::int64_t count) const;
+  /// `other`: memory as large as `gradient`, in its place; null: not wanted.
+  VectorView gradient_range(std::int64_t offset, std::int64_t count, const Buffer* other = nullptr) const;
 
   Buffer gradient;   ///< flat, of gradient_type
   Buffer bias_sums;  ///< of one layer, before they are added to the gradient; fp32, of a network's part

@@ -37,6 +37,7 @@ struct MlpConfig {
   int extreme_iterations = 0;
   std::uint64_t seed = 0;
   bool keeps_states = false;             ///< memory for `keep_state` is taken
+  bool has_second_pass = false;          ///< memory for a second pass of each step is taken
   std::optional<NetworkPart> part = {};  ///< that `neurons` are; none: a whole network
 };
 

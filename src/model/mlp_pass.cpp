@@ -1,5 +1,6 @@
 #include "model/mlp_pass.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "egt/core/profiler_range.hpp"
@@ -30,6 +31,10 @@ struct Pass::Call {
   MatrixView activation_gradient(std::size_t l) const {
     return workspace.activation_gradient(l, plan.precision, plan.rows);
   }
+  VectorView gradient_range(std::int64_t offset, std::int64_t count) const {
+    return workspace.gradient_range(offset, count, plan.gradient);
+  }
+  bool is_struck_by(const Tampering& one) const { return one.of == StepPass::any || one.of == plan.of; }
 };
 
 std::vector<PassTensor> Pass::tensors(const ParameterLayout& layout, const MlpConfig& config) {
@@ -104,8 +109,9 @@ Status Pass::forward(const PassPlan& plan, PassCompanion& companion) {
 VectorView Pass::fused_bias(const Call& call, const LinearLayer& layer) const {
   const Precision precision = call.plan.precision;
   const bool has_scales_or_is_wide = precision == Precision::fp8 || precision == Precision::fp64;
-  if (!call.plan.fuses_activation || config_.extreme_iterations > 0 || !tampering_.empty() ||
-      has_scales_or_is_wide)
+  const bool is_struck = std::any_of(tampering_.begin(), tampering_.end(),
+                                     [&](const Tampering& one) { return call.is_struck_by(one); });
+  if (!call.plan.fuses_activation || config_.extreme_iterations > 0 || is_struck || has_scales_or_is_wide)
     return {};
   const VectorView bias = call.plan.parameters.compute_bias(layer, precision);
   return reinterpret_cast<std::uintptr_t>(bias.data) % Gemm::bias_alignment == 0 ? bias : VectorView();
@@ -117,7 +123,7 @@ ExtremeTerm Pass::extreme_term(const Call& call, int layer) const {
   term.digest = call.companion.chains_digest();
   if (term.digest == nullptr) return term;
   for (const Tampering& one : tampering_) {
-    if (one.tensor != PassTensor{TensorKind::extreme, layer}) continue;
+    if (one.tensor != PassTensor{TensorKind::extreme, layer} || !call.is_struck_by(one)) continue;
     term.fault = one.flip;
     term.fault_turn = one.turn;
   }
@@ -125,14 +131,13 @@ ExtremeTerm Pass::extreme_term(const Call& call, int layer) const {
 }
 
 VectorView Pass::bias_gradient(const Call& call, const LinearLayer& layer) const {
-  if (!call.plan.adds) return workspace_.gradient_range(layer.bias, layer.outputs);
+  if (!call.plan.adds) return call.gradient_range(layer.bias, layer.outputs);
   return {workspace_.bias_sums.data(), ElementType::f32, layer.outputs};
 }
 
 Status Pass::add_bias_gradient(const Call& call, const LinearLayer& layer) {
   if (!call.plan.adds) return {};
-  return device_.add(workspace_.gradient_range(layer.bias, layer.outputs), bias_gradient(call, layer),
-                     stream_);
+  return device_.add(call.gradient_range(layer.bias, layer.outputs), bias_gradient(call, layer), stream_);
 }
 
 /// Made in place of the outputs, or of what came from the next part.
@@ -219,7 +224,7 @@ Status Pass::weight_gradient(const Call& call, const GradientPiece& piece, Matri
   const LinearLayer& layer = layout_.layers()[static_cast<std::size_t>(piece.layer)];
   const PassTensor tensor{TensorKind::weight_gradient, piece.layer};
   const VectorView target =
-      workspace_.gradient_range(layer.weights + piece.first_row * layer.inputs, piece.rows * layer.inputs);
+      call.gradient_range(layer.weights + piece.first_row * layer.inputs, piece.rows * layer.inputs);
   const ElementType type = product_type(call.plan.precision, config_.gradient_type);
   void* data = type == target.type ? target.data : workspace_.product.data();
   Gemm product = products_.weight_gradient(piece, call.plan.precision, output_gradient, input,
@@ -228,10 +233,10 @@ Status Pass::weight_gradient(const Call& call, const GradientPiece& piece, Matri
   EGT_TRY(device_.gemm(product, stream_));
   if (type != target.type) EGT_TRY(device_.cast(target, {data, type, target.count}, stream_));
   const bool is_last = piece.first_row == 0;  // rows are made from high to low
-  if (is_last) EGT_TRY(tamper(tensor, target.words()));
+  if (is_last) EGT_TRY(tamper(call, tensor, target.words()));
   EGT_TRY(call.companion.after_product(product, tensor));
   if (!is_last) return {};
-  const VectorView whole = workspace_.gradient_range(layer.weights, layer.end - layer.weights);
+  const VectorView whole = call.gradient_range(layer.weights, layer.end - layer.weights);
   return call.companion.made(tensor, whole.words());
 }
 
@@ -241,13 +246,14 @@ Status Pass::made(const Call& call, const PassTensor& tensor, void* data, std::s
   if (bytes % word != 0)
     EGT_TRY(device_.set_zero(static_cast<char*>(data) + bytes, word - bytes % word, stream_));
   const WordsView words{static_cast<std::uint32_t*>(data), (bytes + word - 1) / word};
-  EGT_TRY(tamper(tensor, {words.data, bytes / word}));
+  EGT_TRY(tamper(call, tensor, {words.data, bytes / word}));
   return call.companion.made(tensor, words);
 }
 
-Status Pass::tamper(const PassTensor& tensor, WordsView words) {
+Status Pass::tamper(const Call& call, const PassTensor& tensor, WordsView words) {
   for (const Tampering& one : tampering_)
-    if (one.tensor == tensor && words.count > 0) EGT_TRY(device_.flip(words, one.flip, stream_));
+    if (one.tensor == tensor && call.is_struck_by(one) && words.count > 0)
+      EGT_TRY(device_.flip(words, one.flip, stream_));
   return {};
 }
 

@@ -20,6 +20,9 @@ struct PassPlan {
   std::int64_t first_sample = 0;  ///< of that sequence
   std::int64_t rows = 0;          ///< samples
   float* loss = nullptr;          ///< device memory: the sum of squared errors
+  /// Where the gradients of the weights go; null: the workspace's own memory.
+  const Buffer* gradient = nullptr;
+  StepPass of = StepPass::any;  ///< whose Tampering applies
   /// Bias and ReLU come along with a product, where they can: then the product is no tensor of its own, which
   /// nobody is shown. Without extreme compute.
   bool fuses_activation = false;
@@ -94,7 +97,7 @@ class Pass {
   Status weight_gradient(const Call& call, const GradientPiece& piece, MatrixView output_gradient,
                          MatrixView input);
   Status made(const Call& call, const PassTensor& tensor, void* data, std::size_t bytes);
-  Status tamper(const PassTensor& tensor, WordsView words);
+  Status tamper(const Call& call, const PassTensor& tensor, WordsView words);
 
   Device& device_;
   const MlpConfig& config_;

@@ -10,6 +10,7 @@
 #include "model/mlp_pass.hpp"
 #include "model/mlp_state.hpp"
 #include "model/parallel/gradient_sums.hpp"
+#include "model/pass_comparison.hpp"
 #include "model/pending_updates.hpp"
 #include "model/step_tail.hpp"
 #include "model/step_timeline.hpp"
@@ -41,15 +42,19 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
         communicator(c),
         config(m),
         share(m.batch),
+        second_share(m.batch),
         layout(m.neurons, bucket_elements(c)),
         trained(device, config, layout),
         sums(device, communicator, config, layout),
+        comparison(device, communicator, config, layout),
         updates(device, layout, sums, trained, workspace) {}
 
   Status allocate();
   Status make_streams_and_events();
   Status initialize();
   Status close_step(const StepNote& note);
+  Status make_second_pass();
+  Status check(const BatchShare& wanted) const;
   Status settle() { return updates.settle(precision, *compute); }
   /// What is put in the communication stream from here on comes behind what is in the compute stream.
   Status show_to_communication();
@@ -64,16 +69,18 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Status before_activation(std::size_t layer) override;
   Status after_activation(std::size_t layer) override;
   Status before_backward() override;
+  Digest* chains_digest() override { return config.has_second_pass ? comparison.next_digest() : nullptr; }
   Status bucket_made(std::size_t bucket) override;
 
   Device& device;
   Communicator& communicator;
   const MlpConfig config;
-  BatchShare share;
+  BatchShare share, second_share;
   const ParameterLayout layout;
   Precision precision = Precision::fp32;
   std::optional<std::int64_t> last_retired;
   float last_compute_ms = 0;       // not told to the peers yet; 0: none
+  double second_ms = 0;            // of the last step but one that was retired
   std::int64_t enqueued_step = 0;  // that is being enqueued
   StepTail* enqueued = nullptr;    // of it
   ExtraWork extra_work;
@@ -84,6 +91,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   ParameterSet known;  // of replays, as training began with
   Workspace workspace;
   Buffer replay_loss;
+  mlp::PassComparison comparison;
   mlp::StepTails tails;
   mlp::PendingUpdates updates;
   mlp::StepTimeline timeline;
@@ -119,6 +127,7 @@ Status MlpTrainer::Impl::allocate() {
   EGT_TRY_ASSIGN(known, ParameterSet::allocate(device, config.precisions, layout.size()));
   EGT_TRY_ASSIGN(workspace, Workspace::allocate(device, config, layout));
   EGT_TRY_ASSIGN(replay_loss, device.allocate(sizeof(float)));
+  if (config.has_second_pass) EGT_TRY(comparison.allocate(workspace));
   return tails.allocate(device, communicator.size());
 }
 
@@ -135,6 +144,7 @@ Status MlpTrainer::Impl::make_streams_and_events() {
 Status MlpTrainer::Impl::initialize() {
   EGT_TRY(trained.initialize(*compute));
   EGT_TRY(known.initialize(device, layout, nullptr, config.seed, *compute));
+  if (config.has_second_pass) EGT_TRY(comparison.initialize(*compute));
   return device.set_zero(workspace.gradient.data(), workspace.gradient.bytes(), *compute);
 }
 
@@ -147,11 +157,22 @@ Status MlpTrainer::set_precision(Precision precision) {
 }
 
 Status MlpTrainer::set_share(const BatchShare& share) {
-  const MlpConfig& config = impl_->config;
-  if (share.local < 1 || share.local > std::max(config.batch.local, config.most_samples) ||
-      share.global != config.batch.global)
-    return {StatusCode::invalid_argument, "a share of a batch that there is no memory for"};
+  EGT_TRY(impl_->check(share));
   impl_->share = share;
+  return {};
+}
+
+Status MlpTrainer::set_second_share(const BatchShare& share) {
+  if (!impl_->config.has_second_pass) return {StatusCode::internal, "no memory for a second pass"};
+  EGT_TRY(impl_->check(share));
+  impl_->second_share = share;
+  return {};
+}
+
+Status MlpTrainer::Impl::check(const BatchShare& wanted) const {
+  if (wanted.local < 1 || wanted.local > std::max(config.batch.local, config.most_samples) ||
+      wanted.global != config.batch.global)
+    return {StatusCode::invalid_argument, "a share of a batch that there is no memory for"};
   return {};
 }
 
@@ -162,16 +183,36 @@ Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool me
   m.enqueued = &m.tails.of(step);
   m.enqueued->rows = m.share.local;
   m.enqueued_step = step;
+  m.comparison.begin(step);
   EGT_TRY(m.pass->enqueue({.precision = m.precision,
                            .parameters = m.trained.parameters,
                            .sequence = static_cast<std::uint64_t>(step),
                            .first_sample = m.share.first,
                            .rows = m.share.local,
                            .loss = m.enqueued->loss(),
+                           .of = StepPass::first,
                            .fuses_activation = true},
                           m));
   m.trained.step_made();
-  return m.close_step(note);
+  EGT_TRY(m.close_step(note));
+  return m.config.has_second_pass ? m.make_second_pass() : Status();
+}
+
+/// Behind the step's own pass, so that its sums over ranks run beside it.
+Status MlpTrainer::Impl::make_second_pass() {
+  const ProfilerRange range("second pass");
+  EGT_TRY(pass->enqueue({.precision = precision,
+                         .parameters = trained.parameters,
+                         .sequence = static_cast<std::uint64_t>(enqueued_step),
+                         .first_sample = second_share.first,
+                         .rows = second_share.local,
+                         .loss = comparison.loss(),
+                         .gradient = &comparison.gradient(),
+                         .of = StepPass::second,
+                         .fuses_activation = true},
+                        comparison.second_pass(*compute)));
+  EGT_TRY(device.record(*enqueued->second_end, *compute));
+  return comparison.exchange(*compute, *communication);
 }
 
 /// Sums come in the order of the buckets, those of the first layer and then of the second one last. So all
@@ -217,6 +258,8 @@ Status MlpTrainer::Impl::before_backward() {
 }
 
 Status MlpTrainer::Impl::bucket_made(std::size_t bucket) {
+  if (config.has_second_pass)
+    EGT_TRY(comparison.add(bucket, workspace.gradient_range(0, layout.size()), enqueued->loss(), *compute));
   // Before the last sum, so that a step which is over has it reached.
   if (bucket + 1 == layout.buckets().size()) {
     EGT_TRY(begin_phase({}));
@@ -254,12 +297,24 @@ Result<StepResult> MlpTrainer::retire_step(std::int64_t step, double timeout_sec
     const StepTail& before = m.tails.of(step - 1);
     EGT_TRY_ASSIGN(result.step_ms, m.device.elapsed_ms(*before.done, *tail.done));
     EGT_TRY_ASSIGN(result.pass_ms, m.device.elapsed_ms(*before.compute_end, *tail.compute_end));
+    if (m.config.has_second_pass) {
+      EGT_TRY_ASSIGN(m.second_ms, m.device.elapsed_ms(*before.compute_end, *before.second_end));
+    }
   }
   m.last_retired = step;
   EGT_TRY_ASSIGN(result.compute_ms, m.compute_ms(tail));
   m.last_compute_ms = static_cast<float>(*result.compute_ms * static_cast<double>(m.config.batch.local) /
                                          static_cast<double>(tail.rows));
   return result;
+}
+
+std::vector<std::string> MlpTrainer::compared_tensors() const {
+  return impl_->comparison.tensors();
+}
+
+Result<std::vector<MlpTrainer::PassDigests>> MlpTrainer::pass_digests(std::int64_t step,
+                                                                      double timeout_seconds) const {
+  return impl_->comparison.collect(step, timeout_seconds);
 }
 
 Status MlpTrainer::wait_for_pass(std::int64_t step, double timeout_seconds) const {
@@ -292,6 +347,7 @@ void MlpTrainer::set_extra_work(ExtraWork work) {
 Result<StepTimes> MlpTrainer::measured_times() const {
   const Impl& m = *impl_;
   EGT_TRY_ASSIGN(StepTimes times, m.timeline.times(m.device));
+  times.phase_ms[static_cast<std::size_t>(StepPhase::second)] = m.second_ms;
   for (const GradientBucket& bucket : m.layout.buckets())
     times.sum_bytes.push_back(static_cast<double>(bucket.count) *
                               static_cast<double>(size_of(m.config.gradient_type)));

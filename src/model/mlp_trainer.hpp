@@ -52,8 +52,9 @@ enum class StepPhase {
   forward,     ///< products and the input's random numbers
   activation,  ///< bias, ReLU and extreme compute of all hidden layers
   backward,    ///< from the loss to the last weight gradient
+  second,      ///< the second pass of the step before
 };
-constexpr std::size_t step_phases = 5;
+constexpr std::size_t step_phases = 6;
 const char* to_string(StepPhase phase);
 
 /// Times of one step that was asked to be measured (it adds events to the streams, a few microseconds each).
@@ -87,10 +88,24 @@ class MlpTrainer {
   /// For the steps enqueued from now on; the ranks' shares make the same global batch as before.
   /// invalid_argument: more samples than MlpConfig::most_samples, or none.
   Status set_share(const BatchShare& share);
+  /// In the steps enqueued from now on, a second pass with the same weights is made of this share, and its
+  /// gradient is dropped: another rank's share, or this rank's own. Not without MlpConfig::has_second_pass.
+  /// invalid_argument as above.
+  Status set_second_share(const BatchShare& share);
   /// Enqueues the step. `measure`: its StepTimes are wanted; at most one such step at a time.
   Status enqueue_step(std::int64_t step, const StepNote& note, bool measure);
   /// Waits until the step is over; steps are retired in order.
   Result<StepResult> retire_step(std::int64_t step, double timeout_seconds);
+  /// What a step's passes are compared by, one name a digest: the chains of the hidden layers, this rank's
+  /// gradient, bucket by bucket, and its sum of squared errors.
+  std::vector<std::string> compared_tensors() const;
+  /// Digests of both passes of a step, of one rank.
+  struct PassDigests {
+    std::vector<Digest> first, second;
+  };
+  /// Waits until all ranks' are here: for each of them. Of a step with second passes; until `depth` + 1 more
+  /// steps are enqueued.
+  Result<std::vector<PassDigests>> pass_digests(std::int64_t step, double timeout_seconds) const;
   /// Waits until this rank's own pass of the step is made: what is missing then comes from its peers.
   Status wait_for_pass(std::int64_t step, double timeout_seconds) const;
   /// Enqueues the updates of the last enqueued step at once, on the compute stream; otherwise they come

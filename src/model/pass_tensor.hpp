@@ -44,12 +44,16 @@ struct StateTensor {
 /// "weights of layer 3", "momentum of layer 3".
 std::string to_string(const StateTensor& tensor);
 
-/// A tensor's words that are changed on purpose, each time that it is made.
+/// The passes of a step: the one that training uses, and the one whose digests are compared with it.
+enum class StepPass { any, first, second };
+
+/// A tensor's words that are changed on purpose, each time that such a pass makes it.
 struct Tampering {
   PassTensor tensor;
   Flip flip;     ///< words of the tensor; of a weight gradient: of the piece of it that is made last
   int turn = 0;  ///< of the chains of an extreme term: the turn that gives other bits; only where they are
                  ///< digested
+  StepPass of = StepPass::any;  ///< any: of replays, too
 };
 
 }  // namespace egt

@@ -43,8 +43,8 @@ Status StepTails::allocate(Device& device, int ranks) {
     tail.device_ = memory_.as<float>() + i * stride;
     tail.result_ = pinned_.as<float>() + i * (stride + line);
     tail.told_ = tail.result_ + stride;
-    for (EventHandle* event :
-         {&tail.done, &tail.compute_begin, &tail.wait_begin, &tail.wait_end, &tail.compute_end}) {
+    for (EventHandle* event : {&tail.done, &tail.compute_begin, &tail.wait_begin, &tail.wait_end,
+                               &tail.compute_end, &tail.second_end}) {
       EGT_TRY_ASSIGN(*event, device.create_event(EventUse::timing));
     }
   }

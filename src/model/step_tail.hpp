@@ -30,6 +30,7 @@ class StepTail {
   EventHandle done;
   /// Of the pass: the wait for the sums of its second layer is not its own work.
   EventHandle compute_begin, wait_begin, wait_end, compute_end;
+  EventHandle second_end;  ///< of the second pass, if there is one
 
  private:
   friend class StepTails;

@@ -5,7 +5,8 @@
 namespace egt {
 
 const char* to_string(StepPhase phase) {
-  constexpr const char* names[step_phases] = {"wait", "update", "forward", "activation", "backward"};
+  constexpr const char* names[step_phases] = {"wait",       "update",   "forward",
+                                              "activation", "backward", "second"};
   return names[static_cast<std::size_t>(phase)];
 }
 

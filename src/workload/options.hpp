@@ -19,6 +19,10 @@ enum class LoadKind { mix, train };
 /// How the ranks share the samples of a step: evenly, or by what their devices compute in the same time.
 enum class Balance { even, automatic };
 
+/// How much of training's passes is compared: every one, with a second one of its batch on another device, or
+/// a known-answer pass now and then.
+enum class Coverage { full, sampled };
+
 struct TrainOptions {
   LoadKind load = LoadKind::mix;  ///< of the whole job: told with its results
   std::vector<std::int64_t> layers = {4096, 8192, 6144, 4096,
@@ -30,10 +34,13 @@ struct TrainOptions {
   std::optional<double> learning_rate;           ///< none: chosen from the layers
   ElementType gradient_type = ElementType::f32;  ///< f32 or bf16
   int extreme_iterations = 200;
-  std::int64_t epoch_steps = 100;  ///< steps an epoch
-  std::int64_t check_every = 0;    ///< steps between checks; 0: as often as check_budget allows
-  double check_budget = 0.01;      ///< share of the time that checks may take, above 0 and up to 1
-  std::string golden;              ///< the file of known answers, written where it is not there; empty: none
+  std::int64_t epoch_steps = 50;  ///< steps an epoch
+  std::int64_t check_every = 0;   ///< steps between checks; 0: as often as check_budget allows
+  Coverage coverage = Coverage::sampled;
+  double check_budget = 0.01;  ///< share of the time that checks may take, above 0 and up to 1
+  std::string golden;          ///< the file of known answers, written where it is not there; empty: none
+
+  bool covers_all() const { return coverage == Coverage::full; }
 };
 
 struct CollectiveOptions {

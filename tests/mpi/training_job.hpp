@@ -53,6 +53,7 @@ struct Job {
   std::function<std::chrono::microseconds(int rank)> restart_in_repair = {};
   /// The step that a rank does not come to at first, as if it were stuck: then all restart; -1: it is not.
   std::function<std::int64_t(int rank)> stuck_before = {};
+  bool covers_all = false;  ///< every pass is compared with a second one
 };
 
 /// What all ranks told, the same on every rank, and what this rank reports.
@@ -251,6 +252,7 @@ class TrainingJobs : public ::testing::Test {
     options.learning_rate = job.learning_rate;
     options.extreme_iterations = 1;
     options.check_every = job.check_every;
+    options.coverage = job.covers_all ? Coverage::full : Coverage::sampled;
     options.epoch_steps = job.epoch_steps;
     options.balance = job.balances ? Balance::automatic : Balance::even;
     options.golden = job.golden_path;

@@ -41,7 +41,11 @@ enum class InjectionKind {
   device_error,     ///< a call of the device returns a hardware error, and every later call too
 };
 
-/// One fault on purpose: `KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,peer=P][,ms=M]`.
+/// How long a fault of a pass lasts: one pass of one step, up to the next check, or to the end of the run.
+enum class Lasting { once, check, always };
+
+/// One fault on purpose:
+/// `KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,peer=P][,ms=M][,lasting=once|check|always]`.
 struct Injection {
   InjectionKind kind = InjectionKind::weight;
   int rank = 0;
@@ -56,22 +60,25 @@ struct Injection {
   std::optional<int> peer;   ///< of links: only what goes between `rank` and this one; none: with any. Of a
                              ///< burn's collective: what `rank` copies from its neighbour, this one
   std::optional<double> ms;  ///< of kinds that take time; none: without end
+  std::optional<Lasting> lasting =
+      {};  ///< of gradient, activation, gemm and extreme; none: as the coverage finds it
 };
 
 /// invalid_argument, in one line: what is wrong with the text and what is allowed. `layer` belongs to kinds
 /// that have layers (of collective: which one) and to hang, `peer` to slow, hang and collective, `bit`,
 /// `count` and `stride` to kinds that flip bits, `count` also to slow, temperature, diskfull and
-/// device-error, `ms` to slow, hang, stop and temperature.
+/// device-error, `ms` to slow, hang, stop and temperature, `lasting` to kinds of a pass.
 Result<Injection> parse_injection(std::string_view text);
 /// As the user would write it: parse_injection gives the same again.
 std::string to_text(const Injection& injection);
 /// Does it change data (weight .. file-lost)? The other kinds change the rank's or the node's behaviour.
 bool changes_data(InjectionKind kind);
 const char* to_string(InjectionKind kind);
+const char* to_string(Lasting lasting);
 /// In the order of the enumeration.
 std::span<const InjectionKind> all_injection_kinds();
-/// {"kind","rank","step","bits","count","stride","layer","peer","ms"}: what was asked for; null: chosen by
-/// the program.
+/// {"kind","rank","step","bits","count","stride","layer","peer","ms","lasting"}: what was asked for; null:
+/// chosen by the program.
 Json to_json(const Injection& injection);
 
 /// The words that `injection` hits among `words` of them (above 0), each once: where count and stride go

@@ -49,11 +49,15 @@ std::string work_text(const Json& result) {
 std::string checks_text(const Json& result) {
   const VerifiedWork work = work_from_json(member(result, "verified_work"));
   std::optional<double> fraction;  // of the rank that they cost most
-  for (const Json& part : member(result, "results"))
+  std::uint64_t compared = 0;      // steps, of the rank that compared most
+  for (const Json& part : member(result, "results")) {
     if (const auto own = value_at<double>(part, "checks_fraction"))
       fraction = std::max(fraction.value_or(0), *own);
+    compared = std::max(compared, value_at<std::uint64_t>(part, "compared_steps").value_or(0));
+  }
   if (work.replays == 0 && !fraction) return "";
   std::string text = "\n  Checks: " + counted(work.replays, "replay");
+  if (compared > 0) text += fmt::format(", both passes of {}", counted(compared, "step"));
   if (fraction) text += fmt::format(", {:.2g} % of the time", 100 * *fraction);
   return text;
 }
@@ -245,6 +249,7 @@ std::string breakdown_text(const Json& result) {
   const std::vector<std::pair<std::string, double>> shares = {
       {"products", share({"forward_ms", "backward_ms"})},
       {has_extreme ? "extreme compute" : "activations", share({"activation_ms"})},
+      {"second pass", share({"second_ms"})},
       {"update", share({"update_ms"})},
       {"waiting for sums", has_peers ? share({"wait_ms"}) : 0},
       {"other", share({"other_ms"}) + (has_peers ? 0 : share({"wait_ms"}))}};

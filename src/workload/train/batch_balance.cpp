@@ -62,21 +62,24 @@ std::vector<std::int64_t> balanced_samples(std::int64_t global, const std::vecto
 
 BatchBalance::BatchBalance(const BatchShare& even, const RankPlace& place, std::vector<std::int64_t> most,
                            std::int64_t unit)
-    : place_(place), most_(std::move(most)), unit_(unit), changes_{{0, even}} {
+    : place_(place), global_(even.global), most_(std::move(most)), unit_(unit) {
   for (std::int64_t& samples : most_) samples -= samples % unit_;
   for (int rank = 0; rank < place_.size; ++rank)
     even_.push_back(share_batch(even.global, rank, place_.size).local);
   samples_ = even_;
+  changes_.push_back({0, even_});
 }
 
-const BatchShare& BatchBalance::share_of(std::int64_t step) const {
+BatchShare BatchBalance::share_of(std::int64_t step, int rank) const {
   const auto in_force = std::find_if(changes_.rbegin(), changes_.rend(),
                                      [&](const Change& change) { return change.from <= step; });
-  return in_force == changes_.rend() ? changes_.front().own : in_force->own;
+  const auto& samples = in_force == changes_.rend() ? changes_.front().samples : in_force->samples;
+  const auto own = samples.begin() + rank;
+  return {.global = global_, .first = std::accumulate(samples.begin(), own, std::int64_t{0}), .local = *own};
 }
 
-std::int64_t BatchBalance::most_samples() const {
-  return most_.empty() ? changes_.front().own.local : most_[static_cast<std::size_t>(place_.rank)];
+std::int64_t BatchBalance::most_samples(int rank) const {
+  return most_.empty() ? even_.front() : most_[static_cast<std::size_t>(rank)];
 }
 
 void BatchBalance::add(std::int64_t step, Precision precision, const std::vector<double>& all_compute_ms) {
@@ -111,19 +114,14 @@ void BatchBalance::end_epoch(std::int64_t step, Precision next) {
   const std::vector<double>& own = times_[next].ms_per_sample;
   const std::vector<double>* wanted = own.empty() ? newest : &own;
   if (wanted == nullptr) return;
-  const std::int64_t global = changes_.front().own.global;
-  auto samples = balanced_samples(global, *wanted, std::max(unit_, grain_of(global / place_.size)), most_);
+  auto samples = balanced_samples(global_, *wanted, std::max(unit_, grain_of(global_ / place_.size)), most_);
   if (slowest(samples_, *wanted) >= least_gain * slowest(samples, *wanted))
     change(step + MlpTrainer::depth + 1, std::move(samples));  // none of these steps is enqueued yet
 }
 
 void BatchBalance::change(std::int64_t from, std::vector<std::int64_t> samples) {
   samples_ = std::move(samples);
-  BatchShare own = changes_.front().own;
-  const auto end = samples_.begin() + place_.rank;
-  own.first = std::accumulate(samples_.begin(), end, std::int64_t{0});
-  own.local = *end;
-  changes_.push_back({from, own});
+  changes_.push_back({from, samples_});
 }
 
 void BatchBalance::restart(std::int64_t next_step) {
@@ -135,7 +133,7 @@ void BatchBalance::restart(std::int64_t next_step) {
 }
 
 Json BatchBalance::figures() const {
-  return {{"batch", changes_.back().own.local},
+  return {{"batch", samples_[static_cast<std::size_t>(place_.rank)]},
           {"batch_changes", changes_.size() - 1},
           {"balance_gain", balanced_ms_ > 0 ? Json(even_ms_ / balanced_ms_) : Json(nullptr)}};
 }

@@ -30,10 +30,10 @@ class BatchBalance {
   BatchBalance(const BatchShare& even, const RankPlace& place, std::vector<std::int64_t> most,
                std::int64_t unit = 1);
 
-  /// Of any step up to MlpTrainer::depth behind the last one retired.
-  const BatchShare& share_of(std::int64_t step) const;
-  /// The samples that this rank needs memory for.
-  std::int64_t most_samples() const;
+  /// Of any step up to MlpTrainer::depth behind the last one retired, and any rank.
+  BatchShare share_of(std::int64_t step, int rank) const;
+  /// The samples that a rank has memory for.
+  std::int64_t most_samples(int rank) const;
   /// The figures of a step that was retired: StepResult::all_compute_ms.
   void add(std::int64_t step, Precision precision, const std::vector<double>& all_compute_ms);
   /// `step`, the last one of an epoch, was retired; the next one is in `next`.
@@ -48,8 +48,8 @@ class BatchBalance {
 
  private:
   struct Change {
-    std::int64_t from = 0;  ///< step
-    BatchShare own;
+    std::int64_t from = 0;              ///< step
+    std::vector<std::int64_t> samples;  ///< of each rank
   };
 
   /// What passes of one precision take.
@@ -62,6 +62,7 @@ class BatchBalance {
   void change(std::int64_t from, std::vector<std::int64_t> samples);
 
   const RankPlace place_;
+  const std::int64_t global_;
   std::vector<std::int64_t> most_;
   const std::int64_t unit_;
   std::vector<std::int64_t> even_, samples_;  ///< of each rank: at first, and by the last change

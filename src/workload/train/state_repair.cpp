@@ -148,7 +148,8 @@ Status StateRepair::drain() {
 }
 
 Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences,
-                                       const std::optional<std::int64_t>& loss_step) {
+                                       const std::optional<std::int64_t>& loss_step,
+                                       const std::optional<std::int64_t>& pass_step) {
   EGT_TRY(steps_.restore(proven_slot_));
   const double timeout = environment_.peer_timeout_seconds;
   ProgressBoard::Line& line = environment_.board.line("main");
@@ -169,6 +170,11 @@ Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences
     EGT_TRY_ASSIGN(const StepResult result, trainer_.retire_step(step, timeout));
     made.losses.push_back(result.loss);
     made.own_losses.push_back(result.own_losses);
+    if (const std::vector<int> second_of = steps_.second_of(step); !second_of.empty()) {
+      EGT_TRY_ASSIGN(PassDigests passes, trainer_.pass_digests(step, timeout));
+      if (!pass_differences(passes, second_of).empty()) made.passes_differ = true;
+      if (step == pass_step) made.passes = std::move(passes);
+    }
   }
   EGT_TRY_ASSIGN(const auto ranks, states());
   made.states = ranks[0];

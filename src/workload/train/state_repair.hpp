@@ -10,6 +10,7 @@
 #include "egt/core/record.hpp"
 #include "egt/workload/workload.hpp"
 #include "workload/common/digest_exchange.hpp"
+#include "workload/train/second_pass.hpp"
 #include "workload/train/training_steps.hpp"
 
 namespace egt {
@@ -36,6 +37,8 @@ struct Repetition {
   std::int64_t first_step = 0;      ///< of the steps repeated
   std::vector<double> losses = {};  ///< by repeated step: of all ranks
   std::vector<std::vector<float>> own_losses = {};  ///< by repeated step, then by rank
+  PassDigests passes = {};                          ///< of the step asked for, if it was repeated
+  bool passes_differ = false;                       ///< of any repeated step
   bool alike_before_loss = true;  ///< all ranks' states just before the step that was asked for
 };
 
@@ -63,10 +66,11 @@ class StateRepair {
   /// Waits for the steps that are under way, which are to be made again.
   Status drain();
   /// Repeats the steps from the proven state to the candidate's, and fills in `repeated` of each word of
-  /// `differences`. `loss_step`: the ranks' states before it are compared, too; none: not wanted. No step may
-  /// be under way.
+  /// `differences`. `pass_step`: whose digests are wanted; none: no step's. `loss_step`: the ranks' states
+  /// before it are compared, too; none: not wanted. No step may be under way.
   Result<Repetition> repeat(std::vector<StateDifference>& differences,
-                            const std::optional<std::int64_t>& loss_step);
+                            const std::optional<std::int64_t>& loss_step,
+                            const std::optional<std::int64_t>& pass_step);
   /// Enqueues the steps behind the candidate's again; they are left to be retired.
   Status go_on();
 

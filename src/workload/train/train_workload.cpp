@@ -45,17 +45,19 @@ Status TrainWorkload::prepare() {
   is_default_rate_ = !options_.learning_rate;
   const double rate = options_.learning_rate.value_or(
       default_learning_rate(options_.layers, options_.optimizer, batch_.global));
-  EGT_TRY_ASSIGN(auto trainer, MlpTrainer::create(environment_.device, environment_.communicator,
-                                                  {.neurons = options_.layers,
-                                                   .batch = batch_,
-                                                   .most_samples = balance_.most_samples(),
-                                                   .precisions = options_.precisions,
-                                                   .optimizer = options_.optimizer,
-                                                   .learning_rate = rate,
-                                                   .gradient_type = options_.gradient_type,
-                                                   .extreme_iterations = options_.extreme_iterations,
-                                                   .seed = environment_.seed,
-                                                   .keeps_states = true}));
+  EGT_TRY_ASSIGN(auto trainer,
+                 MlpTrainer::create(environment_.device, environment_.communicator,
+                                    {.neurons = options_.layers,
+                                     .batch = batch_,
+                                     .most_samples = balance_.most_samples(environment_.place.rank),
+                                     .precisions = options_.precisions,
+                                     .optimizer = options_.optimizer,
+                                     .learning_rate = rate,
+                                     .gradient_type = options_.gradient_type,
+                                     .extreme_iterations = options_.extreme_iterations,
+                                     .seed = environment_.seed,
+                                     .keeps_states = true,
+                                     .has_second_pass = options_.covers_all()}));
   options_.learning_rate = rate;
   steps_ = std::make_unique<TrainingSteps>(environment_, options_, batch_, balance_, std::move(trainer));
   checks_ = std::make_unique<TrainingChecks>(environment_, options_, batch_, *steps_, golden_);
@@ -160,10 +162,10 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
   EGT_TRY_ASSIGN(const StepResult result,
                  steps_->trainer().retire_step(step, environment_.peer_timeout_seconds));
   outcome.decision = std::max(outcome.decision, decode_votes(result.notes.vote));
-  const std::int64_t samples = samples_of(step);
+  const std::int64_t samples = samples_of(step), computed = samples + second_samples_of(step);
   ++retired_;
   ++epoch_steps_;
-  samples_ += samples;
+  samples_ += computed;
   if (result.step_ms) {
     timed_samples_ += samples;
     epoch_samples_ += samples;
@@ -173,7 +175,7 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
     epoch_ms_ += *result.step_ms;
     ++epoch_timed_steps_;
   }
-  flops_[steps_->precision_of(step)] += flops_of(samples);
+  flops_[steps_->precision_of(step)] += flops_of(computed);
   add_compute_times(step, result);
   EGT_TRY(steps_->slow().learn(step, result));
   if (!loss_first_) loss_first_ = result.loss;
@@ -185,6 +187,13 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
     close_epoch(step);
   if (ends_epoch(step)) balance_.end_epoch(step, steps_->precision_of(step + 1));
   return {};
+}
+
+/// 0: there was no second pass.
+std::int64_t TrainWorkload::second_samples_of(std::int64_t step) const {
+  const int own = environment_.place.rank;
+  const std::vector<int> second_of = steps_->second_of(step);
+  return second_of.empty() ? 0 : balance_.share_of(step, second_of[static_cast<std::size_t>(own)]).local;
 }
 
 void TrainWorkload::add_compute_times(std::int64_t step, const StepResult& result) {
@@ -236,6 +245,7 @@ Status TrainWorkload::finish(const Ending& ending) {
   const Status checked = ending.hurry || retired_ == 0 ? Status() : checks_->finish();
   if (checks_) checks_->close(!ending.hurry && checked.ok());
   if (ending.hurry || !checked.ok() || !steps_) return checked;
+  is_finished_ = true;
   return correct_rates();
 }
 
@@ -273,6 +283,8 @@ std::string TrainWorkload::left_undone(const CheckFigures& checks) const {
         "the loss of step {} was not finite, and the run ended or was restarted before that step was "
         "repeated",
         *checks.unexamined_loss_step);
+  if (is_finished_ && options_.covers_all() && static_cast<std::int64_t>(checks.compared_steps) < retired_)
+    return fmt::format("the passes of {} of {} steps were compared", checks.compared_steps, retired_);
   return "";
 }
 
@@ -314,6 +326,7 @@ PartReport TrainWorkload::report() const {
       {"compute_tflops",
        compute_ms_ > 0 ? Json(flops_of(computed_samples_) / compute_ms_ / 1e9) : Json(nullptr)},
       {"replays", checks.replays},
+      {"compared_steps", checks.compared_steps},
       {"chain_checks", checks.chain_checks},
       {"replica_checks", checks.replica_checks},
       {"digests_compared", checks.digests_compared},
@@ -344,9 +357,12 @@ PartReport TrainWorkload::report() const {
                    {"led_by_products", timed ? Json(led) : Json(nullptr)}};
   part.work.replays = checks.replays;
   part.work.replica_checks = checks.replica_checks;
-  // Equal weights on all ranks do not prove the products of their unlike batches: only replays do.
+  // Equal weights on all ranks do not prove the products of their unlike batches: only replays and second
+  // passes do.
   const auto replayed = static_cast<double>(batch_.global / environment_.place.size);
-  part.work.gemm_flops = flops_per_sample(options_.layers) * replayed * static_cast<double>(checks.replays);
+  part.work.gemm_flops = flops_per_sample(options_.layers) *
+                         (replayed * static_cast<double>(checks.replays) +
+                          2 * static_cast<double>(batch_.local) * static_cast<double>(checks.compared_steps));
   return part;
 }
 
@@ -365,6 +381,7 @@ void TrainWorkload::note_checks_not_run(const CheckFigures& checks, PartReport& 
                      ? fmt::format("--check-every {} is beyond the {} steps of the run", options_.check_every,
                                    retired_)
                      : "the run ended before the first one");
+  if (!options_.covers_all()) note_not_run(part, "comparison of every training pass", "--coverage sampled");
   if (options_.golden.empty())
     note_not_run(part, "golden digests", "only `burn --golden FILE` compares them");
   for (const std::string& precision : checks.golden_unknown)

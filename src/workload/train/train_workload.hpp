@@ -50,7 +50,10 @@ class TrainWorkload : public Workload {
   double flops_of(std::int64_t samples) const;
   std::int64_t activations_of(std::int64_t samples) const;
   double turns_of(std::int64_t samples) const;
-  std::int64_t samples_of(std::int64_t step) const { return balance_.share_of(step).local; }
+  std::int64_t samples_of(std::int64_t step) const {
+    return balance_.share_of(step, environment_.place.rank).local;
+  }
+  std::int64_t second_samples_of(std::int64_t step) const;
   Status measure_rates();
   Status correct_rates();
   LoadFigures load_figures() const;
@@ -80,8 +83,9 @@ class TrainWorkload : public Workload {
   Clock::time_point started_ = Clock::now();
 
   std::int64_t retired_ = 0;
-  std::int64_t samples_ = 0, timed_samples_ = 0,
-               epoch_samples_ = 0;  ///< this rank's: all, and in timed steps
+  bool is_finished_ = false;                            ///< with all checks
+  std::int64_t samples_ = 0;                            ///< of all passes that this rank computed
+  std::int64_t timed_samples_ = 0, epoch_samples_ = 0;  ///< this rank's, in timed steps
   std::optional<double> loss_first_, loss_last_;
   LossTrend loss_trend_;
   StepBreakdown breakdown_;

@@ -25,6 +25,18 @@ std::vector<Answers> part(const std::vector<Answers>& ranks, std::size_t first, 
   return parts;
 }
 
+/// Of each rank the next one of its group, around.
+std::vector<int> ring_of(const std::vector<int>& groups) {
+  std::vector<int> ring(groups.size());
+  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
+    std::size_t next = rank;
+    do next = (next + 1) % groups.size();
+    while (groups[next] != groups[rank]);
+    ring[rank] = static_cast<int>(next);
+  }
+  return ring;
+}
+
 template <typename Named>
 std::vector<std::string> names_of(const std::vector<Named>& all) {
   std::vector<std::string> names;
@@ -92,6 +104,7 @@ Status TrainingChecks::take_groups() {
   EGT_TRY_ASSIGN(groups_, exchange_.groups_of(environment_.device_model, environment_.peer_timeout_seconds));
   const int own = groups_[static_cast<std::size_t>(environment_.place.rank)];
   audits_ = std::count(groups_.begin(), groups_.end(), own) < enough_peers;
+  if (options_.covers_all()) steps_.set_ring(ring_of(groups_));
   return {};
 }
 
@@ -100,7 +113,8 @@ Status TrainingChecks::take_groups() {
 Status TrainingChecks::after_step(std::int64_t step) {
   if (!under_way_) EGT_TRY(steps_.injections().strike_states(step));
   const bool due = schedule_.due(step);
-  if (under_way_ || !(due || losses_.open_step())) return {};
+  const bool is_open = losses_.open_step() || (unlike_ && !passes_stay_wrong_);
+  if (under_way_ || !(due || is_open)) return {};
   costs_.check_enqueued(step);
   ++figures_.checks_in_steps;
   return enqueue_check(step);
@@ -148,6 +162,7 @@ Status TrainingChecks::retire(std::int64_t step, const StepResult& result) {
   }
   own_losses_.keep(step, result.own_losses);
   losses_.note(step, result);
+  EGT_TRY(compare_passes(step - 1));  // whose digests came before this step's sums
   return under_way_ && under_way_->step == step ? collect() : Status();
 }
 
@@ -210,7 +225,8 @@ Result<std::int64_t> TrainingChecks::resume() {
   reporter_.tell_for_others();
   reporter_.end_check();
   under_way_.reset();
-  pass_was_wrong_ = state_stays_wrong_ = false;
+  pass_was_wrong_ = state_stays_wrong_ = passes_stay_wrong_ = false;
+  unlike_.reset();
   losses_.give_up();
   costs_.give_up();
   schedule_ = CheckSchedule(options_.check_every, options_.check_budget);
@@ -219,6 +235,7 @@ Result<std::int64_t> TrainingChecks::resume() {
   if (agreed.unrepaired) EGT_TRY(finish_repair(*agreed.unrepaired));
   unrepaired_.reset();
   EGT_TRY(repair_.go_back_to(agreed.proven_step));
+  compared_step_ = agreed.proven_step;
   own_losses_.clear();
   EGT_TRY(enqueue_check(agreed.proven_step));
   EGT_TRY(collect());
@@ -249,6 +266,7 @@ void TrainingChecks::close(bool complete) {
 Status TrainingChecks::collect() {
   EGT_TRY_ASSIGN(const auto answers, exchange_.collect(environment_.peer_timeout_seconds, under_way_->step));
   reporter_.confirm_last_check();
+  EGT_TRY(compare_passes(under_way_->step));
   const auto state = part(answers, sections_.replay + sections_.chains, sections_.state);
   const bool pass_wrong = judge_replay(part(answers, 0, sections_.replay));
   const bool chains_wrong = chains_ && judge_chains(part(answers, sections_.replay, sections_.chains));
@@ -336,6 +354,43 @@ bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
   return !dissents.empty();
 }
 
+/// All steps up to `last`, which are retired.
+Status TrainingChecks::compare_passes(std::int64_t last) {
+  while (compared_step_ < last) {
+    const std::int64_t step = ++compared_step_;
+    const std::vector<int> second_of = steps_.second_of(step);
+    if (second_of.empty()) continue;
+    EGT_TRY_ASSIGN(PassDigests passes, trainer_.pass_digests(step, environment_.peer_timeout_seconds));
+    figures_.digests_compared += passes[0].first.size();
+    if (unlike_ || pass_differences(passes, second_of).empty()) continue;
+    unlike_ = Unlike{.step = step, .passes = std::move(passes), .second_of = second_of};
+    EGT_TRY(announce_passes());
+  }
+  return {};
+}
+
+/// The steps are repeated behind the next check, which may break off.
+Status TrainingChecks::announce_passes() {
+  for (const Dissent& dissent : decide_passes(unlike_->passes, {}, unlike_->second_of))
+    reporter_.tell_provisionally(pass_fault(dissent), dissent);
+  return environment_.publish();
+}
+
+void TrainingChecks::judge_passes(const PassDigests& repeated) {
+  for (const Dissent& dissent : decide_passes(unlike_->passes, repeated, unlike_->second_of))
+    reporter_.tell(pass_fault(dissent), dissent);
+  unlike_.reset();
+}
+
+Fault TrainingChecks::pass_fault(const Dissent& dissent) const {
+  Fault found = fault_of(environment_, "replay", "second pass", "train", unlike_->step);
+  found.incident = fmt::format("passes of step {}", unlike_->step);
+  found.where = fmt::format("{}, {}{}", trainer_.compared_tensors()[dissent.question],
+                            to_string(steps_.precision_of(unlike_->step)), more_tensors(dissent.count));
+  show_difference(found, dissent.expected, dissent.actual);
+  return found;
+}
+
 /// Only this rank knows what its audits found.
 Status TrainingChecks::judge_audit() {
   if (!audits_) return {};
@@ -365,12 +420,14 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool
     dissents = vote(state);
   }
   if (dissents.empty()) state_stays_wrong_ = false;
-  const bool explained = pass_wrong || chains_wrong || !dissents.empty();
+  const bool passes_wrong = unlike_.has_value();
+  const bool explained = pass_wrong || chains_wrong || passes_wrong || !dissents.empty();
   // What stays wrong would send training back again and again: once is enough.
-  const bool goes_back =
-      (!dissents.empty() && !state_stays_wrong_) || (pass_wrong && !pass_was_wrong_) || losses_.open_step();
+  const bool goes_back = (!dissents.empty() && !state_stays_wrong_) || (pass_wrong && !pass_was_wrong_) ||
+                         (passes_wrong && !passes_stay_wrong_) || losses_.open_step();
   pass_was_wrong_ = pass_wrong;
-  if (!pass_wrong && dissents.empty() && !losses_.open_step()) {
+  if (!passes_wrong) passes_stay_wrong_ = false;
+  if (!pass_wrong && !passes_wrong && dissents.empty() && !losses_.open_step()) {
     repair_.prove_candidate();
     own_losses_.clear();
   }
@@ -382,12 +439,15 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool
     EGT_TRY(repair_.drain());
     EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
     loss_was_wrong = losses_.judge(repetition, explained, under_way_->number);
+    if (unlike_) judge_passes(repetition.passes);
+    passes_stay_wrong_ = repetition.passes_differ;
     EGT_TRY(repair_.go_on());
     figures_.repeated_steps += static_cast<std::uint64_t>(steps_.last() - under_way_->step);
     unrepaired_.reset();
   }
+  if (unlike_) judge_passes({});
   for (const Dissent& dissent : dissents) reporter_.tell(state_fault(dissent, differences), dissent);
-  return !dissents.empty() || loss_was_wrong;
+  return !dissents.empty() || passes_wrong || loss_was_wrong;
 }
 
 /// Whoever is wrong is reported, and is on disk, before anything is done that may break off.
@@ -400,7 +460,9 @@ Status TrainingChecks::announce(const std::vector<Dissent>& dissents) {
 Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
                                           std::vector<StateDifference>& differences) {
   EGT_TRY_ASSIGN(differences, repair_.locate(state));
-  EGT_TRY_ASSIGN(Repetition repetition, repair_.repeat(differences, losses_.open_step()));
+  EGT_TRY_ASSIGN(Repetition repetition,
+                 repair_.repeat(differences, losses_.open_step(),
+                                unlike_ ? std::optional(unlike_->step) : std::nullopt));
   costs_.disturb();
   figures_.repeated_steps += repetition.own_losses.size();
   state_stays_wrong_ = !dissents.empty() && !repetition.alike;
@@ -435,6 +497,7 @@ std::string TrainingChecks::golden_work() const {
 
 CheckFigures TrainingChecks::figures() const {
   CheckFigures figures = figures_;
+  figures.compared_steps = options_.covers_all() ? static_cast<std::uint64_t>(compared_step_ + 1) : 0;
   figures.fraction = costs_.fraction();
   figures.period_steps = schedule_.period();
   figures.diverged_step = losses_.diverged_step();

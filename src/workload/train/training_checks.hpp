@@ -19,6 +19,7 @@
 #include "workload/train/gemm_audit.hpp"
 #include "workload/train/golden_digests.hpp"
 #include "workload/train/loss_watch.hpp"
+#include "workload/train/second_pass.hpp"
 #include "workload/train/state_repair.hpp"
 #include "workload/train/training_steps.hpp"
 #include "workload/train/transcendental_check.hpp"
@@ -34,6 +35,7 @@ struct GoldenBook {
 /// What the checks did so far.
 struct CheckFigures {
   std::uint64_t replays = 0;         ///< known-answer passes that were held against others or the past
+  std::uint64_t compared_steps = 0;  ///< whose two passes were compared
   std::uint64_t chain_checks = 0;    ///< known answers of transcendental chains, likewise
   std::uint64_t replica_checks = 0;  ///< comparisons of all ranks' training state
   std::uint64_t digests_compared = 0;
@@ -111,6 +113,10 @@ class TrainingChecks {
   void judge_golden(const Answers& own);
   bool judge_chains(const std::vector<Answers>& answers);
   Status judge_audit();
+  Status compare_passes(std::int64_t last);
+  Status announce_passes();
+  void judge_passes(const PassDigests& repeated);
+  Fault pass_fault(const Dissent& dissent) const;
   bool has_comparison(const std::vector<Answers>& past) const;
   Result<bool> judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong);
   Status announce(const std::vector<Dissent>& dissents);
@@ -160,7 +166,16 @@ class TrainingChecks {
   std::vector<Answers> chains_past_;
   std::optional<Check> under_way_;
   std::uint64_t checks_ = 0;
-  bool pass_was_wrong_ = false;      ///< at the last check
+  bool pass_was_wrong_ = false;  ///< at the last check
+  /// A step whose two passes differ.
+  struct Unlike {
+    std::int64_t step = -1;
+    PassDigests passes;
+    std::vector<int> second_of;
+  };
+  std::optional<Unlike> unlike_;     ///< the first since the last check
+  bool passes_stay_wrong_ = false;   ///< they differed when they were repeated, too
+  std::int64_t compared_step_ = -1;  ///< the last one whose passes were compared
   bool state_stays_wrong_ = false;   ///< going back did not leave the ranks alike
   std::optional<Check> unrepaired_;  ///< whose repair is not through yet
   CheckFigures figures_;

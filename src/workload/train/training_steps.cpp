@@ -27,20 +27,26 @@ float encode(StopVote vote) {
   return vote == StopVote::none ? 0.0f : vote == StopVote::finished ? 1.0f : interrupted_weight;
 }
 
-std::string place_of(const Tampering& tampering) {
-  return tampering.tensor.kind == TensorKind::extreme
-             ? fmt::format("{}, turn {}, in the next check", to_string(tampering.tensor), tampering.turn + 1)
-             : fmt::format("{}, in every pass up to the next check", to_string(tampering.tensor));
+std::string place_of(const Tampering& tampering, Lasting lasting) {
+  const std::string turn = tampering.tensor.kind == TensorKind::extreme
+                               ? fmt::format(", turn {}", tampering.turn + 1)
+                               : std::string();
+  return fmt::format("{}{}, {}", to_string(tampering.tensor), turn,
+                     lasting == Lasting::always        ? "in every pass"
+                     : lasting == Lasting::check       ? "in every pass up to the next check"
+                     : tampering.of == StepPass::first ? "in the first pass of this step"
+                                                       : "in the second pass of this step");
 }
 
 }  // namespace
 
-std::optional<Tampering> TrainingInjections::tampering_of(const Injection& injection) const {
+std::optional<Tampering> TrainingInjections::tampering_of(const Injection& injection, Lasting lasting) const {
   Tampering tampering;
   const bool extreme = injection.kind == InjectionKind::extreme;
   const int layer = choose_layer(injection, layers() - (extreme ? 1 : 0), environment_.seed);
   const bool last = layer + 1 == layers();
-  const bool backward = injection.step % 2 == 1 && layer > 0;
+  // A gradient of inputs is masked: half of its strikes would change no result.
+  const bool backward = lasting != Lasting::once && injection.step % 2 == 1 && layer > 0;
   tampering.tensor.layer = layer;
   tampering.tensor.kind = injection.kind == InjectionKind::gradient ? TensorKind::weight_gradient
                           : injection.kind == InjectionKind::gemm
@@ -87,22 +93,36 @@ Status TrainingInjections::hang_device(std::int64_t step) {
 
 Status TrainingInjections::before_step(std::int64_t step) {
   EGT_TRY(hang_device(step));
+  std::vector<Tampering> once;
   for (const InjectionKind kind : pass_kinds)
     while (const auto injection = environment_.injector.take(kind, step)) {
-      const auto tampering = tampering_of(*injection);
+      const Lasting lasting =
+          injection->lasting.value_or(options_.covers_all() ? Lasting::once : Lasting::check);
+      auto tampering = tampering_of(*injection, lasting);
       if (!tampering) continue;  // a tensor of less than a word: the fault never strikes, which is reported
-      tampered_.push_back({*tampering, step});
-      environment_.injector.tell(*injection, step, tampering->flip, place_of(*tampering));
+      if (lasting == Lasting::once) {
+        const std::uint64_t either = mix64(environment_.seed ^ static_cast<std::uint64_t>(injection->step));
+        tampering->of = options_.covers_all() && (either & 1) ? StepPass::second : StepPass::first;
+        once.push_back(*tampering);
+      } else {
+        tampered_.push_back({*tampering, step, lasting});
+      }
+      environment_.injector.tell(*injection, step, tampering->flip, place_of(*tampering, lasting));
     }
-  if (!tampered_.empty()) before_repeated_step(step);
+  put_in_force(step, std::move(once));
   return {};
 }
 
 void TrainingInjections::before_repeated_step(std::int64_t step) {
-  std::vector<Tampering> in_force;
+  put_in_force(step, {});
+}
+
+void TrainingInjections::put_in_force(std::int64_t step, std::vector<Tampering> tampering) {
   for (const Tampered& one : tampered_)
-    if (one.since <= step) in_force.push_back(one.tampering);
-  trainer_.set_tampering(std::move(in_force));
+    if (one.since <= step) tampering.push_back(one.tampering);
+  if (tampering.empty() && !is_any_in_force_) return;
+  is_any_in_force_ = !tampering.empty();
+  trainer_.set_tampering(std::move(tampering));
 }
 
 Status TrainingInjections::strike_states(std::int64_t step) {
@@ -127,8 +147,8 @@ StateTensor TrainingInjections::state_tensor_of(const Injection& injection) cons
 }
 
 void TrainingInjections::end_passes() {
-  tampered_.clear();
-  trainer_.set_tampering({});
+  std::erase_if(tampered_, [](const Tampered& one) { return one.lasting != Lasting::always; });
+  put_in_force(std::numeric_limits<std::int64_t>::max(), {});
 }
 
 StopVote decode_votes(float sum) {
@@ -137,7 +157,8 @@ StopVote decode_votes(float sum) {
 
 TrainingSteps::TrainingSteps(Environment& environment, const TrainOptions& options, const BatchShare& batch,
                              const BatchBalance& balance, std::unique_ptr<MlpTrainer> trainer)
-    : options_(options),
+    : place_(environment.place),
+      options_(options),
       balance_(balance),
       slow_(environment, *trainer),
       trainer_(std::move(trainer)),
@@ -147,6 +168,15 @@ TrainingSteps::TrainingSteps(Environment& environment, const TrainOptions& optio
 Precision TrainingSteps::precision_of(std::int64_t step) const {
   const auto epoch = static_cast<std::size_t>(step / options_.epoch_steps);
   return options_.precisions[epoch % options_.precisions.size()];
+}
+
+std::vector<int> TrainingSteps::second_of(std::int64_t step) const {
+  std::vector<int> of = ring_;
+  for (int rank = 0; rank < static_cast<int>(of.size()); ++rank)
+    if (int& next = of[static_cast<std::size_t>(rank)];
+        balance_.share_of(step, next).local > balance_.most_samples(rank))
+      next = rank;
+  return of;
 }
 
 Status TrainingSteps::enqueue(const Step& step, const StepNote& note) {
@@ -172,7 +202,9 @@ Status TrainingSteps::enqueue_step(std::int64_t step, StepNote note) {
     EGT_TRY(trainer_->set_precision(wanted));
     precision_ = wanted;
   }
-  EGT_TRY(trainer_->set_share(balance_.share_of(step)));
+  EGT_TRY(trainer_->set_share(balance_.share_of(step, place_.rank)));
+  if (const std::vector<int> of = second_of(step); !of.empty())
+    EGT_TRY(trainer_->set_second_share(balance_.share_of(step, of[static_cast<std::size_t>(place_.rank)])));
   if (step + MlpTrainer::depth >= last_) note.vote = encode(vote_of(step));
   const bool measure = step == last_ && step % options_.epoch_steps == options_.epoch_steps / 2;
   return trainer_->enqueue_step(step, note, measure);

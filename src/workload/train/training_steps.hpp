@@ -13,9 +13,9 @@
 
 namespace egt {
 
-/// The faults on purpose of training: of its passes (gradient, activation, gemm), which last from their step
-/// to the end of the next check, like a unit gone bad; of one turn of an extreme term's chains, in the next
-/// check; of its state at rest (weight, optimizer), once. Detectors know nothing of it. Main thread only.
+/// The faults on purpose of training: of its passes (gradient, activation, gemm, extreme), which strike as
+/// Injection::lasting says; where that is left open, once if all passes are compared, else up to the next
+/// check. Of its state at rest (weight, optimizer), once. Detectors know nothing of it. Main thread only.
 class TrainingInjections {
  public:
   /// All outlive the object.
@@ -37,10 +37,13 @@ class TrainingInjections {
   struct Tampered {
     Tampering tampering;
     std::int64_t since = 0;  ///< step
+    Lasting lasting = Lasting::once;
   };
 
   Status hang_device(std::int64_t step);
-  std::optional<Tampering> tampering_of(const Injection& injection) const;
+  /// Those that last, and these.
+  void put_in_force(std::int64_t step, std::vector<Tampering> tampering);
+  std::optional<Tampering> tampering_of(const Injection& injection, Lasting lasting) const;
   StateTensor state_tensor_of(const Injection& injection) const;
   int layers() const { return static_cast<int>(trainer_.layout().layers().size()); }
 
@@ -48,7 +51,8 @@ class TrainingInjections {
   const TrainOptions& options_;
   const BatchShare& batch_;
   MlpTrainer& trainer_;
-  std::vector<Tampered> tampered_;
+  std::vector<Tampered> tampered_;  ///< that last
+  bool is_any_in_force_ = false;
   Buffer unread_;  ///< what a device that hangs writes to
 };
 
@@ -60,6 +64,11 @@ class TrainingSteps {
   TrainingSteps(Environment& environment, const TrainOptions& options, const BatchShare& batch,
                 const BatchBalance& balance, std::unique_ptr<MlpTrainer> trainer);
 
+  /// Of each rank, whose batch it computes a second time: another one of its device model, or itself. Before
+  /// the first step. Empty: there are no second passes.
+  void set_ring(std::vector<int> ring) { ring_ = std::move(ring); }
+  /// Whose batch each rank computes as well in this step: only one that it has memory for. Empty: nobody's.
+  std::vector<int> second_of(std::int64_t step) const;
   /// `note` travels with it.
   Status enqueue(const Step& step, const StepNote& note);
   /// Enqueues a step once more, behind `restore` and in order.
@@ -80,8 +89,10 @@ class TrainingSteps {
   Status enqueue_step(std::int64_t step, StepNote note);
   StopVote& vote_of(std::int64_t step) { return votes_[static_cast<std::size_t>(step) % votes_.size()]; }
 
+  const RankPlace place_;
   const TrainOptions& options_;
   const BatchBalance& balance_;
+  std::vector<int> ring_;
   SlowInjection slow_;  ///< before the trainer, whose streams may still use its memory
   const std::unique_ptr<MlpTrainer> trainer_;
   TrainingInjections injections_;

@@ -83,7 +83,7 @@ class Ranks {
     Samples samples;
     std::int64_t next = 0;
     for (const BatchBalance& balance : balances) {
-      const BatchShare& share = balance.share_of(step);
+      const BatchShare share = balance.share_of(step, static_cast<int>(samples.size()));
       EXPECT_EQ(share.first, next);
       EXPECT_EQ(share.global, global_);
       next += share.local;
@@ -153,8 +153,8 @@ TEST(BatchBalance, WithoutMemoryForMoreSharesStay) {
   BatchBalance even(share_batch(480, 0, 2), place_of(0, 2), {});
   for (std::int64_t step = 0; step < epoch; ++step) even.add(step, Precision::fp32, {1, 2});
   even.end_epoch(epoch - 1, Precision::fp32);
-  EXPECT_EQ(even.share_of(2 * epoch).local, 240);
-  EXPECT_EQ(even.most_samples(), 240);
+  EXPECT_EQ(even.share_of(2 * epoch, 0).local, 240);
+  EXPECT_EQ(even.most_samples(0), 240);
   EXPECT_TRUE(even.figures().at("balance_gain").is_null());
 }
 
@@ -189,8 +189,8 @@ TEST(BatchBalance, SharesAreMultiplesOfWhatThePrecisionWants) {
     for (BatchBalance& rank : ranks) rank.add(step, Precision::fp8, {80 * 1.0, 80 * 2.5});
   for (BatchBalance& rank : ranks) rank.end_epoch(epoch - 1, Precision::fp8);
   const std::int64_t later = epoch + MlpTrainer::depth + 1;
-  EXPECT_EQ(ranks[0].share_of(later).local, 112);
-  EXPECT_EQ(ranks[1].share_of(later).local, 48);
+  EXPECT_EQ(ranks[0].share_of(later, 0).local, 112);
+  EXPECT_EQ(ranks[1].share_of(later, 1).local, 48);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ TEST(StepBreakdown, IsTheMeanOfTheStepsMeasured) {
                            {"forward_ms", 4.0},
                            {"activation_ms", 6.0},
                            {"backward_ms", 6.0},
+                           {"second_ms", 0.0},
                            {"other_ms", 4.0},
                            {"checks_ms", 0.24},
                            {"sum_ms", {4.0, 8.0}}}));

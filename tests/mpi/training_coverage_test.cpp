@@ -1,0 +1,97 @@
+// With --coverage full every pass is computed twice: a fault that strikes once, in any step, is detected,
+// blamed and repaired.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "training_job.hpp"
+
+namespace egt::test {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class TrainingCoverageOnRanks : public TrainingJobs {
+ protected:
+  static int last_rank() { return size() - 1; }
+};
+
+TEST_F(TrainingCoverageOnRanks, ACleanRunComparesEveryStepAndTrainsTheSame) {
+  const Outcome sampled = run({}), full = run({.covers_all = true});
+  EXPECT_THAT(full.faults, IsEmpty()) << all_of(full.faults);
+  EXPECT_TRUE(full.part.success) << full.part.failure;
+  EXPECT_EQ(full.figure("compared_steps"), 13);
+  EXPECT_EQ(sampled.figure("compared_steps"), 0);
+  EXPECT_EQ(full.weight_digest(), sampled.weight_digest());
+}
+
+TEST_F(TrainingCoverageOnRanks, UnevenAndBalancedSharesAreCompared) {
+  EXPECT_THAT(run({.samples = 7, .balances = true, .covers_all = true}).faults, IsEmpty());
+  const auto model = [](int rank) { return std::string(rank % 2 == 0 ? "a" : "b"); };
+  EXPECT_THAT(run({.model = model, .covers_all = true}).faults, IsEmpty());
+}
+
+/// Of a kind, once, in random steps of all precisions. `EGT_STRIKES`: how many.
+TEST_F(TrainingCoverageOnRanks, AStrikeInOneStepIsDetectedBlamedAndRepaired) {
+  const std::string clean = run({.covers_all = true}).weight_digest();
+  const char* const asked = std::getenv("EGT_STRIKES");
+  const int strikes = asked ? std::atoi(asked) : 8;
+  std::mt19937 random(7);  // the same on all ranks
+  const char* const kinds[] = {"gemm", "activation", "gradient", "extreme"};
+  for (int strike = 0; strike < strikes; ++strike) {
+    const int struck = static_cast<int>(random() % static_cast<unsigned>(size()));
+    const auto step = random() % 13, bit = 16 + random() % 12;
+    const std::string spec =
+        fmt::format("{}:rank={},step={},bit={},lasting=once", kinds[strike % 4], struck, step, bit);
+    SCOPED_TRACE(spec);
+    const Outcome outcome = run({.injections = {spec}, .covers_all = true});
+    ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
+    const Json& fault = outcome.faults.front();
+    EXPECT_EQ(fault.at("rank"), struck);
+    EXPECT_EQ(fault.at("step"), step);
+    EXPECT_EQ(fault.at("blame"), "certain");
+    EXPECT_EQ(fault.at("detector"), "second pass");
+    EXPECT_EQ(outcome.weight_digest(), clean);
+    EXPECT_EQ(outcome.part.success, rank() != struck) << outcome.part.failure;
+  }
+}
+
+TEST_F(TrainingCoverageOnRanks, AFaultThatLastsIsBlamedToo) {
+  for (const char* lasting : {"check", "always"}) {
+    const Outcome outcome = run(
+        {.injections = {fmt::format("gemm:rank={},step=5,bit=24,layer=2,lasting={}", last_rank(), lasting)},
+         .covers_all = true});
+    SCOPED_TRACE(all_of(outcome.faults));
+    ASSERT_FALSE(outcome.faults.empty());
+    EXPECT_TRUE(std::any_of(outcome.faults.begin(), outcome.faults.end(), [](const Json& fault) {
+      return fault.at("rank") == last_rank() && is_sure(fault);
+    }));
+    for (const Json& fault : outcome.faults) EXPECT_TRUE(!is_sure(fault) || fault.at("rank") == last_rank());
+  }
+}
+
+TEST_F(TrainingCoverageOnRanks, AStrikeOutlivesARestartAtAnyMomentOfItsExamination) {
+  const std::string clean = run({.steps = 65, .check_every = 60, .covers_all = true}).weight_digest();
+  const int rounds = 5;
+  for (int round = 0; round < rounds; ++round) {
+    SCOPED_TRACE(round);
+    const auto delay = [round](int rank) {
+      return std::chrono::microseconds(100 + round * 8'000 + (rank * 7919 + round * 104729) % 3000);
+    };
+    const Outcome outcome =
+        run({.steps = 65,
+             .check_every = 60,
+             .injections = {fmt::format("gradient:rank={},step=30,layer=2,bit=20,lasting=once", last_rank())},
+             .restart_in_repair = delay,
+             .covers_all = true});
+    ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
+    EXPECT_EQ(outcome.faults.front().at("step"), 30);
+    EXPECT_EQ(outcome.weight_digest(), clean);
+  }
+}
+
+}  // namespace
+}  // namespace egt::test
