@@ -1,6 +1,5 @@
 #include "model/mlp_pass.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "egt/core/profiler_range.hpp"
@@ -92,6 +91,9 @@ Status Pass::forward(const PassPlan& plan, PassCompanion& companion) {
     if (const VectorView bias = fused_bias(call, layer); !is_output && bias.data != nullptr) {
       product.relu_bias = bias;
       EGT_TRY(device_.gemm(product, stream_));
+      EGT_TRY(tamper(call, {TensorKind::product, number},
+                     {static_cast<std::uint32_t*>(output.data), bytes / sizeof(std::uint32_t)}));
+      EGT_TRY(made(call, {TensorKind::activation, number}, output.data, bytes));
       continue;
     }
     EGT_TRY(device_.gemm(product, stream_));
@@ -109,10 +111,7 @@ Status Pass::forward(const PassPlan& plan, PassCompanion& companion) {
 VectorView Pass::fused_bias(const Call& call, const LinearLayer& layer) const {
   const Precision precision = call.plan.precision;
   const bool has_scales_or_is_wide = precision == Precision::fp8 || precision == Precision::fp64;
-  const bool is_struck = std::any_of(tampering_.begin(), tampering_.end(),
-                                     [&](const Tampering& one) { return call.is_struck_by(one); });
-  if (!call.plan.fuses_activation || config_.extreme_iterations > 0 || is_struck || has_scales_or_is_wide)
-    return {};
+  if (!call.plan.fuses_activation || config_.extreme_iterations > 0 || has_scales_or_is_wide) return {};
   const VectorView bias = call.plan.parameters.compute_bias(layer, precision);
   return reinterpret_cast<std::uintptr_t>(bias.data) % Gemm::bias_alignment == 0 ? bias : VectorView();
 }
@@ -120,10 +119,11 @@ VectorView Pass::fused_bias(const Call& call, const LinearLayer& layer) const {
 ExtremeTerm Pass::extreme_term(const Call& call, int layer) const {
   ExtremeTerm term{.iterations = config_.extreme_iterations, .first_row = call.plan.first_sample};
   if (term.iterations == 0) return term;
-  term.digest = call.companion.chains_digest();
+  const PassTensor chains{TensorKind::extreme, layer};
+  term.digest = call.companion.chains_digest(chains);
   if (term.digest == nullptr) return term;
   for (const Tampering& one : tampering_) {
-    if (one.tensor != PassTensor{TensorKind::extreme, layer} || !call.is_struck_by(one)) continue;
+    if (one.tensor != chains || !call.is_struck_by(one)) continue;
     term.fault = one.flip;
     term.fault_turn = one.turn;
   }

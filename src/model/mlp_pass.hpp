@@ -24,7 +24,7 @@ struct PassPlan {
   const Buffer* gradient = nullptr;
   StepPass of = StepPass::any;  ///< whose Tampering applies
   /// Bias and ReLU come along with a product, where they can: then the product is no tensor of its own, which
-  /// nobody is shown. Without extreme compute.
+  /// nobody is shown, and what is injected in it strikes the activation. Without extreme compute.
   bool fuses_activation = false;
   // Of a network's part
   std::size_t pass = 0;  ///< whose memory of activations it takes, below NetworkPart::passes
@@ -43,8 +43,8 @@ class PassCompanion {
   virtual Status before_activation(std::size_t) { return {}; }
   virtual Status after_activation(std::size_t) { return {}; }
   virtual Status before_backward() { return {}; }
-  /// Device memory for the digest of the extreme term's chains in the activation to come; null: not wanted.
-  virtual Digest* chains_digest() { return nullptr; }
+  /// Device memory for the digest of `chains`, an extreme term in the activation to come; null: not wanted.
+  virtual Digest* chains_digest(const PassTensor& /*chains*/) { return nullptr; }
   /// `gemm` is the product that made `tensor`, or a piece of it.
   virtual Status after_product(const Gemm&, const PassTensor&) { return {}; }
   /// `words`: the whole tensor, as it stays until the pass has used it.

@@ -69,7 +69,12 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Status before_activation(std::size_t layer) override;
   Status after_activation(std::size_t layer) override;
   Status before_backward() override;
-  Digest* chains_digest() override { return config.has_second_pass ? comparison.next_digest() : nullptr; }
+  Digest* chains_digest(const PassTensor& chains) override {
+    return config.has_second_pass ? comparison.digest_of(chains) : nullptr;
+  }
+  Status made(const PassTensor& tensor, WordsView words) override {
+    return config.has_second_pass ? comparison.add(tensor, words, *compute) : Status();
+  }
   Status bucket_made(std::size_t bucket) override;
 
   Device& device;
@@ -183,7 +188,7 @@ Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool me
   m.enqueued = &m.tails.of(step);
   m.enqueued->rows = m.share.local;
   m.enqueued_step = step;
-  m.comparison.begin(step);
+  m.comparison.begin_step(step);
   EGT_TRY(m.pass->enqueue({.precision = m.precision,
                            .parameters = m.trained.parameters,
                            .sequence = static_cast<std::uint64_t>(step),
@@ -365,7 +370,7 @@ class ReplayCompanion : public mlp::PassCompanion {
   Status after_product(const Gemm& gemm, const PassTensor& tensor) override {
     return audit_ ? audit_(gemm, tensor, stream_) : Status();
   }
-  Digest* chains_digest() override { return next_++; }
+  Digest* chains_digest(const PassTensor&) override { return next_++; }
   Digest* next() const { return next_; }
   Status made(const PassTensor&, WordsView words) override { return device_.digest(words, next_++, stream_); }
 

@@ -1,38 +1,50 @@
 #include "model/pass_comparison.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "egt/core/wait.hpp"
 
 namespace egt::mlp {
 
+/// Where bias and ReLU come along with a product, it is no tensor: what they make of it is.
+std::vector<PassTensor> PassComparison::compared_tensors(const ParameterLayout& layout,
+                                                         const MlpConfig& config) {
+  std::vector<PassTensor> all = Pass::tensors(layout, config);
+  std::erase_if(all, [&](const PassTensor& tensor) {
+    const bool is_hidden = static_cast<std::size_t>(tensor.layer) + 1 < layout.layers().size();
+    return (tensor.kind == TensorKind::product && is_hidden && config.extreme_iterations == 0) ||
+           tensor.kind == TensorKind::weight_gradient || tensor.kind == TensorKind::sent_gradient ||
+           tensor.kind == TensorKind::kept_gradient;
+  });
+  return all;
+}
+
 std::vector<std::string> PassComparison::tensors() const {
   std::vector<std::string> names;
-  const int layers = static_cast<int>(layout_.layers().size());
-  if (config_.extreme_iterations > 0)
-    for (int layer = 0; layer + 1 < layers; ++layer) names.push_back(to_string({TensorKind::extreme, layer}));
-  for (std::size_t b = 0; b < layout_.buckets().size(); ++b) {
-    if (b + 1 == layout_.buckets().size()) names.emplace_back("the loss");
-    const std::vector<GradientPiece>& pieces = layout_.buckets()[b].pieces;
-    const int first = pieces.front().layer + 1, last = pieces.back().layer + 1;
+  for (const PassTensor& tensor : tensors_) names.push_back(to_string(tensor));
+  for (const GradientBucket& bucket : layout_.buckets()) {
+    const int first = bucket.pieces.front().layer + 1, last = bucket.pieces.back().layer + 1;
     names.push_back(first == last ? fmt::format("weight gradient of layer {}", last)
                                   : fmt::format("weight gradients of layers {} to {}", last, first));
   }
+  names.emplace_back("the loss");
   return names;
 }
 
 Status PassComparison::allocate(const Workspace& workspace) {
   const auto ranks = static_cast<std::size_t>(communicator_.size());
-  const std::size_t each = digests() * (ranks + 1);
+  const std::size_t own = 2 * digests(), each = own * (ranks + 1);
   EGT_TRY_ASSIGN(gradient_, device_.allocate(workspace.gradient.bytes()));
   EGT_TRY_ASSIGN(loss_, device_.allocate(sizeof(float)));
   EGT_TRY_ASSIGN(memory_, device_.allocate(slots_.size() * each * sizeof(Digest)));
-  EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(slots_.size() * digests() * ranks * sizeof(Digest)));
+  EGT_TRY_ASSIGN(pinned_, device_.allocate_pinned(slots_.size() * own * ranks * sizeof(Digest)));
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     slot.own = memory_.as<Digest>() + i * each;
-    slot.all = slot.own + digests();
-    slot.pinned = pinned_.as<Digest>() + i * digests() * ranks;
+    slot.all = slot.own + own;
+    slot.pinned = pinned_.as<Digest>() + i * own * ranks;
     EGT_TRY_ASSIGN(slot.made, device_.create_event(EventUse::order));
     EGT_TRY_ASSIGN(slot.done, device_.create_event(EventUse::order));
   }
@@ -44,22 +56,34 @@ Status PassComparison::initialize(Stream& stream) {
   return device_.set_zero(gradient_.data(), gradient_.bytes(), stream);
 }
 
-void PassComparison::begin(std::int64_t step) {
+void PassComparison::begin_step(std::int64_t step) {
   slot_ = &slot_of(step);
-  next_ = slot_->own;
+  pass_ = slot_->own;
+}
+
+Digest* PassComparison::digest_of(const PassTensor& tensor) {
+  const auto found = std::find(tensors_.begin(), tensors_.end(), tensor);
+  return found == tensors_.end() ? nullptr : pass_ + (found - tensors_.begin());
+}
+
+Status PassComparison::add(const PassTensor& tensor, WordsView words, Stream& compute) {
+  Digest* const digest = digest_of(tensor);
+  return digest == nullptr ? Status() : device_.digest(words, digest, compute);
 }
 
 Status PassComparison::add(std::size_t index, const VectorView& gradient, float* loss, Stream& compute) {
   const GradientBucket& bucket = layout_.buckets()[index];
+  Digest* const digest = pass_ + tensors_.size() + index;
   if (index + 1 == layout_.buckets().size())
-    EGT_TRY(device_.digest({reinterpret_cast<std::uint32_t*>(loss), 1}, next_digest(), compute));
+    EGT_TRY(device_.digest({reinterpret_cast<std::uint32_t*>(loss), 1}, digest + 1, compute));
   char* const begin =
       static_cast<char*>(gradient.data) + static_cast<std::size_t>(bucket.offset) * size_of(gradient.type);
-  return device_.digest(VectorView{begin, gradient.type, bucket.count}.words(), next_digest(), compute);
+  return device_.digest(VectorView{begin, gradient.type, bucket.count}.words(), digest, compute);
 }
 
 PassCompanion& PassComparison::second_pass(Stream& compute) {
   second_.compute = &compute;
+  pass_ = slot_->own + digests();
   return second_;
 }
 
@@ -70,9 +94,7 @@ Status PassComparison::SecondPass::bucket_made(std::size_t bucket) {
 }
 
 Status PassComparison::exchange(Stream& compute, Stream& communication) {
-  if (next_ != slot_->own + digests())
-    return {StatusCode::internal, "two passes with another number of digests"};
-  const std::size_t bytes = digests() * sizeof(Digest);
+  const std::size_t bytes = 2 * digests() * sizeof(Digest);
   EGT_TRY(device_.record(*slot_->made, compute));
   EGT_TRY(device_.wait(communication, *slot_->made));
   EGT_TRY(communicator_.all_gather(slot_->own, slot_->all, bytes, communication));
@@ -90,7 +112,7 @@ Result<std::vector<MlpTrainer::PassDigests>> PassComparison::collect(std::int64_
         return device_.done(*slot.done);
       },
       {.seconds = timeout_seconds, .what = "the digests of a step's passes"}));
-  const std::size_t each = digests() / 2;
+  const std::size_t each = digests();
   std::vector<MlpTrainer::PassDigests> ranks;
   for (const Digest* at = slot.pinned; ranks.size() < static_cast<std::size_t>(communicator_.size());
        at += 2 * each)

@@ -17,22 +17,29 @@
 /// Private to the trainer: digests of a step's two passes, which all ranks get of all ranks.
 namespace egt::mlp {
 
-/// Of each pass, in the order of making: the chains of every hidden layer, then of every bucket the gradient,
-/// with the sum of squared errors before the last one.
+/// Of each pass: every tensor that it makes, so that no mask of a ReLU hides a wrong word. The gradients are
+/// digested bucket by bucket, before the bucket is summed over the ranks; then the sum of squared errors.
 class PassComparison {
  public:
   /// All must outlive it.
   PassComparison(Device& device, Communicator& communicator, const MlpConfig& config,
                  const ParameterLayout& layout)
-      : device_(device), communicator_(communicator), config_(config), layout_(layout), second_(*this) {}
+      : device_(device),
+        communicator_(communicator),
+        config_(config),
+        layout_(layout),
+        tensors_(compared_tensors(layout, config)),
+        second_(*this) {}
 
   Status allocate(const Workspace& workspace);
   Status initialize(Stream& stream);
   std::vector<std::string> tensors() const;
 
-  /// The next digests are of this step's first pass.
-  void begin(std::int64_t step);
-  Digest* next_digest() { return next_++; }
+  /// What is added next is of this step's first pass.
+  void begin_step(std::int64_t step);
+  /// Where the tensor's digest goes.
+  Digest* digest_of(const PassTensor& tensor);
+  Status add(const PassTensor& tensor, WordsView words, Stream& compute);
   /// Bucket `index` of the flat `gradient` is made; `loss`: device memory, made by then.
   Status add(std::size_t index, const VectorView& gradient, float* loss, Stream& compute);
   /// What goes along with the second pass.
@@ -47,7 +54,10 @@ class PassComparison {
   class SecondPass : public PassCompanion {
    public:
     explicit SecondPass(PassComparison& comparison) : comparison_(comparison) {}
-    Digest* chains_digest() override { return comparison_.next_digest(); }
+    Digest* chains_digest(const PassTensor& chains) override { return comparison_.digest_of(chains); }
+    Status made(const PassTensor& tensor, WordsView words) override {
+      return comparison_.add(tensor, words, *compute);
+    }
     Status bucket_made(std::size_t bucket) override;
     Stream* compute = nullptr;
 
@@ -59,19 +69,22 @@ class PassComparison {
     EventHandle made, done;
   };
 
-  std::size_t digests() const { return 2 * tensors().size(); }  ///< of both passes
+  /// Of one pass, with the loss.
+  std::size_t digests() const { return tensors_.size() + layout_.buckets().size() + 1; }
+  static std::vector<PassTensor> compared_tensors(const ParameterLayout& layout, const MlpConfig& config);
   Slot& slot_of(std::int64_t step) { return slots_[static_cast<std::size_t>(step) % slots_.size()]; }
 
   Device& device_;
   Communicator& communicator_;
   const MlpConfig& config_;
   const ParameterLayout& layout_;
+  const std::vector<PassTensor> tensors_;
   Buffer gradient_;  ///< of the second pass, which nobody sums
   Buffer loss_, memory_, pinned_;
   std::array<Slot, MlpTrainer::depth + 2> slots_;
   SecondPass second_;
-  Slot* slot_ = nullptr;  ///< of the step that is being enqueued
-  Digest* next_ = nullptr;
+  Slot* slot_ = nullptr;    ///< of the step that is being enqueued
+  Digest* pass_ = nullptr;  ///< digests of its pass that is being enqueued
 };
 
 }  // namespace egt::mlp

@@ -36,7 +36,7 @@ struct TrainOptions {
   int extreme_iterations = 200;
   std::int64_t epoch_steps = 50;  ///< steps an epoch
   std::int64_t check_every = 0;   ///< steps between checks; 0: as often as check_budget allows
-  Coverage coverage = Coverage::sampled;
+  Coverage coverage = Coverage::full;
   double check_budget = 0.01;  ///< share of the time that checks may take, above 0 and up to 1
   std::string golden;          ///< the file of known answers, written where it is not there; empty: none
 

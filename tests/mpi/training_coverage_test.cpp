@@ -34,27 +34,31 @@ TEST_F(TrainingCoverageOnRanks, UnevenAndBalancedSharesAreCompared) {
   EXPECT_THAT(run({.model = model, .covers_all = true}).faults, IsEmpty());
 }
 
-/// Of a kind, once, in random steps of all precisions. `EGT_STRIKES`: how many.
+/// Any bit of a tensor of any kind, once, in random steps of all precisions, also where bias and ReLU are
+/// fused with a product. `EGT_STRIKES`: how many.
 TEST_F(TrainingCoverageOnRanks, AStrikeInOneStepIsDetectedBlamedAndRepaired) {
   const std::string clean = run({.covers_all = true}).weight_digest();
+  const std::string clean_fused = run({.extreme_iterations = 0, .covers_all = true}).weight_digest();
   const char* const asked = std::getenv("EGT_STRIKES");
   const int strikes = asked ? std::atoi(asked) : 8;
   std::mt19937 random(7);  // the same on all ranks
   const char* const kinds[] = {"gemm", "activation", "gradient", "extreme"};
   for (int strike = 0; strike < strikes; ++strike) {
     const int struck = static_cast<int>(random() % static_cast<unsigned>(size()));
-    const auto step = random() % 13, bit = 16 + random() % 12;
+    const auto step = random() % 13, bit = random() % 32;
+    const bool is_fused = strike % 4 < 3 && random() % 3 == 0;
     const std::string spec =
         fmt::format("{}:rank={},step={},bit={},lasting=once", kinds[strike % 4], struck, step, bit);
     SCOPED_TRACE(spec);
-    const Outcome outcome = run({.injections = {spec}, .covers_all = true});
+    const Outcome outcome =
+        run({.injections = {spec}, .extreme_iterations = is_fused ? 0 : 1, .covers_all = true});
     ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
     const Json& fault = outcome.faults.front();
     EXPECT_EQ(fault.at("rank"), struck);
     EXPECT_EQ(fault.at("step"), step);
     EXPECT_EQ(fault.at("blame"), "certain");
     EXPECT_EQ(fault.at("detector"), "second pass");
-    EXPECT_EQ(outcome.weight_digest(), clean);
+    EXPECT_EQ(outcome.weight_digest(), is_fused ? clean_fused : clean);
     EXPECT_EQ(outcome.part.success, rank() != struck) << outcome.part.failure;
   }
 }

@@ -53,6 +53,7 @@ struct Job {
   std::function<std::chrono::microseconds(int rank)> restart_in_repair = {};
   /// The step that a rank does not come to at first, as if it were stuck: then all restart; -1: it is not.
   std::function<std::int64_t(int rank)> stuck_before = {};
+  int extreme_iterations = 1;
   bool covers_all = false;  ///< every pass is compared with a second one
 };
 
@@ -250,7 +251,7 @@ class TrainingJobs : public ::testing::Test {
     options.precisions = job.precisions;
     options.optimizer = job.optimizer;
     options.learning_rate = job.learning_rate;
-    options.extreme_iterations = 1;
+    options.extreme_iterations = job.extreme_iterations;
     options.check_every = job.check_every;
     options.coverage = job.covers_all ? Coverage::full : Coverage::sampled;
     options.epoch_steps = job.epoch_steps;

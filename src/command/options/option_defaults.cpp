@@ -110,7 +110,8 @@ std::string apply_command_defaults(Options& options, Backend backend) {
 void apply_load(Options& options) {
   if (options.burn.train.load != LoadKind::train) return;
   for (const auto& [name, text] :
-       put(options, {{"extreme-iterations", "0"}, {"memory", "0"}, {"no-io", "true"}}))
+       put(options,
+           {{"extreme-iterations", "0"}, {"memory", "0"}, {"no-io", "true"}, {"coverage", "sampled"}}))
     options.given.emplace(name, text);
 }
 

@@ -28,6 +28,10 @@ std::uint32_t several_bits(std::uint64_t number) {
   return mask | 1u << (number % word_bits);
 }
 
+bool is_of_pass(InjectionKind kind) {
+  return kind == gradient || kind == activation || kind == gemm || kind == extreme;
+}
+
 bool has_layers(InjectionKind kind) {
   return kind <= optimizer;
 }
@@ -68,6 +72,8 @@ Injection injection_of(InjectionKind kind, int number, const SelftestScope& scop
     injection.count = words_of(kind, n);
     injection.stride = strides[spread(2, n) % std::size(strides)];
   }
+  // Where all passes are compared, the others of these kinds strike once.
+  if (is_of_pass(kind) && !single) injection.lasting = Lasting::check;
   if (kind == collective) aim_at_collective(injection, number, scope.ranks);
   return injection;
 }

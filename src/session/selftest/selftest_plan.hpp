@@ -42,10 +42,11 @@ bool looks_every_period(Detector detector);
 int injections_of_a_kind(int ranks);
 
 /// Every kind that the scope has, on every rank in turn, each bit of a word alone, then several bits and
-/// strided words. Of detectors that look every period at most one injection falls into a period of the whole
-/// job, and the period after it has none: there the check must find all well again. What replicas and replays
-/// report makes training go back to the last state that was proven, so these two take turns. Memory, host
-/// copies and files have theirs enqueued from the first step on, for an InjectionSerializer gate to hand out.
+/// strided words, which last up to the next check where passes are struck. Of detectors that look every
+/// period at most one injection falls into a period of the whole job, and the period after it has none: there
+/// the check must find all well again. What replicas and replays report makes training go back to the last
+/// state that was proven, so these two take turns. Memory, host copies and files have theirs enqueued from
+/// the first step on, for an InjectionSerializer gate to hand out.
 SelftestPlan plan_selftest(const SelftestScope& scope);
 
 }  // namespace egt

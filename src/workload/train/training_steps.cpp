@@ -40,13 +40,12 @@ std::string place_of(const Tampering& tampering, Lasting lasting) {
 
 }  // namespace
 
-std::optional<Tampering> TrainingInjections::tampering_of(const Injection& injection, Lasting lasting) const {
+std::optional<Tampering> TrainingInjections::tampering_of(const Injection& injection) const {
   Tampering tampering;
   const bool extreme = injection.kind == InjectionKind::extreme;
   const int layer = choose_layer(injection, layers() - (extreme ? 1 : 0), environment_.seed);
   const bool last = layer + 1 == layers();
-  // A gradient of inputs is masked: half of its strikes would change no result.
-  const bool backward = lasting != Lasting::once && injection.step % 2 == 1 && layer > 0;
+  const bool backward = injection.step % 2 == 1 && layer > 0;
   tampering.tensor.layer = layer;
   tampering.tensor.kind = injection.kind == InjectionKind::gradient ? TensorKind::weight_gradient
                           : injection.kind == InjectionKind::gemm
@@ -98,7 +97,7 @@ Status TrainingInjections::before_step(std::int64_t step) {
     while (const auto injection = environment_.injector.take(kind, step)) {
       const Lasting lasting =
           injection->lasting.value_or(options_.covers_all() ? Lasting::once : Lasting::check);
-      auto tampering = tampering_of(*injection, lasting);
+      auto tampering = tampering_of(*injection);
       if (!tampering) continue;  // a tensor of less than a word: the fault never strikes, which is reported
       if (lasting == Lasting::once) {
         const std::uint64_t either = mix64(environment_.seed ^ static_cast<std::uint64_t>(injection->step));

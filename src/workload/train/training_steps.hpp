@@ -43,7 +43,7 @@ class TrainingInjections {
   Status hang_device(std::int64_t step);
   /// Those that last, and these.
   void put_in_force(std::int64_t step, std::vector<Tampering> tampering);
-  std::optional<Tampering> tampering_of(const Injection& injection, Lasting lasting) const;
+  std::optional<Tampering> tampering_of(const Injection& injection) const;
   StateTensor state_tensor_of(const Injection& injection) const;
   int layers() const { return static_cast<int>(trainer_.layout().layers().size()); }
 
