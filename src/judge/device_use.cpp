@@ -238,8 +238,8 @@ DeviceUse use_of(const Json& rank, const Parts& parts, const Json& result, bool 
 }
 
 /// What a peer's pass would take for as many samples as this rank's: the median of `fewest` peers or more.
-std::optional<double> peers_compute_ms(const Json& own, const Json& result,
-                                       const std::map<int, Parts>& ranks, std::size_t fewest) {
+std::optional<double> peers_compute_ms(const Json& own, const Json& result, const std::map<int, Parts>& ranks,
+                                       std::size_t fewest) {
   const auto model = [](const Json& rank) { return text_at(member(rank, "device"), "name"); };
   const auto samples = value_at<double>(own, "batch");
   std::vector<double> peers;

@@ -128,7 +128,7 @@ void find_lost_ends(const ByRank& part, std::vector<std::string>& problems) {
       problems.push_back(fmt::format("rank {} left no end record of part {}, but rank {} did", number,
                                      number_of(part) + 1, ended->first));
     else if (!rank.end && elapsed(last->second) - elapsed(rank) > max_seconds &&
-        steps(last->second) - steps(rank) > max_steps)
+             steps(last->second) - steps(rank) > max_steps)
       problems.push_back(
           fmt::format("rank {} left no record of part {} after step {}, but rank {} reached step {}", number,
                       number_of(part) + 1, steps(rank), last->first, steps(last->second)));

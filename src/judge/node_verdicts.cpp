@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
 #include <set>
@@ -145,6 +146,15 @@ std::string reasons_text(const Json& node) {
              : text;
 }
 
+/// "rank 1, step 20: ", as far as it is known.
+std::string moment_text(const Json& fault) {
+  const auto step = value_at<std::int64_t>(fault, "step").value_or(-1);
+  std::vector<std::string> known;
+  if (rank_of(fault) >= 0) known.push_back(fmt::format("rank {}", rank_of(fault)));
+  if (step >= 0) known.push_back(fmt::format("step {}", step));
+  return known.empty() ? "" : fmt::format("{}: ", fmt::join(known, ", "));
+}
+
 }  // namespace
 
 Json node_verdicts(const Json& result, bool has_all_evidence) {
@@ -154,9 +164,7 @@ Json node_verdicts(const Json& result, bool has_all_evidence) {
   if (verdict == "pass") return nodes.list("pass");  // of selftest, too, whose faults were to be found
   if (!is_selftest(result))                          // which injects faults on every rank
     for (const Json& fault : member(result, "faults"))
-      nodes.blame(accused_ranks(fault, idle),
-                  fmt::format("rank {}, step {}: {} fault", rank_of(fault),
-                              value_at<std::int64_t>(fault, "step").value_or(-1), text_at(fault, "kind")));
+      nodes.blame(accused_ranks(fault, idle), moment_text(fault) + text_at(fault, "kind") + " fault");
   for (const Json& repeat : member(result, "fault_repeats"))  // without a rank they do not name suspects
     if (rank_of(repeat) >= 0 && !is_selftest(result))
       nodes.blame(accused_ranks(repeat, idle),

@@ -147,8 +147,7 @@ Rules check_rules(Options& o) {
   return {
       {"coverage", of_load,
        "full: every pass of training is computed twice, by two ranks of a device model where there are two, "
-       "and "
-       "compared; sampled: known-answer passes as --check-budget allows (full; --load train: sampled)",
+       "and compared; sampled: known-answer passes as --check-budget allows (full; --load train: sampled)",
        choice(train.coverage, {{"full", Coverage::full}, {"sampled", Coverage::sampled}})},
       {"check-budget", of_burn, "of the time that checks may take; how often they come follows (1%)",
        share(train.check_budget, above_zero, "a share above 0 and up to 100 %, such as 1%")},
