@@ -24,7 +24,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=$PWD/build-gpu
 targets=(extreme_gpu_trainer)
 ((${EGT_PROGRAM_ONLY-0})) || targets+=(egt_bench_train_step egt_bench_peer_copy egt_bench_robotics egt_contract_cuda
-  egt_gpu_trainer egt_gpu_collectives egt_gpu_peers egt_failing_cuda)
+  egt_gpu_trainer egt_gpu_collectives egt_gpu_peers egt_failing_cuda egt_striking_cuda)
 modes=tf32,bf16
 batches=1024,8192
 steps=20  # a block, on both sides

@@ -14,7 +14,7 @@ void RecordQueue::emit(RecordKind kind, std::int64_t step, Json body) {
 void RecordQueue::emit(const Fault& fault) {
   const std::lock_guard lock(mutex_);
   has_fault_ = true;
-  if (!holds_back(fault)) put(RecordKind::fault, fault.step, to_json(fault));
+  if (!holds_back(fault)) put(RecordKind::fault, std::max(fault.step, fault.found_step), to_json(fault));
 }
 
 bool RecordQueue::holds_back(const Fault& fault) {

@@ -24,7 +24,6 @@ bool kinds_fit(const std::string& injection, const std::string& fault) {
   if (injection == "weight" || injection == "optimizer") return fault == "replica";
   if (injection == "gradient" || injection == "activation") return fault == "replay";
   if (injection == "gemm") return fault == "replay" || fault == "gemm";
-  if (injection == "extreme") return fault == "extreme" || fault == "replay";
   if (injection == "collective") return fault == "collective" || fault == "link";
   return injection == fault;
 }

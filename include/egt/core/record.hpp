@@ -46,11 +46,12 @@ struct Fault {
   int rank = -1;
   std::string hostname;
   std::string device_uuid;
-  std::int64_t step = -1;
-  std::string phase;         ///< which part of the run
-  std::string where;         ///< tensor, layer, block, file: in words
-  std::uint64_t offset = 0;  ///< bytes from the start of `where`
-  std::string expected;      ///< hexadecimal
+  std::int64_t step = -1;        ///< in which it happened
+  std::int64_t found_step = -1;  ///< that training had come to when it was detected; -1: the same
+  std::string phase;             ///< which part of the run
+  std::string where;             ///< tensor, layer, block, file: in words
+  std::uint64_t offset = 0;      ///< bytes from the start of `where`
+  std::string expected;          ///< hexadecimal
   std::string actual;
   std::string xor_mask;
   std::uint64_t count = 1;  ///< how many elements differ

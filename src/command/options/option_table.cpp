@@ -137,7 +137,7 @@ std::string injection_help() {
     (changes_data(kind) ? kinds : behaviour) += fmt::format(" {}", to_string(kind));
   return fmt::format(
       "Faults on purpose: --inject "
-      "KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T][,layer=L][,peer=P][,ms=M]\n"
+      "KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T][,layer=L][,peer=P][,ms=M][,lasting=L]\n"
       "  KIND is one of{}\n"
       "  or one that leaves data as they are:{}\n"
       "  mpirun -np 3 extreme_gpu_trainer --steps 200 --inject weight:rank=1,step=20,layer=3,bit=7\n",

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <fstream>
 #include <functional>
-#include <set>
+#include <map>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -184,13 +184,14 @@ class HostSensor final : public Sensor {
 
  private:
   std::optional<double> power(std::optional<double> joules);
-  /// Of all memory controllers; nothing if one that answered before does not.
+  /// Of all memory controllers; of one that does not answer any more, its last count, so that those of the
+  /// others go on. Nothing if none answers.
   std::optional<std::uint64_t> memory_errors(const char* file);
 
   const std::vector<int> cpus_;
   const fs::path root_;
   const NodeErrors errors_;
-  std::set<fs::path> known_counters_;
+  std::map<fs::path, std::uint64_t> counts_;
   PackageEnergy energy_;
   std::optional<CpuTicks> ticks_;
   double joules_before_ = 0;
@@ -225,16 +226,16 @@ Result<SensorReading> HostSensor::read() {
 }
 
 std::optional<std::uint64_t> HostSensor::memory_errors(const char* file) {
+  bool answers = false;
   for (const fs::path& controller : entries(root_ / "sys/devices/system/edac/mc", "mc"))
-    if (number_in(controller / file)) known_counters_.insert(controller / file);
-  std::optional<std::uint64_t> sum;
-  for (const fs::path& counter : known_counters_) {
-    if (counter.filename() != file) continue;
-    const auto errors = number_in(counter);
-    if (!errors) return std::nullopt;
-    sum = sum.value_or(0) + static_cast<std::uint64_t>(*errors);
-  }
-  return sum;
+    if (const auto errors = number_in(controller / file)) {
+      counts_[controller / file] = static_cast<std::uint64_t>(*errors);
+      answers = true;
+    }
+  std::uint64_t sum = 0;
+  for (const auto& [counter, errors] : counts_)
+    if (counter.filename() == file) sum += errors;
+  return answers ? std::optional(sum) : std::nullopt;
 }
 
 Result<SensorCounters> HostSensor::counters() {

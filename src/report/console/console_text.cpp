@@ -145,7 +145,8 @@ std::string fault_text(const Record& record, const Json& start, bool name_host) 
   std::string who = rank ? fmt::format("on rank {}", *rank) : "on a rank that is not known";
   if (!start.is_null())
     who += fmt::format(" ({}, {})", device_label(start, name_host), text_at(device_of(start), "name"));
-  if (record.step >= 0) who += fmt::format(", step {}", record.step);
+  if (const auto step = value_at<std::int64_t>(fault, "step").value_or(-1); step >= 0)
+    who += fmt::format(", step {}", step);
   std::string what = text_at(fault, "kind");
   if (!text_at(fault, "where").empty())
     what += fmt::format(" in {}, byte {}", text_at(fault, "where"),

@@ -102,7 +102,6 @@ class Scorer {
       if (struck.told_by.size() == 1) find(struck, fault);
       return;
     }
-    if (is_of_wrong_state(fault)) return;
     false_alarms_.push_back(fmt::format("a {} fault in {} at step {}", text_at(fault.body, "kind"),
                                         text_at(fault.body, "where"), fault.step));
   }
@@ -127,18 +126,6 @@ class Scorer {
     const std::int64_t latency = fault.step - struck.record->step;
     row.latencies.push_back(latency);
     if (looks_every_period(detector_of(struck.kind)) && latency > longest_latency_) ++row.late;
-  }
-
-  /// A pass that a rank made with wrong weights is wrong, too; what was injected is found by the state
-  /// digest.
-  bool is_of_wrong_state(const Record& fault) const {
-    if (text_at(fault.body, "detector") != "second pass") return false;
-    return std::any_of(last_.begin(), last_.end(), [&](const auto& one) {
-      const Record& injection = *one.second.record;
-      return one.first.detector == Detector::replica && injection.step <= fault.step &&
-             fault.step <= injection.step + longest_latency_ &&
-             value_at<int>(injection.body, "rank") == value_at<int>(fault.body, "rank");
-    });
   }
 
   const std::int64_t longest_latency_;

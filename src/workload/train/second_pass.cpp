@@ -33,6 +33,14 @@ Dissent dissent_of(int rank, Blame blame, const Answers& expected, const Answers
           .count = count};
 }
 
+/// Are the weights those of the first time? Else every rank's pass is another one.
+bool is_repetition(const PassDigests& step, const PassDigests& repeated) {
+  if (repeated.empty() || step.size() == 1) return !repeated.empty();
+  for (std::size_t rank = 0; rank < step.size(); ++rank)
+    if (compare(step[rank].first, repeated[rank].first).second == 0) return true;
+  return false;
+}
+
 }  // namespace
 
 std::vector<PassDifference> pass_differences(const PassDigests& step, const std::vector<int>& second_of) {
@@ -48,6 +56,7 @@ std::vector<PassDifference> pass_differences(const PassDigests& step, const std:
 std::vector<Dissent> decide_passes(const PassDigests& step, const PassDigests& repeated,
                                    const std::vector<int>& second_of) {
   const std::vector<PassDifference> differences = pass_differences(step, second_of);
+  const bool is_repeated = is_repetition(step, repeated);
   std::map<int, int> involved;  // ranks: in how many differences
   for (const PassDifference& one : differences) {
     ++involved[one.first];
@@ -61,7 +70,7 @@ std::vector<Dissent> decide_passes(const PassDigests& step, const PassDigests& r
     if (one.first == one.second) {
       wrong.try_emplace(one.first, dissent_of(one.first, Blame::certain, first, second));
       decided = true;
-    } else if (!repeated.empty()) {
+    } else if (is_repeated) {
       for (const auto& [rank, actual, expected] :
            {std::tuple(one.first, &first, &repeated[at(one.first)].first),
             std::tuple(one.second, &second, &repeated[at(one.second)].second)})

@@ -172,8 +172,10 @@ Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences
     made.own_losses.push_back(result.own_losses);
     if (const std::vector<int> second_of = steps_.second_of(step); !second_of.empty()) {
       EGT_TRY_ASSIGN(PassDigests passes, trainer_.pass_digests(step, timeout));
-      if (!pass_differences(passes, second_of).empty()) made.passes_differ = true;
-      if (step == pass_step) made.passes = std::move(passes);
+      const bool differs = !pass_differences(passes, second_of).empty();
+      // Behind a step that came out wrong now, the weights are not those of the first time.
+      if (step == pass_step && !made.passes_differ) made.passes = std::move(passes);
+      made.passes_differ = made.passes_differ || differs;
     }
   }
   EGT_TRY_ASSIGN(const auto ranks, states());

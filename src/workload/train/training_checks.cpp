@@ -287,10 +287,11 @@ void TrainingChecks::count_check(bool wrong) {
   reporter_.end_check();
 }
 
-/// A fault that this check found, as if this rank were wrong.
+/// A fault that this check found, as if this rank were wrong. Where passes differ before it, both have one
+/// cause.
 Fault TrainingChecks::fault(const char* kind, const char* detector, const char* phase) const {
   Fault fault = fault_of(environment_, kind, detector, phase, under_way_->step);
-  fault.incident = fmt::format("{} in check {}", kind, under_way_->number);
+  fault.incident = unlike_ ? pass_incident() : fmt::format("{} in check {}", kind, under_way_->number);
   return fault;
 }
 
@@ -363,7 +364,8 @@ Status TrainingChecks::compare_passes(std::int64_t last) {
     EGT_TRY_ASSIGN(PassDigests passes, trainer_.pass_digests(step, environment_.peer_timeout_seconds));
     figures_.digests_compared += passes[0].first.size();
     if (unlike_ || pass_differences(passes, second_of).empty()) continue;
-    unlike_ = Unlike{.step = step, .passes = std::move(passes), .second_of = second_of};
+    unlike_ = Unlike{
+        .step = step, .found_step = steps_.last(), .passes = std::move(passes), .second_of = second_of};
     EGT_TRY(announce_passes());
   }
   return {};
@@ -376,17 +378,30 @@ Status TrainingChecks::announce_passes() {
   return environment_.publish();
 }
 
+/// What the check found of a rank tells more: a wrong weight makes the passes wrong, too.
 void TrainingChecks::judge_passes(const PassDigests& repeated) {
-  for (const Dissent& dissent : decide_passes(unlike_->passes, repeated, unlike_->second_of))
-    reporter_.tell(pass_fault(dissent), dissent);
+  for (const Dissent& dissent : decide_passes(unlike_->passes, repeated, unlike_->second_of)) {
+    constexpr const char* kinds[] = {"replica", "replay", "extreme"};
+    const bool is_known = std::any_of(std::begin(kinds), std::end(kinds),
+                                      [&](const char* kind) { return reporter_.found(kind, dissent); });
+    if (!is_known) reporter_.tell(pass_fault(dissent), dissent);
+  }
   unlike_.reset();
 }
 
+std::string TrainingChecks::pass_incident() const {
+  return fmt::format("passes of step {}", unlike_->step);
+}
+
 Fault TrainingChecks::pass_fault(const Dissent& dissent) const {
-  Fault found = fault_of(environment_, "replay", "second pass", "train", unlike_->step);
-  found.incident = fmt::format("passes of step {}", unlike_->step);
-  found.where = fmt::format("{}, {}{}", trainer_.compared_tensors()[dissent.question],
-                            to_string(steps_.precision_of(unlike_->step)), more_tensors(dissent.count));
+  const std::string tensor = trainer_.compared_tensors()[dissent.question];
+  const bool extreme = tensor.starts_with("extreme");
+  Fault found = fault_of(environment_, extreme ? "extreme" : "replay", "second pass",
+                         extreme ? "extreme" : "train", unlike_->step);
+  found.found_step = unlike_->found_step;
+  found.incident = pass_incident();
+  found.where = fmt::format("{}, {}{}", tensor, to_string(steps_.precision_of(unlike_->step)),
+                            more_tensors(dissent.count));
   show_difference(found, dissent.expected, dissent.actual);
   return found;
 }
@@ -433,20 +448,22 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool
   }
   std::vector<StateDifference> differences;
   bool loss_was_wrong = false;
+  PassDigests repeated;
   if (goes_back) {
     unrepaired_ = under_way_;
     EGT_TRY(announce(dissents));
     EGT_TRY(repair_.drain());
     EGT_TRY_ASSIGN(const Repetition repetition, repair(state, dissents, differences));
     loss_was_wrong = losses_.judge(repetition, explained, under_way_->number);
-    if (unlike_) judge_passes(repetition.passes);
+    repeated = repetition.passes;
+    if (unlike_ && dissents.empty()) judge_passes(repeated);
     passes_stay_wrong_ = repetition.passes_differ;
     EGT_TRY(repair_.go_on());
     figures_.repeated_steps += static_cast<std::uint64_t>(steps_.last() - under_way_->step);
     unrepaired_.reset();
   }
-  if (unlike_) judge_passes({});
   for (const Dissent& dissent : dissents) reporter_.tell(state_fault(dissent, differences), dissent);
+  if (unlike_) judge_passes(repeated);
   return !dissents.empty() || passes_wrong || loss_was_wrong;
 }
 

@@ -116,6 +116,7 @@ class TrainingChecks {
   Status compare_passes(std::int64_t last);
   Status announce_passes();
   void judge_passes(const PassDigests& repeated);
+  std::string pass_incident() const;
   Fault pass_fault(const Dissent& dissent) const;
   bool has_comparison(const std::vector<Answers>& past) const;
   Result<bool> judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong);
@@ -169,7 +170,7 @@ class TrainingChecks {
   bool pass_was_wrong_ = false;  ///< at the last check
   /// A step whose two passes differ.
   struct Unlike {
-    std::int64_t step = -1;
+    std::int64_t step = -1, found_step = -1;
     PassDigests passes;
     std::vector<int> second_of;
   };

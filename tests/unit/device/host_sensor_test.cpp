@@ -139,6 +139,9 @@ TEST_F(HostSensor, EccErrorsOfAllMemoryControllers) {
   EXPECT_EQ(counters.value().ecc_corrected, 8u);
   EXPECT_EQ(counters.value().ecc_uncorrected, 0u);
   std::filesystem::remove(root / "sys/devices/system/edac/mc/mc1/ce_count");
+  write("sys/devices/system/edac/mc/mc0/ce_count", "6\n");
+  EXPECT_EQ(sensor->counters().value().ecc_corrected, 10u) << "the errors of the other still count";
+  std::filesystem::remove(root / "sys/devices/system/edac/mc/mc0/ce_count");
   EXPECT_FALSE(sensor->counters().value().ecc_corrected.has_value());
   const auto other = open_host_sensor({}, root, NodeErrors::left_to_another)->counters();
   EXPECT_FALSE(other.value().ecc_corrected.has_value());

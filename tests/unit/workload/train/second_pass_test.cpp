@@ -56,6 +56,14 @@ TEST(SecondPass, ADifferenceNamesBothRanksAndTheFirstDigest) {
   EXPECT_EQ(found[0].count, 2u);
 }
 
+TEST(SecondPass, ARepetitionWithOtherWeightsDecidesNothing) {
+  PassDigests step = clean_passes(three), repeated = clean_passes(three);
+  for (auto* answers : {&step[1].first, &step[1].second}) (*answers)[0].a ^= 8;
+  for (auto& rank : repeated)
+    for (auto* answers : {&rank.first, &rank.second}) (*answers)[0].b ^= 1;
+  expect_wrong(decide_passes(step, repeated, three), 1, Blame::majority, 0, 1);
+}
+
 TEST(SecondPass, ARankThatDiffersFromItselfIsWrong) {
   PassDigests step = clean_passes(alone);
   step[0].first[2].a ^= 4;
