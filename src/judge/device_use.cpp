@@ -230,7 +230,9 @@ DeviceUse use_of(const Json& rank, const Parts& parts, const Json& result, bool 
   use.total_bytes = value_at<double>(memory, "total_bytes");
   use.compute_ms = value_at<double>(train, "compute_ms");
   const auto step_ms = value_at<double>(member(train, "step_ms"), "p50");
-  if (use.compute_ms && step_ms && *step_ms > 0) use.computes = std::min(1.0, *use.compute_ms / *step_ms);
+  const int passes = count_at(train, "compared_steps") > 0 ? 2 : 1;  // of a step, each as long as the other
+  if (use.compute_ms && step_ms && *step_ms > 0)
+    use.computes = std::min(1.0, passes * *use.compute_ms / *step_ms);
   use.figures = telemetry_text(member(member(result, "telemetry"), std::to_string(use.rank)), use.computes);
   for (const Json& loss : member(result, "losses"))
     if (value_at<int>(loss, "rank") == use.rank) use.is_lost = true;

@@ -111,8 +111,9 @@ TEST(ParseInjection, TakesTheBoundsThemselves) {
 }
 
 TEST(InjectionText, IsParsedToTheSame) {
-  for (const char* text : {"weight:rank=1,step=20", "gemm:rank=0,step=3,bit=3+7,count=8,stride=32,layer=2",
-                           "slow:rank=0,step=1,ms=2.5", "extreme:rank=1,step=2,lasting=always", "file-misplaced:rank=2,step=0"})
+  for (const char* text :
+       {"weight:rank=1,step=20", "gemm:rank=0,step=3,bit=3+7,count=8,stride=32,layer=2",
+        "slow:rank=0,step=1,ms=2.5", "extreme:rank=1,step=2,lasting=always", "file-misplaced:rank=2,step=0"})
     EXPECT_EQ(to_text(good(text)), text);
 }
 

@@ -123,6 +123,14 @@ TEST(Readiness, OfARunInWhichAllWentWellTellsTheSeedsLines) {
   EXPECT_THAT(told, Not(HasSubstr("NO")));
 }
 
+TEST(Readiness, ASecondPassIsComputing) {
+  Records records = ready_run(2);
+  figures(records, 0, "train")["compute_ms"] = 3;
+  figures(records, 0, "train")["compared_steps"] = 10;
+  EXPECT_THAT(text(records), HasSubstr("computes 75.0 % of a step"));
+  EXPECT_DOUBLE_EQ(readiness(records).devices.at(0).computes.value(), 0.75);
+}
+
 TEST(Readiness, OfOneDeviceIsNoMultiGpuTraining) {
   Records records = ready_run(1);
   figures(records, 0, "collective") = {{"rounds", 0}, {"elements_checked", 0}};
