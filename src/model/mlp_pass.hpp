@@ -23,8 +23,8 @@ struct PassPlan {
   /// Where the gradients of the weights go; null: the workspace's own memory.
   const Buffer* gradient = nullptr;
   StepPass of = StepPass::any;  ///< whose Tampering applies
-  /// Bias and ReLU come along with a product, where they can: then the product is no tensor of its own, which
-  /// nobody is shown, and what is injected in it strikes the activation. Without extreme compute.
+  /// Bias and ReLU are fused with a product, where they can be: then the product is no tensor of its own, and
+  /// what is injected in it strikes the activation. Without extreme compute.
   bool fuses_activation = false;
   // Of a network's part
   std::size_t pass = 0;  ///< whose memory of activations it takes, below NetworkPart::passes

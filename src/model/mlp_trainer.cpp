@@ -203,7 +203,7 @@ Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool me
   return m.config.has_second_pass ? m.make_second_pass() : Status();
 }
 
-/// Behind the step's own pass, so that its sums over ranks run beside it.
+/// Behind the step's own pass, so that its all-reduces overlap with it.
 Status MlpTrainer::Impl::make_second_pass() {
   const ProfilerRange range("second pass");
   EGT_TRY(pass->enqueue({.precision = precision,

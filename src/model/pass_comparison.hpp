@@ -18,7 +18,7 @@
 namespace egt::mlp {
 
 /// Of each pass: every tensor that it makes, so that no mask of a ReLU hides a wrong word. The gradients are
-/// digested bucket by bucket, before the bucket is summed over the ranks; then the sum of squared errors.
+/// digested bucket by bucket, before the bucket's all-reduce; then the sum of squared errors.
 class PassComparison {
  public:
   /// All must outlive it.
@@ -79,7 +79,7 @@ class PassComparison {
   const MlpConfig& config_;
   const ParameterLayout& layout_;
   const std::vector<PassTensor> tensors_;
-  Buffer gradient_;  ///< of the second pass, which nobody sums
+  Buffer gradient_;  ///< of the second pass, without an all-reduce
   Buffer loss_, memory_, pinned_;
   std::array<Slot, MlpTrainer::depth + 2> slots_;
   SecondPass second_;

@@ -47,7 +47,7 @@ std::string to_string(const StateTensor& tensor);
 /// The passes of a step: the one that training uses, and the one whose digests are compared with it.
 enum class StepPass { any, first, second };
 
-/// A tensor's words that are changed on purpose, each time that such a pass makes it.
+/// A tensor's words that an injection changes, each time that such a pass makes it.
 struct Tampering {
   PassTensor tensor;
   Flip flip;     ///< words of the tensor; of a weight gradient: of the piece of it that is made last

@@ -44,7 +44,7 @@ enum class InjectionKind {
 /// How long a fault of a pass lasts: one pass of one step, up to the next check, or to the end of the run.
 enum class Lasting { once, check, always };
 
-/// One fault on purpose:
+/// One injected fault:
 /// `KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,peer=P][,ms=M][,lasting=once|check|always]`.
 struct Injection {
   InjectionKind kind = InjectionKind::weight;

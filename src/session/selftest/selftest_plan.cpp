@@ -28,10 +28,6 @@ std::uint32_t several_bits(std::uint64_t number) {
   return mask | 1u << (number % word_bits);
 }
 
-bool is_of_pass(InjectionKind kind) {
-  return kind == gradient || kind == activation || kind == gemm || kind == extreme;
-}
-
 bool has_layers(InjectionKind kind) {
   return kind <= optimizer;
 }
@@ -73,7 +69,9 @@ Injection injection_of(InjectionKind kind, int number, const SelftestScope& scop
     injection.stride = strides[spread(2, n) % std::size(strides)];
   }
   // Where all passes are compared, the others of these kinds strike once.
-  if (is_of_pass(kind) && !single) injection.lasting = Lasting::check;
+  const Detector detector = detector_of(kind);
+  const bool is_of_pass = detector == Detector::replay || detector == Detector::extreme;
+  if (is_of_pass && !single) injection.lasting = Lasting::check;
   if (kind == collective) aim_at_collective(injection, number, scope.ranks);
   return injection;
 }

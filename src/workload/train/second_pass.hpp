@@ -26,9 +26,8 @@ std::vector<PassDifference> pass_differences(const PassDigests& step, const std:
 /// step from the same state, computed once more; empty: it was not.
 /// 1. A rank that computed its own batch twice, with two results, is wrong.
 /// 2. A rank whose digests of a pass are not those of its repetition is wrong: `certain`.
-/// 3. Where repetitions are alike: a rank that differs from both of its neighbours in a ring of three or more
-/// is wrong
-///    (`majority`).
+/// 3. Where repetitions are alike, or of other weights: a rank that differs from both of its neighbours in a
+///    ring of three or more is wrong (`majority`).
 /// 4. Else both ranks are suspects.
 std::vector<Dissent> decide_passes(const PassDigests& step, const PassDigests& repeated,
                                    const std::vector<int>& second_of);

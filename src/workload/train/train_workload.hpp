@@ -83,7 +83,6 @@ class TrainWorkload : public Workload {
   Clock::time_point started_ = Clock::now();
 
   std::int64_t retired_ = 0;
-  bool is_finished_ = false;                            ///< with all checks
   std::int64_t samples_ = 0;                            ///< of all passes that this rank computed
   std::int64_t timed_samples_ = 0, epoch_samples_ = 0;  ///< this rank's, in timed steps
   std::optional<double> loss_first_, loss_last_;

@@ -378,7 +378,7 @@ Status TrainingChecks::announce_passes() {
   return environment_.publish();
 }
 
-/// What the check found of a rank tells more: a wrong weight makes the passes wrong, too.
+/// What the check found of a rank is more specific: a wrong weight makes the passes wrong, too.
 void TrainingChecks::judge_passes(const PassDigests& repeated) {
   for (const Dissent& dissent : decide_passes(unlike_->passes, repeated, unlike_->second_of)) {
     constexpr const char* kinds[] = {"replica", "replay", "extreme"};

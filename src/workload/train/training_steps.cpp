@@ -119,8 +119,6 @@ void TrainingInjections::before_repeated_step(std::int64_t step) {
 void TrainingInjections::put_in_force(std::int64_t step, std::vector<Tampering> tampering) {
   for (const Tampered& one : tampered_)
     if (one.since <= step) tampering.push_back(one.tampering);
-  if (tampering.empty() && !is_any_in_force_) return;
-  is_any_in_force_ = !tampering.empty();
   trainer_.set_tampering(std::move(tampering));
 }
 

@@ -13,7 +13,7 @@
 
 namespace egt {
 
-/// The faults on purpose of training: of its passes (gradient, activation, gemm, extreme), which strike as
+/// The injected faults of training: of its passes (gradient, activation, gemm, extreme), which strike as
 /// Injection::lasting says; where that is left open, once if all passes are compared, else up to the next
 /// check. Of its state at rest (weight, optimizer), once. Detectors know nothing of it. Main thread only.
 class TrainingInjections {
@@ -52,8 +52,7 @@ class TrainingInjections {
   const BatchShare& batch_;
   MlpTrainer& trainer_;
   std::vector<Tampered> tampered_;  ///< that last
-  bool is_any_in_force_ = false;
-  Buffer unread_;  ///< what a device that hangs writes to
+  Buffer unread_;                   ///< what a device that hangs writes to
 };
 
 /// Enqueues the steps of training, and repeats them: a step's samples, precision, faults on purpose and, as
@@ -67,7 +66,7 @@ class TrainingSteps {
   /// Of each rank, whose batch it computes a second time: another one of its device model, or itself. Before
   /// the first step. Empty: there are no second passes.
   void set_ring(std::vector<int> ring) { ring_ = std::move(ring); }
-  /// Whose batch each rank computes as well in this step: only one that it has memory for. Empty: nobody's.
+  /// Whose batch each rank computes as well in this step: only one that it has memory for. Empty: none.
   std::vector<int> second_of(std::int64_t step) const;
   /// `note` travels with it.
   Status enqueue(const Step& step, const StepNote& note);
