@@ -148,6 +148,8 @@ struct MaxPoolingArguments {
 [[nodiscard]] int fill(const Launch& launch, WordsView words, const Pattern& pattern);
 [[nodiscard]] int reset(const Launch& launch, Mismatches* report);
 [[nodiscard]] int verify(const Launch& launch, WordsView words, const Pattern& expected, Mismatches* report);
+[[nodiscard]] int verify_sum(const Launch& launch, VectorView sum, const void* terms, int count,
+                             Mismatches* report);
 [[nodiscard]] int verify_and_fill(const Launch& launch, WordsView words, const Pattern& expected,
                                   const Pattern& next, bool descending, Mismatches* report);
 [[nodiscard]] int digest(const Launch& launch, WordsView words, Digest* digest);

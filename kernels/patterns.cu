@@ -103,6 +103,23 @@ __global__ void __launch_bounds__(words_threads, words_residents)
   found.publish(block.base, report);
 }
 
+template <typename T>
+__global__ void __launch_bounds__(words_threads)
+    verify_sum_kernel(const T* sum, std::uint32_t elements, const T* terms, int count, Mismatches* report) {
+  __shared__ Found of_block[words_threads];
+  Found& found = nothing_found(of_block);
+  const std::uint32_t stride = gridDim.x * words_threads;
+  for (std::uint64_t i = blockIdx.x * words_threads + threadIdx.x; i < elements; i += stride) {
+    math::SumOfTerms exact;
+    for (int k = 0; k < count; ++k)
+      exact.add(Element<T>::load(terms[static_cast<std::uint64_t>(k) * elements + i]));
+    const T actual = sum[i];
+    if (!exact.allows(actual))
+      found.add(0, static_cast<std::uint32_t>(i), bits_of(exact.nearest<T>()), bits_of(actual), report);
+  }
+  found.publish(0, report);
+}
+
 __global__ void reset_kernel(Mismatches* report, const Mismatches nothing) {
   *report = nothing;
 }
@@ -140,6 +157,19 @@ int verify(const Launch& launch, WordsView view, const Pattern& expected, Mismat
       return start(launch, words_grid(launch, block), dim3(words_threads), 0, verify_kernel<Words>, block,
                    words, report);
     });
+  });
+}
+
+int verify_sum(const Launch& launch, VectorView sum, const void* terms, int count, Mismatches* report) {
+  if (sum.count == 0) return cudaSuccess;
+  constexpr std::int64_t blocks_per_multiprocessor = 2048 / words_threads;
+  const std::int64_t useful = divide_up<std::int64_t>(sum.count, words_threads),
+                     most = launch.multiprocessors * blocks_per_multiprocessor;
+  return with_gradient_type(sum.type, [&](auto type) {
+    using T = decltype(type);
+    return start(launch, dim3(static_cast<unsigned>(std::min(useful, most))), dim3(words_threads), 0,
+                 verify_sum_kernel<T>, static_cast<const T*>(sum.data), static_cast<std::uint32_t>(sum.count),
+                 static_cast<const T*>(terms), count, report);
   });
 }
 

@@ -13,31 +13,12 @@
 namespace egt {
 namespace {
 
-constexpr std::array names = {"weight",
-                              "gradient",
-                              "activation",
-                              "gemm",
-                              "extreme",
-                              "collective",
-                              "optimizer",
-                              "memory",
-                              "host-copy",
-                              "file-bit",
-                              "file-stale",
-                              "file-torn",
-                              "file-misplaced",
-                              "file-lost",
-                              "slow",
-                              "hang",
-                              "kill",
-                              "stop",
-                              "temperature",
-                              "xid",
-                              "ecc",
-                              "diskfull",
-                              "memory-pressure",
-                              "idle",
-                              "device-error"};
+constexpr std::array names = {
+    "weight",     "gradient",       "activation", "gemm",      "extreme",  "all-reduce",
+    "collective", "optimizer",      "memory",     "host-copy", "file-bit", "file-stale",
+    "file-torn",  "file-misplaced", "file-lost",  "slow",      "hang",     "kill",
+    "stop",       "temperature",    "xid",        "ecc",       "diskfull", "memory-pressure",
+    "idle",       "device-error"};
 constexpr std::uint64_t highest_chosen_bit = 27;
 constexpr std::int64_t most_steps = 1'000'000'000'000;
 constexpr std::uint64_t most_words = std::uint64_t{1} << 24, widest_stride = std::uint64_t{1} << 32;
@@ -100,7 +81,7 @@ bool takes_time(InjectionKind kind) {
 }
 
 bool is_of_pass(InjectionKind kind) {
-  return kind >= InjectionKind::gradient && kind <= InjectionKind::extreme;
+  return kind >= InjectionKind::gradient && kind <= InjectionKind::all_reduce;
 }
 
 bool is_of_pairs(InjectionKind kind) {

@@ -366,6 +366,15 @@ Status check_verify(const WordsView& words, const Mismatches* report) {
   return operation.check_memory(report, 1, "report");
 }
 
+Status check_verify_sum(const VectorView& sum, const void* terms, int count, const Mismatches* report) {
+  constexpr Operation operation("verify_sum");
+  EGT_TRY(operation.check_gradient(sum, sum.count, "sum"));
+  EGT_TRY(operation.check(sum.count <= std::numeric_limits<std::uint32_t>::max(), "sum has 2^32 elements"));
+  EGT_TRY(operation.check(count >= 1, "there are no terms"));
+  EGT_TRY(operation.check_memory(terms, static_cast<std::uint64_t>(sum.count), "terms"));
+  return operation.check_memory(report, 1, "report");
+}
+
 Status check_digest(const WordsView& words, const Digest* digest) {
   constexpr Operation operation("digest");
   EGT_TRY(operation.check_words(words));

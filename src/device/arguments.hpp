@@ -37,6 +37,7 @@ Status check_fill(const WordsView& words);
 Status check_reset(const Mismatches* report);
 /// Also for verify_and_fill.
 Status check_verify(const WordsView& words, const Mismatches* report);
+Status check_verify_sum(const VectorView& sum, const void* terms, int count, const Mismatches* report);
 Status check_digest(const WordsView& words, const Digest* digest);
 Status check_sum(const WordsView& words, const Digest* sums);
 Status check_sine_exponential(const WordsView& words, int iterations, const Digest* digest);

@@ -19,7 +19,8 @@ constexpr double slow_report_seconds = 60;  // PeerComparison's windows, and tho
 bool kinds_fit(const std::string& injection, const std::string& fault) {
   if (injection == "idle") return true;  // nothing that a device does not compute can be right
   // What is flipped may make the loss infinite before the digests are looked at.
-  constexpr std::string_view of_training[] = {"weight", "optimizer", "gradient", "activation", "gemm"};
+  constexpr std::string_view of_training[] = {"weight",     "optimizer", "gradient",
+                                              "activation", "gemm",      "all-reduce"};
   if (fault == "nonfinite") return std::count(std::begin(of_training), std::end(of_training), injection) > 0;
   if (injection == "weight" || injection == "optimizer") return fault == "replica";
   if (injection == "gradient" || injection == "activation") return fault == "replay";

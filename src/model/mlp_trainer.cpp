@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "egt/core/profiler_range.hpp"
 #include "egt/core/wait.hpp"
 #include "model/mlp_buffers.hpp"
@@ -270,7 +272,8 @@ Status MlpTrainer::Impl::bucket_made(std::size_t bucket) {
     EGT_TRY(begin_phase({}));
     EGT_TRY(device.record(*enqueued->compute_end, *compute));
   }
-  return updates.sum(bucket, *compute, *communication, timeline);
+  return updates.sum(bucket, sums.are_verified() ? comparison.evidence_of(bucket) : mlp::SumEvidence(),
+                     *compute, *communication, timeline);
 }
 
 Status MlpTrainer::Impl::close_step(const StepNote& note) {
@@ -320,6 +323,25 @@ std::vector<std::string> MlpTrainer::compared_tensors() const {
 Result<std::vector<MlpTrainer::PassDigests>> MlpTrainer::pass_digests(std::int64_t step,
                                                                       double timeout_seconds) const {
   return impl_->comparison.collect(step, timeout_seconds);
+}
+
+bool MlpTrainer::verifies_sums() const {
+  return impl_->sums.are_verified();
+}
+
+std::string MlpTrainer::bucket_name(std::size_t bucket) const {
+  return mlp::name_of(impl_->layout.buckets()[bucket]);
+}
+
+std::string MlpTrainer::place_in_sum(std::size_t bucket, int rank, std::uint64_t index) const {
+  const GradientBucket& of = impl_->layout.buckets()[bucket];
+  const std::int64_t place = of.offset + static_cast<std::int64_t>(index) +
+                             rank * mlp::GradientSums::slice_elements(of, impl_->communicator.size());
+  const auto& layers = impl_->layout.layers();
+  const auto layer =
+      std::find_if(layers.begin(), layers.end(), [&](const LinearLayer& one) { return place < one.end; });
+  return fmt::format("element {} of the gradient of layer {}", place - layer->weights,
+                     layer - layers.begin() + 1);
 }
 
 Status MlpTrainer::wait_for_pass(std::int64_t step, double timeout_seconds) const {
@@ -390,8 +412,10 @@ std::vector<PassTensor> MlpTrainer::replay_tensors() const {
 Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, const ProductAudit& audit) {
   Impl& m = *impl_;
   const std::int64_t rows = std::min(m.config.batch.local, m.config.batch.global / m.communicator.size());
-  // It makes its gradients in the same memory.
+  // It makes its gradients in the same memory, where a wrong all-reduce may have left something in the padding
+  // between layers, which no pass overwrites.
   EGT_TRY(m.settle());
+  EGT_TRY(m.device.set_zero(m.workspace.gradient.data(), m.workspace.gradient.bytes(), *m.compute));
   if (const VectorView copy = m.known.compute_copy(precision); copy.data != nullptr)
     EGT_TRY(m.device.cast(copy, m.known.master(), *m.compute));
   ReplayCompanion companion(m.device, *m.compute, answers, audit);
@@ -407,6 +431,7 @@ Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, const Pr
 }
 
 void MlpTrainer::set_tampering(std::vector<Tampering> tampering) {
+  impl_->sums.set_tampering(tampering);
   impl_->pass->set_tampering(std::move(tampering));
 }
 

@@ -99,10 +99,19 @@ class MlpTrainer {
   /// What a step's passes are compared by, one name a digest: the chains of the hidden layers, this rank's
   /// gradient, bucket by bucket, and its sum of squared errors.
   std::vector<std::string> compared_tensors() const;
-  /// Digests of both passes of a step, of one rank.
+  /// Digests of both passes of a step, of one rank, and what the verification of its all-reduces found.
   struct PassDigests {
     std::vector<Digest> first, second;
+    // By bucket; empty: sums are not verified, since there is one rank
+    std::vector<Digest> sums;               ///< as this rank got them
+    std::vector<Mismatches> wrong_in_sums;  ///< of this rank's slice of them
   };
+  bool verifies_sums() const;
+  /// "weight gradients of layers 2 to 3"
+  std::string bucket_name(std::size_t bucket) const;
+  /// Element `index` of what `rank` reports as wrong in the sum of a bucket: "element 7 of layer 2's
+  /// gradient".
+  std::string place_in_sum(std::size_t bucket, int rank, std::uint64_t index) const;
   /// Waits until all ranks' are here: for each of them. Of a step with second passes; until `depth` + 1 more
   /// steps are enqueued.
   Result<std::vector<PassDigests>> pass_digests(std::int64_t step, double timeout_seconds) const;

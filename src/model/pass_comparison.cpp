@@ -8,6 +8,12 @@
 
 namespace egt::mlp {
 
+std::string name_of(const GradientBucket& bucket) {
+  const int first = bucket.pieces.front().layer + 1, last = bucket.pieces.back().layer + 1;
+  return first == last ? fmt::format("weight gradient of layer {}", last)
+                       : fmt::format("weight gradients of layers {} to {}", last, first);
+}
+
 /// Where bias and ReLU come along with a product, it is no tensor: what they make of it is.
 std::vector<PassTensor> PassComparison::compared_tensors(const ParameterLayout& layout,
                                                          const MlpConfig& config) {
@@ -24,18 +30,14 @@ std::vector<PassTensor> PassComparison::compared_tensors(const ParameterLayout& 
 std::vector<std::string> PassComparison::tensors() const {
   std::vector<std::string> names;
   for (const PassTensor& tensor : tensors_) names.push_back(to_string(tensor));
-  for (const GradientBucket& bucket : layout_.buckets()) {
-    const int first = bucket.pieces.front().layer + 1, last = bucket.pieces.back().layer + 1;
-    names.push_back(first == last ? fmt::format("weight gradient of layer {}", last)
-                                  : fmt::format("weight gradients of layers {} to {}", last, first));
-  }
+  for (const GradientBucket& bucket : layout_.buckets()) names.push_back(name_of(bucket));
   names.emplace_back("the loss");
   return names;
 }
 
 Status PassComparison::allocate(const Workspace& workspace) {
   const auto ranks = static_cast<std::size_t>(communicator_.size());
-  const std::size_t own = 2 * digests(), each = own * (ranks + 1);
+  const std::size_t own = sent(), each = own * (ranks + 1);
   EGT_TRY_ASSIGN(gradient_, device_.allocate(workspace.gradient.bytes()));
   EGT_TRY_ASSIGN(loss_, device_.allocate(sizeof(float)));
   EGT_TRY_ASSIGN(memory_, device_.allocate(slots_.size() * each * sizeof(Digest)));
@@ -81,6 +83,11 @@ Status PassComparison::add(std::size_t index, const VectorView& gradient, float*
   return device_.digest(VectorView{begin, gradient.type, bucket.count}.words(), digest, compute);
 }
 
+SumEvidence PassComparison::evidence_of(std::size_t bucket) {
+  Digest* const sums = slot_->own + 2 * digests();
+  return {sums + bucket, reinterpret_cast<Mismatches*>(sums + buckets()) + bucket};
+}
+
 PassCompanion& PassComparison::second_pass(Stream& compute) {
   second_.compute = &compute;
   pass_ = slot_->own + digests();
@@ -94,7 +101,7 @@ Status PassComparison::SecondPass::bucket_made(std::size_t bucket) {
 }
 
 Status PassComparison::exchange(Stream& compute, Stream& communication) {
-  const std::size_t bytes = 2 * digests() * sizeof(Digest);
+  const std::size_t bytes = sent() * sizeof(Digest);
   EGT_TRY(device_.record(*slot_->made, compute));
   EGT_TRY(device_.wait(communication, *slot_->made));
   EGT_TRY(communicator_.all_gather(slot_->own, slot_->all, bytes, communication));
@@ -115,8 +122,15 @@ Result<std::vector<MlpTrainer::PassDigests>> PassComparison::collect(std::int64_
   const std::size_t each = digests();
   std::vector<MlpTrainer::PassDigests> ranks;
   for (const Digest* at = slot.pinned; ranks.size() < static_cast<std::size_t>(communicator_.size());
-       at += 2 * each)
-    ranks.push_back({{at, at + each}, {at + each, at + 2 * each}});
+       at += sent()) {
+    ranks.push_back(
+        {.first = {at, at + each}, .second = {at + each, at + 2 * each}, .sums = {}, .wrong_in_sums = {}});
+    if (communicator_.size() == 1) continue;
+    const Digest* const sums = at + 2 * each;
+    const auto* const wrong = reinterpret_cast<const Mismatches*>(sums + buckets());
+    ranks.back().sums.assign(sums, sums + buckets());
+    ranks.back().wrong_in_sums.assign(wrong, wrong + buckets());
+  }
   return ranks;
 }
 

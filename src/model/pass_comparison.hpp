@@ -12,10 +12,15 @@
 #include "model/mlp_config.hpp"
 #include "model/mlp_pass.hpp"
 #include "model/mlp_trainer.hpp"
+#include "model/parallel/gradient_sums.hpp"
 #include "model/parameter_layout.hpp"
 
-/// Private to the trainer: digests of a step's two passes, which all ranks get of all ranks.
+/// Private to the trainer: digests of a step's two passes and of its sums over ranks, which all ranks get of
+/// all ranks.
 namespace egt::mlp {
+
+/// "weight gradients of layers 2 to 3"
+std::string name_of(const GradientBucket& bucket);
 
 /// Of each pass: every tensor that it makes, so that no mask of a ReLU hides a wrong word. The gradients are
 /// digested bucket by bucket, before the bucket's all-reduce; then the sum of squared errors.
@@ -42,6 +47,8 @@ class PassComparison {
   Status add(const PassTensor& tensor, WordsView words, Stream& compute);
   /// Bucket `index` of the flat `gradient` is made; `loss`: device memory, made by then.
   Status add(std::size_t index, const VectorView& gradient, float* loss, Stream& compute);
+  /// Where the verification of this step's sum of a bucket goes.
+  SumEvidence evidence_of(std::size_t bucket);
   /// What goes along with the second pass.
   PassCompanion& second_pass(Stream& compute);
   float* loss() { return loss_.as<float>(); }
@@ -64,13 +71,19 @@ class PassComparison {
    private:
     PassComparison& comparison_;
   };
+  /// Each rank's: digests of the first pass, the second one and the sums, then the sums' Mismatches.
   struct Slot {
     Digest *own = nullptr, *all = nullptr, *pinned = nullptr;
     EventHandle made, done;
   };
+  static constexpr std::size_t digests_of_room = sizeof(Mismatches) / sizeof(Digest);
+  static_assert(sizeof(Mismatches) % sizeof(Digest) == 0);
 
   /// Of one pass, with the loss.
-  std::size_t digests() const { return tensors_.size() + layout_.buckets().size() + 1; }
+  std::size_t digests() const { return tensors_.size() + buckets() + 1; }
+  std::size_t buckets() const { return layout_.buckets().size(); }
+  /// What a rank sends, in digests.
+  std::size_t sent() const { return 2 * digests() + (1 + digests_of_room) * buckets(); }
   static std::vector<PassTensor> compared_tensors(const ParameterLayout& layout, const MlpConfig& config);
   Slot& slot_of(std::int64_t step) { return slots_[static_cast<std::size_t>(step) % slots_.size()]; }
 

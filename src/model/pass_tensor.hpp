@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "egt/core/flip.hpp"
@@ -19,6 +20,9 @@ enum class TensorKind {
   // Of a bucket whose lowest layer it is, with MlpConfig::top_k_share; in replays, of twice the gradient
   sent_gradient,  ///< the largest elements and their indices
   kept_gradient,  ///< those and the rest, put together again
+  // Of a bucket that the layer has a part of, for injections
+  sent_terms,    ///< what this rank puts into the gradient's all-reduce
+  received_sum,  ///< what it gets of it
 };
 
 struct PassTensor {
@@ -54,6 +58,7 @@ struct Tampering {
   int turn = 0;  ///< of the chains of an extreme term: the turn that gives other bits; only where they are
                  ///< digested
   StepPass of = StepPass::any;  ///< any: of replays, too
+  std::size_t bucket = 0;       ///< of sent_terms and received_sum: which of the gradient's
 };
 
 }  // namespace egt

@@ -16,14 +16,17 @@ Status PendingUpdates::allocate() {
   return {};
 }
 
-Status PendingUpdates::sum(std::size_t index, Stream& compute, Stream& communication,
-                           StepTimeline& timeline) {
+Status PendingUpdates::sum(std::size_t index, const SumEvidence& evidence, Stream& compute,
+                           Stream& communication, StepTimeline& timeline) {
   const ProfilerRange range("sum over ranks");
   EGT_TRY(device_.record(*ready_[index], compute));
   EGT_TRY(device_.wait(communication, *ready_[index]));
+  const GradientBucket& bucket = layout_.buckets()[index];
+  if (sums_.are_verified()) EGT_TRY(sums_.exchange_terms(bucket, workspace_, communication));
   EGT_TRY(timeline.sum_begins(device_, index, communication));
-  EGT_TRY(sums_.sum(layout_.buckets()[index], workspace_, trained_.residual.as<float>(), communication));
+  EGT_TRY(sums_.sum(bucket, workspace_, trained_.residual.as<float>(), communication));
   EGT_TRY(timeline.sum_ends(device_, index, communication));
+  if (sums_.are_verified()) EGT_TRY(sums_.verify(bucket, workspace_, evidence, communication));
   EGT_TRY(device_.record(*summed_[index], communication));
   pending_[index] = true;
   return {};

@@ -24,8 +24,9 @@ class PendingUpdates {
       : device_(device), layout_(layout), sums_(sums), trained_(trained), workspace_(workspace) {}
 
   Status allocate();
-  /// The bucket is made by what is in `compute`: enqueues its sum.
-  Status sum(std::size_t bucket, Stream& compute, Stream& communication, StepTimeline& timeline);
+  /// The bucket is made by what is in `compute`: enqueues its sum, and its verification if sums are verified.
+  Status sum(std::size_t bucket, const SumEvidence& evidence, Stream& compute, Stream& communication,
+             StepTimeline& timeline);
   /// `compute` waits for the sums of the layer's pending buckets, and of all buckets before these.
   Status await_sums(std::size_t layer, Stream& compute);
   /// Enqueues the pending updates of the layers from `first` to `last`, whose sums were waited for.

@@ -1,8 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
 #include <numeric>
+#include <random>
 #include <set>
+#include <vector>
 
 #include "device_contract.hpp"
 
@@ -210,6 +215,83 @@ TEST_P(DeviceContract, PatternsOfNoWordsDoNothing) {
   expect_clean(download_value<Mismatches>(report.data()));
 }
 
+/// Sums that were added up in any order pass; of two terms only the one right result does.
+TEST_P(DeviceContract, VerifySumFindsWhatIsNoSumOfItsTerms) {
+  const Buffer report = allocate(sizeof(Mismatches));
+  constexpr std::size_t elements = 100'003;
+  const auto verify = [&]<typename T>(const std::vector<T>& sum, const std::vector<T>& terms,
+                                      ElementType type) {
+    const Buffer own = upload_values(sum), all = upload_values(terms);
+    const VectorView view{own.data(), type, static_cast<std::int64_t>(sum.size())};
+    EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
+    EXPECT_OK(device().verify_sum(view, all.data(), static_cast<int>(terms.size() / sum.size()),
+                                  report.as<Mismatches>(), stream()));
+    return download_value<Mismatches>(report.data());
+  };
+  const auto check = [&]<typename T>(T, ElementType type) {
+    for (const int count : {1, 2, 3, 8}) {
+      std::mt19937 random(7);
+      std::vector<T> terms, sum;
+      for (std::size_t i = 0; i < elements * static_cast<std::size_t>(count); ++i) {
+        const float sign = random() % 2 ? 1.0f : -1.0f;
+        terms.push_back(Element<T>::store(
+            i % 97 == 0 ? 0.0f
+                        : sign * std::ldexp(1.0f + static_cast<float>(random() % 1024) / 1024,
+                                            static_cast<int>(random() % 30) - 15)));
+      }
+      for (std::size_t i = 0; i < elements; ++i) {
+        const std::size_t first = i % static_cast<std::size_t>(count);
+        T total = terms[first * elements + i];
+        for (std::size_t k = 1; k < static_cast<std::size_t>(count); ++k)
+          total = math::add(total, terms[(first + k) % static_cast<std::size_t>(count) * elements + i]);
+        sum.push_back(total);
+      }
+      expect_clean(verify(sum, terms, type));
+      // Two terms or one: each bit counts. More: what is above the roundings.
+      for (const int bit : {0, 3, 22, 30}) {
+        const int most = type == ElementType::bf16 ? bit / 2 : bit;
+        if (count > 2 && bit < 22) continue;
+        std::vector<T> wrong = sum;
+        const std::size_t at = elements / 2 + static_cast<std::size_t>(bit);
+        const auto flipped = egt::bits_of(wrong[at]) ^ 1u << most;
+        std::memcpy(&wrong[at], &flipped, sizeof(T));
+        if (count > 2 && bit == 22) wrong[at] = Element<T>::store(2 * Element<T>::load(sum[at]) + 65536.0f);
+        const Mismatches found = verify(wrong, terms, type);
+        EXPECT_EQ(found.count, 1u) << count << ' ' << bit;
+        EXPECT_EQ(found.first_index, at);
+        EXPECT_EQ(found.sample[0].actual, egt::bits_of(wrong[at]));
+        if (count <= 2) {
+          EXPECT_EQ(found.sample[0].expected, egt::bits_of(sum[at]));
+        }
+      }
+    }
+  };
+  check(float{}, ElementType::f32);
+  check(Bfloat16{}, ElementType::bf16);
+}
+
+TEST_P(DeviceContract, VerifySumLooksAtFinitenessFirst) {
+  const Buffer report = allocate(sizeof(Mismatches));
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float big = 3e38f, tiny = 1e-39f;
+  struct Case {
+    float a, b, sum;
+    bool is_right;
+  };
+  const Case cases[] = {{1, inf, inf, true}, {1, inf, 7, false},     {1, nan, nan, true},
+                        {1, nan, 1, false},  {inf, -inf, nan, true}, {big, big, inf, true},
+                        {1, 2, inf, false},  {1, 2, nan, false},     {big, -big, 0, true},
+                        {0, -0.0f, 0, true}, {tiny, 0, 0, true},     {1, -1, 1, false}};
+  for (const Case& one : cases) {
+    const Buffer sum = upload_values(std::vector{one.sum}), terms = upload_values(std::vector{one.a, one.b});
+    EXPECT_OK(device().reset(report.as<Mismatches>(), stream()));
+    EXPECT_OK(device().verify_sum({sum.data(), ElementType::f32, 1}, terms.data(), 2, report.as<Mismatches>(),
+                                  stream()));
+    EXPECT_EQ(download_value<Mismatches>(report.data()).count, one.is_right ? 0u : 1u)
+        << one.a << " + " << one.b << " = " << one.sum;
+  }
+}
+
 TEST_P(DeviceContract, PatternsRefuseMissingMemory) {
   const Buffer memory = allocate(4096);
   auto* const report = memory.as<Mismatches>();
@@ -222,6 +304,12 @@ TEST_P(DeviceContract, PatternsRefuseMissingMemory) {
                device().verify_and_fill(none, {}, {}, Direction::ascending, report, stream()));
   EXPECT_FAILS(invalid_argument,
                device().verify_and_fill(some, {}, {}, Direction::ascending, nullptr, stream()));
+  const VectorView sum{memory.data(), ElementType::f32, 8};
+  EXPECT_FAILS(invalid_argument, device().verify_sum(sum, nullptr, 2, report, stream()));
+  EXPECT_FAILS(invalid_argument, device().verify_sum(sum, memory.data(), 0, report, stream()));
+  EXPECT_FAILS(invalid_argument, device().verify_sum(sum, memory.data(), 2, nullptr, stream()));
+  EXPECT_FAILS(invalid_argument,
+               device().verify_sum({memory.data(), ElementType::f16, 8}, memory.data(), 2, report, stream()));
   finish();
 }
 

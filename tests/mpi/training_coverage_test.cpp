@@ -63,6 +63,36 @@ TEST_F(TrainingCoverageOnRanks, AStrikeInOneStepIsDetectedBlamedAndRepaired) {
   }
 }
 
+/// Any bit of one rank's result of one all-reduce, and what one rank puts in, so that all get the same wrong
+/// sum.
+TEST_F(TrainingCoverageOnRanks, AWrongAllReduceIsDetectedAndRepaired) {
+  if (size() == 1) GTEST_SKIP() << "one rank has no all-reduces";
+  const std::string clean = run({.covers_all = true}).weight_digest();
+  const char* const asked = std::getenv("EGT_STRIKES");
+  const int strikes = asked ? std::atoi(asked) : 4;
+  std::mt19937 random(11);  // the same on all ranks
+  for (int strike = 0; strike < strikes; ++strike) {
+    const int struck = static_cast<int>(random() % static_cast<unsigned>(size()));
+    const auto step = random() % 13, bit = strike % 4 == 3 ? 30 : random() % 32;
+    const std::string spec = fmt::format("all-reduce:rank={},step={},bit={}", struck, step, bit);
+    SCOPED_TRACE(spec);
+    const Outcome outcome = run({.injections = {spec}, .covers_all = true});
+    ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
+    const Json& fault = outcome.faults.front();
+    EXPECT_EQ(fault.at("kind"), "all-reduce");
+    EXPECT_EQ(fault.at("detector"), "all-reduce check");
+    EXPECT_EQ(fault.at("step"), step);
+    EXPECT_EQ(outcome.weight_digest(), clean);
+    if (bit != 30) {
+      EXPECT_EQ(fault.at("rank"), struck);
+      EXPECT_EQ(fault.at("blame"), "majority");
+    } else {
+      EXPECT_EQ(fault.at("blame"), "ambiguous");
+      EXPECT_THAT(fault.at("suspects"), SizeIs(size()));
+    }
+  }
+}
+
 TEST_F(TrainingCoverageOnRanks, AFaultThatLastsIsBlamedToo) {
   for (const char* lasting : {"check", "always"}) {
     const Outcome outcome = run(

@@ -30,7 +30,7 @@ inline std::string fault_kind(InjectionKind kind) {
     case Detector::replica:
       return "replica";
     case Detector::replay:
-      return "replay";
+      return kind == InjectionKind::all_reduce ? to_string(kind) : "replay";
     case Detector::host_copy:
       return "link";
     default:

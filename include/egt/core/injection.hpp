@@ -19,6 +19,7 @@ enum class InjectionKind {
   activation,       ///< what a layer hands on
   gemm,             ///< what a product gives, before its activation
   extreme,          ///< what a chain of transcendental functions gives
+  all_reduce,       ///< what this rank gets of a gradient's all-reduce; with bit 30, what it puts in
   collective,       ///< what this rank receives of a collective (layer: which one) or sends into it
   optimizer,        ///< a moment of the optimizer, at rest
   memory,           ///< a word of the filled memory, at rest
@@ -41,7 +42,7 @@ enum class InjectionKind {
   device_error,     ///< a call of the device returns a hardware error, and every later call too
 };
 
-/// How long a fault of a pass lasts: one pass of one step, up to the next check, or to the end of the run.
+/// How long a fault of a pass or all-reduce lasts: one pass of one step, up to the next check, or to the end of the run.
 enum class Lasting { once, check, always };
 
 /// One injected fault:
@@ -61,7 +62,7 @@ struct Injection {
                              ///< burn's collective: what `rank` copies from its neighbour, this one
   std::optional<double> ms;  ///< of kinds that take time; none: without end
   std::optional<Lasting> lasting =
-      {};  ///< of gradient, activation, gemm and extreme; none: as the coverage finds it
+      {};  ///< of gradient, activation, gemm, extreme and all-reduce; none: as the coverage finds it
 };
 
 /// invalid_argument, in one line: what is wrong with the text and what is allowed. `layer` belongs to kinds

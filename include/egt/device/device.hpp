@@ -271,6 +271,11 @@ class Device {
   /// The same, and each word then becomes the next pattern's: one pass over memory.
   virtual Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next,
                                  Direction direction, Mismatches* report, Stream& stream) = 0;
+  /// Adds to *report every element of `sum` that is no sum of the `count` terms, see math::SumOfTerms; f32 or
+  /// bf16, below 2^32 elements. `terms`: vectors of sum's type and count, one behind the other, apart from
+  /// it. A sample's words are an element's bits.
+  virtual Status verify_sum(VectorView sum, const void* terms, int count, Mismatches* report,
+                            Stream& stream) = 0;
   /// *digest (device memory) = the digest of the words.
   virtual Status digest(WordsView words, Digest* digest, Stream& stream) = 0;
   /// *sums (device memory) = {the sum of the words, 0}: as near to bare reading as an answer allows.

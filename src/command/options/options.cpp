@@ -227,6 +227,8 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
   const bool of_files = (kind >= file_bit && kind <= file_lost) || kind == diskfull;
   if (of_files && !burn.file.enabled)
     return wrong_injection(injection, "with --no-io there is no file to hit; leave --no-io out");
+  if (kind == all_reduce && !burn.train.covers_all())
+    return wrong_injection(injection, "with --coverage sampled no all-reduce is verified; use full");
   if (kind == extreme && burn.train.extreme_iterations == 0)
     return wrong_injection(injection, "with --extreme-iterations 0 there is none to hit; use 1 or more");
   if (kind == extreme && layers < 2)
@@ -381,7 +383,7 @@ Status check_injections(const std::vector<Injection>& injections, int ranks) {
       return wrong_injection(injection, fmt::format("rank {} is not in this run; use 0 to {}, or more ranks",
                                                     injection.rank, ranks - 1));
     const InjectionKind kind = injection.kind;
-    if (ranks < 2 && (kind == weight || kind == optimizer || kind == collective))
+    if (ranks < 2 && (kind == weight || kind == optimizer || kind == collective || kind == all_reduce))
       return wrong_injection(injection,
                              "one rank alone has nothing to compare it with; use at least 2 ranks");
   }

@@ -105,6 +105,8 @@ class CudaDevice : public Device {
   Status fill(WordsView words, const Pattern& pattern, Stream& stream) override;
   Status reset(Mismatches* report, Stream& stream) override;
   Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) override;
+  Status verify_sum(VectorView sum, const void* terms, int count, Mismatches* report,
+                    Stream& stream) override;
   Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
                          Mismatches* report, Stream& stream) override;
   Status digest(WordsView words, Digest* digest, Stream& stream) override;
@@ -371,6 +373,13 @@ Status CudaDevice::verify(WordsView words, const Pattern& expected, Mismatches* 
   EGT_TRY(check_verify(words, report));
   return enqueue(stream, "verify memory",
                  [&](CudaStream& s) { return kernels::verify(launch_on(s), words, expected, report); });
+}
+
+Status CudaDevice::verify_sum(VectorView sum, const void* terms, int count, Mismatches* report,
+                              Stream& stream) {
+  EGT_TRY(check_verify_sum(sum, terms, count, report));
+  return enqueue(stream, "verify a sum",
+                 [&](CudaStream& s) { return kernels::verify_sum(launch_on(s), sum, terms, count, report); });
 }
 
 Status CudaDevice::verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next,

@@ -148,6 +148,10 @@ class HostDevice final : public Device {
   Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& stream) override {
     return host::verify(words, expected, report, as_host_stream(stream));
   }
+  Status verify_sum(VectorView sum, const void* terms, int count, Mismatches* report,
+                    Stream& stream) override {
+    return host::verify_sum(sum, terms, count, report, as_host_stream(stream));
+  }
   Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
                          Mismatches* report, Stream& stream) override {
     return host::verify_and_fill(words, expected, next, direction, report, as_host_stream(stream));

@@ -47,6 +47,7 @@ Status reset(Mismatches* report, HostStream& stream);
 Status verify(WordsView words, const Pattern& expected, Mismatches* report, HostStream& stream);
 Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
                        Mismatches* report, HostStream& stream);
+Status verify_sum(VectorView sum, const void* terms, int count, Mismatches* report, HostStream& stream);
 Status digest(WordsView words, Digest* digest, HostStream& stream);
 Status sum(WordsView words, Digest* sums, HostStream& stream);
 Status sine_exponential(WordsView words, int iterations, Digest* digest, HostStream& stream);

@@ -101,11 +101,25 @@ Mismatches verify_and_fill_range(std::uint32_t* words, const Pattern& expected, 
   return report;
 }
 
+/// `terms`: of `elements` each, one behind the other.
+template <typename T>
+EGT_FOR_EVERY_CPU Mismatches verify_sum_range(const T* sum, const T* terms, int count, std::uint64_t elements,
+                                              std::uint64_t begin, std::uint64_t end) {
+  Mismatches report = Mismatches::none();
+  for (std::uint64_t i = begin; i < end; ++i) {
+    math::SumOfTerms exact;
+    for (int k = 0; k < count; ++k)
+      exact.add(Element<T>::load(terms[static_cast<std::uint64_t>(k) * elements + i]));
+    if (!exact.allows(sum[i])) add_mismatch(report, i, bits_of(exact.template nearest<T>()), bits_of(sum[i]));
+  }
+  return report;
+}
+
 /// *report += check(begin, end) of all chunks, taken in `direction`.
 template <typename Check>
-void run_check(WordsView words, Direction direction, Mismatches* report, HostStream& stream,
+void run_check(std::uint64_t elements, Direction direction, Mismatches* report, HostStream& stream,
                const Check& check) {
-  const auto count = static_cast<std::int64_t>(words.count);
+  const auto count = static_cast<std::int64_t>(elements);
   const std::int64_t chunks = (count + chunk_words - 1) / chunk_words;
   std::vector<Mismatches> reports(static_cast<std::size_t>(chunks));
   stream.workers().run(chunks, [&](std::int64_t i) {
@@ -159,7 +173,7 @@ Status reset(Mismatches* report, HostStream& stream) {
 Status verify(WordsView words, const Pattern& expected, Mismatches* report, HostStream& stream) {
   EGT_TRY(check_verify(words, report));
   stream.enqueue([=, &stream] {
-    run_check(words, Direction::ascending, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
+    run_check(words.count, Direction::ascending, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
       return verify_range(words.data, expected, begin, end);
     });
     return Status();
@@ -171,9 +185,26 @@ Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& 
                        Mismatches* report, HostStream& stream) {
   EGT_TRY(check_verify(words, report));
   stream.enqueue([=, &stream] {
-    run_check(words, direction, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
+    run_check(words.count, direction, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
       return verify_and_fill_range(words.data, expected, next, direction, begin, end);
     });
+    return Status();
+  });
+  return {};
+}
+
+Status verify_sum(VectorView sum, const void* terms, int count, Mismatches* report, HostStream& stream) {
+  EGT_TRY(check_verify_sum(sum, terms, count, report));
+  stream.enqueue([=, &stream] {
+    const auto elements = static_cast<std::uint64_t>(sum.count);
+    const auto check = [&]<typename T>(std::type_identity<T>) {
+      run_check(elements, Direction::ascending, report, stream, [&](std::uint64_t begin, std::uint64_t end) {
+        return verify_sum_range(static_cast<const T*>(sum.data), static_cast<const T*>(terms), count,
+                                elements, begin, end);
+      });
+    };
+    sum.type == ElementType::bf16 ? check(std::type_identity<Bfloat16>{})
+                                  : check(std::type_identity<float>{});
     return Status();
   });
   return {};

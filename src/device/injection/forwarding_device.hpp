@@ -132,6 +132,9 @@ class ForwardingDevice : public Device {
   Status verify(WordsView words, const Pattern& expected, Mismatches* report, Stream& s) override {
     return pass([&] { return to_->verify(words, expected, report, s); });
   }
+  Status verify_sum(VectorView sum, const void* terms, int count, Mismatches* report, Stream& s) override {
+    return pass([&] { return to_->verify_sum(sum, terms, count, report, s); });
+  }
   Status verify_and_fill(WordsView words, const Pattern& expected, const Pattern& next, Direction direction,
                          Mismatches* report, Stream& s) override {
     return pass([&] { return to_->verify_and_fill(words, expected, next, direction, report, s); });

@@ -6,6 +6,13 @@
 namespace egt::mlp {
 
 Status GradientSums::allocate() {
+  if (are_verified()) {
+    std::int64_t most = 0;
+    for (const GradientBucket& bucket : layout_.buckets())
+      most = std::max(most, slice_elements(bucket, slices()));
+    EGT_TRY_ASSIGN(
+        terms_, device_.allocate(static_cast<std::size_t>(most * slices()) * size_of(config_.gradient_type)));
+  }
   if (config_.top_k_share == 0) return {};
   if (config_.gradient_type != ElementType::f32)
     return {StatusCode::invalid_argument, "of gradients that are not fp32 no share is sent"};
@@ -37,9 +44,12 @@ TopKSelection GradientSums::selection(const GradientBucket& bucket, const Worksp
 Status GradientSums::sum(const GradientBucket& bucket, const Workspace& workspace, float* residual,
                          Stream& stream) {
   const VectorView gradient = workspace.gradient_range(bucket.offset, bucket.count);
-  if (config_.top_k_share == 0)
-    return communicator_.all_reduce(gradient.data, static_cast<std::size_t>(gradient.count), gradient.type,
-                                    stream);
+  if (config_.top_k_share == 0) {
+    EGT_TRY(tamper(TensorKind::sent_terms, bucket, gradient, stream));
+    EGT_TRY(communicator_.all_reduce(gradient.data, static_cast<std::size_t>(gradient.count), gradient.type,
+                                     stream));
+    return tamper(TensorKind::received_sum, bucket, gradient, stream);
+  }
   const SparseView own = selected(bucket);
   EGT_TRY(device_.select_top_k(selection(bucket, workspace, residual + bucket.offset), stream));
   EGT_TRY(communicator_.all_gather(own.data, gathered_.data(), own.bytes(), stream));
@@ -47,6 +57,41 @@ Status GradientSums::sum(const GradientBucket& bucket, const Workspace& workspac
   for (int rank = 0; rank < communicator_.size(); ++rank)
     EGT_TRY(
         device_.scatter_add(gradient, {gathered_.as<SparseElement>() + rank * own.count, own.count}, stream));
+  return {};
+}
+
+VectorView GradientSums::slice_of(int rank, const GradientBucket& bucket, const Workspace& workspace) const {
+  const std::int64_t each = slice_elements(bucket, slices()), first = std::min(bucket.count, rank * each);
+  return workspace.gradient_range(bucket.offset + first, std::min(each, bucket.count - first));
+}
+
+Status GradientSums::exchange_terms(const GradientBucket& bucket, const Workspace& workspace,
+                                    Stream& stream) {
+  const VectorView own = slice_of(communicator_.rank(), bucket, workspace);
+  const std::size_t bytes = own.bytes();
+  std::vector<Message> sends, receives;
+  for (int rank = 0; rank < slices(); ++rank) {
+    const VectorView theirs = slice_of(rank, bucket, workspace);
+    sends.push_back({theirs.data, theirs.bytes(), rank});
+    receives.push_back({terms_.as<std::byte>() + static_cast<std::size_t>(rank) * bytes, bytes, rank});
+  }
+  return communicator_.exchange(sends, receives, stream);
+}
+
+Status GradientSums::verify(const GradientBucket& bucket, const Workspace& workspace,
+                            const SumEvidence& evidence, Stream& stream) {
+  const VectorView whole = workspace.gradient_range(bucket.offset, bucket.count);
+  EGT_TRY(device_.digest(whole.words(), evidence.result, stream));
+  EGT_TRY(device_.reset(evidence.wrong, stream));
+  return device_.verify_sum(slice_of(communicator_.rank(), bucket, workspace), terms_.data(), slices(),
+                            evidence.wrong, stream);
+}
+
+Status GradientSums::tamper(TensorKind kind, const GradientBucket& bucket, const VectorView& gradient,
+                            Stream& stream) {
+  for (const Tampering& one : tampering_)
+    if (one.tensor.kind == kind && &bucket == &layout_.buckets()[one.bucket])
+      EGT_TRY(device_.flip(gradient.words(), one.flip, stream));
   return {};
 }
 

@@ -72,6 +72,9 @@ Injection injection_of(InjectionKind kind, int number, const SelftestScope& scop
   const Detector detector = detector_of(kind);
   const bool is_of_pass = detector == Detector::replay || detector == Detector::extreme;
   if (is_of_pass && !single) injection.lasting = Lasting::check;
+  // What a rank puts in makes the sum wrong on all ranks alike: nothing shows which rank it was.
+  constexpr std::uint32_t puts_in = 1u << 30;
+  if (kind == all_reduce && (*injection.mask &= ~puts_in) == 0) injection.mask = puts_in >> 1;
   if (kind == collective) aim_at_collective(injection, number, scope.ranks);
   return injection;
 }
@@ -79,7 +82,9 @@ Injection injection_of(InjectionKind kind, int number, const SelftestScope& scop
 std::optional<std::string> why_left_out(InjectionKind kind, const SelftestScope& scope) {
   const Detector detector = detector_of(kind);
   if (scope.ranks < 2 && detector == Detector::replica) return "one rank alone has no replica to compare";
-  if (scope.ranks < 2 && detector == Detector::collective) return "one rank alone has no collectives";
+  if (scope.ranks < 2 && (detector == Detector::collective || kind == all_reduce))
+    return "one rank alone has no collectives";
+  if (!scope.all_reduces && kind == all_reduce) return "--coverage sampled";
   if (!scope.extreme && detector == Detector::extreme) return "--extreme-iterations 0";
   if (!scope.memory && detector == Detector::memory) return "--memory 0";
   if (!scope.files && detector == Detector::file) return "--no-io";
@@ -130,6 +135,7 @@ Detector detector_of(InjectionKind kind) {
     case gradient:
     case activation:
     case gemm:
+    case all_reduce:
       return Detector::replay;
     case extreme:
       return Detector::extreme;

@@ -316,12 +316,6 @@ std::vector<CollectiveFinding> judge_round(const CollectiveRound& round, std::ve
   return findings;
 }
 
-bool is_plausible(const Mismatches& report) {
-  if (report.count == 0)
-    return report.first_index == ~std::uint64_t{0} && report.samples == 0 && report.xor_or == 0;
-  return report.first_index != ~std::uint64_t{0} && report.samples > 0 && report.xor_or != 0;
-}
-
 bool CollectiveIncidents::had_its_chance(const Incident& incident, const CollectiveRound& round) {
   if (incident.role != Role::source) return true;
   switch (incident.kind) {

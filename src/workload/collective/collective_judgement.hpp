@@ -92,10 +92,6 @@ std::vector<CollectiveFinding> judge_round(const CollectiveRound& round, std::ve
 /// of the rank are the caller's to add.
 void show_finding(Fault& fault, const CollectiveFinding& finding);
 
-/// Is it a report that a device could have written? All zeros, say, are none: so an exchange of reports that
-/// did nothing is seen.
-bool is_plausible(const Mismatches& report);
-
 /// Tells what is new: a fault that persists is one incident, which lasts until the same rank was in the same
 /// role again (a root, a source: with many ranks not in every round) and all was right.
 class CollectiveIncidents {

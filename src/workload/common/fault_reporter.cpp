@@ -29,7 +29,8 @@ Fault FaultReporter::addressed(Fault fault, const Dissent& dissent) const {
   fault.device_uuid.clear();
   if (dissent.rank < 0) {
     fault.suspects = dissent.suspects;
-    fault.where += fmt::format(", unlike on ranks {}", fmt::join(dissent.suspects, ", "));
+    const char* const how = dissent.expected == dissent.actual ? "on" : "unlike on";
+    fault.where += fmt::format(", {} ranks {}", how, fmt::join(dissent.suspects, ", "));
   }
   return fault;
 }

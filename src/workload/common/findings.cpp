@@ -42,6 +42,12 @@ std::string hex(const Digest& digest) {
   return fmt::format("0x{}", to_string(digest));
 }
 
+bool is_plausible(const Mismatches& report) {
+  if (report.count == 0)
+    return report.first_index == ~std::uint64_t{0} && report.samples == 0 && report.xor_or == 0;
+  return report.first_index != ~std::uint64_t{0} && report.samples > 0 && report.xor_or != 0;
+}
+
 Mismatches::Sample lowest_sample(const Mismatches& found) {
   const auto taken = std::min<std::uint64_t>(found.samples, Mismatches::max_samples);
   return *std::min_element(found.sample, found.sample + std::max<std::uint64_t>(taken, 1),

@@ -33,6 +33,10 @@ std::string hex(const Digest& digest);
 /// The sample with the lowest index; `found.count` is above 0.
 Mismatches::Sample lowest_sample(const Mismatches& found);
 
+/// Is it a report that a device could have written? All zeros, say, are none: so an exchange of reports that
+/// did nothing is seen.
+bool is_plausible(const Mismatches& report);
+
 /// Puts what should have been, what was, and in which bits they differ into a fault: words, or digests. Equal
 /// digests show nothing, and leave the fault's values empty.
 void show_difference(Fault& fault, std::uint32_t expected, std::uint32_t actual);

@@ -33,15 +33,14 @@ Dissent dissent_of(int rank, Blame blame, const Answers& expected, const Answers
           .count = count};
 }
 
-/// Are the weights those of the first time? Else every rank's pass is another one.
+}  // namespace
+
 bool is_repetition(const PassDigests& step, const PassDigests& repeated) {
   if (repeated.empty() || step.size() == 1) return !repeated.empty();
   for (std::size_t rank = 0; rank < step.size(); ++rank)
     if (compare(step[rank].first, repeated[rank].first).second == 0) return true;
   return false;
 }
-
-}  // namespace
 
 std::vector<PassDifference> pass_differences(const PassDigests& step, const std::vector<int>& second_of) {
   std::vector<PassDifference> found;

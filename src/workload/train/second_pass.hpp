@@ -22,6 +22,10 @@ struct PassDifference {
 /// `second_of[r]`: whose batch rank r computed a second time.
 std::vector<PassDifference> pass_differences(const PassDigests& step, const std::vector<int>& second_of);
 
+/// Are the weights of `repeated` those of the step's first time? Else every rank's pass is another one.
+/// Empty: it was not repeated.
+bool is_repetition(const PassDigests& step, const PassDigests& repeated);
+
 /// Who is wrong where passes differ, one Dissent each, and suspects in one of their own. `repeated`: the same
 /// step from the same state, computed once more; empty: it was not.
 /// 1. A rank that computed its own batch twice, with two results, is wrong.

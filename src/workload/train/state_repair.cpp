@@ -12,6 +12,7 @@
 
 #include "egt/core/math/half.hpp"
 #include "workload/common/findings.hpp"
+#include "workload/train/all_reduce_check.hpp"
 
 namespace egt {
 
@@ -172,7 +173,7 @@ Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences
     made.own_losses.push_back(result.own_losses);
     if (const std::vector<int> second_of = steps_.second_of(step); !second_of.empty()) {
       EGT_TRY_ASSIGN(PassDigests passes, trainer_.pass_digests(step, timeout));
-      const bool differs = !pass_differences(passes, second_of).empty();
+      const bool differs = !pass_differences(passes, second_of).empty() || !wrong_sums(passes).empty();
       // Behind a step that came out wrong now, the weights are not those of the first time.
       if (step == pass_step && !made.passes_differ) made.passes = std::move(passes);
       made.passes_differ = made.passes_differ || differs;

@@ -379,6 +379,10 @@ void TrainWorkload::note_checks_not_run(const CheckFigures& checks, PartReport& 
                                    retired_)
                      : "the run ended before the first one");
   if (!options_.covers_all()) note_not_run(part, "comparison of every training pass", "--coverage sampled");
+  if (environment_.place.size == 1)
+    note_not_run(part, "all-reduce check", "one rank has no all-reduces");
+  else if (!options_.covers_all())
+    note_not_run(part, "all-reduce check", "--coverage sampled");
   if (options_.golden.empty())
     note_not_run(part, "golden digests", "only `burn --golden FILE` compares them");
   for (const std::string& precision : checks.golden_unknown)

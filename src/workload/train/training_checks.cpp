@@ -363,9 +363,13 @@ Status TrainingChecks::compare_passes(std::int64_t last) {
     if (second_of.empty()) continue;
     EGT_TRY_ASSIGN(PassDigests passes, trainer_.pass_digests(step, environment_.peer_timeout_seconds));
     figures_.digests_compared += passes[0].first.size();
-    if (unlike_ || pass_differences(passes, second_of).empty()) continue;
-    unlike_ = Unlike{
-        .step = step, .found_step = steps_.last(), .passes = std::move(passes), .second_of = second_of};
+    std::vector<WrongSum> sums = wrong_sums(passes);
+    if (unlike_ || (sums.empty() && pass_differences(passes, second_of).empty())) continue;
+    unlike_ = Unlike{.step = step,
+                     .found_step = steps_.last(),
+                     .passes = std::move(passes),
+                     .second_of = second_of,
+                     .sums = std::move(sums)};
     EGT_TRY(announce_passes());
   }
   return {};
@@ -375,6 +379,7 @@ Status TrainingChecks::compare_passes(std::int64_t last) {
 Status TrainingChecks::announce_passes() {
   for (const Dissent& dissent : decide_passes(unlike_->passes, {}, unlike_->second_of))
     reporter_.tell_provisionally(pass_fault(dissent), dissent);
+  for (const WrongSum& wrong : unlike_->sums) reporter_.tell_provisionally(sum_fault(wrong), wrong.dissent);
   return environment_.publish();
 }
 
@@ -386,7 +391,38 @@ void TrainingChecks::judge_passes(const PassDigests& repeated) {
                                       [&](const char* kind) { return reporter_.found(kind, dissent); });
     if (!is_known) reporter_.tell(pass_fault(dissent), dissent);
   }
+  decide_sums(unlike_->sums, unlike_->passes, repeated);
+  for (const WrongSum& wrong : unlike_->sums)
+    if (!reporter_.found("all-reduce", wrong.dissent)) reporter_.tell(sum_fault(wrong), wrong.dissent);
   unlike_.reset();
+}
+
+/// A wrong sum that a rank got leaves its weights apart from the others'.
+bool TrainingChecks::explains(const Dissent& state) const {
+  if (!unlike_) return false;
+  return std::any_of(unlike_->sums.begin(), unlike_->sums.end(), [&](const WrongSum& wrong) {
+    const auto& suspects = wrong.dissent.suspects;
+    return wrong.dissent.rank < 0
+               ? state.rank < 0 || std::count(suspects.begin(), suspects.end(), state.rank) > 0
+               : wrong.dissent.rank == state.rank;
+  });
+}
+
+Fault TrainingChecks::sum_fault(const WrongSum& wrong) const {
+  Fault found = fault_of(environment_, "all-reduce", "all-reduce check", "all-reduce", unlike_->step);
+  found.found_step = unlike_->found_step;
+  found.incident = fmt::format("all-reduce of bucket {} of step {}", wrong.bucket, unlike_->step);
+  const Dissent& dissent = wrong.dissent;
+  if (wrong.sample && (dissent.rank < 0 || dissent.rank == wrong.checked_by)) {
+    found.where = fmt::format("all-reduce, {}",
+                              trainer_.place_in_sum(wrong.bucket, wrong.checked_by, wrong.sample->index));
+    found.count = wrong.count;
+    show_difference(found, wrong.sample->expected, wrong.sample->actual);
+  } else {
+    found.where = fmt::format("all-reduce of the {}", trainer_.bucket_name(wrong.bucket));
+    show_difference(found, dissent.expected, dissent.actual);
+  }
+  return found;
 }
 
 std::string TrainingChecks::pass_incident() const {
@@ -462,14 +498,16 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool
     figures_.repeated_steps += static_cast<std::uint64_t>(steps_.last() - under_way_->step);
     unrepaired_.reset();
   }
-  for (const Dissent& dissent : dissents) reporter_.tell(state_fault(dissent, differences), dissent);
+  for (const Dissent& dissent : dissents)
+    if (!explains(dissent)) reporter_.tell(state_fault(dissent, differences), dissent);
   if (unlike_) judge_passes(repeated);
   return !dissents.empty() || passes_wrong || loss_was_wrong;
 }
 
 /// Whoever is wrong is reported, and is on disk, before anything is done that may break off.
 Status TrainingChecks::announce(const std::vector<Dissent>& dissents) {
-  for (const Dissent& dissent : dissents) reporter_.tell_provisionally(state_fault(dissent, {}), dissent);
+  for (const Dissent& dissent : dissents)
+    if (!explains(dissent)) reporter_.tell_provisionally(state_fault(dissent, {}), dissent);
   return environment_.publish();
 }
 
@@ -483,6 +521,7 @@ Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std
   costs_.disturb();
   figures_.repeated_steps += repetition.own_losses.size();
   state_stays_wrong_ = !dissents.empty() && !repetition.alike;
+  if (repetition.alike) note_weight_digest(repetition.states);
   decide_by_repetition(dissents, state, differences, repetition, own_losses_.compare(repetition),
                        under_way_->step);
   return repetition;

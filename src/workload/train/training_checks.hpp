@@ -15,6 +15,7 @@
 #include "workload/common/digest_exchange.hpp"
 #include "workload/common/fault_reporter.hpp"
 #include "workload/options.hpp"
+#include "workload/train/all_reduce_check.hpp"
 #include "workload/train/check_schedule.hpp"
 #include "workload/train/gemm_audit.hpp"
 #include "workload/train/golden_digests.hpp"
@@ -118,6 +119,8 @@ class TrainingChecks {
   void judge_passes(const PassDigests& repeated);
   std::string pass_incident() const;
   Fault pass_fault(const Dissent& dissent) const;
+  Fault sum_fault(const WrongSum& wrong) const;
+  bool explains(const Dissent& state) const;
   bool has_comparison(const std::vector<Answers>& past) const;
   Result<bool> judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong);
   Status announce(const std::vector<Dissent>& dissents);
@@ -168,11 +171,12 @@ class TrainingChecks {
   std::optional<Check> under_way_;
   std::uint64_t checks_ = 0;
   bool pass_was_wrong_ = false;  ///< at the last check
-  /// A step whose two passes differ.
+  /// A step whose two passes differ, or whose all-reduces are wrong.
   struct Unlike {
     std::int64_t step = -1, found_step = -1;
     PassDigests passes;
     std::vector<int> second_of;
+    std::vector<WrongSum> sums;
   };
   std::optional<Unlike> unlike_;     ///< the first since the last check
   bool passes_stay_wrong_ = false;   ///< they differed when they were repeated, too

@@ -12,7 +12,8 @@ namespace egt {
 namespace {
 
 constexpr InjectionKind pass_kinds[] = {InjectionKind::gradient, InjectionKind::activation,
-                                        InjectionKind::gemm, InjectionKind::extreme};
+                                        InjectionKind::gemm, InjectionKind::extreme,
+                                        InjectionKind::all_reduce};
 
 /// A moment is summed up with each step's gradient: what is flipped in its last digits is soon rounded away.
 std::uint32_t lasting_bit(std::uint32_t chosen) {
@@ -28,19 +29,45 @@ float encode(StopVote vote) {
 }
 
 std::string place_of(const Tampering& tampering, Lasting lasting) {
-  const std::string turn = tampering.tensor.kind == TensorKind::extreme
-                               ? fmt::format(", turn {}", tampering.turn + 1)
-                               : std::string();
-  return fmt::format("{}{}, {}", to_string(tampering.tensor), turn,
-                     lasting == Lasting::always        ? "in every pass"
-                     : lasting == Lasting::check       ? "in every pass up to the next check"
-                     : tampering.of == StepPass::first ? "in the first pass of this step"
-                                                       : "in the second pass of this step");
+  const TensorKind kind = tampering.tensor.kind;
+  const std::string turn =
+      kind == TensorKind::extreme ? fmt::format(", turn {}", tampering.turn + 1) : std::string();
+  const bool is_sum = kind == TensorKind::sent_terms || kind == TensorKind::received_sum;
+  const char* const each = is_sum ? "step" : "pass";
+  const std::string when = lasting == Lasting::always  ? fmt::format("in every {}", each)
+                           : lasting == Lasting::check ? fmt::format("in every {} up to the next check", each)
+                           : is_sum                    ? "in this step"
+                           : tampering.of == StepPass::first ? "in the first pass of this step"
+                                                             : "in the second pass of this step";
+  return fmt::format("{}{}, {}", to_string(tampering.tensor), turn, when);
 }
 
 }  // namespace
 
+/// Of the bucket with the layer's first rows.
+std::optional<Tampering> TrainingInjections::tampering_of_sum(const Injection& injection) const {
+  constexpr std::uint32_t top_exponent_bit = 1u << 30;
+  Tampering tampering;
+  tampering.tensor.layer = choose_layer(injection, layers(), environment_.seed);
+  const auto& buckets = trainer_.layout().buckets();
+  const auto has_layer = [&](const GradientPiece& piece) {
+    return piece.layer == tampering.tensor.layer && piece.first_row == 0;
+  };
+  while (std::none_of(buckets[tampering.bucket].pieces.begin(), buckets[tampering.bucket].pieces.end(),
+                      has_layer))
+    ++tampering.bucket;
+  const GradientBucket& bucket = buckets[tampering.bucket];
+  const auto words =
+      static_cast<std::uint64_t>(bucket.count) * size_of(options_.gradient_type) / sizeof(std::uint32_t);
+  if (words == 0) return std::nullopt;
+  tampering.flip = choose_flip(injection, words, environment_.seed);
+  tampering.tensor.kind =
+      tampering.flip.mask & top_exponent_bit ? TensorKind::sent_terms : TensorKind::received_sum;
+  return tampering;
+}
+
 std::optional<Tampering> TrainingInjections::tampering_of(const Injection& injection) const {
+  if (injection.kind == InjectionKind::all_reduce) return tampering_of_sum(injection);
   Tampering tampering;
   const bool extreme = injection.kind == InjectionKind::extreme;
   const int layer = choose_layer(injection, layers() - (extreme ? 1 : 0), environment_.seed);

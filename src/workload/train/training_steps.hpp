@@ -44,6 +44,7 @@ class TrainingInjections {
   /// Those that last, and these.
   void put_in_force(std::int64_t step, std::vector<Tampering> tampering);
   std::optional<Tampering> tampering_of(const Injection& injection) const;
+  std::optional<Tampering> tampering_of_sum(const Injection& injection) const;
   StateTensor state_tensor_of(const Injection& injection) const;
   int layers() const { return static_cast<int>(trainer_.layout().layers().size()); }
 

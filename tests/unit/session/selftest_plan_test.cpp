@@ -45,7 +45,7 @@ TEST_P(SelftestPlanOfRanks, HasEveryKindOnEveryRankAndFiveHundredInAll) {
   EXPECT_TRUE(plan.left_out.empty());
   EXPECT_GE(plan.injections.size(), 500u);
   const auto kinds = by_kind(plan);
-  EXPECT_EQ(kinds.size(), 14u);
+  EXPECT_EQ(kinds.size(), 15u);
   for (const auto& [kind, injections] : kinds) {
     std::set<int> ranks;
     for (const Injection& injection : injections) ranks.insert(injection.rank);
@@ -69,7 +69,7 @@ TEST_P(SelftestPlanOfRanks, FlipsEachBitAloneThenSeveralThenStridedWords) {
       if (std::has_single_bit(*injection.mask) && injection.count == 1) alone |= *injection.mask;
     }
     if (!flips_bits(kind)) continue;
-    EXPECT_EQ(alone, ~0u) << to_string(kind);
+    EXPECT_EQ(alone, kind == all_reduce ? ~(1u << 30) : ~0u) << to_string(kind);
     EXPECT_GT(several, 0) << to_string(kind);
     EXPECT_GT(strided, 0) << to_string(kind);
   }
@@ -149,12 +149,13 @@ INSTANTIATE_TEST_SUITE_P(Ranks, SelftestPlanOfRanks, testing::Values(2, 3, 4, 8)
 
 TEST(SelftestPlan, OneRankLeavesOutWhatNeedsTwo) {
   const SelftestPlan plan = plan_selftest({.ranks = 1, .layers = 6});
-  EXPECT_THAT(left_out(plan), ElementsAre(weight, collective, optimizer));
+  EXPECT_THAT(left_out(plan), ElementsAre(weight, all_reduce, collective, optimizer));
   EXPECT_EQ(by_kind(plan).size(), 11u);
 }
 
 TEST(SelftestPlan, LeavesOutWhatTheRunHasNot) {
   EXPECT_THAT(left_out(plan_selftest({.ranks = 2, .extreme = false})), ElementsAre(extreme));
+  EXPECT_THAT(left_out(plan_selftest({.ranks = 2, .all_reduces = false})), ElementsAre(all_reduce));
   EXPECT_THAT(left_out(plan_selftest({.ranks = 2, .memory = false})), ElementsAre(memory));
   EXPECT_THAT(left_out(plan_selftest({.ranks = 2, .files = false})),
               ElementsAre(file_bit, file_stale, file_torn, file_misplaced, file_lost));

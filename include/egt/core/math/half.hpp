@@ -23,6 +23,14 @@ EGT_HD std::uint32_t float_bits(float value) {
   return bits;
 }
 
+EGT_HD std::uint32_t bits_of(float value) {
+  return float_bits(value);
+}
+
+EGT_HD std::uint32_t bits_of(Bfloat16 value) {
+  return value.bits;
+}
+
 EGT_HD float float_from_bits(std::uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof value);

@@ -65,6 +65,42 @@ EGT_HD T add(T a, T b) {
   return Element<T>::store(Element<T>::load(a) + Element<T>::load(b));
 }
 
+/// The sum of some terms in fp64, and which results of type T it allows. Adding in T rounds each addition, in
+/// an order that is the library's: so an all-reduce may be off by one rounding of all magnitudes per
+/// addition. Two terms have one result only.
+class SumOfTerms {
+ public:
+  EGT_HD void add(float term) {
+    value_ += double{term};
+    magnitude_ += term < 0 ? -double{term} : double{term};
+    ++terms_;
+  }
+  /// The sum, rounded to T.
+  template <typename T>
+  EGT_HD T nearest() const {
+    return Element<T>::store(static_cast<float>(value_));
+  }
+  /// Is `result` possible? A sum below 2^-126 may have become 0. Of terms that overflow T, or are not finite,
+  /// anything but a finite number from a term that is none.
+  template <typename T>
+  EGT_HD bool allows(T result) const {
+    constexpr double overflow = 0x1.FEp127, smallest_normal = 0x1p-126;  // of both types
+    const double got = double{Element<T>::load(result)};
+    const bool is_finite = got - got == 0;
+    if (!(magnitude_ - magnitude_ == 0)) return !is_finite;
+    if (!is_finite) return magnitude_ >= overflow;
+    const double off = got < value_ ? value_ - got : got - value_;
+    if (off <= smallest_normal || got == double{Element<T>::load(nearest<T>())}) return true;
+    constexpr double rounding = sizeof(T) == sizeof(float) ? 0x1p-24 : 0x1p-8;
+    const double all = rounding * (terms_ - 1);
+    return terms_ > 2 && off * (1 - all) <= all * magnitude_;
+  }
+
+ private:
+  double value_ = 0, magnitude_ = 0;
+  int terms_ = 0;
+};
+
 constexpr float extreme_weight = 1.0f / 1024.0f;
 
 /// relu(z). A NaN stays a NaN. T: float or double.

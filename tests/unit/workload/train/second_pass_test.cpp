@@ -20,7 +20,10 @@ PassDigests clean_passes(const std::vector<int>& second_of) {
   };
   PassDigests ranks;
   for (int rank = 0; rank < static_cast<int>(second_of.size()); ++rank)
-    ranks.push_back({answers(rank), answers(second_of[static_cast<std::size_t>(rank)])});
+    ranks.push_back({.first = answers(rank),
+                     .second = answers(second_of[static_cast<std::size_t>(rank)]),
+                     .sums = {},
+                     .wrong_in_sums = {}});
   return ranks;
 }
 
