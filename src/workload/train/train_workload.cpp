@@ -324,7 +324,6 @@ PartReport TrainWorkload::report() const {
        compute_ms_ > 0 ? Json(flops_of(computed_samples_) / compute_ms_ / 1e9) : Json(nullptr)},
       {"replays", checks.replays},
       {"compared_steps", checks.compared_steps},
-      {"chain_checks", checks.chain_checks},
       {"replica_checks", checks.replica_checks},
       {"digests_compared", checks.digests_compared},
       {"products_audited", checks.products_audited},

@@ -65,14 +65,7 @@ TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& opt
       golden_check_(names_of(tensors_)) {}
 
 Status TrainingChecks::prepare() {
-  sections_ = {.replay = tensors_.size(),
-               .chains = options_.extreme_iterations > 0 ? 1u : 0u,
-               .state = states_.size()};
-  if (sections_.chains > 0) {
-    chains_ = std::make_unique<TranscendentalCheck>(environment_.device, environment_.seed,
-                                                    options_.extreme_iterations);
-    EGT_TRY(chains_->prepare());
-  }
+  sections_ = {.replay = tensors_.size(), .state = states_.size()};
   EGT_TRY(golden_check_.prepare(golden_.known ? &*golden_.known : nullptr, environment_.device_model,
                                 golden_work(), names_of(options_.precisions), options_.golden));
   // A block of words travels in digests' places when replicas differ.
@@ -124,10 +117,8 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
   const ProfilerRange range("checks");
   const Precision precision = options_.precisions[checks_ % options_.precisions.size()];
   Digest* const replay = exchange_.own();
-  Digest* const chains = replay + sections_.replay;
   EGT_TRY(trainer_.enqueue_replay(precision, replay, audit_of_this_check()));
-  if (chains_) EGT_TRY(chains_->enqueue(chains, trainer_.communication_stream()));
-  EGT_TRY(trainer_.enqueue_state_digests(chains + sections_.chains));
+  EGT_TRY(trainer_.enqueue_state_digests(replay + sections_.replay));
   EGT_TRY(exchange_.enqueue(sections_.all()));
   EGT_TRY(repair_.keep_candidate(step));
   under_way_ = {.step = step, .precision = precision, .number = checks_};
@@ -267,13 +258,12 @@ Status TrainingChecks::collect() {
   EGT_TRY_ASSIGN(const auto answers, exchange_.collect(environment_.peer_timeout_seconds, under_way_->step));
   reporter_.confirm_last_check();
   EGT_TRY(compare_passes(under_way_->step));
-  const auto state = part(answers, sections_.replay + sections_.chains, sections_.state);
+  const auto state = part(answers, sections_.replay, sections_.state);
   const bool pass_wrong = judge_replay(part(answers, 0, sections_.replay));
-  const bool chains_wrong = chains_ && judge_chains(part(answers, sections_.replay, sections_.chains));
   EGT_TRY(judge_audit());
   note_weight_digest(state[static_cast<std::size_t>(environment_.place.rank)]);
-  EGT_TRY_ASSIGN(const bool state_wrong, judge_state(state, pass_wrong, chains_wrong));
-  count_check(pass_wrong || chains_wrong || state_wrong);
+  EGT_TRY_ASSIGN(const bool state_wrong, judge_state(state, pass_wrong));
+  count_check(pass_wrong || state_wrong);
   under_way_.reset();
   return {};
 }
@@ -341,18 +331,6 @@ void TrainingChecks::judge_golden(const Answers& own) {
   report(fault("replay", "golden digest", "train"), *dissent,
          fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent->question]),
                      precision, more_tensors(dissent->count)));
-}
-
-bool TrainingChecks::judge_chains(const std::vector<Answers>& answers) {
-  chains_past_.resize(answers.size());
-  if (has_comparison(chains_past_)) ++figures_.chain_checks;
-  const std::vector<Dissent> dissents = vote(answers, groups_, chains_past_);
-  remember(chains_past_, answers, dissents);
-  for (const Dissent& dissent : dissents)
-    report(fault("extreme", "known-answer chain", "extreme"), dissent,
-           fmt::format("{}, {} values, iterations: {}", TranscendentalCheck::name, chains_->words(),
-                       options_.extreme_iterations));
-  return !dissents.empty();
 }
 
 /// All steps up to `last`, which are retired.
@@ -462,8 +440,7 @@ Status TrainingChecks::judge_audit() {
 
 /// Also decides whether training goes back: what the other judges found is the same on all ranks. Is the
 /// state or the loss wrong?
-Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool pass_wrong,
-                                         bool chains_wrong) {
+Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool pass_wrong) {
   std::vector<Dissent> dissents;
   if (state.size() > 1) {
     ++figures_.replica_checks;
@@ -472,7 +449,7 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool
   }
   if (dissents.empty()) state_stays_wrong_ = false;
   const bool passes_wrong = unlike_.has_value();
-  const bool explained = pass_wrong || chains_wrong || passes_wrong || !dissents.empty();
+  const bool explained = pass_wrong || passes_wrong || !dissents.empty();
   // What stays wrong would send training back again and again: once is enough.
   const bool goes_back = (!dissents.empty() && !state_stays_wrong_) || (pass_wrong && !pass_was_wrong_) ||
                          (passes_wrong && !passes_stay_wrong_) || losses_.open_step();

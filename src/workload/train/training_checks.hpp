@@ -23,7 +23,6 @@
 #include "workload/train/second_pass.hpp"
 #include "workload/train/state_repair.hpp"
 #include "workload/train/training_steps.hpp"
-#include "workload/train/transcendental_check.hpp"
 
 namespace egt {
 
@@ -37,7 +36,6 @@ struct GoldenBook {
 struct CheckFigures {
   std::uint64_t replays = 0;         ///< known-answer passes that were held against others or the past
   std::uint64_t compared_steps = 0;  ///< whose two passes were compared
-  std::uint64_t chain_checks = 0;    ///< known answers of transcendental chains, likewise
   std::uint64_t replica_checks = 0;  ///< comparisons of all ranks' training state
   std::uint64_t digests_compared = 0;
   std::uint64_t products_audited = 0;
@@ -58,10 +56,9 @@ struct CheckFigures {
   std::optional<std::int64_t> unexamined_loss_step;
 };
 
-/// The checks of training, all at one time behind a step: the same known-answer pass and the same
-/// transcendental chains on every rank, held against the other ranks of the device model, the past and the
-/// golden file; the training state (weights, moments) held against all ranks; products audited where there
-/// are less than three ranks of a model.
+/// The checks of training, all at one time behind a step: the same known-answer pass on every rank, compared
+/// with the other ranks of the device model, the past and the golden file; the training state (weights,
+/// moments) compared with all ranks; products audited where there are less than three ranks of a model.
 ///
 /// A check that finds something reports it, takes training back to the last proven state, and repeats the
 /// steps: that decides who is wrong where there is no majority, separates a loss that a device made infinite
@@ -99,8 +96,8 @@ class TrainingChecks {
  private:
   /// Where the digests of one check lie among the answers.
   struct Sections {
-    std::size_t replay = 0, chains = 0, state = 0;  ///< how many of each
-    std::size_t all() const { return replay + chains + state; }
+    std::size_t replay = 0, state = 0;  ///< how many of each
+    std::size_t all() const { return replay + state; }
   };
   struct Check {
     std::int64_t step = -1;
@@ -112,7 +109,6 @@ class TrainingChecks {
   Status collect();
   bool judge_replay(const std::vector<Answers>& answers);
   void judge_golden(const Answers& own);
-  bool judge_chains(const std::vector<Answers>& answers);
   Status judge_audit();
   Status compare_passes(std::int64_t last);
   Status announce_passes();
@@ -122,7 +118,7 @@ class TrainingChecks {
   Fault sum_fault(const WrongSum& wrong) const;
   bool explains(const Dissent& state) const;
   bool has_comparison(const std::vector<Answers>& past) const;
-  Result<bool> judge_state(const std::vector<Answers>& state, bool pass_wrong, bool chains_wrong);
+  Result<bool> judge_state(const std::vector<Answers>& state, bool pass_wrong);
   Status announce(const std::vector<Dissent>& dissents);
   Result<Repetition> repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
                             std::vector<StateDifference>& differences);
@@ -152,7 +148,6 @@ class TrainingChecks {
   GoldenBook& golden_;
   DigestExchange exchange_;
   StateRepair repair_;
-  std::unique_ptr<TranscendentalCheck> chains_;  ///< none: no extreme compute is wanted
   std::unique_ptr<GemmAudit> audit_;
   FaultReporter reporter_;
   LossWatch losses_;
@@ -167,7 +162,6 @@ class TrainingChecks {
   std::vector<int> groups_;                         ///< of each rank
   bool audits_ = false;                             ///< less than three ranks of this rank's model
   std::map<Precision, std::vector<Answers>> past_;  ///< by rank; what was not doubted
-  std::vector<Answers> chains_past_;
   std::optional<Check> under_way_;
   std::uint64_t checks_ = 0;
   bool pass_was_wrong_ = false;  ///< at the last check
