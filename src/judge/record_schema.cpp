@@ -61,6 +61,26 @@ Json to_json(const StartBody& body) {
           {"injected", !member(body.options, "inject").empty()}};
 }
 
+const char* to_string(WorkKind kind) {
+  constexpr const char* names[] = {"gemm",   "transcendental", "update", "all_reduce",
+                                   "memory", "copies",         "files"};
+  return names[static_cast<int>(kind)];
+}
+
+namespace {
+
+Json shares_to_json(const std::vector<WorkShare>& shares) {
+  Json all = Json::array();
+  for (const WorkShare& one : shares)
+    all.push_back({{"kind", to_string(one.kind)},
+                   {"precision", text_or_null(one.precision)},
+                   {"done", one.done},
+                   {"verified", one.verified}});
+  return all;
+}
+
+}  // namespace
+
 Json part_to_json(const PartReport& part) {
   return {{"name", part.name},
           {"description", part.description},
@@ -68,7 +88,8 @@ Json part_to_json(const PartReport& part) {
           {"failure", text_or_null(part.failure)},
           {"of_all_ranks", part.of_all_ranks},
           {"figures", part.figures.is_null() ? Json::object() : part.figures},
-          {"work", work_to_json(part.work)}};
+          {"work", work_to_json(part.work)},
+          {"shares", shares_to_json(part.shares)}};
 }
 
 Json work_to_json(const VerifiedWork& work) {

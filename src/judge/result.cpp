@@ -196,6 +196,52 @@ VerifiedWork verified_work(const std::vector<ByRank>& parts) {
   return sum;
 }
 
+/// Of all ranks and parts of the run, by kind and precision.
+std::map<std::string, std::map<std::string, WorkShare>> work_shares(const std::vector<ByRank>& parts) {
+  std::map<std::string, std::map<std::string, WorkShare>> all;
+  for (const ByRank& ranks : parts)
+    for (const auto& [number, rank] : ranks)
+      for (const Json& part : member(rank.last_body(), "parts"))
+        for (const Json& one : member(part, "shares")) {
+          WorkShare& sum = all[text_at(one, "kind")][text_at(one, "precision")];
+          sum.done += value_at<double>(one, "done").value_or(0);
+          sum.verified += value_at<double>(one, "verified").value_or(0);
+        }
+  return all;
+}
+
+}  // namespace
+
+Json verified_share(const std::vector<ByRank>& parts) {
+  Json shares = Json::object();
+  for (int kind = 0; kind <= static_cast<int>(WorkKind::files); ++kind)
+    shares[to_string(static_cast<WorkKind>(kind))] = nullptr;
+  for (const auto& [kind, precisions] : work_shares(parts)) {
+    double done = 0, verified = 0;
+    for (const auto& [precision, share] : precisions) {
+      done += share.done;
+      verified += share.verified;
+    }
+    if (done > 0) shares[kind] = std::min(verified / done, 1.0);
+  }
+  return shares;
+}
+
+namespace {
+
+/// Errors per operation that this run would have detected with a probability of 95 %: one of n operations is
+/// wrong with 1 - (1 - rate)^n. Null: nothing was verified.
+Json detectable_error_rate(const std::vector<ByRank>& parts) {
+  constexpr double operations_for_95_percent = 2.9957;  // -ln 0.05
+  Json rates = Json::object();
+  for (const auto& [kind, precisions] : work_shares(parts))
+    for (const auto& [precision, share] : precisions) {
+      const Json rate = share.verified > 0 ? Json(operations_for_95_percent / share.verified) : Json();
+      (precision.empty() ? rates[kind] : rates[kind][precision]) = rate;
+    }
+  return rates;
+}
+
 /// Of its longest rank; null where none tells.
 Json elapsed_seconds(const ByRank& ranks) {
   std::optional<double> elapsed;
@@ -341,6 +387,8 @@ Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
                  {"system_info", system_info(span_of(records, parts), ranks)},
                  {"results", results(ranks)},
                  {"verified_work", work_to_json(verified_work(parts))},
+                 {"verified_share", verified_share(parts)},
+                 {"detectable_error_rate", detectable_error_rate(parts)},
                  {"checks_not_run", checks_not_run(ranks)},
                  {"faults", entries_of(faults_of(records), ranks)},
                  {"fault_repeats", fault_repeats(parts)},

@@ -4,11 +4,15 @@
 #include <vector>
 
 #include "egt/core/record.hpp"
+#include "judge/evidence.hpp"
 #include "judge/verdict.hpp"
 
 namespace egt {
 
 constexpr int result_schema = 1;  ///< of result.json
+
+/// Of all ranks, by kind (WorkKind): how much of the work was verified, 0 to 1. Null: there was no such work.
+Json verified_share(const std::vector<ByRank>& parts);
 
 /// The content of result.json: a pure function of all ranks' records (any order; a rank without an end record
 /// is told by its last progress) and of what `judge` made of them. Names and units are the contract's; what

@@ -287,6 +287,23 @@ VerifiedWork work_of(const Evidence& evidence, int number) {
   return sum;
 }
 
+/// With --coverage full nearly all work is verified; else the verdict would promise more than it proves.
+std::vector<std::string> unverified_work(const Evidence& evidence) {
+  constexpr double least_share = 0.99;
+  const auto covers_all = [](const auto& rank) {
+    return text_at(figures_in(rank.second.last_body(), "train"), "coverage") == "full";
+  };
+  if (!std::any_of(evidence.ending().begin(), evidence.ending().end(), covers_all)) return {};
+  std::vector<std::string> reasons;
+  const Json shares = verified_share(evidence.parts);
+  for (const auto& [kind, share] : shares.items())
+    if (share.is_number() && share.get<double>() < least_share)
+      reasons.push_back(
+          fmt::format("only {:.3g} % of the {} work was verified; --coverage full needs {:.0f} %",
+                      100 * share.get<double>(), kind, 100 * least_share));
+  return reasons;
+}
+
 /// Ranks that verified nothing.
 std::vector<std::string> idle_ranks(const Evidence& evidence) {
   std::vector<std::string> reasons;
@@ -404,6 +421,7 @@ Reasons weigh(const Evidence& evidence, const Json& injections) {
   append(reasons.incomplete, failed_parts(evidence));
   if (evidence.size == 0) reasons.incomplete.push_back("no rank left a record");
   append(reasons.unfinished, idle_ranks(evidence));
+  append(reasons.unfinished, unverified_work(evidence));
   if (!reasons.interrupted) append(reasons.incomplete, std::exchange(reasons.unfinished, {}));
   return reasons;
 }

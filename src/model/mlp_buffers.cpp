@@ -107,7 +107,7 @@ VectorView ParameterSet::compute_bias(const LinearLayer& layer, Precision precis
 VectorView ParameterSet::compute_copy_range(Precision precision, std::int64_t offset,
                                             std::int64_t count) const {
   const ElementType type = storage_type(precision);
-  if (!keeps_copy(precision)) return {};
+  if (!keeps_copy(precision) || copy_.bytes() == 0) return {};
   return {copy_.as<char>() + static_cast<std::size_t>(offset) * size_of(type), type, count};
 }
 

@@ -122,4 +122,12 @@ Status TrainedState::restore(int slot, Stream& stream) {
   return copy(kept_[static_cast<std::size_t>(slot)], true, stream);
 }
 
+Status TrainedState::assign(const TrainedState& other, Stream& stream) {
+  updates_ = other.updates_;
+  const auto own = buffers(), theirs = other.buffers();
+  for (std::size_t i = 0; i < own.size(); ++i)
+    EGT_TRY(device_.copy(own[i]->data(), theirs[i]->data(), own[i]->bytes(), stream));
+  return {};
+}
+
 }  // namespace egt::mlp

@@ -40,6 +40,8 @@ class TrainedState {
   std::uint64_t bytes() const;
   Status keep(int slot, Stream& stream);
   Status restore(int slot, Stream& stream);
+  /// Becomes the same as `other`, of the same network.
+  Status assign(const TrainedState& other, Stream& stream);
 
   ParameterSet parameters;
   /// fp32, flat: what this rank has not sent of its gradients; with MlpConfig::top_k_share only. It is kept

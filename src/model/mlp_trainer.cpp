@@ -38,6 +38,17 @@ std::int64_t bucket_elements(const Communicator& communicator) {
 
 }  // namespace
 
+namespace {
+
+/// Of a state whose weights no product reads.
+MlpConfig with_fp32_only(MlpConfig config) {
+  config.precisions = {Precision::fp32};
+  config.keeps_states = false;
+  return config;
+}
+
+}  // namespace
+
 struct MlpTrainer::Impl : mlp::PassCompanion {
   Impl(Device& d, Communicator& c, const MlpConfig& m)
       : device(d),
@@ -47,9 +58,13 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
         second_share(m.batch),
         layout(m.neurons, bucket_elements(c)),
         trained(device, config, layout),
+        second_config(with_fp32_only(m)),
+        second(m.has_second_pass && c.size() == 1
+                   ? std::make_unique<mlp::TrainedState>(device, second_config, layout)
+                   : nullptr),
         sums(device, communicator, config, layout),
         comparison(device, communicator, config, layout),
-        updates(device, layout, sums, trained, workspace) {}
+        updates(device, layout, sums, trained, workspace, second.get(), comparison.gradient()) {}
 
   Status allocate();
   Status make_streams_and_events();
@@ -94,6 +109,10 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
 
   // Streams die before the memory that their work uses: members are destroyed from the last to the first.
   mlp::TrainedState trained;
+  const MlpConfig second_config;
+  /// One rank has no peers to compare its state with: it keeps another one, which the second passes'
+  /// gradients update. Null: there is none.
+  const std::unique_ptr<mlp::TrainedState> second;
   mlp::GradientSums sums;
   ParameterSet known;  // of replays, as training began with
   Workspace workspace;
@@ -130,6 +149,7 @@ MlpTrainer::~MlpTrainer() = default;
 
 Status MlpTrainer::Impl::allocate() {
   EGT_TRY(trained.allocate());
+  if (second) EGT_TRY(second->allocate());
   EGT_TRY(sums.allocate());
   EGT_TRY_ASSIGN(known, ParameterSet::allocate(device, config.precisions, layout.size()));
   EGT_TRY_ASSIGN(workspace, Workspace::allocate(device, config, layout));
@@ -150,6 +170,7 @@ Status MlpTrainer::Impl::make_streams_and_events() {
 
 Status MlpTrainer::Impl::initialize() {
   EGT_TRY(trained.initialize(*compute));
+  if (second) EGT_TRY(second->initialize(*compute));
   EGT_TRY(known.initialize(device, layout, nullptr, config.seed, *compute));
   if (config.has_second_pass) EGT_TRY(comparison.initialize(*compute));
   return device.set_zero(workspace.gradient.data(), workspace.gradient.bytes(), *compute);
@@ -201,6 +222,7 @@ Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool me
                            .fuses_activation = true},
                           m));
   m.trained.step_made();
+  if (m.second) m.second->step_made();
   EGT_TRY(m.close_step(note));
   return m.config.has_second_pass ? m.make_second_pass() : Status();
 }
@@ -412,8 +434,8 @@ std::vector<PassTensor> MlpTrainer::replay_tensors() const {
 Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, const ProductAudit& audit) {
   Impl& m = *impl_;
   const std::int64_t rows = std::min(m.config.batch.local, m.config.batch.global / m.communicator.size());
-  // It makes its gradients in the same memory, where a wrong all-reduce may have left something in the padding
-  // between layers, which no pass overwrites.
+  // It makes its gradients in the same memory, where a wrong all-reduce may have left something in the
+  // padding between layers, which no pass overwrites.
   EGT_TRY(m.settle());
   EGT_TRY(m.device.set_zero(m.workspace.gradient.data(), m.workspace.gradient.bytes(), *m.compute));
   if (const VectorView copy = m.known.compute_copy(precision); copy.data != nullptr)
@@ -460,6 +482,18 @@ Status MlpTrainer::enqueue_state_digests(Digest* answers) {
   return m.show_to_communication();
 }
 
+bool MlpTrainer::has_second_state() const {
+  return impl_->second != nullptr;
+}
+
+Status MlpTrainer::enqueue_second_state_digests(Digest* answers) {
+  Impl& m = *impl_;
+  EGT_TRY(m.settle());
+  for (const StateTensor& tensor : state_tensors())
+    EGT_TRY(m.device.digest(m.second->words(tensor), answers++, *m.compute));
+  return m.show_to_communication();
+}
+
 Status MlpTrainer::tamper_state(const StateTensor& tensor, const Flip& flip) {
   EGT_TRY(impl_->settle());
   return impl_->device.flip(state(tensor), flip, *impl_->compute);
@@ -476,7 +510,8 @@ Status MlpTrainer::restore_state(int slot) {
   Impl& m = *impl_;
   m.last_retired.reset();
   m.updates.drop();
-  return m.trained.restore(slot, *m.compute);
+  EGT_TRY(m.trained.restore(slot, *m.compute));
+  return m.second ? m.second->assign(m.trained, *m.compute) : Status();
 }
 
 double MlpTrainer::sent_bytes() const {

@@ -147,6 +147,11 @@ class MlpTrainer {
   std::vector<StateTensor> state_tensors() const;
   /// Digests of them as they are after the last enqueued step, one each, in `answers` as above.
   Status enqueue_state_digests(Digest* answers);
+  /// Has it another state, updated by the gradients of the second passes? So it is where one rank trains with
+  /// second passes.
+  bool has_second_state() const;
+  /// The same digests of that state.
+  Status enqueue_second_state_digests(Digest* answers);
   /// Changes words of one on purpose, at rest behind the last enqueued step.
   Status tamper_state(const StateTensor& tensor, const Flip& flip);
   /// Copies all of them as they are after the last enqueued step to `slot`, 0 or 1.

@@ -49,6 +49,9 @@ Status PendingUpdates::update(std::size_t index, Precision precision, Stream& co
   const GradientBucket& bucket = layout_.buckets()[index];
   const ProfilerRange range("update");
   pending_[index] = false;
+  if (second_ != nullptr)
+    EGT_TRY(second_->update(bucket, workspace_.gradient_range(bucket.offset, bucket.count, &second_gradient_),
+                            precision, compute));
   return trained_.update(bucket, workspace_.gradient_range(bucket.offset, bucket.count), precision, compute);
 }
 

@@ -18,10 +18,16 @@ namespace egt::mlp {
 /// pending until its update is enqueued on the compute stream. One thread.
 class PendingUpdates {
  public:
-  /// All must outlive it.
+  /// All must outlive it. `second`: a state that the second pass's gradient updates; null: there is none.
   PendingUpdates(Device& device, const ParameterLayout& layout, GradientSums& sums, TrainedState& trained,
-                 const Workspace& workspace)
-      : device_(device), layout_(layout), sums_(sums), trained_(trained), workspace_(workspace) {}
+                 const Workspace& workspace, TrainedState* second, const Buffer& second_gradient)
+      : device_(device),
+        layout_(layout),
+        sums_(sums),
+        trained_(trained),
+        workspace_(workspace),
+        second_(second),
+        second_gradient_(second_gradient) {}
 
   Status allocate();
   /// The bucket is made by what is in `compute`: enqueues its sum, and its verification if sums are verified.
@@ -48,6 +54,8 @@ class PendingUpdates {
   GradientSums& sums_;
   TrainedState& trained_;
   const Workspace& workspace_;
+  TrainedState* const second_;
+  const Buffer& second_gradient_;
   std::vector<bool> pending_;                // a bucket each
   std::vector<EventHandle> ready_, summed_;  // likewise
 };

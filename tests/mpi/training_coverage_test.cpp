@@ -93,6 +93,22 @@ TEST_F(TrainingCoverageOnRanks, AWrongAllReduceIsDetectedAndRepaired) {
   }
 }
 
+/// Also on one rank, which has a second state of its own.
+TEST_F(TrainingCoverageOnRanks, AWrongWeightOrMomentAtRestIsDetectedAndRepaired) {
+  const std::string clean = run({.covers_all = true}).weight_digest();
+  for (const char* spec : {"weight:rank=0,step=6,layer=1,bit=20", "optimizer:rank=0,step=7,layer=2,bit=22",
+                           "weight:rank=0,step=3,layer=2,bit=0"}) {
+    SCOPED_TRACE(spec);
+    const Outcome outcome = run({.injections = {spec}, .covers_all = true});
+    ASSERT_THAT(outcome.faults, SizeIs(1)) << all_of(outcome.faults);
+    EXPECT_EQ(outcome.faults.front().at("kind"), "replica");
+    if (size() != 2) {
+      EXPECT_EQ(outcome.faults.front().at("rank"), 0);
+    }
+    EXPECT_EQ(outcome.weight_digest(), clean);
+  }
+}
+
 TEST_F(TrainingCoverageOnRanks, AFaultThatLastsIsBlamedToo) {
   for (const char* lasting : {"check", "always"}) {
     const Outcome outcome = run(

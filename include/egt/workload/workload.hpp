@@ -44,6 +44,11 @@ struct Environment {
   std::function<Status()> publish = [] { return Status(); };
 };
 
+/// The kinds of `verified_share` in the result, and their units: floating-point operations, iterations of
+/// chains, updates of a parameter, elements of gradient all-reduces, and bytes.
+enum class WorkKind { gemm, transcendental, update, all_reduce, memory, copies, files };
+const char* to_string(WorkKind kind);
+
 /// Work whose result was checked bit for bit; names are those of `verified_work` in the result.
 struct VerifiedWork {
   double gemm_flops = 0;
@@ -54,6 +59,13 @@ struct VerifiedWork {
   std::uint64_t bytes_file_verified = 0;
   std::uint64_t bytes_exchanged_verified = 0;  ///< that came from another device or from the host
   std::uint64_t outputs_verified = 0;          ///< of an operation, compared with a known answer
+};
+
+/// Work of one kind, and how much of its results was verified. All parts measure a kind in the same unit.
+struct WorkShare {
+  WorkKind kind = WorkKind::gemm;
+  std::string precision = {};  ///< of operations that have one
+  double done = 0, verified = 0;
 };
 
 /// How long what was done so far would have taken alone on the device, seconds: at the rate of such work that
@@ -79,6 +91,7 @@ struct PartReport {
   bool of_all_ranks = false;  ///< it tells of the whole run; then `rank` is null in the result
   Json figures;               ///< an object; names carry their unit, null: not measured
   VerifiedWork work;
+  std::vector<WorkShare> shares;  ///< of the part's work; what was given up is no work
   LoadFigures load;
 };
 

@@ -31,7 +31,7 @@ class BurnPurpose : public MainJob {
       is_root_ = place.rank == 0;
       part_ = options.resumed.part;
     }
-    return check_injections(options.run.injections, place.size);
+    return check_injections(options.run.injections, place.size, options.burn.train.covers_all());
   }
   Status claim(const std::string& directory) override;
   void begin(RecordQueue& records) override {

@@ -34,7 +34,7 @@ SelftestScope scope_of(const BurnOptions& burn, int ranks) {
   return {.ranks = ranks,
           .layers = static_cast<int>(burn.train.layers.size()) - 1,
           .extreme = burn.train.extreme_iterations > 0 && burn.train.layers.size() > 2,
-          .all_reduces = burn.train.covers_all(),
+          .covers_all = burn.train.covers_all(),
           .memory = !fill.is_zero(),
           .files = burn.file.enabled};
 }

@@ -376,14 +376,15 @@ Result<Options> resumed_options(const Options& asked, const std::vector<std::str
   return options;
 }
 
-Status check_injections(const std::vector<Injection>& injections, int ranks) {
+Status check_injections(const std::vector<Injection>& injections, int ranks, bool one_rank_has_two_states) {
   using enum InjectionKind;
   for (const Injection& injection : injections) {
     if (injection.rank >= ranks)
       return wrong_injection(injection, fmt::format("rank {} is not in this run; use 0 to {}, or more ranks",
                                                     injection.rank, ranks - 1));
     const InjectionKind kind = injection.kind;
-    if (ranks < 2 && (kind == weight || kind == optimizer || kind == collective || kind == all_reduce))
+    const bool is_of_state = kind == weight || kind == optimizer;
+    if (ranks < 2 && ((is_of_state && !one_rank_has_two_states) || kind == collective || kind == all_reduce))
       return wrong_injection(injection,
                              "one rank alone has nothing to compare it with; use at least 2 ranks");
   }

@@ -97,8 +97,10 @@ Result<Options> parse_options(int argc, const char* const* argv, const std::stri
 Result<Options> resumed_options(const Options& asked, const std::vector<std::string>& first);
 
 /// invalid_argument where one of the injections cannot be in a run of so many ranks: its rank is not there,
-/// or it could not be found.
-Status check_injections(const std::vector<Injection>& injections, int ranks);
+/// or it could not be found. `one_rank_has_two_states`: one rank compares its weights with those of its
+/// second passes.
+Status check_injections(const std::vector<Injection>& injections, int ranks,
+                        bool one_rank_has_two_states = false);
 
 /// Names of options, and values as the user would write them.
 using Defaults = std::vector<std::pair<const char*, const char*>>;

@@ -45,6 +45,17 @@ std::string work_text(const Json& result) {
   return fmt::format("  Verified: {}", parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", ")));
 }
 
+/// "Verified share: gemm 100 %, files 99.8 %"; empty where no part measures its own.
+std::string share_text(const Json& result) {
+  std::vector<std::string> shares;
+  for (const auto& [kind, share] : member(result, "verified_share").items()) {
+    std::string name = kind;
+    std::replace(name.begin(), name.end(), '_', '-');
+    if (share.is_number()) shares.push_back(fmt::format("{} {:.4g} %", name, 100 * share.get<double>()));
+  }
+  return shares.empty() ? "" : fmt::format("\n  Verified share: {}", fmt::join(shares, ", "));
+}
+
 /// Empty where no check of the training has anything to tell.
 std::string checks_text(const Json& result) {
   const VerifiedWork work = work_from_json(member(result, "verified_work"));
@@ -309,9 +320,9 @@ std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, cons
   std::string text = coloured(style.results_colour, colour,
                               fmt::format("Verdict: {} (exit code {})", verdict.name, verdict.exit_code));
   for (const std::string& reason : verdict.reasons) text += fmt::format("\n  {}", reason);
-  text += fmt::format("{}\n{}{}{}{}{}{}{}{}", restarts_text(result), work_text(result), checks_text(result),
-                      not_run_text(result), breakdown_text(result), balance_text(result), power_text(result),
-                      pulse_text(result), work_index_text(result));
+  text += fmt::format("{}\n{}{}{}{}{}{}{}{}{}", restarts_text(result), work_text(result), share_text(result),
+                      checks_text(result), not_run_text(result), breakdown_text(result), balance_text(result),
+                      power_text(result), pulse_text(result), work_index_text(result));
   const Json& summary = member(result, "test_summary");
   if (const auto seconds = value_at<double>(summary, "actual_duration_seconds"))
     text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));

@@ -178,6 +178,12 @@ void add_counts(Exposition& all, const Json& result) {
     all.add(figure.name, figure.help, number(member(member(result, "verified_work"), figure.field)));
 }
 
+void add_shares(Exposition& all, const Json& result) {
+  for (const auto& [kind, share] : member(result, "verified_share").items())
+    all.add("run_verified_share", "Share of the work of a kind whose results were verified.", number(share),
+            with({}, "kind", kind));
+}
+
 /// A number, or those that are told by `stat`.
 void add_figure(Exposition& all, const Figure& figure, const Json& value, const Labels& rank) {
   all.add(figure.name, figure.help, number(value, figure.per), rank);
@@ -237,6 +243,7 @@ std::string prometheus_text(const Json& result) {
   Exposition all;
   add_verdict(all, result);
   add_counts(all, result);
+  add_shares(all, result);
   std::map<int, double> faults = faults_by_rank(result);
   for (const Json& entry : member(result, "ranks")) add_rank(all, result, entry, faults);
   return all.text();

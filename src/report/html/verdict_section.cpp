@@ -99,6 +99,9 @@ std::string tiles(const Json& result) {
   if (work.bytes_file_verified) html += tile("Files verified", format_bytes(work.bytes_file_verified));
   if (work.bytes_exchanged_verified)
     html += tile("Exchange verified", format_bytes(work.bytes_exchanged_verified));
+  for (const auto& [kind, share] : member(result, "verified_share").items())
+    if (share.is_number())
+      html += tile("Verified: " + spoken(kind), fmt::format("{:.4g} %", 100 * share.get<double>()));
   return "<dl class=\"tiles\">" + html + "</dl>";
 }
 

@@ -81,10 +81,11 @@ Injection injection_of(InjectionKind kind, int number, const SelftestScope& scop
 
 std::optional<std::string> why_left_out(InjectionKind kind, const SelftestScope& scope) {
   const Detector detector = detector_of(kind);
-  if (scope.ranks < 2 && detector == Detector::replica) return "one rank alone has no replica to compare";
+  if (scope.ranks < 2 && !scope.covers_all && detector == Detector::replica)
+    return "one rank alone has no replica to compare";
   if (scope.ranks < 2 && (detector == Detector::collective || kind == all_reduce))
     return "one rank alone has no collectives";
-  if (!scope.all_reduces && kind == all_reduce) return "--coverage sampled";
+  if (!scope.covers_all && kind == all_reduce) return "--coverage sampled";
   if (!scope.extreme && detector == Detector::extreme) return "--extreme-iterations 0";
   if (!scope.memory && detector == Detector::memory) return "--memory 0";
   if (!scope.files && detector == Detector::file) return "--no-io";

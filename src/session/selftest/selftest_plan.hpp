@@ -16,7 +16,7 @@ struct SelftestScope {
   int layers = 1;           ///< with weights
   std::int64_t period = 4;  ///< steps between checks of weights, replays, chains and collectives; at least 2
   bool extreme = true;
-  bool all_reduces = true;  ///< are they verified
+  bool covers_all = true;  ///< --coverage full
   bool memory = true;
   bool files = true;
 };

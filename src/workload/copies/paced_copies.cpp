@@ -83,6 +83,7 @@ Status PacedCopies::copy_round(const std::stop_token& stop) {
         },
         stop));
     ++flight.trips;
+    ++enqueued_;
   }
   for (Flight& flight : flights_) EGT_TRY(flight.in_flight->drain(OperationPipeline::deadline_seconds, stop));
   return {};
@@ -161,6 +162,9 @@ void PacedCopies::tell(PartReport& report) const {
   put_outcome(report, wrong ? fmt::format("{} in {}", counted(wrong, "wrong word"), link_.name) : "",
               undone());
   report.work.bytes_exchanged_verified = bytes() - std::min(bytes(), wrong * sizeof(std::uint32_t));
+  report.shares = {{.kind = WorkKind::copies,
+                    .done = static_cast<double>(enqueued_) * static_cast<double>(chunk_bytes_),
+                    .verified = static_cast<double>(bytes())}};
 }
 
 }  // namespace egt

@@ -87,6 +87,7 @@ class PacedCopies {
   Clock::time_point started_ = Clock::now();
   std::atomic<std::int64_t> step_{-1};
   std::atomic<std::uint64_t> trips_{0}, wrong_words_{0};  ///< of trips that were judged
+  std::atomic<std::uint64_t> enqueued_{0};                ///< trips
   std::atomic<double> seconds_{0};                        ///< from the start to the last of them
   std::mutex mutex_;
   std::condition_variable_any woken_;

@@ -115,7 +115,7 @@ Result<FileRates> FilePass::measure_once(double seconds) {
   const std::lock_guard lock(mutex_);
   const FileRates rates = rates_since({});
   figures_.bytes_measured += std::exchange(figures_.bytes_written, 0);
-  figures_.bytes_read = figures_.bytes_right = figures_.bytes_reread = 0;
+  figures_.bytes_read = figures_.bytes_right = figures_.bytes_reread = figures_.bytes_judged = 0;
   figures_.write_seconds = figures_.read_seconds = 0;
   if (!status.ok()) return status;
   return rates;

@@ -36,6 +36,7 @@ struct FileFigures {
   std::uint64_t bytes_read = 0;      ///< back, after they were written
   std::uint64_t bytes_right = 0;     ///< of those: as they were written
   std::uint64_t bytes_reread = 0;    ///< later again, before they were rewritten
+  std::uint64_t bytes_judged = 0;    ///< of both: compared with what was written
   std::uint64_t bytes_measured = 0;  ///< written before the first pass
   double write_seconds = 0;
   double read_seconds = 0;

@@ -30,6 +30,7 @@ void FilePass::check_identities(std::size_t slot, const Chunk& chunk) {
 void FilePass::judge(std::size_t slot, const Chunk& chunk, Reading reading, const Mismatches& found) {
   const bool right = found.count == 0 && strangers_[slot].empty();
   const std::uint64_t wrong_bytes = right ? 0 : examine_blocks(slot, chunk, found);
+  count(&FileFigures::bytes_judged, chunk.bytes);
   if (reading == Reading::back) count(&FileFigures::bytes_right, chunk.bytes - wrong_bytes);
 }
 

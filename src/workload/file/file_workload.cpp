@@ -385,8 +385,11 @@ PartReport FileWorkload::report() const {
                         static_cast<double>(figures.bytes_read + figures.bytes_reread) / figures.fastest.read;
     report.load.alone = {{"file_gb_per_s", figures.fastest.both * 1e-9}};
   }
-  if (mistrusted(file_system_, figures.stays_cached).is_null())
-    report.work.bytes_file_verified = figures.bytes_right;
+  if (!mistrusted(file_system_, figures.stays_cached).is_null()) return report;
+  report.work.bytes_file_verified = figures.bytes_right;
+  report.shares = {{.kind = WorkKind::files,
+                    .done = static_cast<double>(figures.bytes_read + figures.bytes_reread),
+                    .verified = static_cast<double>(figures.bytes_judged)}};
   return report;
 }
 

@@ -72,7 +72,7 @@ Result<double> MemoryPatrol::measure_rate_alone() {
   {
     const std::lock_guard lock(mutex_);  // what was found stays
     figures_.verifications.assign(blocks_.size(), 0);
-    figures_.bytes_verified = figures_.bytes_right = 0;
+    figures_.bytes_enqueued = figures_.bytes_verified = figures_.bytes_right = 0;
     figures_.verify_ms = 0;
   }
   return static_cast<double>(after.bytes_verified - before.bytes_verified) /
@@ -240,6 +240,7 @@ Status MemoryPatrol::verify(std::size_t block, const std::stop_token& stop) {
               .test = {}};
   return submit(
       [&](Stream& stream, Evidence* on_device) {
+        count_enqueued(check);
         return device_.verify(blocks_[block].words, check.expected, &on_device->mismatches, stream);
       },
       [this, check](const Evidence& evidence, double device_ms) {
@@ -276,6 +277,7 @@ Status MemoryPatrol::rewrite(const Check& check, const MemoryPass& pass, bool on
   const Pattern next = course.next(pass);
   return submit(
       [&](Stream& stream, Evidence* on_device) {
+        if (!only_fill) count_enqueued(check);
         EGT_TRY(only_fill ? device_.fill(words, next, stream)
                           : device_.verify_and_fill(words, check.expected, next, pass.direction,
                                                     &on_device->mismatches, stream));
@@ -335,6 +337,11 @@ Status MemoryPatrol::judge(const Check& check, const Mismatches& found, double d
   blocks_[check.block].right = false;
   const auto news = ledger_.news(blocks_[check.block].offset, found);
   return news ? tell_mismatch(check, found, *news) : Status();
+}
+
+void MemoryPatrol::count_enqueued(const Check& check) {
+  const std::lock_guard lock(mutex_);
+  figures_.bytes_enqueued += blocks_[check.block].words.bytes();
 }
 
 void MemoryPatrol::count_verification(const Check& check, const Mismatches& found, double device_ms) {

@@ -52,9 +52,10 @@ class Pace {
 
 /// What the patrol did so far. Times are device time.
 struct PatrolFigures {
-  std::uint64_t sweeps = 0;  ///< whole ones: every block had one test
-  std::uint64_t rounds = 0;  ///< whole ones: every block had all tests of the suite
-  std::uint64_t visits = 0;  ///< blocks verified, used and put through a test
+  std::uint64_t sweeps = 0;          ///< whole ones: every block had one test
+  std::uint64_t rounds = 0;          ///< whole ones: every block had all tests of the suite
+  std::uint64_t visits = 0;          ///< blocks verified, used and put through a test
+  std::uint64_t bytes_enqueued = 0;  ///< to be verified
   std::uint64_t bytes_verified = 0;
   std::uint64_t bytes_written = 0;
   std::uint64_t bytes_right = 0;  ///< of those: found as expected
@@ -158,6 +159,7 @@ class MemoryPatrol {
   std::uint64_t words_of_next_turn(int iterations) const;
 
   Status judge(const Check& check, const Mismatches& found, double device_ms);
+  void count_enqueued(const Check& check);
   void count_verification(const Check& check, const Mismatches& found, double device_ms);
   void count_turns(const Evidence& evidence, double turns, double device_ms);
   Status tell_mismatch(const Check& check, const Mismatches& found, const Mismatches::Sample& sample);

@@ -263,6 +263,20 @@ PartReport MemoryWorkload::report() const {
   }
   report.work.gemm_flops = flops;
   report.work.bytes_patrolled = figures.bytes_right;
+  report.shares = {{.kind = WorkKind::memory,
+                    .done = static_cast<double>(figures.bytes_enqueued),
+                    .verified = static_cast<double>(figures.bytes_verified)},
+                   {.kind = WorkKind::transcendental,
+                    .precision = std::string(to_string(Precision::fp32)),
+                    .done = figures.turns,
+                    .verified = figures.turns}};
+  for (const auto& [precision, enqueued] : products.enqueued_flops) {
+    const auto right = products.flops.find(precision);
+    report.shares.push_back({.kind = WorkKind::gemm,
+                             .precision = std::string(to_string(precision)),
+                             .done = enqueued,
+                             .verified = right != products.flops.end() ? right->second : 0});
+  }
   return report;
 }
 

@@ -206,6 +206,11 @@ Status ProductLane::multiply(Operands& operands, const std::stop_token& stop) {
   const bool overwrites = operands.digests.size() == 1;
   if (operands.enqueued == 0) EGT_TRY(device_.wait(pipeline_->stream(), *operands.filled));
   ++operands.enqueued;
+  {
+    const std::lock_guard lock(mutex_);
+    figures_.enqueued_flops[operands.plan.precision] +=
+        flops(operands.plan.rows, inner(operands.plan.rows, operands.plan.precision));
+  }
   EGT_TRY(pipeline_->submit(
       [&](Stream& stream, Evidence* on_device) -> Status {
         if (overwrites) {

@@ -23,6 +23,7 @@ namespace egt {
 /// What the lane did so far. Times are device time.
 struct ProductFigures {
   std::map<Precision, double> flops;  ///< of products that were right, each repetition counted
+  std::map<Precision, double> enqueued_flops;
   double milliseconds = 0;
   std::uint64_t exact = 0;          ///< products of whole numbers whose sums were compared
   std::uint64_t disagreements = 0;  ///< products that were wrong

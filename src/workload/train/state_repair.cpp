@@ -182,6 +182,12 @@ Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences
   EGT_TRY_ASSIGN(const auto ranks, states());
   made.states = ranks[0];
   made.alike = unlike(ranks).empty();
+  if (trainer_.has_second_state()) {
+    EGT_TRY_ASSIGN(
+        const auto second,
+        exchange([&](Digest* to) { return trainer_.enqueue_second_state_digests(to); }, tensors.size()));
+    made.alike = unlike({ranks[0], second[0]}).empty();
+  }
   for (StateDifference& difference : differences) {
     const WordsView words = trainer_.state(tensors[difference.question]);
     for (auto word = difference.words.begin(); word != difference.words.end();) {

@@ -141,6 +141,12 @@ Status TrainWorkload::give_up_steps(double timeout_seconds) {
 }
 
 Status TrainWorkload::resume(RestartInfo& restart) {
+  // What was given up is no work.
+  if (options_.covers_all()) {
+    const Computed open = uncompared(static_cast<std::int64_t>(checks_->figures().compared_steps));
+    for (const auto& [precision, flops] : open.flops) flops_[precision] -= flops;
+    samples_ -= open.samples;
+  }
   EGT_TRY_ASSIGN(restart.next_step, checks_->resume());
   balance_.restart(restart.next_step);
   retired_ = restart.next_step;
@@ -323,6 +329,7 @@ PartReport TrainWorkload::report() const {
       {"compute_tflops",
        compute_ms_ > 0 ? Json(flops_of(computed_samples_) / compute_ms_ / 1e9) : Json(nullptr)},
       {"replays", checks.replays},
+      {"coverage", options_.covers_all() ? "full" : "sampled"},
       {"compared_steps", checks.compared_steps},
       {"replica_checks", checks.replica_checks},
       {"digests_compared", checks.digests_compared},
@@ -351,6 +358,7 @@ PartReport TrainWorkload::report() const {
   part.load.mix = {{"load", options_.load == LoadKind::train ? "train" : "mix"},
                    {"led_by_extreme", timed ? Json(1 - led) : Json(nullptr)},
                    {"led_by_products", timed ? Json(led) : Json(nullptr)}};
+  part.shares = shares(checks);
   part.work.replays = checks.replays;
   part.work.replica_checks = checks.replica_checks;
   // Equal weights on all ranks do not prove the products of their unlike batches: only replays and second
@@ -362,10 +370,58 @@ PartReport TrainWorkload::report() const {
   return part;
 }
 
+/// What the last steps computed, whose passes are not compared yet.
+TrainWorkload::Computed TrainWorkload::uncompared(std::int64_t compared_steps) const {
+  Computed computed;
+  for (std::int64_t step = compared_steps; step < retired_; ++step) {
+    const std::int64_t samples = samples_of(step) + second_samples_of(step);
+    computed.flops[steps_->precision_of(step)] += flops_of(samples);
+    computed.samples += samples;
+  }
+  return computed;
+}
+
+/// Sampled: known-answer passes are work of their own, which is all that is verified of the passes.
+std::vector<WorkShare> TrainWorkload::shares(const CheckFigures& checks) const {
+  if (!steps_) return {};
+  std::vector<WorkShare> all;
+  const bool is_full = options_.covers_all();
+  const auto compared_steps = static_cast<std::int64_t>(checks.compared_steps);
+  const Computed open = is_full ? uncompared(compared_steps) : Computed();
+  const double replayed_samples = static_cast<double>(checks.replays) *
+                                  static_cast<double>(batch_.global / environment_.place.size),
+               replayed_share = 1 / static_cast<double>(options_.precisions.size());
+  const auto add = [&](WorkKind kind, std::string precision, double done, double open_work, double replayed) {
+    all.push_back({.kind = kind,
+                   .precision = std::move(precision),
+                   .done = done + (is_full ? 0 : replayed),
+                   .verified = is_full ? done - open_work : replayed});
+  };
+  for (const auto& [precision, flops] : flops_) {
+    const auto not_yet = open.flops.find(precision);
+    add(WorkKind::gemm, std::string(to_string(precision)), flops,
+        not_yet != open.flops.end() ? not_yet->second : 0,
+        replayed_share * replayed_samples * flops_per_sample(options_.layers));
+  }
+  if (options_.extreme_iterations > 0)
+    add(WorkKind::transcendental, std::string(to_string(Precision::fp32)), turns_of(samples_),
+        turns_of(open.samples), replayed_samples * turns_of(1));
+  const auto parameters = static_cast<double>(steps_->trainer().layout().parameter_count());
+  const auto of_steps = [&](WorkKind kind, std::int64_t verified) {
+    all.push_back({.kind = kind,
+                   .done = static_cast<double>(retired_) * parameters,
+                   .verified = static_cast<double>(std::min(verified, retired_)) * parameters});
+  };
+  of_steps(WorkKind::update, checks.verified_updates);
+  if (environment_.place.size > 1)
+    of_steps(WorkKind::all_reduce, steps_->trainer().verifies_sums() ? compared_steps : 0);
+  return all;
+}
+
 void TrainWorkload::note_checks_not_run(const CheckFigures& checks, PartReport& part) const {
   if (!checks.audits)
     note_not_run(part, "GEMM audit", "three or more ranks of one device model compare with each other");
-  if (environment_.place.size == 1)
+  if (environment_.place.size == 1 && !options_.covers_all())
     note_not_run(part, "weight consistency check", "one rank has no peers to compare with");
   else if (checks.replica_checks == 0)
     note_not_run(part, "weight consistency check", "the run ended before the first one");

@@ -79,7 +79,14 @@ class TrainWorkload : public Workload {
   ProductRates product_rates_;
   std::optional<double> extreme_rate_;  ///< alone, turns/s
   double long_chain_rate_ = 0;          ///< likewise, of longer chains; 0: not measured
-  std::map<Precision, double> flops_;   ///< of the training steps
+  struct Computed {
+    std::map<Precision, double> flops = {};
+    std::int64_t samples = 0;
+  };
+  Computed uncompared(std::int64_t compared_steps) const;
+  std::vector<WorkShare> shares(const CheckFigures& checks) const;
+
+  std::map<Precision, double> flops_;  ///< of the training steps
   Clock::time_point started_ = Clock::now();
 
   std::int64_t retired_ = 0;

@@ -37,6 +37,19 @@ std::vector<int> ring_of(const std::vector<int>& groups) {
   return ring;
 }
 
+/// Of one rank, the two states that the gradients of its two passes led to.
+std::vector<Dissent> compare_states(const Answers& state, const Answers& second) {
+  const std::vector<std::size_t> differ = unlike({state, second});
+  if (differ.empty()) return {};
+  return {{.question = differ.front(),
+           .rank = 0,
+           .suspects = {},
+           .blame = Blame::certain,
+           .expected = second[differ.front()],
+           .actual = state[differ.front()],
+           .count = differ.size()}};
+}
+
 template <typename Named>
 std::vector<std::string> names_of(const std::vector<Named>& all) {
   std::vector<std::string> names;
@@ -65,7 +78,9 @@ TrainingChecks::TrainingChecks(Environment& environment, const TrainOptions& opt
       golden_check_(names_of(tensors_)) {}
 
 Status TrainingChecks::prepare() {
-  sections_ = {.replay = tensors_.size(), .state = states_.size()};
+  sections_ = {.replay = tensors_.size(),
+               .state = states_.size(),
+               .second_state = trainer_.has_second_state() ? states_.size() : 0};
   EGT_TRY(golden_check_.prepare(golden_.known ? &*golden_.known : nullptr, environment_.device_model,
                                 golden_work(), names_of(options_.precisions), options_.golden));
   // A block of words travels in digests' places when replicas differ.
@@ -118,7 +133,9 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
   const Precision precision = options_.precisions[checks_ % options_.precisions.size()];
   Digest* const replay = exchange_.own();
   EGT_TRY(trainer_.enqueue_replay(precision, replay, audit_of_this_check()));
-  EGT_TRY(trainer_.enqueue_state_digests(replay + sections_.replay));
+  Digest* const state = replay + sections_.replay;
+  EGT_TRY(trainer_.enqueue_state_digests(state));
+  if (sections_.second_state > 0) EGT_TRY(trainer_.enqueue_second_state_digests(state + sections_.state));
   EGT_TRY(exchange_.enqueue(sections_.all()));
   EGT_TRY(repair_.keep_candidate(step));
   under_way_ = {.step = step, .precision = precision, .number = checks_};
@@ -259,10 +276,11 @@ Status TrainingChecks::collect() {
   reporter_.confirm_last_check();
   EGT_TRY(compare_passes(under_way_->step));
   const auto state = part(answers, sections_.replay, sections_.state);
+  const auto second_state = part(answers, sections_.replay + sections_.state, sections_.second_state);
   const bool pass_wrong = judge_replay(part(answers, 0, sections_.replay));
   EGT_TRY(judge_audit());
   note_weight_digest(state[static_cast<std::size_t>(environment_.place.rank)]);
-  EGT_TRY_ASSIGN(const bool state_wrong, judge_state(state, pass_wrong));
+  EGT_TRY_ASSIGN(const bool state_wrong, judge_state(state, second_state, pass_wrong));
   count_check(pass_wrong || state_wrong);
   under_way_.reset();
   return {};
@@ -440,12 +458,14 @@ Status TrainingChecks::judge_audit() {
 
 /// Also decides whether training goes back: what the other judges found is the same on all ranks. Is the
 /// state or the loss wrong?
-Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state, bool pass_wrong) {
+Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state,
+                                         const std::vector<Answers>& second_state, bool pass_wrong) {
   std::vector<Dissent> dissents;
-  if (state.size() > 1) {
+  if (state.size() > 1 || sections_.second_state > 0) {
     ++figures_.replica_checks;
+    figures_.verified_updates = under_way_->step + 1;
     figures_.digests_compared += state[0].size();
-    dissents = vote(state);
+    dissents = state.size() > 1 ? vote(state) : compare_states(state[0], second_state[0]);
   }
   if (dissents.empty()) state_stays_wrong_ = false;
   const bool passes_wrong = unlike_.has_value();

@@ -34,9 +34,10 @@ struct GoldenBook {
 
 /// What the checks did so far.
 struct CheckFigures {
-  std::uint64_t replays = 0;         ///< known-answer passes that were held against others or the past
-  std::uint64_t compared_steps = 0;  ///< whose two passes were compared
-  std::uint64_t replica_checks = 0;  ///< comparisons of all ranks' training state
+  std::uint64_t replays = 0;          ///< known-answer passes that were held against others or the past
+  std::uint64_t compared_steps = 0;   ///< whose two passes were compared
+  std::uint64_t replica_checks = 0;   ///< comparisons of all ranks' training state
+  std::int64_t verified_updates = 0;  ///< steps whose updates' results all ranks compared
   std::uint64_t digests_compared = 0;
   std::uint64_t products_audited = 0;
   std::uint64_t wrong_checks = 0;      ///< checks that found something, on whatever rank
@@ -96,8 +97,8 @@ class TrainingChecks {
  private:
   /// Where the digests of one check lie among the answers.
   struct Sections {
-    std::size_t replay = 0, state = 0;  ///< how many of each
-    std::size_t all() const { return replay + state; }
+    std::size_t replay = 0, state = 0, second_state = 0;  ///< how many of each
+    std::size_t all() const { return replay + state + second_state; }
   };
   struct Check {
     std::int64_t step = -1;
@@ -118,7 +119,8 @@ class TrainingChecks {
   Fault sum_fault(const WrongSum& wrong) const;
   bool explains(const Dissent& state) const;
   bool has_comparison(const std::vector<Answers>& past) const;
-  Result<bool> judge_state(const std::vector<Answers>& state, bool pass_wrong);
+  Result<bool> judge_state(const std::vector<Answers>& state, const std::vector<Answers>& second_state,
+                           bool pass_wrong);
   Status announce(const std::vector<Dissent>& dissents);
   Result<Repetition> repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
                             std::vector<StateDifference>& differences);

@@ -75,6 +75,19 @@ TEST(Options, KindsThatLeaveDataAsTheyAreAreTaken) {
   good({"--inject", "memory-pressure:rank=0,step=1", "--no-io"});
 }
 
+TEST(CheckInjections, OneRankFindsAWrongStateOnlyIfItHasTwo) {
+  for (const char* kind : {"weight", "optimizer"}) {
+    const auto injections = good({"--inject", std::string(kind) + ":rank=0,step=1"}).run.injections;
+    EXPECT_TRUE(check_injections(injections, 1, true).ok());
+    EXPECT_EQ(check_injections(injections, 1).code(), StatusCode::invalid_argument);
+    EXPECT_TRUE(check_injections(injections, 2).ok());
+  }
+  const auto sum = good({"--inject", "all-reduce:rank=0,step=1"}).run.injections;
+  EXPECT_EQ(check_injections(sum, 1, true).code(), StatusCode::invalid_argument);
+  EXPECT_NE(refused({"--inject", "all-reduce:rank=0,step=1", "--coverage", "sampled"}).find("use full"),
+            std::string::npos);
+}
+
 TEST(CheckInjections, NamesTheRankThatIsNotThere) {
   const auto injections = good({"--inject", "weight:rank=2,step=1"}).run.injections;
   EXPECT_TRUE(check_injections(injections, 3).ok());

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "judge/evidence.hpp"
+#include "judge/result.hpp"
 #include "tests/support/record_fixtures.hpp"
 
 namespace egt {
@@ -45,6 +46,42 @@ TEST(Verdict, APartThatProvesNothingIsNamedAndIsNotAmongTheVerified) {
     for (Json& one : find(records, RecordKind::end, rank).body["parts"]) one["work"] = Json::object();
   records.pop_back();
   expect(judge(records), "incomplete", 4);
+}
+
+/// Shares of both ranks add up; 0.99 is asked for, of every kind that there is, and with full coverage only.
+TEST(Verdict, WorkThatWasNotVerifiedMakesAFullRunIncomplete) {
+  const auto run_with = [](const char* coverage, double verified_of_rank_1) {
+    auto records = good_run(2);
+    for (int rank = 0; rank < 2; ++rank) {
+      Json& part = find(records, RecordKind::end, rank).body["parts"][0];
+      EXPECT_EQ(part["name"], "train");
+      part["figures"]["coverage"] = coverage;
+      part["shares"] = {{{"kind", "gemm"}, {"precision", "bf16"}, {"done", 60}, {"verified", 60}},
+                        {{"kind", "gemm"},
+                         {"precision", "fp32"},
+                         {"done", 40},
+                         {"verified", rank == 1 ? verified_of_rank_1 : 40}}};
+    }
+    return records;
+  };
+  expect(judge(run_with("full", 40)), "pass", 0);
+  expect(judge(run_with("full", 38)), "pass", 0);
+  const auto records = run_with("full", 30);
+  const Verdict verdict = judge(records);
+  expect(verdict, "incomplete", 4);
+  EXPECT_THAT(verdict.reasons,
+              Contains("only 95 % of the gemm work was verified; --coverage full needs 99 %"));
+  expect(judge(run_with("sampled", 0)), "pass", 0);
+  auto stopped = run_with("full", 0);
+  find(stopped, RecordKind::end, 0).body["reason"] = "signal";
+  expect(judge(stopped), "interrupted", 6);
+
+  const Json result = build_result(records, verdict);
+  EXPECT_DOUBLE_EQ(result["verified_share"]["gemm"].get<double>(), 0.95);
+  EXPECT_TRUE(result["verified_share"]["files"].is_null());
+  // By hand: 1 - (1 - rate)^n = 0.95 of n = 120 and 70.
+  EXPECT_NEAR(result["detectable_error_rate"]["gemm"]["bf16"].get<double>(), 2.9957 / 120, 1e-9);
+  EXPECT_NEAR(result["detectable_error_rate"]["gemm"]["fp32"].get<double>(), 2.9957 / 70, 1e-9);
 }
 
 TEST(Verdict, AFaultNamesRankStepAndPlace) {

@@ -149,13 +149,15 @@ INSTANTIATE_TEST_SUITE_P(Ranks, SelftestPlanOfRanks, testing::Values(2, 3, 4, 8)
 
 TEST(SelftestPlan, OneRankLeavesOutWhatNeedsTwo) {
   const SelftestPlan plan = plan_selftest({.ranks = 1, .layers = 6});
-  EXPECT_THAT(left_out(plan), ElementsAre(weight, all_reduce, collective, optimizer));
-  EXPECT_EQ(by_kind(plan).size(), 11u);
+  EXPECT_THAT(left_out(plan), ElementsAre(all_reduce, collective));
+  EXPECT_EQ(by_kind(plan).size(), 13u);
+  EXPECT_THAT(left_out(plan_selftest({.ranks = 1, .covers_all = false})),
+              ElementsAre(weight, all_reduce, collective, optimizer));
 }
 
 TEST(SelftestPlan, LeavesOutWhatTheRunHasNot) {
   EXPECT_THAT(left_out(plan_selftest({.ranks = 2, .extreme = false})), ElementsAre(extreme));
-  EXPECT_THAT(left_out(plan_selftest({.ranks = 2, .all_reduces = false})), ElementsAre(all_reduce));
+  EXPECT_THAT(left_out(plan_selftest({.ranks = 2, .covers_all = false})), ElementsAre(all_reduce));
   EXPECT_THAT(left_out(plan_selftest({.ranks = 2, .memory = false})), ElementsAre(memory));
   EXPECT_THAT(left_out(plan_selftest({.ranks = 2, .files = false})),
               ElementsAre(file_bit, file_stale, file_torn, file_misplaced, file_lost));
