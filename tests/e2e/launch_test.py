@@ -4,7 +4,7 @@ import shutil
 from program import *
 from program import MPIRUN, PROGRAM
 
-FAULT, WRONG_USAGE, ENVIRONMENT, INTERRUPTED = 1, 2, 3, 6
+FAULT, WRONG_USAGE, ENVIRONMENT, INCOMPLETE, INTERRUPTED = 1, 2, 3, 4, 6
 BURN = ["burn", "--steps", "3", "--memory", "0", "--no-io", "--progress", "none", "--layers", "32,16", "--batch", "16"]
 NAMESPACES = ["unshare"] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
 HAS_NAMESPACES = subprocess.run([*NAMESPACES, "--mount", "--net", "--uts", "true"], capture_output=True).returncode == 0
@@ -152,6 +152,19 @@ class Scripts(Launch):
             for arguments in (["devices"], ["loadtest", "--output", "none.json"], [*BURN, "--output", "report"]):
                 with self.subTest(script=script.name, arguments=arguments, code=1):
                     self.assertEqual(self.run_script(script, *arguments).returncode, ENVIRONMENT)
+
+    def test_a_rank_that_is_lost_after_its_result_is_no_pass(self):
+        """It dies at exit: the launcher ends with 139 while the journals say pass."""
+        pass_then_die = "{launch}\nexit 139\n"
+        self.fake("mpirun", pass_then_die.format(launch=f'{shutil.which("mpirun")} "$@"'))
+        self.fake("srun", "while [[ $1 == --* ]]; do shift; done\n" + pass_then_die.format(launch=f'{" ".join([shutil.which(MPIRUN[0]), *MPIRUN[1:]])} -np 2 "$@"'))
+        for script, launcher in ((self.make_script(), "mpirun"), (SCRIPTS / "slurm.sbatch", "srun")):
+            with self.subTest(launcher=launcher):
+                done = self.run_script(script, *BURN, "--output", f"of {launcher}")
+                self.assertEqual(done.returncode, INCOMPLETE, done.stdout + done.stderr)
+                self.assertEqual(done.stderr.count(f"{launcher} ended with code 139, but the journals say pass: incomplete (exit code 4)\n"), 1, done.stderr)
+                done = self.run_script(script, *self.FAULT, "--output", f"fault of {launcher}")
+                self.assertEqual(done.returncode, FAULT, done.stdout + done.stderr)
 
     def test_a_job_of_slurm_names_its_directory(self):
         self.fake("srun", """while [[ $1 == --* ]]; do shift; done\necho "srun: ${*:2}"\n""")
