@@ -180,6 +180,92 @@ class Scripts(Launch):
         self.assertIn("nowhere", done.stderr)
 
 
+class Deploy(Launch):
+    """deploy.sh, whose ssh is a shell of this machine. The program prints and writes what a test says."""
+
+    def setUp(self):
+        super().setUp()
+        root = self.folder / "root"
+        for name in ("scripts", "build", "package", "bin", "tmp"):
+            (root / name).mkdir(parents=True)
+        (root / "scripts/deploy.sh").symlink_to(SCRIPTS / "deploy.sh")
+        (root / "build/extreme_gpu_trainer").symlink_to(PROGRAM)
+        (self.folder / "hosts").write_text("one\n")
+        self.write("package/extreme_gpu_trainer", "exit 0\n")
+        self.write("bin/ssh-add", "exit 0\n")
+        self.ssh()
+
+    def write(self, name, text):
+        (self.folder / "root" / name).write_text("#!/bin/bash\n" + text)
+        (self.folder / "root" / name).chmod(0o755)
+
+    def ssh(self, code=""):
+        """`code` takes the place of what a job ended with."""
+        self.write("bin/ssh", 'while [[ $1 == -* ]]; do [[ $1 != -F ]] || shift; shift; done\nshift\nbash -c "$*"\ncode=$?\n'
+                   f'[[ "$*" != *"job.sh"*"run"* && "$*" != *"job.sh"*"launch"* ]] || code={code or "$code"}\nexit $code\n')
+
+    def deploy(self, mpirun, *options, one_job=False, arguments=("burn",)):
+        self.write("bin/mpirun", mpirun)
+        shutil.rmtree(self.folder / "out", ignore_errors=True)
+        options = [*options, *(["--one-job"] if one_job else [])]
+        done = subprocess.run([self.folder / "root/scripts/deploy.sh", "--hosts", "hosts", "--package", "root/package", "--ranks", "1", "--output", "out",
+                               *options, "--", *arguments], cwd=self.folder, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "PATH": f"{self.folder}/root/bin:{os.environ['PATH']}", "TMPDIR": str(self.folder / "root/tmp"),
+                                   "SSH_AUTH_SOCK": "/none"})
+        self.left = list((self.folder / "root/tmp").glob("extreme_gpu_trainer-*"))
+        for place in self.left:
+            shutil.rmtree(place)
+        return done
+
+    RUN = "mkdir -p run; echo {{}} >run/result.json; touch run/journal.rank0.jsonl; {printed} exit {code}\n"
+
+    def mpirun(self, verdict="", code=0, own=None):
+        own = code if own is None else own
+        return self.RUN.format(printed=f"echo 'Verdict: {verdict} (exit code {code})';" if verdict else "", code=own)
+
+    def test_the_verdict_that_was_printed_weighs(self):
+        for verdict, code, ssh, expected in (("fault", 1, 137, FAULT), ("fault", 1, 143, FAULT), ("fault", 1, 255, FAULT), ("pass", 0, 137, INCOMPLETE),
+                                             ("", 0, 143, INCOMPLETE), ("degraded", 5, 5, 5), ("interrupted", 6, 1, INTERRUPTED), ("pass", 0, 0, 0)):
+            for one_job in (False, True):
+                with self.subTest(verdict=verdict, ssh=ssh, one_job=one_job):
+                    self.ssh(code=str(ssh))
+                    done = self.deploy(self.mpirun(verdict, code), one_job=one_job)
+                    self.assertEqual(done.returncode, expected, done.stdout + done.stderr)
+                    self.assertIn(f"(exit code {expected})\n", done.stdout)
+
+    def test_a_rank_that_is_lost_after_the_verdict_is_no_pass(self):
+        done = self.deploy(self.mpirun("pass", 0, own=139))
+        self.assertEqual(done.returncode, INCOMPLETE, done.stdout + done.stderr)
+
+    def test_a_run_without_a_verdict_is_no_pass(self):
+        for mpirun in ("exit 0\n", self.mpirun(), "echo 'Verdict: pass (exit code 0)'; exit 0\n"):
+            for one_job in (False, True):
+                with self.subTest(mpirun=mpirun, one_job=one_job):
+                    done = self.deploy(mpirun, one_job=one_job)
+                    self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
+                    self.assertIn("nothing ran: ", done.stdout)
+                    self.assertEqual(self.left, [])
+        self.assertEqual(self.deploy("exit 0\n", arguments=["--help"]).returncode, 0)
+
+    def test_results_that_cannot_be_gathered_are_kept_there(self):
+        """The tar here fails as on a full disk, after it has read all."""
+        self.write("bin/tar", f"""case "$*" in *-strip-components=1*) cat >/dev/null; echo 'tar: x: No space left on device' >&2; exit 2 ;; esac
+exec {shutil.which("tar")} "$@"\n""")
+        for one_job in (False, True):
+            for verdict, code, expected in (("pass", 0, INCOMPLETE), ("fault", 1, FAULT)):
+                with self.subTest(one_job=one_job, verdict=verdict):
+                    done = self.deploy(self.mpirun(verdict, code), one_job=one_job)
+                    self.assertEqual(done.returncode, expected, done.stdout + done.stderr)
+                    self.assertRegex(done.stdout, r"not gathered \(tar: x: No space left on device\); they are kept in one:\S+/run")
+                    self.assertEqual(len(self.left), 1)
+
+    def test_nothing_is_left_where_all_was_gathered(self):
+        for one_job in (False, True):
+            done = self.deploy(self.mpirun("pass"), one_job=one_job)
+            self.assertEqual((done.returncode, self.left), (0, []), done.stdout + done.stderr)
+            self.assertTrue((self.folder / "out" / ("one-job" if one_job else "one") / "result.json").exists())
+
+
 class Singletons(Launch):
     def test_of_each_launcher_are_refused(self):
         for name, variables in (("Slurm", {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}),
