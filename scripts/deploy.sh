@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Runs the program on each of several hosts, by ssh: deploy.sh --hosts FILE [options] [-- COMMAND options..]
 # Brings it there, one rank a GPU (without one: up to 2), gathers results, journals and what was printed in a directory
-# here, and compares the results. On the hosts all of it is in one temporary directory, which is removed.
+# here, and compares the results. On the hosts all of it is in one temporary directory, which is removed, unless its
+# results could not be gathered.
 # With --one-job it is one run of all hosts that can be used: mpirun on the first of them starts the others' ranks by
 # ssh, by the key, which stays here (agent forwarding). Its directory is OUTPUT/one-job, with all journals.
-# The exit code is the first of 1, 4, 3, 2, 5, 6 that a host, or the one job, ended with, where 3 is also a host that
-# cannot; where all passed, that of `compare`, which one job needs not.
+# The exit code is the first of 1, 4, 3, 2, 5, 6 that a host, or the one job, ended with. The printed verdict counts, and
+# 4 if ssh ended with a code of its own or results could not be gathered; 3 is also a host that cannot, or on which
+# nothing ran. If all passed, it is that of `compare`, which one job needs not.
 # Ctrl-C stops all runs cleanly.
 set -euo pipefail
 
@@ -139,10 +141,18 @@ esac
 cat >"$stage/job.sh" <<'JOB'
 # job.sh prepare | ranks RANKS | run RANKS ARGUMENTS.. | launch MPIRUN_ARGUMENTS.. | hold, on the host. `run`, and
 # `launch` on the first host of one job, stop cleanly when their standard input ends; `hold`, on the others, waits for
-# that and for the job's end. Then the run's files go to standard output, as an archive, and everything is removed.
+# that and for the job's end. Then the run's files go to standard output, as an archive, of no files where `launch` has
+# sent them already. deploy.sh removes everything when it has them. 7: the archive could not be made.
 cd "$(dirname "$0")" || exit 3
 here=$PWD
-finish() { [ ! -d "$here/run" ] || tar -C "$here" -cf - run; cd / && rm -rf "$here"; }
+finish() {
+  sent=run
+  [ "$mode" != hold ] || [ ! -e "$here/sent" ] || sent=none
+  mkdir -p "$here/$sent"
+  tar -C "$here" -cf - "$sent"
+  [ $? -lt 2 ] || exit 7 # 1: a file changed meanwhile
+  [ "$mode" != launch ] || : >"$here/sent"
+}
 if [ "$1" = prepare ]; then
   mkdir -p lib program
   [ ! -e package.deb ] || dpkg -x package.deb program || exit 3
@@ -189,7 +199,12 @@ watch=$!
 wait "$job"
 code=$?
 kill "$watch" 2>/dev/null
-if [ "$code" -gt 6 ] && [ -d run ]; then ./start report run >&2; code=$?; fi
+if [ "$code" -gt 6 ] && [ -d run ]; then
+  echo "mpirun ended with code $code: judging what the journals hold" >&2
+  ./start report run >&2
+  code=$?
+  [ "$code" != 0 ] || code=4 # a rank that dies at exit may have written all its records before
+fi
 [ "$code" -le 6 ] || code=3 # no 255: of ssh it means that the connection was lost
 exit "$code"
 JOB
@@ -224,29 +239,69 @@ bring() {
 
 remove() {
   local place
-  [[ -e $work/$1.place ]] || return 0
+  [[ -e $work/$1.place && ! -e $work/$1.kept ]] || return 0
   place=$(<"$work/$1.place")
   timeout 60 ssh -F "$work/config" "$1" "rm -rf ${place@Q}" </dev/null &>/dev/null || echo "deploy.sh: $1: could not remove $place" >&2
 }
 
-# run_job HOST NAME JOB_SH_ARGUMENTS..: `run` or `launch` there, what comes of it for the table in NAME's line.
+# heavier CODE THAN: comes the first of 1, 4, 3, 2, 5, 6 before the second? A code of nobody weighs like 4.
+heavier() {
+  local code one=$1 than=$2
+  [[ $one =~ ^[0-6]$ ]] || one=4
+  for code in 1 4 3 2 5 6; do
+    [[ $than != "$code" ]] || return 1
+    [[ $one != "$code" ]] || return 0
+  done
+  return 1
+}
+
+# gather HOST DIRECTORY TAR_OPTION..: unpacks the archive of its standard input. Where that fails, the results stay on
+# the host, and $work/HOST.kept tells why and where.
+gather() {
+  local host=$1 directory=$2
+  shift 2
+  tar -C "$directory" --strip-components=1 "$@" -xf - 2>"$work/$host.tar" || keep_there "$host" "$(head -n 1 "$work/$host.tar")"
+}
+keep_there() { echo "its results were not gathered ($2); they are kept in $1:$(<"$work/$1.place")/run" >"$work/$1.kept"; }
+
+# Do the arguments ask for a run, which has a verdict?
+runs() { [[ " $* " != *" --"@(help|version|print-config)" "* && ${1-} != @(help|version) ]]; }
+
+# run_job HOST NAME MODE JOB_SH_ARGUMENTS..: `run` or `launch` there, what comes of it for the table in NAME's line.
 # Its standard input ends when all are to stop.
 run_job() {
-  local host=$1 name=$2 directory=$output/${2// /-} code=0 place verdict last
+  local host=$1 name=$2 directory=$output/${2// /-} code=0 place verdict printed last says
   place=$(<"$work/$host.place")
   shift 2
   mkdir -p "$directory"
-  remote ${one_job:+-A} "$host" "sh ${place@Q}/job.sh ${*@Q}" <&7 2>"$directory/log" |
-    tar -C "$directory" --strip-components=1 -xf - 2>/dev/null || code=${PIPESTATUS[0]}
-  verdict=$(sed -n 's/^Verdict: \([a-z]*\).*/\1/p' "$directory/log" | tail -n 1)
+  remote ${one_job:+-A} "$host" "sh ${place@Q}/job.sh ${*@Q}" <&7 2>"$directory/log" | gather "$host" "$directory" || code=${PIPESTATUS[0]}
+  ((code != 7)) || keep_there "$host" "tar failed there"
+  read -r verdict printed < <(sed -n 's/^Verdict: \([a-z]*\) (exit code \([0-6]\))$/\1 \2/p' "$directory/log" | tail -n 1) || true
   last=$(tr -d '\r' <"$directory/log" | sed '/^-*$/d' | tail -n 1)
+  says=${verdict:-done}
   if ((code == 255)); then
-    say "$name" "the connection was lost: $last" 4
-  elif ((code == 0)) || [[ -n $verdict ]]; then
-    say "$name" "${verdict:-done}" "$code"
-  else # mpirun's own codes are no verdict
-    say "$name" "refused: $last${one_job:+; see $directory/log}" $((code == 2 ? 2 : 3))
+    says="the connection was lost: $last"
+    code=4
+  elif ((code > 6)); then
+    says="${verdict:+$verdict; }ssh ended with code $code"
+    code=4
+  elif ((code == 0)) && [[ $expects_run && (-z $verdict || ! -e $directory/result.json) && ! -e $work/$host.kept ]]; then
+    says="nothing ran: no verdict was printed; see $directory/log"
+    [[ -z $verdict ]] || says="nothing ran: no result came back; see $directory/log"
+    code=3
+  elif [[ -z $verdict ]] && ((code != 0)); then # mpirun's own codes are no verdict
+    says="refused: $last${one_job:+; see $directory/log}"
+    code=$((code == 2 ? 2 : 3))
+  elif ((code == 1)) && [[ $verdict != fault ]]; then # mpirun's own
+    code=$((printed == 0 ? 4 : printed))
   fi
+  [[ $code != 4 || $verdict != pass ]] || says="pass, but a rank was lost or its launcher failed; see $directory/log"
+  if [[ -e $work/$host.kept ]]; then
+    says+="; $(<"$work/$host.kept")"
+    ! heavier 4 "$code" || code=4
+  fi
+  [[ -z $printed ]] || ! heavier "$printed" "$code" || code=$printed
+  say "$name" "$says" "$code"
 }
 
 # run_on HOST ARGUMENTS..: the whole of one host.
@@ -265,8 +320,9 @@ take_part() {
     place=$(<"$work/$host.place")
     if remote "$host" "sh ${place@Q}/job.sh ranks $ranks" </dev/null >"$work/$host.asked" 2>"$work/$host.error"; then
       mv "$work/$host.asked" "$work/$host.ranks"
-      remote "$host" "sh ${place@Q}/job.sh hold" <&6 2>/dev/null |
-        tar -C "$output/one-job" --strip-components=1 --skip-old-files -xf - 2>/dev/null || true
+      remote "$host" "sh ${place@Q}/job.sh hold" <&6 2>/dev/null | gather "$host" "$output/one-job" --skip-old-files ||
+        keep_there "$host" "ssh ended with code ${PIPESTATUS[0]}"
+      [[ ! -e $work/$host.kept ]] || say "$host" "$(<"$work/$host.kept")" 4
     else
       say "$host" "cannot be used: $(last_line "$host")" 3
     fi
@@ -274,6 +330,8 @@ take_part() {
   remove "$host"
 }
 
+expects_run=
+! runs "$@" || expects_run=yes
 mkdir -p "$output"
 mkfifo "$work/hold" "$work/hold_all"
 exec 9<>"$work/hold" 7<"$work/hold" 8<>"$work/hold_all" 6<"$work/hold_all"
@@ -324,21 +382,16 @@ fi
 wait_for_all "${children[@]}"
 
 worst=0
-heavier() { # than $worst
-  local one
-  for one in 1 4 3 2 5 6; do
-    [[ $worst != "$one" ]] || return 1
-    [[ $1 != "$one" ]] || return 0
-  done
-  return 1
-}
 tell() { # NAME: its line in the table
-  local code
-  code=$(cat "$work/$1.code")
-  printf '%s: %s (exit code %s)\n' "$1" "$(cat "$work/$1.says")" "$code"
-  ! heavier "$code" || worst=$code
+  local code says # a full disk may have had no room for them
+  code=$(cat "$work/$1.code" 2>/dev/null) || true
+  says=$(cat "$work/$1.says" 2>/dev/null) || true
+  code=${code:-4}
+  printf '%s: %s (exit code %s)\n' "$1" "${says:-nothing is known of it}" "$code"
+  ! heavier "$code" "$worst" || worst=$code
 }
 results=()
+joined=
 nodes=$output/one-job/nodes
 if [[ -n $one_job && ! -e $nodes ]]; then # the first host could not tell how it ended
   "$local_program" report "$output/one-job" --nodes-file "$nodes" >"$work/report" 2>&1 || true
@@ -347,13 +400,15 @@ for host in "${hosts[@]}"; do
   if [[ ! -e $work/$host.ranks ]]; then
     tell "$host"
   else
+    joined=yes
     read -r _ hostname <"$work/$host.ranks"
     line=$(awk -v name="$hostname" '$2 == name && !n++' "$nodes" 2>/dev/null || true)
     echo "$host: ${line:-not judged}"
+    [[ ! -e $work/$host.code ]] || tell "$host"
   fi
   [[ ! -e $output/$host/result.json ]] || results+=("$host")
 done
-[[ ! -e $work/one\ job.code ]] || tell "one job"
+[[ -z $joined ]] || tell "one job"
 if ((${#results[@]} > 1)); then
   code=0
   (cd "$output" && "$local_program" compare "${results[@]}") || code=$?

@@ -374,6 +374,7 @@ Json build_result(const std::vector<Record>& records, const Verdict& verdict) {
   const Json& start = first_start(ranks);
   Json result = {{"schema", result_schema},
                  {"program_version", or_empty(member(start, "program_version"), program_version())},
+                 {"run_id", member(start, "run_id")},
                  {"command", member(start, "command")},
                  {"arguments", or_empty(member(start, "arguments"), Json::array())},
                  {"options", or_empty(member(start, "options"), Json::object())},

@@ -84,7 +84,9 @@ std::string fault_reason(const Record& record, const std::set<int>& accused) {
   const Json& fault = record.body;
   const std::string host =
       text_at(fault, "hostname").empty() ? "" : fmt::format(" on {}", text_at(fault, "hostname"));
-  std::string text = fmt::format("{}{}{}: {} fault", rank_text(fault, accused), host, step_text(record.step),
+  // The record's own step is that of the check, which may come later.
+  const std::int64_t step = value_at<std::int64_t>(fault, "step").value_or(record.step);
+  std::string text = fmt::format("{}{}{}: {} fault", rank_text(fault, accused), host, step_text(step),
                                  text_at(fault, "kind"));
   if (!text_at(fault, "where").empty()) text += fmt::format(" in {}", text_at(fault, "where"));
   const auto count = value_at<std::uint64_t>(fault, "count").value_or(1);

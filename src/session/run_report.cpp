@@ -1,11 +1,17 @@
 #include "session/run_report.hpp"
 
+#include <algorithm>
+#include <array>
 #include <fstream>
+#include <set>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "egt/core/exit_code.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "judge/record_schema.hpp"
@@ -46,6 +52,59 @@ Status check_schema(const std::string& directory, const std::vector<Record>& rec
   return {};
 }
 
+/// Ranks of the run of whose records there are none.
+std::vector<int> ranks_without_records(const std::vector<Record>& records) {
+  const int size = value_at<int>(first_start(records), "size").value_or(0);
+  std::set<int> known;
+  for (const Record& record : records) known.insert(record.rank);
+  std::vector<int> missing;
+  for (int rank = 0; rank < size; ++rank)
+    if (!known.contains(rank)) missing.push_back(rank);
+  return missing;
+}
+
+/// The higher, the heavier; 0: no verdict.
+int weight_of(const Json& result) {
+  constexpr std::array<std::string_view, 5> by_weight = {"pass", "interrupted", "degraded", "incomplete",
+                                                         "fault"};
+  const auto found = std::find(by_weight.begin(), by_weight.end(), text_at(result, "verdict"));
+  return found == by_weight.end() ? 0 : static_cast<int>(found - by_weight.begin()) + 1;
+}
+
+bool has_rank(const Json& result, int rank) {
+  const Json& ranks = member(result, "ranks");
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [&](const Json& one) { return value_at<int>(one, "rank") == rank; });
+}
+
+/// Does the earlier result of the same run hold evidence that the journals in `made` do not?
+bool holds_more(const Json& earlier, const RunReport& made, const std::vector<int>& missing) {
+  if (missing.empty() && made.verdict.has_all_evidence) return false;
+  if (!earlier.is_object() || member(earlier, "run_id") != member(made.result, "run_id")) return false;
+  if (value_at<int>(earlier, "schema") != result_schema || !value_at<int>(earlier, "exit_code")) return false;
+  const int before = weight_of(earlier), now = weight_of(made.result);
+  return before > now || (before == now && std::any_of(missing.begin(), missing.end(),
+                                                       [&](int rank) { return has_rank(earlier, rank); }));
+}
+
+/// The earlier result as a report.
+RunReport kept_report(Json earlier, const std::vector<int>& missing) {
+  RunReport report;
+  report.verdict.name = text_at(earlier, "verdict");
+  report.verdict.exit_code = value_at<int>(earlier, "exit_code").value_or(exit_code::incomplete);
+  for (const Json& reason : member(earlier, "reasons"))
+    if (reason.is_string()) report.verdict.reasons.push_back(reason.get<std::string>());
+  report.verdict.has_all_evidence = false;
+  const std::string what = missing.empty()
+                               ? "records are missing"
+                               : fmt::format("missing journals: rank{} {}", missing.size() > 1 ? "s" : "",
+                                             fmt::join(missing, ", "));
+  report.warnings = {fmt::format("{}; the earlier result ({}) is kept", what, report.verdict.name)};
+  report.summary = summary_text(earlier);
+  report.result = std::move(earlier);
+  return report;
+}
+
 }  // namespace
 
 RunReport report_of(const std::vector<Record>& records, const std::vector<std::string>& problems) {
@@ -75,7 +134,11 @@ Result<RunReport> report_directory(const std::string& directory) {
   EGT_TRY(check_schema(directory, journals.records));
   RunReport report = report_of(journals.records, journals.problems);
   const std::string path = directory + "/result.json", text = result_text(report.result);
-  if (file_text(path) != text) EGT_TRY(write_atomically(path, text));
+  const std::string before = file_text(path);
+  const std::vector<int> missing = ranks_without_records(journals.records);
+  if (Json earlier = Json::parse(before, nullptr, false); holds_more(earlier, report, missing))
+    return kept_report(std::move(earlier), missing);
+  if (before != text) EGT_TRY(write_atomically(path, text));
   report.warnings = write_result_files(directory, report.result, lines);
   return report;
 }

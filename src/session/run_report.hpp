@@ -22,8 +22,9 @@ struct RunReport {
 RunReport report_of(const std::vector<Record>& records, const std::vector<std::string>& problems = {});
 
 /// The same of the journals in `directory`, where result.json and what is made of it (see write_result_files)
-/// are written if they are not the same already. unavailable: there are none; unsupported: they are of a
-/// later version of the program. Any thread.
+/// are written if they are not the same already. If records are missing, an earlier result of the same run
+/// that is heavier, or that judged journals which are missing now, stays as it is and is what is returned.
+/// unavailable: there are none; unsupported: they are of a later version of the program. Any thread.
 Result<RunReport> report_directory(const std::string& directory);
 
 }  // namespace egt

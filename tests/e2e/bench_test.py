@@ -324,6 +324,7 @@ class Bench(BenchTest):
             self.setUp()
             done, result = self.bench(*tiny(), ranks=ranks)
             self.check_entries(result, 1)
+            self.assertIn({"check": "comparison of every training pass", "rank": None, "reason": "only burn compares each pass"}, result["checks_not_run"])
             self.assertIn("bench: one rank, so single only", done.stderr)
             self.assertIn("\nForecast\n  mlp batch 32: none: a second rank alone was not measured; ", done.stdout)
 

@@ -67,6 +67,18 @@ class Kubernetes(ProgramTest):
             done = subprocess.run(command, capture_output=True, text=True, timeout=20, env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"})
             self.assertEqual((done.returncode, done.stdout), (expected, printed + "\n"), done.stderr)
 
+    def test_the_exit_code_is_that_of_the_verdict(self):
+        """After SIGTERM mpirun itself ends with 1."""
+        command = self.container("Launcher")["command"]
+        for code, verdict, expected in ((1, "interrupted (exit code 6)", 6), (143, "interrupted (exit code 6)", 6), (137, "fault (exit code 1)", 1),
+                                        (1, "incomplete (exit code 4)", 4), (139, "pass (exit code 0)", 4), (137, "", 137)):
+            with self.subTest(code=code, verdict=verdict):
+                mpirun = self.folder / "mpirun"
+                mpirun.write_text(f"#!/bin/sh\necho '{'Verdict: ' * bool(verdict)}{verdict}'\nexit {code}\n")
+                mpirun.chmod(0o755)
+                done = subprocess.run(command, capture_output=True, text=True, timeout=20, env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"})
+                self.assertEqual(done.returncode, expected, done.stdout + done.stderr)
+
     def test_the_program_takes_its_arguments(self):
         """But for the folder, which is the pod's."""
         arguments = [str(self.folder) if word == "/scratch" else word for word in self.container("Launcher")["args"]]

@@ -4,7 +4,7 @@ import shutil
 from program import *
 from program import MPIRUN, PROGRAM
 
-FAULT, WRONG_USAGE, ENVIRONMENT, INTERRUPTED = 1, 2, 3, 6
+FAULT, WRONG_USAGE, ENVIRONMENT, INCOMPLETE, INTERRUPTED = 1, 2, 3, 4, 6
 BURN = ["burn", "--steps", "3", "--memory", "0", "--no-io", "--progress", "none", "--layers", "32,16", "--batch", "16"]
 NAMESPACES = ["unshare"] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
 HAS_NAMESPACES = subprocess.run([*NAMESPACES, "--mount", "--net", "--uts", "true"], capture_output=True).returncode == 0
@@ -153,6 +153,19 @@ class Scripts(Launch):
                 with self.subTest(script=script.name, arguments=arguments, code=1):
                     self.assertEqual(self.run_script(script, *arguments).returncode, ENVIRONMENT)
 
+    def test_a_rank_that_is_lost_after_its_result_is_no_pass(self):
+        """It dies at exit: the launcher ends with 139 while the journals say pass."""
+        pass_then_die = "{launch}\nexit 139\n"
+        self.fake("mpirun", pass_then_die.format(launch=f'{shutil.which("mpirun")} "$@"'))
+        self.fake("srun", "while [[ $1 == --* ]]; do shift; done\n" + pass_then_die.format(launch=f'{" ".join([shutil.which(MPIRUN[0]), *MPIRUN[1:]])} -np 2 "$@"'))
+        for script, launcher in ((self.make_script(), "mpirun"), (SCRIPTS / "slurm.sbatch", "srun")):
+            with self.subTest(launcher=launcher):
+                done = self.run_script(script, *BURN, "--output", f"of {launcher}")
+                self.assertEqual(done.returncode, INCOMPLETE, done.stdout + done.stderr)
+                self.assertEqual(done.stderr.count(f"{launcher} ended with code 139, but the journals say pass: incomplete (exit code 4)\n"), 1, done.stderr)
+                done = self.run_script(script, *self.FAULT, "--output", f"fault of {launcher}")
+                self.assertEqual(done.returncode, FAULT, done.stdout + done.stderr)
+
     def test_a_job_of_slurm_names_its_directory(self):
         self.fake("srun", """while [[ $1 == --* ]]; do shift; done\necho "srun: ${*:2}"\n""")
         (self.folder / "c.toml").write_text('output = "of config"\n')
@@ -165,6 +178,92 @@ class Scripts(Launch):
         done = self.run_script(SCRIPTS / "slurm.sbatch", "report", "nowhere")
         self.assertNotIn("srun", done.stdout)
         self.assertIn("nowhere", done.stderr)
+
+
+class Deploy(Launch):
+    """deploy.sh, whose ssh is a shell of this machine. The program prints and writes what a test says."""
+
+    def setUp(self):
+        super().setUp()
+        root = self.folder / "root"
+        for name in ("scripts", "build", "package", "bin", "tmp"):
+            (root / name).mkdir(parents=True)
+        (root / "scripts/deploy.sh").symlink_to(SCRIPTS / "deploy.sh")
+        (root / "build/extreme_gpu_trainer").symlink_to(PROGRAM)
+        (self.folder / "hosts").write_text("one\n")
+        self.write("package/extreme_gpu_trainer", "exit 0\n")
+        self.write("bin/ssh-add", "exit 0\n")
+        self.ssh()
+
+    def write(self, name, text):
+        (self.folder / "root" / name).write_text("#!/bin/bash\n" + text)
+        (self.folder / "root" / name).chmod(0o755)
+
+    def ssh(self, code=""):
+        """`code` takes the place of what a job ended with."""
+        self.write("bin/ssh", 'while [[ $1 == -* ]]; do [[ $1 != -F ]] || shift; shift; done\nshift\nbash -c "$*"\ncode=$?\n'
+                   f'[[ "$*" != *"job.sh"*"run"* && "$*" != *"job.sh"*"launch"* ]] || code={code or "$code"}\nexit $code\n')
+
+    def deploy(self, mpirun, *options, one_job=False, arguments=("burn",)):
+        self.write("bin/mpirun", mpirun)
+        shutil.rmtree(self.folder / "out", ignore_errors=True)
+        options = [*options, *(["--one-job"] if one_job else [])]
+        done = subprocess.run([self.folder / "root/scripts/deploy.sh", "--hosts", "hosts", "--package", "root/package", "--ranks", "1", "--output", "out",
+                               *options, "--", *arguments], cwd=self.folder, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "PATH": f"{self.folder}/root/bin:{os.environ['PATH']}", "TMPDIR": str(self.folder / "root/tmp"),
+                                   "SSH_AUTH_SOCK": "/none"})
+        self.left = list((self.folder / "root/tmp").glob("extreme_gpu_trainer-*"))
+        for place in self.left:
+            shutil.rmtree(place)
+        return done
+
+    RUN = "mkdir -p run; echo {{}} >run/result.json; touch run/journal.rank0.jsonl; {printed} exit {code}\n"
+
+    def mpirun(self, verdict="", code=0, own=None):
+        own = code if own is None else own
+        return self.RUN.format(printed=f"echo 'Verdict: {verdict} (exit code {code})';" if verdict else "", code=own)
+
+    def test_the_verdict_that_was_printed_weighs(self):
+        for verdict, code, ssh, expected in (("fault", 1, 137, FAULT), ("fault", 1, 143, FAULT), ("fault", 1, 255, FAULT), ("pass", 0, 137, INCOMPLETE),
+                                             ("", 0, 143, INCOMPLETE), ("degraded", 5, 5, 5), ("interrupted", 6, 1, INTERRUPTED), ("pass", 0, 0, 0)):
+            for one_job in (False, True):
+                with self.subTest(verdict=verdict, ssh=ssh, one_job=one_job):
+                    self.ssh(code=str(ssh))
+                    done = self.deploy(self.mpirun(verdict, code), one_job=one_job)
+                    self.assertEqual(done.returncode, expected, done.stdout + done.stderr)
+                    self.assertIn(f"(exit code {expected})\n", done.stdout)
+
+    def test_a_rank_that_is_lost_after_the_verdict_is_no_pass(self):
+        done = self.deploy(self.mpirun("pass", 0, own=139))
+        self.assertEqual(done.returncode, INCOMPLETE, done.stdout + done.stderr)
+
+    def test_a_run_without_a_verdict_is_no_pass(self):
+        for mpirun in ("exit 0\n", self.mpirun(), "echo 'Verdict: pass (exit code 0)'; exit 0\n"):
+            for one_job in (False, True):
+                with self.subTest(mpirun=mpirun, one_job=one_job):
+                    done = self.deploy(mpirun, one_job=one_job)
+                    self.assertEqual(done.returncode, ENVIRONMENT, done.stdout + done.stderr)
+                    self.assertIn("nothing ran: ", done.stdout)
+                    self.assertEqual(self.left, [])
+        self.assertEqual(self.deploy("exit 0\n", arguments=["--help"]).returncode, 0)
+
+    def test_results_that_cannot_be_gathered_are_kept_there(self):
+        """The tar here fails as on a full disk, after it has read all."""
+        self.write("bin/tar", f"""case "$*" in *-strip-components=1*) cat >/dev/null; echo 'tar: x: No space left on device' >&2; exit 2 ;; esac
+exec {shutil.which("tar")} "$@"\n""")
+        for one_job in (False, True):
+            for verdict, code, expected in (("pass", 0, INCOMPLETE), ("fault", 1, FAULT)):
+                with self.subTest(one_job=one_job, verdict=verdict):
+                    done = self.deploy(self.mpirun(verdict, code), one_job=one_job)
+                    self.assertEqual(done.returncode, expected, done.stdout + done.stderr)
+                    self.assertRegex(done.stdout, r"not gathered \(tar: x: No space left on device\); they are kept in one:\S+/run")
+                    self.assertEqual(len(self.left), 1)
+
+    def test_nothing_is_left_where_all_was_gathered(self):
+        for one_job in (False, True):
+            done = self.deploy(self.mpirun("pass"), one_job=one_job)
+            self.assertEqual((done.returncode, self.left), (0, []), done.stdout + done.stderr)
+            self.assertTrue((self.folder / "out" / ("one-job" if one_job else "one") / "result.json").exists())
 
 
 class Singletons(Launch):

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -61,15 +62,18 @@ std::vector<Record> without_injections(const std::vector<Record>& records) {
   return rest;
 }
 
-/// What is wrong with a row; empty: nothing.
-std::vector<std::string> failures(const SelftestRow& row, std::int64_t longest) {
+std::string never_injected(const SelftestRow& row) {
+  return fmt::format("{}: {} of {} never injected", to_string(row.kind), row.planned - row.injected,
+                     row.planned);
+}
+
+/// What is wrong with a row; empty: nothing. `is_stopped`: the run ended before it came to all of the plan.
+std::vector<std::string> failures(const SelftestRow& row, std::int64_t longest, bool is_stopped = false) {
   const char* const name = to_string(row.kind);
+  const int missed = row.injected - row.found - (is_stopped ? row.awaited : 0);
   std::vector<std::string> texts;
-  if (row.injected < row.planned)
-    texts.push_back(
-        fmt::format("{}: {} of {} never injected", name, row.planned - row.injected, row.planned));
-  if (row.found < row.injected)
-    texts.push_back(fmt::format("{}: {} of {} missed", name, row.injected - row.found, row.injected));
+  if (row.injected < row.planned && !is_stopped) texts.push_back(never_injected(row));
+  if (missed > 0) texts.push_back(fmt::format("{}: {} of {} missed", name, missed, row.injected));
   if (row.blamed_rightly < row.found)
     texts.push_back(fmt::format("{}: {} of {} blamed on a wrong rank, or on none", name,
                                 row.found - row.blamed_rightly, row.found));
@@ -79,11 +83,12 @@ std::vector<std::string> failures(const SelftestRow& row, std::int64_t longest) 
   return texts;
 }
 
-std::vector<std::string> failures(const SelftestPlan& plan, const SelftestScore& score) {
+std::vector<std::string> failures(const SelftestPlan& plan, const SelftestScore& score,
+                                  bool is_stopped = false) {
   std::vector<std::string> all;
-  if (score.rows.empty()) all.push_back("nothing was injected: nothing is proven");
+  if (score.rows.empty() && !is_stopped) all.push_back("nothing was injected: nothing is proven");
   for (const SelftestRow& row : score.rows)
-    for (std::string& text : failures(row, longest_latency(plan))) all.push_back(std::move(text));
+    for (std::string& text : failures(row, longest_latency(plan), is_stopped)) all.push_back(std::move(text));
   for (std::size_t i = 0; i < std::min(score.false_alarms.size(), most_false_alarms_told); ++i)
     all.push_back(fmt::format("false alarm: {}", score.false_alarms[i]));
   if (score.false_alarms.size() > most_false_alarms_told)
@@ -92,9 +97,20 @@ std::vector<std::string> failures(const SelftestPlan& plan, const SelftestScore&
   return all;
 }
 
-bool met_the_deadline(const std::vector<Record>& records) {
-  return std::any_of(records.begin(), records.end(), [](const Record& record) {
-    return record.kind == RecordKind::end && text_at(record.body, "reason") == "duration";
+/// What a stopped run did not come to.
+std::vector<std::string> left_undone(const SelftestScore& score) {
+  std::vector<std::string> all;
+  for (const SelftestRow& row : score.rows) {
+    if (row.injected < row.planned) all.push_back(never_injected(row));
+    if (row.awaited > 0)
+      all.push_back(fmt::format("{}: {} of {} not yet due", to_string(row.kind), row.awaited, row.injected));
+  }
+  return all;
+}
+
+bool ended_by(const std::vector<Record>& records, std::string_view reason) {
+  return std::any_of(records.begin(), records.end(), [&](const Record& record) {
+    return record.kind == RecordKind::end && text_at(record.body, "reason") == reason;
   });
 }
 
@@ -157,8 +173,20 @@ SelftestOutcome conclude_selftest(const SelftestPlan& plan, const std::vector<Re
 Verdict judge_selftest(const SelftestPlan& plan, const SelftestScore& score,
                        const std::vector<Record>& records) {
   Verdict verdict = judge(without_injections(records));
-  std::vector<std::string> found = failures(plan, score);
-  if (!score.settled() && met_the_deadline(records))
+  const bool is_stopped = ended_by(records, "signal");
+  std::vector<std::string> found = failures(plan, score, is_stopped);
+  // A broken run may have lost the very records that are missing here: it stays incomplete.
+  const bool is_lighter =
+      verdict.exit_code == exit_code::interrupted || verdict.exit_code == exit_code::degraded;
+  if (is_lighter && !found.empty()) {
+    verdict.name = "fault";
+    verdict.exit_code = exit_code::fault;
+    verdict.reasons.insert(verdict.reasons.begin(), found.begin(), found.end());
+    found.clear();
+  }
+  if (is_stopped)
+    for (std::string& text : left_undone(score)) found.push_back(std::move(text));
+  if (!score.settled() && ended_by(records, "duration"))
     found.push_back("the deadline came first: use less --memory, or a faster --io-dir");
   if (verdict.exit_code != exit_code::pass) {
     verdict.reasons.insert(verdict.reasons.end(), found.begin(), found.end());

@@ -11,7 +11,8 @@
 namespace egt {
 
 /// The judgement of a selftest; the only one. The injected faults and what they did to the parts count by the
-/// score alone; a run that broke, verified nothing or was interrupted is judged like any other.
+/// score alone; a run that broke, verified nothing or was interrupted is judged like any other. Misses that
+/// were due, wrong blame and false alarms are a fault also if the run was interrupted or degraded.
 Verdict judge_selftest(const SelftestPlan& plan, const SelftestScore& score,
                        const std::vector<Record>& records);
 

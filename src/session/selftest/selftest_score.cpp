@@ -78,9 +78,21 @@ std::vector<const Record*> in_order(const std::vector<Record>& records) {
   return local;
 }
 
+/// Steps that all ranks have done; 0 if the records do not show it.
+std::int64_t steps_done(const std::vector<Record>& records) {
+  const std::vector<ByRank> parts = parts_of(records);
+  std::optional<std::int64_t> done;
+  if (!parts.empty())
+    for (const auto& [number, rank] : parts.back()) {
+      const auto steps = value_at<std::int64_t>(rank.last_body(), "steps").value_or(0);
+      done = std::min(done.value_or(steps), steps);
+    }
+  return done.value_or(0);
+}
+
 class Scorer {
  public:
-  explicit Scorer(const SelftestPlan& plan) : longest_latency_(longest_latency(plan)) {
+  explicit Scorer(const SelftestPlan& plan) : longest_latency_(longest_latency(plan)), period_(plan.period) {
     for (const Injection& injection : plan.injections) {
       rows_[injection.kind].kind = injection.kind;
       ++rows_[injection.kind].planned;
@@ -106,8 +118,14 @@ class Scorer {
                                         text_at(fault.body, "where"), fault.step));
   }
 
-  SelftestScore score() && {
+  /// `steps`: how many all ranks have done.
+  SelftestScore score(std::int64_t steps) && {
     SelftestScore score{.rows = {}, .false_alarms = std::move(false_alarms_)};
+    for (const auto& [track, struck] : last_) {
+      const bool is_due =
+          looks_every_period(track.detector) && struck.record->step + longest_latency_ + period_ < steps;
+      if (struck.told_by.empty() && !is_due) ++rows_[struck.kind].awaited;
+    }
     for (auto& [kind, row] : rows_) {
       std::sort(row.latencies.begin(), row.latencies.end());
       score.rows.push_back(std::move(row));
@@ -128,7 +146,7 @@ class Scorer {
     if (looks_every_period(detector_of(struck.kind)) && latency > longest_latency_) ++row.late;
   }
 
-  const std::int64_t longest_latency_;
+  const std::int64_t longest_latency_, period_;
   std::map<InjectionKind, SelftestRow> rows_;
   std::map<Track, Struck> last_;
   std::vector<std::string> false_alarms_;
@@ -159,7 +177,7 @@ SelftestScore score_selftest(const SelftestPlan& plan, const std::vector<Record>
     else
       scorer.tell(*record);
   }
-  return std::move(scorer).score();
+  return std::move(scorer).score(steps_done(records));
 }
 
 }  // namespace egt

@@ -17,6 +17,7 @@ struct SelftestRow {
   int injected = 0;
   int found = 0;
   int blamed_rightly = 0;  ///< of those found: with blame certain or majority, on the rank that was hit
+  int awaited = 0;         ///< of those injected: not found when the records end, and not yet due
   int late = 0;            ///< of those found: more steps after it struck than the plan allows
   std::vector<std::int64_t> latencies;  ///< steps from striking to the fault, of those found, ascending
 
@@ -37,10 +38,12 @@ struct SelftestScore {
 /// Steps that may lie between an injection and its fault, of detectors that look every period.
 std::int64_t longest_latency(const SelftestPlan& plan);
 
-/// Holds injections (records of kind injection) against faults, those of each rank in the order in which they
-/// happened; all other records change nothing. An injection is found by the first fault that fits it after it
-/// struck and before the detector's next injection. A further fault of the same injection is a false alarm
-/// unless another check reports it: one incident gives one fault of a check.
+/// Compares injections (records of kind injection) with faults, those of each rank in the order in which they
+/// happened. Progress and end records show how far the run came; all other records change nothing. An
+/// injection is found by the first fault that fits it after it struck and before the detector's next
+/// injection. A further fault of the same injection is a false alarm unless another check reports it: one
+/// incident gives one fault of a check. An injection is due when its detector's next one has struck or, if
+/// the detector looks every period, a period after the max latency.
 SelftestScore score_selftest(const SelftestPlan& plan, const std::vector<Record>& records);
 
 }  // namespace egt

@@ -424,6 +424,9 @@ PartReport BenchSuite::report() const {
                     {"replica_checks", work_.replica_checks},
                     {"trials_without_memory", trials_without_memory_}};
   report.work = work_;
+  const auto& workloads = parts_.bench.workloads;
+  if (std::find(workloads.begin(), workloads.end(), BenchWorkload::mlp) != workloads.end())
+    note_not_run(report, "comparison of every training pass", "only burn compares each pass");
   return report;
 }
 

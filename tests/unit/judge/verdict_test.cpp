@@ -92,6 +92,13 @@ TEST(Verdict, AFaultNamesRankStepAndPlace) {
   EXPECT_THAT(verdict.reasons, Contains("rank 1, step 40: memory fault in block 3"));
 }
 
+TEST(Verdict, AReasonHasTheStepOfTheFaultAndNotOfItsCheck) {
+  auto records = good_run(2);
+  records.push_back(fault(1, 40));
+  records.back().step = 42;  // the step in which the check reported it
+  EXPECT_THAT(judge(records).reasons, Contains("rank 1, step 40: memory fault in block 3"));
+}
+
 TEST(Verdict, AFaultOfNobodyKnownIsAFault) {
   auto records = good_run(2);
   records.push_back(fault(-1));

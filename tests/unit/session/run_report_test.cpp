@@ -1,5 +1,6 @@
 #include "session/run_report.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -124,6 +125,54 @@ TEST_F(RunReports, ATornLastLineIsNoProblem) {
 TEST_F(RunReports, WithoutARecordAreIncomplete) {
   std::ofstream(folder_ / "journal.rank0.jsonl").close();
   EXPECT_THAT(reported().verdict.reasons, ElementsAre("no rank left a record"));
+}
+
+/// Three ranks of one run, the last of which has a fault.
+std::vector<Record> faulty_run(const char* run_id = "a1") {
+  std::vector<Record> records = good_run(3);
+  for (Record& record : records)
+    if (record.kind == RecordKind::start) record.body["run_id"] = run_id;
+  records.push_back(fault(2));
+  records.back().rank = 2;  // it is in the journal of that rank only
+  return records;
+}
+
+TEST_F(RunReports, WithoutAJournalKeepTheHeavierEarlierResult) {
+  write(faulty_run());
+  EXPECT_EQ(reported().verdict.exit_code, 1);
+  const std::string earlier = result();
+  fs::remove(folder_ / "journal.rank2.jsonl");
+  const RunReport report = reported();
+  EXPECT_EQ(report.verdict.name, "fault");
+  EXPECT_EQ(report.verdict.exit_code, 1);
+  EXPECT_EQ(report.result, Json::parse(earlier)) << "with its nodes";
+  EXPECT_EQ(result(), earlier);
+  EXPECT_THAT(report.warnings, ElementsAre("missing journals: rank 2; the earlier result (fault) is kept"));
+}
+
+TEST_F(RunReports, WithoutAJournalKeepAnEquallyHeavyResultThatHadIt) {
+  std::vector<Record> records = faulty_run();
+  records.push_back(fault(0, 20));
+  write(records);
+  EXPECT_EQ(reported().verdict.exit_code, 1);
+  const std::string earlier = result();
+  fs::remove(folder_ / "journal.rank2.jsonl");
+  EXPECT_EQ(reported().result["faults"].size(), 2u);
+  EXPECT_EQ(result(), earlier);
+}
+
+TEST_F(RunReports, ReplaceTheResultOfAnotherRunAndOneWithLessEvidence) {
+  write(faulty_run("another"));
+  reported();
+  for (const int rank : {0, 1, 2}) fs::remove(folder_ / fmt::format("journal.rank{}.jsonl", rank));
+  std::vector<Record> records = faulty_run();
+  std::erase_if(records, [](const Record& record) { return record.rank == 2; });
+  write(records);
+  EXPECT_EQ(reported().verdict.exit_code, 4) << "the earlier result is of another run";
+  std::vector<Record> rest = faulty_run();
+  std::erase_if(rest, [](const Record& record) { return record.rank != 2; });
+  write(rest);
+  EXPECT_EQ(reported().verdict.exit_code, 1);
 }
 
 TEST_F(RunReports, AreRefusedWhereThereIsNothingToJudge) {

@@ -106,6 +106,68 @@ TEST(SelftestVerdict, ARunThatBrokeOrWasInterruptedIsJudgedAsAny) {
   EXPECT_EQ(judged(records_of(plan), run).exit_code, 4);
 }
 
+/// The injections and faults of the first `steps` steps; both ranks were stopped then.
+Verdict judged_after_a_stop(std::vector<Record> events, std::int64_t steps) {
+  std::erase_if(events, [&](const Record& record) { return record.step >= steps; });
+  std::vector<Record> run = ended("signal");
+  for (Record& record : run)
+    if (record.kind == RecordKind::end) record.body["steps"] = steps;
+  return judged(events, run);
+}
+
+/// A step before which several injections of training have struck and were found.
+std::int64_t middle_step() {
+  std::vector<std::int64_t> steps;
+  for (const Injection& one : plan.injections)
+    if (one.kind == gemm) steps.push_back(one.step);
+  return steps[steps.size() / 2];
+}
+
+TEST(SelftestVerdict, AStopHidesNeitherMissesNorWrongBlameNorFalseAlarms) {
+  const std::int64_t stop = middle_step();
+  const Verdict clean = judged_after_a_stop(records_of(plan), stop);
+  EXPECT_EQ(clean.exit_code, 6) << testing::PrintToString(clean.reasons);
+
+  int number = 0;
+  const Verdict missed = judged_after_a_stop(
+      records_of(plan, [&](const Injection& one) { return one.kind != gemm || ++number > 1; }), stop);
+  EXPECT_EQ(missed.name, "fault");
+  EXPECT_EQ(missed.exit_code, 1);
+  EXPECT_THAT(missed.reasons, testing::Contains("gemm: 1 of 20 missed"));
+  EXPECT_THAT(missed.reasons, testing::Contains(HasSubstr("stopped by")));
+
+  std::vector<Record> events = records_of(plan);
+  for (Record& record : events)
+    if (record.kind == RecordKind::fault && record.step < stop && number-- > 0) record.body["rank"] = 7;
+  EXPECT_EQ(judged_after_a_stop(events, stop).exit_code, 1) << "blamed on a wrong rank";
+
+  events = records_of(plan);
+  events.push_back(fault_of(injection_of(memory, 1), 1, 1));
+  EXPECT_EQ(judged_after_a_stop(events, stop).exit_code, 1) << "a false alarm";
+}
+
+TEST(SelftestVerdict, AStopMakesNoMissOfWhatWasNotYetDue) {
+  const std::int64_t stop = middle_step() + 1;  // the fault would come a step later
+  const Verdict verdict = judged_after_a_stop(records_of(plan), stop);
+  EXPECT_EQ(verdict.exit_code, 6) << testing::PrintToString(verdict.reasons);
+  EXPECT_THAT(verdict.reasons, testing::Not(testing::Contains(HasSubstr("missed"))));
+}
+
+TEST(SelftestVerdict, AStoppedRunWithAFindingIsDegraded) {
+  std::vector<Record> run = ended("signal"), events = records_of(plan);
+  run.push_back(fixtures::finding(1));
+  std::erase_if(events, [](const Record& record) { return record.step >= middle_step(); });
+  EXPECT_EQ(judged(events, run).exit_code, 5) << "what was never injected is no miss";
+}
+
+TEST(SelftestVerdict, AFindingHidesNoMiss) {
+  std::vector<Record> run = ended();
+  run.push_back(fixtures::finding(1));
+  EXPECT_EQ(judged(records_of(plan), run).exit_code, 5);
+  EXPECT_EQ(judged(records_of(plan, [](const Injection& one) { return one.kind != gemm; }), run).exit_code,
+            1);
+}
+
 TEST(SelftestReport, TellsEveryKind) {
   const SelftestPlan alone = plan_selftest({.ranks = 1, .layers = 6});
   const SelftestScore score = score_selftest(alone, records_of(alone));
