@@ -1,9 +1,9 @@
 """Every fault that the checks claim to find is put in, found, and blamed on the right rank."""
 from program import *
 
-KINDS = ["weight", "gradient", "activation", "gemm", "extreme", "collective", "optimizer", "memory", "host-copy", "file-bit", "file-stale",
-         "file-torn", "file-misplaced", "file-lost"]
-NEED_TWO_RANKS = {"weight", "collective", "optimizer"}
+KINDS = ["weight", "gradient", "activation", "gemm", "extreme", "all-reduce", "collective", "optimizer", "memory", "host-copy", "file-bit",
+         "file-stale", "file-torn", "file-misplaced", "file-lost"]
+NEED_TWO_RANKS = {"all-reduce", "collective"}
 LONGEST_LATENCY = 6  # steps: a period of 4, and 2 until a step is retired
 OWN_PACE = {"memory", "host-copy"} | {kind for kind in KINDS if kind.startswith("file")}
 FOUND_ALL = 0

@@ -393,9 +393,11 @@ void TrainingChecks::judge_passes(const PassDigests& repeated) {
   unlike_.reset();
 }
 
-/// A wrong sum that a rank got leaves its weights apart from the others'.
+/// A wrong sum that a rank got leaves its weights apart from the others'; of one rank, two unlike passes
+/// leave its two states apart.
 bool TrainingChecks::explains(const Dissent& state) const {
   if (!unlike_) return false;
+  if (sections_.second_state > 0) return true;  // both passes read the same weights
   return std::any_of(unlike_->sums.begin(), unlike_->sums.end(), [&](const WrongSum& wrong) {
     const auto& suspects = wrong.dissent.suspects;
     return wrong.dissent.rank < 0
