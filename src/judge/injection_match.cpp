@@ -22,7 +22,8 @@ bool kinds_fit(const std::string& injection, const std::string& fault) {
   constexpr std::string_view of_training[] = {"weight",     "optimizer", "gradient",
                                               "activation", "gemm",      "all-reduce"};
   if (fault == "nonfinite") return std::count(std::begin(of_training), std::end(of_training), injection) > 0;
-  if (injection == "weight" || injection == "optimizer") return fault == "replica";
+  // The next pass differs from its second one, and rounding may leave the states alike again before a check.
+  if (injection == "weight" || injection == "optimizer") return fault == "replica" || fault == "replay";
   if (injection == "gradient" || injection == "activation") return fault == "replay";
   if (injection == "gemm") return fault == "replay" || fault == "gemm";
   if (injection == "collective") return fault == "collective" || fault == "link";

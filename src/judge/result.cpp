@@ -196,6 +196,12 @@ VerifiedWork verified_work(const std::vector<ByRank>& parts) {
   return sum;
 }
 
+/// Did the rank's part of the run come to its end by itself? What one that was cut or stopped had not
+/// verified yet is lost, and a resumed run does it again.
+bool is_whole(const RankRecords& rank) {
+  return rank.end && text_at(rank.end->body, "reason") != "signal";
+}
+
 /// Of all ranks and parts of the run, by kind and precision.
 std::map<std::string, std::map<std::string, WorkShare>> work_shares(const std::vector<ByRank>& parts) {
   std::map<std::string, std::map<std::string, WorkShare>> all;
@@ -204,8 +210,9 @@ std::map<std::string, std::map<std::string, WorkShare>> work_shares(const std::v
       for (const Json& part : member(rank.last_body(), "parts"))
         for (const Json& one : member(part, "shares")) {
           WorkShare& sum = all[text_at(one, "kind")][text_at(one, "precision")];
-          sum.done += value_at<double>(one, "done").value_or(0);
-          sum.verified += value_at<double>(one, "verified").value_or(0);
+          const double verified = value_at<double>(one, "verified").value_or(0);
+          sum.done += is_whole(rank) ? value_at<double>(one, "done").value_or(0) : verified;
+          sum.verified += verified;
         }
   return all;
 }

@@ -423,7 +423,6 @@ Reasons weigh(const Evidence& evidence, const Json& injections) {
   append(reasons.incomplete, failed_parts(evidence));
   if (evidence.size == 0) reasons.incomplete.push_back("no rank left a record");
   append(reasons.unfinished, idle_ranks(evidence));
-  append(reasons.unfinished, unverified_work(evidence));
   if (!reasons.interrupted) append(reasons.incomplete, std::exchange(reasons.unfinished, {}));
   return reasons;
 }
@@ -453,6 +452,9 @@ Verdict judge_evidence(const std::vector<Record>& records, const Json& injection
   const Evidence evidence = sort_evidence(records);
   Reasons weighed = weigh(evidence, injections);
   weigh_readiness(records, evidence, weighed);
+  // Whoever was stopped or broke off left work that nothing has verified yet.
+  if (weighed.fault.empty() && weighed.missing.empty() && weighed.incomplete.empty() && !weighed.interrupted)
+    weighed.incomplete = unverified_work(evidence);
   std::vector<std::string> all;
   if (!injections.empty()) all.emplace_back(injected_reason);
   append(all, weighed.idle);

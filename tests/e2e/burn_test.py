@@ -40,10 +40,15 @@ class Burn(ProgramTest):
                 self.assertEqual(peers["not_possible"], "there is no other rank on this host")
         self.assertEqual(len({self.part(result, "train", r)["weight_digest"] for r in range(size)}), 1)
         work = result["verified_work"]
-        for name in ("bytes_patrolled", "bytes_file_verified", "bytes_exchanged_verified", "gemm_flops"):
+        for name in ("bytes_patrolled", "bytes_file_verified", "bytes_exchanged_verified", "gemm_flops", "replica_checks"):
             self.assertGreater(work[name], 0, name)
-        for name in ("replica_checks", "collective_elements_checked"):
-            (self.assertGreater if size > 1 else self.assertEqual)(work[name], 0, name)
+        (self.assertGreater if size > 1 else self.assertEqual)(work["collective_elements_checked"], 0)
+        for kind, share in result["verified_share"].items():
+            if kind == "all_reduce" and size == 1:
+                self.assertIsNone(share)
+            else:
+                self.assertGreaterEqual(share, 0.99, kind)
+                self.assertLessEqual(share, 1, kind)
         return done, result
 
     def check_breakdown(self, breakdown, ranks):

@@ -30,7 +30,7 @@ CASES = [
     (["--inject", "weight:rank=0"], WRONG_USAGE, "step is missing"),
     (["--inject", "weight:rank=0,step=1,bit=32"], WRONG_USAGE, "bit=32"),
     (["--inject", "memory:rank=7,step=1"], WRONG_USAGE, "rank 7 is not in this run"),
-    (["--inject", "weight:rank=0,step=1"], WRONG_USAGE, "at least 2 ranks"),
+    (["--inject", "weight:rank=0,step=1", "--coverage", "sampled"], WRONG_USAGE, "at least 2 ranks"),
     (["--inject", "file-bit:rank=0,step=1", "--no-io"], WRONG_USAGE, "--no-io"),
     (["--inject", "memory:rank=0,step=1", "--memory", "0"], WRONG_USAGE, "--memory 0"),
     (["--inject", "extreme:rank=0,step=1", "--extreme-iterations", "0"], WRONG_USAGE, "--extreme-iterations 0"),

@@ -107,11 +107,13 @@ class Scorer {
   }
 
   void tell(const Record& fault) {
-    for (auto& [track, struck] : last_) {
-      const bool may_be =
-          (track.rank < 0 || track.rank == fault.rank) && kinds_fit(struck.record->body, fault.body);
-      if (!may_be || !struck.told_by.insert(text_at(fault.body, "detector")).second) continue;
-      if (struck.told_by.size() == 1) find(struck, fault);
+    Struck* newest = nullptr;
+    for (auto& [track, struck] : last_)
+      if ((track.rank < 0 || track.rank == fault.rank) && kinds_fit(struck.record->body, fault.body) &&
+          (!newest || struck.record->step > newest->record->step))
+        newest = &struck;
+    if (newest && newest->told_by.insert(text_at(fault.body, "detector")).second) {
+      if (newest->told_by.size() == 1) find(*newest, fault);
       return;
     }
     false_alarms_.push_back(fmt::format("a {} fault in {} at step {}", text_at(fault.body, "kind"),

@@ -72,6 +72,11 @@ TEST(Verdict, WorkThatWasNotVerifiedMakesAFullRunIncomplete) {
   EXPECT_THAT(verdict.reasons,
               Contains("only 95 % of the gemm work was verified; --coverage full needs 99 %"));
   expect(judge(run_with("sampled", 0)), "pass", 0);
+  auto broken = run_with("full", 0);
+  remove(broken, RecordKind::end, 1);
+  const Verdict lost = judge(broken);
+  expect(lost, "incomplete", 4);
+  for (const std::string& reason : lost.reasons) EXPECT_EQ(reason.find("was verified"), std::string::npos);
   auto stopped = run_with("full", 0);
   find(stopped, RecordKind::end, 0).body["reason"] = "signal";
   expect(judge(stopped), "interrupted", 6);

@@ -177,7 +177,7 @@ TEST(SelftestReport, TellsEveryKind) {
   EXPECT_THAT(table, HasSubstr("left out: one rank alone"));
   const Json results = to_results(alone, score);
   ASSERT_EQ(results.size(), score.rows.size());
-  EXPECT_EQ(results[0]["test_name"], "selftest.gradient");
+  EXPECT_EQ(results[0]["test_name"], "selftest.weight");
   EXPECT_EQ(results[0]["found"], 32);
   EXPECT_EQ(results[0]["latency_steps"], (Json{{"p50", 1}, {"max", 1}}));
   EXPECT_TRUE(results[0]["success"]);
