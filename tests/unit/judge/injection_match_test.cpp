@@ -24,16 +24,18 @@ Json fault_at(const std::string& kind, int rank = 1) {
 }
 
 TEST(Fits, AFaultOfADetectorThatClaimsTheKind) {
-  const std::vector<std::string> faults = {
-      "replica",    "replay",    "gemm",           "extreme",   "collective", "memory",         "file-bit",
-      "file-stale", "file-torn", "file-misplaced", "file-lost", "nonfinite",  "file-truncated", "link"};
+  const std::vector<std::string> faults = {"replica",        "replay",         "gemm",      "extreme",
+                                           "collective",     "memory",         "file-bit",  "file-stale",
+                                           "file-torn",      "file-misplaced", "file-lost", "nonfinite",
+                                           "file-truncated", "link",           "all-reduce"};
   const std::vector<std::pair<std::string, std::vector<std::string>>> claims = {
-      {"weight", {"replica", "nonfinite"}},
-      {"optimizer", {"replica", "nonfinite"}},
+      {"weight", {"replica", "replay", "nonfinite"}},
+      {"optimizer", {"replica", "replay", "nonfinite"}},
       {"gradient", {"replay", "nonfinite"}},
       {"activation", {"replay", "nonfinite"}},
       {"gemm", {"replay", "gemm", "nonfinite"}},
       {"extreme", {"extreme"}},
+      {"all-reduce", {"all-reduce", "nonfinite"}},
       {"collective", {"collective", "link"}},
       {"memory", {"memory"}},
       {"file-bit", {"file-bit"}},
