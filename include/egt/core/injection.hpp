@@ -42,7 +42,8 @@ enum class InjectionKind {
   device_error,     ///< a call of the device returns a hardware error, and every later call too
 };
 
-/// How long a fault of a pass or all-reduce lasts: one pass of one step, up to the next check, or to the end of the run.
+/// How long a fault of a pass or all-reduce lasts: one pass of one step, up to the next check, or to the end
+/// of the run.
 enum class Lasting { once, check, always };
 
 /// One injected fault:
