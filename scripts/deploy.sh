@@ -244,7 +244,7 @@ remove() {
   timeout 60 ssh -F "$work/config" "$1" "rm -rf ${place@Q}" </dev/null &>/dev/null || echo "deploy.sh: $1: could not remove $place" >&2
 }
 
-# heavier CODE THAN: comes the first of 1, 4, 3, 2, 5, 6 before the second? A code of nobody weighs like 4.
+# heavier CODE THAN: comes the first of 1, 4, 3, 2, 5, 6 before the second? An unknown code weighs like 4.
 heavier() {
   local code one=$1 than=$2
   [[ $one =~ ^[0-6]$ ]] || one=4
@@ -256,7 +256,7 @@ heavier() {
 }
 
 # gather HOST DIRECTORY TAR_OPTION..: unpacks the archive of its standard input. Where that fails, the results stay on
-# the host, and $work/HOST.kept tells why and where.
+# the host, and $work/HOST.kept has the reason and the place.
 gather() {
   local host=$1 directory=$2
   shift 2

@@ -196,7 +196,7 @@ VerifiedWork verified_work(const std::vector<ByRank>& parts) {
   return sum;
 }
 
-/// Did the rank's part of the run come to its end by itself? What one that was cut or stopped had not
+/// Did the rank's part of the run reach its end? What one that was cut or stopped had not
 /// verified yet is lost, and a resumed run does it again.
 bool is_whole(const RankRecords& rank) {
   return rank.end && text_at(rank.end->body, "reason") != "signal";

@@ -173,7 +173,12 @@ Status MlpTrainer::Impl::initialize() {
   if (second) EGT_TRY(second->initialize(*compute));
   EGT_TRY(known.initialize(device, layout, nullptr, config.seed, *compute));
   if (config.has_second_pass) EGT_TRY(comparison.initialize(*compute));
-  return device.set_zero(workspace.gradient.data(), workspace.gradient.bytes(), *compute);
+  EGT_TRY(device.set_zero(workspace.gradient.data(), workspace.gradient.bytes(), *compute));
+  if (!sums.are_verified()) return {};
+  // Loads the kernels now: later that may wait for kernels that wait for a peer. Step 0 overwrites the
+  // evidence.
+  comparison.begin_step(0);
+  return sums.verify(layout.buckets()[0], workspace, comparison.evidence_of(0), *compute);
 }
 
 Status MlpTrainer::set_precision(Precision precision) {
@@ -345,10 +350,6 @@ std::vector<std::string> MlpTrainer::compared_tensors() const {
 Result<std::vector<MlpTrainer::PassDigests>> MlpTrainer::pass_digests(std::int64_t step,
                                                                       double timeout_seconds) const {
   return impl_->comparison.collect(step, timeout_seconds);
-}
-
-bool MlpTrainer::verifies_sums() const {
-  return impl_->sums.are_verified();
 }
 
 std::string MlpTrainer::bucket_name(std::size_t bucket) const {

@@ -106,7 +106,6 @@ class MlpTrainer {
     std::vector<Digest> sums;               ///< as this rank got them
     std::vector<Mismatches> wrong_in_sums;  ///< of this rank's slice of them
   };
-  bool verifies_sums() const;
   /// "weight gradients of layers 2 to 3"
   std::string bucket_name(std::size_t bucket) const;
   /// Element `index` of what `rank` reports as wrong in the sum of a bucket: "element 7 of layer 2's

@@ -15,8 +15,8 @@
 #include "model/parallel/gradient_sums.hpp"
 #include "model/parameter_layout.hpp"
 
-/// Private to the trainer: digests of a step's two passes and of its sums over ranks, which all ranks get of
-/// all ranks.
+/// Private to the trainer: digests of a step's two passes and of its gradient all-reduces, which all ranks
+/// get of all ranks.
 namespace egt::mlp {
 
 /// "weight gradients of layers 2 to 3"

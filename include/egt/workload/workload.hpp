@@ -91,7 +91,7 @@ struct PartReport {
   bool of_all_ranks = false;  ///< it tells of the whole run; then `rank` is null in the result
   Json figures;               ///< an object; names carry their unit, null: not measured
   VerifiedWork work;
-  std::vector<WorkShare> shares;  ///< of the part's work; what was given up is no work
+  std::vector<WorkShare> shares;  ///< of the part's work; what a restart discards is no work
   LoadFigures load;
 };
 

@@ -27,7 +27,7 @@ struct SumEvidence {
 /// send it adds to its gradient of the next step. All ranks make the same sums, in the order of the ranks.
 ///
 /// Whole sums can be verified: each rank gets one slice of all ranks' gradients before they are summed, and
-/// adds it up by itself. With the digests of all ranks' results, each element of each result is then known to
+/// adds it up. With the digests of all ranks' results, each element of each result is then known to
 /// be right, to a rounding of each addition.
 class GradientSums {
  public:

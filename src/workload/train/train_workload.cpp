@@ -141,7 +141,7 @@ Status TrainWorkload::give_up_steps(double timeout_seconds) {
 }
 
 Status TrainWorkload::resume(RestartInfo& restart) {
-  // What was given up is no work.
+  // Steps that a restart discards are no work.
   if (options_.covers_all()) {
     const Computed open = uncompared(static_cast<std::int64_t>(checks_->figures().compared_steps));
     for (const auto& [precision, flops] : open.flops) flops_[precision] -= flops;
@@ -413,8 +413,7 @@ std::vector<WorkShare> TrainWorkload::shares(const CheckFigures& checks) const {
                    .verified = static_cast<double>(std::min(verified, retired_)) * parameters});
   };
   of_steps(WorkKind::update, checks.verified_updates);
-  if (environment_.place.size > 1)
-    of_steps(WorkKind::all_reduce, steps_->trainer().verifies_sums() ? compared_steps : 0);
+  if (environment_.place.size > 1) of_steps(WorkKind::all_reduce, compared_steps);
   return all;
 }
 

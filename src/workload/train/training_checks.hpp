@@ -34,7 +34,7 @@ struct GoldenBook {
 
 /// What the checks did so far.
 struct CheckFigures {
-  std::uint64_t replays = 0;          ///< known-answer passes that were held against others or the past
+  std::uint64_t replays = 0;          ///< known-answer passes compared with others or the past
   std::uint64_t compared_steps = 0;   ///< whose two passes were compared
   std::uint64_t replica_checks = 0;   ///< comparisons of all ranks' training state
   std::int64_t verified_updates = 0;  ///< steps whose updates' results all ranks compared
