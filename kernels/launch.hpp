@@ -6,6 +6,7 @@
 #include "egt/core/digest.hpp"
 #include "egt/core/flip.hpp"
 #include "egt/core/math/fusion_math.hpp"
+#include "egt/core/math/gemm_rounding.hpp"
 #include "egt/core/math/math.hpp"
 #include "egt/core/math/sparse.hpp"
 #include "egt/core/math/voxel_math.hpp"
@@ -145,6 +146,15 @@ struct MaxPoolingArguments {
                             VectorView compute_copy, float* first, float* second, const math::Adam& rule);
 
 // Patterns and checks
+/// The members of Gemm in egt/device/device.hpp. `a` and `b` are stored matrices; bias: no data, none.
+struct GemmOperands {
+  MatrixView a, b, d;
+  bool a_transposed, b_transposed;
+  const float *a_scale, *b_scale;
+  VectorView bias;
+};
+[[nodiscard]] int verify_gemm(const Launch& launch, const GemmOperands& gemm, const GemmRounding& rounding,
+                              GemmMismatches* report);
 [[nodiscard]] int fill(const Launch& launch, WordsView words, const Pattern& pattern);
 [[nodiscard]] int reset(const Launch& launch, Mismatches* report);
 [[nodiscard]] int verify(const Launch& launch, WordsView words, const Pattern& expected, Mismatches* report);

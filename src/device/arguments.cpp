@@ -201,6 +201,14 @@ Status check_gemm(const Gemm& gemm) {
                                      a.columns, b.rows, b.columns, gemm.d.rows, gemm.d.columns));
 }
 
+Status check_verify_gemm(const Gemm& gemm, const GemmMismatches* report) {
+  constexpr Operation operation("verify_gemm");
+  EGT_TRY(check_gemm(gemm));
+  EGT_TRY(operation.check(gemm.alpha == 1 && gemm.beta == 0, "alpha is not 1 or beta is not 0"));
+  EGT_TRY(operation.check(gemm.precision != Precision::int8, "int8 is exact: not verified by rounding"));
+  return operation.check_memory(report, 1, "report");
+}
+
 Status check_quantize(const Quantization& call) {
   constexpr Operation operation("quantize");
   EGT_TRY(operation.check_matrix(call.x, "x"));

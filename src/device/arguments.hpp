@@ -17,6 +17,7 @@ Status check_copy(const void* to, const void* from, std::size_t bytes);
 Status check_set_zero(const void* data, std::size_t bytes);
 /// That a device supports the precision is not looked at.
 Status check_gemm(const Gemm& gemm);
+Status check_verify_gemm(const Gemm& gemm, const GemmMismatches* report);
 Status check_quantize(const Quantization& call);
 Status check_cast(const VectorView& to, const VectorView& from);
 Status check_randomize(const VectorView& out);

@@ -94,16 +94,18 @@ Status Pass::forward(const PassPlan& plan, PassCompanion& companion) {
       EGT_TRY(tamper(call, {TensorKind::product, number},
                      {static_cast<std::uint32_t*>(output.data), bytes / sizeof(std::uint32_t)}));
       EGT_TRY(made(call, {TensorKind::activation, number}, output.data, bytes));
+      EGT_TRY(call.companion.after(product, {TensorKind::activation, number}));
       continue;
     }
     EGT_TRY(device_.gemm(product, stream_));
     EGT_TRY(made(call, {TensorKind::product, number}, output.data, bytes));
-    EGT_TRY(call.companion.after_product(product, {TensorKind::product, number}));
+    EGT_TRY(call.companion.after(product, {TensorKind::product, number}));
     if (is_output) break;
-    EGT_TRY(call.companion.before_activation(l));
-    EGT_TRY(device_.activate(output, call.plan.parameters.bias(layer), extreme_term(call, number), stream_));
+    const Activation activation{output, call.plan.parameters.bias(layer), extreme_term(call, number)};
+    EGT_TRY(call.companion.before(activation));
+    EGT_TRY(device_.activate(activation.h, activation.bias, activation.extreme, stream_));
     EGT_TRY(made(call, {TensorKind::activation, number}, output.data, bytes));
-    EGT_TRY(call.companion.after_activation(l));
+    EGT_TRY(call.companion.after(activation, {TensorKind::activation, number}));
   }
   return {};
 }
@@ -152,26 +154,33 @@ Status Pass::output_gradient(const Call& call, MatrixView& gradient) {
   const MatrixView x = workspace_.network_input(plan.precision, plan.rows, plan.pass);
   if (!has_input()) EGT_TRY(draw_input(call, x));
   gradient = call.activation(layers);
-  EGT_TRY(device_.loss_gradient({.z = gradient,
-                                 .x = x,
-                                 .bias = plan.parameters.bias(last),
-                                 .target_seed = config_.seed,
-                                 .gradient_scale = loss_scale(plan.precision, config_.batch.global) /
-                                                   static_cast<float>(config_.batch.global),
-                                 .bias_gradient = bias_gradient(call, last),
-                                 .loss = plan.loss},
-                                stream_));
+  const PassTensor tensor{TensorKind::output_gradient, static_cast<int>(layers) - 1};
+  const LossGradient operation{.z = gradient,
+                               .x = x,
+                               .bias = plan.parameters.bias(last),
+                               .target_seed = config_.seed,
+                               .gradient_scale = loss_scale(plan.precision, config_.batch.global) /
+                                                 static_cast<float>(config_.batch.global),
+                               .bias_gradient = bias_gradient(call, last),
+                               .loss = plan.loss};
+  EGT_TRY(call.companion.before(operation));
+  EGT_TRY(device_.loss_gradient(operation, stream_));
   EGT_TRY(add_bias_gradient(call, last));
-  return made(call, {TensorKind::output_gradient, static_cast<int>(layers) - 1}, gradient.data,
-              static_cast<std::size_t>(gradient.count()) * size_of(gradient.type));
+  EGT_TRY(
+      made(call, tensor, gradient.data, static_cast<std::size_t>(gradient.count()) * size_of(gradient.type)));
+  return call.companion.after(operation, tensor);
 }
 
 Status Pass::mask(const Call& call, std::size_t layer, MatrixView gradient) {
   const LinearLayer& below = layout_.layers()[layer - 1];
-  EGT_TRY(device_.activation_gradient(gradient, call.activation(layer), bias_gradient(call, below), stream_));
+  const PassTensor tensor{TensorKind::input_gradient, static_cast<int>(layer)};
+  const ActivationGradient operation{gradient, call.activation(layer), bias_gradient(call, below)};
+  EGT_TRY(call.companion.before(operation));
+  EGT_TRY(device_.activation_gradient(gradient, operation.h, operation.bias_gradient, stream_));
   EGT_TRY(add_bias_gradient(call, below));
-  return made(call, {TensorKind::input_gradient, static_cast<int>(layer)}, gradient.data,
-              static_cast<std::size_t>(gradient.count()) * size_of(gradient.type));
+  EGT_TRY(
+      made(call, tensor, gradient.data, static_cast<std::size_t>(gradient.count()) * size_of(gradient.type)));
+  return call.companion.after(operation, tensor);
 }
 
 Status Pass::backward(const PassPlan& plan, PassCompanion& companion) {
@@ -194,7 +203,7 @@ Status Pass::backward(const PassPlan& plan, PassCompanion& companion) {
       EGT_TRY(device_.gemm(product, stream_));
       EGT_TRY(made(call, {TensorKind::input_product, number}, input_gradient.data,
                    static_cast<std::size_t>(input_gradient.count()) * size_of(input_gradient.type)));
-      EGT_TRY(call.companion.after_product(product, {TensorKind::input_product, number}));
+      EGT_TRY(call.companion.after(product, {TensorKind::input_product, number}));
     }
     if (number == late_layer)
       late_gradient = gradient;
@@ -234,7 +243,7 @@ Status Pass::weight_gradient(const Call& call, const GradientPiece& piece, Matri
   if (type != target.type) EGT_TRY(device_.cast(target, {data, type, target.count}, stream_));
   const bool is_last = piece.first_row == 0;  // rows are made from high to low
   if (is_last) EGT_TRY(tamper(call, tensor, target.words()));
-  EGT_TRY(call.companion.after_product(product, tensor));
+  EGT_TRY(call.companion.after(product, tensor));
   if (!is_last) return {};
   const VectorView whole = call.gradient_range(layer.weights, layer.end - layer.weights);
   return call.companion.made(tensor, whole.words());

@@ -5,6 +5,7 @@
 
 #include "model/mlp_buffers.hpp"
 #include "model/mlp_config.hpp"
+#include "model/operation_observer.hpp"
 #include "model/parameter_layout.hpp"
 #include "model/pass_products.hpp"
 #include "model/pass_tensor.hpp"
@@ -40,13 +41,12 @@ class PassCompanion {
   virtual Result<bool> make_input(MatrixView) { return false; }
   /// Forward is about to read this layer's weights.
   virtual Status before_layer(std::size_t) { return {}; }
-  virtual Status before_activation(std::size_t) { return {}; }
-  virtual Status after_activation(std::size_t) { return {}; }
   virtual Status before_backward() { return {}; }
   /// Device memory for the digest of `chains`, an extreme term in the activation to come; null: not wanted.
   virtual Digest* chains_digest(const PassTensor& /*chains*/) { return nullptr; }
-  /// `gemm` is the product that made `tensor`, or a piece of it.
-  virtual Status after_product(const Gemm&, const PassTensor&) { return {}; }
+  /// `after`: the operation made `tensor`, or a piece of it, and injected faults have struck it.
+  virtual Status before(const Operation&) { return {}; }
+  virtual Status after(const Operation&, const PassTensor&) { return {}; }
   /// `words`: the whole tensor, as it stays until the pass has used it.
   virtual Status made(const PassTensor&, WordsView) { return {}; }
   /// The gradients of this bucket are all made.

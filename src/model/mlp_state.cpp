@@ -51,23 +51,29 @@ Status TrainedState::initialize(Stream& stream) {
                                stream);
 }
 
-Status TrainedState::update(const GradientBucket& bucket, VectorView gradient, Precision precision,
-                            Stream& stream) {
-  const ParameterRange range{
-      .weights = parameters.weights.as<float>() + bucket.offset,
-      .gradient = gradient,
-      .compute_copy = parameters.compute_copy_range(precision, bucket.offset, bucket.count),
-      .count = bucket.count};
+OptimizerStep TrainedState::step_of(const GradientBucket& bucket, VectorView gradient,
+                                    Precision precision) const {
   const float rate = static_cast<float>(config_.learning_rate);
   const float unscale = 1.0f / loss_scale(precision, config_.batch.global);
   const auto moment = [&](const Buffer& buffer) {
     return buffer.bytes() > 0 ? buffer.as<float>() + bucket.offset : nullptr;
   };
-  float* const first = moment(first_moment_);
-  if (config_.optimizer == Optimizer::sgd)
-    return device_.sgd_step(range, first,
-                            {.rate = rate, .momentum = config_.momentum, .gradient_scale = unscale}, stream);
-  return device_.adam_step(range, first, moment(second_moment_), adam_rule(rate, updates_, unscale), stream);
+  OptimizerStep step{
+      .range = {.weights = parameters.weights.as<float>() + bucket.offset,
+                .gradient = gradient,
+                .compute_copy = parameters.compute_copy_range(precision, bucket.offset, bucket.count),
+                .count = bucket.count},
+      .first = moment(first_moment_),
+      .second = moment(second_moment_),
+      .rule = math::Sgd{.rate = rate, .momentum = config_.momentum, .gradient_scale = unscale}};
+  if (config_.optimizer == Optimizer::adam) step.rule = adam_rule(rate, updates_, unscale);
+  return step;
+}
+
+Status TrainedState::update(const OptimizerStep& step, Stream& stream) {
+  if (const auto* sgd = std::get_if<math::Sgd>(&step.rule))
+    return device_.sgd_step(step.range, step.first, *sgd, stream);
+  return device_.adam_step(step.range, step.first, step.second, std::get<math::Adam>(step.rule), stream);
 }
 
 std::vector<const Buffer*> TrainedState::buffers() const {

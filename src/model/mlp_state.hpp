@@ -9,6 +9,7 @@
 #include "egt/device/device.hpp"
 #include "model/mlp_buffers.hpp"
 #include "model/mlp_config.hpp"
+#include "model/operation_observer.hpp"
 #include "model/parameter_layout.hpp"
 #include "model/pass_tensor.hpp"
 
@@ -31,7 +32,8 @@ class TrainedState {
   void step_made() { ++updates_; }
   /// The optimizer's step of one bucket, whose summed gradient is `gradient`, of the loss times the
   /// precision's loss_scale.
-  Status update(const GradientBucket& bucket, VectorView gradient, Precision precision, Stream& stream);
+  OptimizerStep step_of(const GradientBucket& bucket, VectorView gradient, Precision precision) const;
+  Status update(const OptimizerStep& step, Stream& stream);
 
   std::vector<StateTensor> tensors() const;
   WordsView words(const StateTensor& tensor) const;

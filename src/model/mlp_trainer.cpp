@@ -72,7 +72,10 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   Status close_step(const StepNote& note);
   Status make_second_pass();
   Status check(const BatchShare& wanted) const;
-  Status settle() { return updates.settle(precision, *compute); }
+  Status settle() {
+    OperationObserver nothing;
+    return updates.settle(precision, *compute, nothing);
+  }
   /// What is put in the communication stream from here on comes behind what is in the compute stream.
   Status show_to_communication();
   /// Of the step's pass, without its wait for peers.
@@ -83,8 +86,8 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
 
   // Along a training step's pass
   Status before_layer(std::size_t layer) override;
-  Status before_activation(std::size_t layer) override;
-  Status after_activation(std::size_t layer) override;
+  Status before(const Operation& operation) override;
+  Status after(const Operation& operation, const PassTensor& tensor) override;
   Status before_backward() override;
   Digest* chains_digest(const PassTensor& chains) override {
     return config.has_second_pass ? comparison.digest_of(chains) : nullptr;
@@ -279,12 +282,12 @@ Status MlpTrainer::Impl::update(std::size_t first_layer, std::size_t last_layer)
   return updates.update(first_layer, last_layer, precision, *compute);
 }
 
-Status MlpTrainer::Impl::before_activation(std::size_t) {
-  return begin_phase(StepPhase::activation);
+Status MlpTrainer::Impl::before(const Operation& operation) {
+  return std::holds_alternative<Activation>(operation) ? begin_phase(StepPhase::activation) : Status();
 }
 
-Status MlpTrainer::Impl::after_activation(std::size_t) {
-  return begin_phase(StepPhase::forward);
+Status MlpTrainer::Impl::after(const Operation& operation, const PassTensor&) {
+  return std::holds_alternative<Activation>(operation) ? begin_phase(StepPhase::forward) : Status();
 }
 
 Status MlpTrainer::Impl::before_backward() {
@@ -406,24 +409,32 @@ Result<StepTimes> MlpTrainer::measured_times() const {
 
 namespace {
 
-/// Digests what a replay makes, and lets its products be audited.
+/// Digests what a replay makes, and lets its operations be observed.
 class ReplayCompanion : public mlp::PassCompanion {
  public:
-  ReplayCompanion(Device& device, Stream& stream, Digest* answers, const MlpTrainer::ProductAudit& audit)
-      : device_(device), stream_(stream), next_(answers), audit_(audit) {}
+  ReplayCompanion(Device& device, Stream& stream, const std::vector<PassTensor>& tensors, Digest* answers,
+                  OperationObserver& observer)
+      : device_(device), stream_(stream), tensors_(tensors), answers_(answers), observer_(observer) {}
 
-  Status after_product(const Gemm& gemm, const PassTensor& tensor) override {
-    return audit_ ? audit_(gemm, tensor, stream_) : Status();
+  Status before(const Operation& operation) override { return observer_.before(operation, stream_); }
+  Status after(const Operation& operation, const PassTensor& tensor) override {
+    return observer_.after(operation, tensor, stream_);
   }
-  Digest* chains_digest(const PassTensor&) override { return next_++; }
-  Digest* next() const { return next_; }
-  Status made(const PassTensor&, WordsView words) override { return device_.digest(words, next_++, stream_); }
+  Digest* chains_digest(const PassTensor& chains) override { return answer_of(chains); }
+  Status made(const PassTensor& tensor, WordsView words) override {
+    return device_.digest(words, answer_of(tensor), stream_);
+  }
 
  private:
+  Digest* answer_of(const PassTensor& tensor) const {
+    return answers_ + (std::find(tensors_.begin(), tensors_.end(), tensor) - tensors_.begin());
+  }
+
   Device& device_;
   Stream& stream_;
-  Digest* next_;
-  const MlpTrainer::ProductAudit& audit_;
+  const std::vector<PassTensor>& tensors_;
+  Digest* const answers_;
+  OperationObserver& observer_;
 };
 
 }  // namespace
@@ -432,24 +443,33 @@ std::vector<PassTensor> MlpTrainer::replay_tensors() const {
   return mlp::Pass::tensors(impl_->layout, impl_->config);
 }
 
-Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, const ProductAudit& audit) {
+Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, OperationObserver* observer) {
   Impl& m = *impl_;
+  OperationObserver nothing;
+  OperationObserver& observed_by = observer ? *observer : nothing;
   const std::int64_t rows = std::min(m.config.batch.local, m.config.batch.global / m.communicator.size());
   // It makes its gradients in the same memory, where a wrong all-reduce may have left something in the
   // padding between layers, which no pass overwrites.
-  EGT_TRY(m.settle());
+  EGT_TRY(m.updates.settle(m.precision, *m.compute, observed_by));
   EGT_TRY(m.device.set_zero(m.workspace.gradient.data(), m.workspace.gradient.bytes(), *m.compute));
   if (const VectorView copy = m.known.compute_copy(precision); copy.data != nullptr)
     EGT_TRY(m.device.cast(copy, m.known.master(), *m.compute));
-  ReplayCompanion companion(m.device, *m.compute, answers, audit);
+  // A product that is fused with its activation has no digest.
+  const std::vector<PassTensor> tensors = replay_tensors();
+  EGT_TRY(m.device.set_zero(answers, tensors.size() * sizeof(Digest), *m.compute));
+  ReplayCompanion companion(m.device, *m.compute, tensors, answers, observed_by);
   EGT_TRY(m.pass->enqueue({.precision = precision,
                            .parameters = m.known,
                            .sequence = replay_sequence,
                            .first_sample = 0,
                            .rows = rows,
-                           .loss = m.replay_loss.as<float>()},
+                           .loss = m.replay_loss.as<float>(),
+                           .fuses_activation = true},
                           companion));
-  EGT_TRY(m.sums.answer(m.workspace, companion.next(), *m.compute));
+  const auto compressed = std::find_if(tensors.begin(), tensors.end(), [](const PassTensor& tensor) {
+    return tensor.kind == TensorKind::sent_gradient;
+  });
+  EGT_TRY(m.sums.answer(m.workspace, answers + (compressed - tensors.begin()), *m.compute));
   return m.show_to_communication();
 }
 

@@ -13,6 +13,7 @@
 #include "egt/device/device.hpp"
 #include "egt/ranks/communicator.hpp"
 #include "model/mlp_config.hpp"
+#include "model/operation_observer.hpp"
 #include "model/parameter_layout.hpp"
 #include "model/pass_tensor.hpp"
 
@@ -129,15 +130,13 @@ class MlpTrainer {
   /// Of the last step enqueued with `measure`, after it was retired.
   Result<StepTimes> measured_times() const;
 
-  /// What follows a product of a replay enqueued: an audit of it.
-  using ProductAudit = std::function<Status(const Gemm&, const PassTensor&, Stream&)>;
-
   /// Every tensor that a pass makes, in order.
   std::vector<PassTensor> replay_tensors() const;
   /// A known-answer pass, behind the last enqueued step and outside the training state: the same batch and
   /// the same weights on every rank and each time. `answers`: device memory for one digest a tensor, valid on
-  /// the communication stream. The precision is one of the config's.
-  Status enqueue_replay(Precision precision, Digest* answers, const ProductAudit& audit = {});
+  /// the communication stream. The precision is one of the config's. `observer` sees the operations of the
+  /// replay, and of the updates that the last step left pending.
+  Status enqueue_replay(Precision precision, Digest* answers, OperationObserver* observer = nullptr);
   /// Changes these tensors on purpose in every pass, of training and replay, enqueued from now on; none:
   /// stops.
   void set_tampering(std::vector<Tampering> tampering);

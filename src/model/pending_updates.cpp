@@ -40,26 +40,35 @@ Status PendingUpdates::await_sums(std::size_t layer, Stream& compute) {
 }
 
 Status PendingUpdates::update(std::size_t first, std::size_t last, Precision precision, Stream& compute) {
+  OperationObserver nothing;
   for (std::size_t b = 0; b < pending_.size(); ++b)
-    if (pending_[b] && layer_of(b) >= first && layer_of(b) <= last) EGT_TRY(update(b, precision, compute));
+    if (pending_[b] && layer_of(b) >= first && layer_of(b) <= last)
+      EGT_TRY(update(b, precision, compute, nothing));
   return {};
 }
 
-Status PendingUpdates::update(std::size_t index, Precision precision, Stream& compute) {
+Status PendingUpdates::update(std::size_t index, Precision precision, Stream& compute,
+                              OperationObserver& observer) {
   const GradientBucket& bucket = layout_.buckets()[index];
   const ProfilerRange range("update");
   pending_[index] = false;
   if (second_ != nullptr)
-    EGT_TRY(second_->update(bucket, workspace_.gradient_range(bucket.offset, bucket.count, &second_gradient_),
-                            precision, compute));
-  return trained_.update(bucket, workspace_.gradient_range(bucket.offset, bucket.count), precision, compute);
+    EGT_TRY(second_->update(
+        second_->step_of(bucket, workspace_.gradient_range(bucket.offset, bucket.count, &second_gradient_),
+                         precision),
+        compute));
+  const OptimizerStep step =
+      trained_.step_of(bucket, workspace_.gradient_range(bucket.offset, bucket.count), precision);
+  EGT_TRY(observer.before(step, compute));
+  EGT_TRY(trained_.update(step, compute));
+  return observer.after(step, {TensorKind::weight_gradient, bucket.pieces.back().layer}, compute);
 }
 
-Status PendingUpdates::settle(Precision precision, Stream& compute) {
+Status PendingUpdates::settle(Precision precision, Stream& compute, OperationObserver& observer) {
   for (std::size_t b = 0; b < pending_.size(); ++b) {
     if (!pending_[b]) continue;
     EGT_TRY(device_.wait(compute, *summed_[b]));
-    EGT_TRY(update(b, precision, compute));
+    EGT_TRY(update(b, precision, compute, observer));
   }
   return {};
 }

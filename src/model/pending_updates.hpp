@@ -38,7 +38,7 @@ class PendingUpdates {
   /// Enqueues the pending updates of the layers from `first` to `last`, whose sums were waited for.
   Status update(std::size_t first, std::size_t last, Precision precision, Stream& compute);
   /// Enqueues all that are pending, each behind its sum.
-  Status settle(Precision precision, Stream& compute);
+  Status settle(Precision precision, Stream& compute, OperationObserver& observer);
   /// Forgets what is pending.
   void drop() { pending_.assign(pending_.size(), false); }
 
@@ -47,7 +47,7 @@ class PendingUpdates {
   std::size_t layer_of(std::size_t bucket) const {
     return static_cast<std::size_t>(layout_.buckets()[bucket].pieces.back().layer);
   }
-  Status update(std::size_t bucket, Precision precision, Stream& compute);
+  Status update(std::size_t bucket, Precision precision, Stream& compute, OperationObserver& observer);
 
   Device& device_;
   const ParameterLayout& layout_;

@@ -80,7 +80,7 @@ class Burn(ProgramTest):
         self.assertEqual((result["verdict"], result["precisions"]), ("pass", ["fp8"]))
         train = self.part(result, "train")
         self.assertLess(train["loss_last"], train["loss_first"])
-        self.assertGreater(train["products_audited"], 0)
+        self.assertGreater(train["gemms_verified"], 0)
         self.assertEqual(len({self.part(result, "train", rank)["weight_digest"] for rank in range(2)}), 1)
 
     def test_without_mpirun(self):

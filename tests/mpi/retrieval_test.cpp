@@ -21,7 +21,7 @@ RetrievalConfig uneven_retrieval() {
   return config;
 }
 
-struct Outcome {
+struct Trained {
   std::vector<double> losses;
   RetrievalScores scores;
   RetrievalDigests digests;
@@ -37,7 +37,7 @@ class RetrievalOfRanks : public RanksOnHost {
     return made.ok() ? std::move(made.value()) : nullptr;
   }
 
-  void train(RetrievalModel& model, Outcome& outcome) {
+  void train(RetrievalModel& model, Trained& outcome) {
     for (std::int64_t step = 0; step < steps + RetrievalModel::depth; ++step) {
       if (step < steps) {
         ASSERT_OK(model.enqueue_step(step));
@@ -49,7 +49,7 @@ class RetrievalOfRanks : public RanksOnHost {
     }
   }
 
-  void evaluate(RetrievalModel& model, EvaluationScope scope, Outcome& outcome) {
+  void evaluate(RetrievalModel& model, EvaluationScope scope, Trained& outcome) {
     auto scores = model.evaluate(scope, timeout_s);
     ASSERT_OK(scores.status());
     outcome.scores = scores.value();
@@ -59,9 +59,9 @@ class RetrievalOfRanks : public RanksOnHost {
   }
 
   /// What one rank computes that trains and evaluates with nobody else.
-  Outcome outcome_of_one_rank(const RetrievalConfig& config) {
+  Trained outcome_of_one_rank(const RetrievalConfig& config) {
     SingleRankCommunicator one(*device);
-    Outcome outcome;
+    Trained outcome;
     const auto model = model_of(one, config);
     if (model == nullptr) return outcome;
     train(*model, outcome);
@@ -70,7 +70,7 @@ class RetrievalOfRanks : public RanksOnHost {
   }
 };
 
-void expect_equal(const Outcome& actual, const Outcome& expected) {
+void expect_equal(const Trained& actual, const Trained& expected) {
   EXPECT_EQ(actual.losses, expected.losses);
   EXPECT_EQ(actual.scores.hits, expected.scores.hits);
   EXPECT_EQ(actual.digests, expected.digests);
@@ -82,17 +82,17 @@ TEST_F(RetrievalOfRanks, HasTheBitsAndTheRecallOfOneRank) {
   for (const std::int64_t shards : {1, 5, 8}) {
     RetrievalConfig config = uneven_retrieval();
     config.shards = shards;
-    const Outcome expected = outcome_of_one_rank(config);
+    const Trained expected = outcome_of_one_rank(config);
     const auto model = model_of(*real, config);
     ASSERT_NE(model, nullptr);
-    Outcome all;
+    Trained all;
     train(*model, all);
     evaluate(*model, EvaluationScope::all, all);
     expect_equal(all, expected);
     EXPECT_GT(expected.scores.recall(0), 10.0 / static_cast<double>(config.evaluated));
     EXPECT_LT(expected.scores.recall(0), 1);
     // One rank after the other, and the others are not needed.
-    Outcome alone{all.losses, {}, {}};
+    Trained alone{all.losses, {}, {}};
     evaluate(*model, EvaluationScope::alone, alone);
     expect_equal(alone, expected);
     EXPECT_GT(alone.scores.seconds(), 0);
@@ -104,7 +104,7 @@ TEST_F(RetrievalOfRanks, HasTheBitsAndTheRecallOfOneRank) {
 /// block are wrong on all that search it.
 TEST_F(RetrievalOfRanks, AFaultOfOneRankIsSeenByAll) {
   const RetrievalConfig config = uneven_retrieval();
-  const Outcome expected = outcome_of_one_rank(config);
+  const Trained expected = outcome_of_one_rank(config);
   const std::int64_t shard = (size() - 1) % config.shards;  // of the last rank
   for (const RetrievalPart part :
        {RetrievalPart::gradient, RetrievalPart::activation, RetrievalPart::embeddings}) {
@@ -113,7 +113,7 @@ TEST_F(RetrievalOfRanks, AFaultOfOneRankIsSeenByAll) {
     const bool of_training = part != RetrievalPart::embeddings;
     if (rank() == (of_training ? size() - 1 : 0))
       model->set_tampering({{part, of_training ? shard : 0, {.first = 3, .mask = 1u << 26}}});
-    Outcome faulty;
+    Trained faulty;
     train(*model, faulty);
     evaluate(*model, EvaluationScope::all, faulty);
     EXPECT_EQ(faulty.digests.weights == expected.digests.weights, !of_training);
@@ -125,7 +125,7 @@ TEST_F(RetrievalOfRanks, AFaultOfOneRankIsSeenByAll) {
   const auto model = model_of(*real, config);
   ASSERT_NE(model, nullptr);
   if (rank() == 0) model->set_tampering({{RetrievalPart::gradient, shard, {.first = 3, .mask = 1u << 26}}});
-  Outcome clean;
+  Trained clean;
   train(*model, clean);
   evaluate(*model, EvaluationScope::all, clean);
   expect_equal(clean, expected);

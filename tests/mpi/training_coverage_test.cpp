@@ -11,7 +11,9 @@
 namespace egt::test {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 class TrainingCoverageOnRanks : public TrainingJobs {
@@ -141,6 +143,53 @@ TEST_F(TrainingCoverageOnRanks, AStrikeOutlivesARestartAtAnyMomentOfItsExaminati
     EXPECT_EQ(outcome.faults.front().at("step"), 30);
     EXPECT_EQ(outcome.weight_digest(), clean);
   }
+}
+
+/// Errors that all ranks make alike: they agree on every digest, and an independent answer shows the error.
+struct Systematic {
+  const char* name;
+  SystematicError error;
+  const char* kind;
+  const char* where;
+  int extreme_iterations = 1;
+  Optimizer optimizer = Optimizer::sgd;
+};
+
+constexpr Systematic systematic_errors[] = {
+    {"middle element", SystematicError::middle_element, "gemm", "of layer"},
+    {"middle element, fused", SystematicError::middle_element, "gemm", "of layer", 0},
+    {"bit 20", SystematicError::middle_bit, "gemm", "of layer"},
+    {"no epilogue", SystematicError::no_epilogue, "gemm", "activation of layer", 0},
+    {"no activation", SystematicError::no_activation, "replay", "activation of layer"},
+    {"no loss gradient", SystematicError::no_loss_gradient, "replay", "output gradient of layer"},
+    {"no mask", SystematicError::no_mask, "replay", "input gradient of layer"},
+    {"no update", SystematicError::no_update, "replay", "update by the weight gradient of layer"},
+    {"wrong decay", SystematicError::wrong_decay, "replay", "update by the weight gradient of layer", 1,
+     Optimizer::adam},
+};
+
+class SystematicErrorsOnRanks : public TrainingJobs {};
+
+TEST_F(SystematicErrorsOnRanks, AreFaultsOfEveryRankThatMakesThem) {
+  for (const Systematic& one : systematic_errors)
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      SCOPED_TRACE(fmt::format("{}, {}", one.name, to_string(precision)));
+      const Outcome outcome = run({.precisions = {precision},
+                                   .optimizer = one.optimizer,
+                                   .error = one.error,
+                                   .extreme_iterations = one.extreme_iterations,
+                                   .covers_all = true});
+      ASSERT_THAT(outcome.faults, Not(IsEmpty()));
+      for (const Json& fault : outcome.faults) {
+        EXPECT_EQ(fault.at("kind"), one.kind);
+        EXPECT_EQ(fault.at("blame"), "certain");
+        EXPECT_THAT(where(fault), HasSubstr(one.where));
+      }
+      std::set<int> blamed;
+      for (const Json& fault : outcome.faults) blamed.insert(fault.at("rank").get<int>());
+      // Before the first step ranks share the GEMMs; later each verifies some of them.
+      EXPECT_EQ(blamed.size(), static_cast<std::size_t>(size()));
+    }
 }
 
 }  // namespace

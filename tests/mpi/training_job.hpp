@@ -46,6 +46,7 @@ struct Job {
   std::int64_t broken_from = -1;     ///< before this step; -1: from the first answer on
   std::int64_t broken_until = 1000;  ///< before this one it is whole again
   Flip broken_words = {};
+  SystematicError error = SystematicError::none;  ///< of all ranks
   std::function<std::string(int rank)> model = [](int) { return "test device"; };
   std::string golden_path = {};  ///< is only a name here
   std::optional<Golden> golden = {};
@@ -185,7 +186,7 @@ class TrainingJobs : public ::testing::Test {
   Outcome run(const Job& job) {
     auto opened = open_host_device_of_rank();
     EXPECT_TRUE(opened.ok()) << opened.status().what();
-    CorruptingDevice device(std::move(opened.value()), job.broken_words);
+    CorruptingDevice device(std::move(opened.value()), job.broken_words, job.error);
     device.set_broken(is_broken(job, -1));
     RestartableCommunicator restartable(std::move(real_));
     CorruptingCommunicator communicator(restartable, job.hits);

@@ -5,29 +5,90 @@
 #include <utility>
 
 #include "egt/core/flip.hpp"
+#include "egt/core/math/half.hpp"
 #include "tests/support/workload_fixture.hpp"
 
 namespace egt::test {
 
+/// An error that a device makes in every such operation, so that all devices of a model agree.
+enum class SystematicError {
+  none,
+  middle_element,    ///< of a GEMM's result: 0.1 % off
+  middle_bit,        ///< the same element, bit 20 of fp32
+  no_epilogue,       ///< bias and ReLU, where they are fused with a GEMM
+  no_activation,     ///< bias, ReLU and chain
+  no_loss_gradient,  ///< the outputs stay as they are
+  no_mask,           ///< of the activation's gradient
+  no_update,         ///< of the weights
+  wrong_decay,       ///< of Adam's second moment
+};
+
 /// Does what the real one does; and while it is broken, changes the same words of every product's result.
 class CorruptingDevice : public ForwardingDevice {
  public:
-  CorruptingDevice(std::unique_ptr<Device> real, const Flip& flip)
-      : ForwardingDevice(std::move(real)), flip_(flip) {}
+  CorruptingDevice(std::unique_ptr<Device> real, const Flip& flip,
+                   SystematicError error = SystematicError::none)
+      : ForwardingDevice(std::move(real)), flip_(flip), error_(error) {}
 
   /// For the products enqueued from now on.
   void set_broken(bool broken) { broken_ = broken; }
 
   Status gemm(const Gemm& gemm, Stream& stream) override {
-    EGT_TRY(ForwardingDevice::gemm(gemm, stream));
+    Gemm made = gemm;
+    if (error_ == SystematicError::no_epilogue) made.relu_bias = {};
+    EGT_TRY(ForwardingDevice::gemm(made, stream));
+    if (error_ == SystematicError::middle_element || error_ == SystematicError::middle_bit)
+      EGT_TRY(change_middle(gemm.d, stream));
     if (!broken_) return {};
     const std::size_t bytes = static_cast<std::size_t>(gemm.d.columns) * size_of(gemm.d.type);
     const WordsView first_row{static_cast<std::uint32_t*>(gemm.d.data), bytes / sizeof(std::uint32_t)};
     return flip(first_row, flip_, stream);
   }
+  Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) override {
+    if (error_ == SystematicError::no_activation)
+      return extreme.digest ? set_zero(extreme.digest, sizeof *extreme.digest, stream) : Status();
+    return ForwardingDevice::activate(h, bias, extreme, stream);
+  }
+  Status loss_gradient(const LossGradient& call, Stream& stream) override {
+    if (error_ == SystematicError::no_loss_gradient) return set_zero(call.loss, sizeof *call.loss, stream);
+    return ForwardingDevice::loss_gradient(call, stream);
+  }
+  Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
+                             Stream& stream) override {
+    if (error_ == SystematicError::no_mask) return {};
+    return ForwardingDevice::activation_gradient(gradient, h, bias_gradient, stream);
+  }
+  Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
+                  Stream& stream) override {
+    if (error_ == SystematicError::no_update) return {};
+    return ForwardingDevice::sgd_step(range, velocity, rule, stream);
+  }
+  Status adam_step(const ParameterRange& range, float* first, float* second, const math::Adam& rule,
+                   Stream& stream) override {
+    math::Adam changed = rule;
+    if (error_ == SystematicError::wrong_decay) changed.beta2 = 0.99f;
+    return ForwardingDevice::adam_step(range, first, second, changed, stream);
+  }
 
  private:
+  /// On the host device, once the GEMM is done.
+  Status change_middle(const MatrixView& d, Stream& stream) {
+    EGT_TRY(synchronize(stream, 60));
+    const std::int64_t middle = d.rows / 2 * d.leading + d.columns / 2;
+    const auto change = [&]<typename T>(T* element) {
+      const auto value = static_cast<double>(Element<T>::load(*element));
+      const float flipped = float_from_bits(float_bits(static_cast<float>(value)) ^ 1u << 20);
+      *element = convert_element<T>(error_ == SystematicError::middle_bit ? double{flipped} : 1.001 * value);
+    };
+    if (d.type == ElementType::f64) change(static_cast<double*>(d.data) + middle);
+    if (d.type == ElementType::f32) change(static_cast<float*>(d.data) + middle);
+    if (d.type == ElementType::f16) change(static_cast<Half*>(d.data) + middle);
+    if (d.type == ElementType::bf16) change(static_cast<Bfloat16*>(d.data) + middle);
+    return {};
+  }
+
   const Flip flip_;
+  const SystematicError error_;
   bool broken_ = false;
 };
 

@@ -8,6 +8,7 @@
 
 #include "egt/core/digest.hpp"
 #include "egt/core/flip.hpp"
+#include "egt/core/math/gemm_rounding.hpp"
 #include "egt/core/math/math.hpp"
 #include "egt/core/math/sparse.hpp"
 #include "egt/core/pattern.hpp"
@@ -233,6 +234,10 @@ class Device {
 
   // Training
   virtual Status gemm(const Gemm& gemm, Stream& stream) = 0;
+  /// Computes the GEMM again in fp64, by the adapter's own code, and adds to *report (device memory, zero
+  /// before) each element of d that GemmRounding does not allow. For alpha 1 and beta 0, not int8; the
+  /// operands are as the GEMM read them.
+  virtual Status verify_gemm(const Gemm& gemm, GemmMismatches* report, Stream& stream) = 0;
   virtual Status quantize(const Quantization& call, Stream& stream) = 0;
   /// to = from, converted (round to nearest even); between any two types; equal counts.
   virtual Status cast(VectorView to, VectorView from, Stream& stream) = 0;

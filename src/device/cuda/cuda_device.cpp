@@ -85,6 +85,7 @@ class CudaDevice : public Device {
   Status add(VectorView sum, VectorView term, Stream& stream) override;
 
   Status gemm(const Gemm& gemm, Stream& stream) override;
+  Status verify_gemm(const Gemm& gemm, GemmMismatches* report, Stream& stream) override;
   Status quantize(const Quantization& call, Stream& stream) override;
   Status cast(VectorView to, VectorView from, Stream& stream) override;
   Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) override;
@@ -289,6 +290,19 @@ Status CudaDevice::activate(MatrixView h, const float* bias, const ExtremeTerm& 
           {extreme.iterations, extreme.first_row, first, extreme.digest, extreme.fault, extreme.fault_turn});
     }));
   return {};
+}
+
+Status CudaDevice::verify_gemm(const Gemm& gemm, GemmMismatches* report, Stream& stream) {
+  EGT_TRY(check_verify_gemm(gemm, report));
+  const std::int64_t terms = gemm.a_transposed ? gemm.a.rows : gemm.a.columns;
+  const GemmRounding rounding =
+      GemmRounding::of(gemm.precision, gemm.d.type, terms, gemm.relu_bias.data != nullptr);
+  return enqueue(stream, "verify a GEMM", [&](CudaStream& s) {
+    return kernels::verify_gemm(launch_on(s),
+                                {gemm.a, gemm.b, gemm.d, gemm.a_transposed, gemm.b_transposed, gemm.a_scale,
+                                 gemm.b_scale, gemm.relu_bias},
+                                rounding, report);
+  });
 }
 
 Status CudaDevice::multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,

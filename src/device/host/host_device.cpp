@@ -174,6 +174,9 @@ class HostDevice final : public Device {
   Status fuse(const StreamFusion& call, Stream& stream) override {
     return host::fuse(call, as_host_stream(stream));
   }
+  Status verify_gemm(const Gemm& call, GemmMismatches* report, Stream& stream) override {
+    return host::verify_gemm(call, report, as_host_stream(stream));
+  }
   Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
                          Stream& stream) override {
     EGT_TRY(check_takes_products(stream));

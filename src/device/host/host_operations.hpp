@@ -17,6 +17,9 @@ Status add(VectorView sum, VectorView term, HostStream& stream);
 // host_gemm.cpp
 Status gemm(const Gemm& call, HostStream& stream);
 
+// host_gemm_verification.cpp
+Status verify_gemm(const Gemm& call, GemmMismatches* report, HostStream& stream);
+
 // host_quantize.cpp
 Status quantize(const Quantization& call, HostStream& stream);
 

@@ -139,6 +139,9 @@ class ForwardingDevice : public Device {
                          Mismatches* report, Stream& s) override {
     return pass([&] { return to_->verify_and_fill(words, expected, next, direction, report, s); });
   }
+  Status verify_gemm(const Gemm& gemm, GemmMismatches* report, Stream& s) override {
+    return compute([&] { return to_->verify_gemm(gemm, report, s); });
+  }
   Status digest(WordsView words, Digest* digest, Stream& s) override {
     return pass([&] { return to_->digest(words, digest, s); });
   }

@@ -177,13 +177,14 @@ Result<bool> SplitMlp::make_input(MatrixView input) {
 }
 
 /// A product of a part of the inputs, or of the gradient of a part of the outputs, is a part of the sum.
-Status SplitMlp::after_product(const Gemm& gemm, const PassTensor& tensor) {
+Status SplitMlp::after(const Operation& operation, const PassTensor& tensor) {
   const LayerSplit split = part_.split(static_cast<std::size_t>(tensor.layer));
   const bool is_partial = (tensor.kind == TensorKind::product && split == LayerSplit::by_inputs) ||
                           (tensor.kind == TensorKind::input_product && split == LayerSplit::by_outputs);
   if (!is_partial) return {};
-  EGT_TRY(sum_over_tensor(gemm.d));
-  return digest_matrix(tensor, gemm.d, true);
+  const MatrixView d = std::get<Gemm>(operation).d;
+  EGT_TRY(sum_over_tensor(d));
+  return digest_matrix(tensor, d, true);
 }
 
 Status SplitMlp::sum_over_tensor(MatrixView matrix) {
@@ -255,8 +256,9 @@ Status SplitMlp::enqueue_pass(std::uint64_t sequence, std::int64_t rows, Digest*
 Status SplitMlp::enqueue_update() {
   trained_.step_made();
   for (const GradientBucket& bucket : layout_.buckets())
-    EGT_TRY(trained_.update(bucket, workspace_.gradient_range(bucket.offset, bucket.count), precision_,
-                            *stream_));
+    EGT_TRY(trained_.update(
+        trained_.step_of(bucket, workspace_.gradient_range(bucket.offset, bucket.count), precision_),
+        *stream_));
   return {};
 }
 

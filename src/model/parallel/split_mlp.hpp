@@ -134,7 +134,7 @@ class SplitMlp final : private mlp::PassCompanion {
   Status digest_matrix(const PassTensor& tensor, MatrixView matrix, bool is_of_peers);
   // Along a pass
   Result<bool> make_input(MatrixView input) override;
-  Status after_product(const Gemm& gemm, const PassTensor& tensor) override;
+  Status after(const Operation& operation, const PassTensor& tensor) override;
   Status made(const PassTensor& tensor, WordsView words) override { return digest(tensor, words, false); }
 
   std::size_t layers() const { return layout_.layers().size(); }

@@ -215,8 +215,10 @@ Status RetrievalModel::Impl::sum_shards() {
 Status RetrievalModel::Impl::update() {
   trained.step_made();
   for (const GradientBucket& bucket : layout.buckets())
-    EGT_TRY(trained.update(bucket, {sum.as<float>() + bucket.offset, ElementType::f32, bucket.count},
-                           config.precision, *stream));
+    EGT_TRY(trained.update(
+        trained.step_of(bucket, {sum.as<float>() + bucket.offset, ElementType::f32, bucket.count},
+                        config.precision),
+        *stream));
   return {};
 }
 

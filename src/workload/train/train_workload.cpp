@@ -288,6 +288,11 @@ std::string TrainWorkload::left_undone(const CheckFigures& checks) const {
         "the loss of step {} was not finite, and the run ended or was restarted before that step was "
         "repeated",
         *checks.unexamined_loss_step);
+  if (loss_trend_.stands_still())
+    return fmt::format(
+        "the loss did not fall: {:.6g} at first, {:.6g} at the lowest of {} steps{}", *loss_first_,
+        loss_trend_.lowest(), retired_,
+        options_.learning_rate ? fmt::format(", with --learning-rate {}", *options_.learning_rate) : "");
   return "";
 }
 
@@ -333,7 +338,8 @@ PartReport TrainWorkload::report() const {
       {"compared_steps", checks.compared_steps},
       {"replica_checks", checks.replica_checks},
       {"digests_compared", checks.digests_compared},
-      {"products_audited", checks.products_audited},
+      {"gemms_verified", checks.gemms_verified},
+      {"operations_sampled", checks.operations_sampled},
       {"wrong_checks", checks.wrong_checks},
       {"repeated_steps", checks.repeated_steps},
       {"checks_fraction", or_null(checks.fraction)},
@@ -418,8 +424,6 @@ std::vector<WorkShare> TrainWorkload::shares(const CheckFigures& checks) const {
 }
 
 void TrainWorkload::note_checks_not_run(const CheckFigures& checks, PartReport& part) const {
-  if (!checks.audits)
-    note_not_run(part, "GEMM audit", "three or more ranks of one device model compare with each other");
   if (environment_.place.size == 1 && !options_.covers_all())
     note_not_run(part, "weight consistency check", "one rank has no peers to compare with");
   else if (checks.replica_checks == 0)

@@ -13,8 +13,9 @@ namespace egt {
 
 namespace {
 
-constexpr int enough_peers = 3;              // of one model: then a majority shows who is wrong
-constexpr std::size_t audited_products = 4;  // a check
+constexpr std::size_t verified_gemms = 4;  // per check and rank
+/// Before the first step every GEMM is verified, with so many times the work of a later check.
+constexpr double first_check_work = 32;
 constexpr std::int64_t before_the_first = -1;
 
 std::vector<Answers> part(const std::vector<Answers>& ranks, std::size_t first, std::size_t count) {
@@ -86,11 +87,17 @@ Status TrainingChecks::prepare() {
   // A block of words travels in digests' places when replicas differ.
   const std::size_t block = StateDifference::block_words * sizeof(std::uint32_t) / sizeof(Digest);
   EGT_TRY(exchange_.prepare(std::max(sections_.all(), block)));
-  const std::int64_t widest = *std::max_element(options_.layers.begin(), options_.layers.end());
+  const auto& buckets = trainer_.layout().buckets();
+  std::size_t pieces = 0;
+  for (const GradientBucket& bucket : buckets) pieces += bucket.pieces.size();
+  const auto all_layers = static_cast<std::size_t>(layers());
   EGT_TRY_ASSIGN(audit_,
-                 GemmAudit::create(environment_.device, {.largest_dimension = std::max(widest, batch_.local),
-                                                         .slots = 2 * audited_products,
-                                                         .seed = environment_.seed}));
+                 OperationAudit::create(
+                     environment_.device,
+                     {.gemms = 2 * all_layers + pieces,
+                      .widest_layer = *std::max_element(options_.layers.begin(), options_.layers.end()),
+                      .other_operations = 2 * all_layers + buckets.size(),
+                      .seed = environment_.seed + static_cast<std::uint64_t>(environment_.place.rank)}));
   return {};
 }
 
@@ -110,8 +117,6 @@ Status TrainingChecks::start() {
 
 Status TrainingChecks::take_groups() {
   EGT_TRY_ASSIGN(groups_, exchange_.groups_of(environment_.device_model, environment_.peer_timeout_seconds));
-  const int own = groups_[static_cast<std::size_t>(environment_.place.rank)];
-  audits_ = std::count(groups_.begin(), groups_.end(), own) < enough_peers;
   if (options_.covers_all()) steps_.set_ring(ring_of(groups_));
   return {};
 }
@@ -132,7 +137,8 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
   const ProfilerRange range("checks");
   const Precision precision = options_.precisions[checks_ % options_.precisions.size()];
   Digest* const replay = exchange_.own();
-  EGT_TRY(trainer_.enqueue_replay(precision, replay, audit_of_this_check()));
+  audit_->begin(precision, selection_of_this_check(step));
+  EGT_TRY(trainer_.enqueue_replay(precision, replay, audit_.get()));
   Digest* const state = replay + sections_.replay;
   EGT_TRY(trainer_.enqueue_state_digests(state));
   if (sections_.second_state > 0) EGT_TRY(trainer_.enqueue_second_state_digests(state + sections_.state));
@@ -144,20 +150,23 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
   return {};
 }
 
-/// A few of the products, others each time.
-MlpTrainer::ProductAudit TrainingChecks::audit_of_this_check() {
-  if (!audits_) return {};
-  const std::size_t every =
-      std::max<std::size_t>(1, 3 * trainer_.layout().layers().size() / audited_products);
-  return [this, every, next = checks_ / options_.precisions.size() % every](
-             const Gemm& gemm, const PassTensor& tensor, Stream& stream) mutable -> Status {
-    if (next-- != 0) return {};
-    next = every - 1;
-    if (audit_->free_slots() < 2) return {};
-    const std::string name = fmt::format("{}, {}", to_string(tensor), to_string(gemm.precision));
-    EGT_TRY(audit_->enqueue_checksum(gemm, name, stream));
-    return audit_->enqueue_host_sample(gemm, name, stream);
-  };
+/// Before the first step the ranks of a device model share all GEMMs, since their results are the same. Later
+/// each rank verifies a few of them, others each time.
+OperationAudit::Selection TrainingChecks::selection_of_this_check(std::int64_t step) const {
+  const double work = OperationAudit::cheap_terms(environment_.device.info());
+  const int own = groups_[static_cast<std::size_t>(environment_.place.rank)];
+  const auto rank = groups_.begin() + environment_.place.rank;
+  const auto peers = static_cast<std::size_t>(std::count(groups_.begin(), groups_.end(), own)),
+             place = static_cast<std::size_t>(std::count(groups_.begin(), rank, own));
+  const std::size_t gemms = 3 * trainer_.layout().layers().size() - 1;
+  if (step == before_the_first)
+    return {.first = place,
+            .every = peers,
+            .terms = first_check_work * work * static_cast<double>(peers) / static_cast<double>(gemms)};
+  const std::size_t every = std::max<std::size_t>(1, gemms / verified_gemms);
+  return {.first = (checks_ / options_.precisions.size() + place) % every,
+          .every = every,
+          .terms = work / static_cast<double>(verified_gemms)};
 }
 
 // A check, judged
@@ -238,7 +247,7 @@ Result<std::int64_t> TrainingChecks::resume() {
   losses_.give_up();
   costs_.give_up();
   schedule_ = CheckSchedule(options_.check_every, options_.check_budget);
-  audit_->give_up();
+  audit_->abort();
   EGT_TRY_ASSIGN(const Agreement agreed, agree_on_state());
   if (agreed.unrepaired) EGT_TRY(finish_repair(*agreed.unrepaired));
   unrepaired_.reset();
@@ -440,21 +449,21 @@ Fault TrainingChecks::pass_fault(const Dissent& dissent) const {
   return found;
 }
 
-/// Only this rank knows what its audits found.
+/// Only this rank knows what its audit found.
 Status TrainingChecks::judge_audit() {
-  if (!audits_) return {};
-  EGT_TRY_ASSIGN(const GemmAuditReport report, audit_->collect(environment_.peer_timeout_seconds));
-  figures_.products_audited += report.products / 2;
+  EGT_TRY_ASSIGN(const OperationAuditReport report, audit_->collect(environment_.peer_timeout_seconds));
+  figures_.gemms_verified += report.gemms;
+  figures_.operations_sampled += report.samples;
   Dissent own;
   own.rank = environment_.place.rank;
   if (report.findings.empty() || reporter_.found("replay", own.rank)) return {};
-  const GemmFinding& finding = report.findings.front();
-  Fault told = fault("gemm", finding.check, "train");
-  told.where = finding.text();
-  told.expected = fmt::format("{}", finding.expected);
-  told.actual = fmt::format("{}", finding.actual);
-  told.count = finding.rows_wrong;
-  reporter_.tell(std::move(told), own);
+  const OperationFinding& finding = report.findings.front();
+  Fault found = fault(finding.kind, finding.detector, "train");
+  found.where = finding.where;
+  found.expected = fmt::format("{}", finding.expected);
+  found.actual = fmt::format("{}", finding.actual);
+  found.count = finding.count;
+  reporter_.tell(std::move(found), own);
   return {};
 }
 
@@ -545,9 +554,11 @@ void TrainingChecks::note_weight_digest(const Answers& own) {
 }
 
 std::string TrainingChecks::golden_work() const {
-  return fmt::format("layers {}, batch {} of {}, extreme iterations {} of chains 2, gradient {}, seed {}",
+  // Without chains, bias and ReLU are fused with the GEMMs, whose digests are 0 then.
+  return fmt::format("layers {}, batch {} of {}, extreme iterations {} of {}, gradient {}, seed {}",
                      fmt::join(options_.layers, ","), batch_.global / environment_.place.size, batch_.global,
-                     options_.extreme_iterations, to_string(options_.gradient_type), environment_.seed);
+                     options_.extreme_iterations, options_.extreme_iterations > 0 ? "chains 2" : "fused bias",
+                     to_string(options_.gradient_type), environment_.seed);
 }
 
 CheckFigures TrainingChecks::figures() const {
@@ -557,7 +568,6 @@ CheckFigures TrainingChecks::figures() const {
   figures.period_steps = schedule_.period();
   figures.diverged_step = losses_.diverged_step();
   figures.diverged_first = losses_.diverged_first();
-  figures.audits = audits_;
   figures.golden_compared = golden_check_.compared();
   figures.golden_unknown = golden_check_.unknown();
   figures.unexamined_loss_step = losses_.unexamined_step();

@@ -17,9 +17,9 @@
 #include "workload/options.hpp"
 #include "workload/train/all_reduce_check.hpp"
 #include "workload/train/check_schedule.hpp"
-#include "workload/train/gemm_audit.hpp"
 #include "workload/train/golden_digests.hpp"
 #include "workload/train/loss_watch.hpp"
+#include "workload/train/operation_audit.hpp"
 #include "workload/train/second_pass.hpp"
 #include "workload/train/state_repair.hpp"
 #include "workload/train/training_steps.hpp"
@@ -39,16 +39,16 @@ struct CheckFigures {
   std::uint64_t replica_checks = 0;   ///< comparisons of all ranks' training state
   std::int64_t verified_updates = 0;  ///< steps whose updates' results all ranks compared
   std::uint64_t digests_compared = 0;
-  std::uint64_t products_audited = 0;
-  std::uint64_t wrong_checks = 0;      ///< checks that found something, on whatever rank
-  std::uint64_t own_wrong_checks = 0;  ///< those that found this rank wrong
-  std::uint64_t undecided_checks = 0;  ///< those that found this rank or another wrong, not known which
+  std::uint64_t gemms_verified = 0;      ///< by OperationAudit, in whole or a block of rows
+  std::uint64_t operations_sampled = 0;  ///< the other operations that it compared elements of
+  std::uint64_t wrong_checks = 0;        ///< checks that found something, on whatever rank
+  std::uint64_t own_wrong_checks = 0;    ///< those that found this rank wrong
+  std::uint64_t undecided_checks = 0;    ///< those that found this rank or another wrong, not known which
   std::uint64_t repeated_steps = 0;
   std::optional<double> fraction;                         ///< of the steps' time that checks took
   std::int64_t period_steps = 0;                          ///< from one check to the next, as planned now
   std::set<std::string> golden_compared, golden_unknown;  ///< see GoldenCheck
-  bool audits = false;                ///< are products audited: too few ranks of the model for a majority
-  std::uint64_t checks_in_steps = 0;  ///< between the first step and the last
+  std::uint64_t checks_in_steps = 0;                      ///< between the first step and the last
   /// Of the first loss that was not finite: it came out the same when the steps were repeated, with nothing
   /// else wrong, so training diverges. None: not so.
   std::optional<std::int64_t> diverged_step;
@@ -59,7 +59,8 @@ struct CheckFigures {
 
 /// The checks of training, all at one time behind a step: the same known-answer pass on every rank, compared
 /// with the other ranks of the device model, the past and the golden file; the training state (weights,
-/// moments) compared with all ranks; products audited where there are less than three ranks of a model.
+/// moments) compared with all ranks; some of its operations compared with an independent answer, others on
+/// each rank and each time.
 ///
 /// A check that finds something reports it, takes training back to the last proven state, and repeats the
 /// steps: that decides who is wrong where there is no majority, separates a loss that a device made infinite
@@ -130,7 +131,7 @@ class TrainingChecks {
   void count_check(bool wrong);
   void note_weight_digest(const Answers& own);
 
-  MlpTrainer::ProductAudit audit_of_this_check();
+  OperationAudit::Selection selection_of_this_check(std::int64_t step) const;
   Status take_groups();
   /// What the ranks of a restart know together.
   struct Agreement {
@@ -150,7 +151,7 @@ class TrainingChecks {
   GoldenBook& golden_;
   DigestExchange exchange_;
   StateRepair repair_;
-  std::unique_ptr<GemmAudit> audit_;
+  std::unique_ptr<OperationAudit> audit_;
   FaultReporter reporter_;
   LossWatch losses_;
   LossHistory own_losses_;  ///< since the proven state
@@ -162,7 +163,6 @@ class TrainingChecks {
   std::vector<StateTensor> states_;
   GoldenCheck golden_check_;
   std::vector<int> groups_;                         ///< of each rank
-  bool audits_ = false;                             ///< less than three ranks of this rank's model
   std::map<Precision, std::vector<Answers>> past_;  ///< by rank; what was not doubted
   std::optional<Check> under_way_;
   std::uint64_t checks_ = 0;

@@ -84,6 +84,8 @@ class ReplayShows : public Trainer, public ::testing::WithParamInterface<Epilogu
     tensors = trainer->replay_tensors();
     clean = digests();
   }
+  /// Is it a product that bias and ReLU are fused with? Then only the activation has a digest.
+  bool is_fused(std::size_t q) const { return clean[q] == Digest(); }
   std::vector<Digest> digests() { return replay(*device, *trainer, GetParam().precision); }
 
   std::unique_ptr<MlpTrainer> trainer;
@@ -116,7 +118,7 @@ TEST_P(ReplayShows, ANanOrAnInfinityInAnyTensorAndInAllThatIsMadeFromIt) {
       // A chain changes its activation little, which fp8 may round away.
       const bool is_small = GetParam().precision == Precision::fp8 && tensor.kind == TensorKind::extreme;
       for (std::size_t q = 0; q < (is_small ? struck + 2 : tensors.size()); ++q) {
-        const bool shows = q == struck || (q > struck && is_made_from(tensors[q], tensor));
+        const bool shows = !is_fused(q) && (q == struck || (q > struck && is_made_from(tensors[q], tensor)));
         EXPECT_EQ(actual[q] != clean[q], shows) << to_string(tensors[q]);
       }
     }
@@ -132,7 +134,8 @@ TEST_P(ReplayShows, TheLowestBitOfAnyTensor) {
     trainer->set_tampering({{tensors[struck], {.first = 6, .mask = 1}}});
     const std::vector<Digest> actual = digests();
     for (std::size_t q = 0; q < struck; ++q) EXPECT_EQ(actual[q], clean[q]) << to_string(tensors[q]);
-    EXPECT_NE(actual[struck], clean[struck]);
+    const std::size_t shown = is_fused(struck) ? struck + 1 : struck;
+    EXPECT_NE(actual[shown], clean[shown]);
   }
 }
 

@@ -63,5 +63,19 @@ TEST(LossTrend, IsNoneWhereTheLossDoesNotFall) {
   EXPECT_FALSE(broken.halving_steps());
 }
 
+TEST(LossTrend, StandsStillWhereNoLossOf50IsWellBelowTheFirst) {
+  const auto trend = [](std::int64_t first, int steps, double fall) {
+    LossTrend made;
+    for (int i = 0; i < steps; ++i) made.add(first + i, 1.5 * std::exp(-fall * i));
+    return made;
+  };
+  EXPECT_TRUE(trend(0, 50, 0).stands_still());
+  EXPECT_TRUE(trend(0, 50, 0.0001).stands_still());
+  EXPECT_DOUBLE_EQ(trend(0, 50, 0).lowest(), 1.5);
+  EXPECT_FALSE(trend(0, 49, 0).stands_still()) << "too few steps";
+  EXPECT_FALSE(trend(0, 50, 0.01).stands_still());
+  EXPECT_FALSE(trend(1000, 50, 0).stands_still()) << "a resumed run may have learned all before";
+}
+
 }  // namespace
 }  // namespace egt::test

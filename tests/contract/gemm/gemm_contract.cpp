@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "device_contract.hpp"
+#include "tests/contract/device_contract.hpp"
 
 namespace egt::contract {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "device_contract.hpp"
+#include "tests/contract/device_contract.hpp"
 
 namespace egt::contract {
 namespace {

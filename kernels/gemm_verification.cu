@@ -1,0 +1,171 @@
+#include "kernels/vector.cuh"
+
+/// The verification of a GEMM: every element is computed again in fp64, by units and code that the library's
+/// GEMM does not use, and compared within a bound on the rounding. Bound by fp64 multiply-adds: two per term,
+/// one of them for the sum of the magnitudes.
+namespace egt::kernels {
+namespace {
+
+constexpr int tile = 64, depth = 16, each = 4;  // of d, of the terms, and of a thread in either direction
+constexpr int side = tile / each;               // threads in either direction
+
+/// One element of any type that GEMMs have. The branches are the same for a whole launch.
+__device__ __forceinline__ double load(const void* data, ElementType type, std::int64_t i) {
+  switch (type) {
+    case ElementType::f64:
+      return static_cast<const double*>(data)[i];
+    case ElementType::f16:
+      return to_float(static_cast<const Half*>(data)[i]);
+    case ElementType::bf16:
+      return to_float(static_cast<const Bfloat16*>(data)[i]);
+    case ElementType::f8:
+      return to_float(static_cast<const Float8*>(data)[i]);
+    case ElementType::f8_e5m2:
+      return to_float(static_cast<const Float8E5m2*>(data)[i]);
+    default:
+      return static_cast<const float*>(data)[i];
+  }
+}
+
+/// An operand as rows of terms: line i of op(a), or column i of op(b).
+struct Lines {
+  const void* data;
+  ElementType type;
+  bool transposed;  ///< a term is a row of the stored matrix
+  std::int64_t leading, count, terms;
+
+  __device__ __forceinline__ double at(std::int64_t line, std::int64_t term) const {
+    if (line >= count || term >= terms) return 0;
+    return load(data, type, transposed ? term * leading + line : line * leading + term);
+  }
+  /// Fills a tile. Neighbouring threads read neighbouring elements.
+  __device__ __forceinline__ void stage(double (&to)[depth][tile + 1], std::int64_t first_line,
+                                        std::int64_t first_term) const {
+    for (int i = static_cast<int>(threadIdx.x); i < tile * depth; i += side * side) {
+      const int line = transposed ? i % tile : i / depth, term = transposed ? i / tile : i % depth;
+      to[term][line] = at(first_line + line, first_term + term);
+    }
+  }
+};
+
+struct Product {
+  Lines a, b;
+  MatrixView d;
+  VectorView bias;
+  const float *a_scale, *b_scale;
+};
+
+__device__ __forceinline__ void report_wrong(GemmMismatches* report, std::int64_t index, double expected,
+                                             double actual, double bound) {
+  auto* const wrong = reinterpret_cast<unsigned long long*>(&report->wrong);
+  if (atomicAdd(wrong, 1ull) != 0) return;
+  report->index = static_cast<std::uint64_t>(index);
+  report->expected = expected;
+  report->actual = actual;
+  report->bound = bound;
+}
+
+/// What the warp's threads compared, and the largest share of the bound. The bits of fp64 numbers of 0 and
+/// above are ordered as the numbers are.
+__device__ __forceinline__ void report_compared(GemmMismatches* report, unsigned compared, double share) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    share = fmax(share, __shfl_xor_sync(~0u, share, offset));
+    compared += __shfl_xor_sync(~0u, compared, offset);
+  }
+  if (threadIdx.x % 32 != 0) return;
+  atomicAdd(reinterpret_cast<unsigned long long*>(&report->compared), compared);
+  atomicMax(reinterpret_cast<unsigned long long*>(&report->largest),
+            static_cast<unsigned long long>(__double_as_longlong(share)));
+}
+
+__global__ void __launch_bounds__(side* side)
+    verify_gemm_kernel(const Product product, const GemmRounding rounding, GemmMismatches* report) {
+  __shared__ double a[depth][tile + 1], b[depth][tile + 1];
+  const std::int64_t first_row = std::int64_t{blockIdx.y} * tile,
+                     first_column = std::int64_t{blockIdx.x} * tile;
+  const int row = static_cast<int>(threadIdx.x) / side, column = static_cast<int>(threadIdx.x) % side;
+  double sum[each][each] = {}, magnitude[each][each] = {}, of_a[each] = {}, of_b[each] = {};
+  for (std::int64_t term = 0; term < product.a.terms; term += depth) {
+    product.a.stage(a, first_row, term);
+    product.b.stage(b, first_column, term);
+    __syncthreads();
+#pragma unroll 4
+    for (int p = 0; p < depth; ++p) {
+      double x[each], y[each];
+#pragma unroll
+      for (int i = 0; i < each; ++i) {
+        x[i] = a[p][row + i * side];
+        y[i] = b[p][column + i * side];
+      }
+#pragma unroll
+      for (int i = 0; i < each; ++i)
+#pragma unroll
+        for (int j = 0; j < each; ++j) {
+          sum[i][j] = fma(x[i], y[j], sum[i][j]);
+          magnitude[i][j] = fma(fabs(x[i]), fabs(y[j]), magnitude[i][j]);
+        }
+      if (rounding.operand_floor == 0) continue;
+#pragma unroll
+      for (int i = 0; i < each; ++i) {
+        of_a[i] += fabs(x[i]);
+        of_b[i] += fabs(y[i]);
+      }
+    }
+    __syncthreads();
+  }
+  const double scale =
+      (product.a_scale ? double{*product.a_scale} : 1.0) * (product.b_scale ? double{*product.b_scale} : 1.0);
+  double share = 0;
+  unsigned compared = 0;
+#pragma unroll
+  for (int i = 0; i < each; ++i)
+#pragma unroll
+    for (int j = 0; j < each; ++j) {
+      const std::int64_t r = first_row + row + i * side, c = first_column + column + j * side;
+      if (r >= product.d.rows || c >= product.d.columns) continue;
+      ++compared;
+      const double bias = product.bias.data ? load(product.bias.data, product.bias.type, c) : 0.0;
+      const double actual = load(product.d.data, product.d.type, r * product.d.leading + c);
+      const double plain = scale * sum[i][j] + bias,
+                   all = scale * rounding.magnitude(magnitude[i][j], of_a[i], of_b[j], product.a.terms) +
+                         fabs(bias);
+      const double expected = rounding.has_relu && plain < 0 ? 0.0 : plain;
+      const ElementVerdict verdict = rounding.judge(actual, expected, all, bias);
+      const double bound = rounding.bound(actual, all, bias), off = fabs(actual - expected);
+      if (verdict == ElementVerdict::wrong)
+        report_wrong(report, r * product.d.columns + c, expected, actual, bound);
+      else if (verdict == ElementVerdict::undecided)
+        atomicAdd(reinterpret_cast<unsigned long long*>(&report->undecided), 1ull);
+      else if (off > 0 && off <= bound)
+        share = fmax(share, off / bound);
+    }
+  report_compared(report, compared, share);
+}
+
+Lines lines_of(const MatrixView& m, bool terms_are_rows) {
+  return {m.data,
+          m.type,
+          terms_are_rows,
+          m.leading,
+          terms_are_rows ? m.columns : m.rows,
+          terms_are_rows ? m.rows : m.columns};
+}
+
+}  // namespace
+
+int verify_gemm(const Launch& launch, const GemmOperands& gemm, const GemmRounding& rounding,
+                GemmMismatches* report) {
+  if (gemm.d.count() == 0) return cudaSuccess;
+  const Product product{lines_of(gemm.a, gemm.a_transposed),
+                        lines_of(gemm.b, !gemm.b_transposed),
+                        gemm.d,
+                        gemm.bias,
+                        gemm.a_scale,
+                        gemm.b_scale};
+  const dim3 grid(static_cast<unsigned>(divide_up(gemm.d.columns, std::int64_t{tile})),
+                  static_cast<unsigned>(divide_up(gemm.d.rows, std::int64_t{tile})));
+  return start(launch, grid, dim3(side * side), 0, verify_gemm_kernel, product, rounding, report);
+}
+
+}  // namespace egt::kernels

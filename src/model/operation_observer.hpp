@@ -1,0 +1,43 @@
+#pragma once
+
+#include <variant>
+
+#include "egt/device/device.hpp"
+#include "model/pass_tensor.hpp"
+
+namespace egt {
+
+/// In place: h = activation(h + bias), as Device::activate.
+struct Activation {
+  MatrixView h;
+  const float* bias = nullptr;
+  ExtremeTerm extreme;
+};
+
+/// In place, as Device::activation_gradient.
+struct ActivationGradient {
+  MatrixView gradient, h;
+  VectorView bias_gradient;
+};
+
+/// Of one bucket, as Device::sgd_step or adam_step.
+struct OptimizerStep {
+  ParameterRange range;
+  float *first = nullptr, *second = nullptr;  ///< moments; null: not kept
+  std::variant<math::Sgd, math::Adam> rule;
+};
+
+/// What a training step is made of.
+using Operation = std::variant<Gemm, Activation, LossGradient, ActivationGradient, OptimizerStep>;
+
+/// Is called while operations are enqueued. What it enqueues on `stream` sees the operands as they are right
+/// before the operation, and the results right behind it.
+class OperationObserver {
+ public:
+  virtual ~OperationObserver() = default;
+  virtual Status before(const Operation&, Stream& /*stream*/) { return {}; }
+  /// `tensor`: the result, of an OptimizerStep the weights' gradient of the bucket's lowest layer.
+  virtual Status after(const Operation&, const PassTensor& /*tensor*/, Stream& /*stream*/) { return {}; }
+};
+
+}  // namespace egt

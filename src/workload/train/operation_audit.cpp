@@ -1,0 +1,421 @@
+#include "workload/train/operation_audit.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cfloat>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "egt/core/math/half.hpp"
+#include "egt/core/pattern.hpp"
+#include "egt/core/wait.hpp"
+
+namespace egt {
+namespace {
+
+/// Elements of a sample. A chain of 200 iterations takes the host about 20 us.
+constexpr std::int64_t sample_elements = 16;
+/// Copies of a sample begin at such boundaries.
+constexpr std::size_t alignment = 16;
+/// Samples of one operation, the row of the network's input aside.
+constexpr std::size_t copies_per_operation = 9;
+/// fp8 needs blocks of so many rows.
+constexpr std::int64_t rows_unit = 16;
+/// Chains on the host and the device differ by the last bits of their functions, and do not amplify this.
+constexpr double chain_error = 1e-3;
+
+struct Expected {
+  double value = 0, tolerance = 0;
+};
+
+double load(const std::byte* data, ElementType type, std::int64_t i) {
+  const auto at = [&]<typename T>(T value) {
+    std::memcpy(&value, data + static_cast<std::size_t>(i) * sizeof(T), sizeof(T));
+    return static_cast<double>(Element<T>::load(value));
+  };
+  switch (type) {
+    case ElementType::f64:
+      return at(double{});
+    case ElementType::f16:
+      return at(Half{});
+    case ElementType::bf16:
+      return at(Bfloat16{});
+    default:
+      return at(float{});
+  }
+}
+
+/// Half the distance of neighbours, relative to the value, and the smallest number that is not flushed.
+Expected rounded(ElementType type, double value, double error) {
+  const double unit = type == ElementType::f64    ? 0x1p-53
+                      : type == ElementType::f16  ? 0x1p-11
+                      : type == ElementType::bf16 ? 0x1p-8
+                                                  : 0x1p-24;
+  const double smallest = type == ElementType::f16 ? 0x1p-24 : 0x1p-126;
+  const double largest = type == ElementType::f16 ? 65504 : type == ElementType::f64 ? DBL_MAX : 0x1.FEp127;
+  const double reach = std::fabs(value) + error;
+  if (reach >= largest) return {value, std::numeric_limits<double>::infinity()};  // infinity is right, too
+  return {value, error + 1.01 * unit * reach + smallest};
+}
+
+bool is_right(double actual, const Expected& expected) {
+  if (std::isnan(expected.value)) return std::isnan(actual);
+  return actual == expected.value || std::fabs(actual - expected.value) <= expected.tolerance;
+}
+
+/// Compares `count` elements; `expected(i)`.
+template <typename F>
+std::optional<OperationFinding> compare(const std::string& what, const std::byte* actual, ElementType type,
+                                        std::int64_t first, std::int64_t count, const F& expected) {
+  std::optional<OperationFinding> found;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Expected one = expected(i);
+    const double got = load(actual, type, i);
+    if (is_right(got, one)) continue;
+    if (found) {
+      ++found->count;
+      continue;
+    }
+    found = OperationFinding{.kind = "replay",
+                             .detector = "host sample",
+                             .where = fmt::format("{}: element {} is {:.9g}, not {:.9g} +- {:.3g}", what,
+                                                  first + i, got, one.value, one.tolerance),
+                             .expected = one.value,
+                             .actual = got};
+  }
+  return found;
+}
+
+/// T: float, or double.
+template <typename T>
+Expected expect_activation(T z, std::uint64_t place, int iterations, ElementType type) {
+  if (iterations == 0) return rounded(type, static_cast<double>(math::activation(z)), 0);
+  const T h = math::extreme_activation(z, math::extreme_phase(place), iterations).h;
+  const T term = z > T(0) ? h - z : -h;
+  return rounded(type, static_cast<double>(h), chain_error * std::fabs(static_cast<double>(term)));
+}
+
+MatrixView as_row(const void* data, ElementType type, std::int64_t count) {
+  return {const_cast<void*>(data), type, 1, count};
+}
+
+/// Weights and moments, before and after, of some parameters.
+struct SampledStep {
+  OptimizerStep step;
+  std::int64_t count = 0;
+  const std::byte *weights = nullptr, *gradient = nullptr, *first = nullptr, *second = nullptr;
+  const std::byte *new_weights = nullptr, *new_first = nullptr, *new_second = nullptr, *copy = nullptr;
+
+  /// What the rule makes of parameter i: weight, first and second moment.
+  std::array<float, 3> apply(std::int64_t i) const {
+    const auto at = [&](const std::byte* data) {
+      return data ? static_cast<float>(load(data, ElementType::f32, i)) : 0.0f;
+    };
+    std::array<float, 3> state{at(weights), at(first), at(second)};
+    const auto g = static_cast<float>(load(gradient, step.range.gradient.type, i));
+    if (const auto* sgd = std::get_if<math::Sgd>(&step.rule))
+      (*sgd)(state[0], state[1], g);
+    else
+      std::get<math::Adam>(step.rule)(state[0], state[1], state[2], g);
+    return state;
+  }
+};
+
+}  // namespace
+
+double OperationAudit::cheap_terms(const DeviceInfo& device) {
+  const double per_unit = device.backend == "host" ? 0x1p25 : 0x1p28;
+  return per_unit * std::max(1, device.multiprocessors);
+}
+
+Result<std::unique_ptr<OperationAudit>> OperationAudit::create(Device& device, const Config& config) {
+  std::unique_ptr<OperationAudit> made(new OperationAudit(device, config));
+  EGT_TRY(made->allocate());
+  return made;
+}
+
+Status OperationAudit::allocate() {
+  const std::size_t copy_bytes = sample_elements * sizeof(double);
+  const std::size_t row_bytes = static_cast<std::size_t>(config_.widest_layer) * sizeof(double) + alignment;
+  const std::size_t reports = config_.gemms * sizeof(GemmMismatches);
+  EGT_TRY_ASSIGN(reports_, device_.allocate(reports));
+  EGT_TRY_ASSIGN(pinned_reports_, device_.allocate_pinned(reports));
+  EGT_TRY_ASSIGN(samples_, device_.allocate_pinned(
+                               config_.other_operations * copies_per_operation * copy_bytes + row_bytes));
+  EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
+  return {};
+}
+
+void OperationAudit::begin(Precision precision, const Selection& selection) {
+  abort();
+  precision_ = precision;
+  selection_ = selection;
+}
+
+void OperationAudit::abort() {
+  gemms_.clear();
+  judges_.clear();
+  gemms_seen_ = used_bytes_ = 0;
+}
+
+std::uint64_t OperationAudit::draw() {
+  return mix64(config_.seed ^ ++draws_ * 0x9E3779B97F4A7C15ull);
+}
+
+OperationAudit::Place OperationAudit::place_in(std::int64_t rows, std::int64_t columns) {
+  const std::int64_t count = std::min(columns, sample_elements);
+  return {.row = static_cast<std::int64_t>(draw() % static_cast<std::uint64_t>(rows)),
+          .column = static_cast<std::int64_t>(draw() % static_cast<std::uint64_t>(columns - count + 1)),
+          .count = count};
+}
+
+std::string OperationAudit::name_of(const PassTensor& tensor) const {
+  return fmt::format("{}, {}", to_string(tensor), to_string(precision_));
+}
+
+Result<const std::byte*> OperationAudit::take(const void* data, std::size_t bytes, Stream& stream) {
+  const std::size_t room = (bytes + alignment - 1) / alignment * alignment;
+  if (used_bytes_ + room > samples_.bytes()) return Status(StatusCode::internal, "no room for a sample");
+  std::byte* const to = samples_.as<std::byte>() + std::exchange(used_bytes_, used_bytes_ + room);
+  EGT_TRY(device_.copy(to, data, bytes, stream));
+  return static_cast<const std::byte*>(to);
+}
+
+Result<const std::byte*> OperationAudit::take(const MatrixView& m, const Place& place, Stream& stream) {
+  return take(m.row_range(place.row, 1).column_range(place.column, place.count).data,
+              static_cast<std::size_t>(place.count) * size_of(m.type), stream);
+}
+
+Status OperationAudit::before(const Operation& operation, Stream& stream) {
+  operands_.clear();
+  return std::visit([&](const auto& one) { return take_operands(one, stream); }, operation);
+}
+
+Status OperationAudit::after(const Operation& operation, const PassTensor& tensor, Stream& stream) {
+  EGT_TRY(std::visit([&](const auto& one) { return take_result(one, tensor, stream); }, operation));
+  return device_.record(*done_, stream);
+}
+
+// GEMMs
+
+/// A block of rows at a random place where the whole is too much.
+Status OperationAudit::take_result(const Gemm& operation, const PassTensor& tensor, Stream& stream) {
+  const std::size_t number = gemms_seen_++;
+  if (number < selection_.first || (number - selection_.first) % selection_.every != 0) return {};
+  if (gemms_.size() == config_.gemms) return {StatusCode::internal, "no room for another GEMM"};
+  const std::int64_t m = operation.d.rows,
+                     k = operation.a_transposed ? operation.a.rows : operation.a.columns;
+  const double terms_of_row = static_cast<double>(operation.d.columns) * static_cast<double>(k);
+  const double affordable = std::min(static_cast<double>(m), selection_.terms / terms_of_row);
+  std::int64_t rows =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(affordable) / rows_unit) * rows_unit;
+  std::int64_t first = 0;
+  if (rows >= m)
+    rows = m;
+  else
+    first = static_cast<std::int64_t>(draw() % static_cast<std::uint64_t>((m - rows) / rows_unit + 1)) *
+            rows_unit;
+  Gemm block = operation;
+  block.d = operation.d.row_range(first, rows);
+  block.a =
+      operation.a_transposed ? operation.a.column_range(first, rows) : operation.a.row_range(first, rows);
+  GemmMismatches* const report = reports_.as<GemmMismatches>() + gemms_.size();
+  EGT_TRY(device_.set_zero(report, sizeof *report, stream));
+  EGT_TRY(device_.verify_gemm(block, report, stream));
+  EGT_TRY(device_.copy(pinned_reports_.as<GemmMismatches>() + gemms_.size(), report, sizeof *report, stream));
+  gemms_.push_back({.name = name_of(tensor),
+                    .first_row = first,
+                    .columns = operation.d.columns,
+                    .elements = static_cast<std::uint64_t>(block.d.count())});
+  return {};
+}
+
+std::optional<OperationFinding> OperationAudit::finding_of(const VerifiedGemm& gemm,
+                                                           const GemmMismatches& found) const {
+  OperationFinding finding{.kind = "gemm", .detector = "GEMM verification", .where = {}};
+  if (found.compared != gemm.elements) {
+    finding.where = fmt::format("{}: the verification compared {} of {} elements", gemm.name, found.compared,
+                                gemm.elements);
+    finding.expected = static_cast<double>(gemm.elements);
+    finding.actual = static_cast<double>(found.compared);
+    return finding;
+  }
+  if (found.wrong == 0) return {};
+  const auto index = static_cast<std::int64_t>(found.index);
+  finding.where = fmt::format("{}: element {}, {} is {:.9g}, not {:.9g} +- {:.3g} ({} wrong)", gemm.name,
+                              gemm.first_row + index / gemm.columns, index % gemm.columns, found.actual,
+                              found.expected, found.bound, found.wrong);
+  finding.expected = found.expected;
+  finding.actual = found.actual;
+  finding.count = found.wrong;
+  return finding;
+}
+
+// Samples of the other operations
+
+Status OperationAudit::take_operands(const Activation& operation, Stream& stream) {
+  place_ = place_in(operation.h.rows, operation.h.columns);
+  EGT_TRY_ASSIGN(operands_.emplace_back(), take(operation.h, place_, stream));
+  EGT_TRY_ASSIGN(
+      operands_.emplace_back(),
+      take(operation.bias + place_.column, static_cast<std::size_t>(place_.count) * sizeof(float), stream));
+  return {};
+}
+
+Status OperationAudit::take_result(const Activation& operation, const PassTensor& tensor, Stream& stream) {
+  EGT_TRY_ASSIGN(const std::byte* const result, take(operation.h, place_, stream));
+  judges_.push_back([=, place = place_, z = operands_[0], bias = operands_[1], name = name_of(tensor)] {
+    const auto& [h, unused, extreme] = operation;
+    const auto first = static_cast<std::uint64_t>((extreme.first_row + place.row) * h.columns + place.column);
+    return compare(name, result, h.type, place.row * h.columns + place.column, place.count,
+                   [&](std::int64_t i) {
+                     const double x = load(z, h.type, i), b = load(bias, ElementType::f32, i);
+                     const std::uint64_t at = first + static_cast<std::uint64_t>(i);
+                     if (h.type == ElementType::f64)
+                       return expect_activation(x + b, at, extreme.iterations, h.type);
+                     return expect_activation(static_cast<float>(x) + static_cast<float>(b), at,
+                                              extreme.iterations, h.type);
+                   });
+  });
+  return {};
+}
+
+Status OperationAudit::take_operands(const LossGradient& operation, Stream& stream) {
+  place_ = place_in(operation.z.rows, operation.z.columns);
+  EGT_TRY_ASSIGN(operands_.emplace_back(), take(operation.z, place_, stream));
+  EGT_TRY_ASSIGN(
+      operands_.emplace_back(),
+      take(operation.bias + place_.column, static_cast<std::size_t>(place_.count) * sizeof(float), stream));
+  EGT_TRY_ASSIGN(operands_.emplace_back(),
+                 take(operation.x, {.row = place_.row, .column = 0, .count = operation.x.columns}, stream));
+  return {};
+}
+
+Status OperationAudit::take_result(const LossGradient& operation, const PassTensor& tensor, Stream& stream) {
+  EGT_TRY_ASSIGN(const std::byte* const result, take(operation.z, place_, stream));
+  judges_.push_back([=, place = place_, z = operands_[0], bias = operands_[1], x = operands_[2],
+                     name = name_of(tensor)] {
+    const ElementType type = operation.z.type;
+    return compare(
+        name, result, type, place.row * operation.z.columns + place.column, place.count, [&](std::int64_t i) {
+          const auto output = static_cast<std::uint32_t>(place.column + i);
+          const double offset = math::target_offset(operation.target_seed, output);
+          double sum = load(z, type, i) + load(bias, ElementType::f32, i) - offset;
+          double magnitude =
+              std::fabs(load(z, type, i)) + std::fabs(load(bias, ElementType::f32, i)) + std::fabs(offset);
+          for (int t = 0; t < math::target_taps; ++t) {
+            const math::TargetTap tap = math::target_tap(operation.target_seed, output, t,
+                                                         static_cast<std::uint32_t>(operation.x.columns));
+            const double term = tap.weight * load(x, type, tap.input);
+            sum -= term;
+            magnitude += std::fabs(term);
+          }
+          const double scale = operation.gradient_scale;
+          return rounded(type, scale * sum, 0x1p-20 * scale * magnitude);  // 16 roundings of fp32
+        });
+  });
+  return {};
+}
+
+Status OperationAudit::take_operands(const ActivationGradient& operation, Stream& stream) {
+  place_ = place_in(operation.gradient.rows, operation.gradient.columns);
+  EGT_TRY_ASSIGN(operands_.emplace_back(), take(operation.gradient, place_, stream));
+  EGT_TRY_ASSIGN(operands_.emplace_back(), take(operation.h, place_, stream));
+  return {};
+}
+
+Status OperationAudit::take_result(const ActivationGradient& operation, const PassTensor& tensor,
+                                   Stream& stream) {
+  EGT_TRY_ASSIGN(const std::byte* const result, take(operation.gradient, place_, stream));
+  judges_.push_back([=, place = place_, before = operands_[0], h = operands_[1], name = name_of(tensor)] {
+    const ElementType type = operation.gradient.type;
+    return compare(name, result, type, place.row * operation.gradient.columns + place.column, place.count,
+                   [&](std::int64_t i) {
+                     return Expected{math::activation_gradient(load(before, type, i), load(h, type, i)), 0};
+                   });
+  });
+  return {};
+}
+
+Status OperationAudit::take_operands(const OptimizerStep& operation, Stream& stream) {
+  const ParameterRange& range = operation.range;
+  place_ = place_in(1, range.count);
+  const MatrixView gradient = as_row(range.gradient.data, range.gradient.type, range.count);
+  EGT_TRY_ASSIGN(operands_.emplace_back(), take(gradient, place_, stream));
+  for (const float* state :
+       {static_cast<const float*>(range.weights), static_cast<const float*>(operation.first),
+        static_cast<const float*>(operation.second)}) {
+    operands_.push_back(nullptr);
+    if (state == nullptr) continue;
+    EGT_TRY_ASSIGN(operands_.back(), take(as_row(state, ElementType::f32, range.count), place_, stream));
+  }
+  return {};
+}
+
+Status OperationAudit::take_result(const OptimizerStep& operation, const PassTensor& tensor, Stream& stream) {
+  const ParameterRange& range = operation.range;
+  SampledStep sample{.step = operation,
+                     .count = place_.count,
+                     .weights = operands_[1],
+                     .gradient = operands_[0],
+                     .first = operands_[2],
+                     .second = operands_[3]};
+  const auto take_state = [&](const void* data, ElementType type, const std::byte*& to) -> Status {
+    if (data == nullptr) return {};
+    EGT_TRY_ASSIGN(to, take(as_row(data, type, range.count), place_, stream));
+    return {};
+  };
+  EGT_TRY(take_state(range.weights, ElementType::f32, sample.new_weights));
+  EGT_TRY(take_state(operation.first, ElementType::f32, sample.new_first));
+  EGT_TRY(take_state(operation.second, ElementType::f32, sample.new_second));
+  EGT_TRY(take_state(range.compute_copy.data, range.compute_copy.type, sample.copy));
+  judges_.push_back([=, place = place_, name = "update by the " + to_string(tensor)]() {
+    const auto of = [&](const std::byte* before, const std::byte* after, std::size_t part,
+                        const char* what) -> std::optional<OperationFinding> {
+      if (after == nullptr) return {};
+      return compare(
+          fmt::format("{}: {}", name, what), after, ElementType::f32, place.column, place.count,
+          [&](std::int64_t i) {
+            const double now = sample.apply(i)[part], was = load(before, ElementType::f32, i);
+            // Some roundings of the old value, and of what the step adds.
+            return Expected{now, 0x1p-21 * std::fabs(was) + 1e-4 * std::fabs(now - was) + 0x1p-126};
+          });
+    };
+    std::optional<OperationFinding> found = of(sample.weights, sample.new_weights, 0, "weights");
+    if (!found) found = of(sample.first, sample.new_first, 1, "first moment");
+    if (!found) found = of(sample.second, sample.new_second, 2, "second moment");
+    if (found || sample.copy == nullptr) return found;
+    return compare(name + ": copy of the weights", sample.copy, operation.range.compute_copy.type,
+                   place.column, place.count, [&](std::int64_t i) {
+                     return rounded(operation.range.compute_copy.type,
+                                    load(sample.new_weights, ElementType::f32, i), 0);
+                   });
+  });
+  return {};
+}
+
+Result<OperationAuditReport> OperationAudit::collect(double timeout_seconds) {
+  OperationAuditReport report;
+  if (gemms_.empty() && judges_.empty()) return report;
+  EGT_TRY(wait_until([&] { return device_.done(*done_); },
+                     {.seconds = timeout_seconds, .what = "the audit of the operations"}));
+  for (std::size_t i = 0; i < gemms_.size(); ++i) {
+    const GemmMismatches& found = pinned_reports_.as<GemmMismatches>()[i];
+    if (auto finding = finding_of(gemms_[i], found)) report.findings.push_back(std::move(*finding));
+    report.gemm_elements += found.compared;
+    report.undecided += found.undecided;
+    report.largest_share = std::max(report.largest_share, found.largest_share());
+  }
+  for (const Judge& judge : judges_)
+    if (auto finding = judge()) report.findings.push_back(std::move(*finding));
+  report.gemms = gemms_.size();
+  report.samples = judges_.size();
+  abort();
+  return report;
+}
+
+}  // namespace egt

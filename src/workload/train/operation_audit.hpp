@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "egt/core/status.hpp"
+#include "egt/device/device.hpp"
+#include "model/operation_observer.hpp"
+
+namespace egt {
+
+/// An operation whose result is not what an independent computation gives.
+struct OperationFinding {
+  const char* kind;      ///< of the fault: "gemm" or "replay"
+  const char* detector;  ///< "GEMM verification" or "host sample"
+  std::string where;     ///< "product of layer 3, bf16: element 7, 12 is 3.5, not 1.25 +- 0.01"
+  double expected = 0, actual = 0;
+  std::uint64_t count = 1;  ///< of the elements compared, those that are wrong
+};
+
+struct OperationAuditReport {
+  std::vector<OperationFinding> findings;  ///< at most one per operation
+  std::uint64_t gemms = 0;                 ///< verified, in whole or a block of rows
+  std::uint64_t gemm_elements = 0;         ///< compared
+  std::uint64_t undecided = 0;             ///< of these, not finite where an overflow may be why
+  double largest_share = 0;                ///< of its bound that a right element differs by: the margin left
+  std::uint64_t samples = 0;               ///< other operations of which some elements were compared
+};
+
+/// Compares the operations of a known-answer pass, and the updates before it, with an independent answer, so
+/// that an error which all devices make alike is detected. GEMMs: every element of a block of rows, in fp64
+/// on the device (Device::verify_gemm). All others: some elements, computed on the host.
+///
+/// One thread. Between `begin` and `collect` all calls go to one stream. It is destroyed after the stream's
+/// work.
+class OperationAudit final : public OperationObserver {
+ public:
+  struct Config {
+    std::size_t gemms = 0;             ///< in a pass, at most
+    std::int64_t widest_layer = 0;     ///< neurons
+    std::size_t other_operations = 0;  ///< in a pass and the updates before it, at most
+    std::uint64_t seed = 0;
+  };
+  /// Which GEMMs of a pass are verified: `first`, first + every, ..., each with `terms` multiply-adds at most
+  /// (but one block of 16 rows).
+  struct Selection {
+    std::size_t first = 0, every = 1;
+    double terms = 0;
+  };
+
+  /// Multiply-adds that verify for a few milliseconds on a GPU, for some tens on the host.
+  static double cheap_terms(const DeviceInfo& device);
+
+  static Result<std::unique_ptr<OperationAudit>> create(Device& device, const Config& config);
+
+  /// A pass follows in this precision.
+  void begin(Precision precision, const Selection& selection);
+  Status before(const Operation& operation, Stream& stream) override;
+  Status after(const Operation& operation, const PassTensor& tensor, Stream& stream) override;
+  /// Waits for all that was enqueued since `begin`, and judges it.
+  Result<OperationAuditReport> collect(double timeout_seconds);
+  /// Drops what was enqueued; it is not under way any more.
+  void abort();
+
+ private:
+  /// A row's neighbouring elements, `count` from `column` on. Of vectors, row 0.
+  struct Place {
+    std::int64_t row = 0, column = 0, count = 0;
+  };
+  struct VerifiedGemm {
+    std::string name;
+    std::int64_t first_row = 0, columns = 0;
+    std::uint64_t elements = 0;
+  };
+  using Judge = std::function<std::optional<OperationFinding>()>;
+
+  OperationAudit(Device& device, const Config& config) : device_(device), config_(config) {}
+  Status allocate();
+  std::uint64_t draw();
+  Place place_in(std::int64_t rows, std::int64_t columns);
+  std::string name_of(const PassTensor& tensor) const;
+  /// Enqueues a copy of device memory; the pointer is to pinned memory.
+  Result<const std::byte*> take(const void* data, std::size_t bytes, Stream& stream);
+  Result<const std::byte*> take(const MatrixView& m, const Place& place, Stream& stream);
+
+  Status take_operands(const Gemm&, Stream&) { return {}; }
+  Status take_operands(const Activation& operation, Stream& stream);
+  Status take_operands(const LossGradient& operation, Stream& stream);
+  Status take_operands(const ActivationGradient& operation, Stream& stream);
+  Status take_operands(const OptimizerStep& operation, Stream& stream);
+  Status take_result(const Gemm& operation, const PassTensor& tensor, Stream& stream);
+  Status take_result(const Activation& operation, const PassTensor& tensor, Stream& stream);
+  Status take_result(const LossGradient& operation, const PassTensor& tensor, Stream& stream);
+  Status take_result(const ActivationGradient& operation, const PassTensor& tensor, Stream& stream);
+  Status take_result(const OptimizerStep& operation, const PassTensor& tensor, Stream& stream);
+  std::optional<OperationFinding> finding_of(const VerifiedGemm& gemm, const GemmMismatches& found) const;
+
+  Device& device_;
+  const Config config_;
+  Precision precision_ = Precision::fp32;
+  Selection selection_;
+  std::size_t gemms_seen_ = 0;
+  std::vector<VerifiedGemm> gemms_;
+  std::vector<Judge> judges_;
+  Place place_;                             ///< of the operation between `before` and `after`
+  std::vector<const std::byte*> operands_;  ///< of it
+  Buffer reports_;                          ///< GemmMismatches in device memory, one per GEMM
+  Buffer pinned_reports_, samples_;         ///< pinned
+  std::size_t used_bytes_ = 0;              ///< of samples_
+  std::uint64_t draws_ = 0;
+  std::unique_ptr<Event> done_;
+};
+
+}  // namespace egt
