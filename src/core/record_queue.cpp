@@ -22,6 +22,7 @@ bool RecordQueue::holds_back(const Fault& fault) {
   Incidents& incidents = incidents_[{fault.kind, fault.detector, fault.rank}];
   const bool full = incidents.places.size() >= most_places;
   if (!full && incidents.places.emplace(fault.where, fault.offset).second) return false;
+  if (fault.settles) return false;  // else the provisional record would hold
   ++incidents.held_back;
   incidents.last_time = unix_now();
   return true;

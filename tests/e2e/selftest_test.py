@@ -3,8 +3,11 @@ from program import *
 
 KINDS = ["weight", "gradient", "activation", "gemm", "extreme", "all-reduce", "collective", "optimizer", "memory", "host-copy", "file-bit",
          "file-stale", "file-torn", "file-misplaced", "file-lost"]
-NEED_TWO_RANKS = {"all-reduce", "collective"}
+PERSISTENT = [f"{kind}-persistent" for kind in ("gradient", "activation", "gemm", "extreme", "all-reduce")]
+ROWS = KINDS + PERSISTENT
+NEED_TWO_RANKS = {"all-reduce", "all-reduce-persistent", "collective"}
 LONGEST_LATENCY = 6  # steps: a period of 4, and 2 until a step is retired
+EPOCH = 44  # steps in one precision
 OWN_PACE = {"memory", "host-copy"} | {kind for kind in KINDS if kind.startswith("file")}
 FOUND_ALL = 0
 LIGHT = ["--layers", "64,96,64,32,16", "--extreme-iterations", "1", "--io-size", "1MB"]
@@ -46,19 +49,27 @@ class Selftest(ProgramTest):
                 self.assertEqual(entry[count], entry["injected"], count)
             if kind not in OWN_PACE:
                 self.assertLessEqual(entry["latency_steps"]["max"], LONGEST_LATENCY)
-            struck = [one for one in result["injections"] if one["kind"] == kind]
+            struck = [one for one in result["injections"] if one["kind"] + ("-persistent" if "up to the next check" in one["where"] else "") == kind]
             self.assertEqual(len(struck), entry["injected"])
             self.assertEqual({one["rank"] for one in struck}, set(range(ranks)), "every rank had its turn")
+            if kind in ("gemm", *PERSISTENT):
+                precisions = result["precisions"]
+                self.assertEqual({precisions[one["struck_step"] // EPOCH % len(precisions)] for one in struck}, set(precisions))
 
     def check_table(self, text, kinds):
-        for kind in KINDS:
+        for kind in ROWS:
+            if kind in PERSISTENT and kind not in kinds:
+                continue  # left out with its kind
             lines = [line.split() for line in text.splitlines() if line.startswith(f"{kind} ")]
             self.assertEqual(len(lines), 1, text)
             self.assertEqual(lines[0][1] == "left", kind not in kinds, lines[0])
 
     def check_several(self, ranks, *more):
-        result = self.check(ranks, KINDS, *more)
-        self.assertGreaterEqual(sum(entry["injected"] for entry in result["results"]), 500)
+        result = self.check(ranks, ROWS, *more)
+        persistent = sum(entry["injected"] for entry in result["results"] if entry["test_name"].endswith("-persistent"))
+        self.assertGreaterEqual(persistent, 100)
+        self.assertGreaterEqual(sum(entry["injected"] for entry in result["results"]) - persistent, 500)
+        self.assertEqual(result["precisions"], ["bf16", "tf32", "fp16", "fp32", "fp64", "fp8"])
         self.assertEqual(len(result["faults"]), sum(entry["found"] for entry in result["results"]))
 
     def test_two_ranks(self):
@@ -72,10 +83,10 @@ class Selftest(ProgramTest):
         self.check_several(4)
 
     def test_one_rank_leaves_out_what_needs_two(self):
-        self.check(None, [kind for kind in KINDS if kind not in NEED_TWO_RANKS], *LIGHT)
+        self.check(None, [kind for kind in ROWS if kind not in NEED_TWO_RANKS], *LIGHT)
 
     def test_what_the_run_has_not_is_left_out(self):
-        rest = [kind for kind in KINDS if kind == "host-copy" or kind not in OWN_PACE]
+        rest = [kind for kind in ROWS if kind == "host-copy" or kind not in OWN_PACE]
         self.check(2, rest, "--no-io", "--memory", "0", "--precision", "fp32", *LIGHT)
 
 

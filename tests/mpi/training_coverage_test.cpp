@@ -1,6 +1,7 @@
 // With --coverage full every pass is computed twice: a fault that strikes once, in any step, is detected,
 // blamed and repaired.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -111,6 +112,27 @@ TEST_F(TrainingCoverageOnRanks, AWrongWeightOrMomentAtRestIsDetectedAndRepaired)
   }
 }
 
+/// `EGT_STRIKES`: how many.
+TEST_F(TrainingCoverageOnRanks, AnyFaultThatLastsToTheEndIsDetectedAndBlamed) {
+  const char* const asked = std::getenv("EGT_STRIKES");
+  const int strikes = asked ? std::atoi(asked) : size() == 1 ? 4 : 2;
+  std::mt19937 random(13);  // the same on all ranks
+  const char* const kinds[] = {"gemm", "activation", "gradient", "extreme"};
+  for (int strike = 0; strike < strikes; ++strike) {
+    const int struck = static_cast<int>(random() % static_cast<unsigned>(size()));
+    const auto step = random() % 10, bit = random() % 32;
+    const std::string spec =
+        fmt::format("{}:rank={},step={},bit={},lasting=always", kinds[strike % 4], struck, step, bit);
+    SCOPED_TRACE(spec);
+    const Outcome outcome = run({.injections = {spec}, .covers_all = true});
+    SCOPED_TRACE(all_of(outcome.faults));
+    EXPECT_TRUE(std::any_of(outcome.faults.begin(), outcome.faults.end(),
+                            [&](const Json& fault) { return fault.at("rank") == struck && is_sure(fault); }));
+    for (const Json& fault : outcome.faults) EXPECT_TRUE(!is_sure(fault) || fault.at("rank") == struck);
+    EXPECT_EQ(outcome.part.success, rank() != struck && size() > 2) << outcome.part.failure;
+  }
+}
+
 TEST_F(TrainingCoverageOnRanks, AFaultThatLastsIsBlamedToo) {
   for (const char* lasting : {"check", "always"}) {
     const Outcome outcome = run(
@@ -190,6 +212,87 @@ TEST_F(SystematicErrorsOnRanks, AreFaultsOfEveryRankThatMakesThem) {
       // Before the first step ranks share the GEMMs; later each verifies some of them.
       EXPECT_EQ(blamed.size(), static_cast<std::size_t>(size()));
     }
+}
+
+
+std::vector<Json> of_step(const std::vector<Json>& faults, int step) {
+  std::vector<Json> found;
+  for (const Json& fault : faults)
+    if (fault.at("step") == step) found.push_back(fault);
+  return found;
+}
+
+/// On the rank that reports for all, on the one that is wrong, and on one that is neither; also if an earlier
+/// fault of the same ranks was reported already. `EGT_MOMENTS`: how many all-gathers of each.
+TEST_F(TrainingCoverageOnRanks, AMismatchIsReportedThoughPublishingOrAnAllGatherFails) {
+  const std::string clean = run({.steps = 65, .check_every = 60, .covers_all = true}).weight_digest();
+  const char* const asked = std::getenv("EGT_MOMENTS");
+  const int moments = asked ? std::atoi(asked) : 2;
+  std::mt19937 random(17);  // the same on all ranks
+  for (int moment = -1; moment < moments; ++moment)
+    for (const bool is_second : {false, true}) {
+      ExaminationFailure failure{.rank = static_cast<int>(random() % static_cast<unsigned>(size())),
+                                 .publication = is_second ? 2 : 0,
+                                 .all_gather = moment < 0 ? -1 : static_cast<int>(random() % 12),
+                                 .is_late = random() % 2 == 0};
+      const int struck = static_cast<int>(random() % static_cast<unsigned>(size()));
+      SCOPED_TRACE(fmt::format("rank {}, publication {}, all-gather {}, late {}, struck {}", failure.rank,
+                               failure.publication, failure.all_gather, failure.is_late, struck));
+      std::vector<std::string> injections = {
+          fmt::format("gradient:rank={},step=30,layer=2,bit=20,lasting=once", struck)};
+      if (is_second)
+        injections.push_back(fmt::format("gradient:rank={},step=10,layer=1,bit=20,lasting=once", struck));
+      const Outcome outcome = run(
+          {.steps = 65, .check_every = 60, .injections = injections, .failure = failure, .covers_all = true});
+      EXPECT_THAT(of_step(outcome.faults, 30), SizeIs(1)) << all_of(outcome.faults);
+      EXPECT_THAT(outcome.faults, SizeIs(injections.size())) << all_of(outcome.faults);
+      if (failure.all_gather < 1) {
+        EXPECT_EQ(outcome.restarts, 1);
+      }
+      EXPECT_EQ(outcome.weight_digest(), clean);
+    }
+}
+
+/// Equal faults are counted, but what settles a provisional record is a record. In the first and in the
+/// second pass a rank is suspected together with another neighbour.
+TEST_F(TrainingCoverageOnRanks, FaultsLikeEarlierOnesLeaveNoneUndecided) {
+  std::vector<std::string> injections;
+  for (int step = 1; step < 120; step += 15)  // all in one precision
+    injections.push_back(fmt::format("gradient:rank=0,step={},layer=2,bit=20,lasting=once", step));
+  const Outcome outcome = run({.steps = 120, .injections = injections, .covers_all = true});
+  std::set<std::string> passes;
+  for (const Json& injection : outcome.injections) passes.insert(where(injection));
+  EXPECT_THAT(passes, SizeIs(2));
+  for (const Json& fault : outcome.faults) {
+    EXPECT_EQ(fault.at("rank"), 0);
+    EXPECT_TRUE(is_sure(fault)) << fault;
+  }
+  EXPECT_EQ(outcome.faults.size() + outcome.repeats, injections.size()) << all_of(outcome.faults);
+}
+
+/// `EGT_NETWORKS`: how many.
+TEST_F(TrainingCoverageOnRanks, RandomNetworksHaveNoFault) {
+  const char* const asked = std::getenv("EGT_NETWORKS");
+  const int networks = asked ? std::atoi(asked) : 5;
+  std::mt19937 random(19);  // the same on all ranks
+  std::int64_t digests = 0;
+  for (int network = 0; network < networks; ++network) {
+    Job job{.steps = 8, .check_every = 3, .covers_all = true};
+    job.layers.resize(2 + random() % 6);
+    for (std::int64_t& neurons : job.layers) neurons = 1 + random() % (random() % 2 == 0 ? 16 : 160);
+    job.samples = 1 + random() % 16;
+    job.optimizer = random() % 2 == 0 ? Optimizer::sgd : Optimizer::adam;
+    job.extreme_iterations = static_cast<int>(random() % 3);
+    job.balances = random() % 4 == 0;
+    SCOPED_TRACE(fmt::format("network {}: {}, {} samples, {} iterations", network, fmt::join(job.layers, ","),
+                             job.samples, job.extreme_iterations));
+    const Outcome outcome = run(job);
+    ASSERT_THAT(outcome.faults, IsEmpty()) << all_of(outcome.faults);
+    EXPECT_TRUE(outcome.part.success) << outcome.part.failure;
+    EXPECT_EQ(outcome.figure("compared_steps"), 8);
+    digests += outcome.figure("digests_compared");
+  }
+  EXPECT_GT(digests, 50 * networks);
 }
 
 }  // namespace

@@ -29,6 +29,14 @@
 
 namespace egt::test {
 
+/// From the moment at which a mismatch is published.
+struct ExaminationFailure {
+  int rank = 0;
+  int publication = 0;   ///< of this rank, from 0: this one begins the examination
+  int all_gather = -1;   ///< this one behind it fails, from 0; -1: the publication itself
+  bool is_late = false;  ///< the all-gather reaches the peers, and fails on this rank only
+};
+
 /// A short training of a small network, the same on every rank but for what a test lets go wrong. Checks come
 /// behind steps 3, 7 and 11; the last step, 12, is followed by the one of `finish`.
 struct Job {
@@ -52,6 +60,8 @@ struct Job {
   std::optional<Golden> golden = {};
   /// So long after a repair began the communicator is given up, and training goes on with a new one; by rank.
   std::function<std::chrono::microseconds(int rank)> restart_in_repair = {};
+  /// What fails while a mismatch is examined, after which all ranks restart.
+  std::optional<ExaminationFailure> failure = {};
   /// The step that a rank does not come to at first, as if it were stuck: then all restart; -1: it is not.
   std::function<std::int64_t(int rank)> stuck_before = {};
   int extreme_iterations = 1;
@@ -218,6 +228,8 @@ class TrainingJobs : public ::testing::Test {
           });
         return {};
       };
+    if (job.failure && rank() == job.failure->rank)
+      set_failure(*job.failure, environment, communicator, restart);
     GoldenBook golden{job.golden, {}};
     {
       const std::int64_t global = job.samples * size();
@@ -236,6 +248,24 @@ class TrainingJobs : public ::testing::Test {
   }
 
  private:
+  static void set_failure(const ExaminationFailure& failure, Environment& environment,
+                          CorruptingCommunicator& communicator, SharedRestart& restart) {
+    const auto fail = [&restart]() -> Status {
+      restart.begin();
+      return {StatusCode::aborted, "as the test wants it"};
+    };
+    environment.publish = [=, &communicator, publications = 0]() mutable -> Status {
+      if (publications++ != failure.publication) return {};
+      if (failure.all_gather < 0) return fail();
+      communicator.set_all_gather_failure([=, calls = 0](bool is_enqueued) mutable -> Status {
+        const bool is_it = calls == failure.all_gather && is_enqueued == failure.is_late;
+        if (is_enqueued) ++calls;
+        return is_it ? fail() : Status();
+      });
+      return {};
+    };
+  }
+
   static std::vector<Injection> parsed(const std::vector<std::string>& texts) {
     std::vector<Injection> injections;
     for (const std::string& text : texts) {

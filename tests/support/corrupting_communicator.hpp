@@ -35,6 +35,11 @@ class CorruptingCommunicator : public Communicator {
   CorruptingCommunicator(Communicator& real, std::vector<Hit> hits)
       : real_(real), own_rank_(real.rank()), hits_(std::move(hits)), calls_(hits_.size(), 0) {}
 
+  /// Asked before and after each all-gather; an error is the all-gather's. Main thread only.
+  void set_all_gather_failure(std::function<Status(bool is_enqueued)> failure) {
+    fails_ = std::move(failure);
+  }
+
   int rank() const override { return real_.rank(); }
   int size() const override { return real_.size(); }
   Status all_reduce(void* data, std::size_t count, ElementType type, Stream& stream) override {
@@ -59,10 +64,11 @@ class CorruptingCommunicator : public Communicator {
     return {};
   }
   Status all_gather(const void* send, void* recv, std::size_t bytes, Stream& stream) override {
+    if (fails_) EGT_TRY(fails_(false));
     corrupt(Collective::all_gather, true, send, bytes, stream);
     EGT_TRY(real_.all_gather(send, recv, bytes, stream));
     corrupt(Collective::all_gather, false, recv, bytes * static_cast<std::size_t>(size()), stream);
-    return {};
+    return fails_ ? fails_(true) : Status();
   }
   Status exchange(std::span<const Message> sends, std::span<const Message> receives,
                   Stream& stream) override {
@@ -112,6 +118,7 @@ class CorruptingCommunicator : public Communicator {
   const int own_rank_;
   const std::vector<Hit> hits_;
   std::vector<int> calls_;
+  std::function<Status(bool)> fails_;
 };
 
 }  // namespace egt::test

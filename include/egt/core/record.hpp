@@ -61,6 +61,8 @@ struct Fault {
   /// records of one incident only those hold that are not provisional, one a rank.
   std::string incident;
   bool provisional = false;  ///< told as soon as it was seen; a later record of the incident says more
+  bool settles =
+      false;  ///< a provisional record of the incident was emitted, on whatever rank; not in the record
 };
 
 /// The hardware did right, but not well: what makes a run `degraded`.

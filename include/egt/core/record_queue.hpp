@@ -29,7 +29,8 @@ inline bool may_be_dropped(RecordKind kind) {
 ///
 /// One cause may give faults without end. So with FaultLimit::flood, of faults of one kind, detector and rank
 /// the first at a place (`where`, `offset`) is a record, at most `most_places` of them; the others are
-/// counted. Provisional ones are always records: who emits them sees to it that they are few.
+/// counted. Provisional ones, and those that settle one, are always records: who emits them sees to it that
+/// they are few.
 class RecordQueue {
  public:
   static constexpr std::size_t most_places = 16;

@@ -14,7 +14,9 @@ namespace egt {
 namespace {
 
 constexpr std::int64_t check_period = SelftestScope().period;
-constexpr std::int64_t epoch_periods = 10;  // each precision sees several injections of every detector
+/// Not a divisor of the periods from one injection of a kind to the next, so that every precision sees each
+/// kind.
+constexpr std::int64_t epoch_periods = 11;
 constexpr double deadline_s = 300.0;
 constexpr double gate_patience_s = 10.0;  // from a file's writing to its reading, on a slow disk
 constexpr double patience_s = 30.0;       // above that, and above a sweep of the memory

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "egt/ranks/agreement.hpp"
+#include "model/pass_products.hpp"
 #include "workload/train/train_workload.hpp"
 
 namespace egt {
@@ -50,6 +51,11 @@ Result<BurnParts> choose_parts(const Options& options, const Device& device, con
   parts.file = burn.file;
   EGT_TRY_ASSIGN(parts.train.precisions, choose_precisions(burn.precision, device));
   EGT_TRY_ASSIGN(parts.batch, choose_batch(burn, place));
+  // The selftest strikes fp8 in training, too, which burn has in GEMMs over memory only.
+  const bool has_fp8 = supports_training(device, Precision::fp8).yes() &&
+                       mlp::check_fp8_shapes(burn.train.layers, parts.batch.local).ok();
+  if (options.command == "selftest" && burn.precision == "cycle" && has_fp8)
+    parts.train.precisions.push_back(Precision::fp8);
   return parts;
 }
 

@@ -68,14 +68,22 @@ Injection injection_of(InjectionKind kind, int number, const SelftestScope& scop
     injection.count = words_of(kind, n);
     injection.stride = strides[spread(2, n) % std::size(strides)];
   }
-  // Where all passes are compared, the others of these kinds strike once.
-  const Detector detector = detector_of(kind);
-  const bool is_of_pass = detector == Detector::replay || detector == Detector::extreme;
-  if (is_of_pass && !single) injection.lasting = Lasting::check;
   // What a rank puts in makes the sum wrong on all ranks alike: nothing shows which rank it was.
   constexpr std::uint32_t puts_in = 1u << 30;
   if (kind == all_reduce && (*injection.mask &= ~puts_in) == 0) injection.mask = puts_in >> 1;
   if (kind == collective) aim_at_collective(injection, number, scope.ranks);
+  return injection;
+}
+
+bool is_of_pass(InjectionKind kind) {
+  const Detector detector = detector_of(kind);
+  return detector == Detector::replay || detector == Detector::extreme;
+}
+
+/// The `number`th of its kind that lasts up to the next check: single bits from 16 on, then the others.
+Injection persistent_injection_of(InjectionKind kind, int number, const SelftestScope& scope) {
+  Injection injection = injection_of(kind, word_bits / 2 + number, scope);
+  injection.lasting = Lasting::check;
   return injection;
 }
 
@@ -115,14 +123,21 @@ void add_in_turn(const Turns& detectors, const SelftestScope& scope, SelftestPla
     if (belongs && !why_left_out(one, scope)) kinds.push_back(one);
   }
   std::int64_t turn = 0;
-  for (int number = 0; number < injections_of_a_kind(scope.ranks); ++number)
+  const auto add = [&](Injection injection) {
+    injection.step = turn;
+    if (looks_every_period(detectors.front()))
+      injection.step =
+          (first_period + 2 * turn) * scope.period + step_of_period(injection, turn, scope.period);
+    plan.injections.push_back(injection);
+    ++turn;
+  };
+  const int once = injections_of_a_kind(scope.ranks);
+  for (int number = 0; number < std::max(once, persistent_injections_of_a_kind); ++number)
     for (const InjectionKind kind : kinds) {
-      Injection& injection = plan.injections.emplace_back(injection_of(kind, number, scope));
-      injection.step = turn;
-      if (looks_every_period(detectors.front()))
-        injection.step =
-            (first_period + 2 * turn) * scope.period + step_of_period(injection, turn, scope.period);
-      ++turn;
+      if (number < once) add(injection_of(kind, number, scope));
+      // With sampled coverage all faults of passes last up to the next check.
+      if (number < persistent_injections_of_a_kind && scope.covers_all && is_of_pass(kind))
+        add(persistent_injection_of(kind, number, scope));
     }
 }
 
@@ -153,6 +168,10 @@ Detector detector_of(InjectionKind kind) {
 
 bool looks_every_period(Detector detector) {
   return detector < Detector::memory;
+}
+
+bool is_persistent(const Injection& injection) {
+  return injection.lasting && injection.lasting != Lasting::once;
 }
 
 int injections_of_a_kind(int ranks) {

@@ -39,11 +39,14 @@ Detector detector_of(InjectionKind kind);
 /// Does it look once a period, in every rank's training loop? The others go round at their own pace.
 bool looks_every_period(Detector detector);
 
-/// Injections of one kind: more where there are more ranks.
+/// Injections of one kind that strike once: more where there are more ranks.
 int injections_of_a_kind(int ranks);
+/// Of each kind of a pass or all-reduce as many strike every pass up to the next check.
+constexpr int persistent_injections_of_a_kind = 20;
+bool is_persistent(const Injection& injection);
 
 /// Every kind that the scope has, on every rank in turn, each bit of a word alone, then several bits and
-/// strided words, which last up to the next check where passes are struck. Of detectors that look every
+/// strided words. Of detectors that look every
 /// period at most one injection falls into a period of the whole job, and the period after it has none: there
 /// the check must find all well again. What replicas and replays report makes training go back to the last
 /// state that was proven, so these two take turns. Memory, host copies and files have theirs enqueued from

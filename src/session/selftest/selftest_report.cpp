@@ -63,13 +63,12 @@ std::vector<Record> without_injections(const std::vector<Record>& records) {
 }
 
 std::string never_injected(const SelftestRow& row) {
-  return fmt::format("{}: {} of {} never injected", to_string(row.kind), row.planned - row.injected,
-                     row.planned);
+  return fmt::format("{}: {} of {} never injected", name_of(row), row.planned - row.injected, row.planned);
 }
 
 /// What is wrong with a row; empty: nothing. `is_stopped`: the run ended before it came to all of the plan.
 std::vector<std::string> failures(const SelftestRow& row, std::int64_t longest, bool is_stopped = false) {
-  const char* const name = to_string(row.kind);
+  const std::string name = name_of(row);
   const int missed = row.injected - row.found - (is_stopped ? row.awaited : 0);
   std::vector<std::string> texts;
   if (row.injected < row.planned && !is_stopped) texts.push_back(never_injected(row));
@@ -103,7 +102,7 @@ std::vector<std::string> left_undone(const SelftestScore& score) {
   for (const SelftestRow& row : score.rows) {
     if (row.injected < row.planned) all.push_back(never_injected(row));
     if (row.awaited > 0)
-      all.push_back(fmt::format("{}: {} of {} not yet due", to_string(row.kind), row.awaited, row.injected));
+      all.push_back(fmt::format("{}: {} of {} not yet due", name_of(row), row.awaited, row.injected));
   }
   return all;
 }
@@ -128,7 +127,7 @@ std::string row_text(const SelftestRow& row) {
   const bool any = !row.latencies.empty();
   const std::string latency =
       any ? fmt::format("{:>8} {:>6}", *median(row.latencies), row.latencies.back()) : "       -      -";
-  return fmt::format("{:<15} {:>8} {:>6} {:>14} {}{}", to_string(row.kind), row.injected, row.found,
+  return fmt::format("{:<21} {:>8} {:>6} {:>14} {}{}", name_of(row), row.injected, row.found,
                      row.blamed_rightly, latency, row.passed() ? "" : "  failed");
 }
 
@@ -158,6 +157,7 @@ SelftestPlan plan_of(const Json& start) {
   return plan_selftest({.ranks = std::max(1, value_at<int>(start, "size").value_or(1)),
                         .layers = std::max(1, layers),
                         .extreme = value_at<int>(options, "extreme-iterations").value_or(0) > 0 && layers > 1,
+                        .covers_all = text_at(options, "coverage") != "sampled",
                         .memory = is_above_zero(member(options, "memory")),
                         .files = !value_at<bool>(options, "no-io").value_or(false)});
 }
@@ -200,13 +200,13 @@ Verdict judge_selftest(const SelftestPlan& plan, const SelftestScore& score,
 
 std::string table_text(const SelftestPlan& plan, const SelftestScore& score) {
   std::string text =
-      "fault           injected  found  blamed rightly  latency in steps\n"
-      "                                                   median    max";
+      "fault                 injected  found  blamed rightly  latency in steps\n"
+      "                                                         median    max";
   for (const SelftestRow& row : score.rows) text += fmt::format("\n{}", row_text(row));
-  text += fmt::format("\n{:<15} {:>8} {:>6} {:>14}", "all", sum(score.rows, &SelftestRow::injected),
+  text += fmt::format("\n{:<21} {:>8} {:>6} {:>14}", "all", sum(score.rows, &SelftestRow::injected),
                       sum(score.rows, &SelftestRow::found), sum(score.rows, &SelftestRow::blamed_rightly));
   for (const LeftOut& one : plan.left_out)
-    text += fmt::format("\n{:<15} left out: {}", to_string(one.kind), one.why);
+    text += fmt::format("\n{:<21} left out: {}", to_string(one.kind), one.why);
   return text;
 }
 
@@ -217,19 +217,21 @@ Json to_results(const SelftestPlan& plan, const SelftestScore& score) {
     Json latency;
     if (const auto middle = median(row.latencies))
       latency = {{"p50", *middle}, {"max", row.latencies.back()}};
-    results.push_back({{"test_name", fmt::format("selftest.{}", to_string(row.kind))},
-                       {"test_type", "selftest"},
-                       {"description", fmt::format("faults of the kind {}, put in on every rank in turn",
-                                                   to_string(row.kind))},
-                       {"rank", nullptr},
-                       {"success", row.passed()},
-                       {"failure", texts.empty() ? Json() : Json(fmt::format("{}", fmt::join(texts, "; ")))},
-                       {"planned", row.planned},
-                       {"injected", row.injected},
-                       {"found", row.found},
-                       {"blamed_rightly", row.blamed_rightly},
-                       {"late", row.late},
-                       {"latency_steps", latency}});
+    results.push_back(
+        {{"test_name", fmt::format("selftest.{}", name_of(row))},
+         {"test_type", "selftest"},
+         {"description",
+          fmt::format("faults of the kind {}, put in on every rank in turn{}", to_string(row.kind),
+                      row.is_persistent ? ", in every step up to the next check" : "")},
+         {"rank", nullptr},
+         {"success", row.passed()},
+         {"failure", texts.empty() ? Json() : Json(fmt::format("{}", fmt::join(texts, "; ")))},
+         {"planned", row.planned},
+         {"injected", row.injected},
+         {"found", row.found},
+         {"blamed_rightly", row.blamed_rightly},
+         {"late", row.late},
+         {"latency_steps", latency}});
   }
   return results;
 }

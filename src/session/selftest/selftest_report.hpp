@@ -16,14 +16,14 @@ namespace egt {
 Verdict judge_selftest(const SelftestPlan& plan, const SelftestScore& score,
                        const std::vector<Record>& records);
 
-/// A line a kind: injected, found, blamed rightly, latency in steps (median, max); then what is left out, and
+/// A line a row: injected, found, blamed rightly, latency in steps (median, max); then what is left out, and
 /// why.
 std::string table_text(const SelftestPlan& plan, const SelftestScore& score);
 
 /// What people and programs read of a selftest.
 struct SelftestOutcome {
   Verdict verdict;
-  Json result;  ///< that of any run, with an entry a kind of fault instead of one a part
+  Json result;  ///< that of any run, with an entry a row instead of one a part
   std::string table;
 };
 SelftestOutcome conclude_selftest(const SelftestPlan& plan, const std::vector<Record>& records);
@@ -31,7 +31,7 @@ SelftestOutcome conclude_selftest(const SelftestPlan& plan, const std::vector<Re
 /// The plan of the selftest that a start record's body describes.
 SelftestPlan plan_of(const Json& start);
 
-/// Entries of `results[]`, one a kind: {test_name, test_type, description, rank, success, failure, planned,
+/// Entries of `results[]`, one a row: {test_name, test_type, description, rank, success, failure, planned,
 /// injected, found, blamed_rightly, late, latency_steps {p50, max} | null}.
 Json to_results(const SelftestPlan& plan, const SelftestScore& score);
 

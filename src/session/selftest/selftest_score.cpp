@@ -20,6 +20,7 @@ namespace {
 struct Struck {
   const Record* record = nullptr;
   InjectionKind kind = InjectionKind::weight;
+  bool is_persistent = false;
   std::set<std::string> told_by;  ///< names of checks
 };
 
@@ -93,17 +94,18 @@ std::int64_t steps_done(const std::vector<Record>& records) {
 class Scorer {
  public:
   explicit Scorer(const SelftestPlan& plan) : longest_latency_(longest_latency(plan)), period_(plan.period) {
-    for (const Injection& injection : plan.injections) {
-      rows_[injection.kind].kind = injection.kind;
-      ++rows_[injection.kind].planned;
-    }
+    for (const Injection& injection : plan.injections)
+      ++row_of(injection.kind, is_persistent(injection)).planned;
   }
 
   void strike(const Record& record) {
     const auto kind = kind_of(record);
     if (!kind) return;
-    ++rows_[*kind].injected;
-    last_[track_of(record, *kind)] = {.record = &record, .kind = *kind, .told_by = {}};
+    const std::string lasting = text_at(record.body, "lasting");
+    const bool is_persistent = !lasting.empty() && lasting != to_string(Lasting::once);
+    ++row_of(*kind, is_persistent).injected;
+    last_[track_of(record, *kind)] = {
+        .record = &record, .kind = *kind, .is_persistent = is_persistent, .told_by = {}};
   }
 
   void tell(const Record& fault) {
@@ -126,9 +128,9 @@ class Scorer {
     for (const auto& [track, struck] : last_) {
       const bool is_due =
           looks_every_period(track.detector) && struck.record->step + longest_latency_ + period_ < steps;
-      if (struck.told_by.empty() && !is_due) ++rows_[struck.kind].awaited;
+      if (struck.told_by.empty() && !is_due) ++row_of(struck.kind, struck.is_persistent).awaited;
     }
-    for (auto& [kind, row] : rows_) {
+    for (auto& [key, row] : rows_) {
       std::sort(row.latencies.begin(), row.latencies.end());
       score.rows.push_back(std::move(row));
     }
@@ -136,8 +138,15 @@ class Scorer {
   }
 
  private:
+  SelftestRow& row_of(InjectionKind kind, bool is_persistent) {
+    SelftestRow& row = rows_[{kind, is_persistent}];
+    row.kind = kind;
+    row.is_persistent = is_persistent;
+    return row;
+  }
+
   void find(const Struck& struck, const Record& fault) {
-    SelftestRow& row = rows_[struck.kind];
+    SelftestRow& row = row_of(struck.kind, struck.is_persistent);
     ++row.found;
     const auto rank = value_at<int>(fault.body, "rank");
     if (rank == value_at<int>(struck.record->body, "rank") &&
@@ -149,7 +158,7 @@ class Scorer {
   }
 
   const std::int64_t longest_latency_, period_;
-  std::map<InjectionKind, SelftestRow> rows_;
+  std::map<std::pair<InjectionKind, bool>, SelftestRow> rows_;  ///< by kind, and whether it is persistent
   std::map<Track, Struck> last_;
   std::vector<std::string> false_alarms_;
 };
@@ -165,6 +174,10 @@ bool SelftestScore::settled() const {
 bool SelftestScore::passed() const {
   return !rows.empty() && false_alarms.empty() &&
          std::all_of(rows.begin(), rows.end(), [](const SelftestRow& row) { return row.passed(); });
+}
+
+std::string name_of(const SelftestRow& row) {
+  return std::string(to_string(row.kind)) + (row.is_persistent ? "-persistent" : "");
 }
 
 std::int64_t longest_latency(const SelftestPlan& plan) {

@@ -10,9 +10,10 @@
 
 namespace egt {
 
-/// What became of one kind's injections.
+/// What became of one kind's injections that strike once, or of its persistent ones.
 struct SelftestRow {
   InjectionKind kind = InjectionKind::weight;
+  bool is_persistent = false;
   int planned = 0;
   int injected = 0;
   int found = 0;
@@ -34,6 +35,9 @@ struct SelftestScore {
   bool settled() const;  ///< all that is planned was injected and found
   bool passed() const;   ///< every row did, there are some, and there was no false alarm
 };
+
+/// "gemm", "gemm-persistent"
+std::string name_of(const SelftestRow& row);
 
 /// Steps that may lie between an injection and its fault, of detectors that look every period.
 std::int64_t longest_latency(const SelftestPlan& plan);

@@ -44,6 +44,8 @@ void FaultReporter::tell(Fault fault, const Dissent& dissent) {
   current_.insert(name);
   told_.insert(name);
   Fault told = addressed(std::move(fault), dissent);
+  told.settles = announced_.contains(told.incident);
+  std::erase_if(unannounced_, [&](const Fault& one) { return one.incident == told.incident; });
   if (own == std::max(dissent.rank, 0))
     environment_.records.emit(told);
   else if (!told.incident.empty())
@@ -51,9 +53,14 @@ void FaultReporter::tell(Fault fault, const Dissent& dissent) {
 }
 
 void FaultReporter::tell_provisionally(Fault fault, const Dissent& dissent) {
-  if (!told_.insert(incident(fault.kind, dissent)).second) return;
+  const bool is_new = told_.insert(incident(fault.kind, dissent)).second;
   Fault told = addressed(std::move(fault), dissent);
   told.provisional = true;
+  if (!is_new) {
+    unannounced_.push_back(std::move(told));
+    return;
+  }
+  announced_.insert(told.incident);
   if (environment_.place.rank == std::max(dissent.rank, 0))
     environment_.records.emit(told);
   else
@@ -70,11 +77,13 @@ bool FaultReporter::found(const std::string& kind, const Dissent& dissent) const
 
 void FaultReporter::end_check() {
   current_.clear();
+  unannounced_.clear();
   own_found_ = own_suspected_ = false;
 }
 
 void FaultReporter::tell_for_others() {
   for (const Fault& fault : std::exchange(of_others_, {})) environment_.records.emit(fault);
+  for (const Fault& fault : std::exchange(unannounced_, {})) environment_.records.emit(fault);
 }
 
 }  // namespace egt

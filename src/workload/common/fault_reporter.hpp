@@ -21,8 +21,8 @@ class FaultReporter {
   /// `fault`: as if this rank were wrong; who really is, and on what evidence, comes from `dissent`.
   void tell(Fault fault, const Dissent& dissent);
   /// The same before it is known in full: `tell` of the same `fault.incident` follows, unless the run breaks
-  /// off before. Reported where nothing of this kind and rank was reported yet, so that the fault is never
-  /// lost.
+  /// off before. Reported at once where nothing of this kind and rank was reported yet, else by
+  /// `tell_for_others` if the check breaks off, so that no fault is lost and what lasts is no flood.
   void tell_provisionally(Fault fault, const Dissent& dissent);
   /// Has this check found this kind on `rank`?
   bool found(const std::string& kind, int rank) const;
@@ -43,9 +43,11 @@ class FaultReporter {
   Fault addressed(Fault fault, const Dissent& dissent) const;
 
   Environment& environment_;
-  std::set<std::string> current_;  ///< incidents of this check: kind and who
-  std::set<std::string> told_;     ///< of all checks
-  std::vector<Fault> of_others_;   ///< of the last check, left to them to report
+  std::set<std::string> current_;    ///< incidents of this check: kind and who
+  std::set<std::string> told_;       ///< of all checks
+  std::vector<Fault> of_others_;     ///< of the last check, left to them to report
+  std::set<std::string> announced_;  ///< `Fault::incident` of all that were reported provisionally
+  std::vector<Fault> unannounced_;   ///< provisional, of this check, that nobody reported yet
   bool own_found_ = false, own_suspected_ = false;
 };
 

@@ -121,6 +121,19 @@ TEST(RecordQueue, WhatIsToldProvisionallyAndThenInFullIsTwoRecords) {
   EXPECT_EQ(queue.repeats(), Json::array());
 }
 
+TEST(RecordQueue, WhatSettlesAProvisionalRecordIsNeverHeldBack) {
+  RecordQueue queue(0);
+  Fault fault = fault_at("block 3", 64);
+  queue.emit(fault);
+  fault.settles = true;
+  queue.emit(fault);
+  EXPECT_EQ(queue.drain().size(), 2u);
+  EXPECT_EQ(queue.repeats(), Json::array());
+  fault.settles = false;
+  queue.emit(fault);
+  EXPECT_EQ(queue.drain().size(), 0u);
+}
+
 TEST(RecordQueue, FaultsOfNobodyKnownAreCountedForNull) {
   RecordQueue queue(0);
   for (int i = 0; i < 2; ++i) queue.emit(fault_at("weights", 0, -1));

@@ -20,10 +20,18 @@ bool flips_bits(InjectionKind kind) {
   return kind <= file_bit;
 }
 
-std::map<InjectionKind, std::vector<Injection>> by_kind(const SelftestPlan& plan) {
-  std::map<InjectionKind, std::vector<Injection>> kinds;
-  for (const Injection& injection : plan.injections) kinds[injection.kind].push_back(injection);
+using ByKind = std::map<InjectionKind, std::vector<Injection>>;
+
+ByKind some_by_kind(const SelftestPlan& plan, bool persistent) {
+  ByKind kinds;
+  for (const Injection& injection : plan.injections)
+    if (is_persistent(injection) == persistent) kinds[injection.kind].push_back(injection);
   return kinds;
+}
+
+/// Of those that strike once.
+ByKind by_kind(const SelftestPlan& plan) {
+  return some_by_kind(plan, false);
 }
 
 std::vector<InjectionKind> left_out(const SelftestPlan& plan) {
@@ -53,6 +61,20 @@ TEST_P(SelftestPlanOfRanks, HasEveryKindOnEveryRankAndFiveHundredInAll) {
     EXPECT_EQ(*ranks.begin(), 0);
     EXPECT_EQ(injections.size(), static_cast<std::size_t>(injections_of_a_kind(GetParam())));
   }
+}
+
+TEST_P(SelftestPlanOfRanks, HasAHundredPersistentOnesOfPassesAndAllReducesOnEveryRank) {
+  const ByKind persistent = some_by_kind(plan, true);
+  std::size_t all = 0;
+  for (const auto& [kind, injections] : persistent) {
+    std::set<int> ranks;
+    for (const Injection& injection : injections) ranks.insert(injection.rank);
+    EXPECT_EQ(ranks.size(), static_cast<std::size_t>(GetParam())) << to_string(kind);
+    all += injections.size();
+  }
+  EXPECT_GE(all, 100u);
+  EXPECT_EQ(persistent.size(), 5u);
+  EXPECT_FALSE(persistent.contains(weight));
 }
 
 TEST_P(SelftestPlanOfRanks, FlipsEachBitAloneThenSeveralThenStridedWords) {
@@ -151,6 +173,8 @@ TEST(SelftestPlan, OneRankLeavesOutWhatNeedsTwo) {
   const SelftestPlan plan = plan_selftest({.ranks = 1, .layers = 6});
   EXPECT_THAT(left_out(plan), ElementsAre(all_reduce, collective));
   EXPECT_EQ(by_kind(plan).size(), 13u);
+  EXPECT_TRUE(some_by_kind(plan_selftest({.ranks = 2, .covers_all = false}), true).empty())
+      << "all faults of passes last there";
   EXPECT_THAT(left_out(plan_selftest({.ranks = 1, .covers_all = false})),
               ElementsAre(weight, all_reduce, collective, optimizer));
 }

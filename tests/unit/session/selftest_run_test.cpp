@@ -42,7 +42,7 @@ TEST(SelftestVerdict, PassesWhereAllIsFound) {
   const Verdict verdict = judged(records_of(plan));
   EXPECT_EQ(verdict.name, "pass");
   EXPECT_EQ(verdict.exit_code, 0);
-  EXPECT_THAT(verdict.reasons, ElementsAre(HasSubstr("all 600 injected faults")));
+  EXPECT_THAT(verdict.reasons, ElementsAre(HasSubstr("all 700 injected faults")));
 }
 
 TEST(SelftestVerdict, PartsThatSawTheInjectedFaultsAreNoFailure) {
@@ -70,8 +70,8 @@ TEST(SelftestVerdict, APartThatFailedForAReasonOfItsOwnIsToldOf) {
 
 TEST(SelftestVerdict, AMissIsAFaultAndNamesTheKind) {
   int number = 0;
-  const Verdict verdict =
-      judged(records_of(plan, [&](const Injection& one) { return one.kind != gemm || ++number > 3; }));
+  const Verdict verdict = judged(records_of(
+      plan, [&](const Injection& one) { return one.kind != gemm || is_persistent(one) || ++number > 3; }));
   EXPECT_EQ(verdict.name, "fault");
   EXPECT_EQ(verdict.exit_code, 1);
   EXPECT_THAT(verdict.reasons, ElementsAre("gemm: 3 of 40 missed"));
@@ -119,7 +119,7 @@ Verdict judged_after_a_stop(std::vector<Record> events, std::int64_t steps) {
 std::int64_t middle_step() {
   std::vector<std::int64_t> steps;
   for (const Injection& one : plan.injections)
-    if (one.kind == gemm) steps.push_back(one.step);
+    if (one.kind == gemm && !is_persistent(one)) steps.push_back(one.step);
   return steps[steps.size() / 2];
 }
 
@@ -174,6 +174,8 @@ TEST(SelftestReport, TellsEveryKind) {
   const std::string table = table_text(alone, score);
   for (int kind = 0; changes_data(static_cast<InjectionKind>(kind)); ++kind)
     EXPECT_THAT(table, HasSubstr(std::string("\n") + to_string(static_cast<InjectionKind>(kind)) + " "));
+  for (const char* kind : {"gradient", "activation", "gemm", "extreme"})
+    EXPECT_THAT(table, HasSubstr(std::string("\n") + kind + "-persistent "));
   EXPECT_THAT(table, HasSubstr("left out: one rank alone"));
   const Json results = to_results(alone, score);
   ASSERT_EQ(results.size(), score.rows.size());

@@ -21,9 +21,9 @@ SelftestPlan only(const Injection& injection) {
   return {.injections = {injection}, .left_out = {}, .period = 4};
 }
 
-SelftestRow row_of(const SelftestScore& score, InjectionKind kind) {
+SelftestRow row_of(const SelftestScore& score, InjectionKind kind, bool is_persistent = false) {
   for (const SelftestRow& row : score.rows)
-    if (row.kind == kind) return row;
+    if (row.kind == kind && row.is_persistent == is_persistent) return row;
   return {};
 }
 
@@ -31,9 +31,10 @@ TEST(SelftestScore, AllFoundAndBlamedRightlyPasses) {
   const SelftestScore score = score_selftest(whole, records_of(whole));
   EXPECT_TRUE(score.passed());
   EXPECT_TRUE(score.settled());
-  EXPECT_EQ(score.rows.size(), 15u);
+  EXPECT_EQ(score.rows.size(), 20u);
   for (const SelftestRow& row : score.rows) {
-    EXPECT_EQ(row.injected, injections_of_a_kind(3)) << to_string(row.kind);
+    EXPECT_EQ(row.injected, row.is_persistent ? persistent_injections_of_a_kind : injections_of_a_kind(3))
+        << name_of(row);
     EXPECT_EQ(row.blamed_rightly, row.injected) << to_string(row.kind);
     EXPECT_EQ(row.latencies.back(), 1);
   }
@@ -62,11 +63,15 @@ INSTANTIATE_TEST_SUITE_P(Detectors, SilentDetector,
 TEST(SelftestScore, OneMissOfAnyKindFails) {
   for (const SelftestRow& each : score_selftest(whole, {}).rows) {
     int number = 0;
-    const auto records =
-        records_of(whole, [&](const Injection& one) { return one.kind != each.kind || ++number != 7; });
+    const auto records = records_of(whole, [&](const Injection& one) {
+      return one.kind != each.kind || is_persistent(one) != each.is_persistent || ++number != 7;
+    });
     const SelftestScore score = score_selftest(whole, records);
-    EXPECT_FALSE(score.passed()) << to_string(each.kind);
-    EXPECT_EQ(row_of(score, each.kind).found, each.planned - 1) << to_string(each.kind);
+    EXPECT_FALSE(score.passed()) << name_of(each);
+    EXPECT_EQ(row_of(score, each.kind, each.is_persistent).found, each.planned - 1) << name_of(each);
+    if (each.is_persistent) {
+      EXPECT_TRUE(row_of(score, each.kind).passed()) << "a row of its own";
+    }
   }
 }
 
