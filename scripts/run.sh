@@ -170,15 +170,15 @@ if [[ -n $directory && -z $asked ]] && ((code > 6)); then
   echo "run.sh: mpirun ended with code $code, none of the program's: a rank was lost." \
     "To read mpirun's messages, run: ${launch[*]/--quiet/} $program $*" >&2
 fi
-# A complete run whose verdict was a fault keeps it, whoever ended with 1.
-if [[ -z $directory && -n $(option_value --resume "$@") && $code == 1 && $(result_code "$named") == 1 ]]; then exit 1; fi
+# A complete run is not begun again, and keeps its verdict.
+if [[ -z $directory && -n $(option_value --resume "$@") && $(result_code "$named") == "$code" ]]; then exit "$code"; fi
 if [[ -z $directory ]] && ((code == 1 || code > 6)); then
   # The program ends with 1 only if a run found a fault: this is the launcher's code.
   if [[ -n $asked ]]; then exit 6; fi
   echo "run.sh: mpirun failed with code $code before the run began; its messages are above" >&2
   exit 3
 fi
-if [[ -z $directory && -z $asked && $code == 0 && -z $(option_value --resume "$@") ]] && runs "$@"; then
+if [[ -z $directory && -z $asked && $code == 0 ]] && runs "$@"; then
   echo "run.sh: mpirun ended with code 0, but no run began" >&2
   exit 3
 fi

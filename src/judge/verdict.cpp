@@ -25,6 +25,7 @@ namespace egt {
 namespace {
 
 constexpr std::size_t most_reasons = 20;
+constexpr double least_share = 0.99;  ///< of work that is called verified
 constexpr const char* injected_reason =
     "faults were injected with --inject: this verdict says nothing about the hardware";
 
@@ -289,20 +290,25 @@ VerifiedWork work_of(const Evidence& evidence, int number) {
   return sum;
 }
 
+/// The kinds of work of which less was verified than --coverage full needs, and their shares.
+std::map<std::string, double> little_verified(const Evidence& evidence) {
+  std::map<std::string, double> little;
+  const Json shares = verified_share(evidence.parts);
+  for (const auto& [kind, share] : shares.items())
+    if (share.is_number() && share.get<double>() < least_share) little[kind] = share.get<double>();
+  return little;
+}
+
 /// With --coverage full nearly all work is verified; else the verdict would promise more than it proves.
 std::vector<std::string> unverified_work(const Evidence& evidence) {
-  constexpr double least_share = 0.99;
   const auto covers_all = [](const auto& rank) {
     return text_at(figures_in(rank.second.last_body(), "train"), "coverage") == "full";
   };
   if (!std::any_of(evidence.ending().begin(), evidence.ending().end(), covers_all)) return {};
   std::vector<std::string> reasons;
-  const Json shares = verified_share(evidence.parts);
-  for (const auto& [kind, share] : shares.items())
-    if (share.is_number() && share.get<double>() < least_share)
-      reasons.push_back(
-          fmt::format("only {:.3g} % of the {} work was verified; --coverage full needs {:.0f} %",
-                      100 * share.get<double>(), kind, 100 * least_share));
+  for (const auto& [kind, share] : little_verified(evidence))
+    reasons.push_back(fmt::format("only {:.3g} % of the {} work was verified; --coverage full needs {:.0f} %",
+                                  100 * share, kind, 100 * least_share));
   return reasons;
 }
 
@@ -356,12 +362,17 @@ std::string signal_reason(const Evidence& evidence) {
 }
 
 std::string pass_reason(const Evidence& evidence, bool has_mistrusted) {
-  std::string text =
-      fmt::format("all {}planned work was done and verified on {}", has_mistrusted ? "other " : "",
-                  counted(static_cast<std::size_t>(evidence.size), "rank"));
+  constexpr double least_shown = 0.001;
+  std::vector<std::string> little;
+  for (const auto& [kind, share] : little_verified(evidence))
+    little.push_back(share < least_shown ? kind + " < 0.1 %" : fmt::format("{} {:.3g} %", kind, 100 * share));
+  std::string text = fmt::format("all {}planned work was done {}on {}", has_mistrusted ? "other " : "",
+                                 little.empty() ? "and verified " : "",
+                                 counted(static_cast<std::size_t>(evidence.size), "rank"));
   if (evidence.parts.size() > 1) text += fmt::format(", in {} parts", evidence.parts.size());
   if (!evidence.restarts.empty())
     text += fmt::format(", after {}", counted(evidence.restarts.size(), "restart"));
+  if (!little.empty()) text += fmt::format("; only part of it was verified: {}", fmt::join(little, ", "));
   return text;
 }
 

@@ -51,6 +51,7 @@ Status Session::run(const SessionPlan& plan) {
     if (failure.ok() && pulse_) keep_first(pulse_->start());
     if (failure.ok()) keep_first(run_steps(plan));
   }
+  if (failure.ok()) rejoin_.end_steps();
   failure = report_device_error(failure);
   // A rank that failed leaves its peers behind: nothing that needs them may be begun any more.
   const Ending ending(!failure.ok() || decision_ == StopVote::interrupted);

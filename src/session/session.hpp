@@ -37,6 +37,8 @@ class Rejoin {
   virtual std::optional<int> meet(const Status& failure, const std::function<Status()>& drain) = 0;
   /// This rank goes on at `next_step`, after `given_up_step` was not reached.
   virtual void resumed(int number, std::int64_t given_up_step, std::int64_t next_step) = 0;
+  /// This rank has done all its steps, and comes to no restart any more.
+  virtual void end_steps() = 0;
   /// Does the run end because of other ranks?
   virtual bool lost_peers() const = 0;
 };

@@ -1,7 +1,8 @@
 // Preloaded: of the threads that the program itself starts (by the C++ library), EGT_THREADS are to be had;
 // once the file EGT_NO_MEMORY is there, threads other than the main one get no memory any more; once the file
 // EGT_NO_PRODUCTS is there, products of matrices never end; once the file EGT_FROZEN is there, no write to a
-// test file returns; and flock and process_vm_readv fail with EGT_NO_FLOCK and EGT_NO_CROSS_COPIES (errno).
+// test file returns; the rank EGT_STOPPED_RANK is stopped once it has written EGT_STOPPED_AT; and flock and
+// process_vm_readv fail with EGT_NO_FLOCK and EGT_NO_CROSS_COPIES (errno).
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/file.h>
@@ -11,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -42,6 +44,17 @@ bool fails(const char* variable) {
 }
 
 }  // namespace
+
+extern "C" ssize_t write(int file, const void* data, std::size_t bytes) {
+  static const auto real = reinterpret_cast<decltype(&write)>(dlsym(RTLD_NEXT, "write"));
+  static const char *text = std::getenv("EGT_STOPPED_AT"), *stopped = std::getenv("EGT_STOPPED_RANK"),
+                    *rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const ssize_t written = real(file, data, bytes);
+  if (text && stopped && rank && std::strcmp(rank, stopped) == 0 &&
+      ::memmem(data, bytes, text, std::strlen(text)))
+    ::raise(SIGSTOP);
+  return written;
+}
 
 extern "C" ssize_t pwrite(int file, const void* data, std::size_t bytes, off_t offset) {
   static const auto real = reinterpret_cast<decltype(&pwrite)>(dlsym(RTLD_NEXT, "pwrite"));

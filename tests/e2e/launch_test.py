@@ -153,6 +153,19 @@ class Scripts(Launch):
                 with self.subTest(script=script.name, arguments=arguments, code=1):
                     self.assertEqual(self.run_script(script, *arguments).returncode, ENVIRONMENT)
 
+    def test_a_launcher_that_resumes_nothing_is_no_pass(self):
+        run = self.make_script()
+        for arguments, code in ((self.FAULT, FAULT), (BURN, 0)):
+            done = self.run_script(run, *arguments, "--output", f"ended {code}")
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.fake("srun", "exit 0\n")
+        self.fake("mpirun", "exit 0\n")
+        for script in (run, SCRIPTS / "slurm.sbatch"):
+            for directory, code in ((f"ended {FAULT}", ENVIRONMENT), ("ended 0", 0)):  # a complete run is not begun again
+                with self.subTest(script=script.name, directory=directory):
+                    done = self.run_script(script, "--resume", directory)
+                    self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+
     def test_a_rank_that_is_lost_after_its_result_is_no_pass(self):
         """It dies at exit: the launcher ends with 139 while the journals say pass."""
         pass_then_die = "{launch}\nexit 139\n"

@@ -76,6 +76,15 @@ class Stall(ProgramTest):
         losses = self.result()["losses"]
         self.assertEqual([(loss["rank"], loss["phase"]) for loss in losses], [(rank, "train: pass")], done.stdout + done.stderr)
 
+    def test_a_rank_that_is_stopped_at_its_end_record_is_named_and_not_those_that_wait_for_it(self):
+        done = self.run_program(*SMALL_NETWORK, "--memory", "0", "--steps", str(STEP), "--output", "run", ranks=3, environment={
+            "LD_PRELOAD": os.environ["EGT_FEW_THREADS"], "EGT_STOPPED_RANK": "1", "EGT_STOPPED_AT": '"kind":"end"'})
+        self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+        result = self.result()
+        self.assertEqual([(loss["rank"], loss["how"]) for loss in result["losses"]], [(1, "silent")], result["reasons"])
+        self.assertEqual([node["reasons"] for node in result["nodes"]], [result["reasons"]])
+        self.assertIn("rank 1 ", result["reasons"][0])
+
     def digests(self, directory):
         return [self.part(self.result(directory), "train", rank)["weight_digest"] for rank in range(3)]
 

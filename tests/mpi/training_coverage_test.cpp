@@ -214,7 +214,6 @@ TEST_F(SystematicErrorsOnRanks, AreFaultsOfEveryRankThatMakesThem) {
     }
 }
 
-
 std::vector<Json> of_step(const std::vector<Json>& faults, int step) {
   std::vector<Json> found;
   for (const Json& fault : faults)

@@ -200,12 +200,18 @@ std::vector<Loss> ended_ranks(const WatchTable& table, double now) {
   return vanished.empty() ? failed : vanished;
 }
 
-/// Those that did not come to the restart, as they were when it was ordered.
+bool any_ended_its_steps(const WatchTable& table) {
+  return std::any_of(table.ranks.begin(), table.ranks.end(),
+                     [](const RankView& view) { return view.news.steps_ended; });
+}
+
+/// Those that did not come to the restart, as they were when it was ordered. Of those whose steps had ended
+/// nobody may expect it: where no other is missing, the ones that were waited for have prevented the end.
 std::vector<Loss> missing_ranks(const WatchTable& table, const WatchOptions& options, double now) {
   std::vector<Loss> losses;
   for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank) {
     const RankView& view = table.ranks[index(rank)];
-    if (!takes_part(view) || view.news.arrived >= table.order.number) continue;
+    if (!takes_part(view) || view.news.arrived >= table.order.number || view.news.steps_ended) continue;
     Loss loss = rank < static_cast<int>(table.as_ordered.size()) ? table.as_ordered[index(rank)]
                                                                  : stuck_main(table, rank, now);
     if (is_silent(table, options, rank, now)) loss.how = Loss::How::silent;
@@ -215,7 +221,7 @@ std::vector<Loss> missing_ranks(const WatchTable& table, const WatchOptions& opt
                              table.order.number, watch::arrival_grace_seconds);
     losses.push_back(std::move(loss));
   }
-  return losses;
+  return losses.empty() ? table.order.waited_for : losses;
 }
 
 /// One rank's main thread, as the rule about culprits sees it.
@@ -371,6 +377,7 @@ std::string to_text(const WatchNews& news) {
               {"fault", news.fault},
               {"arrived", news.arrived},
               {"resumed", news.resumed},
+              {"steps_ended", news.steps_ended},
               {"order", news.order.number},
               {"waited_for", losses_to_json(news.order.waited_for)},
               {"given_up", losses_to_json(news.given_up)},
@@ -387,6 +394,7 @@ std::optional<WatchNews> parse_watch_news(const std::string& text) {
   news.fault = member(json, "fault");
   news.arrived = value_at<int>(json, "arrived").value_or(0);
   news.resumed = value_at<int>(json, "resumed").value_or(0);
+  news.steps_ended = value_at<bool>(json, "steps_ended").value_or(false);
   news.order.number = value_at<int>(json, "order").value_or(0);
   news.order.waited_for = list_from<Loss>(member(json, "waited_for"), loss_from);
   news.given_up = list_from<Loss>(member(json, "given_up"), loss_from);
@@ -464,7 +472,8 @@ WatchDecision judge(const WatchTable& table, const WatchOptions& options, double
   if (auto held_up_by = obstacles(table, options, now); !held_up_by.empty()) {
     if (auto blocked = blocked_files(table, options, now); !blocked.empty())
       return {Act::give_up, std::move(blocked)};
-    const bool restart = !is_alone(table) && table.order.number < options.max_restarts;
+    const bool restart =
+        !is_alone(table) && !any_ended_its_steps(table) && table.order.number < options.max_restarts;
     return {restart ? Act::restart : Act::give_up, std::move(held_up_by)};
   }
   if (auto stuck = stuck_background(table, options, now); !stuck.empty())

@@ -23,6 +23,7 @@ struct WatchNews {
   Json fault;                         ///< .. the body of its record, if the device failed; else null
   int arrived = 0;                    ///< the newest restart that its main thread came to
   int resumed = 0;                    ///< the newest restart that it went on after
+  bool steps_ended = false;           ///< its main thread has done them all: it comes to no restart any more
   RestartOrder order;                 ///< the newest that it knows of
   std::vector<Loss> given_up;         ///< it ends, because of these
   std::vector<std::string> words;     ///< what its crash report said
@@ -101,10 +102,11 @@ std::vector<Loss> main_threads(const WatchTable& table, const WatchOptions& opti
 std::vector<LateStop> late_stops(const WatchTable& table, double now);
 
 /// The rules. A rank that vanished or failed: give up. A main thread that is stuck, or a rank that is silent:
-/// a restart while there is one left, else give up; who does not come to the restart in time is lost. A
-/// background thread that is stuck: give up. If one is in a file operation for half the collective timeout
-/// when a main thread is stuck, the file operation is named instead: give up. Of several stuck main threads
-/// those are to blame that do not wait for peers; where all wait, those at the least step.
+/// a restart while there is one left and no rank's steps have ended, else give up; who does not come to the
+/// restart in time, though its steps have not ended, is lost. A background thread that is stuck: give up. If
+/// one is in a file operation for half the collective timeout when a main thread is stuck, the file operation
+/// is named instead: give up. Of several stuck main threads those are to blame that do not wait for peers;
+/// where all wait, those at the least step.
 WatchDecision judge(const WatchTable& table, const WatchOptions& options, double now);
 
 }  // namespace egt

@@ -43,6 +43,7 @@ class RecoveryCoordinator : public Rejoin {
 
   std::optional<int> meet(const Status& failure, const std::function<Status()>& drain) override;
   void resumed(int number, std::int64_t given_up_step, std::int64_t next_step) override;
+  void end_steps() override { watchdog_->end_steps(); }
   /// Any thread.
   bool lost_peers() const override { return given_up_; }
 

@@ -97,6 +97,10 @@ void Watchdog::resumed(int number) {
   change([&](WatchNews& news) { news.resumed = std::max(news.resumed, number); });
 }
 
+void Watchdog::end_steps() {
+  change([](WatchNews& news) { news.steps_ended = true; });
+}
+
 void Watchdog::leave() {
   {
     const std::lock_guard lock(mutex_);

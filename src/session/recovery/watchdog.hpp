@@ -60,6 +60,8 @@ class Watchdog {
   bool all_arrived(int number) const;
   /// The main thread has the new communicator and goes on.
   void resumed(int number);
+  /// The main thread has done all its steps: it comes to no restart any more.
+  void end_steps();
   /// An orderly end: says goodbye and ends the thread. Nothing is judged any more. Once; the main thread.
   void leave();
   /// Did another rank give this one up? Looks at what came while this process slept (waits for the watchdog's

@@ -67,9 +67,9 @@ std::string never_injected(const SelftestRow& row) {
 }
 
 /// What is wrong with a row; empty: nothing. `is_stopped`: the run ended before it came to all of the plan.
-std::vector<std::string> failures(const SelftestRow& row, std::int64_t longest, bool is_stopped = false) {
+std::vector<std::string> failures(const SelftestRow& row, std::int64_t longest, bool is_stopped) {
   const std::string name = name_of(row);
-  const int missed = row.injected - row.found - (is_stopped ? row.awaited : 0);
+  const int missed = row.injected - row.found - row.awaited;
   std::vector<std::string> texts;
   if (row.injected < row.planned && !is_stopped) texts.push_back(never_injected(row));
   if (missed > 0) texts.push_back(fmt::format("{}: {} of {} missed", name, missed, row.injected));
@@ -82,12 +82,12 @@ std::vector<std::string> failures(const SelftestRow& row, std::int64_t longest, 
   return texts;
 }
 
-std::vector<std::string> failures(const SelftestPlan& plan, const SelftestScore& score,
-                                  bool is_stopped = false) {
+std::vector<std::string> failures(const SelftestPlan& plan, const SelftestScore& score) {
   std::vector<std::string> all;
-  if (score.rows.empty() && !is_stopped) all.push_back("nothing was injected: nothing is proven");
+  if (score.rows.empty() && !score.is_stopped) all.push_back("nothing was injected: nothing is proven");
   for (const SelftestRow& row : score.rows)
-    for (std::string& text : failures(row, longest_latency(plan), is_stopped)) all.push_back(std::move(text));
+    for (std::string& text : failures(row, longest_latency(plan), score.is_stopped))
+      all.push_back(std::move(text));
   for (std::size_t i = 0; i < std::min(score.false_alarms.size(), most_false_alarms_told); ++i)
     all.push_back(fmt::format("false alarm: {}", score.false_alarms[i]));
   if (score.false_alarms.size() > most_false_alarms_told)
@@ -97,14 +97,12 @@ std::vector<std::string> failures(const SelftestPlan& plan, const SelftestScore&
 }
 
 /// What a stopped run did not come to.
-std::vector<std::string> left_undone(const SelftestScore& score) {
-  std::vector<std::string> all;
-  for (const SelftestRow& row : score.rows) {
-    if (row.injected < row.planned) all.push_back(never_injected(row));
-    if (row.awaited > 0)
-      all.push_back(fmt::format("{}: {} of {} not yet due", name_of(row), row.awaited, row.injected));
-  }
-  return all;
+std::vector<std::string> left_undone(const SelftestRow& row) {
+  std::vector<std::string> texts;
+  if (row.injected < row.planned) texts.push_back(never_injected(row));
+  if (row.awaited > 0)
+    texts.push_back(fmt::format("{}: {} of {} not yet due", name_of(row), row.awaited, row.injected));
+  return texts;
 }
 
 bool ended_by(const std::vector<Record>& records, std::string_view reason) {
@@ -123,12 +121,22 @@ std::optional<std::int64_t> median(const std::vector<std::int64_t>& ascending) {
   return ascending[(ascending.size() - 1) / 2];
 }
 
-std::string row_text(const SelftestRow& row) {
+Json text_or_null(const std::vector<std::string>& texts) {
+  return texts.empty() ? Json() : Json(fmt::format("{}", fmt::join(texts, "; ")));
+}
+
+/// A row of a stopped run may be neither passed nor failed.
+const char* mark_of(const SelftestRow& row, std::int64_t longest, bool is_stopped) {
+  if (row.passed()) return "";
+  return failures(row, longest, is_stopped).empty() ? "  not done" : "  failed";
+}
+
+std::string row_text(const SelftestRow& row, const char* mark) {
   const bool any = !row.latencies.empty();
   const std::string latency =
       any ? fmt::format("{:>8} {:>6}", *median(row.latencies), row.latencies.back()) : "       -      -";
   return fmt::format("{:<21} {:>8} {:>6} {:>14} {}{}", name_of(row), row.injected, row.found,
-                     row.blamed_rightly, latency, row.passed() ? "" : "  failed");
+                     row.blamed_rightly, latency, mark);
 }
 
 bool is_above_zero(const Json& fill) {
@@ -140,12 +148,15 @@ bool is_above_zero(const Json& fill) {
 Json result_of(const SelftestPlan& plan, const SelftestScore& score, const std::vector<Record>& records,
                const Verdict& verdict) {
   Json result = build_result(records, verdict);
-  result["results"] = to_results(plan, score);
-  const auto passed = std::count_if(score.rows.begin(), score.rows.end(),
-                                    [](const SelftestRow& row) { return row.passed(); });
+  const Json& results = result["results"] = to_results(plan, score);
+  const auto count = [&](const auto& is_counted) {
+    return std::count_if(results.begin(), results.end(), is_counted);
+  };
   result["test_summary"]["total_tests"] = score.rows.size();
-  result["test_summary"]["successful_tests"] = passed;
-  result["test_summary"]["failed_tests"] = static_cast<std::int64_t>(score.rows.size()) - passed;
+  result["test_summary"]["successful_tests"] =
+      count([](const Json& row) { return row["success"].get<bool>(); });
+  result["test_summary"]["failed_tests"] =
+      count([](const Json& row) { return !row["success"].get<bool>() && row["failure"] != row["undone"]; });
   return result;
 }
 
@@ -173,8 +184,7 @@ SelftestOutcome conclude_selftest(const SelftestPlan& plan, const std::vector<Re
 Verdict judge_selftest(const SelftestPlan& plan, const SelftestScore& score,
                        const std::vector<Record>& records) {
   Verdict verdict = judge(without_injections(records));
-  const bool is_stopped = ended_by(records, "signal");
-  std::vector<std::string> found = failures(plan, score, is_stopped);
+  std::vector<std::string> found = failures(plan, score);
   // A broken run may have lost the very records that are missing here: it stays incomplete.
   const bool is_lighter =
       verdict.exit_code == exit_code::interrupted || verdict.exit_code == exit_code::degraded;
@@ -184,8 +194,9 @@ Verdict judge_selftest(const SelftestPlan& plan, const SelftestScore& score,
     verdict.reasons.insert(verdict.reasons.begin(), found.begin(), found.end());
     found.clear();
   }
-  if (is_stopped)
-    for (std::string& text : left_undone(score)) found.push_back(std::move(text));
+  if (score.is_stopped)
+    for (const SelftestRow& row : score.rows)
+      for (std::string& text : left_undone(row)) found.push_back(std::move(text));
   if (!score.settled() && ended_by(records, "duration"))
     found.push_back("the deadline came first: use less --memory, or a faster --io-dir");
   if (verdict.exit_code != exit_code::pass) {
@@ -202,7 +213,8 @@ std::string table_text(const SelftestPlan& plan, const SelftestScore& score) {
   std::string text =
       "fault                 injected  found  blamed rightly  latency in steps\n"
       "                                                         median    max";
-  for (const SelftestRow& row : score.rows) text += fmt::format("\n{}", row_text(row));
+  for (const SelftestRow& row : score.rows)
+    text += fmt::format("\n{}", row_text(row, mark_of(row, longest_latency(plan), score.is_stopped)));
   text += fmt::format("\n{:<21} {:>8} {:>6} {:>14}", "all", sum(score.rows, &SelftestRow::injected),
                       sum(score.rows, &SelftestRow::found), sum(score.rows, &SelftestRow::blamed_rightly));
   for (const LeftOut& one : plan.left_out)
@@ -213,7 +225,8 @@ std::string table_text(const SelftestPlan& plan, const SelftestScore& score) {
 Json to_results(const SelftestPlan& plan, const SelftestScore& score) {
   Json results = Json::array();
   for (const SelftestRow& row : score.rows) {
-    const std::vector<std::string> texts = failures(row, longest_latency(plan));
+    const Json undone = score.is_stopped ? text_or_null(left_undone(row)) : Json();
+    const Json failure = text_or_null(failures(row, longest_latency(plan), score.is_stopped));
     Json latency;
     if (const auto middle = median(row.latencies))
       latency = {{"p50", *middle}, {"max", row.latencies.back()}};
@@ -221,16 +234,18 @@ Json to_results(const SelftestPlan& plan, const SelftestScore& score) {
         {{"test_name", fmt::format("selftest.{}", name_of(row))},
          {"test_type", "selftest"},
          {"description",
-          fmt::format("faults of the kind {}, put in on every rank in turn{}", to_string(row.kind),
+          fmt::format("faults of the kind {}, injected on every rank in turn{}", to_string(row.kind),
                       row.is_persistent ? ", in every step up to the next check" : "")},
          {"rank", nullptr},
          {"success", row.passed()},
-         {"failure", texts.empty() ? Json() : Json(fmt::format("{}", fmt::join(texts, "; ")))},
+         {"failure", failure.is_null() ? undone : failure},
+         {"undone", undone},
          {"planned", row.planned},
          {"injected", row.injected},
          {"found", row.found},
          {"blamed_rightly", row.blamed_rightly},
          {"late", row.late},
+         {"not_due", row.awaited},
          {"latency_steps", latency}});
   }
   return results;

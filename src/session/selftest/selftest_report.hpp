@@ -31,8 +31,9 @@ SelftestOutcome conclude_selftest(const SelftestPlan& plan, const std::vector<Re
 /// The plan of the selftest that a start record's body describes.
 SelftestPlan plan_of(const Json& start);
 
-/// Entries of `results[]`, one a row: {test_name, test_type, description, rank, success, failure, planned,
-/// injected, found, blamed_rightly, late, latency_steps {p50, max} | null}.
+/// Entries of `results[]`, one per row: {test_name, test_type, description, rank, success, failure, undone,
+/// planned, injected, found, blamed_rightly, late, not_due, latency_steps {p50, max} | null}. `undone`: what
+/// a stopped run did not come to; where that is all that is missing, `failure` is the same.
 Json to_results(const SelftestPlan& plan, const SelftestScore& score);
 
 }  // namespace egt

@@ -123,12 +123,13 @@ class Scorer {
   }
 
   /// `steps`: how many all ranks have done.
-  SelftestScore score(std::int64_t steps) && {
-    SelftestScore score{.rows = {}, .false_alarms = std::move(false_alarms_)};
+  SelftestScore score(std::int64_t steps, bool is_stopped) && {
+    SelftestScore score{.rows = {}, .false_alarms = std::move(false_alarms_), .is_stopped = is_stopped};
     for (const auto& [track, struck] : last_) {
       const bool is_due =
           looks_every_period(track.detector) && struck.record->step + longest_latency_ + period_ < steps;
-      if (struck.told_by.empty() && !is_due) ++row_of(struck.kind, struck.is_persistent).awaited;
+      if (is_stopped && struck.told_by.empty() && !is_due)
+        ++row_of(struck.kind, struck.is_persistent).awaited;
     }
     for (auto& [key, row] : rows_) {
       std::sort(row.latencies.begin(), row.latencies.end());
@@ -192,7 +193,10 @@ SelftestScore score_selftest(const SelftestPlan& plan, const std::vector<Record>
     else
       scorer.tell(*record);
   }
-  return std::move(scorer).score(steps_done(records));
+  const bool is_stopped = std::any_of(records.begin(), records.end(), [](const Record& record) {
+    return record.kind == RecordKind::end && text_at(record.body, "reason") == "signal";
+  });
+  return std::move(scorer).score(steps_done(records), is_stopped);
 }
 
 }  // namespace egt

@@ -18,7 +18,7 @@ struct SelftestRow {
   int injected = 0;
   int found = 0;
   int blamed_rightly = 0;  ///< of those found: with blame certain or majority, on the rank that was hit
-  int awaited = 0;         ///< of those injected: not found when the records end, and not yet due
+  int awaited = 0;         ///< of those injected: neither found nor due when the run was stopped
   int late = 0;            ///< of those found: more steps after it struck than the plan allows
   std::vector<std::int64_t> latencies;  ///< steps from striking to the fault, of those found, ascending
 
@@ -31,6 +31,7 @@ struct SelftestRow {
 struct SelftestScore {
   std::vector<SelftestRow> rows;          ///< of the kinds that are planned, in the order of kinds
   std::vector<std::string> false_alarms;  ///< each a fault that no injection explains, in words
+  bool is_stopped = false;                ///< by a signal: what was not injected or due by then is no failure
 
   bool settled() const;  ///< all that is planned was injected and found
   bool passed() const;   ///< every row did, there are some, and there was no false alarm

@@ -71,7 +71,9 @@ LoadChecks::Questions LoadChecks::of_kind(LoadAnswerKind kind) const {
   return questions;
 }
 
-/// The round in which all ranks agree, the first one if any, is the past that the other one must repeat.
+/// The round in which all ranks agree, the first one if any, is the past that the other one must repeat. The
+/// second one is so only if at least half of the ranks gave the same in the first. Otherwise all may have it
+/// from a rank that computes wrong, whose parts are in what all make together: it accuses nobody.
 bool LoadChecks::judge_rounds(const std::vector<Answers>& all, const Questions& questions,
                               std::int64_t step) {
   if (questions.empty()) return true;
@@ -79,11 +81,15 @@ bool LoadChecks::judge_rounds(const std::vector<Answers>& all, const Questions& 
   std::vector<Answers> second = of_questions(all, questions, answers_.size());
   const bool is_state = answers_[questions.front()].kind == LoadAnswerKind::state;
   const std::vector<Answers> none(all.size());
-  const bool turned = !vote(first, groups_, none).empty() && vote(second, groups_, none).empty();
+  const bool only_second_agrees = !vote(first, groups_, none).empty() && vote(second, groups_, none).empty();
+  std::size_t confirmed = 0;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) confirmed += first[rank] == second[rank] ? 1 : 0;
+  const bool turned = only_second_agrees && 2 * confirmed >= all.size();
   if (turned) std::swap(first, second);
   const char* const kind = is_state && !turned ? "replica" : "replay";
   std::vector<Answers> past;
   const bool is_right = judge(first, questions, kind, step, past);
+  if (only_second_agrees && !turned) return false;
   return judge(second, questions, kind, step, past) && is_right;
 }
 

@@ -71,7 +71,12 @@ TEST(Verdict, WorkThatWasNotVerifiedMakesAFullRunIncomplete) {
   expect(verdict, "incomplete", 4);
   EXPECT_THAT(verdict.reasons,
               Contains("only 95 % of the gemm work was verified; --coverage full needs 99 %"));
-  expect(judge(run_with("sampled", 0)), "pass", 0);
+  const Verdict sampled = judge(run_with("sampled", 0));
+  expect(sampled, "pass", 0);
+  EXPECT_THAT(sampled.reasons,
+              ElementsAre("all planned work was done on 2 ranks; only part of it was verified: gemm 80 %"));
+  EXPECT_THAT(judge(run_with("sampled", 40)).reasons,
+              ElementsAre("all planned work was done and verified on 2 ranks"));
   auto broken = run_with("full", 0);
   remove(broken, RecordKind::end, 1);
   const Verdict lost = judge(broken);

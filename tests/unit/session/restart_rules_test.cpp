@@ -98,6 +98,29 @@ TEST_F(WatchRules, AStoppedOneDoesNotComeAndStaysSilent) {
   EXPECT_NEAR(decision().losses.front().seconds, 3.2, 1e-9);
 }
 
+TEST_F(WatchRules, AStoppedOneIsGivenUpAtOnceWhereAnotherHasDoneItsSteps) {
+  for (const int done : {0, 2}) {
+    rank(done).news.steps_ended = true;
+    set(done, {.line = "main", .phase = "last words", .patience_seconds = 300, .seconds = 0.1});
+  }
+  pass(3.1, 1);
+  EXPECT_EQ(decision().act, Act::give_up) << "who has done its steps comes to no restart";
+  EXPECT_THAT(lost(), ElementsAre(1));
+}
+
+TEST_F(WatchRules, WhoHadDoneItsStepsWhenTheRestartCameIsNotMissedThere) {
+  all_but(1, waiting(20, 3.5));
+  set(1, working(20, 3.5));
+  order(1, decision().losses);
+  rank(0).news.steps_ended = true;
+  rank(1).news.arrived = 1;
+  pass(10.1);
+  EXPECT_THAT(lost(), ElementsAre(2)) << "another that does not come";
+  rank(2).news.arrived = 1;
+  EXPECT_EQ(decision().act, Act::give_up);
+  EXPECT_THAT(lost(), ElementsAre(1)) << "the one for which the restart was ordered";
+}
+
 TEST_F(WatchRules, AKillDuringARestartIsGivenUpAtOnce) {
   order(1);
   rank(1).gone_at = now;

@@ -153,6 +153,26 @@ TEST(SelftestVerdict, AStopMakesNoMissOfWhatWasNotYetDue) {
   EXPECT_THAT(verdict.reasons, testing::Not(testing::Contains(HasSubstr("missed"))));
 }
 
+TEST(SelftestReport, WhatWasNotDueBeforeAStopIsNotDoneAndNotFailed) {
+  const std::int64_t stop = middle_step() + 1;
+  std::vector<Record> run = ended("signal"), events = records_of(plan);
+  std::erase_if(events, [&](const Record& record) { return record.step >= stop; });
+  for (Record& record : run)
+    if (record.kind == RecordKind::end) record.body["steps"] = stop;
+  run.insert(run.end(), events.begin(), events.end());
+  const SelftestOutcome outcome = conclude_selftest(plan, run);
+  const Json& results = outcome.result["results"];
+  const auto row = std::find_if(results.begin(), results.end(),
+                                [](const Json& one) { return one["test_name"] == "selftest.gemm"; });
+  ASSERT_NE(row, results.end());
+  EXPECT_FALSE((*row)["success"]);
+  EXPECT_EQ((*row)["not_due"], 1);
+  EXPECT_EQ((*row)["failure"], "gemm: 19 of 40 never injected; gemm: 1 of 21 not yet due");
+  EXPECT_EQ((*row)["undone"], (*row)["failure"]);
+  EXPECT_EQ(outcome.result["test_summary"]["failed_tests"], 0);
+  EXPECT_THAT(outcome.table, testing::AllOf(HasSubstr("not done"), testing::Not(HasSubstr("failed"))));
+}
+
 TEST(SelftestVerdict, AStoppedRunWithAFindingIsDegraded) {
   std::vector<Record> run = ended("signal"), events = records_of(plan);
   run.push_back(fixtures::finding(1));

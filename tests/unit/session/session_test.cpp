@@ -34,6 +34,7 @@ class NoRejoin : public Rejoin {
     return std::nullopt;
   }
   void resumed(int, std::int64_t, std::int64_t) override {}
+  void end_steps() override {}
   bool lost_peers() const override { return false; }
 
   int asked = 0;

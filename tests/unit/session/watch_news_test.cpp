@@ -25,6 +25,7 @@ TEST(WatchNews, ComeBackFromTheirText) {
   news.fault = {{"kind", "device-error"}, {"step", 7}};
   news.arrived = 2;
   news.resumed = 1;
+  news.steps_ended = true;
   Loss loss;
   loss.how = Loss::How::silent;
   loss.rank = 3;
@@ -52,6 +53,7 @@ TEST(WatchNews, ComeBackFromTheirText) {
   EXPECT_EQ(again->fault, news.fault);
   EXPECT_EQ(again->arrived, 2);
   EXPECT_EQ(again->resumed, 1);
+  EXPECT_TRUE(again->steps_ended);
   EXPECT_EQ(again->order.number, 2);
   ASSERT_EQ(again->order.waited_for.size(), 1u);
   EXPECT_EQ(to_json(again->order.waited_for[0]), to_json(loss));

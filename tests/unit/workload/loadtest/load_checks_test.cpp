@@ -193,6 +193,21 @@ TEST(LoadChecks, TheRankWhoseFirstRoundDiffersLeftItsOwn) {
   }
 }
 
+/// The parts of a rank that computes wrong are in what all make together, on every rank.
+TEST(LoadChecks, WhatAllMadeTogetherAccusesNobodyWhoseOwnItIsNot) {
+  const auto together = [](int ranks) {
+    Check check(ranks);
+    for (int rank = 0; rank < ranks; ++rank) check.with(rank, {1}, weights, 6);
+    return check.with(1, {0}, weights, 5);
+  };
+  EXPECT_THAT(told(play({together(2)})),
+              ElementsAre("replica of ranks [0,1], ambiguous: weights, unlike on ranks 0, 1"));
+  EXPECT_THAT(told(play({together(3)})), ElementsAre("replica of rank 1, majority: weights"));
+  EXPECT_THAT(told(play({together(3).with(1, {0}, weights, 6)})),
+              ElementsAre("replica of rank 1, majority: weights"))
+      << "it confirms what it made wrong itself";
+}
+
 TEST(LoadChecks, TheRankWhoseSecondRoundDiffersChangedAtRest) {
   for (const int ranks : {1, 2, 3}) {
     const Story story = play({Check(ranks).with(0, {1}, momentum, 5)});
