@@ -5,7 +5,7 @@
 # 5 s ends it at once. A run that could not write its result is judged from its journals (the command `report`),
 # whose exit code it then is; 4 in place of 0 if mpirun ended with a code that is none of the program's.
 set -euo pipefail
-trap 'echo "run.sh: stopped before the run began" >&2; exit 6' INT TERM HUP USR1 USR2
+trap 'echo "run.sh: stopped before the run began" >&2; exit 6' INT TERM QUIT HUP USR1 USR2
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 program=$root/build/extreme_gpu_trainer
@@ -91,7 +91,7 @@ listening_ranks() {
 
 ask_ranks() {
   local rank ranks since=$SECONDS
-  trap '' INT TERM HUP USR1 USR2
+  trap '' INT TERM QUIT HUP USR1 USR2
   while kill -0 "$mpirun" 2>/dev/null; do
     ranks=$(listening_ranks)
     for rank in $ranks; do kill -USR1 "$rank" 2>/dev/null || true; done
@@ -145,7 +145,7 @@ run_directory() {
   if [[ $(journals_in "$directory") != "$earlier" ]]; then echo "$directory"; fi
 }
 
-trap relay_stop INT TERM HUP USR1 USR2
+trap relay_stop INT TERM QUIT HUP USR1 USR2
 setsid "${launch[@]}" "$program" "$@" <&0 &
 mpirun=$!
 if [[ -n $asked ]]; then ask_ranks </dev/null &>/dev/null & fi

@@ -181,11 +181,15 @@ Result<int> visible_gpus() {
   return gpu_count();
 }
 
+Status check_backend_of_environment(const CommonOptions& options) {
+  const std::string_view backend = backend_of_environment();
+  if (options.backend == Backend::host || backend == "auto" || backend == "host") return {};
+  return {StatusCode::invalid_argument, fmt::format("EGT_BACKEND={}: auto or host is allowed", backend)};
+}
+
 Result<BackendChoice> choose_backend(const CommonOptions& options) {
   if (options.backend == Backend::host) return BackendChoice{Backend::host, "asked for"};
-  if (const auto backend = backend_of_environment(); backend != "auto" && backend != "host")
-    return Status(StatusCode::invalid_argument,
-                  fmt::format("EGT_BACKEND={}: auto or host is allowed", backend));
+  EGT_TRY(check_backend_of_environment(options));
   if (options.backend == Backend::automatic && is_host_chosen())
     return BackendChoice{Backend::host, "EGT_BACKEND=host"};
   const Result<int> gpus = gpu_count();

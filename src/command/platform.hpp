@@ -40,6 +40,8 @@ std::string untested_gpus(int visible, const RankPlace& place, const std::filesy
 /// `unavailable` if --backend cuda is given and no device answers, and, unless --backend host is given, if
 /// the machine has GPUs that cannot be used: a node with GPUs must not pass by its CPU.
 Result<BackendChoice> choose_backend(const CommonOptions& options);
+/// invalid_argument: EGT_BACKEND counts, and is none.
+Status check_backend_of_environment(const CommonOptions& options);
 
 /// Devices that CUDA gives this rank.
 Result<int> visible_gpus();

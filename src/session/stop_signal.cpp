@@ -67,9 +67,9 @@ struct Handled {
   struct sigaction before;  ///< what became of it
 };
 // `take` comes before the program's constructors: none may come for these.
-constinit Handled handled[] = {{SIGINT, true, {}},  {SIGTERM, true, {}}, {SIGHUP, true, {}},
-                               {SIGUSR1, true, {}}, {SIGUSR2, true, {}}, {SIGPIPE, false, {}},
-                               {SIGXFSZ, false, {}}};
+constinit Handled handled[] = {{SIGINT, true, {}},   {SIGTERM, true, {}}, {SIGQUIT, true, {}},
+                               {SIGHUP, true, {}},   {SIGUSR1, true, {}}, {SIGUSR2, true, {}},
+                               {SIGPIPE, false, {}}, {SIGXFSZ, false, {}}};
 constinit std::time_t taken_at = 0;  ///< when `take` was called, system time
 
 }  // namespace
@@ -130,7 +130,7 @@ bool StopSignal::leaves_little_time() {
 
 bool StopSignal::wants_the_end() {
   const int number = received();
-  return number == SIGINT || number == SIGTERM || number == SIGHUP;
+  return number == SIGINT || number == SIGTERM || number == SIGQUIT || number == SIGHUP;
 }
 
 const char* signal_name(int number) {
@@ -139,6 +139,8 @@ const char* signal_name(int number) {
       return "SIGINT";
     case SIGTERM:
       return "SIGTERM";
+    case SIGQUIT:
+      return "SIGQUIT";
     case SIGHUP:
       return "SIGHUP";
     case SIGUSR1:

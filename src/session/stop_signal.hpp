@@ -8,9 +8,9 @@
 
 namespace egt {
 
-/// The wish that this process stops cleanly, of which the first one counts: SIGINT, SIGTERM, SIGUSR1 or
-/// SIGUSR2 (which of them an mpirun hands on depends on its version), SIGHUP unless it was ignored, or a stop
-/// file. Handlers are the process's, so all is static.
+/// The wish that this process stops cleanly, of which the first one counts: SIGINT, SIGTERM, SIGQUIT,
+/// SIGUSR1 or SIGUSR2 (which of them an mpirun hands on depends on its version), SIGHUP unless it was
+/// ignored, or a stop file. Handlers are the process's, so all is static.
 class StopSignal {
  public:
   /// `received` where a stop file asked: no signal has this number.
@@ -36,7 +36,8 @@ class StopSignal {
   /// A signal came, be it behind a stop file: whoever sent it may end the process soon (mpirun: after a
   /// second). Any thread.
   static bool leaves_little_time();
-  /// True after SIGINT, SIGTERM and SIGHUP: who sends these wants the process to end, and may kill it soon.
+  /// True after SIGINT, SIGTERM, SIGQUIT and SIGHUP: who sends these wants the process to end, and may kill
+  /// it soon.
   static bool wants_the_end();
 };
 

@@ -109,7 +109,8 @@ class RealRuns(Compare):
         for name, ranks in (("one", None), ("two", 2)):
             done = self.run_program(*SMALL_RUN, "--steps", "40", "--output", name, ranks=ranks)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        text = self.compare(PASS, "one", "two", "--output", "c.json").stdout
+        text = self.compare(WRONG_USAGE, "one", "two", "--output", "c.json").stdout
+        self.assertIn("two ran on 2 devices, one on 1: compare results of as many devices", text)
         self.assertIn("train (samples_per_second)", text)
         told = json.loads((self.folder / "c.json").read_text())
         self.assertEqual([file["label"] for file in told["files"]], ["one", "two"])

@@ -89,6 +89,13 @@ class Refusal(ProgramTest):
                 self.assertEqual(done.stderr.strip(), lines[0], "one line and nothing else")
             self.assertEqual(list(folder.iterdir()), [])
 
+    def test_a_backend_of_the_environment_that_is_none(self):
+        for arguments in (["devices"], SMALL):
+            done = self.run_program(*arguments, ranks=2, environment={"EGT_BACKEND": "bogus"})
+            self.assertEqual(done.returncode, WRONG_USAGE, done.stdout + done.stderr)
+            self.assertEqual(self.program_lines(done), [f"{PREFIX}EGT_BACKEND=bogus: auto or host is allowed"])
+        self.assertEqual(self.files(), [])
+
     def test_a_config_file_is_named(self):
         for text, named in (("memory = 90\n", "--config c.toml: --memory 90: a unit is missing"), ("batch = 4\nbatch = 5\n", "--config c.toml: --batch: given twice")):
             (self.folder / "c.toml").write_text(text)

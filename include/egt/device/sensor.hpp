@@ -62,6 +62,7 @@ struct PcieLink {
 struct SensorCounters {
   std::optional<std::uint64_t> ecc_corrected;
   std::optional<std::uint64_t> ecc_uncorrected;
+  bool ecc_from_zero = false;  ///< those that appear later than the first time have counted from 0 since
   std::optional<std::uint64_t> remapped_rows;  ///< for corrected and uncorrectable errors
   std::optional<std::uint64_t> remapped_rows_uncorrected;
   std::optional<bool> remap_pending;

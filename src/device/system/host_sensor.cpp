@@ -184,14 +184,17 @@ class HostSensor final : public Sensor {
 
  private:
   std::optional<double> power(std::optional<double> joules);
-  /// Of all memory controllers; of one that does not answer any more, its last count, so that those of the
-  /// others go on. Nothing if none answers.
+  /// Of all memory controllers, also those that do not answer any more. Nothing if none answers. A counter
+  /// that is lower than before was reset, and has counted from 0 again.
   std::optional<std::uint64_t> memory_errors(const char* file);
 
   const std::vector<int> cpus_;
   const fs::path root_;
   const NodeErrors errors_;
-  std::map<fs::path, std::uint64_t> counts_;
+  struct Count {
+    std::uint64_t last = 0, sum = 0;
+  };
+  std::map<fs::path, Count> counts_;
   PackageEnergy energy_;
   std::optional<CpuTicks> ticks_;
   double joules_before_ = 0;
@@ -228,13 +231,15 @@ Result<SensorReading> HostSensor::read() {
 std::optional<std::uint64_t> HostSensor::memory_errors(const char* file) {
   bool answers = false;
   for (const fs::path& controller : entries(root_ / "sys/devices/system/edac/mc", "mc"))
-    if (const auto errors = number_in(controller / file)) {
-      counts_[controller / file] = static_cast<std::uint64_t>(*errors);
+    if (const auto errors = number_in<std::uint64_t>(controller / file)) {
+      Count& count = counts_[controller / file];
+      count.sum += *errors < count.last ? *errors : *errors - count.last;
+      count.last = *errors;
       answers = true;
     }
   std::uint64_t sum = 0;
-  for (const auto& [counter, errors] : counts_)
-    if (counter.filename() == file) sum += errors;
+  for (const auto& [counter, count] : counts_)
+    if (counter.filename() == file) sum += count.sum;
   return answers ? std::optional(sum) : std::nullopt;
 }
 
@@ -243,6 +248,7 @@ Result<SensorCounters> HostSensor::counters() {
   if (errors_ == NodeErrors::left_to_another) return counters;
   counters.ecc_corrected = memory_errors("ce_count");
   counters.ecc_uncorrected = memory_errors("ue_count");
+  counters.ecc_from_zero = true;  // from when the kernel's driver of the memory controllers is loaded
   return counters;
 }
 

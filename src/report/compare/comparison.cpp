@@ -51,16 +51,23 @@ void join_those_without_figure(std::vector<ComparedTest>& tests) {
   std::erase_if(tests, [](const ComparedTest& test) { return test.values.empty(); });
 }
 
-/// Did both files run some test in this configuration?
+/// Did both files run some test in this configuration, or in any where there is none?
 bool has_in_common(const std::vector<ComparedTest>& tests, std::size_t a, std::size_t b,
-                   const Configuration& configuration) {
+                   const Configuration* configuration) {
   const auto has = [&](const ComparedTest& test, std::size_t file) {
     return std::any_of(test.values.begin(), test.values.end(), [&](const ComparedFigure& value) {
-      return value.file == file && value.configuration == configuration;
+      return value.file == file && (!configuration || value.configuration == *configuration);
     });
   };
   return std::any_of(tests.begin(), tests.end(),
                      [&](const ComparedTest& test) { return has(test, a) && has(test, b); });
+}
+
+/// Are both of one command on the same devices? Then what one ran without a choice of modes the other ran,
+/// too.
+bool are_alike(const ComparedFile& a, const ComparedFile& b) {
+  return text_at(a.result, "command") == text_at(b.result, "command") &&
+         device_models(a.result) == device_models(b.result);
 }
 
 /// A figure that an earlier file measured, and that a later one of the same configuration lacks, gets a value
@@ -77,7 +84,10 @@ void add_missing(const Comparison& comparison, std::vector<ComparedTest>& tests)
         });
         if (own != test.values.end()) {
           own->is_missing = base.value && !own->value;
-        } else if (has_in_common(found, base.file, file, base.configuration)) {
+        } else if (has_in_common(found, base.file, file, &base.configuration) ||
+                   (base.configuration.mode.empty() &&
+                    are_alike(comparison.files[base.file], comparison.files[file]) &&
+                    has_in_common(found, base.file, file, nullptr))) {
           ComparedFigure& missing = test.values.emplace_back();
           missing.file = file;
           missing.configuration = base.configuration;
@@ -240,6 +250,27 @@ bool nothing_measured(const Comparison& comparison) {
   return false;
 }
 
+/// Files of which nothing is judged, since they ran on another number of devices than the first. The speed-up
+/// on more devices is what `bench` is for.
+std::vector<std::string> other_device_counts(const Comparison& comparison) {
+  std::vector<std::string> reasons;
+  const std::vector<std::size_t> used = comparison.used();
+  for (const std::size_t file : used) {
+    const ComparedFile &first = comparison.files[used.front()], &own = comparison.files[file];
+    const std::size_t base = device_models(first.result).size(), devices = device_models(own.result).size();
+    const bool is_judged =
+        std::any_of(comparison.tests.begin(), comparison.tests.end(), [&](const ComparedTest& test) {
+          return std::any_of(test.values.begin(), test.values.end(), [&](const ComparedFigure& value) {
+            return value.file == file && value.reference;
+          });
+        });
+    if (devices == base || is_judged || text_at(own.result, "command") == "bench") continue;
+    reasons.push_back(fmt::format("{} ran on {}, {} on {}: compare results of as many devices", own.label,
+                                  counted(devices, "device"), first.label, base));
+  }
+  return reasons;
+}
+
 std::string pass_reason(const Comparison& comparison, std::size_t used) {
   if (used == 1) return "one file alone: nothing to judge for regressions";
   if (comparison.judged == 0)
@@ -257,6 +288,7 @@ void conclude(Comparison& comparison) {
     comparison.reasons.push_back("the files have no test in common; compare results of the same command");
   if (nothing_measured(comparison))
     comparison.reasons.push_back("no figure was measured in two files; compare results of complete runs");
+  for (std::string& reason : other_device_counts(comparison)) comparison.reasons.push_back(std::move(reason));
   if (!comparison.reasons.empty()) comparison.exit_code = exit_code::wrong_usage;
   for (const std::size_t file : comparison.worse_verdicts)
     comparison.reasons.push_back(verdict_reason(comparison.files[file]));

@@ -19,10 +19,12 @@ std::string xid_name(unsigned xid) {
 
 }  // namespace
 
-std::uint64_t ErrorCounterMonitor::Counter::look(std::optional<std::uint64_t> now, const std::string& phase) {
+std::uint64_t ErrorCounterMonitor::Counter::look(std::optional<std::uint64_t> now, const std::string& phase,
+                                                 bool from_zero) {
   after = now;
+  was_missing = was_missing || !now;
   if (!now) return 0;
-  if (!before) before = last = peak = *now;
+  if (!before) before = last = peak = was_missing && from_zero ? 0 : *now;
   const bool came_back = last < peak && *now >= peak;
   const std::uint64_t from = came_back ? peak : std::min(last, *now);
   last = *now;
@@ -112,12 +114,13 @@ CounterNews ErrorCounterMonitor::look(const LedgerMoment& moment, const Result<S
 }
 
 void ErrorCounterMonitor::look_at_memory(const SensorCounters& now, CounterNews& news) {
-  if (const std::uint64_t errors = ecc_uncorrected_.look(now.ecc_uncorrected, moment_.phase);
+  if (const std::uint64_t errors =
+          ecc_uncorrected_.look(now.ecc_uncorrected, moment_.phase, now.ecc_from_zero);
       errors > 0 && first("uncorrected"))
     news.faults.push_back(fault("ecc", "uncorrectable memory errors (ECC)",
                                 fmt::format("{}", *now.ecc_uncorrected - errors),
                                 fmt::format("{}", *now.ecc_uncorrected), errors));
-  ecc_corrected_.look(now.ecc_corrected, moment_.phase);
+  ecc_corrected_.look(now.ecc_corrected, moment_.phase, now.ecc_from_zero);
   look_at_corrected(news);
 }
 

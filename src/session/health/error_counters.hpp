@@ -77,10 +77,11 @@ class ErrorCounterMonitor {
     std::optional<std::uint64_t> before, after;  ///< none: the device does not report it, or no longer
     std::map<std::string, std::uint64_t> moved;
     std::uint64_t last = 0, peak = 0;  ///< values seen
+    bool was_missing = false;          ///< it was looked at and not there
 
     /// By how much it grew. One that falls was reset and counts on from there; if the next value is the peak
-    /// or more, the fall was a wrong reading.
-    std::uint64_t look(std::optional<std::uint64_t> now, const std::string& phase);
+    /// or more, the fall was a wrong reading. `from_zero`: one that was missing at first grew from 0.
+    std::uint64_t look(std::optional<std::uint64_t> now, const std::string& phase, bool from_zero = false);
     std::uint64_t grown() const;
     Json json() const;
   };

@@ -148,6 +148,20 @@ TEST_F(HostSensor, EccErrorsOfAllMemoryControllers) {
   EXPECT_FALSE(other.value().ecc_uncorrected.has_value());
 }
 
+/// They count from zero when the driver is loaded, and again when they are reset.
+TEST_F(HostSensor, EccErrorsCountOnBehindAResetAndInControllersThatCome) {
+  const std::string folder = "sys/devices/system/edac/mc/";
+  write(folder + "mc0/ue_count", "7\n");
+  const auto sensor = open_host_sensor({}, root);
+  EXPECT_EQ(sensor->counters().value().ecc_uncorrected, 7u);
+  write(folder + "mc0/ue_count", "2\n");
+  EXPECT_EQ(sensor->counters().value().ecc_uncorrected, 9u) << "a reset and 2 more";
+  write(folder + "mc0/ue_count", "0\n");
+  EXPECT_EQ(sensor->counters().value().ecc_uncorrected, 9u);
+  write(folder + "mc1/ue_count", "3\n");
+  EXPECT_EQ(sensor->counters().value().ecc_uncorrected, 12u);
+}
+
 TEST_F(HostSensor, LoadOfTheNode) {
   HostLoadSampler sampler(root);
   EXPECT_FALSE(sampler.look().cpu_percent.has_value());

@@ -53,6 +53,32 @@ TEST(Comparison, ATestThatIsNotInALaterFileIsARegression) {
       << "a test more is none";
 }
 
+TEST(Comparison, ATestThatARankLacksIsMissingAlsoWhereNoOtherRanOnAll) {
+  const auto run = [](std::vector<Json> entries) { return result_of({h100, h100}, entries, "burn"); };
+  const Json of_rank_0 = part("train", 0, {{"samples_per_second", 100.0}}),
+             of_rank_1 = part("train", 1, {{"samples_per_second", 100.0}});
+  const Comparison less =
+      compare({file_of("a", run({of_rank_0, of_rank_1})), file_of("b", run({of_rank_1}))});
+  EXPECT_EQ(less.exit_code, 5);
+  EXPECT_THAT(less.reasons,
+              Contains("train, 2x NVIDIA H100: samples_per_second is missing in b, but not in a"));
+}
+
+TEST(Comparison, OtherNumbersOfDevicesAreRefused) {
+  const auto run = [](int devices) {
+    std::vector<Json> entries;
+    for (int rank = 0; rank < devices; ++rank)
+      entries.push_back(part("train", rank, {{"samples_per_second", 100.0}}));
+    return result_of(std::vector<std::string>(static_cast<std::size_t>(devices), h100), entries, "burn");
+  };
+  const Comparison comparison = compare({file_of("a", run(2)), file_of("b", run(1))});
+  EXPECT_EQ(comparison.exit_code, 2);
+  EXPECT_THAT(comparison.reasons,
+              testing::ElementsAre("b ran on 1 device, a on 2: compare results of as many devices"));
+  EXPECT_EQ(compare({file_of("a", run(2)), file_of("c", run(2)), file_of("b", run(1))}).exit_code, 2)
+      << "though others were judged";
+}
+
 TEST(Comparison, AnEntryThatDoesNotSayThatItPassedDidNot) {
   const Json train = part("train", 0, {{"samples_per_second", 100.0}});
   Json candidate = result_of({h100}, {train}, "burn");

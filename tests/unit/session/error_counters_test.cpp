@@ -7,7 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "device/system/host_sensor.hpp"
 #include "egt/core/clock.hpp"
+#include "tests/support/fake_root.hpp"
 #include "tests/support/nvml_script.hpp"
 
 namespace egt {
@@ -403,6 +405,21 @@ TEST(ErrorCounterMonitor, AStalledDriverIsTold) {
   const CounterNews back = monitor.look(at(205), SensorCounters{});
   ASSERT_EQ(back.notices.size(), 1u);
   EXPECT_THAT(back.notices[0], HasSubstr("answers again after 105 s"));
+}
+
+TEST(ErrorCounterMonitor, WhatTheHostsCountersHaveWhenTheyAppearIsNew) {
+  const test::FakeRoot fake;
+  fake.write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 250 kB\n");
+  const auto sensor = open_host_sensor({}, fake.path());
+  ErrorCounterMonitor monitor({2, "node7", ""}, {});
+  EXPECT_THAT(monitor.look(at(0), sensor->counters()).faults, IsEmpty());
+  fake.write("sys/devices/system/edac/mc/mc0/ue_count", "2\n");  // their driver was loaded meanwhile
+  const CounterNews news = monitor.look(at(5), sensor->counters());
+  ASSERT_EQ(news.faults.size(), 1u);
+  EXPECT_EQ(news.faults[0].count, 2u);
+  EXPECT_EQ(monitor.counters()["ecc_uncorrected"]["before"], 0);
+  ErrorCounterMonitor later({2, "node7", ""}, {});
+  EXPECT_THAT(later.look(at(0), sensor->counters()).faults, IsEmpty()) << "from before the run";
 }
 
 TEST(ErrorCounterMonitor, ACallThatStallsKeepsOnlyItsOwnThread) {

@@ -43,7 +43,7 @@ class StopSignals : public testing::Test {
 };
 
 TEST_F(StopSignals, TheFirstOfThemIsRemembered) {
-  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2})
+  for (const int number : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2})
     EXPECT_EXIT(
         {
           StopSignal::take();
