@@ -168,7 +168,8 @@ std::vector<Finding> PeerReview::close_window(double time) {
     for (auto& [rank, peer] : peers_) {
       const auto now = done(figure, rank);
       auto& before = peer.before[figure];
-      const bool worked = now && before && now->work > before->work && now->ms > before->ms;
+      // The time follows from a mean rate, so its last bits differ where no time was added.
+      const bool worked = now && before && now->work > before->work && now->ms - before->ms > 1e-9 * now->ms;
       times.push_back(worked ? (now->ms - before->ms) / (now->work - before->work) : NAN);
       if (worked || !before || (now && now->work < before->work)) before = now;
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/cuda/cuda_device.hpp"
@@ -120,6 +121,40 @@ TEST_P(GemmVerificationOnCuda, AcceptsRightResultsAndFindsAFlippedBit) {
       EXPECT_EQ(wrong.wrong, 1u);
       EXPECT_EQ(wrong.index, odd_word * 4 / size_of(gemm.d.type) + (size_of(gemm.d.type) == 2 ? 1 : 0));
     }
+}
+
+/// Of sums of either sign and of one: tensor cores cut off terms of 8 bits at 2^-13 of the largest.
+TEST_P(GemmVerificationOnCuda, AcceptsRightResultsOf8Bits) {
+  if (GetParam() != Precision::bf16) GTEST_SKIP() << "once";
+  if (const Support support = device_->supports(Precision::fp8); !support.yes())
+    GTEST_SKIP() << support.why_not;
+  const Buffer scales = std::move(device_->allocate(2 * Gemm::scale_alignment).value());
+  const Buffer wide = std::move(device_->allocate(std::size_t{4096} * 8192 * sizeof(float)).value());
+  for (const std::int64_t k : {16, 128, 1024, 8192})
+    for (const ElementType a_type : {ElementType::f8, ElementType::f8_e5m2})
+      for (const Data data : {Data::signed_numbers, Data::positive}) {
+        SCOPED_TRACE(testing::Message() << "k " << k << ", data " << static_cast<int>(data));
+        Gemm gemm{.precision = Precision::fp8,
+                  .a = {buffers_[0].data(), a_type, 4096, k},
+                  .b = {buffers_[1].data(), ElementType::f8, 2048, k},
+                  .d = {buffers_[2].data(), ElementType::f32, 4096, 2048},
+                  .b_transposed = true,
+                  .a_scale = scales.as<float>(),
+                  .b_scale = scales.as<float>() + Gemm::scale_alignment / sizeof(float)};
+        std::uint64_t seed = 5;
+        for (const auto& [copy, scale] : {std::pair(gemm.a, gemm.a_scale), std::pair(gemm.b, gemm.b_scale)}) {
+          const MatrixView x(wide.data(), ElementType::f32, copy.rows, copy.columns);
+          fill(x, data, seed++);
+          ASSERT_OK(device_->quantize(
+              {.x = x, .copy = copy, .transposed = {}, .scale = const_cast<float*>(scale)}, *stream_));
+        }
+        ASSERT_OK(device_->gemm(gemm, *stream_));
+        const GemmMismatches found = verify(gemm);
+        EXPECT_EQ(found.compared, std::uint64_t{4096} * 2048);
+        EXPECT_EQ(found.wrong, 0u) << found.actual << ", not " << found.expected << " +- " << found.bound;
+        std::printf("fp8 k %lld a %s data %d: %.3f of the bound\n", static_cast<long long>(k),
+                    std::string(to_string(a_type)).c_str(), static_cast<int>(data), found.largest_share());
+      }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GemmVerificationOnCuda,

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -19,7 +20,7 @@ struct Ranks {
   explicit Ranks(int count)
       : compute_ms(fill(count, 36)), write_rate(fill(count, 1)), batch(fill(count, 64)) {
     for (int rank = 0; rank < count; ++rank) model.push_back("NVIDIA H200");
-    sums = bytes = write_ms = joules = heat_s = fill(count, 0);
+    sums = bytes = write_ms = unreported_ms = joules = heat_s = fill(count, 0);
     watts = fill(count, 688);
     limit_w = fill(count, 700);
     duty = fill(count, 1);
@@ -69,17 +70,20 @@ struct Ranks {
     for (std::size_t r = 0; r < compute_ms.size(); ++r) {
       sums[r] += 10 * compute_ms[r];
       bytes[r] += 1e8;
-      write_ms[r] += 1e8 / write_rate[r] * 1e-6;
+      unreported_ms[r] += 1e8 / write_rate[r] * 1e-6;
+      if (std::fmod(seconds, file_seconds) == 0) write_ms[r] += std::exchange(unreported_ms[r], 0.0);
       joules[r] += watts[r];
       if (is_hot) heat_s[r] += 0.5;
     }
   }
 
-  std::vector<double> compute_ms, write_rate, batch, sums, bytes, write_ms;
+  std::vector<double> compute_ms, write_rate, batch, sums, bytes, write_ms, unreported_ms;
   std::vector<double> watts, limit_w, joules, heat_s, duty;
   std::vector<std::string> model;
   double seconds = 0, steps = 0;
   bool is_hot = false;  ///< all of them
+  double file_seconds =
+      1;  ///< the time of a file's writes is added at its end, its bytes as they are written
 };
 
 std::vector<Finding> run(PeerReview& review, Ranks& ranks, int seconds) {
@@ -209,6 +213,15 @@ TEST(StragglerDetector, ADiskOfHalfTheBandwidthIsNamedASmallerDifferenceIsNot) {
   EXPECT_EQ(found[0].rank, 3);
   EXPECT_EQ(found[0].where, "file write bandwidth");
   EXPECT_THAT(found[0].text, HasSubstr("70 % below the median of its 3 peers: 0.3 GB/s, not 1 GB/s"));
+}
+
+/// In most windows bytes are added, but no time: the last bits of the rate are no bandwidth.
+TEST(StragglerDetector, BytesWithoutTheirTimeAreNoBandwidth) {
+  Ranks ranks(2);
+  ranks.file_seconds = 7;
+  ranks.write_rate = {0.969, 0.971};
+  PeerReview review;
+  EXPECT_TRUE(run(review, ranks, 600).empty());
 }
 
 TEST(StragglerDetector, RecordsThatLackFiguresOrRanksChangeNothing) {
