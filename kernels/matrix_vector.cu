@@ -25,9 +25,8 @@ struct TermTiles {
 };
 
 template <typename T>
-__device__ __forceinline__ double value(T element, bool absolute) {
-  const typename Element<T>::compute v = Element<T>::load(element);
-  return static_cast<double>(absolute ? fabs(v) : v);
+__device__ __forceinline__ double value(T element) {
+  return static_cast<double>(Element<T>::load(element));
 }
 
 /// The sum over the warp's threads, in thread 0, in a fixed order.
@@ -40,8 +39,8 @@ __device__ __forceinline__ double sum_over_warp(double value) {
 /// A warp: four rows by a tile of columns, so that what it reads of x serves all four. sums: tiles x rows.
 template <typename T, int N>
 __global__ void __launch_bounds__(matrix_threads)
-    multiply_rows_kernel(const MatrixView m, bool absolute, const double* __restrict__ x,
-                         std::int64_t tile_columns, double* sums) {
+    multiply_rows_kernel(const MatrixView m, const double* __restrict__ x, std::int64_t tile_columns,
+                         double* sums) {
   const int lane = static_cast<int>(threadIdx.x) % warp_threads;
   const std::int64_t warp = static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.x / warp_threads;
   const std::int64_t row = warp * rows_in_flight, first = blockIdx.y * tile_columns;
@@ -60,7 +59,7 @@ __global__ void __launch_bounds__(matrix_threads)
     for (int u = 0; u < rows_in_flight; ++u) {
       if (row + u >= m.rows) break;
 #pragma unroll
-      for (int j = 0; j < N; ++j) sum[u] = fma(value(elements[u].v[j], absolute), factors.v[j], sum[u]);
+      for (int j = 0; j < N; ++j) sum[u] = fma(value(elements[u].v[j]), factors.v[j], sum[u]);
     }
   }
 #pragma unroll
@@ -72,7 +71,7 @@ __global__ void __launch_bounds__(matrix_threads)
 
 /// The rows `first`, first + warps, ... below `end` times their elements of x, added to the thread's columns.
 template <typename T, int N>
-__device__ __forceinline__ void add_rows(const MatrixView& m, bool absolute, const double* __restrict__ x,
+__device__ __forceinline__ void add_rows(const MatrixView& m, const double* __restrict__ x,
                                          std::int64_t column, std::int64_t first, std::int64_t end,
                                          double (&sum)[N]) {
   const T* data = static_cast<const T*>(m.data) + column;
@@ -86,7 +85,7 @@ __device__ __forceinline__ void add_rows(const MatrixView& m, bool absolute, con
       if (row + u * warps >= end) break;
       const double factor = x[row + u * warps];
 #pragma unroll
-      for (int j = 0; j < N; ++j) sum[j] = fma(value(elements[u].v[j], absolute), factor, sum[j]);
+      for (int j = 0; j < N; ++j) sum[j] = fma(value(elements[u].v[j]), factor, sum[j]);
     }
   }
 }
@@ -94,8 +93,8 @@ __device__ __forceinline__ void add_rows(const MatrixView& m, bool absolute, con
 /// A block: a strip of 32 N columns by a tile of rows, shared by its warps. sums: tiles x columns.
 template <typename T, int N>
 __global__ void __launch_bounds__(matrix_threads)
-    multiply_columns_kernel(const MatrixView m, bool absolute, const double* __restrict__ x,
-                            std::int64_t tile_rows, double* sums) {
+    multiply_columns_kernel(const MatrixView m, const double* __restrict__ x, std::int64_t tile_rows,
+                            double* sums) {
   constexpr int width = warp_threads * N;
   static_assert(width <= matrix_threads);
   __shared__ double warp_sums[warps][width];
@@ -106,7 +105,7 @@ __global__ void __launch_bounds__(matrix_threads)
   const std::int64_t end = first + tile_rows < m.rows ? first + tile_rows : m.rows;
 
   double sum[N] = {};
-  if (column < m.columns) add_rows<T, N>(m, absolute, x, column, first + warp, end, sum);
+  if (column < m.columns) add_rows<T, N>(m, x, column, first + warp, end, sum);
 #pragma unroll
   for (int j = 0; j < N; ++j) warp_sums[warp][lane * N + j] = sum[j];
   __syncthreads();
@@ -127,30 +126,28 @@ int with_pack(const MatrixView& m, const double* x, F&& f) {
 }
 
 template <typename T>
-int multiply_rows(const Launch& launch, const MatrixView& m, bool absolute, const double* x,
-                  const TermTiles& tiles, double* sums) {
+int multiply_rows(const Launch& launch, const MatrixView& m, const double* x, const TermTiles& tiles,
+                  double* sums) {
   const std::int64_t blocks = divide_up(m.rows, std::int64_t{warps} * rows_in_flight);
   return with_pack<T>(m, x, [&](auto n) {
     return start(launch, dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(tiles.count)),
-                 dim3(matrix_threads), 0, multiply_rows_kernel<T, n.value>, m, absolute, x, tiles.each, sums);
+                 dim3(matrix_threads), 0, multiply_rows_kernel<T, n.value>, m, x, tiles.each, sums);
   });
 }
 
 template <typename T>
-int multiply_columns(const Launch& launch, const MatrixView& m, bool absolute, const double* x,
-                     const TermTiles& tiles, double* sums) {
+int multiply_columns(const Launch& launch, const MatrixView& m, const double* x, const TermTiles& tiles,
+                     double* sums) {
   return with_pack<T>(m, x, [&](auto n) {
     const std::int64_t strips = divide_up(m.columns, std::int64_t{warp_threads} * n.value);
     return start(launch, dim3(static_cast<unsigned>(strips), static_cast<unsigned>(tiles.count)),
-                 dim3(matrix_threads), 0, multiply_columns_kernel<T, n.value>, m, absolute, x, tiles.each,
-                 sums);
+                 dim3(matrix_threads), 0, multiply_columns_kernel<T, n.value>, m, x, tiles.each, sums);
   });
 }
 
 }  // namespace
 
-int multiply_vector(const Launch& launch, MatrixView m, bool transposed, bool absolute, const double* x,
-                    double* y) {
+int multiply_vector(const Launch& launch, MatrixView m, bool transposed, const double* x, double* y) {
   const std::int64_t sums = transposed ? m.columns : m.rows, terms = transposed ? m.rows : m.columns;
   if (sums == 0) return cudaSuccess;
   if (terms == 0)
@@ -160,14 +157,12 @@ int multiply_vector(const Launch& launch, MatrixView m, bool transposed, bool ab
   double* const partials = tiles.count == 1 ? y : static_cast<double*>(launch.scratch);
   const auto multiply = [&](auto type) {
     using T = decltype(type);
-    return transposed ? multiply_columns<T>(launch, m, absolute, x, tiles, partials)
-                      : multiply_rows<T>(launch, m, absolute, x, tiles, partials);
+    return transposed ? multiply_columns<T>(launch, m, x, tiles, partials)
+                      : multiply_rows<T>(launch, m, x, tiles, partials);
   };
-  const int error = m.type == ElementType::f8        ? multiply(Float8{})
-                    : m.type == ElementType::f8_e5m2 ? multiply(Float8E5m2{})
-                    : m.type == ElementType::i8      ? multiply(std::int8_t{})
-                    : m.type == ElementType::i32     ? multiply(std::int32_t{})
-                                                     : with_type(m.type, multiply);
+  const int error = m.type == ElementType::i8    ? multiply(std::int8_t{})
+                    : m.type == ElementType::i32 ? multiply(std::int32_t{})
+                                                 : with_type(m.type, multiply);
   if (error != cudaSuccess || tiles.count == 1) return error;
   return add_tiles(launch, static_cast<const double*>(partials), tiles.count, sums, y);
 }

@@ -215,32 +215,4 @@ TEST_P(DeviceContract, RefusesWhatDoesNotFit) {
   finish();
 }
 
-/// An audit's sums over operands of 8 bits.
-TEST_P(DeviceContract, MatricesOf8BitsAreMultipliedWithVectors) {
-  constexpr std::int64_t rows = 48, columns = 80;
-  Engine engine(3);
-  std::vector<std::uint8_t> bytes(rows * columns);
-  for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(engine() & 0xBF);
-  const Buffer m = upload_values(bytes);
-  const Buffer x = upload_values(std::vector<double>(columns, 1.5)), y = allocate(columns * sizeof(double));
-  for (const ElementType type : {ElementType::f8, ElementType::f8_e5m2})
-    for (const bool transposed : {false, true}) {
-      EXPECT_OK(device().multiply_vector({m.data(), type, rows, columns}, transposed, false, x.as<double>(),
-                                         y.as<double>(), stream()));
-      const std::int64_t sums = transposed ? columns : rows, terms = transposed ? rows : columns;
-      const auto actual = download_values<double>(y.data(), static_cast<std::size_t>(sums));
-      for (std::int64_t i = 0; i < sums; ++i) {
-        double sum = 0;
-        for (std::int64_t p = 0; p < terms; ++p) {
-          const std::uint8_t byte =
-              bytes[static_cast<std::size_t>(transposed ? p * columns + i : i * columns + p)];
-          sum += 1.5 * static_cast<double>(type == ElementType::f8 ? to_float(Float8{byte})
-                                                                   : to_float(Float8E5m2{byte}));
-        }
-        EXPECT_NEAR(actual[static_cast<std::size_t>(i)], sum, 1e-12 * (1 + std::fabs(sum)));
-      }
-    }
-  finish();
-}
-
 }  // namespace egt::contract

@@ -245,9 +245,9 @@ class Device {
   /// In place: h = math::activation(h + bias), bias per column; with an extreme term
   /// math::extreme_activation(h + bias), with the phase of place (first_row + row) * columns + column.
   virtual Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) = 0;
-  /// y = op(m) x in fp64, each sum in a fixed order; with `absolute`, of the magnitudes: |op(m)| x. m may be
-  /// f8, f8_e5m2, i8 or i32, too. x and y are fp64 of op(m)'s columns and rows, and lie apart from m.
-  virtual Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
+  /// y = op(m) x in fp64, each sum in a fixed order. m may be i8 or i32, too. x and y are fp64 of op(m)'s
+  /// columns and rows, and lie apart from m.
+  virtual Status multiply_vector(MatrixView m, bool transposed, const double* x, double* y,
                                  Stream& stream) = 0;
   /// In place: gradient = math::activation_gradient(gradient, h); bias_gradient = its column sums (f32 or
   /// bf16).

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "device/arguments.hpp"
 #include "device/host/host_loops.hpp"
 #include "device/host/host_operations.hpp"
@@ -8,36 +6,29 @@ namespace egt::host {
 namespace {
 
 template <typename T>
-double value(T element, bool absolute) {
-  const auto v = static_cast<double>(Element<T>::load(element));
-  return absolute ? std::abs(v) : v;
-}
-
-template <typename T>
-void multiply_rows(const MatrixView& m, bool absolute, const double* x, double* y, std::int64_t begin,
-                   std::int64_t end) {
+void multiply_rows(const MatrixView& m, const double* x, double* y, std::int64_t begin, std::int64_t end) {
   for (std::int64_t r = begin; r < end; ++r) {
     const T* elements = row<T>(m, r);
     double sum = 0;
-    for (std::int64_t c = 0; c < m.columns; ++c) sum += value(elements[c], absolute) * x[c];
+    for (std::int64_t c = 0; c < m.columns; ++c)
+      sum += static_cast<double>(Element<T>::load(elements[c])) * x[c];
     y[r] = sum;
   }
 }
 
 template <typename T>
-void multiply_columns(const MatrixView& m, bool absolute, const double* x, double* y, std::int64_t begin,
-                      std::int64_t end) {
+void multiply_columns(const MatrixView& m, const double* x, double* y, std::int64_t begin, std::int64_t end) {
   for (std::int64_t c = begin; c < end; ++c) y[c] = 0;
   for (std::int64_t r = 0; r < m.rows; ++r) {
     const T* elements = row<T>(m, r);
-    for (std::int64_t c = begin; c < end; ++c) y[c] += value(elements[c], absolute) * x[r];
+    for (std::int64_t c = begin; c < end; ++c)
+      y[c] += static_cast<double>(Element<T>::load(elements[c])) * x[r];
   }
 }
 
 }  // namespace
 
-Status multiply_vector(MatrixView m, bool transposed, bool absolute, const double* x, double* y,
-                       HostStream& stream) {
+Status multiply_vector(MatrixView m, bool transposed, const double* x, double* y, HostStream& stream) {
   EGT_TRY(check_multiply_vector(m, transposed, x, y));
   stream.enqueue([=, &stream] {
     const auto multiply = [&](auto type) {
@@ -45,16 +36,12 @@ Status multiply_vector(MatrixView m, bool transposed, bool absolute, const doubl
       const std::int64_t sums = transposed ? m.columns : m.rows;
       for_ranges(stream, sums, 64, [&](std::int64_t begin, std::int64_t end) {
         if (transposed)
-          multiply_columns<T>(m, absolute, x, y, begin, end);
+          multiply_columns<T>(m, x, y, begin, end);
         else
-          multiply_rows<T>(m, absolute, x, y, begin, end);
+          multiply_rows<T>(m, x, y, begin, end);
       });
     };
-    if (m.type == ElementType::f8)
-      multiply(std::type_identity<Float8>{});
-    else if (m.type == ElementType::f8_e5m2)
-      multiply(std::type_identity<Float8E5m2>{});
-    else if (m.type == ElementType::i8)
+    if (m.type == ElementType::i8)
       multiply(std::type_identity<std::int8_t>{});
     else if (m.type == ElementType::i32)
       multiply(std::type_identity<std::int32_t>{});

@@ -243,7 +243,7 @@ Status ProductLane::compare_sums(const Operands& operands, const Gemm& gemm, con
   return pipeline_->submit(
       [&](Stream& stream, Evidence* on_device) -> Status {
         const auto multiply = [&](const MatrixView& m, bool transposed, const double* x, double* y) {
-          return device_.multiply_vector(m, transposed, false, x, y, stream);
+          return device_.multiply_vector(m, transposed, x, y, stream);
         };
         EGT_TRY(multiply(gemm.a, true, ones, to.a));
         EGT_TRY(multiply(gemm.b, true, ones, to.b));

@@ -36,22 +36,21 @@ Array uniform(std::int64_t count) {
 /// op(m): its rows and columns are sums and terms.
 struct Operand {
   const Matrix& m;
-  bool transposed, absolute;
+  bool transposed;
 
   std::int64_t sums() const { return transposed ? m.columns() : m.rows(); }
   std::int64_t terms() const { return transposed ? m.rows() : m.columns(); }
   double at(std::int64_t sum, std::int64_t term) const {
-    const double v = transposed ? m.get(term, sum) : m.get(sum, term);
-    return absolute ? std::fabs(v) : v;
+    return transposed ? m.get(term, sum) : m.get(sum, term);
   }
   std::string name() const {
-    return fmt::format("{} {} x {}, leading {}{}{}", to_string(m.type()), m.rows(), m.columns(), m.leading(),
-                       transposed ? ", transposed" : "", absolute ? ", absolute" : "");
+    return fmt::format("{} {} x {}, leading {}{}", to_string(m.type()), m.rows(), m.columns(), m.leading(),
+                       transposed ? ", transposed" : "");
   }
 };
 
 std::vector<Operand> forms_of(const Matrix& m) {
-  return {{m, false, false}, {m, false, true}, {m, true, false}, {m, true, true}};
+  return {{m, false}, {m, true}};
 }
 
 void expect_is_product(const Array& y, const Operand& operand, const Array& x) {
@@ -82,9 +81,8 @@ TEST_P(DeviceContract, MultiplyVectorIsTheProductInFp64) {
           Array result(ElementType::f64, operand.sums() + 1);
           result.set(operand.sums(), untouched);
           const DeviceArray y = upload(result);
-          EXPECT_OK(device().multiply_vector(m.view, operand.transposed, operand.absolute,
-                                             x_on_device.buffer.as<double>(), y.buffer.as<double>(),
-                                             stream()));
+          EXPECT_OK(device().multiply_vector(m.view, operand.transposed, x_on_device.buffer.as<double>(),
+                                             y.buffer.as<double>(), stream()));
           download(y, result);
           expect_is_product(result, operand, x);
           EXPECT_EQ(result.get(operand.sums()), untouched) << operand.name();
@@ -101,9 +99,8 @@ TEST_P(DeviceContract, MultiplyVectorTakesAnyPlaceAndIsRepeatableBitForBit) {
       const DeviceArray x_on_device = upload(x);
       const DeviceArray y[] = {upload(Array(ElementType::f64, 1100)), upload(Array(ElementType::f64, 1100))};
       for (const DeviceArray& run : y)
-        EXPECT_OK(device().multiply_vector(m.view, operand.transposed, operand.absolute,
-                                           x_on_device.buffer.as<double>() + 1, run.buffer.as<double>(),
-                                           stream()));
+        EXPECT_OK(device().multiply_vector(m.view, operand.transposed, x_on_device.buffer.as<double>() + 1,
+                                           run.buffer.as<double>(), stream()));
       Array shifted(ElementType::f64, 1100);
       for (std::int64_t i = 0; i < 1100; ++i) shifted.set(i, x.get(i + 1));
       const Array result = download(y[0]);
@@ -124,8 +121,8 @@ TEST_P(DeviceContract, MultiplyVectorLosesNothingThatIsNotFinite) {
         for (const Operand& operand : forms_of(matrix)) {
           const DeviceArray x = upload(uniform(operand.terms()));
           const DeviceArray y = upload(Array(ElementType::f64, operand.sums()));
-          EXPECT_OK(device().multiply_vector(m.view, operand.transposed, operand.absolute,
-                                             x.buffer.as<double>(), y.buffer.as<double>(), stream()));
+          EXPECT_OK(device().multiply_vector(m.view, operand.transposed, x.buffer.as<double>(),
+                                             y.buffer.as<double>(), stream()));
           const Array result = download(y);
           for (std::int64_t i = 0; i < operand.sums(); ++i)
             EXPECT_EQ(std::isfinite(result.get(i)), i != (operand.transposed ? 31 : 22)) << operand.name();
@@ -142,12 +139,11 @@ TEST_P(DeviceContract, MultiplyVectorWithoutTermsGivesZeros) {
   for (const bool transposed : {false, true}) {
     const MatrixView m(nullptr, ElementType::bf16, transposed ? 0 : 4, transposed ? 4 : 0);
     const DeviceArray y = upload(ones);
-    EXPECT_OK(device().multiply_vector(m, transposed, false, nullptr, y.buffer.as<double>(), stream()));
+    EXPECT_OK(device().multiply_vector(m, transposed, nullptr, y.buffer.as<double>(), stream()));
     const Array result = download(y);
     for (std::int64_t i = 0; i < 4; ++i) EXPECT_EQ(result.get(i), 0.0);
-    EXPECT_FAILS(invalid_argument,
-                 device().multiply_vector(m, transposed, false, nullptr, nullptr, stream()));
-    EXPECT_OK(device().multiply_vector(m, !transposed, false, nullptr, nullptr, stream()));  // no sums
+    EXPECT_FAILS(invalid_argument, device().multiply_vector(m, transposed, nullptr, nullptr, stream()));
+    EXPECT_OK(device().multiply_vector(m, !transposed, nullptr, nullptr, stream()));  // no sums
   }
   finish();
 }
@@ -160,12 +156,9 @@ TEST_P(DeviceContract, MultiplyVectorRefusesWhatDoesNotFit) {
     for (const MatrixView& bad :
          {MatrixView(nullptr, ElementType::f32, 4, 4), MatrixView(memory.data(), ElementType::f32, 4, 4, 3),
           MatrixView(memory.data(), ElementType::f32, -4, 4)})
-      EXPECT_FAILS(invalid_argument,
-                   device().multiply_vector(bad, transposed, false, vector, vector, stream()));
-    EXPECT_FAILS(invalid_argument,
-                 device().multiply_vector(good, transposed, false, nullptr, vector, stream()));
-    EXPECT_FAILS(invalid_argument,
-                 device().multiply_vector(good, transposed, false, vector, nullptr, stream()));
+      EXPECT_FAILS(invalid_argument, device().multiply_vector(bad, transposed, vector, vector, stream()));
+    EXPECT_FAILS(invalid_argument, device().multiply_vector(good, transposed, nullptr, vector, stream()));
+    EXPECT_FAILS(invalid_argument, device().multiply_vector(good, transposed, vector, nullptr, stream()));
   }
   finish();
 }
