@@ -106,7 +106,6 @@ MatrixView as_row(const void* data, ElementType type, std::int64_t count) {
 /// Weights and moments, before and after, of some parameters.
 struct SampledStep {
   OptimizerStep step;
-  std::int64_t count = 0;
   const std::byte *weights = nullptr, *gradient = nullptr, *first = nullptr, *second = nullptr;
   const std::byte *new_weights = nullptr, *new_first = nullptr, *new_second = nullptr, *copy = nullptr;
 
@@ -359,7 +358,6 @@ Status OperationAudit::take_operands(const OptimizerStep& operation, Stream& str
 Status OperationAudit::take_result(const OptimizerStep& operation, const PassTensor& tensor, Stream& stream) {
   const ParameterRange& range = operation.range;
   SampledStep sample{.step = operation,
-                     .count = place_.count,
                      .weights = operands_[1],
                      .gradient = operands_[0],
                      .first = operands_[2],
