@@ -78,6 +78,7 @@ class Striker {
   /// A result of `elements` values of type T, `columns` in a row, `leading` from row to row.
   template <typename T, typename Bits>
   void result(Function function, T* values, unsigned elements, unsigned columns = 1, unsigned leading = 1) {
+    if (::gettid() == ::getpid()) return;  // the main thread computes the samples of the checks, no pass
     const std::lock_guard lock(mutex_);
     if (inputs_seen_.empty()) return;
     const int call = calls_[function]++;
