@@ -310,7 +310,7 @@ class Ends(LoadTest):
         self.assertEqual(result["faults"], [])
 
     def test_ranks_that_lose_touch_lose_that_test_only(self):
-        done, result = self.loadtest("--collective-timeout", "15s", "--inject", "hang:rank=1,step=1,ms=18000", code=4)
+        done, result = self.loadtest("--collective-timeout", "30s", "--inject", "hang:rank=1,step=1,ms=34000", code=4)
         self.assertEqual(self.summary(result), (13, 12, 1))
         lost = [entry for entry in self.entries(result) if not entry["success"]]
         self.assertEqual([entry["failure"] for entry in lost], ["the ranks lost touch in it"])
