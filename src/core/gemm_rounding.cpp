@@ -12,6 +12,14 @@ double gamma(std::int64_t k, double unit_roundoff) {
   return error / (1 - error);
 }
 
+/// Of numbers below the normal ones: half their spacing, or all of the smallest normal number where they may
+/// be flushed to zero (fp16's are kept by every converter).
+double underflow_error(ElementType type) {
+  return type == ElementType::f64 ? DBL_MIN : type == ElementType::f16 ? 0x1p-25 : 0x1p-126;
+}
+
+}  // namespace
+
 double unit_roundoff(ElementType type) {
   switch (type) {
     case ElementType::f64:
@@ -23,12 +31,6 @@ double unit_roundoff(ElementType type) {
     default:
       return 0x1p-24;
   }
-}
-
-/// Of numbers below the normal ones: half their spacing, or all of the smallest normal number where they may
-/// be flushed to zero (fp16's are kept by every converter).
-double underflow_error(ElementType type) {
-  return type == ElementType::f64 ? DBL_MIN : type == ElementType::f16 ? 0x1p-25 : 0x1p-126;
 }
 
 double largest_finite(ElementType type) {
@@ -43,8 +45,6 @@ double largest_finite(ElementType type) {
       return FLT_MAX;
   }
 }
-
-}  // namespace
 
 /// Sums: fp32 units round by 2^-24 each, or cut off by 2^-23. Tensor cores multiply exactly, align the terms
 /// of a block of four or more with the largest and cut them off at 2^-23 of it or below, then normalize: for

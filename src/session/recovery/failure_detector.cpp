@@ -205,8 +205,8 @@ bool any_ended_its_steps(const WatchTable& table) {
                      [](const RankView& view) { return view.news.steps_ended; });
 }
 
-/// Those that did not come to the restart, as they were when it was ordered. Of those whose steps had ended
-/// nobody may expect it: where no other is missing, the ones that were waited for have prevented the end.
+/// Those that did not come to the restart, as they were when it was ordered. A rank whose steps
+/// had ended cannot come. If no other rank is missing, the ranks that were waited for prevented the end.
 std::vector<Loss> missing_ranks(const WatchTable& table, const WatchOptions& options, double now) {
   std::vector<Loss> losses;
   for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank) {

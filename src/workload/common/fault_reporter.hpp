@@ -47,7 +47,7 @@ class FaultReporter {
   std::set<std::string> told_;       ///< of all checks
   std::vector<Fault> of_others_;     ///< of the last check, left to them to report
   std::set<std::string> announced_;  ///< `Fault::incident` of all that were reported provisionally
-  std::vector<Fault> unannounced_;   ///< provisional, of this check, that nobody reported yet
+  std::vector<Fault> unannounced_;   ///< provisional, of this check, not reported yet
   bool own_found_ = false, own_suspected_ = false;
 };
 

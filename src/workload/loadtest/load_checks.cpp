@@ -73,7 +73,7 @@ LoadChecks::Questions LoadChecks::of_kind(LoadAnswerKind kind) const {
 
 /// The round in which all ranks agree, the first one if any, is the past that the other one must repeat. The
 /// second one is so only if at least half of the ranks gave the same in the first. Otherwise all may have it
-/// from a rank that computes wrong, whose parts are in what all make together: it accuses nobody.
+/// from a rank that computes wrong, whose parts are in what all make together: it accuses no rank.
 bool LoadChecks::judge_rounds(const std::vector<Answers>& all, const Questions& questions,
                               std::int64_t step) {
   if (questions.empty()) return true;

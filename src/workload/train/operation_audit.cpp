@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cfloat>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -49,17 +48,12 @@ double load(const std::byte* data, ElementType type, std::int64_t i) {
   }
 }
 
-/// Half the distance of neighbours, relative to the value, and the smallest number that is not flushed.
+/// Rounded once to the type. Numbers below the smallest may be flushed to zero.
 Expected rounded(ElementType type, double value, double error) {
-  const double unit = type == ElementType::f64    ? 0x1p-53
-                      : type == ElementType::f16  ? 0x1p-11
-                      : type == ElementType::bf16 ? 0x1p-8
-                                                  : 0x1p-24;
   const double smallest = type == ElementType::f16 ? 0x1p-24 : 0x1p-126;
-  const double largest = type == ElementType::f16 ? 65504 : type == ElementType::f64 ? DBL_MAX : 0x1.FEp127;
   const double reach = std::fabs(value) + error;
-  if (reach >= largest) return {value, std::numeric_limits<double>::infinity()};  // infinity is right, too
-  return {value, error + 1.01 * unit * reach + smallest};
+  if (reach >= largest_finite(type)) return {value, std::numeric_limits<double>::infinity()};
+  return {value, error + 1.01 * unit_roundoff(type) * reach + smallest};
 }
 
 bool is_right(double actual, const Expected& expected) {

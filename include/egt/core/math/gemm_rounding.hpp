@@ -9,6 +9,10 @@
 
 namespace egt {
 
+/// Half the distance of neighbours, relative to the value.
+double unit_roundoff(ElementType type);
+double largest_finite(ElementType type);
+
 /// `undecided`: a sum may have overflowed on its way, and that would explain the element.
 enum class ElementVerdict : int { right, wrong, undecided };
 
