@@ -1,5 +1,6 @@
 """A mismatch of two passes is being examined, and at a random moment a rank is killed, hangs, hangs for a while so that all
-restart, or the run is stopped: the fault is in the result. EGT_MOMENTS=20 tries 20 moments of each."""
+restart, or the run is stopped: the fault is in the result. EGT_MOMENTS=20 tries 20 moments of each,
+EGT_SEED: other ones."""
 import random
 
 from program import *
@@ -14,7 +15,7 @@ NETWORK = ["--layers", "32,48,16", "--batch", "16", "--extreme-iterations", "1",
 class Examination(ProgramTest):
     def setUp(self):
         super().setUp()
-        self.chosen = random.Random(self.id())
+        self.chosen = random.Random(self.id() + os.environ.get("EGT_SEED", ""))
 
     def faults_on_disk(self, directory):
         """Of all journals; the last line may be half written."""

@@ -1,5 +1,5 @@
 """One wrong bit of one GEMM, one sinf or expf, or one message of an all-reduce, in ordinary training steps: detected,
-blamed on the right rank, and repaired. EGT_STRIKES: how many of each kind for each number of ranks (in the suite a few)."""
+blamed on the right rank, and repaired. EGT_STRIKES: how many of each kind for each number of ranks (in the suite a few). EGT_SEED: other ones."""
 import random
 
 from program import *
@@ -110,7 +110,7 @@ class Strikes(ProgramTest):
         return "detected" if fault["rank"] == rank and fault["blame"] in ("certain", "majority") else "wrong blame"
 
     def check(self, ranks):
-        chosen = random.Random(int(os.environ.get("EGT_STRIKES_SEED", 35)) * 10 + ranks)
+        chosen = random.Random(int(os.environ.get("EGT_SEED", 35)) * 10 + ranks)
         self.runs, table, wrong = [], {}, []
         kinds = len(KINDS) if ranks > 1 else len(KINDS) - 1
         steps = 10 + DISTANCE * (1 + kinds * STRIKES_PER_RUN)

@@ -269,11 +269,12 @@ TEST_F(TrainingCoverageOnRanks, FaultsLikeEarlierOnesLeaveNoneUndecided) {
   EXPECT_EQ(outcome.faults.size() + outcome.repeats, injections.size()) << all_of(outcome.faults);
 }
 
-/// `EGT_NETWORKS`: how many.
+/// `EGT_NETWORKS`: how many. `EGT_SEED`: other ones.
 TEST_F(TrainingCoverageOnRanks, RandomNetworksHaveNoFault) {
   const char* const asked = std::getenv("EGT_NETWORKS");
   const int networks = asked ? std::atoi(asked) : 5;
-  std::mt19937 random(19);  // the same on all ranks
+  const char* const seed = std::getenv("EGT_SEED");
+  std::mt19937 random(seed ? static_cast<unsigned>(std::atoi(seed)) : 19U);  // the same on all ranks
   std::int64_t digests = 0;
   for (int network = 0; network < networks; ++network) {
     Job job{.steps = 8, .check_every = 3, .covers_all = true};

@@ -206,6 +206,7 @@ class TrainingJobs : public ::testing::Test {
     LoadControl load;
     Environment environment{
         device, communicator, records, mpi_session().place(), 5, injector, job.model(rank()), board, load};
+    environment.rate_window_ms = 0;
     Outcome outcome;
     static int jobs = 0;
     SharedRestart restart(restartable, ++jobs);

@@ -36,6 +36,9 @@ struct Environment {
   LoadControl& load;     ///< how hard it may work
   /// The last deadline of a wait for peers: long after the watchdog has judged them.
   double peer_timeout_seconds = 60;
+  /// Of a window in which training measures a standalone rate; 0: one window of one operation, for tests that
+  /// do not look at rates.
+  double rate_window_ms = 3;
   /// The newest sample of this rank's sensor; all empty where nothing watches the device. Any thread.
   std::function<SensorReading()> reading = [] { return SensorReading(); };
   /// The same of the node. Any thread.

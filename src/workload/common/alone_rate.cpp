@@ -80,28 +80,30 @@ Result<double> rate_alone(Device& device, Stream& stream, double units,
   return fastest;
 }
 
-Result<double> product_rate_alone(Device& device, Stream& stream, Precision precision) {
+Result<double> product_rate_alone(Device& device, Stream& stream, Precision precision, double least_ms) {
   EGT_TRY_ASSIGN(const MemoryInfo memory, device.memory());
   const std::uint64_t most_bytes = std::min(memory.total_bytes / scratch_divisor, memory.free_bytes);
   for (std::int64_t rows = fewest_rows;; rows *= 2) {
     EGT_TRY_ASSIGN(const double rate, product_rate(device, stream, precision, rows, one_operation));
+    if (least_ms == one_operation) return rate;
     const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(rows * rows);
     const std::uint64_t next_bytes =
         3 * static_cast<std::uint64_t>(4 * rows * rows) * size_of(storage_type(precision));
     if (rows == most_rows || flops >= rate * long_enough_seconds || next_bytes > most_bytes)
-      return product_rate(device, stream, precision, rows, measured_ms);
+      return product_rate(device, stream, precision, rows, least_ms);
   }
 }
 
 /// A few long chains take long, too, but do not fill the device: their number grows until the rate does not.
-Result<double> extreme_rate_alone(Device& device, Stream& stream, int iterations) {
+Result<double> extreme_rate_alone(Device& device, Stream& stream, int iterations, double least_ms) {
   double last_rate = 0;
   for (std::int64_t rows = fewest_chain_rows;; rows *= 4) {
     EGT_TRY_ASSIGN(const double rate, chain_rate(device, stream, iterations, rows, one_operation));
+    if (least_ms == one_operation) return rate;
     const double turns = static_cast<double>(rows * columns_of_chains) * iterations;
     const bool is_long = turns >= rate * long_enough_seconds, fills = rate < growth_of_full * last_rate;
     if (4 * rows > most_chain_rows || (is_long && fills) || turns >= rate * too_long_seconds)
-      return chain_rate(device, stream, iterations, rows, measured_ms);
+      return chain_rate(device, stream, iterations, rows, least_ms);
     last_rate = rate;
   }
 }

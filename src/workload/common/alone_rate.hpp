@@ -23,10 +23,12 @@ Result<double> rate_alone(Device& device, Stream& stream, double units,
 using ProductRates = std::map<Precision, double>;
 /// Of products as large as is worth while on the device: up to 8192^3, in a 64th of its
 /// memory. Operands are finite numbers whose products add up.
-Result<double> product_rate_alone(Device& device, Stream& stream, Precision precision);
+Result<double> product_rate_alone(Device& device, Stream& stream, Precision precision,
+                                  double least_ms = measured_ms);
 
 /// Turns a second of the extreme term's chains, on fp32 activations. `iterations`: turns of a chain, above 0.
-Result<double> extreme_rate_alone(Device& device, Stream& stream, int iterations);
+Result<double> extreme_rate_alone(Device& device, Stream& stream, int iterations,
+                                  double least_ms = measured_ms);
 /// Chains so many times as long are bound by their own instructions only: reading, writing and beginning do
 /// not count any more. Those of more turns than that are long by themselves.
 constexpr int longer_chains = 10, most_short_turns = 200;

@@ -70,16 +70,19 @@ Status TrainWorkload::prepare() {
 Status TrainWorkload::measure_rates() {
   Stream& stream = steps_->trainer().compute_stream();
   for (const Precision precision : options_.precisions) {
-    EGT_TRY_ASSIGN(const double rate, product_rate_alone(environment_.device, stream, precision));
+    EGT_TRY_ASSIGN(const double rate,
+                   product_rate_alone(environment_.device, stream, precision, environment_.rate_window_ms));
     product_rates_[precision] = std::max(product_rates_[precision], rate);
   }
   const int iterations = options_.extreme_iterations;
   if (iterations == 0) return {};
-  EGT_TRY_ASSIGN(const double rate, extreme_rate_alone(environment_.device, stream, iterations));
+  EGT_TRY_ASSIGN(const double rate,
+                 extreme_rate_alone(environment_.device, stream, iterations, environment_.rate_window_ms));
   extreme_rate_ = std::max(extreme_rate_.value_or(0), rate);
   if (iterations > most_short_turns) return {};
   EGT_TRY_ASSIGN(const double longer,
-                 extreme_rate_alone(environment_.device, stream, longer_chains * iterations));
+                 extreme_rate_alone(environment_.device, stream, longer_chains * iterations,
+                                    environment_.rate_window_ms));
   long_chain_rate_ = std::max(long_chain_rate_, longer);
   return {};
 }
