@@ -19,6 +19,22 @@ Digest digest_of(std::string_view text) {
   return digest;
 }
 
+std::optional<std::uint32_t> only_word(const Digest& digest) {
+  // What add_to_digest does at index 0, backwards.
+  std::uint32_t place = 0x68E31DA4u;
+  place ^= place >> 15;
+  std::uint32_t inverse = 0x7FEB352Du;
+  for (int correct_bits = 3; correct_bits < 32; correct_bits *= 2) inverse *= 2u - 0x7FEB352Du * inverse;
+  auto x = static_cast<std::uint32_t>(digest.a / (place | 1u));
+  x ^= (x >> 15) ^ (x >> 30);
+  x *= inverse;
+  x ^= x >> 16;
+  const std::uint32_t word = x ^ place;
+  Digest again;
+  add_to_digest(again.a, again.b, 0, word);
+  return again == digest ? std::optional(word) : std::nullopt;
+}
+
 std::string to_string(const Digest& digest) {
   return fmt::format("{:016x}{:016x}", digest.a, digest.b);
 }

@@ -36,6 +36,9 @@ EGT_HD void add_to_digest(std::uint64_t& a, std::uint64_t& b, std::uint64_t inde
   b += std::uint64_t{y} * (place2 | 1u);
 }
 
+/// The word of a digest of a single word, at index 0; nothing where `digest` is of none or of several.
+std::optional<std::uint32_t> only_word(const Digest& digest);
+
 /// Of its bytes, and zeros up to a whole word.
 Digest digest_of(std::string_view text);
 

@@ -19,6 +19,7 @@ struct Evidence {
   Mismatches mismatches;
   Digest first;   ///< of the first run of an operation that is run twice
   Digest second;  ///< of its second run
+  Digest sample;  ///< of a third one, on a word whose result is computed on the host, too
 
   /// Were both runs made, and did they give the same bits?
   bool runs_agree() const { return first == second && first != Digest{}; }

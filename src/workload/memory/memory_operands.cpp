@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +13,20 @@ namespace egt {
 namespace {
 
 constexpr std::uint64_t fewest_turn_words = 4096;
+
+/// Of a sample: with more, the roundings of both sides grow apart.
+constexpr int sampled_iterations = 2;
+constexpr double sample_tolerance = 1e-5;
+
+/// math::sine_exponential with other functions.
+double sine_exponential_on_host(double v, int iterations) {
+  double sum = 0;
+  for (int i = 0; i < iterations; ++i) {
+    v = std::sin(v * static_cast<double>(1.7f) + i) + std::exp(-std::fabs(v));
+    sum += v;
+  }
+  return sum;
+}
 
 constexpr MemoryPass operands_pass{.kind = PatternKind::finite, .seed = MemoryPass::Seed::given};
 
@@ -76,12 +91,17 @@ Status MemoryPatrol::turn_window(std::size_t block, const std::stop_token& stop)
 
 Status MemoryPatrol::turn(std::size_t block, Window window, int iterations, const std::stop_token& stop) {
   const WordsView words{blocks_[block].words.data + window.first, window.count};
+  const std::uint64_t sampled = mix64(window.first ^ ++sampled_words_) % window.count;
+  const std::uint32_t operand = PatternFunction(courses_[block].pattern())(window.first + sampled);
   return submit(
       [&](Stream& stream, Evidence* on_device) -> Status {
+        EGT_TRY(device_.sine_exponential({words.data + sampled, 1}, sampled_iterations, &on_device->sample,
+                                         stream));
         EGT_TRY(device_.sine_exponential(words, iterations, &on_device->first, stream));
         return device_.sine_exponential(words, iterations, &on_device->second, stream);
       },
-      [this, block, window, iterations, place = place(block)](const Evidence& evidence, double device_ms) {
+      [this, block, window, iterations, sampled, operand, place = place(block)](const Evidence& evidence,
+                                                                                double device_ms) {
         const double turns = 2.0 * static_cast<double>(window.count) * iterations;
         turn_pace_.learn(turns, device_ms);
         count_turns(evidence, turns, device_ms);
@@ -90,9 +110,30 @@ Status MemoryPatrol::turn(std::size_t block, Window window, int iterations, cons
                             fmt::format("{}, {} of sine and exponential on {}", place,
                                         counted(static_cast<std::uint64_t>(iterations), "iteration"),
                                         counted(window.count, "word")));
+        else
+          judge_sample(evidence.sample, operand,
+                       blocks_[block].offset + (window.first + sampled) * sizeof(std::uint32_t), place);
         return Status();
       },
       stop);
+}
+
+/// Both runs of an operation that computes something else agree.
+void MemoryPatrol::judge_sample(const Digest& sample, std::uint32_t operand, std::uint64_t offset,
+                                const std::string& place) {
+  const double expected =
+      sine_exponential_on_host(static_cast<double>(float_from_bits(operand)), sampled_iterations);
+  const auto word = only_word(sample);
+  if (word && std::fabs(static_cast<double>(float_from_bits(*word)) - expected) <= sample_tolerance) return;
+  Fault fault = fault_of(environment_, "extreme", "host sample", "memory", step_);
+  fault.where = fmt::format("{}, {} of sine and exponential on the word {:#010x}", place,
+                            counted(sampled_iterations, "iteration"), operand);
+  fault.offset = offset;
+  fault.expected = fmt::format("{:.9g}", expected);
+  fault.actual = word ? fmt::format("{:.9g}", float_from_bits(*word)) : to_string(sample);
+  environment_.records.emit(fault);
+  const std::lock_guard lock(mutex_);
+  ++figures_.disagreements;
 }
 
 /// Whole quanta, for the device's sake.

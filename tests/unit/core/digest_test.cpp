@@ -22,6 +22,17 @@ Words random_words(std::size_t count) {
   return words;
 }
 
+TEST(Digest, OfOneWordGivesItBack) {
+  for (const std::uint32_t word : random_words(1000)) {
+    Digest digest;
+    add_to_digest(digest.a, digest.b, 0, word);
+    EXPECT_EQ(only_word(digest), word);
+    add_to_digest(digest.a, digest.b, 1, word);
+    EXPECT_EQ(only_word(digest), std::nullopt);
+  }
+  EXPECT_EQ(only_word({}), std::nullopt);
+}
+
 Digest digest_in_order(const Words& words, const std::vector<std::size_t>& order) {
   Digest digest;
   for (const std::size_t i : order) add_to_digest(digest.a, digest.b, i, words[i]);

@@ -281,6 +281,25 @@ TEST(MemoryWorkload, SinesThatDifferWhenRepeatedAreAFault) {
   EXPECT_EQ(faults[0]["kind"], "extreme");
 }
 
+/// Makes one turn too many, in both runs.
+class OverturningDevice : public ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  Status sine_exponential(WordsView words, int iterations, Digest* digest, Stream& stream) override {
+    return ForwardingDevice::sine_exponential(words, iterations + 1, digest, stream);
+  }
+};
+
+TEST(MemoryWorkload, SinesThatAreWrongEachTimeAreAFault) {
+  const std::vector<Json> faults =
+      faults_of_operands(std::make_unique<OverturningDevice>(small_host_device()));
+  ASSERT_FALSE(faults.empty());
+  EXPECT_EQ(faults[0]["kind"], "extreme");
+  EXPECT_EQ(faults[0]["detector"], "host sample");
+  EXPECT_EQ(faults[0]["rank"], 3);
+  EXPECT_NE(faults[0]["expected"], faults[0]["actual"]);
+}
+
 /// Does no product at all: its result is whatever lay there.
 class ProductlessDevice : public ForwardingDevice {
  public:
