@@ -93,6 +93,21 @@ Status ParameterSet::initialize(Device& device, const ParameterLayout& layout, c
   return {};
 }
 
+/// The numbers of a layer's sequence that follow those of its weights.
+Status ParameterSet::randomize_biases(Device& device, const ParameterLayout& layout, std::uint64_t seed,
+                                      Stream& stream) const {
+  for (std::size_t l = 0; l < layout.layers().size(); ++l) {
+    const LinearLayer& layer = layout.layers()[l];
+    EGT_TRY(device.randomize({weights.as<float>() + layer.bias, ElementType::f32, layer.outputs},
+                             {.seed = seed,
+                              .sequence = weight_sequences + l,
+                              .first = static_cast<std::uint64_t>(layer.outputs * layer.inputs),
+                              .scale = initial_scale(layer.inputs, l + 1 == layout.layers().size())},
+                             stream));
+  }
+  return {};
+}
+
 MatrixView ParameterSet::compute_weights(const LinearLayer& layer, Precision precision) const {
   const ElementType type = storage_type(precision);
   char* base = (type == ElementType::f32 ? weights : copy_).as<char>();

@@ -28,6 +28,10 @@ class ParameterSet {
   Status initialize(Device& device, const ParameterLayout& layout, const NetworkPart* part,
                     std::uint64_t seed, Stream& stream) const;
 
+  /// As those of a trained network, so that a device that leaves them out computes something else.
+  Status randomize_biases(Device& device, const ParameterLayout& layout, std::uint64_t seed,
+                          Stream& stream) const;
+
   /// W of a layer as the products of other precisions than fp8 read it: the master weights, or their copy.
   MatrixView compute_weights(const LinearLayer& layer, Precision precision) const;
   MatrixView master_weights(const LinearLayer& layer) const {

@@ -117,7 +117,7 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   /// gradients update. Null: there is none.
   const std::unique_ptr<mlp::TrainedState> second;
   mlp::GradientSums sums;
-  ParameterSet known;  // of replays, as training began with
+  ParameterSet known;  // of replays: the weights as training began with, but with biases
   Workspace workspace;
   Buffer replay_loss;
   mlp::PassComparison comparison;
@@ -175,6 +175,7 @@ Status MlpTrainer::Impl::initialize() {
   EGT_TRY(trained.initialize(*compute));
   if (second) EGT_TRY(second->initialize(*compute));
   EGT_TRY(known.initialize(device, layout, nullptr, config.seed, *compute));
+  EGT_TRY(known.randomize_biases(device, layout, config.seed, *compute));
   if (config.has_second_pass) EGT_TRY(comparison.initialize(*compute));
   EGT_TRY(device.set_zero(workspace.gradient.data(), workspace.gradient.bytes(), *compute));
   if (!sums.are_verified()) return {};

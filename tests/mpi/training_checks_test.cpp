@@ -288,7 +288,8 @@ TEST_F(TrainingChecksOnRanks, TheGoldenFileFindsWhatIsWrongOnAllRanksAlike) {
   Golden other;
   const Golden::Digests* known = nullptr;
   const std::string work = fmt::format(
-      "layers 16,96,24,8, batch 8 of {}, extreme iterations 1 of chains 2, gradient f32, seed 5", 8 * size());
+      "layers 16,96,24,8, batch 8 of {}, extreme iterations 1 of chains 2, biases, gradient f32, seed 5",
+      8 * size());
   known = clean.golden.find("test device", work, "bf16");
   ASSERT_NE(known, nullptr) << clean.golden.text();
   Golden::Digests changed = *known;

@@ -17,6 +17,8 @@ enum class SystematicError {
   middle_bit,        ///< the same element, bit 20 of fp32
   no_epilogue,       ///< bias and ReLU, where they are fused with a GEMM
   no_activation,     ///< bias, ReLU and chain
+  no_bias,           ///< in the activation
+  no_bias_gradient,  ///< zeros
   no_loss_gradient,  ///< the outputs stay as they are
   no_mask,           ///< of the activation's gradient
   no_update,         ///< of the weights
@@ -47,6 +49,14 @@ class CorruptingDevice : public ForwardingDevice {
   Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) override {
     if (error_ == SystematicError::no_activation)
       return extreme.digest ? set_zero(extreme.digest, sizeof *extreme.digest, stream) : Status();
+    if (error_ == SystematicError::no_bias) {
+      const auto bytes = static_cast<std::size_t>(h.columns) * sizeof(float);
+      if (zeros_.bytes() < bytes) {
+        EGT_TRY_ASSIGN(zeros_, allocate(bytes));
+      }
+      EGT_TRY(set_zero(zeros_.data(), bytes, stream));
+      bias = zeros_.as<float>();
+    }
     return ForwardingDevice::activate(h, bias, extreme, stream);
   }
   Status loss_gradient(const LossGradient& call, Stream& stream) override {
@@ -56,7 +66,10 @@ class CorruptingDevice : public ForwardingDevice {
   Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
                              Stream& stream) override {
     if (error_ == SystematicError::no_mask) return {};
-    return ForwardingDevice::activation_gradient(gradient, h, bias_gradient, stream);
+    EGT_TRY(ForwardingDevice::activation_gradient(gradient, h, bias_gradient, stream));
+    if (error_ != SystematicError::no_bias_gradient) return {};
+    return set_zero(bias_gradient.data,
+                    static_cast<std::size_t>(bias_gradient.count) * size_of(bias_gradient.type), stream);
   }
   Status sgd_step(const ParameterRange& range, float* velocity, const math::Sgd& rule,
                   Stream& stream) override {
@@ -90,6 +103,7 @@ class CorruptingDevice : public ForwardingDevice {
   const Flip flip_;
   const SystematicError error_;
   bool broken_ = false;
+  Buffer zeros_;
 };
 
 }  // namespace egt::test

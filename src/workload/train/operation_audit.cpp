@@ -139,6 +139,9 @@ Status OperationAudit::allocate() {
   EGT_TRY_ASSIGN(pinned_reports_, device_.allocate_pinned(reports));
   EGT_TRY_ASSIGN(samples_, device_.allocate_pinned(
                                config_.other_operations * copies_per_operation * copy_bytes + row_bytes));
+  const auto rows = static_cast<std::size_t>(config_.most_rows);
+  EGT_TRY_ASSIGN(ones_, device_.allocate(rows * sizeof(float)));
+  EGT_TRY_ASSIGN(short_ones_, device_.allocate(rows * sizeof(float)));
   EGT_TRY_ASSIGN(done_, device_.create_event(EventUse::order));
   return {};
 }
@@ -199,7 +202,6 @@ Status OperationAudit::after(const Operation& operation, const PassTensor& tenso
 Status OperationAudit::take_result(const Gemm& operation, const PassTensor& tensor, Stream& stream) {
   const std::size_t number = gemms_seen_++;
   if (number < selection_.first || (number - selection_.first) % selection_.every != 0) return {};
-  if (gemms_.size() == config_.gemms) return {StatusCode::internal, "no room for another GEMM"};
   const std::int64_t m = operation.d.rows,
                      k = operation.a_transposed ? operation.a.rows : operation.a.columns;
   const double terms_of_row = static_cast<double>(operation.d.columns) * static_cast<double>(k);
@@ -216,20 +218,47 @@ Status OperationAudit::take_result(const Gemm& operation, const PassTensor& tens
   block.d = operation.d.row_range(first, rows);
   block.a =
       operation.a_transposed ? operation.a.column_range(first, rows) : operation.a.row_range(first, rows);
+  return verify(block, "gemm", name_of(tensor), first, stream);
+}
+
+Status OperationAudit::verify(const Gemm& gemm, const char* kind, std::string name, std::int64_t first_row,
+                              Stream& stream) {
+  if (gemms_.size() == config_.gemms) return {StatusCode::internal, "no room for another GEMM"};
   GemmMismatches* const report = reports_.as<GemmMismatches>() + gemms_.size();
   EGT_TRY(device_.set_zero(report, sizeof *report, stream));
-  EGT_TRY(device_.verify_gemm(block, report, stream));
+  EGT_TRY(device_.verify_gemm(gemm, report, stream));
   EGT_TRY(device_.copy(pinned_reports_.as<GemmMismatches>() + gemms_.size(), report, sizeof *report, stream));
-  gemms_.push_back({.name = name_of(tensor),
-                    .first_row = first,
-                    .columns = operation.d.columns,
-                    .elements = static_cast<std::uint64_t>(block.d.count())});
+  gemms_.push_back({.kind = kind,
+                    .name = std::move(name),
+                    .first_row = first_row,
+                    .columns = gemm.d.columns,
+                    .elements = static_cast<std::uint64_t>(gemm.d.count())});
   return {};
+}
+
+Status OperationAudit::verify_sums(const VectorView& sums, const MatrixView& gradient,
+                                   const PassTensor& tensor, Stream& stream) {
+  const ElementType type = gradient.type;
+  if (type == ElementType::f64 || (sums.type != ElementType::f32 && sums.type != type)) return {};
+  const std::int64_t rows = gradient.rows;
+  EGT_TRY(device_.fill({ones_.as<std::uint32_t>(), static_cast<std::uint64_t>(rows)},
+                       {.kind = PatternKind::solid, .parameter = float_bits(1.0f)}, stream));
+  MatrixView ones = as_row(ones_.data(), ElementType::f32, rows);
+  if (type != ElementType::f32) {
+    ones = as_row(short_ones_.data(), type, rows);
+    EGT_TRY(device_.cast({ones.data, type, rows}, {ones_.data(), ElementType::f32, rows}, stream));
+  }
+  const Precision precision = type == ElementType::f16    ? Precision::fp16
+                              : type == ElementType::bf16 ? Precision::bf16
+                                                          : Precision::fp32;
+  return verify(
+      {.precision = precision, .a = ones, .b = gradient, .d = as_row(sums.data, sums.type, sums.count)},
+      "replay", fmt::format("bias gradient by the {}", name_of(tensor)), 0, stream);
 }
 
 std::optional<OperationFinding> OperationAudit::finding_of(const VerifiedGemm& gemm,
                                                            const GemmMismatches& found) const {
-  OperationFinding finding{.kind = "gemm", .detector = "GEMM verification", .where = {}};
+  OperationFinding finding{.kind = gemm.kind, .detector = "GEMM verification", .where = {}};
   if (found.compared != gemm.elements) {
     finding.where = fmt::format("{}: the verification compared {} of {} elements", gemm.name, found.compared,
                                 gemm.elements);
@@ -289,6 +318,7 @@ Status OperationAudit::take_operands(const LossGradient& operation, Stream& stre
 }
 
 Status OperationAudit::take_result(const LossGradient& operation, const PassTensor& tensor, Stream& stream) {
+  EGT_TRY(verify_sums(operation.bias_gradient, operation.z, tensor, stream));
   EGT_TRY_ASSIGN(const std::byte* const result, take(operation.z, place_, stream));
   judges_.push_back([=, place = place_, z = operands_[0], bias = operands_[1], x = operands_[2],
                      name = name_of(tensor)] {
@@ -323,6 +353,7 @@ Status OperationAudit::take_operands(const ActivationGradient& operation, Stream
 
 Status OperationAudit::take_result(const ActivationGradient& operation, const PassTensor& tensor,
                                    Stream& stream) {
+  EGT_TRY(verify_sums(operation.bias_gradient, operation.gradient, tensor, stream));
   EGT_TRY_ASSIGN(const std::byte* const result, take(operation.gradient, place_, stream));
   judges_.push_back([=, place = place_, before = operands_[0], h = operands_[1], name = name_of(tensor)] {
     const ElementType type = operation.gradient.type;

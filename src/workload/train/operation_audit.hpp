@@ -25,7 +25,7 @@ struct OperationFinding {
 
 struct OperationAuditReport {
   std::vector<OperationFinding> findings;  ///< at most one per operation
-  std::uint64_t gemms = 0;                 ///< verified, in whole or a block of rows
+  std::uint64_t gemms = 0;                 ///< verified, in whole or a block of rows, and sums
   std::uint64_t gemm_elements = 0;         ///< compared
   std::uint64_t undecided = 0;             ///< of these, not finite where an overflow may be why
   double largest_share = 0;                ///< of its bound that a right element differs by: the margin left
@@ -34,14 +34,16 @@ struct OperationAuditReport {
 
 /// Compares the operations of a known-answer pass, and the updates before it, with an independent answer, so
 /// that an error which all devices make alike is detected. GEMMs: every element of a block of rows, in fp64
-/// on the device (Device::verify_gemm). All others: some elements, computed on the host.
+/// on the device (Device::verify_gemm). So are the sums of a bias gradient, a product with ones. All others:
+/// some elements, computed on the host.
 ///
 /// One thread. Between `begin` and `collect` all calls go to one stream. It is destroyed after the stream's
 /// work.
 class OperationAudit final : public OperationObserver {
  public:
   struct Config {
-    std::size_t gemms = 0;             ///< in a pass, at most
+    std::size_t gemms = 0;             ///< in a pass, at most, and sums of bias gradients
+    std::int64_t most_rows = 0;        ///< of a pass
     std::int64_t widest_layer = 0;     ///< neurons
     std::size_t other_operations = 0;  ///< in a pass and the updates before it, at most
     std::uint64_t seed = 0;
@@ -73,6 +75,7 @@ class OperationAudit final : public OperationObserver {
     std::int64_t row = 0, column = 0, count = 0;
   };
   struct VerifiedGemm {
+    const char* kind;  ///< of a fault
     std::string name;
     std::int64_t first_row = 0, columns = 0;
     std::uint64_t elements = 0;
@@ -88,6 +91,10 @@ class OperationAudit final : public OperationObserver {
   Result<const std::byte*> take(const void* data, std::size_t bytes, Stream& stream);
   Result<const std::byte*> take(const MatrixView& m, const Place& place, Stream& stream);
 
+  Status verify(const Gemm& gemm, const char* kind, std::string name, std::int64_t first_row, Stream& stream);
+  /// `sums`: of each column of `gradient`. Not of fp64, whose sums are rounded to another type.
+  Status verify_sums(const VectorView& sums, const MatrixView& gradient, const PassTensor& tensor,
+                     Stream& stream);
   Status take_operands(const Gemm&, Stream&) { return {}; }
   Status take_operands(const Activation& operation, Stream& stream);
   Status take_operands(const LossGradient& operation, Stream& stream);
@@ -111,6 +118,8 @@ class OperationAudit final : public OperationObserver {
   std::vector<const std::byte*> operands_;  ///< of it
   Buffer reports_;                          ///< GemmMismatches in device memory, one per GEMM
   Buffer pinned_reports_, samples_;         ///< pinned
+  Buffer ones_;                             ///< fp32
+  Buffer short_ones_;                       ///< of the gradient's type, if that is shorter
   std::size_t used_bytes_ = 0;              ///< of samples_
   std::uint64_t draws_ = 0;
   std::unique_ptr<Event> done_;

@@ -94,7 +94,8 @@ Status TrainingChecks::prepare() {
   EGT_TRY_ASSIGN(audit_,
                  OperationAudit::create(
                      environment_.device,
-                     {.gemms = 2 * all_layers + pieces,
+                     {.gemms = 3 * all_layers + pieces,  // of each layer the sums of its bias gradient, too
+                      .most_rows = std::max(batch_.local, batch_.global / environment_.place.size),
                       .widest_layer = *std::max_element(options_.layers.begin(), options_.layers.end()),
                       .other_operations = 2 * all_layers + buckets.size(),
                       .seed = environment_.seed + static_cast<std::uint64_t>(environment_.place.rank)}));
@@ -555,7 +556,7 @@ void TrainingChecks::note_weight_digest(const Answers& own) {
 
 std::string TrainingChecks::golden_work() const {
   // Without chains, bias and ReLU are fused with the GEMMs, whose digests are 0 then.
-  return fmt::format("layers {}, batch {} of {}, extreme iterations {} of {}, gradient {}, seed {}",
+  return fmt::format("layers {}, batch {} of {}, extreme iterations {} of {}, biases, gradient {}, seed {}",
                      fmt::join(options_.layers, ","), batch_.global / environment_.place.size, batch_.global,
                      options_.extreme_iterations, options_.extreme_iterations > 0 ? "chains 2" : "fused bias",
                      to_string(options_.gradient_type), environment_.seed);

@@ -30,7 +30,8 @@ struct Audited {
   explicit Audited(std::unique_ptr<Device> a_device = small_host_device()) : device(std::move(a_device)) {
     stream = std::move(device->create_stream(StreamPriority::normal).value());
     audit = std::move(
-        OperationAudit::create(*device, {.gemms = 8, .widest_layer = 64, .other_operations = 2, .seed = 3})
+        OperationAudit::create(
+            *device, {.gemms = 8, .most_rows = 64, .widest_layer = 64, .other_operations = 2, .seed = 3})
             .value());
     for (const std::int64_t elements : {64 * 32, 48 * 32, 64 * 48})
       buffers.push_back(std::move(device->allocate(static_cast<std::size_t>(elements) * 4).value()));
