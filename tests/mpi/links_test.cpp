@@ -220,7 +220,7 @@ TEST_F(LinksOfRanks, AWrongSumIsBlamedOnItsReceiver) {
   if (rank() != 0) return;
   EXPECT_EQ(faults[0]["kind"], "collective");
   EXPECT_EQ(faults[0]["rank"], 1);
-  EXPECT_EQ(faults[0]["blame"], "certain");
+  EXPECT_EQ(faults[0]["blame"], "majority");
   EXPECT_EQ(faults[0]["detector"], "links: known-answer all-reduce");
 }
 

@@ -166,7 +166,7 @@ void judge_shared(const CollectiveRound& round, const Shared& shared, Findings& 
     for (const int rank : wrong) {
       CollectiveFinding finding = shared.seen_by(rank);
       std::string where = fmt::format("{}, as received by rank {}", shared.element(finding), rank);
-      findings.push_back(blame(finding, Role::receiver, rank, Blame::certain, std::move(where)));
+      findings.push_back(blame(finding, Role::receiver, rank, Blame::majority, std::move(where)));
     }
   } else if (wrong.size() == shared.reports.size() && all_alike(shared.reports, wrong)) {
     findings.push_back(blame_origin(round, shared, wrong));
@@ -217,7 +217,7 @@ void judge_reduce_scatter(const CollectiveRound& round, const std::vector<RankRe
     for (const int owner : wrong) {
       CollectiveFinding finding = finding_of(CollectiveKind::reduce_scatter, report_of(slices, owner));
       std::string element = element_of_slice(finding, owner);
-      findings.push_back(blame(finding, Role::receiver, owner, Blame::certain, std::move(element)));
+      findings.push_back(blame(finding, Role::receiver, owner, Blame::majority, std::move(element)));
     }
   } else {
     findings.push_back(

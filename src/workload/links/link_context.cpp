@@ -96,6 +96,13 @@ Status LinkContext::recover(double seconds) {
   return environment_.device.forget_failure(*other_stream_, seconds);
 }
 
+Status LinkContext::settle() {
+  constexpr double deadline_s = 10;
+  for (Stream* stream : {stream_.get(), other_stream_.get()})
+    EGT_TRY(environment_.device.synchronize(*stream, deadline_s));
+  return {};
+}
+
 /// MPI may still write to what it was to receive into; NCCL's work has ended with the streams.
 Status LinkContext::renew() {
   if (environment_.device.info().backend != "host") return {};

@@ -66,6 +66,10 @@ class LinkContext {
   /// Waits for all work in the stream, and so for the peers in it; each call may take as long as a
   /// collective.
   Status wait();
+  /// Waits for what both streams still do, not for the peers.
+  Status settle();
+  /// Of memory that a stream that did not settle may still use.
+  void keep(Buffer memory) { given_up_.push_back(std::move(memory)); }
   /// Does nothing until the communicator is given up, at most `seconds`; not as a wait for peers.
   Status idle(double seconds);
 

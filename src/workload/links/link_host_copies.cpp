@@ -27,7 +27,15 @@ LinkHostCopies::LinkHostCopies(LinkContext& bench, std::int64_t trial, const Lin
   outcome_.repeats = options.repeats;
 }
 
+/// A wait that peers break off leaves copies under way, from and to memory of this object.
 Result<HostCopyOutcome> LinkHostCopies::make() {
+  auto made = make_on_nodes();
+  if (!made.ok() && !bench_.settle().ok())
+    for (Buffer* buffer : {&source_, &target_}) bench_.keep(std::move(*buffer));
+  return made;
+}
+
+Result<HostCopyOutcome> LinkHostCopies::make_on_nodes() {
   for (auto* event : {&prepared_, &other_end_}) {
     EGT_TRY_ASSIGN(*event, bench_.device().create_event(EventUse::order));
   }

@@ -36,6 +36,7 @@ class LinkHostCopies {
   Result<HostCopyOutcome> make();
 
  private:
+  Result<HostCopyOutcome> make_on_nodes();
   struct Way {
     bool to_device = false, from_device = false;
   };
