@@ -37,18 +37,21 @@ bool came_to_the_end(const Json& rank) {
   return reason == "duration" || reason == "steps" || reason == "done";
 }
 
+int rank_of(const Json& entry) {
+  return value_at<int>(entry, "rank").value_or(-1);
+}
+
 class Nodes {
  public:
   explicit Nodes(const Json& result) {
     is_injected_ = value_at<bool>(result, "injected").value_or(false) || is_selftest(result);
     for (const Json& rank : member(result, "ranks")) {
-      const Node node{.hostname = text_at(rank, "hostname"), .slurm_name = text_at(rank, "slurm_node")};
-      // Containers of several nodes may share a host name; Slurm's names are unique.
-      const std::string id = node.slurm_name.empty() ? node.hostname : node.slurm_name;
-      id_of_[value_at<int>(rank, "rank").value_or(-1)] = id;
-      if (nodes_.try_emplace(id, node).second) order_.push_back(id);
-      if (!came_to_the_end(rank)) nodes_[id].is_done = false;
+      Node& node = add(rank);
+      node.is_done = node.is_done && came_to_the_end(rank);
     }
+    // Of a rank that was lost early on another host there is no record.
+    for (const Json& loss : member(result, "losses"))
+      if (!id_of_.contains(rank_of(loss)) && !text_at(loss, "hostname").empty()) add(loss).is_done = false;
     for (const Json& entry : member(result, "results"))
       if (const auto of = id_of_.find(value_at<int>(entry, "rank").value_or(-1)); of != id_of_.end())
         if (!value_at<bool>(entry, "success").value_or(false)) nodes_[of->second].is_done = false;
@@ -89,6 +92,14 @@ class Nodes {
   }
 
  private:
+  Node& add(const Json& rank) {
+    const Node node{.hostname = text_at(rank, "hostname"), .slurm_name = text_at(rank, "slurm_node")};
+    // Containers of several nodes may share a host name; Slurm's names are unique.
+    const std::string id = node.slurm_name.empty() ? node.hostname : node.slurm_name;
+    id_of_[rank_of(rank)] = id;
+    if (nodes_.try_emplace(id, node).second) order_.push_back(id);
+    return nodes_[id];
+  }
   const char* verdict_of(const Node& node, const char* otherwise) const {
     if (!node.failed && !node.suspected) return node.is_done ? otherwise : "unknown";
     return is_injected_ ? "injected" : node.failed ? "fail" : "suspect";
@@ -99,10 +110,6 @@ class Nodes {
   std::vector<std::string> order_;
   bool is_injected_ = false, blames_somebody_ = false, blames_nobody_ = false;
 };
-
-int rank_of(const Json& entry) {
-  return value_at<int>(entry, "rank").value_or(-1);
-}
 
 /// Where ranks of every host are lost, hosts lost each other, and none of them can be said to be at fault.
 void blame_losses(const Json& losses, Nodes& nodes) {

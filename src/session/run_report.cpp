@@ -79,7 +79,9 @@ bool has_rank(const Json& result, int rank) {
 
 /// Does the earlier result of the same run hold evidence that the journals in `made` do not?
 bool holds_more(const Json& earlier, const RunReport& made, const std::vector<int>& missing) {
-  if (missing.empty() && made.verdict.has_all_evidence) return false;
+  // A journal may have been cut between two lines, as a rank's is that was killed.
+  const bool has_all = missing.empty() && made.verdict.has_all_evidence;
+  if (has_all && (text_at(earlier, "verdict") != "fault" || made.verdict.name == "fault")) return false;
   if (!earlier.is_object() || member(earlier, "run_id") != member(made.result, "run_id")) return false;
   if (value_at<int>(earlier, "schema") != result_schema || !value_at<int>(earlier, "exit_code")) return false;
   const int before = weight_of(earlier), now = weight_of(made.result);

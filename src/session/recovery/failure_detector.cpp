@@ -181,13 +181,18 @@ Loss vanished_rank(const WatchTable& table, int rank) {
 // ---- The rules, one by one. An empty list: nothing to judge.
 
 /// Vanished, or reported that they failed. A peer's end makes others fail: so these are named only where
-/// nobody vanished.
+/// nobody vanished. A restart fails the ranks that are not in their steps: those are named that it waited
+/// for.
 std::vector<Loss> ended_ranks(const WatchTable& table, double now) {
   std::vector<Loss> vanished, failed;
+  bool any_by_restart = false;
   double since = now;
   for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank) {
     const RankView& view = table.ranks[index(rank)];
-    if (view.news.failed) {
+    if (view.news.failed && view.news.by_restart && !table.order.waited_for.empty()) {
+      any_by_restart = true;
+      since = std::min(since, view.failed_at.value_or(now));
+    } else if (view.news.failed) {
       failed.push_back(loss_of(table, rank, Loss::How::failed));
       failed.back().text = *view.news.failed;
       since = std::min(since, view.failed_at.value_or(now));
@@ -197,7 +202,12 @@ std::vector<Loss> ended_ranks(const WatchTable& table, double now) {
     }
   }
   if (table.ranks.size() > 1 && now - since < watch::gather_seconds) return {};
-  return vanished.empty() ? failed : vanished;
+  if (!vanished.empty()) return vanished;
+  if (!failed.empty() || !any_by_restart) return failed;
+  std::vector<Loss> waited_for = table.order.waited_for;
+  for (Loss& loss : waited_for)
+    loss.text += fmt::format("{}the ranks can restart only in their steps", loss.text.empty() ? "" : "; ");
+  return waited_for;
 }
 
 bool any_ended_its_steps(const WatchTable& table) {
@@ -375,6 +385,7 @@ std::string to_text(const WatchNews& news) {
   return Json{{"activities", list_to_json(news.activities, activity_to_json)},
               {"failed", news.failed ? Json(*news.failed) : Json(nullptr)},
               {"fault", news.fault},
+              {"by_restart", news.by_restart},
               {"arrived", news.arrived},
               {"resumed", news.resumed},
               {"steps_ended", news.steps_ended},
@@ -392,6 +403,7 @@ std::optional<WatchNews> parse_watch_news(const std::string& text) {
   news.activities = list_from<Activity>(member(json, "activities"), activity_from);
   news.failed = value_at<std::string>(json, "failed");
   news.fault = member(json, "fault");
+  news.by_restart = value_at<bool>(json, "by_restart").value_or(false);
   news.arrived = value_at<int>(json, "arrived").value_or(0);
   news.resumed = value_at<int>(json, "resumed").value_or(0);
   news.steps_ended = value_at<bool>(json, "steps_ended").value_or(false);

@@ -21,6 +21,7 @@ struct WatchNews {
   std::vector<Activity> activities;   ///< of its threads
   std::optional<std::string> failed;  ///< its main thread cannot go on, and why
   Json fault;                         ///< .. the body of its record, if the device failed; else null
+  bool by_restart = false;            ///< .. since a restart interrupted it where it cannot restart
   int arrived = 0;                    ///< the newest restart that its main thread came to
   int resumed = 0;                    ///< the newest restart that it went on after
   bool steps_ended = false;           ///< its main thread has done them all: it comes to no restart any more
@@ -101,7 +102,8 @@ std::vector<Loss> main_threads(const WatchTable& table, const WatchOptions& opti
 /// The main threads of the ranks that take part, by rank, in a run that is told to stop. Without the signal.
 std::vector<LateStop> late_stops(const WatchTable& table, double now);
 
-/// The rules. A rank that vanished or failed: give up. A main thread that is stuck, or a rank that is silent:
+/// The rules. A rank that vanished or failed: give up; if it failed since a restart interrupted it, those are
+/// lost that the restart waited for. A main thread that is stuck, or a rank that is silent:
 /// a restart while there is one left and no rank's steps have ended, else give up; who does not come to the
 /// restart in time, though its steps have not ended, is lost. A background thread that is stuck: give up. If
 /// one is in a file operation for half the collective timeout when a main thread is stuck, the file operation

@@ -71,6 +71,8 @@ void Watchdog::fail(const Status& why, const Json& fault) {
     if (news.failed) return;
     news.failed = why.what();
     news.fault = fault;
+    news.by_restart = why.code() == StatusCode::aborted && fault.is_null() &&
+                      news.order.number > std::max(news.arrived, news.resumed);
   });
 }
 

@@ -43,6 +43,13 @@ TEST(NodeVerdicts, AHostFailsByItsRanks) {
   EXPECT_EQ(node_verdicts(result, true)[2]["reasons"], Json::array({"rank 4: no memory"}));
 }
 
+TEST(NodeVerdicts, AHostThatIsLostBeforeItsFirstRecordIsListed) {
+  Json result = result_of("incomplete");
+  result["losses"].push_back({{"rank", 5}, {"hostname", "e.site"}, {"how", "vanished"}});
+  EXPECT_EQ(verdicts_of(result), (Verdicts{"unknown", "unknown", "unknown", "fail"}));
+  EXPECT_EQ(node_verdicts(result, true)[3]["hostname"], "e.site");
+}
+
 TEST(NodeVerdicts, NobodyPassesIfEvidenceIsMissing) {
   Json result = result_of("fault");
   result["faults"].push_back(fault(2, {}));

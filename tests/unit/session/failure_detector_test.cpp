@@ -127,6 +127,23 @@ TEST_F(WatchRules, WhoFailsBecauseAnotherVanishedIsNotNamed) {
   EXPECT_THAT(lost(), ElementsAre(1));
 }
 
+TEST_F(WatchRules, WhoFailsBecauseOfARestartThatItCannotJoinIsNotNamed) {
+  Loss silent;
+  silent.rank = 1;
+  table.order = {.number = 1, .waited_for = {silent}};
+  table.ordered_at = now - 0.2;
+  for (const int interrupted : {0, 2}) {
+    rank(interrupted).news.failed = "the communicator was given up";
+    rank(interrupted).news.by_restart = true;
+    rank(interrupted).failed_at = now - 0.2;
+  }
+  EXPECT_EQ(decision().act, Act::give_up);
+  EXPECT_THAT(lost(), ElementsAre(1));
+  EXPECT_EQ(decision().losses.front().text, "the ranks can restart only in their steps");
+  rank(2).news.by_restart = false;  // it has a reason of its own
+  EXPECT_THAT(lost(), ElementsAre(2));
+}
+
 TEST_F(WatchRules, WhoFailedAndThenEndedHasFailed) {
   rank(1).news.failed = "no memory";
   rank(1).failed_at = rank(1).gone_at = now - 1;
