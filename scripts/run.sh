@@ -113,12 +113,13 @@ relay_stop() {
 }
 
 default_parent=extreme_gpu_trainer_runs
-newest_default() {
-  local one newest=
-  for one in "$default_parent"/*/; do
-    if [[ -d $one && (-z $newest || $one -nt $newest) ]]; then newest=$one; fi
-  done
-  echo "$newest"
+EGT_RUN_ID=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
+export EGT_RUN_ID
+# That of this run: others may begin in the same folder meanwhile.
+own_default() {
+  local journal
+  journal=$(grep -ls "\"run_id\":\"$EGT_RUN_ID\"" "$default_parent"/*/journal.rank*.jsonl | head -n 1) || true
+  [[ -z $journal ]] || dirname "$journal"
 }
 
 # The directory that the arguments name, or nothing.
@@ -132,14 +133,13 @@ named_directory() {
 journals_in() { [[ -z $1 ]] || stat -c '%n %s %y' "$1"/journal.rank* 2>/dev/null || true; }
 named=$(named_directory "$@")
 earlier=$(journals_in "$named")
-newest_before=$(newest_default)
 
 # The directory of the run that has just ended, or nothing if none began: what an earlier run left there is no evidence.
 run_directory() {
   local directory=$named
   if [[ -z $directory ]]; then
-    directory=$(newest_default)
-    [[ $directory != "$newest_before" ]] || return 0
+    directory=$(own_default)
+    [[ -n $directory ]] || return 0
   fi
   directory=${directory%/}
   if [[ $(journals_in "$directory") != "$earlier" ]]; then echo "$directory"; fi

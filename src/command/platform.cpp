@@ -134,8 +134,11 @@ Json text_or_null(const std::string& text) {
 std::string unusable_gpus(const std::filesystem::path& root, const std::string& cuda_reason) {
   constexpr std::size_t max_named = 8;
   const auto gpus = nvidia_gpus(root);
-  if (gpus.empty() && std::filesystem::exists(root / "proc/driver/nvidia/version"))
-    return fmt::format("the NVIDIA driver is loaded, but no GPU can be used: {}; see dmesg", cuda_reason);
+  // A sandbox may show the driver's devices and hide the bus.
+  for (const char* const sign : {"proc/driver/nvidia/version", "dev/nvidia0"})
+    if (gpus.empty() && std::filesystem::exists(root / sign))
+      return fmt::format("the NVIDIA driver is loaded (/{}), but no GPU can be used: {}; see dmesg", sign,
+                         cuda_reason);
   if (gpus.empty()) return {};
   std::vector<std::string> addresses;
   for (const PciGpu& gpu : gpus)

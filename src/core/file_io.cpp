@@ -59,6 +59,20 @@ int write_file(const std::string& path, const std::string& text, Durability dura
   return error;
 }
 
+/// Not a device, a pipe, or what a descriptor of this process leads to.
+bool can_be_replaced(const std::string& path) {
+  for (const char* const descriptors : {"/dev/std", "/dev/fd/", "/proc/"})
+    if (path.starts_with(descriptors)) return false;
+  struct stat there {};
+  return ::stat(path.c_str(), &there) != 0 || S_ISREG(there.st_mode) || S_ISDIR(there.st_mode);
+}
+
+/// A pipe must have a reader; 0 or an errno.
+int write_in_place(const std::string& path, const std::string& text) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  return file.valid() ? write_all(file.get(), text) : errno;
+}
+
 /// Brings a rename to disk. Best effort: some file systems cannot, and the file itself is whole.
 void sync_folder(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
@@ -70,7 +84,14 @@ void sync_folder(const std::string& path) {
 
 }  // namespace
 
-Status write_atomically(const std::string& path, const std::string& text, Durability durability) {
+Status write_atomically(const std::string& name, const std::string& text, Durability durability) {
+  std::error_code none;
+  if (!can_be_replaced(name)) {
+    const int error = write_in_place(name, text);
+    return error == 0 ? Status() : file_error(name, "cannot be written", error);
+  }
+  const bool is_link = std::filesystem::is_symlink(name, none);
+  const std::string path = is_link ? std::filesystem::weakly_canonical(name, none).string() : name;
   const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
   int error = write_file(temporary, text, durability);
   if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;

@@ -1,4 +1,5 @@
 """Starts that fail before the run begins: exit code 3 (2 for usage, 6 for a signal) and one line with the reason, never 0 or 1."""
+import shlex
 import shutil
 
 from program import *
@@ -135,6 +136,16 @@ class Scripts(Launch):
                 self.assertEqual(done.returncode, FAULT, done.stdout + done.stderr)
         self.assertEqual(self.run_script(run, "report", "of config").returncode, FAULT)
         self.assertTrue((self.folder / "slurm-7/result.json").exists())
+
+    def test_another_run_in_the_same_folder_is_no_verdict(self):
+        """It begins while ours runs, and ends later."""
+        run = self.make_script()
+        other = " ".join(map(shlex.quote, ["env", "-u", "EGT_RUN_ID", PROGRAM, *map(str, BURN)]))
+        self.fake("mpirun", f"""{shutil.which("mpirun")} "$@"; code=$?\n{other} >other.log 2>&1\nexit $code\n""")
+        done = self.run_script(run, *self.FAULT)
+        self.assertEqual(done.returncode, FAULT, done.stdout + done.stderr)
+        self.assertIn("pass", (self.folder / "other.log").read_text())
+        self.assertEqual(len(list((self.folder / "extreme_gpu_trainer_runs").iterdir())), 2)
 
     def test_a_launcher_that_starts_nothing_is_no_pass(self):
         self.fake("srun", "exit 0\n")

@@ -41,6 +41,8 @@ int write_all(int file, std::string_view text);
 enum class Durability { disk, system };
 
 /// Readers see the old file or the whole new one. On an error (no_space, io_error) no temporary file is left.
+/// What a link leads to is replaced, not the link; a device, a pipe or a descriptor (/dev/stdout) is written
+/// to instead.
 Status write_atomically(const std::string& path, const std::string& text,
                         Durability durability = Durability::disk);
 

@@ -25,7 +25,14 @@
 namespace egt {
 namespace {
 
+/// `EGT_RUN_ID` is given by a script that is to find this run among others; it starts one run.
 std::string new_run_id() {
+  constexpr std::size_t longest = 64;
+  const char* const given = std::getenv("EGT_RUN_ID");
+  if (const std::string_view id = given ? given : "";
+      !id.empty() && id.size() <= longest &&
+      id.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") == id.npos)
+    return std::string(id);
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
 }

@@ -61,6 +61,12 @@ TEST_F(PciGpus, ThatCannotBeUsedAreNamedWithTheCause) {
 #endif
 }
 
+TEST_F(PciGpus, ThatASandboxHidesShowByTheirDriver) {
+  root_.write("dev/nvidia0", "");
+  EXPECT_EQ(unusable_gpus(root_.path(), "no libcuda"),
+            "the NVIDIA driver is loaded (/dev/nvidia0), but no GPU can be used: no libcuda; see dmesg");
+}
+
 TEST(ChooseBackend, RefusesAnUnknownOneOfTheEnvironment) {
   ::setenv("EGT_BACKEND", "gpu", 1);
   EXPECT_EQ(choose_backend({}).status().code(), StatusCode::invalid_argument);

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -211,6 +213,15 @@ TEST_F(ReportFiles, AtomicWriteReplacesTheWholeFile) {
 TEST_F(ReportFiles, AtomicWriteThatFailsKeepsTheOldFileAndNoTemporary) {
   const std::string path = folder_ / "result.json";
   ASSERT_TRUE(write_atomically(path, "old").ok());
+  fs::create_symlink(path, folder_ / "link");
+  ASSERT_TRUE(write_atomically(folder_ / "link", "old").ok());
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link")) << "what it leads to is replaced";
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_FALSE(write_atomically(pipe, "nobody reads").ok());
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  fs::remove(pipe);
+  fs::remove(folder_ / "link");
   {
     const FullDisk disk(10);
     EXPECT_EQ(write_atomically(path, std::string(100, 'x')).code(), StatusCode::no_space);
