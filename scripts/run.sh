@@ -117,9 +117,10 @@ EGT_RUN_ID=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
 export EGT_RUN_ID
 # That of this run: others may begin in the same folder meanwhile.
 own_default() {
-  local journal
-  journal=$(grep -ls "\"run_id\":\"$EGT_RUN_ID\"" "$default_parent"/*/journal.rank*.jsonl | head -n 1) || true
-  [[ -z $journal ]] || dirname "$journal"
+  local one
+  for one in "$default_parent"/*-"$EGT_RUN_ID"*/; do
+    if [[ -d $one ]]; then echo "${one%/}"; fi
+  done
 }
 
 # The directory that the arguments name, or nothing.

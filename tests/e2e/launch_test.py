@@ -147,6 +147,11 @@ class Scripts(Launch):
         self.assertIn("pass", (self.folder / "other.log").read_text())
         self.assertEqual(len(list((self.folder / "extreme_gpu_trainer_runs").iterdir())), 2)
 
+    def test_a_run_id_that_is_no_name_is_refused(self):
+        done = self.run_program(*BURN, ranks=2, environment={"EGT_RUN_ID": "a/b"})
+        self.check(done, WRONG_USAGE, "EGT_RUN_ID=a/b: up to 64 letters, digits and - are allowed")
+        self.assertFalse((self.folder / "extreme_gpu_trainer_runs").exists())
+
     def test_a_launcher_that_starts_nothing_is_no_pass(self):
         self.fake("srun", "exit 0\n")
         self.fake("mpirun", "exit 0\n")

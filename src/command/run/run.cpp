@@ -25,14 +25,18 @@
 namespace egt {
 namespace {
 
-/// `EGT_RUN_ID` is given by a script that is to find this run among others; it starts one run.
-std::string new_run_id() {
+/// From a script that is to find the one run that it starts among others; empty: there is none.
+Result<std::string> given_run_id() {
   constexpr std::size_t longest = 64;
+  constexpr const char* letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-";
   const char* const given = std::getenv("EGT_RUN_ID");
-  if (const std::string_view id = given ? given : "";
-      !id.empty() && id.size() <= longest &&
-      id.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") == id.npos)
-    return std::string(id);
+  std::string id = given ? given : "";
+  if (id.size() <= longest && id.find_first_not_of(letters) == id.npos) return id;
+  return Status(StatusCode::invalid_argument,
+                fmt::format("EGT_RUN_ID={}: up to {} letters, digits and - are allowed", id, longest));
+}
+
+std::string new_run_id() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
 }
@@ -215,17 +219,24 @@ Status Run::agree_on_options() {
   return agree_on_text(control_, one_line(effective_options(options_)), "the options");
 }
 
-Status Run::open_directory() {
-  Status made;
-  if (is_root()) {
-    auto created = is_resumed() ? RunDirectory::join(options_.burn.resume)
-                                : RunDirectory::create(options_.common.output);
-    made = created.status();
-    if (created.ok()) directory_ = std::move(created.value());
+/// On rank 0.
+Status Run::make_directory() {
+  EGT_TRY_ASSIGN(run_id_, given_run_id());
+  if (is_resumed()) {
+    run_id_ = options_.resumed.run_id;
+    EGT_TRY_ASSIGN(directory_, RunDirectory::join(options_.burn.resume));
+    return {};
   }
+  EGT_TRY_ASSIGN(directory_, RunDirectory::create(options_.common.output, run_id_));
+  if (run_id_.empty()) run_id_ = new_run_id();
+  return {};
+}
+
+Status Run::open_directory() {
+  Status made = is_root() ? make_directory() : Status();
   EGT_TRY(agree(control_, made));
   EGT_TRY_ASSIGN(const std::string path, control_.broadcast(directory_.path()));
-  EGT_TRY_ASSIGN(run_id_, control_.broadcast(is_resumed() ? options_.resumed.run_id : new_run_id()));
+  EGT_TRY_ASSIGN(run_id_, control_.broadcast(run_id_));
   if (!is_root()) {
     auto joined = RunDirectory::join(path);
     made = joined.status();

@@ -131,6 +131,7 @@ class Run {
   Status take_memory_or_stop();
   Status agree_on_options();
   Result<MemoryInfo> device_memory();
+  Status make_directory();
   Status open_directory();
   Status open_stop_file();
   Status find_directories();

@@ -65,8 +65,9 @@ Status check_writable(const std::string& path) {
 }
 
 /// The default path with a number behind it until it is new.
-Result<std::string> make_unique(std::vector<std::string>& made) {
-  const std::string base = fmt::format("{}/{}", default_parent, utc_stamp());
+Result<std::string> make_unique(const std::string& run_id, std::vector<std::string>& made) {
+  const std::string base =
+      fmt::format("{}/{}{}{}", default_parent, utc_stamp(), run_id.empty() ? "" : "-", run_id);
   for (int attempt = 1; attempt <= 1000; ++attempt) {
     const std::string path = attempt == 1 ? base : fmt::format("{}-{}", base, attempt);
     std::vector<std::string> now;
@@ -80,11 +81,11 @@ Result<std::string> make_unique(std::vector<std::string>& made) {
 
 }  // namespace
 
-Result<RunDirectory> RunDirectory::create(const std::string& requested) {
+Result<RunDirectory> RunDirectory::create(const std::string& requested, const std::string& run_id) {
   std::vector<std::string> made;
   std::string path = requested;
   if (path.empty()) {
-    EGT_TRY_ASSIGN(path, make_unique(made));
+    EGT_TRY_ASSIGN(path, make_unique(run_id, made));
   } else {
     EGT_TRY(make_folders(path, made));
     if (holds_a_run(path))

@@ -12,9 +12,9 @@ class RunDirectory {
  public:
   RunDirectory() = default;
   /// On rank 0: makes a folder for a new run. `requested` empty: a new one, unlike all others, under
-  /// extreme_gpu_trainer_runs. An error (invalid_argument: it is a file or holds a run; unavailable: not
-  /// writable) leaves nothing behind.
-  static Result<RunDirectory> create(const std::string& requested);
+  /// extreme_gpu_trainer_runs, whose name ends with `run_id` if that is not empty. An error
+  /// (invalid_argument: it is a file or holds a run; unavailable: not writable) leaves nothing behind.
+  static Result<RunDirectory> create(const std::string& requested, const std::string& run_id = {});
   /// On the other ranks: the folder that rank 0 made, or on another host one of the same path.
   static Result<RunDirectory> join(const std::string& path);
 
