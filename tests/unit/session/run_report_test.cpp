@@ -150,18 +150,6 @@ TEST_F(RunReports, WithoutAJournalKeepTheHeavierEarlierResult) {
   EXPECT_THAT(report.warnings, ElementsAre("missing journals: rank 2; the earlier result (fault) is kept"));
 }
 
-/// As if that rank had been killed before its fault.
-TEST_F(RunReports, OfAJournalThatWasCutBetweenTwoLinesKeepTheEarlierFault) {
-  write(faulty_run());
-  EXPECT_EQ(reported().verdict.exit_code, 1);
-  const std::string earlier = result(), journal = (folder_ / "journal.rank2.jsonl").string();
-  std::string first_line;
-  std::getline(std::ifstream(journal), first_line);
-  std::ofstream(journal) << first_line << "\n";
-  EXPECT_EQ(reported().verdict.exit_code, 1);
-  EXPECT_EQ(result(), earlier);
-}
-
 TEST_F(RunReports, WithoutAJournalKeepAnEquallyHeavyResultThatHadIt) {
   std::vector<Record> records = faulty_run();
   records.push_back(fault(0, 20));
