@@ -77,16 +77,24 @@ bool has_rank(const Json& result, int rank) {
                      [&](const Json& one) { return value_at<int>(one, "rank") == rank; });
 }
 
+/// Of how many ranks it has the end record. A journal that was cut between two lines looks like that of a
+/// rank that was killed.
+std::ptrdiff_t ends_in(const Json& result) {
+  const Json& ranks = member(result, "ranks");
+  return std::count_if(ranks.begin(), ranks.end(),
+                       [](const Json& rank) { return !text_at(rank, "end_reason").empty(); });
+}
+
 /// Does the earlier result of the same run hold evidence that the journals in `made` do not?
 bool holds_more(const Json& earlier, const RunReport& made, const std::vector<int>& missing) {
-  // A journal may have been cut between two lines, as a rank's is that was killed.
-  const bool has_all = missing.empty() && made.verdict.has_all_evidence;
-  if (has_all && (text_at(earlier, "verdict") != "fault" || made.verdict.name == "fault")) return false;
+  const bool is_cut = ends_in(earlier) > ends_in(made.result);
+  if (missing.empty() && !is_cut && made.verdict.has_all_evidence) return false;
   if (!earlier.is_object() || member(earlier, "run_id") != member(made.result, "run_id")) return false;
   if (value_at<int>(earlier, "schema") != result_schema || !value_at<int>(earlier, "exit_code")) return false;
   const int before = weight_of(earlier), now = weight_of(made.result);
-  return before > now || (before == now && std::any_of(missing.begin(), missing.end(),
-                                                       [&](int rank) { return has_rank(earlier, rank); }));
+  return before > now || (before == now && is_cut) ||
+         (before == now &&
+          std::any_of(missing.begin(), missing.end(), [&](int rank) { return has_rank(earlier, rank); }));
 }
 
 /// The earlier result as a report.

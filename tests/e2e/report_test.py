@@ -131,6 +131,16 @@ class Directories(Report):
         self.assertEqual((self.folder / "run/result.json").read_text(), text)
         self.assertEqual(told.split("Verdict:")[1], done.stdout.split("Verdict:")[1])
 
+    def test_of_a_journal_cut_between_two_lines_keeps_the_fault(self):
+        """As if that rank had been killed before it found its fault."""
+        done = self.run_program(*SMALL_NETWORK, "--steps", "20", "--check-every", "5", "--inject", "weight:rank=1,step=8", "--output", "run", ranks=2)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        text, journal = (self.folder / "run/result.json").read_text(), self.folder / "run/journal.rank1.jsonl"
+        journal.write_text(journal.read_text().splitlines(keepends=True)[0])
+        done = self.report("run", 1)
+        self.assertIn("the earlier result (fault) is kept", done.stdout + done.stderr)
+        self.assertEqual((self.folder / "run/result.json").read_text(), text)
+
     def test_that_cannot_be_judged(self):
         (self.folder / "empty").mkdir()
         (self.folder / "file").write_text("")

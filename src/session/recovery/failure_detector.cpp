@@ -181,7 +181,7 @@ Loss vanished_rank(const WatchTable& table, int rank) {
 // ---- The rules, one by one. An empty list: nothing to judge.
 
 /// Vanished, or reported that they failed. A peer's end makes others fail: so these are named only where
-/// nobody vanished. A restart fails the ranks that are not in their steps: those are named that it waited
+/// no rank vanished. A restart fails the ranks that are not in their steps: those are named that it waited
 /// for.
 std::vector<Loss> ended_ranks(const WatchTable& table, double now) {
   std::vector<Loss> vanished, failed;

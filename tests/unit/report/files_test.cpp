@@ -1,7 +1,6 @@
-#include <sys/stat.h>
-
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -218,7 +217,7 @@ TEST_F(ReportFiles, AtomicWriteThatFailsKeepsTheOldFileAndNoTemporary) {
   EXPECT_TRUE(fs::is_symlink(folder_ / "link")) << "what it leads to is replaced";
   const std::string pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_FALSE(write_atomically(pipe, "nobody reads").ok());
+  EXPECT_FALSE(write_atomically(pipe, "no reader").ok());
   EXPECT_TRUE(fs::is_fifo(pipe));
   fs::remove(pipe);
   fs::remove(folder_ / "link");
