@@ -22,6 +22,10 @@ __device__ __forceinline__ double load(const void* data, ElementType type, std::
       return to_float(static_cast<const Float8*>(data)[i]);
     case ElementType::f8_e5m2:
       return to_float(static_cast<const Float8E5m2*>(data)[i]);
+    case ElementType::i8:
+      return static_cast<const std::int8_t*>(data)[i];
+    case ElementType::i32:
+      return static_cast<const std::int32_t*>(data)[i];
     default:
       return static_cast<const float*>(data)[i];
   }

@@ -60,9 +60,6 @@ struct ExtremeArguments {
 };
 [[nodiscard]] int activate(const Launch& launch, MatrixView h, const float* bias,
                            const ExtremeArguments& extreme);
-/// y = op(m) x; op(m) of no columns gives zeros.
-[[nodiscard]] int multiply_vector(const Launch& launch, MatrixView m, bool transposed, const double* x,
-                                  double* y);
 
 /// sum = math::add(sum, term); f32 or bf16, both the same.
 [[nodiscard]] int add(const Launch& launch, VectorView sum, VectorView term);

@@ -22,7 +22,6 @@ Status check_quantize(const Quantization& call);
 Status check_cast(const VectorView& to, const VectorView& from);
 Status check_randomize(const VectorView& out);
 Status check_activate(const MatrixView& h, const float* bias, const ExtremeTerm& extreme);
-Status check_multiply_vector(const MatrixView& m, bool transposed, const double* x, const double* y);
 Status check_activation_gradient(const MatrixView& gradient, const MatrixView& h,
                                  const VectorView& bias_gradient);
 Status check_loss_gradient(const LossGradient& call);

@@ -235,8 +235,8 @@ class Device {
   // Training
   virtual Status gemm(const Gemm& gemm, Stream& stream) = 0;
   /// Computes the GEMM again in fp64, by the adapter's own code, and adds to *report (device memory, zero
-  /// before) each element of d that GemmRounding does not allow. For alpha 1 and beta 0, not int8; the
-  /// operands are as the GEMM read them.
+  /// before) each element of d that GemmRounding does not allow. For alpha 1 and beta 0; the operands are as
+  /// the GEMM read them.
   virtual Status verify_gemm(const Gemm& gemm, GemmMismatches* report, Stream& stream) = 0;
   virtual Status quantize(const Quantization& call, Stream& stream) = 0;
   /// to = from, converted (round to nearest even); between any two types; equal counts.
@@ -245,10 +245,6 @@ class Device {
   /// In place: h = math::activation(h + bias), bias per column; with an extreme term
   /// math::extreme_activation(h + bias), with the phase of place (first_row + row) * columns + column.
   virtual Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) = 0;
-  /// y = op(m) x in fp64, each sum in a fixed order. m may be i8 or i32, too. x and y are fp64 of op(m)'s
-  /// columns and rows, and lie apart from m.
-  virtual Status multiply_vector(MatrixView m, bool transposed, const double* x, double* y,
-                                 Stream& stream) = 0;
   /// In place: gradient = math::activation_gradient(gradient, h); bias_gradient = its column sums (f32 or
   /// bf16).
   virtual Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,

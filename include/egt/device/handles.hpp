@@ -45,7 +45,7 @@ struct SharedBuffer {
 /// host, whose cores all threads share, it gives way. `low` is for work that fills what others leave.
 enum class StreamPriority { high, background, normal, low };
 
-/// What a stream is for. `gemm`, `multiply_vector`, `activation_gradient` and `loss_gradient` need device
+/// What a stream is for. `gemm`, `activation_gradient` and `loss_gradient` need device
 /// memory of the stream's own on a GPU, some 80 MiB: a stream that takes none of them has none.
 enum class StreamUse { all, without_products };
 

@@ -90,7 +90,6 @@ class CudaDevice : public Device {
   Status cast(VectorView to, VectorView from, Stream& stream) override;
   Status randomize(VectorView out, const RandomSequence& sequence, Stream& stream) override;
   Status activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) override;
-  Status multiply_vector(MatrixView m, bool transposed, const double* x, double* y, Stream& stream) override;
   Status activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,
                              Stream& stream) override;
   Status loss_gradient(const LossGradient& call, Stream& stream) override;
@@ -302,14 +301,6 @@ Status CudaDevice::verify_gemm(const Gemm& gemm, GemmMismatches* report, Stream&
                                  gemm.b_scale, gemm.relu_bias},
                                 rounding, report);
   });
-}
-
-Status CudaDevice::multiply_vector(MatrixView m, bool transposed, const double* x, double* y,
-                                   Stream& stream) {
-  EGT_TRY(check_takes_products(stream));
-  EGT_TRY(check_multiply_vector(m, transposed, x, y));
-  return enqueue(stream, "multiply a matrix and a vector",
-                 [&](CudaStream& s) { return kernels::multiply_vector(launch_on(s), m, transposed, x, y); });
 }
 
 Status CudaDevice::activation_gradient(MatrixView gradient, MatrixView h, VectorView bias_gradient,

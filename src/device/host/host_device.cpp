@@ -177,10 +177,6 @@ class HostDevice final : public Device {
   Status verify_gemm(const Gemm& call, GemmMismatches* report, Stream& stream) override {
     return host::verify_gemm(call, report, as_host_stream(stream));
   }
-  Status multiply_vector(MatrixView m, bool transposed, const double* x, double* y, Stream& stream) override {
-    EGT_TRY(check_takes_products(stream));
-    return host::multiply_vector(m, transposed, x, y, as_host_stream(stream));
-  }
 
  private:
   Result<Buffer> allocate_aligned(std::size_t bytes, std::size_t alignment);

@@ -22,6 +22,9 @@ void load_row(const MatrixView& m, std::int64_t r, std::int64_t first, std::int6
   };
   if (m.type == ElementType::f8) return load(std::type_identity<Float8>{});
   if (m.type == ElementType::f8_e5m2) return load(std::type_identity<Float8E5m2>{});
+  if (m.type == ElementType::i8) return load(std::type_identity<std::int8_t>{});
+  if (m.type == ElementType::i32)
+    return std::copy_n(row<const std::int32_t>(m, r) + first, count, to), void();
   with_type(m.type, load);
 }
 

@@ -40,9 +40,6 @@ Status adam_step(const ParameterRange& range, float* first, float* second, const
 Status select_top_k(const TopKSelection& call, HostStream& stream);
 Status scatter_add(VectorView sum, SparseView elements, HostStream& stream);
 
-// host_matrix_vector.cpp
-Status multiply_vector(MatrixView m, bool transposed, const double* x, double* y, HostStream& stream);
-
 // host_patterns.cpp
 Status fill(WordsView words, const Pattern& pattern, HostStream& stream);
 Status reset(Mismatches* report, HostStream& stream);

@@ -160,9 +160,6 @@ class ForwardingDevice : public Device {
   Status fuse(const StreamFusion& call, Stream& s) override {
     return compute([&] { return to_->fuse(call, s); });
   }
-  Status multiply_vector(MatrixView m, bool transposed, const double* x, double* y, Stream& s) override {
-    return compute([&] { return to_->multiply_vector(m, transposed, x, y, s); });
-  }
 
  protected:
   /// Asked for whatever computes (no copies, patterns or digests); false leaves the operation out.

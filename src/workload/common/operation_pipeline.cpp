@@ -54,7 +54,7 @@ Status OperationPipeline::submit(const Enqueue& enqueue, Judge judge, const std:
   EGT_TRY_ASSIGN(const std::size_t index, acquire(stop));
   Slot& slot = slots_[index];
   Evidence* const evidence = on_device_.as<Evidence>() + index;
-  EGT_TRY(device_.set_zero(&evidence->first, 2 * sizeof(Digest), *stream_));
+  EGT_TRY(device_.set_zero(&evidence->first, sizeof(Evidence) - offsetof(Evidence, first), *stream_));
   EGT_TRY(device_.reset(&evidence->mismatches, *stream_));
   EGT_TRY(device_.record(*slot.begin, *stream_));
   EGT_TRY(enqueue(*stream_, evidence));

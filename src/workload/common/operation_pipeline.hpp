@@ -14,12 +14,13 @@
 
 namespace egt {
 
-/// What an operation leaves on the device for the host to judge. Both digests start as zeros.
+/// What an operation leaves on the device for the host to judge. All start as zeros.
 struct Evidence {
   Mismatches mismatches;
   Digest first;   ///< of the first run of an operation that is run twice
   Digest second;  ///< of its second run
-  Digest sample;  ///< of a third one, on a word whose result is computed on the host, too
+  Digest sample;  ///< of a third one, on the last word alone
+  GemmMismatches gemm;
 
   /// Were both runs made, and did they give the same bits?
   bool runs_agree() const { return first == second && first != Digest{}; }

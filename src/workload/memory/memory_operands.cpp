@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::uint64_t fewest_turn_words = 4096;
 
-/// Of a sample: with more, the roundings of both sides grow apart.
-constexpr int sampled_iterations = 2;
+/// With more, the roundings of device and host grow apart.
+constexpr int comparable_iterations = 2;
 constexpr double sample_tolerance = 1e-5;
 
 /// math::sine_exponential with other functions.
@@ -91,46 +91,46 @@ Status MemoryPatrol::turn_window(std::size_t block, const std::stop_token& stop)
 
 Status MemoryPatrol::turn(std::size_t block, Window window, int iterations, const std::stop_token& stop) {
   const WordsView words{blocks_[block].words.data + window.first, window.count};
-  const std::uint64_t sampled = mix64(window.first ^ ++sampled_words_) % window.count;
-  const std::uint32_t operand = PatternFunction(courses_[block].pattern())(window.first + sampled);
+  const std::uint64_t last = window.count - 1;
+  const std::uint32_t operand = PatternFunction(courses_[block].pattern())(window.first + last);
   return submit(
       [&](Stream& stream, Evidence* on_device) -> Status {
-        EGT_TRY(device_.sine_exponential({words.data + sampled, 1}, sampled_iterations, &on_device->sample,
-                                         stream));
         EGT_TRY(device_.sine_exponential(words, iterations, &on_device->first, stream));
-        return device_.sine_exponential(words, iterations, &on_device->second, stream);
+        if (last > 0)
+          EGT_TRY(device_.sine_exponential({words.data, last}, iterations, &on_device->second, stream));
+        return device_.sine_exponential({words.data + last, 1}, iterations, &on_device->sample, stream);
       },
-      [this, block, window, iterations, sampled, operand, place = place(block)](const Evidence& evidence,
-                                                                                double device_ms) {
+      [this, block, window, iterations, last, operand, place = place(block)](Evidence evidence,
+                                                                             double device_ms) {
         const double turns = 2.0 * static_cast<double>(window.count) * iterations;
+        const auto word = only_word(evidence.sample);
+        if (word) add_to_digest(evidence.second.a, evidence.second.b, last, *word);
         turn_pace_.learn(turns, device_ms);
         count_turns(evidence, turns, device_ms);
-        if (!evidence.runs_agree())
-          tell_disagreement(blocks_[block].offset + window.first * sizeof(std::uint32_t), evidence,
-                            fmt::format("{}, {} of sine and exponential on {}", place,
-                                        counted(static_cast<std::uint64_t>(iterations), "iteration"),
-                                        counted(window.count, "word")));
-        else
-          judge_sample(evidence.sample, operand,
-                       blocks_[block].offset + (window.first + sampled) * sizeof(std::uint32_t), place);
+        const std::uint64_t offset = blocks_[block].offset + window.first * sizeof(std::uint32_t);
+        const std::string what = fmt::format("{}, {} of sine and exponential on", place,
+                                             counted(static_cast<std::uint64_t>(iterations), "iteration"));
+        if (!word || !evidence.runs_agree())
+          tell_disagreement(offset, evidence, fmt::format("{} {}", what, counted(window.count, "word")));
+        else if (iterations <= comparable_iterations)
+          compare_with_host(float_from_bits(*word), operand, iterations,
+                            offset + last * sizeof(std::uint32_t),
+                            fmt::format("{} the word {:#010x}", what, operand));
         return Status();
       },
       stop);
 }
 
-/// Both runs of an operation that computes something else agree.
-void MemoryPatrol::judge_sample(const Digest& sample, std::uint32_t operand, std::uint64_t offset,
-                                const std::string& place) {
-  const double expected =
-      sine_exponential_on_host(static_cast<double>(float_from_bits(operand)), sampled_iterations);
-  const auto word = only_word(sample);
-  if (word && std::fabs(static_cast<double>(float_from_bits(*word)) - expected) <= sample_tolerance) return;
+/// That word went through the device's functions alone, and both runs agree with it.
+void MemoryPatrol::compare_with_host(float actual, std::uint32_t operand, int iterations,
+                                     std::uint64_t offset, std::string where) {
+  const double expected = sine_exponential_on_host(static_cast<double>(float_from_bits(operand)), iterations);
+  if (std::fabs(static_cast<double>(actual) - expected) <= sample_tolerance) return;
   Fault fault = fault_of(environment_, "extreme", "host sample", "memory", step_);
-  fault.where = fmt::format("{}, {} of sine and exponential on the word {:#010x}", place,
-                            counted(sampled_iterations, "iteration"), operand);
+  fault.where = std::move(where);
   fault.offset = offset;
   fault.expected = fmt::format("{:.9g}", expected);
-  fault.actual = word ? fmt::format("{:.9g}", float_from_bits(*word)) : to_string(sample);
+  fault.actual = fmt::format("{:.9g}", actual);
   environment_.records.emit(fault);
   const std::lock_guard lock(mutex_);
   ++figures_.disagreements;

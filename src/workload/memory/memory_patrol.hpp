@@ -163,8 +163,8 @@ class MemoryPatrol {
   void count_verification(const Check& check, const Mismatches& found, double device_ms);
   void count_turns(const Evidence& evidence, double turns, double device_ms);
   Status tell_mismatch(const Check& check, const Mismatches& found, const Mismatches::Sample& sample);
-  void judge_sample(const Digest& sample, std::uint32_t operand, std::uint64_t offset,
-                    const std::string& place);
+  void compare_with_host(float actual, std::uint32_t operand, int iterations, std::uint64_t offset,
+                         std::string where);
   void tell_disagreement(std::uint64_t offset, const Evidence& evidence, std::string where);
 
   Environment& environment_;
@@ -181,7 +181,6 @@ class MemoryPatrol {
   Buffer probe_;  ///< pinned: a CellProbe
   const int buffer_iterations_;
   std::size_t next_operand_ = 0;  ///< a block
-  std::uint64_t sampled_words_ = 0;
   Pace turn_pace_;
   std::atomic<std::int64_t> step_{-1};
   mutable std::mutex mutex_;

@@ -15,6 +15,7 @@ namespace {
 constexpr double longest_product_s = 0.01;
 constexpr std::int64_t fewest_rows = 64;  ///< however slow the device is
 constexpr std::int64_t least_rows = 16;   ///< however small the block: tensor cores want as many of 8 bits
+constexpr std::int64_t rows_unit = least_rows;  ///< of a verification
 /// Steps in which operands are numbered: ranks that work at different speeds begin anew together.
 constexpr std::int64_t period_steps = 256;
 constexpr std::uint64_t names_of_a_period = 1 << 16;
@@ -52,14 +53,8 @@ ProductLane::ProductLane(Environment& environment, ProductRates rates,
 }
 
 Status ProductLane::prepare() {
-  const auto rows = static_cast<std::size_t>(most_rows_);
-  EGT_TRY_ASSIGN(results_, device_.allocate(results * rows * rows * sizeof(float)));
-  EGT_TRY_ASSIGN(ones_, device_.allocate(rows * sizeof(double)));
-  EGT_TRY_ASSIGN(sums_, device_.allocate(in_flight * vectors_a_slot * rows * sizeof(double)));
-  EGT_TRY_ASSIGN(seen_, device_.allocate_pinned(vectors_seen * rows * sizeof(double)));
-  std::fill_n(seen_.as<double>(), rows, 1.0);
-  EGT_TRY(device_.copy(ones_.data(), seen_.data(), ones_.bytes(), pipeline_->stream()));
-  return device_.synchronize(pipeline_->stream(), OperationPipeline::deadline_seconds);
+  EGT_TRY_ASSIGN(results_, device_.allocate(bytes_for(most_rows_)));
+  return {};
 }
 
 std::size_t ProductLane::wanted(std::size_t blocks) const {
@@ -225,45 +220,32 @@ Status ProductLane::multiply(Operands& operands, const std::stop_token& stop) {
         return Status();
       },
       stop));
-  const bool is_exact = gemm.precision == Precision::int8 && round == 0;
-  return is_exact ? compare_sums(operands, gemm, stop) : Status();
+  const bool is_verified = round == 0 && pair == operands.plan.seed % operands.digests.size();
+  return is_verified ? verify(operands, gemm, stop) : Status();
 }
 
-ProductLane::Sums ProductLane::sums(std::size_t slot) const {
-  double* const first = sums_.as<double>() + vectors_a_slot * static_cast<std::size_t>(most_rows_) * slot;
-  return {first, first + 2 * most_rows_, first + 4 * most_rows_, first + 6 * most_rows_};
-}
-
-/// With d = a b^T and the column sums s of a: d's column sums are b s; its row sums likewise a (b's).
-Status ProductLane::compare_sums(const Operands& operands, const Gemm& gemm, const std::stop_token& stop) {
-  EGT_TRY_ASSIGN(const std::size_t slot, pipeline_->acquire(stop));
-  const Sums to = sums(slot);
-  const double* const ones = ones_.as<double>();
-  const std::int64_t rows = gemm.d.rows;
+/// Random rows, as many as cost about a hundredth of the block's products.
+Status ProductLane::verify(const Operands& operands, const Gemm& gemm, const std::stop_token& stop) {
+  const DeviceInfo& info = device_.info();
+  const double cheap_terms = (info.backend == "host" ? 0x1p22 : 0x1p25) * std::max(1, info.multiprocessors);
+  const auto terms_of_row = static_cast<double>(gemm.d.columns * gemm.a.columns);
+  const auto units = static_cast<std::int64_t>(cheap_terms / terms_of_row) / rows_unit;
+  const std::int64_t count = std::min(std::max<std::int64_t>(units, 1) * rows_unit, gemm.d.rows);
+  const std::int64_t bands = gemm.d.rows / count;
+  const std::uint64_t random =
+      (operands.plan.seed >> 32) + static_cast<std::uint64_t>(environment_.place.rank);
+  const auto first = static_cast<std::int64_t>(random % static_cast<std::uint64_t>(bands)) * count;
+  Gemm rows = gemm;
+  rows.a = gemm.a.row_range(first, count);
+  rows.d = gemm.d.row_range(first, count);
   return pipeline_->submit(
       [&](Stream& stream, Evidence* on_device) -> Status {
-        const auto multiply = [&](const MatrixView& m, bool transposed, const double* x, double* y) {
-          return device_.multiply_vector(m, transposed, x, y, stream);
-        };
-        EGT_TRY(multiply(gemm.a, true, ones, to.a));
-        EGT_TRY(multiply(gemm.b, true, ones, to.b));
-        EGT_TRY(multiply(gemm.b, false, to.a, to.expected));
-        EGT_TRY(multiply(gemm.a, false, to.b, to.expected + rows));
-        EGT_TRY(multiply(gemm.d, true, ones, to.actual));
-        EGT_TRY(multiply(gemm.d, false, ones, to.actual + rows));
-        const auto digest = [&](double* data, Digest* digest) {
-          constexpr std::uint64_t words_each = 2 * sizeof(double) / sizeof(std::uint32_t);
-          const WordsView words{reinterpret_cast<std::uint32_t*>(data),
-                                static_cast<std::uint64_t>(rows) * words_each};
-          return device_.digest(words, digest, stream);
-        };
-        EGT_TRY(digest(to.expected, &on_device->first));
-        return digest(to.actual, &on_device->second);
+        return device_.verify_gemm(rows, &on_device->gemm, stream);
       },
-      [this, of = Comparison{operands.block, slot, rows, offset_of(operands, gemm), where(operands)}](
-          const Evidence& evidence, double device_ms) {
+      [this, first, rows, block = operands.block](const Evidence& evidence, double device_ms) {
         count_work(device_ms);
-        return judge_sums(of, evidence);
+        judge_rows(operands_of(block), first, rows, evidence.gemm);
+        return Status();
       },
       stop);
 }
@@ -290,34 +272,27 @@ void ProductLane::judge(Operands& operands, std::size_t pair, const Digest& dige
   tell("repetition", offset_of(operands, product_of(operands, pair)), evidence, where(operands));
 }
 
-Status ProductLane::judge_sums(const Comparison& of, const Evidence& evidence) {
+void ProductLane::judge_rows(Operands& operands, std::int64_t first_row, const Gemm& rows,
+                             const GemmMismatches& found) {
+  const bool is_whole = found.compared == static_cast<std::uint64_t>(rows.d.count());
   {
     const std::lock_guard lock(mutex_);
-    ++figures_.exact;
+    figures_.verified += is_whole;
+    figures_.disagreements += !is_whole || found.wrong > 0;
   }
-  if (evidence.runs_agree()) return {};
-  operands_of(of.block).right = false;
-  EGT_TRY_ASSIGN(const std::string wrong, locate(of));
-  tell("checksum", of.offset, evidence, of.where + wrong);
-  return {};
-}
-
-/// What the slot's vectors say of a wrong product.
-Result<std::string> ProductLane::locate(const Comparison& of) {
-  EGT_TRY(device_.copy(seen_.data(), sums(of.slot).expected, seen_.bytes(), pipeline_->stream()));
-  EGT_TRY(device_.synchronize(pipeline_->stream(), OperationPipeline::deadline_seconds));
-  const double *const expected = seen_.as<double>(), *const actual = expected + 2 * most_rows_;
-  const auto first_unlike = [&](std::int64_t from) {
-    const auto [e, a] = std::mismatch(expected + from, expected + from + of.rows, actual + from);
-    return e - (expected + from);
-  };
-  const std::int64_t column = first_unlike(0), row = first_unlike(of.rows);
-  std::string text;
-  if (column < of.rows)
-    text += fmt::format(", first wrong column {} (its sum is {:.0f} instead of {:.0f})", column,
-                        actual[column], expected[column]);
-  if (row < of.rows) text += fmt::format(", first wrong row {}", row);
-  return text;
+  if (is_whole && found.wrong == 0) return;
+  operands.right = false;
+  Fault fault = fault_of(environment_, "gemm", "GEMM verification", "memory", step_);
+  const auto index = static_cast<std::int64_t>(found.index);
+  fault.where = where(operands) +
+                (is_whole ? fmt::format(", row {}, column {}", first_row + index / rows.d.columns,
+                                        index % rows.d.columns)
+                          : fmt::format(": {} of {} elements were verified", found.compared, rows.d.count()));
+  fault.offset = offset_of(operands, rows);
+  fault.count = found.wrong;
+  fault.expected = fmt::format("{:.9g}", found.expected);
+  fault.actual = fmt::format("{:.9g}", found.actual);
+  environment_.records.emit(fault);
 }
 
 /// The pairs' digests as one.

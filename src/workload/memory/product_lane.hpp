@@ -25,7 +25,7 @@ struct ProductFigures {
   std::map<Precision, double> flops;  ///< of products that were right, each repetition counted
   std::map<Precision, double> enqueued_flops;
   double milliseconds = 0;
-  std::uint64_t exact = 0;          ///< products of whole numbers whose sums were compared
+  std::uint64_t verified = 0;       ///< products of which some rows were computed again
   std::uint64_t disagreements = 0;  ///< products that were wrong
 };
 
@@ -34,9 +34,9 @@ struct ProductFigures {
 /// block, then one of the next, since the two draw unlike power, and a device that slowed down for the one
 /// would draw too little in the other. The pairs of matrices of a block are multiplied in turn, several
 /// times. Every product is digested: a repetition must give the same; so must other ranks (see answers). Of
-/// whole numbers the first product of each pair is compared with the sums of its rows and columns, which
-/// follow from the operands: exact in fp64, since all are below 2^53. What is wrong becomes a Fault record.
-/// One thread at a time; `figures` and `answers` are safe from any other.
+/// one product per block random rows are computed again by Device::verify_gemm: that finds what is wrong at
+/// every repetition and on every rank. What is wrong becomes a Fault record. One thread at a time; `figures`
+/// and `answers` are safe from any other.
 class ProductLane {
  public:
   /// So many that the device always has one to begin while the host judges others.
@@ -49,14 +49,11 @@ class ProductLane {
     std::uint64_t name = 0, seed = 0;
   };
 
-  /// Of a comparison of sums; and those that the host looks at, which on the host are device memory, too.
-  static constexpr std::uint64_t vectors_a_slot = 8, vectors_seen = 4;
   static constexpr std::uint64_t results = 2;  ///< of two blocks in turn
   /// What the lane takes of the device's memory for products of so many rows.
   static constexpr std::uint64_t bytes_for(std::int64_t rows) {
     const auto n = static_cast<std::uint64_t>(rows);
-    return results * n * n * sizeof(float) +
-           (vectors_a_slot * in_flight + vectors_seen + 1) * n * sizeof(double);
+    return results * n * n * sizeof(float);
   }
 
   /// `rates`: alone, in all precisions that may come; at least one.
@@ -113,21 +110,6 @@ class ProductLane {
       return enqueued * others.planned() < others.enqueued * planned();
     }
   };
-  /// The vectors of one comparison of sums, fp64, in a slot's part of sums_.
-  struct Sums {
-    double *a, *b;              ///< column sums of both operands
-    double *expected, *actual;  ///< of the product: of its columns, then of its rows
-  };
-
-  /// A comparison of sums under way.
-  struct Comparison {
-    std::size_t block = 0;
-    std::size_t slot = 0;
-    std::int64_t rows = 0;
-    std::uint64_t offset = 0;
-    std::string where;
-  };
-
   ProductLane(Environment& environment, ProductRates rates, std::unique_ptr<OperationPipeline> pipeline,
               std::int64_t most_rows);
   Status prepare();
@@ -140,11 +122,9 @@ class ProductLane {
   Operands& operands_of(std::size_t block);
   Gemm product_of(const Operands& operands, std::size_t pair) const;
   Status multiply(Operands& operands, const std::stop_token& stop);
-  Status compare_sums(const Operands& operands, const Gemm& gemm, const std::stop_token& stop);
-  Sums sums(std::size_t slot) const;
+  Status verify(const Operands& operands, const Gemm& gemm, const std::stop_token& stop);
   void judge(Operands& operands, std::size_t pair, const Digest& digest, double device_ms);
-  Status judge_sums(const Comparison& of, const Evidence& evidence);
-  Result<std::string> locate(const Comparison& of);
+  void judge_rows(Operands& operands, std::int64_t first_row, const Gemm& rows, const GemmMismatches& found);
   void keep_answer(const Operands& operands);
   std::string where(const Operands& operands) const;
   static std::uint64_t offset_of(const Operands& operands, const Gemm& gemm);
@@ -156,7 +136,6 @@ class ProductLane {
   std::vector<Precision> narrow_;  ///< of 8 bits, those that the device has
   const std::int64_t most_rows_;
   Buffer results_;
-  Buffer ones_, sums_, seen_;      ///< fp64; the last one is pinned
   std::deque<Operands> operands_;  ///< the first two are multiplied, the next are made ready meanwhile
   std::uint64_t period_ = 0, begun_in_period_ = 0;  ///< of steps
   std::int64_t step_ = -1;

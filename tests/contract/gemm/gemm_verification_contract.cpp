@@ -264,6 +264,32 @@ TEST_P(DeviceContract, VerifyGemmAppliesTheScalesOf8Bits) {
   }
 }
 
+TEST_P(DeviceContract, VerifyGemmOfInt8IsExact) {
+  if (!device().supports(Precision::int8).yes()) GTEST_SKIP();
+  constexpr std::int64_t m = 32, n = 48, k = 208;
+  Engine engine(17);
+  const auto bytes = [&](std::int64_t count) {
+    std::vector<std::int8_t> values(static_cast<std::size_t>(count));
+    for (std::int8_t& value : values) value = static_cast<std::int8_t>(engine());
+    return upload_values(values);
+  };
+  const Buffer a = bytes(m * k), b = bytes(n * k), d = allocate(m * n * sizeof(std::int32_t));
+  const Gemm gemm{.precision = Precision::int8,
+                  .a = {a.data(), ElementType::i8, m, k},
+                  .b = {b.data(), ElementType::i8, n, k},
+                  .d = {d.data(), ElementType::i32, m, n},
+                  .b_transposed = true};
+  EXPECT_OK(device().gemm(gemm, stream()));
+  const GemmMismatches right = verify(*this, gemm);
+  EXPECT_EQ(right.compared, static_cast<std::uint64_t>(m * n));
+  EXPECT_EQ(right.wrong, 0u);
+  EXPECT_OK(device().flip({d.as<std::uint32_t>(), m * n}, {.first = 5 * n + 7, .mask = 1}, stream()));
+  const GemmMismatches wrong = verify(*this, gemm);
+  EXPECT_EQ(wrong.wrong, 1u);
+  EXPECT_EQ(wrong.index, static_cast<std::uint64_t>(5 * n + 7));
+  EXPECT_EQ(std::fabs(wrong.actual - wrong.expected), 1.0);
+}
+
 TEST_P(DeviceContract, VerifyGemmRefusesWhatDoesNotFit) {
   const Buffer memory = allocate(4096);
   auto* const report = memory.as<GemmMismatches>();
