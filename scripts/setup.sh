@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the build and the tests need (Debian, Ubuntu). Does nothing where all of it is there. On a machine with
-# NVIDIA GPUs that includes the newest CUDA toolkit and NCCL that the driver supports, from the configured package
+# Installs what the build needs (Debian, Ubuntu): setup.sh [--tests], with --tests also what the tests start: Slurm, sshd, a
+# browser, shells. Does nothing if all of it is there. On a machine with NVIDIA GPUs it installs the newest CUDA toolkit and NCCL that the driver supports, from the configured package
 # sources; if they have none, it ends with 3 and prints the commands. EGT_INSTALL_CUDA=0 leaves CUDA alone.
 set -euo pipefail
 
@@ -9,6 +9,8 @@ packages=(build-essential cmake ninja-build pkg-config libopenmpi-dev openmpi-bi
   libbenchmark-dev python3 iproute2 file)
 # Without these the build leaves something out, and the program says what.
 optional=(libdnnl-dev libstb-dev libjs-dygraphs libcpp-httplib-dev)
+# Without these some tests are skipped. Their services are not started: the tests start their own.
+for_tests=(munge slurmctld slurmd slurm-client openssh-client openssh-server chromium tmux prometheus python3-yaml man-db zsh fish clang-format)
 commands=(c++ cmake ninja pkg-config mpirun mpicxx python3)
 
 say() { echo "setup.sh: $*" >&2; }
@@ -39,6 +41,13 @@ as_root() {
   fi
 }
 
+with_tests=
+case ${1-} in
+  "") ;;
+  --tests) with_tests=1 ;;
+  *) say "unknown option $1; allowed: --tests" && exit 2 ;;
+esac
+
 install() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >&2
 }
@@ -53,6 +62,20 @@ install_with_apt() {
   ((${#missing[@]} == 0)) || install "${missing[@]}" || stop "could not install ${missing[*]}: see above"
   ((${#wanted[@]} == 0)) || install "${wanted[@]}" ||
     say "could not install ${wanted[*]}: loadtest on the host, its images, the charts of report.html, or --serve will be left out"
+}
+
+# Debian's packages start a service as soon as it is installed, unless this file forbids it.
+install_for_tests() {
+  local wanted package policy=/usr/sbin/policy-rc.d
+  mapfile -t wanted < <(missing_packages "${for_tests[@]}")
+  ((${#wanted[@]})) || return 0
+  say "installing ${wanted[*]}"
+  as_root apt-get update -q >&2 || true
+  [[ -e $policy ]] && policy= || as_root install -m 755 /dev/stdin "$policy" <<<'exit 101'
+  install "${wanted[@]}" || for package in "${wanted[@]}"; do
+    install "$package" || say "could not install $package: tests that need it are skipped"
+  done
+  [[ -z $policy ]] || as_root rm -f "$policy"
 }
 
 check_without_apt() {
@@ -167,6 +190,7 @@ install_cuda() {
 
 if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
   install_with_apt
+  [[ -z $with_tests ]] || install_for_tests
 else
   check_without_apt
 fi

@@ -365,10 +365,8 @@ class Bench(BenchTest):
         process = self.start_program("bench", *tiny(trial_time="60s"), "--output", "run", ranks=2)
         self.wait_for(lambda: (self.folder / "run/journal.rank1.jsonl").exists())
         time.sleep(1.5)
-        started = time.monotonic()
         process.send_signal(signal.SIGUSR2)  # mpirun hands it on, and ends nobody itself a second later
         process.wait(timeout=300)
-        self.assertLess(time.monotonic() - started, 30)  # signal_test.py measures how long it takes alone
         self.assertEqual(process.returncode, 6)
         result = self.result()
         self.assertEqual((result["verdict"], result["exit_code"]), ("interrupted", 6))

@@ -20,10 +20,8 @@ def memory_for(kind):
 class Stall(ProgramTest):
     def lose(self, kind, rank, *more):
         directory = f"{kind}{rank}"
-        begun = time.monotonic()
         done = self.run_program(*SMALL_NETWORK, *memory_for(kind), "--duration", "120s", "--inject", f"{kind}:rank={rank},step={STEP}",
                                 "--output", directory, *more, ranks=3)
-        seconds = time.monotonic() - begun
         self.wait_for(lambda: not self.processes(), 30)
         told = done.stdout + done.stderr
         if kind == "kill":  # mpirun hears of that before any survivor ends with 4, and tells the signal
@@ -33,7 +31,6 @@ class Stall(ProgramTest):
         else:
             self.assertEqual(done.returncode, 4, told)
             self.assertIn('class="verdict warn"', self.page(done, directory))
-        self.assertLess(seconds, 60 + TIMEOUT_S * (1 + (not more)), told)  # the start of three ranks takes its time, too
         result = self.result(directory)
         self.assertEqual((result["verdict"], result["exit_code"]), ("incomplete", 4), told)
         return result, done, directory

@@ -191,11 +191,8 @@ TEST_F(Collectives, AbortEndsACollectiveThatAPeerNeverJoins) {
     ASSERT_OK(communicator->all_reduce(data.data(), count, ElementType::f32, *stream));
     EXPECT_EQ(device->synchronize(*stream, 0.5).code(), StatusCode::timeout) << "a peer joined";
     ASSERT_OK(communicator->check());
-    const Clock::time_point start = Clock::now();
     communicator->abort();
-    EXPECT_LT(seconds_since(start), 20);
     EXPECT_NE(finish().code(), StatusCode::timeout) << "the stream did not drain";
-    EXPECT_LT(seconds_since(start), 20);
   }
   ASSERT_OK(control->barrier());
   communicator->abort();  // every survivor gives up the same communicator

@@ -151,10 +151,8 @@ TEST_F(PeersOnCuda, AnAbortEndsTheWaitForARankThatDoesNotCome) {
     ASSERT_OK(opened.value()->check());
     ASSERT_OK(control->barrier());
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    const Clock::time_point start = Clock::now();
     opened.value()->abort();
     EXPECT_NE(finish().code(), StatusCode::timeout) << "the stream did not drain";
-    EXPECT_LT(seconds_since(start), 5.0);
     EXPECT_EQ(opened.value()->check().code(), StatusCode::aborted);
     ASSERT_OK(device->forget_failure(*stream, stream_timeout_s));
   } else {

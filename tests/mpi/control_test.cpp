@@ -102,13 +102,11 @@ TEST_F(Control, AMissingPeerIsATimeoutAndItsLateCallStillMatches) {
   egt::Control& impatient = *opened.value();
   const int late = place.size - 1;
   if (place.rank == late) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-  const Clock::time_point start = Clock::now();
   const Status status = impatient.barrier();
   if (place.rank == late) {
     EXPECT_TRUE(status.ok()) << status.what();
   } else {
     EXPECT_EQ(status.code(), StatusCode::timeout) << status.what();
-    EXPECT_LT(seconds_since(start), 10);
   }
   ASSERT_OK(control->barrier());
   const auto again = impatient.broadcast("together again");

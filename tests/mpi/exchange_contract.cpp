@@ -267,10 +267,8 @@ TEST_P(ExchangeContract, AbortEndsAnExchangeThatAPeerNeverJoins) {
     ASSERT_OK(split.value()->exchange(sends, receives, *stream));
     EXPECT_EQ(device->synchronize(*stream, 0.5).code(), StatusCode::timeout) << "a peer joined";
     ASSERT_OK(split.value()->check());
-    const Clock::time_point start = Clock::now();
     communicator->abort();  // which reaches what was split from it
     EXPECT_NE(finish().code(), StatusCode::timeout) << "the stream did not drain";
-    EXPECT_LT(seconds_since(start), 20);
   }
   ASSERT_OK(control->barrier());
   communicator->abort();  // every survivor gives up the same communicator

@@ -16,11 +16,12 @@ namespace egt::test {
 namespace {
 
 constexpr std::size_t count = 500'000;
+constexpr double collective_timeout_s = 3600;  // a restart that waits for it runs into the limit of a test
 
 class RestartOnRanks : public testing::Test {
  protected:
   void SetUp() override {
-    auto opened = open_mpi_communicator(mpi_session(), timeout_s);
+    auto opened = open_mpi_communicator(mpi_session(), collective_timeout_s);
     ASSERT_OK(opened.status());
     communicator = std::make_unique<RestartableCommunicator>(std::move(opened.value()));
     auto opened_device = open_host_device_of_rank();
@@ -46,7 +47,7 @@ class RestartOnRanks : public testing::Test {
   Status restart() {
     communicator->abort();
     EGT_TRY(device->forget_failure(*stream, timeout_s));
-    EGT_TRY_ASSIGN(auto opened, open_mpi_communicator(mpi_session(), timeout_s));
+    EGT_TRY_ASSIGN(auto opened, open_mpi_communicator(mpi_session(), collective_timeout_s));
     communicator->replace(std::move(opened));
     return {};
   }
@@ -59,7 +60,6 @@ class RestartOnRanks : public testing::Test {
 
 TEST_F(RestartOnRanks, ACollectiveThatOneRankDoesNotComeToIsGivenUpAndTheNextCommunicatorWorks) {
   for (int restarts = 0; restarts < 3; ++restarts) {
-    const auto begun = Clock::now();
     if (!is_last())
       ASSERT_OK(communicator->all_reduce(given_up.data(), given_up.size(), ElementType::f32, *stream));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -67,7 +67,6 @@ TEST_F(RestartOnRanks, ACollectiveThatOneRankDoesNotComeToIsGivenUpAndTheNextCom
     EXPECT_EQ(communicator->check().code(), StatusCode::aborted);
     EXPECT_EQ(communicator->broadcast(given_up.data(), 4, 0, *stream).code(), StatusCode::aborted);
     ASSERT_OK(restart());
-    EXPECT_LT(seconds_since(begun), timeout_s / 2) << "nobody waits for the collective's own timeout";
     const Result<float> summed = sum();
     ASSERT_OK(summed.status());
     EXPECT_EQ(summed.value(), static_cast<float>(communicator->size()));
@@ -79,7 +78,6 @@ TEST_F(RestartOnRanks, WhatWasSplitIsGivenUpWithItAndSplitAnew) {
   for (int restarts = 0; restarts < 2; ++restarts) {
     auto split = communicator->split(0);
     ASSERT_OK(split.status());
-    const auto begun = Clock::now();
     const Message incoming{left.data(), left.size() * sizeof(float), communicator->size() - 1};
     if (!is_last()) ASSERT_OK(split.value()->exchange({}, {&incoming, 1}, *stream));
     communicator->interrupt();
@@ -87,7 +85,6 @@ TEST_F(RestartOnRanks, WhatWasSplitIsGivenUpWithItAndSplitAnew) {
     EXPECT_EQ(split.value()->broadcast(left.data(), 4, 0, *stream).code(), StatusCode::aborted);
     EXPECT_EQ(communicator->split(0).status().code(), StatusCode::aborted);
     ASSERT_OK(restart());  // whose drain waits for the exchange's end
-    EXPECT_LT(seconds_since(begun), timeout_s / 2) << "nobody waits for the exchange's own timeout";
     EXPECT_EQ(split.value()->check().code(), StatusCode::aborted) << "the new one has not made it whole";
     const Result<float> summed = sum();
     ASSERT_OK(summed.status());

@@ -130,11 +130,11 @@ TEST(HostCopies, KeepToTheDutyOfTheLoad) {
   keeps_to_its_pace(0.05, 2);
 }
 
-/// Tells that every operation takes so long that a round is due every 10 s at the lowest duty.
+/// Tells that every operation takes so long that a round is due every 3 hours at the lowest duty.
 class SlowCopiesDevice : public ForwardingDevice {
  public:
   SlowCopiesDevice() : ForwardingDevice(small_host_device()) {}
-  Result<double> elapsed_ms(const Event&, const Event&) override { return 10; }
+  Result<double> elapsed_ms(const Event&, const Event&) override { return 10'000; }
 };
 
 TEST(HostCopies, EndAtOnceWhileTheyRest) {
@@ -145,10 +145,8 @@ TEST(HostCopies, EndAtOnceWhileTheyRest) {
     ASSERT_TRUE(copies.prepare().ok());
     ASSERT_TRUE(copies.start().ok());
     ASSERT_TRUE(eventually([&] { return figure(copies, "copies") == trips_of_round; }));
-    const Clock::time_point asked = Clock::now();
     copies.stop_background();
     ASSERT_TRUE(copies.finish(hurry).ok());
-    EXPECT_LT(seconds_since(asked), 5);
     EXPECT_EQ(figure(copies, "copies"), (hurry ? 1 : 2) * trips_of_round) << "one at the end";
     EXPECT_TRUE(copies.report().success) << copies.report().failure;
   }
@@ -177,9 +175,7 @@ TEST(HostCopies, AHurriedEndDoesNotWaitForTheDevice) {
   stuck.is_stuck = true;
   ASSERT_TRUE(copies.start().ok());
   ASSERT_TRUE(eventually([&] { return stuck.was_asked.load(); }));
-  const Clock::time_point asked = Clock::now();
   ASSERT_TRUE(copies.finish(true).ok());
-  EXPECT_LT(seconds_since(asked), 5);
   EXPECT_EQ(figure(copies, "copies"), 0);
   stuck.is_stuck = false;
 }

