@@ -128,7 +128,7 @@ struct ComparedTest {
 /// `test_name`: those that name `devices` are of that configuration, and several of one are repeats (each
 /// device alone, say), of which the mean is taken; those of one `rank` each are parts of one whole, put
 /// together as the tables say; others are of the ranks that they name, or of all the file's. What is marked
-/// `forecast` is left out.
+/// `forecast`, as older versions did, is left out.
 std::vector<ComparedTest> tests_of(const Json& result, std::size_t file = 0);
 
 /// Of all ranks, sorted; empty where the result names none.

@@ -12,10 +12,9 @@ std::string comparison_page(const Comparison& comparison);
 
 namespace page {
 
-/// A chart a test of `bench`: its speed-up against the number of devices, beside that of an ideal machine;
-/// what `forecast` (rows of a result's forecast) expects of more devices is a chart of its own. Empty:
-/// nothing was measured on more than one number of devices.
-std::string scaling_charts(const Comparison& comparison, const std::vector<Json>& forecast);
+/// A chart a test of `bench`: its speed-up against the number of devices, beside that of an ideal machine.
+/// Empty: nothing was measured on more than one number of devices.
+std::string scaling_charts(const Comparison& comparison);
 
 }  // namespace page
 }  // namespace egt
