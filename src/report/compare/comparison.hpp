@@ -196,4 +196,7 @@ std::string comparison_text(const Comparison& comparison);
 /// For programs; names are the contract's, figures that are not there are null.
 Json comparison_json(const Comparison& comparison);
 
+/// One HTML file for people, which needs nothing else and no script.
+std::string comparison_page(const Comparison& comparison);
+
 }  // namespace egt

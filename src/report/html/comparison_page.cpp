@@ -1,5 +1,3 @@
-#include "report/html/comparison_page.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <map>

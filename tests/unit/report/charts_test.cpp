@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include "report/html/comparison_page.hpp"
 #include "report/html/sections.hpp"
 #include "tests/support/comparison_fixtures.hpp"
 
