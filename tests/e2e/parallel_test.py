@@ -18,7 +18,7 @@ class Parallel(ProgramTest):
         return done, json.loads(((folder or self.folder) / "run" / "result.json").read_text())
 
     def entries(self, result):
-        return [e for e in result["results"] if "mode" in e and not e.get("forecast")]
+        return [e for e in result["results"] if "mode" in e]
 
     def check_divided(self, entry):
         plan = entry["parallel"]

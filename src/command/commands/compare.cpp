@@ -13,7 +13,6 @@
 #include "egt/core/printable.hpp"
 #include "judge/result.hpp"
 #include "report/compare/comparison.hpp"
-#include "report/html/comparison_page.hpp"
 
 namespace egt {
 namespace {

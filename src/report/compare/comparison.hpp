@@ -128,7 +128,7 @@ struct ComparedTest {
 /// `test_name`: those that name `devices` are of that configuration, and several of one are repeats (each
 /// device alone, say), of which the mean is taken; those of one `rank` each are parts of one whole, put
 /// together as the tables say; others are of the ranks that they name, or of all the file's. What is marked
-/// `forecast` is left out.
+/// `forecast`, as older versions did, is left out.
 std::vector<ComparedTest> tests_of(const Json& result, std::size_t file = 0);
 
 /// Of all ranks, sorted; empty where the result names none.
@@ -195,5 +195,8 @@ std::string comparison_text(const Comparison& comparison);
 
 /// For programs; names are the contract's, figures that are not there are null.
 Json comparison_json(const Comparison& comparison);
+
+/// One HTML file for people, which needs nothing else and no script.
+std::string comparison_page(const Comparison& comparison);
 
 }  // namespace egt

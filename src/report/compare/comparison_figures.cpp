@@ -270,7 +270,7 @@ std::vector<ComparedTest> tests_of(const Json& result, std::size_t file) {
   std::map<std::string, Entries> by_name;
   for (const Json& entry : member(result, "results")) {
     const std::string name = text_at(entry, "test_name");
-    if (name.empty() || value_at<bool>(entry, "forecast").value_or(false)) continue;  // not measured
+    if (name.empty() || value_at<bool>(entry, "forecast").value_or(false)) continue;  // of an older version
     Entries& entries = by_name[name];
     if (entries.empty()) names.push_back(name);
     entries.push_back(&entry);

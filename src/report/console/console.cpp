@@ -13,7 +13,6 @@
 #include "egt/core/json_access.hpp"
 #include "egt/core/record_text.hpp"
 #include "report/console/console_text.hpp"
-#include "report/console/verdict_text.hpp"
 
 namespace egt {
 namespace {

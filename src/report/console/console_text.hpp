@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "egt/core/record.hpp"
+#include "judge/verdict.hpp"
 #include "report/console/console_style.hpp"
 
 /// The console's texts, line by line; pure functions. Each text ends without a newline.
@@ -46,5 +47,11 @@ std::string row_text(const std::string& label, const Json& start, const Json& pr
 int columns_of(const std::string& text);
 /// The text's first `columns` columns.
 std::string clipped(const std::string& text, int columns);
+
+/// The last words of a run, several lines: the verdict with its reasons, what was verified, and what its load
+/// and its training steps came to; with where the files are, also report.html if it is there. `has_result`:
+/// is result.json one of them?
+std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
+                         const std::string& directory, bool has_result);
 
 }  // namespace egt

@@ -1,5 +1,3 @@
-#include "report/console/verdict_text.hpp"
-
 #include <algorithm>
 #include <filesystem>
 #include <initializer_list>

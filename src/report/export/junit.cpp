@@ -9,8 +9,8 @@
 #include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/units.hpp"
-#include "report/export/export_text.hpp"
-#include "report/export/exports.hpp"
+#include "report/escaped_text.hpp"
+#include "report/export/result_files.hpp"
 
 namespace egt {
 namespace {

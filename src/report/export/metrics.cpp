@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
-#include "report/export/export_text.hpp"
-#include "report/export/exports.hpp"
+#include "report/escaped_text.hpp"
+#include "report/export/result_files.hpp"
 
 namespace egt {
 namespace {

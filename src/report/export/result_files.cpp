@@ -11,7 +11,6 @@
 
 #include "egt/core/json_access.hpp"
 #include "judge/node_verdicts.hpp"
-#include "report/export/exports.hpp"
 #include "report/html/page.hpp"
 
 namespace egt {

@@ -1,5 +1,3 @@
-#include "report/html/comparison_page.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -46,20 +44,6 @@ Series measured(const Comparison& comparison, const ComparedTest& test) {
     const auto begin = begins.find(value.file);
     add(series, file + value.configuration.mode,
         begin == begins.end() ? point_of(test.baseline()) : begin->second, point_of(value));
-  }
-  return series;
-}
-
-/// The rows of `forecast` that are of the test, by mode.
-Series forecast_of(const ComparedTest& test, const std::vector<Json>& forecast) {
-  Series series;
-  for (const Json& row : forecast) {
-    const auto devices = value_at<double>(row, "devices"), rate = value_at<double>(row, test.figure);
-    const auto speedup = times_better(rate, test.baseline().value, test.better);
-    if (text_at(row, "test_name") != test.test || !devices || *devices <= 0 || !speedup || *speedup <= 0)
-      continue;
-    const Point point = {*devices, *speedup};
-    add(series, text_at(row, "mode") + ", forecast", point, point);
   }
   return series;
 }
@@ -123,15 +107,11 @@ std::string tests_table(const Comparison& comparison) {
 
 }  // namespace
 
-std::string page::scaling_charts(const Comparison& comparison, const std::vector<Json>& forecast) {
+std::string page::scaling_charts(const Comparison& comparison) {
   std::string html;
   for (const ComparedTest& test : comparison.tests) {
     if (test.workload.empty() || test.better != Better::higher) continue;
-    const Series lines = measured(comparison, test), expected = forecast_of(test, forecast);
-    Series both = lines;
-    both.insert(both.end(), expected.begin(), expected.end());
-    html += chart_of(test.test, lines, test);
-    if (!expected.empty()) html += chart_of(test.test + ", with the forecast", std::move(both), test);
+    html += chart_of(test.test, measured(comparison, test), test);
   }
   if (html.empty()) return "";
   return "<p>Against the fewest devices; both axes are logarithmic.</p>\n<div class=\"figures\">" + html +
@@ -141,18 +121,14 @@ std::string page::scaling_charts(const Comparison& comparison, const std::vector
 std::string page::scaling_section(const Json& result) {
   if (text_at(result, "command") != "bench") return "";
   const auto alone = compare_results({{.path = "", .label = "", .result = result, .problem = ""}}, {});
-  if (!alone.ok()) return "";
-  std::vector<Json> forecast;
-  for (const Json& entry : member(result, "results"))
-    for (const Json& row : array_at(entry, "rows")) forecast.push_back(row);
-  return scaling_charts(alone.value(), forecast);
+  return alone.ok() ? scaling_charts(alone.value()) : "";
 }
 
 std::string comparison_page(const Comparison& comparison) {
   std::string notes;
   for (const std::string& note : comparison.notes) notes += "<li>" + escaped(note) + "</li>";
   if (!notes.empty()) notes = "<h2>Notes</h2><ul>" + notes + "</ul>\n";
-  std::string scaling = page::scaling_charts(comparison, {}), tests = tests_table(comparison);
+  std::string scaling = page::scaling_charts(comparison), tests = tests_table(comparison);
   if (!scaling.empty()) scaling = "<h2>Scaling</h2>\n" + scaling;
   if (!tests.empty()) tests = "<h2>Tests</h2>\n" + tests;
   return fmt::format(

@@ -8,41 +8,6 @@
 #include "egt/core/units.hpp"
 
 namespace egt {
-namespace {
-
-/// With U+FFFD in the place of what is none.
-std::string valid_utf8(std::string_view text) {
-  if (std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; }))
-    return std::string(text);
-  const std::string json = Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
-  return Json::parse(json).get<std::string>();
-}
-
-}  // namespace
-
-std::string escaped(std::string_view text) {
-  std::string html;
-  for (const char c : valid_utf8(text)) switch (c) {
-      case '&':
-        html += "&amp;";
-        break;
-      case '<':
-        html += "&lt;";
-        break;
-      case '>':
-        html += "&gt;";
-        break;
-      case '"':
-        html += "&quot;";
-        break;
-      case '\'':
-        html += "&#39;";
-        break;
-      default:
-        html += (c >= 0 && c < ' ' && c != '\n') || c == 127 ? '?' : c;
-    }
-  return html;
-}
 
 std::string script_json(const Json& json) {
   std::string text;

@@ -10,7 +10,7 @@
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "judge/result.hpp"
-#include "report/export/exports.hpp"
+#include "report/export/result_files.hpp"
 #include "report/html/html_text.hpp"
 #include "report/html/page.hpp"
 #include "report/html/sections.hpp"

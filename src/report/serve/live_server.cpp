@@ -69,7 +69,9 @@ std::optional<T> number_in(const httplib::Request& request, const char* name) {
   return is_number ? std::optional(value) : std::nullopt;
 }
 
-/// A client's connection, bounded in time and in what it takes in.
+/// A client's connection, bounded in time and in what it takes in. The library has no such bounds: its
+/// timeouts begin again with each byte, a line is as long as the client likes, and no connection is closed
+/// for another. Its request is here before the library reads it.
 class Connection : public httplib::Stream {
  public:
   /// `stop`: becomes readable when all is to end.
@@ -94,38 +96,36 @@ class Connection : public httplib::Stream {
   }
   double seconds_left(double seconds) const { return seconds - seconds_since(began_); }
 
-  bool is_readable() const override { return true; }
-  bool is_writable() const override { return true; }
   ssize_t read(char* text, std::size_t size) override {
-    if (at_ == total_ && !receive()) return 0;
     const std::size_t taken = std::min(size, total_ - at_);
     std::copy_n(buffer_.begin() + static_cast<std::ptrdiff_t>(at_), taken, text);
     at_ += taken;
     return static_cast<ssize_t>(taken);
   }
   ssize_t write(const char* text, std::size_t size) override {
-    while (wait(POLLOUT, answer_s)) {
+    while (waits_to_send()) {
       const ssize_t sent = ::send(file(), text, size, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent >= 0) return sent;
       if (errno != EAGAIN && errno != EINTR) break;
     }
     return -1;
   }
+  // Some of what follows is asked for by older versions of the library only, some by newer ones.
+  bool is_readable() const override { return true; }
+  bool is_writable() const { return true; }
+  bool wait_readable() const { return true; }
+  bool wait_writable() const { return true; }
+  time_t duration() const { return 0; }
   void get_remote_ip_and_port(std::string&, int&) const override {}
   void get_local_ip_and_port(std::string&, int&) const override {}
   socket_t socket() const override { return 0; }  // which the library compares with select's limit
 
  private:
   std::string_view received() const { return {buffer_.data(), total_}; }
-  /// Waits for more.
-  bool receive() {
-    while (at_ == total_ && !is_ended_ && total_ < buffer_.size() && wait(POLLIN, request_s)) take_in();
-    return at_ < total_;
-  }
-  bool wait(short events, double seconds) const {
-    const double left = seconds_left(seconds);
+  bool waits_to_send() const {
+    const double left = seconds_left(answer_s);
     if (left <= 0) return false;
-    std::array<pollfd, 2> files = {{{file(), events, 0}, {stop_, POLLIN, 0}}};
+    std::array<pollfd, 2> files = {{{file(), POLLOUT, 0}, {stop_, POLLIN, 0}}};
     const int ready = ::poll(files.data(), files.size(), static_cast<int>(left * 1e3) + 1);
     return ready > 0 && files[1].revents == 0;
   }
@@ -155,12 +155,18 @@ class Answers : public httplib::Server {
     });
   }
 
-  void serve(Connection& connection) {
+  /// A template, since only one of the calls compiles: newer versions of the library want the addresses of
+  /// both ends too, which are not used here.
+  void serve(auto& connection) {
     bool is_closed = false;
-    process_request(connection, true, is_closed, [](httplib::Request& request) {
+    const auto limit = [](httplib::Request& request) {
       request.ranges.clear();                    // of which a client may ask for thousands
       request.headers.erase("Accept-Encoding");  // whose cost nobody asked for
-    });
+    };
+    if constexpr (requires { process_request(connection, true, is_closed, limit); })
+      process_request(connection, true, is_closed, limit);
+    else
+      process_request(connection, "", 0, "", 0, true, is_closed, limit);
   }
 
  private:

@@ -26,23 +26,18 @@ std::string amount(const std::optional<double>& value) {
   return value ? format_amount(*value) : not_measured;
 }
 
-bool is_forecast(const Json& entry) {
-  return value_at<bool>(entry, "forecast").value_or(false);
-}
-
 /// As a percentage.
 std::string share(const std::optional<double>& value) {
   return cell(value ? std::optional(100 * *value) : std::nullopt, "{:.1f} %");
 }
 
-/// "2, p2p", "8, collective, forecast", and of one device alone which.
+/// "2, p2p", and of one device alone which.
 std::string ranks_text(const Json& entry) {
   const Json& ranks = member(entry, "ranks");
   const std::string mode = text_at(entry, "mode");
   if (mode == "single" && ranks.is_array() && ranks.size() == 1 && ranks[0].is_number_integer())
     return fmt::format("rank {} alone", ranks[0].get<std::int64_t>());
-  return fmt::format("{}, {}{}", value_at<std::int64_t>(entry, "devices").value_or(0), mode,
-                     is_forecast(entry) ? ", forecast" : "");
+  return fmt::format("{}, {}", value_at<std::int64_t>(entry, "devices").value_or(0), mode);
 }
 
 Row row_of(const Json& entry) {
@@ -78,8 +73,6 @@ std::string notes_of(const Json& entry) {
   if (const auto ratio = figure(entry, "ratio_copy_bandwidth"))
     note(fmt::format("{} GB/s, {:.0f} % of the copy bandwidth",
                      cell(figure(entry, "gb_per_second"), "{:.4g}"), 100 * *ratio));
-  if (const auto error = figure(entry, "forecast_error_percent"))
-    note(fmt::format("forecast {} ms, {:+.1f} %", cell(figure(entry, "forecast_step_ms"), "{:.4g}"), *error));
   if (const auto bytes = figure(entry, "sent_bytes"), whole = figure(entry, "whole_sent_bytes");
       bytes && whole)
     note(fmt::format(
@@ -117,51 +110,17 @@ std::string table_of(const std::string& workload, const Entries& entries) {
   return titled_table(printable(workload), std::move(rows)) + notes;
 }
 
-/// Each workload's, in the order in which they come; the rows of a forecast behind what was measured.
+/// Each workload's, in the order in which they come.
 std::vector<std::pair<std::string, Entries>> by_workload(const Json& result) {
   std::vector<std::pair<std::string, Entries>> groups;
-  const auto add = [&](const Json& entry) {
+  for (const Json& entry : member(result, "results")) {
     const std::string workload = text_at(entry, "workload");
-    if (workload.empty()) return;
+    if (workload.empty()) continue;
     auto group = std::find_if(groups.begin(), groups.end(), [&](auto& one) { return one.first == workload; });
     if (group == groups.end()) group = groups.insert(groups.end(), {workload, {}});
     group->second.push_back(&entry);
-  };
-  for (const Json& entry : member(result, "results")) {
-    add(entry);
-    if (is_forecast(entry))
-      for (const Json& row : member(entry, "rows")) add(row);
   }
   return groups;
-}
-
-/// What a model is made of, and how far it is off where more was measured.
-std::string model_text(const Json& entry) {
-  const Json& model = member(entry, "model");
-  const auto sigma = figure(model, "sigma_ms"), alone = figure(model, "slowest_alone_ms");
-  const auto scatter = sigma && alone ? std::optional(100 * *sigma / *alone) : std::nullopt;
-  const auto error = figure(entry, "forecast_error_percent");
-  return fmt::format(
-      "from 1 and 2 devices, {}: {} us and {} ns/B a message, {} a step in {} all-reduces, hidden "
-      "behind {} of the compute time; steps scatter by {}; as if each further rank were reached likewise, "
-      "by a ring",
-      error ? fmt::format("off by {:+.1f} % at most where it can be checked", *error) : "not checked",
-      cell(figure(model, "alpha_us"), "{:.3g}"), cell(figure(model, "beta_ns_per_byte"), "{:.3g}"),
-      format_bytes(figure(model, "summed_bytes").value_or(0)), cell(figure(model, "sums_per_step"), "{:.0f}"),
-      share(figure(model, "overlap_share")), cell(scatter, "{:.2g} %"));
-}
-
-/// On what the rows of a forecast are founded, or why there are none.
-std::string forecast_text(const Json& result) {
-  std::string text;
-  for (const Json& entry : member(result, "results")) {
-    if (!is_forecast(entry)) continue;
-    const std::string why_not = text_at(entry, "no_forecast");
-    text += printable(fmt::format("  {}: {}", text_at(entry, "forecast_of"),
-                                  why_not.empty() ? model_text(entry) : "none: " + why_not));
-    text += "\n";
-  }
-  return text.empty() ? text : "\nForecast\n" + text;
 }
 
 }  // namespace
@@ -173,7 +132,7 @@ std::string bench_text(const Json& result) {
       alone.ok())
     text = scaling_text(alone.value());
   for (const auto& [workload, entries] : by_workload(result)) text += table_of(workload, entries);
-  text += parallel_text(result) + forecast_text(result);
+  text += parallel_text(result);
   if (!text.empty() && text.front() == '\n') text.erase(0, 1);
   return text;
 }

@@ -10,7 +10,7 @@
 #include "model/mlp_trainer.hpp"
 #include "workload/bench/bench_operation.hpp"
 #include "workload/bench/input_pipeline.hpp"
-#include "workload/bench/scaling_model.hpp"
+#include "workload/bench/scaling_plan.hpp"
 #include "workload/common/digest_exchange.hpp"
 #include "workload/common/digest_vote.hpp"
 #include "workload/common/fault_reporter.hpp"

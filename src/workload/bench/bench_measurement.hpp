@@ -29,7 +29,7 @@ struct RankFigures {
   double gpu_utilization_percent = unknown, power_w = unknown, sm_clock_mhz = unknown;
   double communication_ms = unknown, outside_share = unknown, compared = unknown;  ///< see JobReport
   double loss = unknown, sent_bytes = unknown;                                     ///< see JobReport
-  double sigma_ms = unknown;  ///< standard deviation of an iteration (normal_sigma)
+  double sigma_ms = unknown;  ///< standard deviation of an iteration, from p50 and p95
   SumTime sums[sum_sizes] = {{unknown, unknown}, {unknown, unknown}, {unknown, unknown}};  ///< see JobReport
 };
 

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "egt/ranks/agreement.hpp"
-#include "workload/bench/scaling_forecast.hpp"
 #include "workload/bench/task/task_trials.hpp"
 #include "workload/common/findings.hpp"
 
@@ -434,10 +433,8 @@ std::vector<PartReport> BenchSuite::reports() const {
   std::vector<PartReport> all;
   if (rank() == 0) {
     std::vector<BenchEntry> entries = entries_;
-    const std::vector<PartReport> forecasts = forecast(entries, parts_.train.layers);
     recommend(entries);
     for (const BenchEntry& entry : entries) all.push_back(report_of(entry));
-    all.insert(all.end(), forecasts.begin(), forecasts.end());
   }
   all.push_back(report());
   return all;

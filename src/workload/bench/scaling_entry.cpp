@@ -81,10 +81,6 @@ std::optional<double> BenchEntry::exposed_communication_share() const {
                                           : std::nullopt;
 }
 
-std::optional<double> BenchEntry::forecast_error_percent() const {
-  return step && forecast_step_ms ? std::optional(100 * (*forecast_step_ms / step->p50 - 1)) : std::nullopt;
-}
-
 std::optional<double> BenchEntry::sequence_speedup() const {
   return step && sequence_ms ? std::optional(*sequence_ms / step->p50) : std::nullopt;
 }
@@ -211,8 +207,6 @@ PartReport report_of(const BenchEntry& entry) {
       {"compute_ms", or_null(entry.compute_ms)},
       {"sigma_ms", or_null(entry.sigma_ms)},
       {"all_reduce", entry.sums.empty() ? Json() : sums_json(entry.sums)},
-      {"forecast_step_ms", or_null(entry.forecast_step_ms)},
-      {"forecast_error_percent", or_null(entry.forecast_error_percent())},
   };
   return report;
 }

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "egt/workload/workload.hpp"
-#include "workload/bench/scaling_model.hpp"
 #include "workload/bench/scaling_plan.hpp"
 
 namespace egt {
@@ -31,10 +30,9 @@ struct BenchEntry {
   std::optional<double> even_items_per_second;  ///< of hetero: with equal shares
   /// Over the slowest of its devices alone, times their number; not of single and hetero.
   std::optional<double> efficiency_slowest;
-  std::optional<double> compute_ms;        ///< of the device that computes longest, without its peers
-  std::optional<double> sigma_ms;          ///< of the steps of the device whose time spreads most
-  std::vector<SumTime> sums = {};          ///< see JobReport; of the slowest rank
-  std::optional<double> forecast_step_ms;  ///< what a model that has not seen this one expects
+  std::optional<double> compute_ms;  ///< of the device that computes longest, without its peers
+  std::optional<double> sigma_ms;    ///< of the steps of the device whose time spreads most
+  std::vector<SumTime> sums = {};    ///< see JobReport; of the slowest rank
   /// Of tasks: the same batches one job after the other, each on all devices.
   std::optional<double> sequence_ms;
   // Of mlp
@@ -56,8 +54,6 @@ struct BenchEntry {
   std::optional<double> sequence_speedup() const;
   /// By how much the loss is above that with gradients sent whole, percent.
   std::optional<double> loss_excess_percent() const;
-  /// By how much the forecast was longer than the step.
-  std::optional<double> forecast_error_percent() const;
   bool success() const { return failure.empty(); }
   /// Was one device alone measured, and is its figure to be relied on?
   bool tells_of_one() const { return trial.mode == BenchMode::single && step && success(); }

@@ -99,6 +99,12 @@ struct ScalingTimes {
   double spread_percent() const { return p50 > 0 ? 100 * (max - min) / p50 : 0; }
 };
 
+/// One all-reduce, as it was measured.
+struct SumTime {
+  double bytes = 0;  ///< of one rank's data
+  double ms = 0;
+};
+
 /// Of each chunk's milliseconds an iteration; at least one. p50 between the two middle ones; p95: the lowest
 /// that 95 % do not exceed.
 ScalingTimes step_times(std::vector<double> ms);

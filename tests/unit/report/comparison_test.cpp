@@ -55,7 +55,7 @@ TEST(Comparison, ASharedBatchIsComparedAndHasNoRowInTheSeedsTable) {
   EXPECT_EQ(comparison.tests[0].values[comparison.regressions[0].value].configuration.mode, "strong");
 }
 
-TEST(Comparison, AForecastIsNoMeasurement) {
+TEST(Comparison, AForecastOfAnOlderVersionIsNoMeasurement) {
   const Json measured = bench("mlp", 64, "collective", 4, 2);
   Json expected = bench("mlp", 64, "collective", 4, 20);  // ten times as long
   expected["forecast"] = true;

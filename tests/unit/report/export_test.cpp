@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "judge/result.hpp"
-#include "report/export/export_text.hpp"
-#include "report/export/exports.hpp"
+#include "report/escaped_text.hpp"
+#include "report/export/result_files.hpp"
 #include "session/run_report.hpp"
 #include "tests/support/record_fixtures.hpp"
 

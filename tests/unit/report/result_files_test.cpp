@@ -9,7 +9,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "report/export/exports.hpp"
 #include "report/export/result_files.hpp"
 #include "report/journal/journal.hpp"
 #include "session/run_report.hpp"

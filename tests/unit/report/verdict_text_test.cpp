@@ -1,4 +1,4 @@
-#include "report/console/verdict_text.hpp"
+#include "report/console/console_text.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "report/export/export_text.hpp"
+#include "report/escaped_text.hpp"
 
 #include <algorithm>
 #include <initializer_list>
@@ -25,10 +25,10 @@ bool is_control(char c) {
   return (c >= 0 && c < ' ' && c != '\t' && c != '\n') || c == 127;
 }
 
-std::string escaped(std::string_view text,
-                    std::initializer_list<std::pair<char, std::string_view>> replacements) {
+std::string replaced(std::string_view text,
+                     std::initializer_list<std::pair<char, std::string_view>> replacements) {
   std::string all;
-  for (const char c : plain_text(text)) {
+  for (const char c : text) {
     const auto* const found = std::find_if(replacements.begin(), replacements.end(),
                                            [c](const auto& one) { return one.first == c; });
     if (found == replacements.end())
@@ -40,6 +40,13 @@ std::string escaped(std::string_view text,
 }
 
 }  // namespace
+
+std::string escaped(std::string_view text) {
+  std::string valid = valid_utf8(text);
+  std::replace_if(
+      valid.begin(), valid.end(), [](char c) { return is_control(c) || c == '\t'; }, '?');
+  return replaced(valid, {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}});
+}
 
 std::string plain_text(std::string_view text) {
   const std::string valid = valid_utf8(text);
@@ -57,16 +64,17 @@ std::string plain_text(std::string_view text) {
 }
 
 std::string xml_text(std::string_view text) {
-  return escaped(text, {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}});
+  return replaced(plain_text(text), {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}});
 }
 
 std::string xml_attribute(std::string_view text) {
-  return escaped(
-      text, {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\n', "&#10;"}, {'\t', "&#9;"}});
+  return replaced(
+      plain_text(text),
+      {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\n', "&#10;"}, {'\t', "&#9;"}});
 }
 
 std::string label_text(std::string_view text) {
-  return escaped(text, {{'\\', "\\\\"}, {'"', "\\\""}, {'\n', "\\n"}});
+  return replaced(plain_text(text), {{'\\', "\\\\"}, {'"', "\\\""}, {'\n', "\\n"}});
 }
 
 }  // namespace egt

@@ -3,9 +3,13 @@
 #include <string>
 #include <string_view>
 
-/// Text from records (names of hosts, devices and files, words of other programs) for files that other
-/// programs read.
+/// Text from records (names of hosts, devices and files, words of other programs) for pages and for files
+/// that other programs read.
 namespace egt {
+
+/// Text of an element or of a quoted attribute of HTML; what is no UTF-8, and control characters, are
+/// replaced.
+std::string escaped(std::string_view text);
 
 /// Valid UTF-8 without control characters but tab and newline, and without U+FFFE and U+FFFF, which XML
 /// forbids: U+FFFD stands for all of them.
