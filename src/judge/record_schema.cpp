@@ -150,8 +150,4 @@ Json error_to_json(const Status& status) {
   return {{"code", to_string(status.code())}, {"what", status.what()}, {"where", status.where()}};
 }
 
-std::string one_line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 }  // namespace egt

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "egt/core/json_access.hpp"
 #include "egt/core/record.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
@@ -60,8 +61,5 @@ bool any(const VerifiedWork& work);
 
 /// The `error` of an `end` record: {"code", "what", "where"}; null for ok.
 Json error_to_json(const Status& status);
-
-/// Text of `json` in one line; bytes that are no UTF-8 are replaced, NaN and infinities are null.
-std::string one_line(const Json& json);
 
 }  // namespace egt

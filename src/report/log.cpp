@@ -16,6 +16,7 @@
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
 #include "egt/core/record_text.hpp"
+#include "egt/core/text.hpp"
 #include "report/console/console_text.hpp"
 
 namespace egt {
@@ -35,13 +36,6 @@ std::chrono::system_clock::time_point time_of(const Record& record) {
   using std::chrono::milliseconds;
   const std::chrono::duration<double> seconds(record.time);
   return std::chrono::system_clock::time_point(std::chrono::round<milliseconds>(seconds));
-}
-
-/// One line without control characters, whatever a file name or a library's message holds.
-std::string plain(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char byte) { return byte < 0x20 || byte == 0x7F; }, ' ');
-  return text;
 }
 
 /// Makes sure that `path` can be appended to, without waiting for a reader where it is a pipe; true where it
@@ -133,7 +127,7 @@ Status LogFile::write(const Record& record) {
   const auto level = spdlog_level(level_of(record));
   if (!logger_->should_log(level)) return failure_;
   logger_->log(time_of(record), spdlog::source_loc{}, level,
-               plain(fmt::format("rank {}: {}", record.rank, text_of(record))));
+               printable(fmt::format("rank {}: {}", record.rank, text_of(record)), ' '));
   dirty_ = true;
   if (record.kind == RecordKind::end) bring_out();
   return failure_;

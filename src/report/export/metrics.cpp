@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
-#include "report/export/export_text.hpp"
+#include "egt/core/text.hpp"
 #include "report/export/exports.hpp"
 
 namespace egt {
@@ -64,7 +64,8 @@ struct Figure {
 constexpr Figure work_figures[] = {
     {"gemm_flops", "run_verified_product_operations", "Floating point operations of verified products."},
     {"replays", "run_verified_replays", "Steps that were repeated and compared bit for bit."},
-    {"replica_checks", "run_verified_replica_checks", "Comparisons of the training state between ranks, or of one rank's two."},
+    {"replica_checks", "run_verified_replica_checks",
+     "Comparisons of the training state between ranks, or of one rank's two."},
     {"collective_elements_checked", "run_verified_collective_elements",
      "Elements of collectives that were checked."},
     {"bytes_patrolled", "run_verified_memory_bytes", "Bytes of device memory that were read and checked."},

@@ -5,12 +5,11 @@
 #include <vector>
 
 #include "egt/core/record.hpp"
+#include "egt/core/text.hpp"
 
-/// What stands in a page comes from hosts and files of any name: all of it goes through here.
+/// What stands in a page comes from hosts and files of any name: all of it goes through html_text or here.
 namespace egt {
 
-/// Text of an element or of a quoted attribute; what is no UTF-8, and control characters, are replaced.
-std::string escaped(std::string_view text);
 /// `json` for a <script type="application/json">: nothing in it ends the element, or is more than data.
 std::string script_json(const Json& json);
 

@@ -48,10 +48,10 @@ std::string named_devices(const Json& result) {
     if (found == faults.end()) continue;
     const Json& device = member(rank, "device");
     std::string line = fmt::format("<b>rank {}</b> on <b>{}</b>: {}", found->first,
-                                   escaped(text_at(rank, "hostname")), escaped(text_at(device, "name")));
+                                   html_text(text_at(rank, "hostname")), html_text(text_at(device, "name")));
     for (const char* key : {"uuid", "pci_bus_id"})
       if (const std::string text = text_at(device, key); !text.empty())
-        line += ", <code>" + escaped(text) + "</code>";
+        line += ", <code>" + html_text(text) + "</code>";
     line += found->second ? fmt::format(" ({})", counted(found->second, "fault")) : " (lost)";
     lines.emplace_back(-found->second, "<li>" + line + "</li>");
   }
@@ -63,7 +63,7 @@ std::string named_devices(const Json& result) {
 }
 
 std::string tile(const std::string& name, const std::string& value) {
-  return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value));
+  return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", html_text(name), html_text(value));
 }
 
 std::string tiles(const Json& result) {
@@ -125,7 +125,7 @@ std::string xor_text(const std::string& mask) {
 
 /// The script makes a button of it, which shows that moment in the charts.
 std::string time_html(const Json& entry) {
-  const std::string time = escaped(text_at(entry, "time"));
+  const std::string time = html_text(text_at(entry, "time"));
   return time.empty() ? "-" : fmt::format("<time datetime=\"{0}\">{0}</time>", time);
 }
 
@@ -139,12 +139,12 @@ std::string fault_table(const Json& faults) {
     std::string blame = text_at(fault, "blame");
     if (const Json& suspects = member(fault, "suspects"); !suspects.empty())
       blame += ": ranks " + one_line(suspects);
-    const auto code = [](const std::string& text) { return "<code>" + escaped(text) + "</code>"; };
-    const auto cell = [&](const char* key) { return escaped(figure_text(member(fault, key))); };
+    const auto code = [](const std::string& text) { return "<code>" + html_text(text) + "</code>"; };
+    const auto cell = [&](const char* key) { return html_text(figure_text(member(fault, key))); };
     table.add_html(
         {cell("kind"), cell("rank"), cell("hostname"), cell("device_uuid"), time_html(fault), cell("step"),
          cell("where"), cell("offset"), code(text_at(fault, "expected")), code(text_at(fault, "actual")),
-         code(xor_text(text_at(fault, "xor"))), cell("count"), cell("detector"), escaped(blame)},
+         code(xor_text(text_at(fault, "xor"))), cell("count"), cell("detector"), html_text(blame)},
         {"", "", "", "", "", "", "class=\"wide\""});
   }
   std::string html = table.html();
@@ -159,8 +159,8 @@ std::string event_table(const Json& result) {
                   true);
   const auto add = [&](const char* name, const Json& entries, const auto& text) {
     for (const Json& entry : entries)
-      table.add_html({escaped(name), escaped(figure_text(member(entry, "rank"))), time_html(entry),
-                      escaped(text(entry))});
+      table.add_html({html_text(name), html_text(figure_text(member(entry, "rank"))), time_html(entry),
+                      html_text(text(entry))});
   };
   add("loss", member(result, "losses"), loss_text);
   add("finding", member(result, "findings"), finding_text);
@@ -199,7 +199,7 @@ std::string verdict_header(const Json& result, const std::string& of, const std:
   std::string reasons, more;
   const Json& all = array_at(result, "reasons");
   for (std::size_t at = 0; at < all.size(); ++at)
-    (at < most_reasons ? reasons : more) += "<li>" + escaped(figure_text(all[at])) + "</li>";
+    (at < most_reasons ? reasons : more) += "<li>" + html_text(figure_text(all[at])) + "</li>";
   reasons = "<ul>" + reasons + "</ul>";
   if (!more.empty())
     reasons += fmt::format("<details><summary>{}</summary><ul>{}</ul></details>",
@@ -207,8 +207,8 @@ std::string verdict_header(const Json& result, const std::string& of, const std:
   std::string not_run;
   for (const Json& one : array_at(result, "checks_not_run")) {
     const auto rank = value_at<int>(one, "rank");
-    not_run += fmt::format("<li>{}{}: {}</li>", escaped(text_at(one, "check")),
-                           rank ? fmt::format(" (rank {})", *rank) : "", escaped(text_at(one, "reason")));
+    not_run += fmt::format("<li>{}{}: {}</li>", html_text(text_at(one, "check")),
+                           rank ? fmt::format(" (rank {})", *rank) : "", html_text(text_at(one, "reason")));
   }
   if (!not_run.empty())
     reasons += fmt::format("<details><summary>Checks not run: {}</summary><ul>{}</ul></details>",
@@ -220,8 +220,8 @@ std::string verdict_header(const Json& result, const std::string& of, const std:
   return fmt::format(
       "<header class=\"verdict {}\"><p>{}, {}</p>\n<h1><span aria-hidden=\"true\">{}</span> {} "
       "<small>{}</small></h1>\n{}\n<p>{}</p></header>\n",
-      kind, escaped(text_at(result, "command")), escaped(of), sign,
-      escaped(verdict.empty() ? "no verdict" : verdict), note, reasons, escaped(when));
+      kind, html_text(text_at(result, "command")), html_text(of), sign,
+      html_text(verdict.empty() ? "no verdict" : verdict), note, reasons, html_text(when));
 }
 
 std::string verdict_section(const Json& result) {
