@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/part_report.hpp"
 #include "egt/core/record_text.hpp"
 #include "egt/core/units.hpp"
 #include "judge/record_schema.hpp"

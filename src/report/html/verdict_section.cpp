@@ -9,6 +9,7 @@
 
 #include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/part_report.hpp"
 #include "egt/core/record_text.hpp"
 #include "egt/core/units.hpp"
 #include "judge/record_schema.hpp"
@@ -92,13 +93,11 @@ std::string tiles(const Json& result) {
             fmt::format("{:.0f} %", 100 * *most));
   if (hottest) html += tile("Hottest", fmt::format("{:.0f} °C", *hottest));
   const VerifiedWork work = work_from_json(member(result, "verified_work"));
-  if (work.replays) html += tile("Replays", std::to_string(work.replays));
-  if (work.gemm_flops > 0) html += tile("Products verified", format_amount(work.gemm_flops, "FLOP"));
-  if (work.outputs_verified) html += tile("Outputs verified", std::to_string(work.outputs_verified));
-  if (work.bytes_patrolled) html += tile("Memory verified", format_bytes(work.bytes_patrolled));
-  if (work.bytes_file_verified) html += tile("Files verified", format_bytes(work.bytes_file_verified));
-  if (work.bytes_exchanged_verified)
-    html += tile("Exchange verified", format_bytes(work.bytes_exchanged_verified));
+  std::map<int, std::string> work_tiles;
+  for (const WorkField& field : work_fields)
+    if (field.place > 0 && any(work, field))
+      work_tiles[field.place] = tile(field.tile, amount_text(work, field));
+  for (const auto& [place, one] : work_tiles) html += one;
   for (const auto& [kind, share] : member(result, "verified_share").items())
     if (share.is_number())
       html += tile("Verified: " + spoken(kind), fmt::format("{:.4g} %", 100 * share.get<double>()));
