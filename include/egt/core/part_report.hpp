@@ -40,78 +40,35 @@ struct WorkField {
   const char* metric;           ///< of metrics.prom, without "egt_"
   const char* help;             ///< its help text there
   const char* console;          ///< after its amount in the verdict
-  bool is_minor = false;        ///< The verdict prints it only if no other work was verified.
   int place = 0;                ///< among the tiles of report.html, from 1; 0: it has none
   const char* tile = "";        ///< the tile's name
   const char* chart = nullptr;  ///< title of its rate in report.html; null: there is no chart
+  bool is_minor = false;        ///< The verdict prints it only if no other work was verified.
 };
 
-/// In the order of metrics.prom, of the console and of the charts.
+/// In the order of metrics.prom, of the console and of the charts. Replays are in the verdict's line of
+/// checks.
 inline constexpr WorkField work_fields[] = {
-    {.key = "gemm_flops",
-     .member = &VerifiedWork::gemm_flops,
-     .unit = WorkField::Unit::flop,
-     .metric = "run_verified_product_operations",
-     .help = "Floating point operations of verified products.",
-     .console = "of products",
-     .place = 2,
-     .tile = "Products verified",
-     .chart = "Verified products"},
-    {.key = "replays",
-     .member = &VerifiedWork::replays,
-     .unit = WorkField::Unit::count,
-     .metric = "run_verified_replays",
-     .help = "Steps that were repeated and compared bit for bit.",
-     .console = "replays",
-     .is_minor = true,  // The verdict has them in its line of checks.
-     .place = 1,
-     .tile = "Replays"},
-    {.key = "replica_checks",
-     .member = &VerifiedWork::replica_checks,
-     .unit = WorkField::Unit::count,
-     .metric = "run_verified_replica_checks",
-     .help = "Comparisons of the training state between ranks, or of one rank's two.",
-     .console = "replica checks"},
-    {.key = "collective_elements_checked",
-     .member = &VerifiedWork::collective_elements_checked,
-     .unit = WorkField::Unit::count,
-     .metric = "run_verified_collective_elements",
-     .help = "Elements of collectives that were checked.",
-     .console = "collective elements"},
-    {.key = "bytes_patrolled",
-     .member = &VerifiedWork::bytes_patrolled,
-     .unit = WorkField::Unit::byte,
-     .metric = "run_verified_memory_bytes",
-     .help = "Bytes of device memory that were read and checked.",
-     .console = "of memory",
-     .place = 4,
-     .tile = "Memory verified",
-     .chart = "Verified memory"},
-    {.key = "bytes_file_verified",
-     .member = &VerifiedWork::bytes_file_verified,
-     .unit = WorkField::Unit::byte,
-     .metric = "run_verified_file_bytes",
-     .help = "Bytes of files that were read back and checked.",
-     .console = "of files",
-     .place = 5,
-     .tile = "Files verified"},
-    {.key = "bytes_exchanged_verified",
-     .member = &VerifiedWork::bytes_exchanged_verified,
-     .unit = WorkField::Unit::byte,
-     .metric = "run_verified_copy_bytes",
-     .help = "Bytes of copies that were checked.",
-     .console = "exchanged",
-     .place = 6,
-     .tile = "Exchange verified",
-     .chart = "Verified exchange"},
-    {.key = "outputs_verified",
-     .member = &VerifiedWork::outputs_verified,
-     .unit = WorkField::Unit::count,
-     .metric = "run_verified_outputs",
-     .help = "Outputs of single operations that were checked.",
-     .console = "outputs",
-     .place = 3,
-     .tile = "Outputs verified"}};
+    {"gemm_flops", &VerifiedWork::gemm_flops, WorkField::Unit::flop, "run_verified_product_operations",
+     "Floating point operations of verified products.", "of products", 2, "Products verified",
+     "Verified products"},
+    {"replays", &VerifiedWork::replays, WorkField::Unit::count, "run_verified_replays",
+     "Steps that were repeated and compared bit for bit.", "replays", 1, "Replays", nullptr, true},
+    {"replica_checks", &VerifiedWork::replica_checks, WorkField::Unit::count, "run_verified_replica_checks",
+     "Comparisons of the training state between ranks, or of one rank's two.", "replica checks"},
+    {"collective_elements_checked", &VerifiedWork::collective_elements_checked, WorkField::Unit::count,
+     "run_verified_collective_elements", "Elements of collectives that were checked.", "collective elements"},
+    {"bytes_patrolled", &VerifiedWork::bytes_patrolled, WorkField::Unit::byte, "run_verified_memory_bytes",
+     "Bytes of device memory that were read and checked.", "of memory", 4, "Memory verified",
+     "Verified memory"},
+    {"bytes_file_verified", &VerifiedWork::bytes_file_verified, WorkField::Unit::byte,
+     "run_verified_file_bytes", "Bytes of files that were read back and checked.", "of files", 5,
+     "Files verified"},
+    {"bytes_exchanged_verified", &VerifiedWork::bytes_exchanged_verified, WorkField::Unit::byte,
+     "run_verified_copy_bytes", "Bytes of copies that were checked.", "exchanged", 6, "Exchange verified",
+     "Verified exchange"},
+    {"outputs_verified", &VerifiedWork::outputs_verified, WorkField::Unit::count, "run_verified_outputs",
+     "Outputs of single operations that were checked.", "outputs", 3, "Outputs verified"}};
 static_assert(sizeof(VerifiedWork) == std::size(work_fields) * sizeof(std::uint64_t),
               "a row for each member");
 
