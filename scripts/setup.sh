@@ -5,7 +5,7 @@
 set -euo pipefail
 
 packages=(build-essential cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libopenblas-dev libhwloc-dev
-  libcli11-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libgmock-dev
+  libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev libgmock-dev
   libbenchmark-dev python3 iproute2 file)
 # Without these the build leaves something out, and the program says what.
 optional=(libdnnl-dev libstb-dev libjs-dygraphs libcpp-httplib-dev)

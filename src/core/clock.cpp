@@ -15,12 +15,20 @@ std::tm calendar(WallTime time) {
   return fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(time)));
 }
 
+std::string text_of(WallTime time) {
+  const auto milliseconds = time - std::chrono::floor<std::chrono::seconds>(time);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", calendar(time), milliseconds.count());
+}
+
 }  // namespace
 
+std::string utc_at(double unix_seconds) {
+  return text_of(
+      WallTime(std::chrono::round<std::chrono::milliseconds>(std::chrono::duration<double>(unix_seconds))));
+}
+
 std::string utc_now() {
-  const WallTime now = wall_now();
-  const auto milliseconds = now - std::chrono::floor<std::chrono::seconds>(now);
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", calendar(now), milliseconds.count());
+  return text_of(wall_now());
 }
 
 double unix_now() {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "egt/core/text_scan.hpp"
+#include "egt/core/text.hpp"
 
 namespace egt {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "egt/core/json_access.hpp"
-#include "egt/core/printable.hpp"
 #include "egt/core/record_text.hpp"
 #include "egt/core/status.hpp"
+#include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
 #include "judge/device_use.hpp"
 

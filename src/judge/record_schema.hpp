@@ -6,12 +6,13 @@
 #include <string_view>
 #include <vector>
 
+#include "egt/core/json_access.hpp"
+#include "egt/core/part_report.hpp"
 #include "egt/core/record.hpp"
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
 #include "egt/device/sensor.hpp"
 #include "egt/ranks/control.hpp"
-#include "egt/workload/workload.hpp"
 
 /// The bodies of records, so that nobody writes their keys by hand.
 namespace egt {
@@ -44,24 +45,12 @@ struct StartBody {
 };
 Json to_json(const StartBody& body);
 
-/// {"name", "description", "success", "failure", "of_all_ranks", "figures", "work"}
-Json part_to_json(const PartReport& part);
-/// The fields of `verified_work`.
-Json work_to_json(const VerifiedWork& work);
-/// What is missing counts as 0.
-VerifiedWork work_from_json(const Json& json);
 /// Of all parts that the body of a progress or end record tells of, together.
 VerifiedWork work_in(const Json& body);
 /// The figures of the part of that name in such a body; null where there is none.
 const Json& figures_in(const Json& body, std::string_view name);
-void add(VerifiedWork& sum, const VerifiedWork& more);
-/// Is there any?
-bool any(const VerifiedWork& work);
 
 /// The `error` of an `end` record: {"code", "what", "where"}; null for ok.
 Json error_to_json(const Status& status);
-
-/// Text of `json` in one line; bytes that are no UTF-8 are replaced, NaN and infinities are null.
-std::string one_line(const Json& json);
 
 }  // namespace egt

@@ -6,12 +6,9 @@
 #include <string>
 
 #include "egt/core/clock.hpp"
+#include "egt/core/file_io.hpp"
 #include "egt/report/sink.hpp"
 #include "report/log_level.hpp"
-
-namespace spdlog {
-class logger;
-}
 
 namespace egt {
 
@@ -35,18 +32,16 @@ class LogFile : public Sink {
   void discard();
 
  private:
-  LogFile(std::string path, bool is_new, std::unique_ptr<spdlog::logger> logger);
-  std::string text_of(const Record& record) const;
-  std::string start_text(const Json& body) const;
-  std::string fault_line(const Record& record) const;
+  LogFile(std::string path, bool is_new, Descriptor file, LogLevel level);
   void bring_out();
 
   const std::string path_;
   const bool is_new_;
+  const Descriptor file_;
+  const LogLevel level_;
   Status failure_;
-  std::unique_ptr<spdlog::logger> logger_;
+  std::string pending_;         // lines that are not in the file yet
   std::map<int, Json> starts_;  // bodies by rank
-  bool dirty_ = false;
   Clock::time_point flushed_ = Clock::now();
 };
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
-#include "egt/core/printable.hpp"
+#include "egt/core/text.hpp"
 #include "judge/evidence.hpp"
 #include "session/run_report.hpp"
 

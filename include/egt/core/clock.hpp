@@ -20,7 +20,9 @@ inline double steady_seconds() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
-/// The wall clock in UTC, as "2026-01-31T23:59:59.123Z".
+/// Seconds since 1970 in UTC, as "2026-01-31T23:59:59.123Z": the nearest millisecond.
+std::string utc_at(double unix_seconds);
+/// The wall clock in that form.
 std::string utc_now();
 /// The wall clock as seconds since 1970.
 double unix_now();

@@ -7,7 +7,8 @@
 
 #include "egt/core/record.hpp"
 
-/// Reading records that may have been written by another version, or cut off: nothing is taken for granted.
+/// Reading records that may have been written by another version, or cut off: nothing is taken for granted;
+/// and writing what may hold texts of others.
 namespace egt {
 
 /// The value of `key`, or null where there is none.
@@ -36,6 +37,11 @@ std::optional<T> value_at(const Json& json, const std::string& key) {
 
 inline std::string text_at(const Json& json, const std::string& key) {
   return value_at<std::string>(json, key).value_or("");
+}
+
+/// Text of `json` in one line; bytes that are no UTF-8 are replaced, NaN and infinities are null.
+inline std::string one_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 /// null where there is no value; so is what is not finite, once written.

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "egt/core/clock.hpp"
 #include "egt/core/load_control.hpp"
+#include "egt/core/part_report.hpp"
 #include "egt/core/progress_board.hpp"
 #include "egt/core/record.hpp"
 #include "egt/core/record_queue.hpp"
@@ -45,57 +45,6 @@ struct Environment {
   std::function<HostLoad()> host_load = [] { return HostLoad(); };
   /// Takes the records emitted so far to the journal, before what may take long or break off. Main thread.
   std::function<Status()> publish = [] { return Status(); };
-};
-
-/// The kinds of `verified_share` in the result, and their units: floating-point operations, iterations of
-/// chains, updates of a parameter, elements of gradient all-reduces, and bytes.
-enum class WorkKind { gemm, transcendental, update, all_reduce, memory, copies, files };
-const char* to_string(WorkKind kind);
-
-/// Work whose result was checked bit for bit; names are those of `verified_work` in the result.
-struct VerifiedWork {
-  double gemm_flops = 0;
-  std::uint64_t replays = 0;
-  std::uint64_t replica_checks = 0;
-  std::uint64_t collective_elements_checked = 0;
-  std::uint64_t bytes_patrolled = 0;
-  std::uint64_t bytes_file_verified = 0;
-  std::uint64_t bytes_exchanged_verified = 0;  ///< that came from another device or from the host
-  std::uint64_t outputs_verified = 0;          ///< of an operation, compared with a known answer
-};
-
-/// Work of one kind, and how much of its results was verified. All parts measure a kind in the same unit.
-struct WorkShare {
-  WorkKind kind = WorkKind::gemm;
-  std::string precision = {};  ///< of operations that have one
-  double done = 0, verified = 0;
-};
-
-/// How long what was done so far would have taken alone on the device, seconds: at the rate of such work that
-/// was measured with nothing beside it at the start of the run. None: there is no such work, or no rate.
-struct LoadFigures {
-  std::optional<double> extreme;      ///< chains of sine and exponential
-  std::optional<double> products;     ///< in each precision at its own rate
-  std::optional<double> memory;       ///< bytes verified and rewritten
-  std::optional<double> collective;   ///< bytes of gradients and known answers on the links
-  std::optional<double> files;        ///< bytes written and read
-  std::optional<double> host_copies;  ///< bytes each way between the device and its host
-  std::optional<double> peer_copies;  ///< bytes from a neighbour's device
-  Json alone;                         ///< an object: the rates, by their names in the entry `load`
-  Json mix;                           ///< an object: what the load is made of; null: another part tells it
-};
-
-/// One entry of `results[]`: what a part did on this rank so far.
-struct PartReport {
-  std::string name;           ///< "train", "memory", ..
-  std::string description;    ///< one line for people
-  bool success = true;        ///< it did what was planned, and found no fault
-  std::string failure;        ///< why not, one line; a fault is told by its own record
-  bool of_all_ranks = false;  ///< it tells of the whole run; then `rank` is null in the result
-  Json figures;               ///< an object; names carry their unit, null: not measured
-  VerifiedWork work;
-  std::vector<WorkShare> shares;  ///< of the part's work; what a restart discards is no work
-  LoadFigures load;
 };
 
 /// What a rank wants of the run; ordered, so that the strongest wish of any rank is everybody's decision.

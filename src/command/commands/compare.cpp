@@ -10,7 +10,7 @@
 
 #include "command/commands.hpp"
 #include "egt/core/file_io.hpp"
-#include "egt/core/printable.hpp"
+#include "egt/core/text.hpp"
 #include "judge/result.hpp"
 #include "report/compare/comparison.hpp"
 

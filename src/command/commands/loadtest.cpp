@@ -12,7 +12,7 @@
 #include "command/commands.hpp"
 #include "command/options/choices.hpp"
 #include "command/run/measurement_run.hpp"
-#include "egt/core/printable.hpp"
+#include "egt/core/text.hpp"
 #include "egt/ranks/agreement.hpp"
 #include "session/stop_signal.hpp"
 #include "workload/loadtest/loadtest_workload.hpp"

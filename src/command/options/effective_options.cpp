@@ -8,7 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "command/options/option_table.hpp"
-#include "egt/core/printable.hpp"
+#include "egt/core/text.hpp"
 
 namespace egt {
 namespace {

@@ -14,7 +14,7 @@
 #include "command/options/manual.hpp"
 #include "command/options/option_table.hpp"
 #include "command/options/presets.hpp"
-#include "egt/core/printable.hpp"
+#include "egt/core/text.hpp"
 #include "workload/collective/collective_judgement.hpp"
 
 namespace egt {

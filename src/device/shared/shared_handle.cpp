@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/system_files.hpp"
-#include "egt/core/text_scan.hpp"
+#include "egt/core/text.hpp"
 
 namespace egt {
 namespace {

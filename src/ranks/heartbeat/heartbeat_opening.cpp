@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 
 #include "egt/core/clock.hpp"
+#include "egt/core/json_access.hpp"
 #include "egt/ranks/agreement.hpp"
 #include "ranks/heartbeat/heartbeat_address.hpp"
 
@@ -318,8 +319,7 @@ Result<Directory> share_directory(Control& control, int port) {
                     {"pid", ::getpid()},
                     {"port", port},
                     {"addresses", own_addresses()}};
-  EGT_TRY_ASSIGN(const auto texts,
-                 all_gather(control, own.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  EGT_TRY_ASSIGN(const auto texts, all_gather(control, one_line(own)));
   Directory directory{control.place().rank, {}};
   for (const std::string& text : texts) {
     const Json rank = Json::parse(text, nullptr, false);

@@ -13,7 +13,7 @@
 
 #include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
-#include "egt/core/printable.hpp"
+#include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
 #include "judge/result.hpp"
 #include "report/compare/comparison_parts.hpp"

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
-#include "egt/core/printable.hpp"
+#include "egt/core/text.hpp"
 #include "report/compare/comparison_parts.hpp"
 
 namespace egt {

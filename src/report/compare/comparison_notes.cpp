@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
-#include "egt/core/printable.hpp"
+#include "egt/core/text.hpp"
 #include "judge/version.hpp"
 #include "report/compare/comparison_parts.hpp"
 
@@ -36,7 +36,7 @@ std::string models_text(const Json& result) {
 
 /// Long ones are cut: some options are lists.
 std::string short_text(const Json& value) {
-  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = one_line(value);
   return text.size() <= 40 ? text : text.substr(0, 37) + "...";
 }
 

@@ -11,7 +11,6 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
-#include "egt/core/record_text.hpp"
 #include "report/console/console_text.hpp"
 
 namespace egt {
@@ -52,23 +51,21 @@ Status Console::write(const Record& record) {
       show_notice(record);
       break;
     case RecordKind::epoch:
-      if (record.rank == 0) show_epoch(record.body);
+      if (record.rank == 0) show_epoch(record);
       break;
     case RecordKind::progress:
     case RecordKind::end:
       note_progress(record);
       break;
     case RecordKind::injection:
-      show_injection(record);
+      if (++injection_count_ <= most_faults_shown) show_event(record, Colour::yellow);
       break;
     case RecordKind::loss:
-      show_event(record, loss_text(record.body));
+      show_event(record, Colour::red);
       break;
     case RecordKind::finding:
-      show_event(record, finding_text(record.body));
-      break;
     case RecordKind::restart:
-      show_event(record, restart_text(record.body));
+      show_event(record, Colour::yellow);
       break;
     case RecordKind::late_stop:  // told at once, not when the records come
     case RecordKind::start:
@@ -102,25 +99,18 @@ void Console::show_fault(const Record& record) {
   if (!value_at<bool>(record.body, "provisional").value_or(false)) ++faults_[rank];  // else more is told soon
   due_ = true;
   if (level_of(record) < style_.messages || ++fault_count_ > most_faults_shown) return;
-  const std::string text = fault_text(record, start_of(rank), several_hosts(starts_));
-  print(messages_, coloured(style_.messages_colour, Colour::red, text));
+  print(messages_, coloured(style_.messages_colour, Colour::red, line(record)));
   if (fault_count_ == most_faults_shown)
     print(messages_, coloured(style_.messages_colour, Colour::red,
                               "More faults are counted, and told in the journals only."));
-}
-
-void Console::show_injection(const Record& record) {
-  if (level_of(record) < style_.messages || ++injection_count_ > most_faults_shown) return;
-  print(messages_, coloured(style_.messages_colour, Colour::yellow, injection_text(record)));
 }
 
 void Console::show_notice(const Record& record) {
   const LogLevel level = level_of(record);
   const bool warning = level == LogLevel::warning;
   if (level < style_.messages || (style_.progress == ProgressStyle::none && !warning)) return;
-  const std::string text = text_at(record.body, "text");
-  print(messages_,
-        warning ? coloured(style_.messages_colour, Colour::yellow, fmt::format("Warning: {}", text)) : text);
+  print(messages_, warning ? coloured(style_.messages_colour, Colour::yellow, "Warning: " + line(record))
+                           : line(record));
 }
 
 void Console::on_warning(const std::string& text) {
@@ -129,15 +119,19 @@ void Console::on_warning(const std::string& text) {
   show_notice(record);
 }
 
-void Console::show_event(const Record& record, const std::string& text) {
-  const LogLevel level = level_of(record);
-  if (level < style_.messages) return;
-  print(messages_,
-        coloured(style_.messages_colour, level == LogLevel::error ? Colour::red : Colour::yellow, text));
+void Console::show_event(const Record& record, Colour colour) {
+  if (level_of(record) < style_.messages) return;
+  print(messages_, coloured(style_.messages_colour, colour, line(record)));
 }
 
-void Console::show_epoch(const Json& body) {
-  last_epoch_ = epoch_text(body, starts_.size());
+/// The record's line, as of one of several hosts where there are several.
+std::string Console::line(const Record& record) const {
+  return line_of(record, start_of(value_at<int>(record.body, "rank").value_or(-1)), starts_.size(),
+                 several_hosts(starts_));
+}
+
+void Console::show_epoch(const Record& record) {
+  last_epoch_ = line(record);
   due_ = true;
   if (style_.progress == ProgressStyle::lines) print(messages_, last_epoch_);
 }

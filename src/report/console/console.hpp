@@ -11,7 +11,7 @@
 
 #include "egt/report/sink.hpp"
 #include "judge/verdict.hpp"
-#include "report/console/console_style.hpp"
+#include "report/console/console_text.hpp"
 
 namespace egt {
 
@@ -44,15 +44,15 @@ class Console : public Sink {
 
  private:
   void show_fault(const Record& record);
-  void show_injection(const Record& record);
   void show_notice(const Record& record);
-  void show_event(const Record& record, const std::string& text);
-  void show_epoch(const Json& body);
+  void show_event(const Record& record, Colour colour);
+  void show_epoch(const Record& record);
   void note_progress(const Record& record);
   void print(std::ostream& stream, const std::string& text);
   void erase_bar();
   void draw_bar();
   bool has_bar() const { return style_.progress == ProgressStyle::bar; }
+  std::string line(const Record& record) const;
   Json start_of(int rank) const;
   Status state() const;
 

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/part_report.hpp"
 #include "egt/core/record_text.hpp"
 #include "egt/core/units.hpp"
 #include "judge/record_schema.hpp"
@@ -183,6 +184,55 @@ std::string progress_text(const Json& progress) {
   note(current(progress, "temperature_c"), "{:.0f} C");
   note(current(progress, "power_w"), "{:.0f} W");
   return text;
+}
+
+namespace {
+
+std::string start_text(const Json& body) {
+  std::string text = fmt::format("started: {}", text_at(body, "command"));
+  for (const Json& argument : member(body, "arguments"))
+    if (argument.is_string() && argument != member(body, "command"))
+      text += fmt::format(" {}", argument.get<std::string>());
+  return fmt::format("{}; {}", text, device_text(body, true));
+}
+
+std::string end_text(const Json& body) {
+  const std::string reason = text_at(body, "reason"), error = text_at(member(body, "error"), "what");
+  const std::string signal = text_at(body, "signal");
+  std::string text = fmt::format("ended ({}): {}", reason, progress_text(body));
+  if (!signal.empty()) text += fmt::format("; {}", signal);
+  if (!error.empty()) text += fmt::format("; {}", error);
+  return text;
+}
+
+}  // namespace
+
+std::string line_of(const Record& record, const Json& start, std::size_t ranks, bool name_host) {
+  switch (record.kind) {
+    case RecordKind::start:
+      return start_text(record.body);
+    case RecordKind::epoch:
+      return epoch_text(record.body, ranks);
+    case RecordKind::progress:
+      return progress_text(record.body);
+    case RecordKind::fault:
+      return fault_text(record, start, name_host);
+    case RecordKind::injection:
+      return injection_text(record);
+    case RecordKind::notice:
+      return text_at(record.body, "text");
+    case RecordKind::loss:
+      return loss_text(record.body);
+    case RecordKind::late_stop:
+      return late_stop_text(record.body);
+    case RecordKind::finding:
+      return finding_text(record.body);
+    case RecordKind::restart:
+      return restart_text(record.body);
+    case RecordKind::end:
+      return end_text(record.body);
+  }
+  return {};
 }
 
 std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& progress) {

@@ -38,6 +38,9 @@ std::string injection_text(const Record& record);
 
 /// "step 120, 30 s elapsed, 5.00 GB verified, 402 TFLOP/s, 61 C, 600 W"; what was not measured is left out.
 std::string progress_text(const Json& progress);
+/// One line about the record, whatever its kind. `start`: see fault_text; `ranks`: of the run, as far as
+/// known.
+std::string line_of(const Record& record, const Json& start, std::size_t ranks, bool name_host);
 /// "[####----] 42 %  21 s elapsed, 29 s left, step 120", as wide as the terminal allows.
 std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& progress);
 std::string row_header();

@@ -15,6 +15,7 @@
 
 #include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/part_report.hpp"
 #include "egt/core/record_text.hpp"
 #include "egt/core/units.hpp"
 #include "judge/record_schema.hpp"
@@ -27,19 +28,10 @@ namespace {
 std::string work_text(const Json& result) {
   const VerifiedWork work = work_from_json(member(result, "verified_work"));
   std::vector<std::string> parts;
-  const auto add = [&](bool any, std::string text) {
-    if (any) parts.push_back(std::move(text));
-  };
-  const auto bytes = [](std::uint64_t count) { return format_bytes(count); };
-  add(work.gemm_flops > 0, format_amount(work.gemm_flops, "FLOP") + " of products");
-  add(work.replica_checks > 0, fmt::format("{} replica checks", work.replica_checks));
-  add(work.collective_elements_checked > 0,
-      fmt::format("{} collective elements", work.collective_elements_checked));
-  add(work.bytes_patrolled > 0, bytes(work.bytes_patrolled) + " of memory");
-  add(work.bytes_file_verified > 0, bytes(work.bytes_file_verified) + " of files");
-  add(work.bytes_exchanged_verified > 0, bytes(work.bytes_exchanged_verified) + " exchanged");
-  add(work.outputs_verified > 0, fmt::format("{} outputs", work.outputs_verified));
-  add(parts.empty() && work.replays > 0, fmt::format("{} replays", work.replays));  // else told as checks
+  for (const bool is_minor : {false, true})
+    for (const WorkField& field : work_fields)
+      if (field.is_minor == is_minor && any(work, field) && (parts.empty() || !is_minor))
+        parts.push_back(fmt::format("{} {}", amount_text(work, field), field.console));
   return fmt::format("  Verified: {}", parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", ")));
 }
 

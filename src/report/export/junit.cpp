@@ -8,8 +8,8 @@
 
 #include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
-#include "report/escaped_text.hpp"
 #include "report/export/result_files.hpp"
 
 namespace egt {
@@ -34,8 +34,7 @@ struct Suite {
 using Suites = std::map<int, Suite>;  // by rank; the run's comes first
 
 std::string value_text(const Json& value) {
-  return value.is_string() ? value.get<std::string>()
-                           : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return value.is_string() ? value.get<std::string>() : one_line(value);
 }
 
 /// What is not null, objects by "PREFIX.KEY".

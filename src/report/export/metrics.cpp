@@ -11,7 +11,8 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
-#include "report/escaped_text.hpp"
+#include "egt/core/part_report.hpp"
+#include "egt/core/text.hpp"
 #include "report/export/result_files.hpp"
 
 namespace egt {
@@ -60,17 +61,6 @@ struct Figure {
   const char* help;
   double per = 1;  ///< base unit
 };
-
-constexpr Figure work_figures[] = {
-    {"gemm_flops", "run_verified_product_operations", "Floating point operations of verified products."},
-    {"replays", "run_verified_replays", "Steps that were repeated and compared bit for bit."},
-    {"replica_checks", "run_verified_replica_checks", "Comparisons of the training state between ranks, or of one rank's two."},
-    {"collective_elements_checked", "run_verified_collective_elements",
-     "Elements of collectives that were checked."},
-    {"bytes_patrolled", "run_verified_memory_bytes", "Bytes of device memory that were read and checked."},
-    {"bytes_file_verified", "run_verified_file_bytes", "Bytes of files that were read back and checked."},
-    {"bytes_exchanged_verified", "run_verified_copy_bytes", "Bytes of copies that were checked."},
-    {"outputs_verified", "run_verified_outputs", "Outputs of single operations that were checked."}};
 
 /// Each a number, or one a `stat`.
 constexpr Figure telemetry_figures[] = {
@@ -174,8 +164,8 @@ void add_counts(Exposition& all, const Json& result) {
   all.add("run_findings", "What was right, but slow, hot or short.", size("findings"));
   all.add("run_restarts", "Stalls that the run got over.", size("restarts"));
   all.add("run_ranks", "Ranks of the run.", size("ranks"));
-  for (const Figure& figure : work_figures)
-    all.add(figure.name, figure.help, number(member(member(result, "verified_work"), figure.field)));
+  for (const WorkField& field : work_fields)
+    all.add(field.metric, field.help, number(member(member(result, "verified_work"), field.key)));
 }
 
 void add_shares(Exposition& all, const Json& result) {

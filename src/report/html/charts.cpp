@@ -39,7 +39,7 @@ std::string mark_svg(std::size_t kind, double x, double y, const std::string& ti
                                                  "M0,-4.5L4.5,3.5H-4.5Z", "M0,-5L5,0L0,5L-5,0Z"};
   return fmt::format("<path class=\"mark\" d=\"{}\" transform=\"translate({:.1f},{:.1f})\">{}</path>",
                      shapes[kind % shapes.size()], x, y,
-                     title.empty() ? "" : "<title>" + escaped(title) + "</title>");
+                     title.empty() ? "" : "<title>" + html_text(title) + "</title>");
 }
 
 std::string series_svg(const ChartSeries& series, std::size_t kind, const Axis& x, const Axis& y) {
@@ -68,9 +68,9 @@ std::string axes_svg(const LineChart& chart, const Axis& x, const Axis& y) {
                        height - bottom + 16, tick);
   return svg +
          fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", (left + width) / 2,
-                     height - 6, escaped(chart.x_title)) +
+                     height - 6, html_text(chart.x_title)) +
          fmt::format("<text transform=\"translate(11,{}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-                     (height - bottom + top) / 2, escaped(chart.y_title));
+                     (height - bottom + top) / 2, html_text(chart.y_title));
 }
 
 }  // namespace
@@ -96,12 +96,12 @@ std::string line_chart(const LineChart& chart) {
         "28,6\"/>{}"
         "</g></svg>{}</li>",
         series.is_ideal ? "ideal" : fmt::format("of-{}", kind % colours),
-        series.is_ideal ? "" : mark_svg(kind, 14, 6, ""), escaped(series.name));
+        series.is_ideal ? "" : mark_svg(kind, 14, 6, ""), html_text(series.name));
   }
   return fmt::format(
       "<figure class=\"lines\"><figcaption>{0}</figcaption><svg viewBox=\"0 0 {1} {2}\" role=\"img\" "
       "aria-label=\"{0}\">{3}</svg><ul>{4}</ul></figure>\n",
-      escaped(chart.title), width, height, drawn, legend);
+      html_text(chart.title), width, height, drawn, legend);
 }
 
 std::string bar(double share, double mark) {

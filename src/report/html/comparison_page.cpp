@@ -92,11 +92,11 @@ std::string tests_table(const Comparison& comparison) {
       const std::string worse = is_worse ? "class=\"bad\"" : "";
       const std::string number = is_worse ? "class=\"bad short\"" : "class=\"short\"";
       table.add_html(
-          {escaped(fmt::format("{} ({})", test.test, test.figure)),
-           escaped(fmt::format("{}: {}{}", comparison.files[value.file].label, to_text(value.configuration),
-                               value.success ? "" : ", failed")),
+          {html_text(fmt::format("{} ({})", test.test, test.figure)),
+           html_text(fmt::format("{}: {}{}", comparison.files[value.file].label, to_text(value.configuration),
+                                 value.success ? "" : ", failed")),
            value.speedup ? bar(*value.speedup / longest, 1 / longest) : "-", times_text(value.speedup),
-           escaped(value_text(test, value.value)),
+           html_text(value_text(test, value.value)),
            percent_text(value.efficiency ? std::optional(*value.efficiency * 100) : std::nullopt, false),
            percent_text(value.change_percent, true)},
           {worse, worse, "", number, number, number, number});
@@ -126,7 +126,7 @@ std::string page::scaling_section(const Json& result) {
 
 std::string comparison_page(const Comparison& comparison) {
   std::string notes;
-  for (const std::string& note : comparison.notes) notes += "<li>" + escaped(note) + "</li>";
+  for (const std::string& note : comparison.notes) notes += "<li>" + html_text(note) + "</li>";
   if (!notes.empty()) notes = "<h2>Notes</h2><ul>" + notes + "</ul>\n";
   std::string scaling = page::scaling_charts(comparison), tests = tests_table(comparison);
   if (!scaling.empty()) scaling = "<h2>Scaling</h2>\n" + scaling;
@@ -142,7 +142,7 @@ std::string comparison_page(const Comparison& comparison) {
       "</main>\n</body>\n</html>\n",
       page_css,
       page::verdict_header(comparison_json(comparison), counted(comparison.used().size(), "result"), ""),
-      files_table(comparison), notes, scaling, tests, escaped(comparison_text(comparison)));
+      files_table(comparison), notes, scaling, tests, html_text(comparison_text(comparison)));
 }
 
 }  // namespace egt

@@ -32,7 +32,7 @@ std::string figure_text(const Json& value, std::string_view key) {
   const bool is_bytes = key.starts_with("bytes") || key.ends_with("bytes");
   if (value.is_number() && is_bytes) return format_bytes(value.get<double>());
   if (value.is_number_float()) return fmt::format("{:.4g}", value.get<double>());
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return one_line(value);
 }
 
 const Json& array_at(const Json& json, const char* key) {
@@ -43,7 +43,7 @@ const Json& array_at(const Json& json, const char* key) {
 
 void HtmlTable::add(const std::vector<std::string>& cells, const std::vector<std::string>& attributes) {
   std::vector<std::string> html;
-  for (const std::string& cell : cells) html.push_back(escaped(cell));
+  for (const std::string& cell : cells) html.push_back(html_text(cell));
   add_html(html, attributes);
 }
 
@@ -54,7 +54,7 @@ void HtmlTable::add_html(const std::vector<std::string>& cells, const std::vecto
         column < attributes.size() && !attributes[column].empty() ? " " + attributes[column] : "";
     if (cards_ && column < columns_.size())
       more += fmt::format("{} role=\"{}\" data-label=\"{}\"", cells[column] == "-" ? " data-none" : "",
-                          column ? "cell" : "rowheader", escaped(columns_[column]));
+                          column ? "cell" : "rowheader", html_text(columns_[column]));
     rows_ += column ? fmt::format("<td{}>{}</td>", more, cells[column])
                     : fmt::format("<th scope=\"row\"{}>{}</th>", more, cells[column]);
   }
@@ -66,8 +66,8 @@ std::string HtmlTable::html() const {
   std::string head;
   for (const std::string& column : columns_)
     head +=
-        fmt::format("<th scope=\"col\"{}>{}</th>", cards_ ? " role=\"columnheader\"" : "", escaped(column));
-  const std::string caption = escaped(caption_);
+        fmt::format("<th scope=\"col\"{}>{}</th>", cards_ ? " role=\"columnheader\"" : "", html_text(column));
+  const std::string caption = html_text(caption_);
   return fmt::format(
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\"><table{}><caption>{}</caption>"
       "<thead><tr{}>{}</tr></thead>\n<tbody>{}</tbody></table></div>\n",

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "egt/core/record.hpp"
-#include "report/escaped_text.hpp"
+#include "egt/core/text.hpp"
 
-/// What stands in a page comes from hosts and files of any name: all of it goes through here.
+/// What stands in a page comes from hosts and files of any name: all of it goes through html_text or here.
 namespace egt {
 
 /// `json` for a <script type="application/json">: nothing in it ends the element, or is more than data.

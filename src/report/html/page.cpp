@@ -80,7 +80,7 @@ std::string text_of(const Json& result, const TimeLines& lines, Kind kind) {
   sections.add("counters", "Error counters", page::counters_section(result));
   sections.add("system", "System, for a return to the manufacturer", page::system_section(result));
   return filled(page_html,
-                {{"title", escaped(text_at(result, "verdict") + ": " + text_at(result, "command"))},
+                {{"title", html_text(text_at(result, "verdict") + ": " + text_at(result, "command"))},
                  {"live_period", if_live(live_period)},
                  {"policy", if_live(live_policy)},
                  {"reload", if_live(reload)},

@@ -143,10 +143,10 @@ std::string results_section(const Json& result) {
   const bool is_open = summary.empty() && order.size() == 1;  // a selftest: nothing else tells it
   if (!summary.empty())
     html += "<pre tabindex=\"0\" role=\"region\" aria-label=\"Results as the terminal shows them\">" +
-            escaped(summary) + "</pre>\n";
+            html_text(summary) + "</pre>\n";
   for (const std::string& name : order)
     tables += fmt::format("<details{}><summary>{} ({})</summary>{}</details>\n", is_open ? " open" : "",
-                          escaped(name), groups[name].size(), figures_table(name, groups[name]));
+                          html_text(name), groups[name].size(), figures_table(name, groups[name]));
   if (left_out)
     tables += fmt::format("<p>Not shown here: {} of result.json.</p>", counted(left_out, "result"));
   html += tables;

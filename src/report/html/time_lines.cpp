@@ -1,10 +1,12 @@
 #include "report/html/time_lines.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <optional>
 
 #include "egt/core/json_access.hpp"
+#include "egt/core/part_report.hpp"
 #include "judge/record_schema.hpp"
 
 namespace egt {
@@ -32,7 +34,7 @@ struct Source {
   const char* instead = nullptr;  ///< where that is not told: another field
 };
 
-constexpr Source sources[] = {
+constexpr Source sources_before_work[] = {
     {{"Power", "W", "power_limit_w", false}, From::telemetry, "power_w_between", 1, "power_w"},
     {{"Temperature", "°C", "temperature_limit_c", false}, From::telemetry, "temperature_c", 1},
     {{"Memory temperature", "°C", nullptr, false}, From::telemetry, "memory_temperature_c", 1},
@@ -44,10 +46,8 @@ constexpr Source sources[] = {
     {{"Step time", "ms", nullptr, true}, From::epoch, "ms", 1},  // a step: see epoch_value
     {{"Loss", "", nullptr, true}, From::epoch, "loss", 1},
     {{"All-reduce", "GB/s", nullptr, true}, From::epoch, "all_reduce_gb_per_s", 1},
-    {{"Steps", "steps/s", nullptr, false}, From::steps, "steps", 1},
-    {{"Verified products", "TFLOP/s", nullptr, false}, From::work, "gemm_flops", 1e-12},
-    {{"Verified memory", "GB/s", nullptr, false}, From::work, "bytes_patrolled", 1e-9},
-    {{"Verified exchange", "GB/s", nullptr, false}, From::work, "bytes_exchanged_verified", 1e-9},
+    {{"Steps", "steps/s", nullptr, false}, From::steps, "steps", 1}};
+constexpr Source sources_after_work[] = {
     {{"Files written", "GB/s", nullptr, false}, From::files, "bytes_written", 1e-9},
     {{"Files read", "GB/s", nullptr, false}, From::files, "bytes_read", 1e-9},
     {{"At the power cap", "% of time", nullptr, false}, From::throttle, "sw_power_cap", 100},
@@ -58,6 +58,22 @@ constexpr Source sources[] = {
     {{"Duty of products over memory", "%", nullptr, false}, From::telemetry, "products_duty", 100},
     {{"Processors of the host", "%", nullptr, false}, From::telemetry, "cpu_percent", 1},
     {{"Memory of the host", "%", nullptr, false}, From::telemetry, "host_memory_percent", 1}};
+
+/// In the order of the charts.
+const std::vector<Source>& sources() {
+  static const std::vector<Source> all = [] {
+    std::vector<Source> list(std::begin(sources_before_work), std::end(sources_before_work));
+    for (const WorkField& field : work_fields) {
+      const bool is_flop = field.unit == WorkField::Unit::flop;
+      const char* const unit = is_flop ? "TFLOP/s" : field.unit == WorkField::Unit::byte ? "GB/s" : "per s";
+      const double scale = is_flop ? 1e-12 : field.unit == WorkField::Unit::byte ? 1e-9 : 1;
+      if (field.chart) list.push_back({{field.chart, unit, nullptr, false}, From::work, field.key, scale});
+    }
+    list.insert(list.end(), std::begin(sources_after_work), std::end(sources_after_work));
+    return list;
+  }();
+  return all;
+}
 
 std::optional<double> work_of(const Json& body, const char* field) {
   std::optional<double> sum;
@@ -107,7 +123,7 @@ void Bucket::add(const Bucket& other) {
 const std::vector<LineKind>& TimeLines::kinds() {
   static const std::vector<LineKind> all = [] {
     std::vector<LineKind> kinds;
-    for (const Source& source : sources) kinds.push_back(source.kind);
+    for (const Source& source : sources()) kinds.push_back(source.kind);
     return kinds;
   }();
   return all;
@@ -120,8 +136,8 @@ Status TimeLines::write(const Record& record) {
   if (record.kind == RecordKind::start)  // of a part of the run, where all counts begin anew
     std::erase_if(before_, [&](const auto& entry) { return entry.first.second == record.rank; });
   if (is_epoch && record.rank == 0) add_phase(record);
-  for (std::size_t kind = 0; kind < std::size(sources); ++kind) {
-    const Source& source = sources[kind];
+  for (std::size_t kind = 0; kind < sources().size(); ++kind) {
+    const Source& source = sources()[kind];
     std::optional<double> value;
     if (is_epoch && record.rank == 0 && source.from == From::epoch) value = epoch_value(source, record.body);
     if (is_progress) value = progress_value(source, record.body);
@@ -153,7 +169,7 @@ void TimeLines::add_rate(std::size_t kind, const Record& record, double count) {
   const double more = count - before->second.value;
   before->second = {.time = record.time, .value = count};
   // Seconds are counted by samples, of which now two, now none come between two records.
-  const Source& source = sources[kind];
+  const Source& source = sources()[kind];
   const double most = source.from == From::throttle ? source.scale : std::numeric_limits<double>::max();
   if (more >= 0) add(kind, record.rank, record.time, std::min(more / seconds, most));
 }

@@ -54,7 +54,7 @@ std::string spark(const Line& line, const std::string& label) {
   return fmt::format(
       "<svg viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\"><polygon "
       "points=\"{}{}\"/><polyline points=\"{}\"/></svg>",
-      less.size() - 1, spark_height, escaped(label), above, below, means);
+      less.size() - 1, spark_height, html_text(label), above, below, means);
 }
 
 /// Which rank told the extreme value.
@@ -148,13 +148,13 @@ std::string time_lines_section(const TimeLines& lines) {
     const Bucket all = whole(line);
     if (all.count == 0 || (all.least == 0 && all.most == 0)) continue;
     const auto extreme = [&](double value, bool most) {
-      return escaped(of_ranks.size() < 2 || all.least == all.most
-                         ? short_text(value)
-                         : fmt::format("{} (rank {})", short_text(value), rank_of(of_ranks, most, value)));
+      return html_text(of_ranks.size() < 2 || all.least == all.most
+                           ? short_text(value)
+                           : fmt::format("{} (rank {})", short_text(value), rank_of(of_ranks, most, value)));
     };
     const std::string told =
         fmt::format("{}: {} to {}", title_of(kind), short_text(all.least), short_text(all.most));
-    table.add_html({escaped(title_of(kind)), spark(line, told), extreme(all.least, false),
+    table.add_html({html_text(title_of(kind)), spark(line, told), extreme(all.least, false),
                     short_text(all.mean()), extreme(all.most, true)},
                    {"", "", "class=\"short\"", "class=\"short\"", "class=\"short\""});
   }

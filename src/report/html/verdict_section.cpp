@@ -9,6 +9,7 @@
 
 #include "egt/core/exit_code.hpp"
 #include "egt/core/json_access.hpp"
+#include "egt/core/part_report.hpp"
 #include "egt/core/record_text.hpp"
 #include "egt/core/units.hpp"
 #include "judge/record_schema.hpp"
@@ -48,10 +49,10 @@ std::string named_devices(const Json& result) {
     if (found == faults.end()) continue;
     const Json& device = member(rank, "device");
     std::string line = fmt::format("<b>rank {}</b> on <b>{}</b>: {}", found->first,
-                                   escaped(text_at(rank, "hostname")), escaped(text_at(device, "name")));
+                                   html_text(text_at(rank, "hostname")), html_text(text_at(device, "name")));
     for (const char* key : {"uuid", "pci_bus_id"})
       if (const std::string text = text_at(device, key); !text.empty())
-        line += ", <code>" + escaped(text) + "</code>";
+        line += ", <code>" + html_text(text) + "</code>";
     line += found->second ? fmt::format(" ({})", counted(found->second, "fault")) : " (lost)";
     lines.emplace_back(-found->second, "<li>" + line + "</li>");
   }
@@ -63,7 +64,7 @@ std::string named_devices(const Json& result) {
 }
 
 std::string tile(const std::string& name, const std::string& value) {
-  return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value));
+  return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", html_text(name), html_text(value));
 }
 
 std::string tiles(const Json& result) {
@@ -92,13 +93,11 @@ std::string tiles(const Json& result) {
             fmt::format("{:.0f} %", 100 * *most));
   if (hottest) html += tile("Hottest", fmt::format("{:.0f} °C", *hottest));
   const VerifiedWork work = work_from_json(member(result, "verified_work"));
-  if (work.replays) html += tile("Replays", std::to_string(work.replays));
-  if (work.gemm_flops > 0) html += tile("Products verified", format_amount(work.gemm_flops, "FLOP"));
-  if (work.outputs_verified) html += tile("Outputs verified", std::to_string(work.outputs_verified));
-  if (work.bytes_patrolled) html += tile("Memory verified", format_bytes(work.bytes_patrolled));
-  if (work.bytes_file_verified) html += tile("Files verified", format_bytes(work.bytes_file_verified));
-  if (work.bytes_exchanged_verified)
-    html += tile("Exchange verified", format_bytes(work.bytes_exchanged_verified));
+  std::map<int, std::string> work_tiles;
+  for (const WorkField& field : work_fields)
+    if (field.place > 0 && any(work, field))
+      work_tiles[field.place] = tile(field.tile, amount_text(work, field));
+  for (const auto& [place, one] : work_tiles) html += one;
   for (const auto& [kind, share] : member(result, "verified_share").items())
     if (share.is_number())
       html += tile("Verified: " + spoken(kind), fmt::format("{:.4g} %", 100 * share.get<double>()));
@@ -125,7 +124,7 @@ std::string xor_text(const std::string& mask) {
 
 /// The script makes a button of it, which shows that moment in the charts.
 std::string time_html(const Json& entry) {
-  const std::string time = escaped(text_at(entry, "time"));
+  const std::string time = html_text(text_at(entry, "time"));
   return time.empty() ? "-" : fmt::format("<time datetime=\"{0}\">{0}</time>", time);
 }
 
@@ -139,12 +138,12 @@ std::string fault_table(const Json& faults) {
     std::string blame = text_at(fault, "blame");
     if (const Json& suspects = member(fault, "suspects"); !suspects.empty())
       blame += ": ranks " + one_line(suspects);
-    const auto code = [](const std::string& text) { return "<code>" + escaped(text) + "</code>"; };
-    const auto cell = [&](const char* key) { return escaped(figure_text(member(fault, key))); };
+    const auto code = [](const std::string& text) { return "<code>" + html_text(text) + "</code>"; };
+    const auto cell = [&](const char* key) { return html_text(figure_text(member(fault, key))); };
     table.add_html(
         {cell("kind"), cell("rank"), cell("hostname"), cell("device_uuid"), time_html(fault), cell("step"),
          cell("where"), cell("offset"), code(text_at(fault, "expected")), code(text_at(fault, "actual")),
-         code(xor_text(text_at(fault, "xor"))), cell("count"), cell("detector"), escaped(blame)},
+         code(xor_text(text_at(fault, "xor"))), cell("count"), cell("detector"), html_text(blame)},
         {"", "", "", "", "", "", "class=\"wide\""});
   }
   std::string html = table.html();
@@ -159,8 +158,8 @@ std::string event_table(const Json& result) {
                   true);
   const auto add = [&](const char* name, const Json& entries, const auto& text) {
     for (const Json& entry : entries)
-      table.add_html({escaped(name), escaped(figure_text(member(entry, "rank"))), time_html(entry),
-                      escaped(text(entry))});
+      table.add_html({html_text(name), html_text(figure_text(member(entry, "rank"))), time_html(entry),
+                      html_text(text(entry))});
   };
   add("loss", member(result, "losses"), loss_text);
   add("finding", member(result, "findings"), finding_text);
@@ -199,7 +198,7 @@ std::string verdict_header(const Json& result, const std::string& of, const std:
   std::string reasons, more;
   const Json& all = array_at(result, "reasons");
   for (std::size_t at = 0; at < all.size(); ++at)
-    (at < most_reasons ? reasons : more) += "<li>" + escaped(figure_text(all[at])) + "</li>";
+    (at < most_reasons ? reasons : more) += "<li>" + html_text(figure_text(all[at])) + "</li>";
   reasons = "<ul>" + reasons + "</ul>";
   if (!more.empty())
     reasons += fmt::format("<details><summary>{}</summary><ul>{}</ul></details>",
@@ -207,8 +206,8 @@ std::string verdict_header(const Json& result, const std::string& of, const std:
   std::string not_run;
   for (const Json& one : array_at(result, "checks_not_run")) {
     const auto rank = value_at<int>(one, "rank");
-    not_run += fmt::format("<li>{}{}: {}</li>", escaped(text_at(one, "check")),
-                           rank ? fmt::format(" (rank {})", *rank) : "", escaped(text_at(one, "reason")));
+    not_run += fmt::format("<li>{}{}: {}</li>", html_text(text_at(one, "check")),
+                           rank ? fmt::format(" (rank {})", *rank) : "", html_text(text_at(one, "reason")));
   }
   if (!not_run.empty())
     reasons += fmt::format("<details><summary>Checks not run: {}</summary><ul>{}</ul></details>",
@@ -220,8 +219,8 @@ std::string verdict_header(const Json& result, const std::string& of, const std:
   return fmt::format(
       "<header class=\"verdict {}\"><p>{}, {}</p>\n<h1><span aria-hidden=\"true\">{}</span> {} "
       "<small>{}</small></h1>\n{}\n<p>{}</p></header>\n",
-      kind, escaped(text_at(result, "command")), escaped(of), sign,
-      escaped(verdict.empty() ? "no verdict" : verdict), note, reasons, escaped(when));
+      kind, html_text(text_at(result, "command")), html_text(of), sign,
+      html_text(verdict.empty() ? "no verdict" : verdict), note, reasons, html_text(when));
 }
 
 std::string verdict_section(const Json& result) {

@@ -16,7 +16,7 @@
 
 #include "egt/core/file_io.hpp"
 #include "egt/core/json_access.hpp"
-#include "egt/core/text_scan.hpp"
+#include "egt/core/text.hpp"
 #include "report/journal/journal.hpp"
 
 namespace egt {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
-#include "egt/core/printable.hpp"
+#include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
 #include "report/compare/comparison.hpp"
 #include "report/compare/comparison_parts.hpp"

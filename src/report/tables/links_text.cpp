@@ -13,8 +13,8 @@
 
 #include "egt/core/histogram.hpp"
 #include "egt/core/json_access.hpp"
-#include "egt/core/printable.hpp"
 #include "egt/core/record_text.hpp"
+#include "egt/core/text.hpp"
 #include "egt/core/units.hpp"
 #include "report/tables/summary.hpp"
 #include "report/tables/text_table.hpp"

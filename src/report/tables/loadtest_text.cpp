@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/json_access.hpp"
-#include "egt/core/printable.hpp"
+#include "egt/core/text.hpp"
 #include "report/tables/summary.hpp"
 #include "report/tables/text_table.hpp"
 

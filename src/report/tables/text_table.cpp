@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "egt/core/printable.hpp"
+#include "egt/core/text.hpp"
 
 namespace egt {
 namespace {

@@ -382,18 +382,17 @@ bool all_reached(const WatchTable& table, const Reached& reached) {
 }  // namespace
 
 std::string to_text(const WatchNews& news) {
-  return Json{{"activities", list_to_json(news.activities, activity_to_json)},
-              {"failed", news.failed ? Json(*news.failed) : Json(nullptr)},
-              {"fault", news.fault},
-              {"by_restart", news.by_restart},
-              {"arrived", news.arrived},
-              {"resumed", news.resumed},
-              {"steps_ended", news.steps_ended},
-              {"order", news.order.number},
-              {"waited_for", losses_to_json(news.order.waited_for)},
-              {"given_up", losses_to_json(news.given_up)},
-              {"words", news.words}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+  return one_line({{"activities", list_to_json(news.activities, activity_to_json)},
+                   {"failed", or_null(news.failed)},
+                   {"fault", news.fault},
+                   {"by_restart", news.by_restart},
+                   {"arrived", news.arrived},
+                   {"resumed", news.resumed},
+                   {"steps_ended", news.steps_ended},
+                   {"order", news.order.number},
+                   {"waited_for", losses_to_json(news.order.waited_for)},
+                   {"given_up", losses_to_json(news.given_up)},
+                   {"words", news.words}});
 }
 
 std::optional<WatchNews> parse_watch_news(const std::string& text) {

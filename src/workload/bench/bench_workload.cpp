@@ -156,9 +156,7 @@ Status BenchSuite::measure(BenchEntry& entry) {
   BenchTrialMaker maker(surroundings_, multiple);
   EGT_TRY_ASSIGN(const Measured measured, maker.make(job_.get()));
   job_.reset();
-  work_.replays += measured.own.work.replays;
-  work_.replica_checks += measured.own.work.replica_checks;
-  work_.outputs_verified += measured.own.work.outputs_verified;
+  add(work_, measured.own.work);
   interrupted_ = measured.interrupted;
   if (interrupted_) return {};
   std::vector<int> failed;

@@ -129,13 +129,7 @@ Status CeilingsSuite::measure_rounds(const CeilingPace& pace, std::vector<Ceilin
 Status CeilingsSuite::check(std::vector<CeilingEntry>& entries) {
   const Result<JobReport> own = job_->check();
   EGT_TRY(own.status());
-  const VerifiedWork& work = own.value().work;
-  work_.replays += work.replays;
-  work_.replica_checks += work.replica_checks;
-  work_.bytes_patrolled += work.bytes_patrolled;
-  work_.bytes_file_verified += work.bytes_file_verified;
-  work_.bytes_exchanged_verified += work.bytes_exchanged_verified;
-  work_.collective_elements_checked += work.collective_elements_checked;
+  add(work_, own.value().work);
   for (CeilingEntry& entry : entries) entry.failure = own.value().failure;
   return {};
 }

@@ -18,7 +18,7 @@
 
 #include "egt/core/file_io.hpp"
 #include "egt/core/pattern.hpp"
-#include "egt/core/text_scan.hpp"
+#include "egt/core/text.hpp"
 
 namespace egt {
 namespace {

@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 
 #include "egt/core/file_io.hpp"
-#include "egt/core/printable.hpp"
+#include "egt/core/text.hpp"
 
 #ifdef EGT_WITH_STB
 #include <stb/stb_image.h>

@@ -11,7 +11,7 @@
 
 #include "egt/core/file_io.hpp"
 #include "egt/core/math/philox.hpp"
-#include "egt/core/printable.hpp"
+#include "egt/core/text.hpp"
 #include "workload/loadtest/image_file.hpp"
 
 namespace egt {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "egt/core/text.hpp"
 #include "judge/result.hpp"
-#include "report/escaped_text.hpp"
 #include "report/export/result_files.hpp"
 #include "session/run_report.hpp"
 #include "tests/support/record_fixtures.hpp"
@@ -44,22 +44,6 @@ void fail_part_of(std::vector<Record>& records, int rank, std::size_t part, cons
   Json& body = find(records, RecordKind::end, rank).body;
   body["parts"][part]["success"] = false;
   body["parts"][part]["failure"] = failure;
-}
-
-TEST(ExportText, IsPlain) {
-  EXPECT_EQ(plain_text("plain, \xc3\xa4\n\t"), "plain, \xc3\xa4\n\t");
-  const std::string none = "\xef\xbf\xbd";
-  EXPECT_EQ(plain_text("a\x01\x1b\x7f\r" + std::string(1, '\0') + "b"),
-            "a" + none + none + none + none + none + "b");
-  EXPECT_EQ(plain_text("a\xff\xc0\xaf z"), "a" + none + none + none + " z") << "not UTF-8, overlong";
-  EXPECT_EQ(plain_text("\xef\xbf\xbe|\xef\xbf\xbf|\xef\xbf\xbd"), none + "|" + none + "|" + none);
-  EXPECT_EQ(plain_text("torn \xc3"), "torn " + none);
-}
-
-TEST(ExportText, IsEscaped) {
-  EXPECT_EQ(xml_text("<a>&\"]]>\n"), "&lt;a&gt;&amp;\"]]&gt;\n");
-  EXPECT_EQ(xml_attribute("<a>&\"\n\t"), "&lt;a&gt;&amp;&quot;&#10;&#9;");
-  EXPECT_EQ(label_text("a\\\"b\nc"), "a\\\\\\\"b\\nc");
 }
 
 TEST(Junit, OfAPassHasACaseAnEntryAndOneForTheVerdict) {

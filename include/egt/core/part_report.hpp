@@ -1,0 +1,138 @@
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "egt/core/record.hpp"
+
+/// What a part of the load did on a rank; the bodies of progress and end records hold it as JSON.
+namespace egt {
+
+/// The kinds of `verified_share` in the result, and their units: floating-point operations, iterations of
+/// chains, updates of a parameter, elements of gradient all-reduces, and bytes.
+enum class WorkKind { gemm, transcendental, update, all_reduce, memory, copies, files };
+const char* to_string(WorkKind kind);
+
+/// Work whose result was checked bit for bit; names are those of `verified_work` in the result. A new kind is
+/// a member here and a row of `work_fields`.
+struct VerifiedWork {
+  double gemm_flops = 0;
+  std::uint64_t replays = 0;
+  std::uint64_t replica_checks = 0;
+  std::uint64_t collective_elements_checked = 0;
+  std::uint64_t bytes_patrolled = 0;
+  std::uint64_t bytes_file_verified = 0;
+  std::uint64_t bytes_exchanged_verified = 0;  ///< that came from another device or from the host
+  std::uint64_t outputs_verified = 0;          ///< of an operation, compared with a known answer
+};
+
+/// A member of VerifiedWork, and its name and form in each output.
+struct WorkField {
+  enum class Unit { count, flop, byte };
+
+  const char* key;  ///< in `verified_work`
+  std::variant<double VerifiedWork::*, std::uint64_t VerifiedWork::*> member;
+  Unit unit;
+  const char* metric;           ///< of metrics.prom, without "egt_"
+  const char* help;             ///< its help text there
+  const char* console;          ///< after its amount in the verdict
+  int place = 0;                ///< among the tiles of report.html, from 1; 0: it has none
+  const char* tile = "";        ///< the tile's name
+  const char* chart = nullptr;  ///< title of its rate in report.html; null: there is no chart
+  bool is_minor = false;        ///< The verdict prints it only if no other work was verified.
+};
+
+/// In the order of metrics.prom, of the console and of the charts. Replays are in the verdict's line of
+/// checks.
+inline constexpr WorkField work_fields[] = {
+    {"gemm_flops", &VerifiedWork::gemm_flops, WorkField::Unit::flop, "run_verified_product_operations",
+     "Floating point operations of verified products.", "of products", 2, "Products verified",
+     "Verified products"},
+    {"replays", &VerifiedWork::replays, WorkField::Unit::count, "run_verified_replays",
+     "Steps that were repeated and compared bit for bit.", "replays", 1, "Replays", nullptr, true},
+    {"replica_checks", &VerifiedWork::replica_checks, WorkField::Unit::count, "run_verified_replica_checks",
+     "Comparisons of the training state between ranks, or of one rank's two.", "replica checks"},
+    {"collective_elements_checked", &VerifiedWork::collective_elements_checked, WorkField::Unit::count,
+     "run_verified_collective_elements", "Elements of collectives that were checked.", "collective elements"},
+    {"bytes_patrolled", &VerifiedWork::bytes_patrolled, WorkField::Unit::byte, "run_verified_memory_bytes",
+     "Bytes of device memory that were read and checked.", "of memory", 4, "Memory verified",
+     "Verified memory"},
+    {"bytes_file_verified", &VerifiedWork::bytes_file_verified, WorkField::Unit::byte,
+     "run_verified_file_bytes", "Bytes of files that were read back and checked.", "of files", 5,
+     "Files verified"},
+    {"bytes_exchanged_verified", &VerifiedWork::bytes_exchanged_verified, WorkField::Unit::byte,
+     "run_verified_copy_bytes", "Bytes of copies that were checked.", "exchanged", 6, "Exchange verified",
+     "Verified exchange"},
+    {"outputs_verified", &VerifiedWork::outputs_verified, WorkField::Unit::count, "run_verified_outputs",
+     "Outputs of single operations that were checked.", "outputs", 3, "Outputs verified"}};
+static_assert(sizeof(VerifiedWork) == std::size(work_fields) * sizeof(std::uint64_t),
+              "a row for each member");
+
+void add(VerifiedWork& sum, const VerifiedWork& more);
+/// Is there any of that kind, or of any?
+bool any(const VerifiedWork& work, const WorkField& field);
+bool any(const VerifiedWork& work);
+/// "8.25 PFLOP", "97.7 TB", "520": of that kind.
+std::string amount_text(const VerifiedWork& work, const WorkField& field);
+/// The fields of `verified_work`.
+Json work_to_json(const VerifiedWork& work);
+/// What is missing counts as 0.
+VerifiedWork work_from_json(const Json& json);
+
+/// Work of one kind, and how much of its results was verified. All parts measure a kind in the same unit.
+struct WorkShare {
+  WorkKind kind = WorkKind::gemm;
+  std::string precision = {};  ///< of operations that have one
+  double done = 0, verified = 0;
+};
+
+/// How long what was done so far would have taken alone on the device, seconds: at the rate of such work that
+/// was measured with nothing beside it at the start of the run. None: there is no such work, or no rate.
+struct LoadFigures {
+  std::optional<double> extreme;      ///< chains of sine and exponential
+  std::optional<double> products;     ///< in each precision at its own rate
+  std::optional<double> memory;       ///< bytes verified and rewritten
+  std::optional<double> collective;   ///< bytes of gradients and known answers on the links
+  std::optional<double> files;        ///< bytes written and read
+  std::optional<double> host_copies;  ///< bytes each way between the device and its host
+  std::optional<double> peer_copies;  ///< bytes from a neighbour's device
+  Json alone;                         ///< an object: the rates, by their names in the entry `load`
+  Json mix;                           ///< an object: what the load is made of; null: another part tells it
+};
+
+/// A time of LoadFigures, and the name of its share in the entry `load`.
+struct LoadField {
+  const char* share;
+  std::optional<double> LoadFigures::*seconds;
+};
+inline constexpr LoadField load_fields[] = {{"share_extreme", &LoadFigures::extreme},
+                                            {"share_products", &LoadFigures::products},
+                                            {"share_memory", &LoadFigures::memory},
+                                            {"share_collective", &LoadFigures::collective},
+                                            {"share_files", &LoadFigures::files},
+                                            {"share_host_copies", &LoadFigures::host_copies},
+                                            {"share_peer_copies", &LoadFigures::peer_copies}};
+
+/// Of another part of the same rank.
+void add(LoadFigures& sum, const LoadFigures& more);
+
+/// One entry of `results[]`: what a part did on this rank so far.
+struct PartReport {
+  std::string name;           ///< "train", "memory", ..
+  std::string description;    ///< one line for people
+  bool success = true;        ///< it did what was planned, and found no fault
+  std::string failure;        ///< why not, one line; a fault is told by its own record
+  bool of_all_ranks = false;  ///< it tells of the whole run; then `rank` is null in the result
+  Json figures;               ///< an object; names carry their unit, null: not measured
+  VerifiedWork work;
+  std::vector<WorkShare> shares;  ///< of the part's work; what a restart discards is no work
+  LoadFigures load;
+};
+/// All but `load`: the session makes an entry of its own of it.
+Json part_to_json(const PartReport& part);
+
+}  // namespace egt

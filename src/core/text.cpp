@@ -1,0 +1,74 @@
+#include "egt/core/text.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include "egt/core/json_access.hpp"
+
+namespace egt {
+namespace {
+
+constexpr std::string_view replacement = "\xEF\xBF\xBD";  // U+FFFD
+
+/// Characters of `escapes` become their texts; other control characters, but for `kept` ones, `control`.
+std::string escaped(std::string_view text, std::string_view kept, std::string_view control,
+                    std::initializer_list<std::pair<char, std::string_view>> escapes = {}) {
+  std::string all;
+  for (const char c : text) {
+    const auto* const found =
+        std::find_if(escapes.begin(), escapes.end(), [c](const auto& one) { return one.first == c; });
+    if (found != escapes.end())
+      all += found->second;
+    else if (((c >= 0 && c < ' ') || c == 127) && kept.find(c) == std::string_view::npos)
+      all += control;
+    else
+      all += c;
+  }
+  return all;
+}
+
+std::string escaped_plain(std::string_view text,
+                          std::initializer_list<std::pair<char, std::string_view>> escapes = {}) {
+  std::string valid = valid_utf8(text);
+  const auto next = [&](std::size_t from) { return valid.find("\xEF\xBF", from); };
+  for (std::size_t at = next(0); at != std::string::npos; at = next(at + 3))
+    if (valid[at + 2] == '\xBE' || valid[at + 2] == '\xBF') valid.replace(at, 3, replacement);
+  return escaped(valid, "\t\n", replacement, escapes);
+}
+
+}  // namespace
+
+std::string valid_utf8(std::string_view text) {
+  if (std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; }))
+    return std::string(text);
+  return Json::parse(one_line(std::string(text))).get<std::string>();
+}
+
+std::string printable(std::string_view text, char instead) {
+  return escaped(text, "", {&instead, 1});
+}
+
+std::string html_text(std::string_view text) {
+  return escaped(valid_utf8(text), "\n", "?",
+                 {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}});
+}
+
+std::string plain_text(std::string_view text) {
+  return escaped_plain(text);
+}
+
+std::string xml_text(std::string_view text) {
+  return escaped_plain(text, {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}});
+}
+
+std::string xml_attribute(std::string_view text) {
+  return escaped_plain(
+      text, {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\n', "&#10;"}, {'\t', "&#9;"}});
+}
+
+std::string label_text(std::string_view text) {
+  return escaped_plain(text, {{'\\', "\\\\"}, {'"', "\\\""}, {'\n', "\\n"}});
+}
+
+}  // namespace egt
