@@ -13,18 +13,32 @@
 namespace egt {
 namespace {
 
-constexpr std::array names = {
-    "weight",     "gradient",       "activation", "gemm",      "extreme",  "all-reduce",
-    "collective", "optimizer",      "memory",     "host-copy", "file-bit", "file-stale",
-    "file-torn",  "file-misplaced", "file-lost",  "slow",      "hang",     "kill",
-    "stop",       "temperature",    "xid",        "ecc",       "diskfull", "memory-pressure",
-    "idle",       "device-error"};
 constexpr std::uint64_t highest_chosen_bit = 27;
 constexpr std::int64_t most_steps = 1'000'000'000'000;
 constexpr std::uint64_t most_words = std::uint64_t{1} << 24, widest_stride = std::uint64_t{1} << 32;
 constexpr std::string_view form =
     "KIND:rank=R,step=S[,bit=B][,count=C][,stride=T][,layer=L][,peer=P][,ms=M][,lasting=once|check|always]";
 constexpr std::array lasting_names = {"once", "check", "always"};
+
+constexpr bool is_in_order() {
+  for (std::size_t i = 0; i < std::size(injection_rows); ++i)
+    if (injection_rows[i].kind != static_cast<InjectionKind>(i)) return false;
+  return std::size(injection_rows) == static_cast<std::size_t>(InjectionKind::device_error) + 1;
+}
+static_assert(is_in_order());
+
+constexpr const char* no_comparison = "one rank alone has nothing to compare it with; use at least 2 ranks";
+constexpr InjectionNeedRow need_rows[] = {
+    {needs_states, no_comparison, "one rank alone has no replica to compare"},
+    {needs_peers, no_comparison, "one rank alone has no collectives"},
+    {needs_memory, "with --memory 0 there is no memory to hit; fill some", "--memory 0"},
+    {needs_host_copies, "with --load train there are no host copies to hit; leave it out", "--load train"},
+    {needs_files, "with --no-io there is no file to hit; leave --no-io out", "--no-io"},
+    {needs_coverage, "with --coverage sampled no all-reduce is verified; use full", "--coverage sampled"},
+    {needs_extreme, "with --extreme-iterations 0 there is none to hit; use 1 or more",
+     "--extreme-iterations 0"},
+    {needs_hidden_layers, "a network without hidden layers has none to hit; use 3 --layers or more",
+     "no hidden layers"}};
 
 Status wrong(std::string_view text, std::string_view allowed) {
   return Status(StatusCode::invalid_argument, fmt::format("'{}': {}", text, allowed));
@@ -62,76 +76,46 @@ bool parse_bits(std::string_view text, std::optional<std::uint32_t>& mask) {
   return true;
 }
 
-bool has_layers(InjectionKind kind) {
-  return kind <= InjectionKind::optimizer || kind == InjectionKind::hang;
-}
-
-bool flips_bits(InjectionKind kind) {
-  return kind <= InjectionKind::file_bit;
-}
-
-bool is_counted(InjectionKind kind) {
-  return flips_bits(kind) || kind == InjectionKind::slow || kind == InjectionKind::temperature ||
-         kind == InjectionKind::diskfull || kind == InjectionKind::device_error;
-}
-
-bool takes_time(InjectionKind kind) {
-  return kind == InjectionKind::slow || kind == InjectionKind::hang || kind == InjectionKind::stop ||
-         kind == InjectionKind::temperature;
-}
-
-bool is_of_pass(InjectionKind kind) {
-  return kind >= InjectionKind::gradient && kind <= InjectionKind::all_reduce;
-}
-
-bool is_of_pairs(InjectionKind kind) {
-  return kind == InjectionKind::slow || kind == InjectionKind::hang || kind == InjectionKind::collective;
-}
-
 /// One `key=value` after the kind.
 struct Key {
   std::string_view name;
   const char* allowed;  ///< completes "use .."
-  bool (*belongs_to)(InjectionKind kind);
+  unsigned key;         ///< InjectionKey; 0: every kind accepts it
   bool (*parse)(std::string_view value, Injection& injection);
 };
 
-bool to_all(InjectionKind) {
-  return true;
-}
-
 constexpr std::array keys = {
-    Key{"rank", "a rank of 0 to 1000000", to_all,
+    Key{"rank", "a rank of 0 to 1000000", 0,
         [](std::string_view value, Injection& injection) {
           return parse_number(value, 0, 1'000'000, injection.rank);
         }},
-    Key{"step", "a step of 0 to 1000000000000", to_all,
+    Key{"step", "a step of 0 to 1000000000000", 0,
         [](std::string_view value, Injection& injection) {
           return parse_number(value, std::int64_t{0}, most_steps, injection.step);
         }},
-    Key{"bit", "bits of 0 to 31, as 3 or 3+7", flips_bits,
+    Key{"bit", "bits of 0 to 31, as 3 or 3+7", key_bit,
         [](std::string_view value, Injection& injection) { return parse_bits(value, injection.mask); }},
-    Key{"count", "a number of words, or of times, of 1 to 16777216", is_counted,
+    Key{"count", "a number of words, or of times, of 1 to 16777216", key_count,
         [](std::string_view value, Injection& injection) {
           return parse_number(value, std::uint64_t{1}, most_words, injection.count);
         }},
-    Key{"stride", "words of 1 to 4294967296", flips_bits,
+    Key{"stride", "words of 1 to 4294967296", key_stride,
         [](std::string_view value, Injection& injection) {
           return parse_number(value, std::uint64_t{1}, widest_stride, injection.stride);
         }},
-    Key{"layer", "a layer of 1 to 64", has_layers,
+    Key{"layer", "a layer of 1 to 64", key_layer,
         [](std::string_view value, Injection& injection) {
           return parse_number(value, 1, 64, injection.layer.emplace());
         }},
-    Key{"peer", "a rank of 0 to 1000000", is_of_pairs,
+    Key{"peer", "a rank of 0 to 1000000", key_peer,
         [](std::string_view value, Injection& injection) {
           return parse_number(value, 0, 1'000'000, injection.peer.emplace());
         }},
-    Key{"ms", "milliseconds of 0 to 1000000000", takes_time,
+    Key{"ms", "milliseconds of 0 to 1000000000", key_ms,
         [](std::string_view value, Injection& injection) {
           return parse_number(value, 0.0, 1e9, injection.ms.emplace());
         }},
-    Key{"lasting", "once, check or always", is_of_pass,
+    Key{"lasting", "once, check or always", key_lasting,
         [](std::string_view value, Injection& injection) {
           const auto found = std::find(lasting_names.begin(), lasting_names.end(), value);
           if (found == lasting_names.end()) return false;
@@ -149,7 +133,7 @@ Status parse_member(std::string_view text, Injection& injection, std::vector<std
   if (std::find(seen.begin(), seen.end(), name) != seen.end())
     return wrong(name, "given twice; give it once");
   seen.push_back(key->name);
-  if (!key->belongs_to(injection.kind))
+  if (key->key != 0 && (row_of(injection.kind).keys & key->key) == 0)
     return wrong(name, fmt::format("the kind {} has no such key", to_string(injection.kind)));
   if (equals == std::string_view::npos || !key->parse(text.substr(equals + 1), injection))
     return wrong(text, fmt::format("use {}", key->allowed));
@@ -175,15 +159,41 @@ std::uint64_t chosen(const Injection& injection, std::uint64_t seed, std::uint64
 
 }  // namespace
 
+const InjectionRow* find_injection_row(std::string_view name) {
+  const auto found = std::find_if(std::begin(injection_rows), std::end(injection_rows),
+                                  [&](const InjectionRow& row) { return row.name == name; });
+  return found == std::end(injection_rows) ? nullptr : found;
+}
+
+std::string kinds_with_place(InjectionPlace place) {
+  std::vector<std::string_view> names, others;
+  for (const InjectionRow& row : injection_rows)
+    if ((row.places & place) != 0) (row.changes_data() ? names : others).emplace_back(row.name);
+  std::sort(names.begin(), names.end());
+  names.insert(names.end(), others.begin(), others.end());
+  const std::string_view last = names.back();
+  names.pop_back();
+  return fmt::format("{} or {}", fmt::join(names, ", "), last);
+}
+
+const InjectionNeedRow* unmet_need(InjectionKind kind, unsigned missing) {
+  const auto found = std::find_if(std::begin(need_rows), std::end(need_rows), [&](const auto& row) {
+    return (row_of(kind).needs & missing & row.need) != 0;
+  });
+  return found == std::end(need_rows) ? nullptr : found;
+}
+
 Result<Injection> parse_injection(std::string_view text) {
   const std::size_t colon = text.find(':');
   const std::string_view kind = text.substr(0, colon);
-  const auto found = std::find(names.begin(), names.end(), kind);
-  if (found == names.end())
-    return wrong(
-        kind, fmt::format("no such kind of fault; use {}, with KIND one of {}", form, fmt::join(names, " ")));
+  const InjectionRow* const row = find_injection_row(kind);
+  if (!row) {
+    std::string names;
+    for (const InjectionRow& one : injection_rows) names += fmt::format(" {}", one.name);
+    return wrong(kind, fmt::format("no such kind of fault; use {}, with KIND one of{}", form, names));
+  }
   Injection injection;
-  injection.kind = static_cast<InjectionKind>(found - names.begin());
+  injection.kind = row->kind;
   std::vector<std::string_view> seen;
   if (colon != std::string_view::npos)
     for (const std::string_view member : split(text.substr(colon + 1), ','))
@@ -207,21 +217,8 @@ std::string to_text(const Injection& injection) {
   return text;
 }
 
-bool changes_data(InjectionKind kind) {
-  return kind <= InjectionKind::file_lost;
-}
-
-std::span<const InjectionKind> all_injection_kinds() {
-  static const auto kinds = [] {
-    std::array<InjectionKind, names.size()> all{};
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<InjectionKind>(i);
-    return all;
-  }();
-  return kinds;
-}
-
 const char* to_string(InjectionKind kind) {
-  return names[static_cast<std::size_t>(kind)];
+  return row_of(kind).name;
 }
 
 const char* to_string(Lasting lasting) {

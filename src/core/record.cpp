@@ -49,6 +49,7 @@ Json to_json(const Fault& fault) {
           {"device_uuid", fault.device_uuid},
           {"step", number_or_null(fault.step)},
           {"phase", fault.phase},
+          {"part", fault.part.empty() ? Json() : Json(fault.part)},
           {"where", fault.where},
           {"offset", fault.offset},
           {"expected", fault.expected},
@@ -69,7 +70,8 @@ Json to_json(const Finding& finding) {
           {"where", finding.where},
           {"text", finding.text},
           {"expected", or_null(finding.expected)},
-          {"actual", or_null(finding.actual)}};
+          {"actual", or_null(finding.actual)},
+          {"ranks", finding.ranks}};
 }
 
 Json to_json(const Loss& loss) {

@@ -25,6 +25,7 @@ bool RecordQueue::holds_back(const Fault& fault) {
   if (fault.settles) return false;  // else the provisional record would hold
   ++incidents.held_back;
   incidents.last_time = unix_now();
+  incidents.part = fault.part;
   return true;
 }
 
@@ -52,6 +53,7 @@ Json RecordQueue::repeats() const {
     const auto& [kind, detector, rank] = who;
     all.push_back({{"kind", kind},
                    {"detector", detector},
+                   {"part", incidents.part.empty() ? Json() : Json(incidents.part)},
                    {"rank", rank < 0 ? Json() : Json(rank)},
                    {"count", incidents.held_back},
                    {"last_time", incidents.last_time}});

@@ -32,6 +32,12 @@ const char* to_string(StatusCode code) {
   return "unknown";
 }
 
+std::optional<StatusCode> parse_status_code(std::string_view text) {
+  for (int code = 0; code <= static_cast<int>(StatusCode::internal); ++code)
+    if (text == to_string(static_cast<StatusCode>(code))) return static_cast<StatusCode>(code);
+  return std::nullopt;
+}
+
 Status::Status(StatusCode code, std::string what, long native, std::source_location where)
     : detail_(std::make_shared<const Detail>(Detail{code, native, std::move(what), where})) {}
 

@@ -16,40 +16,19 @@ namespace {
 constexpr double clock_difference_s = 1.0;
 constexpr double slow_report_seconds = 60;  // PeerComparison's windows, and those before the rank was slow
 
-bool kinds_fit(const std::string& injection, const std::string& fault) {
-  if (injection == "idle") return true;  // nothing that a device does not compute can be right
-  // What is flipped may make the loss infinite before the digests are looked at.
-  constexpr std::string_view of_training[] = {"weight",     "optimizer", "gradient",
-                                              "activation", "gemm",      "all-reduce"};
-  if (fault == "nonfinite") return std::count(std::begin(of_training), std::end(of_training), injection) > 0;
-  // The next pass differs from its second one, and rounding may leave the states alike again before a check.
-  if (injection == "weight" || injection == "optimizer") return fault == "replica" || fault == "replay";
-  if (injection == "gradient" || injection == "activation") return fault == "replay";
-  if (injection == "gemm") return fault == "replay" || fault == "gemm";
-  if (injection == "collective") return fault == "collective" || fault == "link";
-  return injection == fault;
-}
-
-/// What the injection that it tells of is called, where another has faults of the same kind.
-std::string kind_told_by(const Json& fault) {
-  const std::string kind = text_at(fault, "kind");
-  return kind == "link" && text_at(fault, "detector") == "host copies" ? "host-copy" : kind;
-}
-
-/// Is "rank 1" in the text, and not only "rank 12"?
-bool names_rank(const std::string& text, int rank) {
-  const std::string name = fmt::format("rank {}", rank);
-  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
-    const std::size_t after = at + name.size();
-    if (after == text.size() || text[after] < '0' || text[after] > '9') return true;
-  }
-  return false;
+/// May a detector of the row's kind have told `fault`?
+bool claims(const InjectionRow& row, const Json& fault) {
+  // Nothing that a device does not compute can be right.
+  if (row.found_by == FoundBy::anything) return true;
+  const std::string kind = text_at(fault, "kind"), part = text_at(fault, "part");
+  return std::any_of(row.faults.begin(), row.faults.end(), [&](const FaultKind& one) {
+    return one.kind && kind == one.kind && (!one.part || !fault.contains("part") || part == one.part);
+  });
 }
 
 bool is_suspect(const Json& fault, int rank) {
-  for (const Json& suspect : member(fault, "suspects"))
-    if (suspect == rank) return true;
-  return names_rank(text_at(fault, "where"), rank);
+  const Json& suspects = member(fault, "suspects");
+  return std::find(suspects.begin(), suspects.end(), rank) != suspects.end();
 }
 
 /// A fault, or the newest of those that were held back.
@@ -98,15 +77,20 @@ bool is_told(const Record& injection, const Traces& traces, RecordKind kind, std
   });
 }
 
-/// A slow rank is an outlier among its peers; a slow pair of `links` has a finding that names both ranks.
+/// A slow rank is an outlier among its peers; a slow pair of `links` has a finding about both ranks. Journals
+/// of earlier versions do not have the ranks that a finding is about: it may be any.
 bool slowness_is_told(const Record& injection, const Traces& traces) {
   if (is_told(injection, traces, RecordKind::finding, "outlier")) return true;
-  const auto rank = value_at<int>(injection.body, "rank"), peer = value_at<int>(injection.body, "peer");
+  const Json &rank = member(injection.body, "rank"), &peer = member(injection.body, "peer");
   return std::any_of(traces.records.begin(), traces.records.end(), [&](const Record& record) {
-    if (record.kind != RecordKind::finding || text_at(record.body, "kind") != "link") return false;
-    if (!rank || !is_after(record.time, injection)) return false;
-    const std::string text = text_at(record.body, "text");
-    return names_rank(text, *rank) && (!peer || names_rank(text, *peer));
+    if (record.kind != RecordKind::finding || text_at(record.body, "kind") != "link" ||
+        !is_after(record.time, injection))
+      return false;
+    const Json& ranks = member(record.body, "ranks");
+    const auto names = [&](const Json& one) {
+      return std::find(ranks.begin(), ranks.end(), one) != ranks.end();
+    };
+    return !record.body.contains("ranks") || (names(rank) && (peer.is_null() || names(peer)));
   });
 }
 
@@ -152,20 +136,30 @@ bool idle_was_found(const Record& injection, const Traces& traces) {
 }
 
 bool was_found(const Record& injection, const Traces& traces) {
-  const std::string kind = text_at(injection.body, "kind");
-  const auto is = [&](InjectionKind one) { return kind == to_string(one); };
-  const bool held_up =
-      is_told(injection, traces, RecordKind::loss) || is_told(injection, traces, RecordKind::restart);
-  if (is(InjectionKind::hang) || is(InjectionKind::stop)) return held_up;
-  if (is(InjectionKind::kill)) return held_up || !ending_of(injection, traces).end;
-  if (is(InjectionKind::idle)) return idle_was_found(injection, traces);
-  if (is(InjectionKind::slow)) return slowness_is_told(injection, traces);
-  if (is(InjectionKind::temperature))
-    return is_told(injection, traces, RecordKind::finding, "temperature") ||
-           was_guarded(injection, traces, "heat_seconds");
-  if (is(InjectionKind::memory_pressure)) return was_guarded(injection, traces, "memory_steps");
-  if (is(InjectionKind::diskfull)) return files_failed(injection, traces);
-  return was_found_as_fault(injection, traces);
+  const InjectionRow* const row = find_injection_row(text_at(injection.body, "kind"));
+  const auto is_held_up = [&] {
+    return is_told(injection, traces, RecordKind::loss) || is_told(injection, traces, RecordKind::restart);
+  };
+  switch (row ? row->found_by : FoundBy::fault) {
+    case FoundBy::fault:
+      return was_found_as_fault(injection, traces);
+    case FoundBy::stall:
+      return is_held_up();
+    case FoundBy::death:
+      return is_held_up() || !ending_of(injection, traces).end;
+    case FoundBy::slowness:
+      return slowness_is_told(injection, traces);
+    case FoundBy::heat:
+      return is_told(injection, traces, RecordKind::finding, "temperature") ||
+             was_guarded(injection, traces, "heat_seconds");
+    case FoundBy::memory_guard:
+      return was_guarded(injection, traces, "memory_steps");
+    case FoundBy::file_part:
+      return files_failed(injection, traces);
+    case FoundBy::anything:
+      return idle_was_found(injection, traces);
+  }
+  return false;
 }
 
 /// Is this what was asked for? What the text left open may have become anything.
@@ -224,10 +218,25 @@ Json planned_texts(const std::vector<Record>& records) {
 
 }  // namespace
 
+bool kinds_fit(const Json& injection, const Json& fault) {
+  const InjectionRow* const row = find_injection_row(text_at(injection, "kind"));
+  return row && claims(*row, fault);
+}
+
 bool fits(const Json& injection, const Json& fault) {
   const auto rank = value_at<int>(injection, "rank"), blamed = value_at<int>(fault, "rank");
-  if (!rank || !kinds_fit(text_at(injection, "kind"), kind_told_by(fault))) return false;
+  if (!rank || !kinds_fit(injection, fault)) return false;
   return blamed ? *blamed == *rank : is_suspect(fault, *rank);
+}
+
+std::optional<Detector> slow_detector(const Record& record) {
+  const std::string kind = text_at(record.body, "kind");
+  for (const InjectionRow& row : injection_rows)
+    if (row.detector && !looks_every_period(*row.detector) &&
+        ((record.kind == RecordKind::injection && kind == row.name) ||
+         (record.kind == RecordKind::fault && claims(row, record.body))))
+      return row.detector;
+  return std::nullopt;
 }
 
 Json injection_outcomes(const std::vector<Record>& records) {

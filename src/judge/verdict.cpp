@@ -143,9 +143,13 @@ std::string error_reason(int rank, const Record& end) {
                      what.empty() ? "no details" : what);
 }
 
+std::optional<StatusCode> error_code(const Json& body) {
+  return parse_status_code(text_at(member(body, "error"), "code"));
+}
+
 /// A fault, also if its own record is lost.
 bool is_device_error(const Record& end) {
-  return text_at(member(end.body, "error"), "code") == to_string(StatusCode::device_error);
+  return error_code(end.body) == StatusCode::device_error;
 }
 
 std::vector<std::string> fault_reasons(const Evidence& evidence, const std::set<int>& idle = {}) {
@@ -177,8 +181,7 @@ bool is_consequence(const Evidence& evidence, int rank, const Record& end) {
   if (is_device_error(end)) return true;
   if (evidence.losses.empty() && evidence.failed_devices.empty()) return false;
   return evidence.lost.contains(rank) || evidence.failed_devices.contains(rank) ||
-         text_at(end.body, "reason") == "peer lost" ||
-         text_at(member(end.body, "error"), "code") == to_string(StatusCode::aborted);
+         text_at(end.body, "reason") == "peer lost" || error_code(end.body) == StatusCode::aborted;
 }
 
 std::vector<std::string> errors(const Evidence& evidence) {
@@ -345,11 +348,11 @@ std::optional<int> environment_code(const Evidence& evidence) {
         continue;
       }
       if (value_at<std::int64_t>(rank.last_body(), "steps").value_or(0) > 0) return std::nullopt;
-      const std::string error = text_at(member(rank.last_body(), "error"), "code");
+      const std::optional<StatusCode> error = error_code(rank.last_body());
       for (const StatusCode status : {StatusCode::unavailable, StatusCode::unsupported,
                                       StatusCode::out_of_memory, StatusCode::no_space})
-        if (error == to_string(status)) code = 3;
-      if (error == to_string(StatusCode::invalid_argument) && !code) code = 2;
+        if (error == status) code = 3;
+      if (error == StatusCode::invalid_argument && !code) code = 2;
     }
   return code;
 }

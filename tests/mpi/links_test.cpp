@@ -179,6 +179,7 @@ TEST_F(LinksOfRanks, TransfersThatMoveNothingAreSeen) {
   EXPECT_FALSE(own().success);
   ASSERT_FALSE(faults.empty());
   EXPECT_EQ(faults[0]["kind"], "link");
+  EXPECT_EQ(faults[0]["part"], "links");
   EXPECT_EQ(faults[0]["offset"], 0);
   EXPECT_GE(faults[0]["count"], size_bytes / 4);
   EXPECT_EQ(own().figures["wrong_words"].get<std::uint64_t>() * 4,

@@ -90,6 +90,7 @@ TEST_F(PeerCopiesOfRanks, CopiesThatMoveNothingAreFaultsOfThePair) {
   if (rank() != 1) return;
   EXPECT_EQ(faults.size(), report.figures["copies"].get<std::size_t>()) << "each of them, from the first on";
   EXPECT_EQ(faults[0]["kind"], "link");
+  EXPECT_EQ(faults[0]["part"], "peer-copies");
   EXPECT_EQ(faults[0]["blame"], "ambiguous");
   EXPECT_EQ(faults[0]["suspects"], Json({0, 1}));
   EXPECT_EQ(report.work.bytes_exchanged_verified, 0u);

@@ -44,6 +44,7 @@ inline Record fault_of(const Injection& injection, std::int64_t step, int rank,
   Fault fault;
   fault.kind = fault_kind(injection.kind);
   fault.detector = injection.kind == InjectionKind::host_copy ? "host copies" : fault.kind + " check";
+  fault.part = row_of(detector_of(injection.kind)).part;
   fault.rank = rank;
   fault.step = step;
   fault.where = "somewhere";

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -42,6 +43,162 @@ enum class InjectionKind {
   device_error,     ///< a call of the device returns a hardware error, and every later call too
 };
 
+/// Keys that not every kind accepts, in the order of the help.
+enum InjectionKey : unsigned {
+  key_bit = 1,
+  key_count = 2,
+  key_stride = 4,
+  key_layer = 8,
+  key_peer = 16,
+  key_ms = 32,
+  key_lasting = 64,
+  keys_of_bits = key_bit | key_count | key_stride,
+  keys_of_tensor = keys_of_bits | key_layer,
+  keys_of_pass = keys_of_tensor | key_lasting,
+};
+
+/// What must be on for a kind to strike and to be found: see unmet_need.
+enum InjectionNeed : unsigned {
+  needs_states = 1,  ///< two states of training that are compared: of two ranks, or of one with second passes
+  needs_peers = 2,
+  needs_memory = 4,
+  needs_host_copies = 8,
+  needs_files = 16,
+  needs_coverage = 32,
+  needs_extreme = 64,
+  needs_hidden_layers = 128,
+};
+
+/// Who else than the jobs of all parts (burn, verify, selftest), which have one for every kind, has a place
+/// for it.
+enum InjectionPlace : unsigned {
+  in_links = 1,
+  in_bench = 2,
+  in_divided_bench = 4,  ///< --parallel tensor or pipeline
+  in_loadtest = 8,
+  in_all_runs = in_links | in_bench | in_loadtest,
+};
+
+/// Who finds the faults of a kind that changes data. Those of one detector must not come closer than it
+/// looks.
+enum class Detector { replica, replay, extreme, collective, memory, host_copy, file };
+
+struct DetectorRow {
+  const char* part;         ///< of the run, as in `Fault::part`
+  bool looks_every_period;  ///< in every rank's training loop; else it goes round at its own pace
+};
+/// In the order of the enumeration.
+inline constexpr DetectorRow detector_rows[] = {
+    {"train", true},   {"train", true},        {"train", true}, {"collective", true},
+    {"memory", false}, {"host-copies", false}, {"io", false}};
+
+/// What shows that an injection was found.
+enum class FoundBy {
+  fault,         ///< one of the row's `faults` on its rank
+  stall,         ///< a loss or a restart of its rank
+  death,         ///< the same, or the end record that its rank did not leave
+  slowness,      ///< a finding "outlier" of its rank, or "link" of its pair
+  heat,          ///< a finding "temperature" of its rank, or its guard lowered the load
+  memory_guard,  ///< its rank's guard made the fill smaller
+  file_part,     ///< its rank's file part failed
+  anything,      ///< any fault, loss, restart or finding of its rank, or a part that failed
+};
+
+/// A kind of faults.
+struct FaultKind {
+  const char* kind = nullptr;
+  const char* part = nullptr;  ///< only of this part of the run; null: of any
+};
+using FaultKinds = std::array<FaultKind, 3>;
+
+/// All that is known of a kind of injections. A further one needs its row, the place that injects it and its
+/// documentation.
+struct InjectionRow {
+  InjectionKind kind;
+  const char* name;
+  unsigned keys = 0;                      ///< InjectionKey
+  unsigned needs = 0;                     ///< InjectionNeed
+  unsigned places = 0;                    ///< InjectionPlace
+  std::optional<Detector> detector = {};  ///< which selftest proves; none: data stay as they are
+  FaultKinds faults = {};                 ///< which count as having found it
+  FoundBy found_by = FoundBy::fault;
+
+  constexpr bool changes_data() const { return detector.has_value(); }
+  constexpr bool accepts(InjectionKey key) const { return (keys & key) != 0; }
+};
+
+/// In the order of the enumeration. What is flipped may make the loss infinite before the digests are looked
+/// at. After a flip in a state the next pass differs from its second one, and rounding may leave the states
+/// alike again before a check.
+inline constexpr auto injection_rows = [] {
+  using enum InjectionKind;
+  using enum FoundBy;
+  using D = Detector;
+  constexpr FaultKinds of_state = {{{"replica"}, {"replay"}, {"nonfinite"}}},
+                       of_pass = {{{"replay"}, {"nonfinite"}}},
+                       of_gemm = {{{"replay"}, {"gemm"}, {"nonfinite"}}},
+                       of_sum = {{{"all-reduce"}, {"nonfinite"}}},
+                       of_peers = {{{"collective"}, {"link", "peer-copies"}, {"link", "links"}}},
+                       of_host_copies = {{{"link", "host-copies"}}};
+  constexpr unsigned in_networks = in_divided_bench | in_loadtest;
+  constexpr unsigned needs_chains = needs_extreme | needs_hidden_layers;
+  const auto same = [](const char* kind) { return FaultKinds{{{kind}}}; };
+  return std::to_array<InjectionRow>({
+      {weight, "weight", keys_of_tensor, needs_states, in_networks, D::replica, of_state},
+      {gradient, "gradient", keys_of_pass, 0, in_networks, D::replay, of_pass},
+      {activation, "activation", keys_of_pass, 0, in_networks, D::replay, of_pass},
+      {gemm, "gemm", keys_of_pass, 0, in_divided_bench, D::replay, of_gemm},
+      {extreme, "extreme", keys_of_pass, needs_chains, 0, D::extreme, same("extreme")},
+      {all_reduce, "all-reduce", keys_of_pass, needs_peers | needs_coverage, 0, D::replay, of_sum},
+      {collective, "collective", keys_of_tensor | key_peer, needs_peers, in_links, D::collective, of_peers},
+      {optimizer, "optimizer", keys_of_tensor, needs_states, 0, D::replica, of_state},
+      {memory, "memory", keys_of_bits, needs_memory, 0, D::memory, same("memory")},
+      {host_copy, "host-copy", keys_of_bits, needs_host_copies, 0, D::host_copy, of_host_copies},
+      {file_bit, "file-bit", keys_of_bits, needs_files, 0, D::file, same("file-bit")},
+      {file_stale, "file-stale", 0, needs_files, 0, D::file, same("file-stale")},
+      {file_torn, "file-torn", 0, needs_files, 0, D::file, same("file-torn")},
+      {file_misplaced, "file-misplaced", 0, needs_files, 0, D::file, same("file-misplaced")},
+      {file_lost, "file-lost", 0, needs_files, 0, D::file, same("file-lost")},
+      {slow, "slow", key_count | key_peer | key_ms, 0, in_links | in_bench, {}, {}, slowness},
+      {hang, "hang", key_layer | key_peer | key_ms, 0, in_all_runs, {}, {}, stall},
+      {kill, "kill", 0, 0, in_all_runs, {}, {}, death},
+      {stop, "stop", key_ms, 0, in_all_runs, {}, {}, stall},
+      {temperature, "temperature", key_count | key_ms, 0, in_all_runs, {}, {}, heat},
+      {xid, "xid", 0, 0, in_all_runs, {}, same("xid")},
+      {ecc, "ecc", 0, 0, in_all_runs, {}, same("ecc")},
+      {diskfull, "diskfull", key_count, needs_files, 0, {}, {}, file_part},
+      {memory_pressure, "memory-pressure", 0, 0, in_all_runs, {}, {}, memory_guard},
+      {idle, "idle", 0, 0, 0, {}, {}, anything},
+      {device_error, "device-error", key_count, 0, in_all_runs, {}, same("device-error")},
+  });
+}();
+
+constexpr const InjectionRow& row_of(InjectionKind kind) {
+  return injection_rows[static_cast<std::size_t>(kind)];
+}
+constexpr const DetectorRow& row_of(Detector detector) {
+  return detector_rows[static_cast<std::size_t>(detector)];
+}
+/// Of a kind that changes data.
+constexpr Detector detector_of(InjectionKind kind) {
+  return row_of(kind).detector.value();
+}
+constexpr bool looks_every_period(Detector detector) {
+  return row_of(detector).looks_every_period;
+}
+/// null: no kind has that name.
+const InjectionRow* find_injection_row(std::string_view name);
+/// "hang, kill or stop": the kinds that change data by name, then the others in the order of the table.
+std::string kinds_with_place(InjectionPlace place);
+
+struct InjectionNeedRow {
+  InjectionNeed need;
+  const char* refusal;   ///< of an injection that was asked for: why, and what to do
+  const char* left_out;  ///< why selftest has none
+};
+/// The first need of the kind that is among `missing` ones (InjectionNeed); null: it has all that it needs.
+const InjectionNeedRow* unmet_need(InjectionKind kind, unsigned missing);
+
 /// How long a fault of a pass or all-reduce lasts: one pass of one step, up to the next check, or to the end
 /// of the run.
 enum class Lasting { once, check, always };
@@ -66,19 +223,13 @@ struct Injection {
       {};  ///< of gradient, activation, gemm, extreme and all-reduce; none: as the coverage finds it
 };
 
-/// invalid_argument, in one line: what is wrong with the text and what is allowed. `layer` belongs to kinds
-/// that have layers (of collective: which one) and to hang, `peer` to slow, hang and collective, `bit`,
-/// `count` and `stride` to kinds that flip bits, `count` also to slow, temperature, diskfull and
-/// device-error, `ms` to slow, hang, stop and temperature, `lasting` to kinds of a pass.
+/// invalid_argument, in one line: what is wrong with the text and what is allowed. The kind's row says which
+/// keys it accepts; `layer` of a collective says which one.
 Result<Injection> parse_injection(std::string_view text);
 /// As the user would write it: parse_injection gives the same again.
 std::string to_text(const Injection& injection);
-/// Does it change data (weight .. file-lost)? The other kinds change the rank's or the node's behaviour.
-bool changes_data(InjectionKind kind);
 const char* to_string(InjectionKind kind);
 const char* to_string(Lasting lasting);
-/// In the order of the enumeration.
-std::span<const InjectionKind> all_injection_kinds();
 /// {"kind","rank","step","bits","count","stride","layer","peer","ms","lasting"}: what was asked for; null:
 /// chosen by the program.
 Json to_json(const Injection& injection);

@@ -48,7 +48,8 @@ struct Fault {
   std::string device_uuid;
   std::int64_t step = -1;        ///< in which it happened
   std::int64_t found_step = -1;  ///< that training had come to when it was detected; -1: the same
-  std::string phase;             ///< which part of the run
+  std::string phase;             ///< which part of the run, and what it was doing, in words
+  std::string part = {};         ///< of the run, as `PartReport::name`; empty: the device itself
   std::string where;             ///< tensor, layer, block, file: in words
   std::uint64_t offset = 0;      ///< bytes from the start of `where`
   std::string expected;          ///< hexadecimal
@@ -75,6 +76,7 @@ struct Finding {
   std::string text;                ///< what happened, in one line for people
   std::optional<double> expected;  ///< the limit, or what the peers do; in the unit that `text` names
   std::optional<double> actual;
+  std::vector<int> ranks = {};  ///< both ends of the slow pairs that it is about; else empty
 };
 
 /// A rank that does not go on: why a run is `incomplete`.

@@ -76,6 +76,7 @@ class RecordQueue {
     std::set<std::pair<std::string, std::uint64_t>> places;  ///< where and offset of those told
     std::uint64_t held_back = 0;
     double last_time = 0;  ///< of those held back
+    std::string part = {};
   };
   std::map<std::tuple<std::string, std::string, int>, Incidents> incidents_;  ///< by kind, detector and rank
 };

@@ -5,6 +5,7 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -28,6 +29,8 @@ enum class StatusCode {
 };
 
 const char* to_string(StatusCode code);
+/// The reverse; of any other text nothing.
+std::optional<StatusCode> parse_status_code(std::string_view text);
 
 /// Success, or why not: cheap to pass when ok (one null pointer). Relayed upwards, printed once, at the top.
 class [[nodiscard]] Status {

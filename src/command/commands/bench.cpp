@@ -28,25 +28,21 @@ Status refuse(const char* option, const std::string& why) {
 Status check_bench_injections(const std::vector<Injection>& injections, const BenchOptions& bench,
                               int ranks) {
   using enum InjectionKind;
-  constexpr InjectionKind known[] = {slow,        hang, kill, stop, temperature, xid, ecc, memory_pressure,
-                                     device_error};
-  constexpr InjectionKind of_parts[] = {weight, gradient, activation, gemm};
   const bool ceilings = bench.ceilings;
   const bool divides = bench.measures(Parallel::tensor) || bench.measures(Parallel::pipeline);
   for (const Injection& injection : injections) {
     const std::string text = fmt::format("--inject {}", to_text(injection));
-    const bool is_of_parts =
-        std::find(std::begin(of_parts), std::end(of_parts), injection.kind) != std::end(of_parts);
+    const unsigned places = row_of(injection.kind).places;
+    const bool is_of_parts = (places & in_divided_bench) != 0;
     if (divides && is_of_parts) continue;
     if (is_of_parts && !ceilings)
       return refuse(text.c_str(),
                     "bench has no place for it in data parallel trials; add --parallel tensor or pipeline");
     if (divides && injection.kind == slow)
       return refuse(text.c_str(), "divided networks have no place for it; use --parallel data or task");
-    if (std::find(std::begin(known), std::end(known), injection.kind) == std::end(known) || injection.peer)
-      return refuse(text.c_str(),
-                    "bench has no place for it; use slow, hang, kill, stop, temperature, xid, ecc, "
-                    "memory-pressure or device-error, without a peer");
+    if ((places & in_bench) == 0 || injection.peer)
+      return refuse(text.c_str(), fmt::format("bench has no place for it; use {}, without a peer",
+                                              kinds_with_place(in_bench)));
     if (injection.kind == slow && ceilings)
       return refuse(text.c_str(), "with --ceilings both sides would be slow; leave it out");
     if (injection.kind == slow && injection.ms)

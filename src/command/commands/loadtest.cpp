@@ -26,21 +26,16 @@ Status refuse(const std::string& option, const std::string& why) {
 
 /// A fault strikes in the test that its step names.
 Status check_loadtest_injections(const std::vector<Injection>& injections, int ranks) {
-  using enum InjectionKind;
-  constexpr InjectionKind known[] = {
-      activation, gradient, weight, hang, kill, stop, temperature, xid, ecc, memory_pressure, device_error};
   const auto tests = load_tests();
   for (const Injection& injection : injections) {
     const std::string text = fmt::format("--inject {}", to_text(injection));
-    if (std::find(std::begin(known), std::end(known), injection.kind) == std::end(known) || injection.peer)
-      return refuse(
-          text,
-          "loadtest has no place for it; use activation, gradient, weight, hang, kill, stop, temperature, "
-          "xid, ecc, memory-pressure or device-error, without a peer");
+    if ((row_of(injection.kind).places & in_loadtest) == 0 || injection.peer)
+      return refuse(text, fmt::format("loadtest has no place for it; use {}, without a peer",
+                                      kinds_with_place(in_loadtest)));
     const auto test = static_cast<std::size_t>(injection.step);
     if (test >= tests.size())
       return refuse(text, fmt::format("step is the number of a test here; use 0 to {}", tests.size() - 1));
-    if (injection.kind == gradient && tests[test].type == LoadTestType::inference)
+    if (injection.kind == InjectionKind::gradient && tests[test].type == LoadTestType::inference)
       return refuse(text,
                     fmt::format("{} makes no gradients; use the step of another test", tests[test].name));
   }

@@ -133,8 +133,8 @@ std::string help_text(std::string_view command) {
 std::string injection_help() {
   std::string kinds;
   std::string behaviour;
-  for (const InjectionKind kind : all_injection_kinds())
-    (changes_data(kind) ? kinds : behaviour) += fmt::format(" {}", to_string(kind));
+  for (const InjectionRow& row : injection_rows)
+    (row.changes_data() ? kinds : behaviour) += fmt::format(" {}", row.name);
   return fmt::format(
       "Faults on purpose: --inject "
       "KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T][,layer=L][,peer=P][,ms=M][,lasting=L]\n"

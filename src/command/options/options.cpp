@@ -217,34 +217,29 @@ Status wrong_injection(const Injection& injection, std::string_view why) {
 
 /// Would it hit anything at all with these options?
 Status check_target(const Injection& injection, const BurnOptions& burn) {
-  using enum InjectionKind;
-  const InjectionKind kind = injection.kind;
+  const bool is_collective = injection.kind == InjectionKind::collective;
   const auto layers = static_cast<int>(burn.train.layers.size()) - 1;
-  if (kind == memory && burn.memory.fill.is_zero())
-    return wrong_injection(injection, "with --memory 0 there is no memory to hit; fill some");
-  if (kind == host_copy && burn.train.load == LoadKind::train)
-    return wrong_injection(injection, "with --load train there are no host copies to hit; leave it out");
-  const bool of_files = (kind >= file_bit && kind <= file_lost) || kind == diskfull;
-  if (of_files && !burn.file.enabled)
-    return wrong_injection(injection, "with --no-io there is no file to hit; leave --no-io out");
-  if (kind == all_reduce && !burn.train.covers_all())
-    return wrong_injection(injection, "with --coverage sampled no all-reduce is verified; use full");
-  if (kind == extreme && burn.train.extreme_iterations == 0)
-    return wrong_injection(injection, "with --extreme-iterations 0 there is none to hit; use 1 or more");
-  if (kind == extreme && layers < 2)
-    return wrong_injection(injection,
-                           "a network without hidden layers has none to hit; use 3 --layers or more");
-  if (kind == collective && injection.layer.value_or(1) > collective_kinds + 1)
+  const std::pair<unsigned, bool> met[] = {{needs_memory, !burn.memory.fill.is_zero()},
+                                           {needs_host_copies, burn.train.load != LoadKind::train},
+                                           {needs_files, burn.file.enabled},
+                                           {needs_coverage, burn.train.covers_all()},
+                                           {needs_extreme, burn.train.extreme_iterations > 0},
+                                           {needs_hidden_layers, layers > 1}};
+  unsigned missing = 0;
+  for (const auto& [need, is_met] : met) missing |= is_met ? 0 : need;
+  if (const InjectionNeedRow* const unmet = unmet_need(injection.kind, missing))
+    return wrong_injection(injection, unmet->refusal);
+  if (is_collective && injection.layer.value_or(1) > collective_kinds + 1)
     return wrong_injection(
         injection, fmt::format("of a collective, use layer 1 to {}: what is received of the "
                                "all-reduce, broadcast, reduce-scatter or all-gather, or what is put in",
                                collective_kinds + 1));
-  if (injection.peer && (kind != collective || burn.train.load == LoadKind::train))
+  if (injection.peer && (!is_collective || burn.train.load == LoadKind::train))
     return wrong_injection(injection, "pairs of ranks are measured by links alone; leave peer out");
   if (injection.peer && injection.layer)
     return wrong_injection(injection,
                            "a copy from a peer is no collective with a layer; leave one of them out");
-  if (injection.layer && kind != collective && *injection.layer > layers)
+  if (injection.layer && !is_collective && *injection.layer > layers)
     return wrong_injection(injection, fmt::format("the network has {} layers; use 1 to {}", layers, layers));
   if (burn.steps && injection.step >= *burn.steps)
     return wrong_injection(
@@ -288,8 +283,7 @@ Status check_together(Options& options) {
     return wrong("--resume and --print-config exclude each other: the run goes on with its own options");
   const double timeout_ms = 1000 * options.run.watch.collective_timeout_seconds;
   for (const Injection& injection : options.run.injections)
-    if ((injection.kind == InjectionKind::hang || injection.kind == InjectionKind::stop) && injection.ms &&
-        *injection.ms < timeout_ms)
+    if (row_of(injection.kind).found_by == FoundBy::stall && injection.ms && *injection.ms < timeout_ms)
       return wrong_injection(
           injection,
           fmt::format("shorter than --collective-timeout, so nothing tells of it; use ms={:.0f} or more",
@@ -377,16 +371,15 @@ Result<Options> resumed_options(const Options& asked, const std::vector<std::str
 }
 
 Status check_injections(const std::vector<Injection>& injections, int ranks, bool one_rank_has_two_states) {
-  using enum InjectionKind;
+  unsigned missing = 0;
+  if (ranks < 2) missing |= needs_peers;
+  if (ranks < 2 && !one_rank_has_two_states) missing |= needs_states;
   for (const Injection& injection : injections) {
     if (injection.rank >= ranks)
       return wrong_injection(injection, fmt::format("rank {} is not in this run; use 0 to {}, or more ranks",
                                                     injection.rank, ranks - 1));
-    const InjectionKind kind = injection.kind;
-    const bool is_of_state = kind == weight || kind == optimizer;
-    if (ranks < 2 && ((is_of_state && !one_rank_has_two_states) || kind == collective || kind == all_reduce))
-      return wrong_injection(injection,
-                             "one rank alone has nothing to compare it with; use at least 2 ranks");
+    if (const InjectionNeedRow* const unmet = unmet_need(injection.kind, missing))
+      return wrong_injection(injection, unmet->refusal);
   }
   return {};
 }

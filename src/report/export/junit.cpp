@@ -93,16 +93,18 @@ std::vector<const Json*> faults_of(const Json& result) {
   return faults;
 }
 
-/// Those of the entry's rank and phase; where none names the phase, all of its rank.
+/// Those of the entry's part and rank, with those of the rank that are of no part; where there is none, all
+/// of its rank.
 std::vector<const Json*> faults_of(const Json& result, const Json& entry) {
   const Json& rank = member(entry, "rank");
-  std::vector<const Json*> of_rank, of_phase;
+  std::vector<const Json*> of_rank, of_part;
   for (const Json* fault : faults_of(result)) {
     if (!rank.is_null() && member(*fault, "rank") != rank) continue;
+    const std::string part = text_at(*fault, "part");
     if (!rank.is_null()) of_rank.push_back(fault);
-    if (text_at(*fault, "phase").starts_with(text_at(entry, "test_name"))) of_phase.push_back(fault);
+    if (part == text_at(entry, "test_name") || (part.empty() && !rank.is_null())) of_part.push_back(fault);
   }
-  return of_phase.empty() ? of_rank : of_phase;
+  return of_part.empty() ? of_rank : of_part;
 }
 
 /// Did the run find something, rather than not come to it?

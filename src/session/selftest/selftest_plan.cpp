@@ -28,15 +28,6 @@ std::uint32_t several_bits(std::uint64_t number) {
   return mask | 1u << (number % word_bits);
 }
 
-bool has_layers(InjectionKind kind) {
-  return kind <= optimizer;
-}
-
-/// Of the files' kinds only file-bit is about bits; the others hit whole blocks.
-bool flips_bits(InjectionKind kind) {
-  return kind <= file_bit;
-}
-
 /// Words of a strided fault. Memory knows each wrong word of a block up to so many; of a block with more it
 /// reports nothing again until it was right for a whole visit, which nobody can wait for here.
 std::uint64_t words_of(InjectionKind kind, std::uint64_t number) {
@@ -58,13 +49,14 @@ void aim_at_collective(Injection& injection, int number, int ranks) {
 Injection injection_of(InjectionKind kind, int number, const SelftestScope& scope) {
   const auto n = static_cast<std::uint64_t>(number);
   const bool single = number < word_bits;
+  const bool flips_bits = row_of(kind).accepts(key_bit);  // the other kinds of files hit whole blocks
   Injection injection;
   injection.kind = kind;
   injection.rank = number % scope.ranks;
-  if (has_layers(kind))
+  if (row_of(kind).accepts(key_layer))
     injection.layer = 1 + static_cast<int>(spread(0, n) % static_cast<std::uint64_t>(scope.layers));
-  if (flips_bits(kind)) injection.mask = single || number % 3 == 1 ? 1u << (n % word_bits) : several_bits(n);
-  if (flips_bits(kind) && !single && number % 3 != 0) {
+  if (flips_bits) injection.mask = single || number % 3 == 1 ? 1u << (n % word_bits) : several_bits(n);
+  if (flips_bits && !single && number % 3 != 0) {
     injection.count = words_of(kind, n);
     injection.stride = strides[spread(2, n) % std::size(strides)];
   }
@@ -75,11 +67,6 @@ Injection injection_of(InjectionKind kind, int number, const SelftestScope& scop
   return injection;
 }
 
-bool is_of_pass(InjectionKind kind) {
-  const Detector detector = detector_of(kind);
-  return detector == Detector::replay || detector == Detector::extreme;
-}
-
 /// The `number`th of its kind that lasts up to the next check: single bits from 16 on, then the others.
 Injection persistent_injection_of(InjectionKind kind, int number, const SelftestScope& scope) {
   Injection injection = injection_of(kind, word_bits / 2 + number, scope);
@@ -87,17 +74,16 @@ Injection persistent_injection_of(InjectionKind kind, int number, const Selftest
   return injection;
 }
 
-std::optional<std::string> why_left_out(InjectionKind kind, const SelftestScope& scope) {
-  const Detector detector = detector_of(kind);
-  if (scope.ranks < 2 && !scope.covers_all && detector == Detector::replica)
-    return "one rank alone has no replica to compare";
-  if (scope.ranks < 2 && (detector == Detector::collective || kind == all_reduce))
-    return "one rank alone has no collectives";
-  if (!scope.covers_all && kind == all_reduce) return "--coverage sampled";
-  if (!scope.extreme && detector == Detector::extreme) return "--extreme-iterations 0";
-  if (!scope.memory && detector == Detector::memory) return "--memory 0";
-  if (!scope.files && detector == Detector::file) return "--no-io";
-  return std::nullopt;
+/// InjectionNeed
+unsigned missing_needs(const SelftestScope& scope) {
+  unsigned missing = 0;
+  if (scope.ranks < 2) missing |= needs_peers;
+  if (scope.ranks < 2 && !scope.covers_all) missing |= needs_states;
+  if (!scope.covers_all) missing |= needs_coverage;
+  if (!scope.extreme) missing |= needs_extreme;
+  if (!scope.memory) missing |= needs_memory;
+  if (!scope.files) missing |= needs_files;
+  return missing;
 }
 
 /// At which step of its period it strikes. An optimizer forgets its moments step by step, so that a flip of
@@ -117,11 +103,10 @@ using Turns = std::vector<Detector>;
 /// varies.
 void add_in_turn(const Turns& detectors, const SelftestScope& scope, SelftestPlan& plan) {
   std::vector<InjectionKind> kinds;
-  for (int kind = 0; changes_data(static_cast<InjectionKind>(kind)); ++kind) {
-    const auto one = static_cast<InjectionKind>(kind);
-    const bool belongs = std::find(detectors.begin(), detectors.end(), detector_of(one)) != detectors.end();
-    if (belongs && !why_left_out(one, scope)) kinds.push_back(one);
-  }
+  for (const InjectionRow& row : injection_rows)
+    if (row.changes_data() && std::count(detectors.begin(), detectors.end(), row.detector) > 0 &&
+        !unmet_need(row.kind, missing_needs(scope)))
+      kinds.push_back(row.kind);
   std::int64_t turn = 0;
   const auto add = [&](Injection injection) {
     injection.step = turn;
@@ -136,39 +121,12 @@ void add_in_turn(const Turns& detectors, const SelftestScope& scope, SelftestPla
     for (const InjectionKind kind : kinds) {
       if (number < once) add(injection_of(kind, number, scope));
       // With sampled coverage all faults of passes last up to the next check.
-      if (number < persistent_injections_of_a_kind && scope.covers_all && is_of_pass(kind))
+      if (number < persistent_injections_of_a_kind && scope.covers_all && row_of(kind).accepts(key_lasting))
         add(persistent_injection_of(kind, number, scope));
     }
 }
 
 }  // namespace
-
-Detector detector_of(InjectionKind kind) {
-  switch (kind) {
-    case weight:
-    case optimizer:
-      return Detector::replica;
-    case gradient:
-    case activation:
-    case gemm:
-    case all_reduce:
-      return Detector::replay;
-    case extreme:
-      return Detector::extreme;
-    case collective:
-      return Detector::collective;
-    case memory:
-      return Detector::memory;
-    case host_copy:
-      return Detector::host_copy;
-    default:
-      return Detector::file;
-  }
-}
-
-bool looks_every_period(Detector detector) {
-  return detector < Detector::memory;
-}
 
 bool is_persistent(const Injection& injection) {
   return injection.lasting && injection.lasting != Lasting::once;
@@ -185,9 +143,10 @@ SelftestPlan plan_selftest(const SelftestScope& scope) {
        {Turns{Detector::replica, Detector::replay, Detector::extreme}, Turns{Detector::collective},
         Turns{Detector::memory}, Turns{Detector::host_copy}, Turns{Detector::file}})
     add_in_turn(detectors, scope, plan);
-  for (int kind = 0; changes_data(static_cast<InjectionKind>(kind)); ++kind)
-    if (const auto why = why_left_out(static_cast<InjectionKind>(kind), scope))
-      plan.left_out.push_back({static_cast<InjectionKind>(kind), *why});
+  for (const InjectionRow& row : injection_rows)
+    if (const InjectionNeedRow* const unmet = unmet_need(row.kind, missing_needs(scope));
+        unmet && row.changes_data())
+      plan.left_out.push_back({row.kind, unmet->left_out});
   const auto earlier = [](const Injection& a, const Injection& b) { return a.step < b.step; };
   std::stable_sort(plan.injections.begin(), plan.injections.end(), earlier);
   return plan;

@@ -33,12 +33,6 @@ struct SelftestPlan {
   std::int64_t period = 4;            ///< as in the scope
 };
 
-/// Who finds a kind of injected fault. Faults of one detector must not come closer than it looks.
-enum class Detector { replica, replay, extreme, collective, memory, host_copy, file };
-Detector detector_of(InjectionKind kind);
-/// Does it look once a period, in every rank's training loop? The others go round at their own pace.
-bool looks_every_period(Detector detector);
-
 /// Injections of one kind that strike once: more where there are more ranks.
 int injections_of_a_kind(int ranks);
 /// Of each kind of a pass or all-reduce as many strike every pass up to the next check.

@@ -26,12 +26,9 @@ using Strikes = std::set<std::pair<std::string, int>>;  // kind and rank
 
 /// Does the part fail where a fault of the kind is found? `is_own`: it was put in on the part's own rank.
 bool explains(const std::string& kind, bool is_own, const std::string& part) {
-  if (part == "memory") return is_own && kind == "memory";
-  if (part == "host-copies") return is_own && kind == "host-copy";
-  if (part == "io") return is_own && kind.starts_with("file-");
-  if (part == "collective") return kind == "collective";
-  return part == "train" && kind != "memory" && kind != "host-copy" && kind != "collective" &&
-         !kind.starts_with("file-");
+  const InjectionRow* const row = find_injection_row(kind);
+  if (!row || !row->detector || part != row_of(*row->detector).part) return false;
+  return is_own || looks_every_period(*row->detector);
 }
 
 /// Has the part nothing to complain of but what was put in?

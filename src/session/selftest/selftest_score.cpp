@@ -37,26 +37,8 @@ Track track_of(const Record& injection, InjectionKind kind) {
 }
 
 std::optional<InjectionKind> kind_of(const Record& injection) {
-  const std::string name = text_at(injection.body, "kind");
-  for (int kind = 0; changes_data(static_cast<InjectionKind>(kind)); ++kind)
-    if (name == to_string(static_cast<InjectionKind>(kind))) return static_cast<InjectionKind>(kind);
-  return std::nullopt;
-}
-
-/// Is it a fault of the kind that reports the injection, whichever rank it blames?
-bool kinds_fit(const Json& injection, Json fault) {
-  fault["rank"] = member(injection, "rank");
-  return fits(injection, fault);
-}
-
-/// Does it come from a detector that goes round a rank at its own pace?
-bool is_of_one_rank(const Record& record) {
-  if (record.kind == RecordKind::injection) {
-    const auto kind = kind_of(record);
-    return kind && !looks_every_period(detector_of(*kind));
-  }
-  const std::string kind = text_at(record.body, "kind");
-  return kind == "memory" || kind == "link" || kind.starts_with("file");
+  const InjectionRow* const row = find_injection_row(text_at(injection.body, "kind"));
+  return row && row->changes_data() ? std::optional(row->kind) : std::nullopt;
 }
 
 /// What one rank reports of its memory, host copies and files stays in the order in which it happened. The
@@ -68,7 +50,7 @@ std::vector<const Record*> in_order(const std::vector<Record>& records) {
   std::vector<const Record*> local, common;
   for (const Record& record : records)
     if (record.kind == RecordKind::injection || holding.contains(&record))
-      (is_of_one_rank(record) ? local : common).push_back(&record);
+      (slow_detector(record) ? local : common).push_back(&record);
   std::stable_sort(common.begin(), common.end(), [](const Record* a, const Record* b) {
     const auto place = [](const Record& record) {
       return std::pair(record.step, record.kind == RecordKind::fault);

@@ -30,7 +30,7 @@ Fault fault_of(const Environment& environment, std::string kind, std::string det
   fault.hostname = environment.place.hostname;
   fault.device_uuid = environment.device.info().uuid;
   fault.step = step;
-  fault.phase = std::move(phase);
+  fault.part = fault.phase = std::move(phase);
   return fault;
 }
 

@@ -22,7 +22,8 @@ std::uint64_t pattern_seed(const Environment& environment, PatternPurpose purpos
 std::uint64_t pattern_seed(std::uint64_t run_seed, int rank, PatternPurpose purpose, std::uint64_t place,
                            std::uint64_t generation);
 
-/// A fault of this rank's device; where it was and what it held is the caller's to add.
+/// A fault of this rank's device; where it was and what it held is the caller's to add, and its part of the
+/// run where `phase` is not that one's name.
 Fault fault_of(const Environment& environment, std::string kind, std::string detector, std::string phase,
                std::int64_t step);
 

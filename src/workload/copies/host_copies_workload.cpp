@@ -8,6 +8,7 @@ namespace egt {
 HostCopiesWorkload::HostCopiesWorkload(Environment& environment)
     : environment_(environment),
       copies_(environment, {.name = "host copies",
+                            .part = name(),
                             .copy = [this](std::size_t chunk, std::uint64_t trip,
                                            Stream& stream) { return copy(chunk, trip, stream); },
                             .locate =

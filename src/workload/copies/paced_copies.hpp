@@ -32,6 +32,7 @@ class PacedCopies {
   };
   struct Link {
     std::string name;                         ///< "host copies": of faults and messages
+    std::string part;                         ///< of the run: "host-copies"
     std::uint64_t largest_chunk = 64u << 20;  ///< bytes, on a GPU: so that copies, and no waits, fill a round
     InjectionKind injection = InjectionKind::host_copy;  ///< that changes what was brought
     InjectionGate is_hit = {};                           ///< which of the kind; empty: all

@@ -39,6 +39,7 @@ PeerCopiesWorkload::PeerCopiesWorkload(Environment& environment)
       copies_(
           environment,
           {.name = "peer copies",
+           .part = name(),
            .largest_chunk = 256u << 20,
            .injection = InjectionKind::collective,
            .is_hit = [this](const Injection& one) { return one.peer == from_; },

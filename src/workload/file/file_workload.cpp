@@ -24,10 +24,9 @@ constexpr double remove_seconds = 30;      ///< a disk may first write what is o
 /// The layer itself where no fault of files is planned.
 std::unique_ptr<FileLayer> with_injections(std::unique_ptr<FileLayer> layer, Environment& environment,
                                            const std::atomic<std::int64_t>& step) {
-  const auto kinds = file_injection_kinds();
-  const bool planned = std::any_of(kinds.begin(), kinds.end(),
-                                   [&](InjectionKind kind) { return environment.injector.plans(kind); });
-  if (!planned) return layer;
+  const auto& all = environment.injector.all();
+  if (std::none_of(all.begin(), all.end(), [](const Injection& one) { return is_of_files(one.kind); }))
+    return layer;
   return make_injecting_file_layer(
       std::move(layer), environment.injector, [&step] { return step.load(); }, environment.seed);
 }
@@ -186,10 +185,10 @@ bool FileWorkload::await_request(const std::stop_token& stop) {
 /// At the end: where none was verified yet, or faults on purpose are due that found no chance to strike.
 bool FileWorkload::wants_last_pass() const {
   if (pass_->figures().passes == 0) return true;
-  const auto kinds = file_injection_kinds();
   return last_passes_ < most_last_passes &&
-         std::any_of(kinds.begin(), kinds.end(),
-                     [this](InjectionKind kind) { return environment_.injector.waits(kind, step_); });
+         std::any_of(injection_rows.begin(), injection_rows.end(), [this](const InjectionRow& row) {
+           return is_of_files(row.kind) && environment_.injector.waits(row.kind, step_);
+         });
 }
 
 Status FileWorkload::cycle(const std::stop_token& stop) {
@@ -203,11 +202,9 @@ Status FileWorkload::cycle(const std::stop_token& stop) {
 
 /// Then what was put in must be verified before the end.
 bool FileWorkload::suffers_injections() const {
-  const auto kinds = file_injection_kinds();
   const auto& all = environment_.injector.all();
   return std::any_of(all.begin(), all.end(), [&](const Injection& one) {
-    return one.rank == environment_.place.rank && one.step <= step_ &&
-           std::find(kinds.begin(), kinds.end(), one.kind) != kinds.end();
+    return one.rank == environment_.place.rank && one.step <= step_ && is_of_files(one.kind);
   });
 }
 

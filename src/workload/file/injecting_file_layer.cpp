@@ -1,12 +1,10 @@
 #include "workload/file/injecting_file_layer.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,11 +17,6 @@
 namespace egt {
 namespace {
 
-constexpr std::array kinds = {InjectionKind::file_bit,  InjectionKind::file_stale,
-                              InjectionKind::file_torn, InjectionKind::file_misplaced,
-                              InjectionKind::file_lost, InjectionKind::diskfull};
-/// Those that strike a block.
-constexpr std::span block_kinds = std::span(kinds).first<kinds.size() - 1>();
 constexpr std::uint64_t for_good = ~std::uint64_t{0};
 
 /// One write of whole blocks.
@@ -136,8 +129,9 @@ Status InjectingFile::write(const void* data, std::size_t bytes, std::uint64_t o
 
 std::optional<InjectingFile::Strike> InjectingFile::choose(const Write& write) {
   const std::int64_t step = shared_.step();
-  for (const InjectionKind kind : block_kinds) {
-    if (!choose_block(kind, write, 0)) continue;
+  for (const InjectionRow& row : injection_rows) {
+    const InjectionKind kind = row.kind;
+    if (!is_of_files(kind) || !row.changes_data() || !choose_block(kind, write, 0)) continue;
     const std::optional<Injection> due = shared_.injector.take(kind, step);
     if (!due) continue;
     const std::uint64_t words = write.blocks * file_block_words;
@@ -263,10 +257,6 @@ class InjectingFileLayer : public FileLayer {
 };
 
 }  // namespace
-
-std::span<const InjectionKind> file_injection_kinds() {
-  return kinds;
-}
 
 std::unique_ptr<FileLayer> make_injecting_file_layer(std::unique_ptr<FileLayer> layer, Injector& injector,
                                                      std::function<std::int64_t()> step, std::uint64_t seed) {

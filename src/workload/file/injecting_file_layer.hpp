@@ -3,15 +3,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 
 #include "workload/common/injector.hpp"
 #include "workload/file/file_layer.hpp"
 
 namespace egt {
 
-/// The kinds of fault on purpose that a file layer can put in.
-std::span<const InjectionKind> file_injection_kinds();
+/// Is it a kind of fault on purpose that a file layer puts in?
+constexpr bool is_of_files(InjectionKind kind) {
+  return (row_of(kind).needs & needs_files) != 0;
+}
 
 /// Passes every call on to another layer, and changes what is really written where the injector says that a
 /// fault is due. diskfull: from then on writes are refused, as by a full disk, with a count above 1 so many

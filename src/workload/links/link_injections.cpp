@@ -1,7 +1,5 @@
 #include "workload/links/link_injections.hpp"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -73,14 +71,11 @@ std::optional<Injection> LinkInjections::take_hang(std::int64_t trial, int peer)
 
 Status check_link_injections(const std::vector<Injection>& injections, int ranks) {
   using enum InjectionKind;
-  constexpr std::array of_links = {slow, hang, collective,      kill,        stop, temperature,
-                                   xid,  ecc,  memory_pressure, device_error};
   for (const Injection& injection : injections) {
     const InjectionKind kind = injection.kind;
-    if (std::find(of_links.begin(), of_links.end(), kind) == of_links.end())
+    if ((row_of(kind).places & in_links) == 0)
       return wrong(injection,
-                   "links has nothing that it could hit; use collective, slow, hang, kill, stop, "
-                   "temperature, xid, ecc, memory-pressure or device-error");
+                   fmt::format("links has nothing that it could hit; use {}", kinds_with_place(in_links)));
     if (injection.peer && (*injection.peer >= ranks || *injection.peer == injection.rank))
       return wrong(injection, fmt::format("peer {} is no other rank of this run; use another of 0 to {}",
                                           *injection.peer, ranks - 1));

@@ -132,7 +132,12 @@ Finding finding_of(std::string where, const std::vector<const Slow*>& slow) {
     finding.text += fmt::format(", unstable: {:.3g} to {:.3g} GB/s", worst.figure->lowest * 1e-9,
                                 worst.figure->best * 1e-9);
   std::set<Pair> pairs;
-  for (const Slow* one : slow) pairs.insert(one->pair());
+  std::set<int> ranks;
+  for (const Slow* one : slow) {
+    pairs.insert(one->pair());
+    ranks.insert({one->figure->from, one->figure->to});
+  }
+  finding.ranks.assign(ranks.begin(), ranks.end());
   if (pairs.size() > 1) {
     constexpr std::size_t most_named = 8;
     finding.text += fmt::format(", at {}; slow:", pair_text({worst.figure->from, worst.figure->to}, "->"));
@@ -251,6 +256,7 @@ std::optional<Finding> judge_host_link(const LinkEndpoint& end, const std::strin
   Finding finding;
   finding.kind = "link";
   finding.rank = end.rank;
+  finding.ranks = {end.rank};
   finding.hostname = end.hostname;
   finding.where = what;
   finding.text = fmt::format("{} ({}): {}, below {}", what, type.text, rate_text(median), limit.text);

@@ -331,6 +331,7 @@ Status LinksWorkload::finish(const Ending& ending) {
 void LinksWorkload::tell_wrong(const WrongData& wrong, std::int64_t trial) {
   wrong_words_ += wrong.words;
   Fault fault = fault_of(environment(), "link", "links", phase_of(trial), trial);
+  fault.part = name();
   if (wrong.from < 0) {
     fault.where = place_of_host_copy(rank(), wrong.bytes);
   } else {
@@ -357,6 +358,7 @@ void LinksWorkload::tell_wrong_collective(const CollectiveResult& result, const 
   const char* const name = to_string(result.collective);
   Fault fault = fault_of(environment(), "collective", fmt::format("links: known-answer {}", name),
                          fmt::format("links: {}", name), trial());
+  fault.part = this->name();
   show_finding(fault, finding);
   fault.where += fmt::format(", {} B", result.outcome.wrong_size);
   fault.hostname = fault.rank < 0 ? "" : ends_[static_cast<std::size_t>(fault.rank)].hostname;

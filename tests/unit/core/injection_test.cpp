@@ -65,7 +65,7 @@ TEST(ParseInjection, KnowsEveryKindOfTheContract) {
     for (const std::string& kind : *kinds) {
       const Injection one = good(kind + ":rank=2,step=7");
       EXPECT_EQ(to_string(one.kind), kind);
-      EXPECT_EQ(changes_data(one.kind), kinds == &data) << kind;
+      EXPECT_EQ(row_of(one.kind).changes_data(), kinds == &data) << kind;
     }
 }
 

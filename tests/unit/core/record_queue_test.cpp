@@ -72,6 +72,7 @@ Fault fault_at(const std::string& where, std::uint64_t offset, int rank = 0) {
   Fault fault;
   fault.kind = "memory";
   fault.detector = "patrol";
+  fault.part = "memory";
   fault.rank = rank;
   fault.where = where;
   fault.offset = offset;
@@ -91,6 +92,7 @@ TEST(RecordQueue, TheSameFaultIsToldOnceAndThenCounted) {
   ASSERT_EQ(repeats.size(), 1u);
   EXPECT_EQ(repeats[0]["kind"], "memory");
   EXPECT_EQ(repeats[0]["detector"], "patrol");
+  EXPECT_EQ(repeats[0]["part"], "memory");
   EXPECT_EQ(repeats[0]["rank"], 0);
   EXPECT_EQ(repeats[0]["count"], 5);
   EXPECT_LE(repeats[0]["last_time"].get<double>(), unix_now());

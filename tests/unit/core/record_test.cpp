@@ -37,7 +37,7 @@ TEST(FaultJson, HasTheContractsNamesAndValues) {
   for (const auto& item : json.items()) names.insert(item.key());
   EXPECT_EQ(names, (std::set<std::string>{"time", "kind", "detector", "rank", "hostname", "device_uuid",
                                           "step", "phase", "where", "offset", "expected", "actual", "xor",
-                                          "count", "blame", "suspects", "incident", "provisional"}));
+                                          "count", "blame", "suspects", "incident", "provisional", "part"}));
   EXPECT_EQ(json["kind"], "memory");
   EXPECT_EQ(json["rank"], 3);
   EXPECT_EQ(json["step"], 17);
@@ -50,8 +50,7 @@ TEST(FaultJson, HasTheContractsNamesAndValues) {
 
 TEST(FaultJson, WhatIsNotKnownIsNull) {
   const Json json = to_json(Fault{});
-  EXPECT_TRUE(json["rank"].is_null());
-  EXPECT_TRUE(json["step"].is_null());
+  for (const char* name : {"rank", "step", "part"}) EXPECT_TRUE(json[name].is_null()) << name;
   EXPECT_EQ(json["suspects"], Json::array());
 }
 

@@ -20,6 +20,7 @@ Json asked(const std::string& kind, int rank = 1) {
 Json fault_at(const std::string& kind, int rank = 1) {
   Json json = fault(rank).body;
   json["kind"] = kind;
+  if (kind == "link") json["part"] = "links";
   return json;
 }
 
@@ -52,11 +53,47 @@ TEST(Fits, AFaultOfADetectorThatClaimsTheKind) {
 
 TEST(Fits, ALinkToTheHostIsNoneToAnotherDevice) {
   Json link = fault_at("link");
-  EXPECT_FALSE(fits(asked("host-copy"), link));
-  link["detector"] = "host copies";
+  link["detector"] = "host copies";  // whose words say nothing
+  for (const char* part : {"peer-copies", "links"}) {
+    link["part"] = part;
+    EXPECT_FALSE(fits(asked("host-copy"), link)) << part;
+    EXPECT_TRUE(fits(asked("collective"), link)) << part;
+  }
+  link["part"] = "host-copies";
   EXPECT_TRUE(fits(asked("host-copy"), link));
   EXPECT_FALSE(fits(asked("host-copy", 0), link));
   EXPECT_FALSE(fits(asked("collective"), link));
+}
+
+TEST(Fits, AFaultOfAnEarlierVersionMayBeOfAnyPart) {
+  Json link = fault_at("link");
+  link["part"] = nullptr;  // what the device counts is of none
+  EXPECT_FALSE(fits(asked("host-copy"), link));
+  EXPECT_FALSE(fits(asked("collective"), link));
+  link.erase("part");
+  EXPECT_TRUE(fits(asked("host-copy"), link));
+  EXPECT_TRUE(fits(asked("collective"), link));
+  EXPECT_FALSE(fits(asked("collective", 0), link));
+}
+
+TEST(SlowDetector, IsOfInjectionsAndFaultsOfMemoryHostCopiesAndFiles) {
+  const auto of_fault = [](const std::string& kind, const char* part) {
+    Record record = fault(1);
+    record.body["kind"] = kind;
+    record.body["part"] = part ? part : "";
+    if (!part) record.body.erase("part");
+    return slow_detector(record);
+  };
+  EXPECT_EQ(of_fault("memory", "memory"), Detector::memory);
+  EXPECT_EQ(of_fault("link", "host-copies"), Detector::host_copy);
+  EXPECT_EQ(of_fault("link", "peer-copies"), std::nullopt);
+  EXPECT_EQ(of_fault("file-torn", "io"), Detector::file);
+  EXPECT_EQ(of_fault("replica", "train"), std::nullopt);
+  EXPECT_EQ(of_fault("link", nullptr), Detector::host_copy) << "of an earlier version";
+  EXPECT_EQ(slow_detector(injection("host-copy:rank=1,step=20")), Detector::host_copy);
+  EXPECT_EQ(slow_detector(injection("weight:rank=1,step=20")), std::nullopt);
+  EXPECT_EQ(slow_detector(injection("hang:rank=1,step=20")), std::nullopt);
+  EXPECT_EQ(slow_detector(finding(1, "memory")), std::nullopt);
 }
 
 TEST(Fits, AnyFaultTellsOfAnIdleDevice) {
@@ -74,7 +111,7 @@ TEST(Fits, OnTheRightRank) {
   EXPECT_FALSE(fits(asked("memory", 0), suspects_do_not_help));
 }
 
-TEST(Fits, AFaultOfNoKnownRankIfItNamesTheRank) {
+TEST(Fits, AFaultOfNoKnownRankIfItSuspectsTheRank) {
   Json ambiguous = fault_at("replica", -1);
   EXPECT_FALSE(fits(asked("weight"), ambiguous));
   ambiguous["suspects"] = {0, 2};
@@ -82,10 +119,8 @@ TEST(Fits, AFaultOfNoKnownRankIfItNamesTheRank) {
   ambiguous["suspects"] = {0, 1};
   EXPECT_TRUE(fits(asked("weight"), ambiguous));
   ambiguous.erase("suspects");
-  ambiguous["where"] = "weights of layer 1, unlike on rank 10 and rank 12";
-  EXPECT_FALSE(fits(asked("weight"), ambiguous));
   ambiguous["where"] = "weights of layer 2, unlike on rank 10 and rank 1";
-  EXPECT_TRUE(fits(asked("weight"), ambiguous));
+  EXPECT_FALSE(fits(asked("weight"), ambiguous)) << "words say nothing";
 }
 
 TEST(Fits, NothingThatLacksKindOrRank) {
@@ -172,19 +207,24 @@ TEST(InjectionOutcomes, OneThatDidNotStrikeIsNotFoundWhateverElseWas) {
           "run longer"));
 }
 
-TEST(InjectionOutcomes, ASlowPairIsFoundByTheFindingThatNamesBothItsRanks) {
-  const auto is_found = [](const std::string& text) {
+TEST(InjectionOutcomes, ASlowPairIsFoundByTheFindingAboutBothItsRanks) {
+  const auto is_found = [](const Json& ranks) {
     auto records = good_run(4);
     ask_for(records, {"slow:rank=1,step=0,peer=3"});
     records.push_back(injection("slow:rank=1,step=0,peer=3"));
     records.push_back(finding(-1, "link", "a pair"));
-    records.back().body["text"] = text;
+    records.back().body["text"] = "rank 1 <-> rank 3 (NVLink 4 x18): 180 GB/s";  // which says nothing
+    records.back().body["ranks"] = ranks;
+    if (ranks.is_null()) records.back().body.erase("ranks");
     return injection_outcomes(records)[0]["found"].get<bool>();
   };
-  EXPECT_TRUE(is_found("rank 1 <-> rank 3 (NVLink 4 x18): 180 GB/s"));
-  EXPECT_FALSE(is_found("rank 1 <-> rank 2 (NVLink 4 x18): 180 GB/s"));
-  EXPECT_FALSE(is_found("rank 13 <-> rank 31 (NVLink 4 x18): 180 GB/s"));
-  EXPECT_FALSE(is_found("all links of rank 3"));
+  EXPECT_TRUE(is_found({1, 3}));
+  EXPECT_TRUE(is_found({0, 1, 2, 3}));
+  EXPECT_FALSE(is_found({1, 2}));
+  EXPECT_FALSE(is_found({13, 31}));
+  EXPECT_FALSE(is_found(Json::array({3})));
+  EXPECT_FALSE(is_found(Json::array())) << "what the device counts";
+  EXPECT_TRUE(is_found(nullptr)) << "of an earlier version, which did not say whose they are";
 }
 
 TEST(InjectionOutcomes, AnIdleDeviceIsFoundByWhateverGoesWrongOnItsRank) {

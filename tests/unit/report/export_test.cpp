@@ -89,16 +89,24 @@ TEST(Junit, OfAFaultTellsItWhereItBelongs) {
 TEST(Junit, TellsEachPartItsOwnFaults) {
   std::vector<Record> records = good_run(2);
   for (const std::size_t part : {0u, 1u}) fail_part_of(records, 1, part, "wrong");
-  records.push_back(fault(1, 41));
-  records.push_back(fault(0, 42));
-  Record of_train = fault(1, 43);
-  of_train.body["phase"] = "train";
-  records.push_back(of_train);
+  const auto push = [&](int rank, int step, const char* part) {
+    records.push_back(fault(rank, step));
+    if (part) records.back().body["part"] = part;
+  };
+  push(1, 41, "memory");
+  push(0, 42, "memory");
+  push(1, 43, "train");
   const std::string xml = junit_xml(exported(records)), suite = "extreme_gpu_trainer.burn.rank1";
   EXPECT_THAT(testcase(xml, suite, "memory"), HasSubstr("step 41"));
   EXPECT_EQ(times(testcase(xml, suite, "memory"), "step "), 1);
   EXPECT_THAT(testcase(xml, suite, "train"), HasSubstr("step 43"));
   EXPECT_EQ(times(testcase(xml, suite, "train"), "step "), 1);
+  push(1, 44, nullptr);  // what the device counts is of no part
+  for (const char* part : {"memory", "train"}) {
+    const std::string told = testcase(junit_xml(exported(records)), suite, part);
+    EXPECT_EQ(times(told, "step "), 2) << part;
+    EXPECT_THAT(told, HasSubstr("step 44")) << part;
+  }
 }
 
 TEST(Junit, BoundsTheFaultsThatItTells) {

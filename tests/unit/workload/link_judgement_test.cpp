@@ -60,6 +60,7 @@ TEST(JudgeLinks, ASlowPairIsNamedWithItsFigures) {
   const auto findings = judge_links(figures, ends, 2.5e9);
   ASSERT_THAT(places(findings), ElementsAre("rank 1 <-> rank 3"));
   EXPECT_EQ(findings[0].rank, -1);
+  EXPECT_THAT(findings[0].ranks, ElementsAre(1, 3));
   EXPECT_THAT(findings[0].text, HasSubstr("NVLink 4 x18 through NVSwitch"));
   EXPECT_THAT(findings[0].text, HasSubstr("180 GB/s"));
   EXPECT_NEAR(*findings[0].actual, 180, 0.1);
@@ -106,6 +107,7 @@ TEST(JudgeLinks, EachLimitByItself) {
   // All alike, so no pair is below its peers: 75 % of 450 GB/s are 337.5.
   EXPECT_THAT(judge_links(figures_of(ends, 338), ends, 0), IsEmpty());
   EXPECT_THAT(places(judge_links(figures_of(ends, 330), ends, 0)), ElementsAre("every pair"));
+  EXPECT_THAT(judge_links(figures_of(ends, 330), ends, 0)[0].ranks, ElementsAre(0, 1, 2, 3));
   // Without a line rate only what the user asks for is left.
   std::vector<LinkEndpoint> unknown;
   for (int rank = 0; rank < 4; ++rank) {

@@ -77,6 +77,7 @@ TEST_P(LostCopy, IsAFaultOfThisRank) {
   const std::vector<Json> faults = world.faults();
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_EQ(faults[0]["kind"], "link");
+  EXPECT_EQ(faults[0]["part"], "host-copies");
   EXPECT_EQ(faults[0]["rank"], 3);
   EXPECT_EQ(faults[0]["blame"], "certain");
   EXPECT_GT(faults[0]["count"].get<std::uint64_t>(), chunk_bytes / 4 - 16)

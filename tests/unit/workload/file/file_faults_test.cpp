@@ -360,9 +360,9 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(1, 4)));  // 1: the rest of its chances comes at the end
 
 std::vector<InjectionKind> data_kinds() {
-  const auto kinds = file_injection_kinds();
   std::vector<InjectionKind> of_data;
-  std::copy_if(kinds.begin(), kinds.end(), std::back_inserter(of_data), changes_data);
+  for (const InjectionRow& row : injection_rows)
+    if (is_of_files(row.kind) && row.changes_data()) of_data.push_back(row.kind);
   return of_data;
 }
 
