@@ -84,7 +84,8 @@ class Terminal(ProgramTest):
         self.start(80, 24, *LONG, ranks=None)
         narrow = self.check_block(80, 1)
         self.resize(200, 50)
-        self.assertGreater(len(self.check_block(200, 1)[0]), len(narrow[0]), "the bar uses the room")
+        self.await_screen(lambda lines: len((self.block(lines, 1) or narrow)[0]) > len(narrow[0]))  # the bar uses the room
+        self.check_block(200, 1)
         for columns in (60, 45, 120):
             self.resize(columns, 20)
             self.check_block(columns, 1)
