@@ -16,7 +16,7 @@ namespace {
 constexpr double clock_difference_s = 1.0;
 constexpr double slow_report_seconds = 60;  // PeerComparison's windows, and those before the rank was slow
 
-/// May a detector of the row's kind have told `fault`?
+/// May a detector of the row's kind have reported `fault`?
 bool claims(const InjectionRow& row, const Json& fault) {
   // Nothing that a device does not compute can be right.
   if (row.found_by == FoundBy::anything) return true;

@@ -92,8 +92,7 @@ void LogFile::bring_out() {
   const int error = write_all(file_.get(), pending_);
   if (error != 0 && failure_.ok())
     failure_ = Status(StatusCode::io_error,
-                      fmt::format("--log-file {0}: lines are lost: Failed flush to file {0}: {1}", path_,
-                                  std::strerror(error)));
+                      fmt::format("--log-file {}: lines are lost: {}", path_, std::strerror(error)));
   pending_.clear();
   flushed_ = Clock::now();
 }

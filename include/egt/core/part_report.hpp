@@ -91,7 +91,7 @@ struct WorkShare {
 };
 
 /// How long what was done so far would have taken alone on the device, seconds: at the rate of such work that
-/// was measured with nothing beside it at the start of the run. None: there is no such work, or no rate.
+/// was measured at the start of the run, while nothing else ran. None: there is no such work, or no rate.
 struct LoadFigures {
   std::optional<double> extreme;      ///< chains of sine and exponential
   std::optional<double> products;     ///< in each precision at its own rate
@@ -101,7 +101,7 @@ struct LoadFigures {
   std::optional<double> host_copies;  ///< bytes each way between the device and its host
   std::optional<double> peer_copies;  ///< bytes from a neighbour's device
   Json alone;                         ///< an object: the rates, by their names in the entry `load`
-  Json mix;                           ///< an object: what the load is made of; null: another part tells it
+  Json mix;                           ///< an object: what the load is made of; null: another part reports it
 };
 
 /// A time of LoadFigures, and the name of its share in the entry `load`.
@@ -125,8 +125,8 @@ struct PartReport {
   std::string name;           ///< "train", "memory", ..
   std::string description;    ///< one line for people
   bool success = true;        ///< it did what was planned, and found no fault
-  std::string failure;        ///< why not, one line; a fault is told by its own record
-  bool of_all_ranks = false;  ///< it tells of the whole run; then `rank` is null in the result
+  std::string failure;        ///< why not, one line; a fault has its own record
+  bool of_all_ranks = false;  ///< about the whole run; then `rank` is null in the result
   Json figures;               ///< an object; names carry their unit, null: not measured
   VerifiedWork work;
   std::vector<WorkShare> shares;  ///< of the part's work; what a restart discards is no work

@@ -12,7 +12,7 @@ namespace egt {
 /// A result as JUnit XML, for CI systems: a suite of the run (the verdict, what all ranks did together) and
 /// one a rank that has anything of its own. A testcase is the verdict, an entry of the result's `results[]`,
 /// or a rank that was lost or could not go on. A `failure` is wrong or slow; an `error` was not done, or the
-/// verdict says nothing; `skipped` was not done because somebody ended the run. Valid XML 1.0 whatever
+/// verdict says nothing; `skipped` was not done because the run was interrupted. Valid XML 1.0 whatever
 /// the result holds, and made for the stricter of the known schemas.
 std::string junit_xml(const Json& result);
 

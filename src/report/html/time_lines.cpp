@@ -64,10 +64,12 @@ const std::vector<Source>& sources() {
   static const std::vector<Source> all = [] {
     std::vector<Source> list(std::begin(sources_before_work), std::end(sources_before_work));
     for (const WorkField& field : work_fields) {
-      const bool is_flop = field.unit == WorkField::Unit::flop;
-      const char* const unit = is_flop ? "TFLOP/s" : field.unit == WorkField::Unit::byte ? "GB/s" : "per s";
-      const double scale = is_flop ? 1e-12 : field.unit == WorkField::Unit::byte ? 1e-9 : 1;
-      if (field.chart) list.push_back({{field.chart, unit, nullptr, false}, From::work, field.key, scale});
+      if (!field.chart) continue;
+      const bool is_flop = field.unit == WorkField::Unit::flop;  // else bytes: counts have no chart
+      list.push_back({{field.chart, is_flop ? "TFLOP/s" : "GB/s", nullptr, false},
+                      From::work,
+                      field.key,
+                      is_flop ? 1e-12 : 1e-9});
     }
     list.insert(list.end(), std::begin(sources_after_work), std::end(sources_after_work));
     return list;

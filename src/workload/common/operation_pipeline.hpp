@@ -20,7 +20,7 @@ struct Evidence {
   Digest first;   ///< of the first run of an operation that is run twice
   Digest second;  ///< of its second run
   Digest sample;  ///< of a third one, on the last word alone
-  GemmMismatches gemm;
+  GemmMismatches gemm;  ///< of the verification of a GEMM
 
   /// Were both runs made, and did they give the same bits?
   bool runs_agree() const { return first == second && first != Digest{}; }

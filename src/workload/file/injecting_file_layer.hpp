@@ -9,7 +9,7 @@
 
 namespace egt {
 
-/// Is it a kind of fault on purpose that a file layer puts in?
+/// Does a file layer inject faults of that kind?
 constexpr bool is_of_files(InjectionKind kind) {
   return (row_of(kind).needs & needs_files) != 0;
 }

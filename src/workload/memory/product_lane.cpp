@@ -15,7 +15,6 @@ namespace {
 constexpr double longest_product_s = 0.01;
 constexpr std::int64_t fewest_rows = 64;  ///< however slow the device is
 constexpr std::int64_t least_rows = 16;   ///< however small the block: tensor cores want as many of 8 bits
-constexpr std::int64_t rows_unit = least_rows;  ///< of a verification
 /// Steps in which operands are numbered: ranks that work at different speeds begin anew together.
 constexpr std::int64_t period_steps = 256;
 constexpr std::uint64_t names_of_a_period = 1 << 16;
@@ -224,17 +223,17 @@ Status ProductLane::multiply(Operands& operands, const std::stop_token& stop) {
   return is_verified ? verify(operands, gemm, stop) : Status();
 }
 
-/// Random rows, as many as cost about a hundredth of the block's products.
+/// Random rows. `cheap_terms`: fp64 multiply-adds that take a device about a millisecond.
 Status ProductLane::verify(const Operands& operands, const Gemm& gemm, const std::stop_token& stop) {
   const DeviceInfo& info = device_.info();
   const double cheap_terms = (info.backend == "host" ? 0x1p22 : 0x1p25) * std::max(1, info.multiprocessors);
   const auto terms_of_row = static_cast<double>(gemm.d.columns * gemm.a.columns);
-  const auto units = static_cast<std::int64_t>(cheap_terms / terms_of_row) / rows_unit;
-  const std::int64_t count = std::min(std::max<std::int64_t>(units, 1) * rows_unit, gemm.d.rows);
-  const std::int64_t bands = gemm.d.rows / count;
+  const auto cheap_rows = static_cast<std::int64_t>(cheap_terms / terms_of_row) / least_rows * least_rows;
+  const std::int64_t count = std::clamp(cheap_rows, least_rows, gemm.d.rows);
+  const auto starts = static_cast<std::uint64_t>((gemm.d.rows - count) / least_rows + 1);
   const std::uint64_t random =
       (operands.plan.seed >> 32) + static_cast<std::uint64_t>(environment_.place.rank);
-  const auto first = static_cast<std::int64_t>(random % static_cast<std::uint64_t>(bands)) * count;
+  const auto first = static_cast<std::int64_t>(random % starts) * least_rows;
   Gemm rows = gemm;
   rows.a = gemm.a.row_range(first, count);
   rows.d = gemm.d.row_range(first, count);
@@ -274,24 +273,30 @@ void ProductLane::judge(Operands& operands, std::size_t pair, const Digest& dige
 
 void ProductLane::judge_rows(Operands& operands, std::int64_t first_row, const Gemm& rows,
                              const GemmMismatches& found) {
-  const bool is_whole = found.compared == static_cast<std::uint64_t>(rows.d.count());
+  // The operands are finite and small, so no sum overflows: an element that is not decided is wrong, too.
+  const std::uint64_t decided = found.compared - found.undecided;
+  const bool is_whole = decided == static_cast<std::uint64_t>(rows.d.count());
+  const bool is_right = is_whole && found.wrong == 0;
   {
     const std::lock_guard lock(mutex_);
     figures_.verified += is_whole;
-    figures_.disagreements += !is_whole || found.wrong > 0;
+    figures_.disagreements += !is_right;
   }
-  if (is_whole && found.wrong == 0) return;
+  if (is_right) return;
   operands.right = false;
   Fault fault = fault_of(environment_, "gemm", "GEMM verification", "memory", step_);
   const auto index = static_cast<std::int64_t>(found.index);
-  fault.where = where(operands) +
-                (is_whole ? fmt::format(", row {}, column {}", first_row + index / rows.d.columns,
-                                        index % rows.d.columns)
-                          : fmt::format(": {} of {} elements were verified", found.compared, rows.d.count()));
+  fault.where = where(operands);
   fault.offset = offset_of(operands, rows);
-  fault.count = found.wrong;
-  fault.expected = fmt::format("{:.9g}", found.expected);
-  fault.actual = fmt::format("{:.9g}", found.actual);
+  if (found.wrong > 0) {
+    fault.where +=
+        fmt::format(", row {}, column {}", first_row + index / rows.d.columns, index % rows.d.columns);
+    fault.count = found.wrong;
+    fault.expected = fmt::format("{:.9g}", found.expected);
+    fault.actual = fmt::format("{:.9g}", found.actual);
+  } else {
+    fault.where += fmt::format(": {} of {} elements were verified", decided, rows.d.count());
+  }
   environment_.records.emit(fault);
 }
 
