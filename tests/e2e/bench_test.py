@@ -296,6 +296,7 @@ class Bench(BenchTest):
             done, result = self.bench(*tiny(), ranks=ranks)
             self.check_entries(result, 1)
             self.assertIn({"check": "comparison of every training pass", "rank": None, "reason": "only burn compares each pass"}, result["checks_not_run"])
+            self.assertIn("  Not run: comparison with an independent result: bench compares repetitions and ranks only\n", done.stdout)
             self.assertIn("bench: one rank, so single only", done.stderr)
 
     def test_what_does_not_fit_fails_and_the_rest_goes_on(self):

@@ -4,6 +4,7 @@ import itertools
 import shlex
 import shutil
 import sys
+import tempfile
 
 from program import *
 from program import MPIRUN, PROGRAM
@@ -143,7 +144,7 @@ class Hosts:
         """mpirun on the first host; all have `ranks_per_host` ranks, host by host."""
         launcher = MPIRUN + ["-np", len(self.names) * ranks_per_host, "--host",
                              ",".join(f"{self.address(name)}:{ranks_per_host}" for name in self.names)]
-        for name, value in MCA.items():
+        for name, value in {**MCA, "orte_tmpdir_base": tempfile.mkdtemp()}.items():
             launcher += ["--mca", name, value]
         words = [*launcher, PROGRAM, *arguments]
         return [AGENT, self.address(self.names[0]), "exec", shlex.join(map(str, words))]

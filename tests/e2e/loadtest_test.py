@@ -88,6 +88,7 @@ class Suite(LoadTest):
         result = json.loads((self.folder / "out.json").read_text())
         self.assertEqual((result["verdict"], result["exit_code"], result["faults"], result["fault_repeats"]), ("pass", 0, [], []))
         self.assertEqual(self.summary(result), (13, 13, 0))
+        self.assertIn({"check": "comparison with an independent result", "rank": None, "reason": "loadtest compares repetitions and ranks only"}, result["checks_not_run"])
         self.check_example(EXAMPLE, result)
         self.check_tests(result)
         self.check_work(result)

@@ -1,4 +1,5 @@
 """Runs the program as a user would, each time in an empty folder of its own."""
+import atexit
 import concurrent.futures
 import json
 import os
@@ -18,6 +19,11 @@ EXTRA_FILES = ["junit.xml", "metrics.prom", "report.html"]
 INCOMPLETE, INTERRUPTED = 4, 6
 RESULT_FILES = [*EXTRA_FILES, "result.json"]
 SCRIPTS = Path(__file__).parents[2] / "scripts"
+# mpirun removes the common parent of Open MPI's session directories at its end, also while another mpirun creates its
+# own there. So each process of tests has its own temporary directory, and each mpirun of command() has one, too.
+TMPDIR = tempfile.mkdtemp(prefix="egt_")
+atexit.register(shutil.rmtree, TMPDIR, ignore_errors=True)
+os.environ["TMPDIR"] = tempfile.tempdir = TMPDIR
 
 
 def has_ended(process):
@@ -57,7 +63,7 @@ class ProgramTest(unittest.TestCase):
         self.seen = set()
 
     def command(self, arguments, ranks=None):
-        launcher = MPIRUN + ["-np", str(ranks)] if ranks else []
+        launcher = MPIRUN + ["--mca", "orte_tmpdir_base", tempfile.mkdtemp(), "-np", str(ranks)] if ranks else []
         return launcher + [PROGRAM, *map(str, arguments)]
 
     def run_program(self, *arguments, ranks=None, timeout=300, environment=None, folder=None):

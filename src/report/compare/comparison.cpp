@@ -196,18 +196,20 @@ int weight_of(const ComparedFile& file) {
   return verdict == "degraded" ? 1 : verdict == "fault" ? 3 : 2;
 }
 
-/// Against the first file; a file alone, against a pass.
+/// Candidates that did not complete without a fault, whatever the baseline did, and others whose verdict is worse than
+/// the baseline's (the first file). A single file is a candidate; its baseline is a pass.
 void find_worse_verdicts(Comparison& comparison) {
   const std::vector<std::size_t> used = comparison.used();
-  const int baseline = used.size() > 1 ? weight_of(comparison.files[used.front()]) : 0;
-  for (const std::size_t file : used)
-    if (weight_of(comparison.files[file]) > baseline) comparison.worse_verdicts.push_back(file);
+  const bool is_alone = used.size() == 1;
+  const int baseline = is_alone || used.empty() ? 0 : weight_of(comparison.files[used.front()]);
+  for (std::size_t at = is_alone ? 0 : 1; at < used.size(); ++at)
+    if (const int weight = weight_of(comparison.files[used[at]]); weight > std::min(baseline, 1))
+      comparison.worse_verdicts.push_back(used[at]);
 }
 
 std::string verdict_reason(const ComparedFile& file) {
   const std::string verdict = text_at(file.result, "verdict");
-  return fmt::format("{}: its verdict is {}{}, worse than the baseline's", file.label,
-                     verdict.empty() ? "not there" : verdict, first_reason(file.result));
+  return fmt::format("{}: its verdict is {}{}", file.label, verdict.empty() ? "missing" : verdict, first_reason(file.result));
 }
 
 std::string regression_reason(const Comparison& comparison, const Regression& regression) {

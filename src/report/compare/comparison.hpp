@@ -177,7 +177,7 @@ struct Comparison {
   Scaling scaling;
   std::vector<Cost> costs;
   std::vector<Regression> regressions;
-  std::vector<std::size_t> worse_verdicts;  ///< files whose verdict is worse than the baseline's
+  std::vector<std::size_t> worse_verdicts;  ///< candidates with a fault, incomplete, or worse than the baseline
   std::size_t judged = 0;                   ///< figures that had a reference to get worse than
   std::vector<std::string> notes;           ///< what to know when reading the figures
   std::string verdict;                      ///< "pass", "degraded", "incomplete"; empty with exit code 2

@@ -424,6 +424,7 @@ PartReport BenchSuite::report() const {
   const auto& workloads = parts_.bench.workloads;
   if (std::find(workloads.begin(), workloads.end(), BenchWorkload::mlp) != workloads.end())
     note_not_run(report, "comparison of every training pass", "only burn compares each pass");
+  note_not_run(report, "comparison with an independent result", "bench compares repetitions and ranks only");
   return report;
 }
 

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "workload/common/findings.hpp"
+
 namespace egt {
 namespace {
 
@@ -190,6 +192,7 @@ PartReport LoadTestSuite::report() const {
   report.description = "what this rank verified of the tests' results";
   report.figures = {{"tests", tests_.size()}, {"tests_made", entries_.size()}};
   report.work = checks_.work();
+  note_not_run(report, "comparison with an independent result", "loadtest compares repetitions and ranks only");
   return report;
 }
 

@@ -241,6 +241,8 @@ PartReport MemoryWorkload::report() const {
        {"sine_exponential_turns_per_second", ratio_or_null(figures.turns, figures.turns_ms * 1e-3)},
        {"mismatches", figures.mismatches},
        {"disagreements", figures.disagreements + products.disagreements}});
+  if (figures.rounds < 1)
+    note_not_run(report, "all memory patterns on every block", "the run ended before");
   if (figures.rounds < 2)
     note_not_run(report, "memory retention test",
                  figures.verifications.size() > 1
