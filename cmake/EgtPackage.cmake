@@ -17,7 +17,7 @@ egt_install_printed(bash "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" 
 egt_install_printed(zsh "${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions" _extreme_gpu_trainer)
 egt_install_printed(fish "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" extreme_gpu_trainer.fish)
 install(DIRECTORY presets DESTINATION "${CMAKE_INSTALL_DATADIR}/extreme_gpu_trainer")
-install(FILES README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES README.md CHANGELOG.md CONTRIBUTING.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES scripts/grafana.json scripts/hosts.example scripts/kubernetes.yaml scripts/slurm.sbatch DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
 

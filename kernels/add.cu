@@ -18,7 +18,7 @@ struct Add {
   }
 };
 
-/// Two accesses of each operand are in flight a thread: memory is the bound.
+/// Each thread has two accesses per operand in flight, because the kernel is memory-bound.
 template <typename T>
 constexpr int at_once = 2 * vector_bytes / static_cast<int>(sizeof(T));
 

@@ -1,13 +1,13 @@
 #include "kernels/matrix.cuh"
 
-/// Batch normalization of images as a matrix of a row a pixel and a column a channel. Two passes over the
-/// images each way: sums of every channel, in tiles whose partial sums are added in a fixed order (how rows
-/// are divided depends on the shape alone), then the elements. Formulas: Ioffe and Szegedy, "Batch
-/// normalization", 2015; BatchNorm in egt/device/dnn.hpp.
+/// Batch normalization of images as a matrix with one row per pixel and one column per channel. Each
+/// direction needs two passes over the images: the per-channel reductions, then the elements. Reductions run
+/// in tiles whose partial sums are added in a fixed order; the tiling depends on the shape alone. Formulas:
+/// Ioffe and Szegedy, "Batch normalization", 2015; BatchNorm in egt/device/dnn.hpp.
 namespace egt::kernels {
 namespace {
 
-constexpr std::int64_t blocks_wanted = 512, strip = 64;  // of the sums; columns of a block in packs
+constexpr std::int64_t blocks_wanted = 512, strip = 64;  // for the reductions; columns of a block in packs
 constexpr int rows_in_flight = 4;
 constexpr int final_columns = 8, final_groups = 32;
 constexpr int rows_a_thread = 8;
@@ -16,7 +16,7 @@ __device__ __forceinline__ float inverse_deviation_of(double variance, double ep
   return static_cast<float>(1.0 / sqrt(variance + epsilon));
 }
 
-/// A channel's numbers, of a thread's pack of them.
+/// Parameters of the channels in a thread's pack.
 template <int N>
 struct Channels {
   float mean[N], inverse_deviation[N], scale[N], shift[N];
@@ -40,7 +40,7 @@ struct Channels {
   }
 };
 
-/// Of the forward pass: x and its square, less a value of the channel near its mean.
+/// Forward reduction: sums of x and of its square, after subtraction of a channel value near the mean.
 template <typename T, int N>
 struct Moments {
   struct Row {
@@ -68,7 +68,7 @@ struct Moments {
   }
 };
 
-/// Of the backward pass: the gradient of what was normalized, alone and times that.
+/// Backward reduction: sums of the gradient, and of the gradient times the normalized x.
 template <typename T, int N>
 struct GradientSums {
   struct Row {
@@ -102,7 +102,7 @@ struct GradientSums {
   }
 };
 
-/// A block: a strip of `across` * N columns by a tile of rows; partials[tile][column] becomes its two sums.
+/// Each block reduces `across` * N columns by one tile of rows into the two sums of partials[tile][column].
 template <typename Terms, int N, int across>
 __global__ void __launch_bounds__(matrix_threads)
     column_sums_kernel(const BatchNormArguments call, const MatrixView other, std::int64_t tile_rows,
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(matrix_threads)
   partials[blockIdx.y * call.x.columns + strip_begin + c] = total;
 }
 
-/// finish(column, first sum, second sum), once a column.
+/// Calls finish(column, first sum, second sum) once per column.
 template <typename Finish>
 __global__ void __launch_bounds__(final_columns* final_groups)
     finish_columns_kernel(const float2* partials, std::int64_t tiles, std::int64_t columns,
@@ -175,7 +175,7 @@ struct FinishMoments {
     const double pivot = static_cast<double>(Element<T>::load(static_cast<const T*>(call.x.data)[c]));
     const double offset = first / rows, mean = pivot + offset;
     double variance = second / rows - offset * offset;
-    if (variance < 0) variance = 0;  // by rounding; NaN stays
+    if (variance < 0) variance = 0;  // rounding may give a negative value; NaN stays
     call.mean[c] = static_cast<float>(mean);
     call.inverse_deviation[c] = inverse_deviation_of(variance, call.epsilon);
     const double kept = 1.0 - call.momentum, unbiased = variance * rows / (rows - 1.0);
@@ -195,8 +195,8 @@ struct FinishGradients {
   }
 };
 
-/// y = x normalized, scaled and shifted, of the thread's pack of columns, every `gridDim.y * blockDim.y`th
-/// row.
+/// y = x normalized, scaled and shifted, for the thread's pack of columns and every `gridDim.y *
+/// blockDim.y`th row.
 template <typename T, int N>
 struct Normalize {
   T* y;
@@ -225,7 +225,7 @@ struct Normalize {
   }
 };
 
-/// The gradient of x; of the gradient of y, from which its mean and its part along x's are taken.
+/// The gradient of x: the gradient of y without its mean and its component along the normalized x.
 template <typename T, int N>
 struct InputGradient {
   T* x_gradient;

@@ -8,8 +8,8 @@
 
 namespace egt::kernels {
 
-/// The sum over the threads of a block, in its first thread. Blocks of whole warps, at most 1024 threads in
-/// two dimensions.
+/// Reduces over the threads of a block; its first thread gets the sums. Blocks must have whole warps and up
+/// to 1024 threads in two dimensions.
 __device__ __forceinline__ void sum_over_block(unsigned long long& a, unsigned long long& b) {
   __shared__ unsigned long long warp_sums[2][32];
   for (int offset = 16; offset > 0; offset /= 2) {
@@ -29,7 +29,7 @@ __device__ __forceinline__ void sum_over_block(unsigned long long& a, unsigned l
   }
 }
 
-/// Adds a thread's sums to *total. They are modulo 2^64, so the order of the blocks' atomics is free.
+/// Adds a thread's sums to *total. They are modulo 2^64, so the order of the blocks' atomics is irrelevant.
 __device__ __forceinline__ void publish(std::uint64_t a, std::uint64_t b, Digest* total) {
   unsigned long long sum_a = a, sum_b = b;
   sum_over_block(sum_a, sum_b);

@@ -19,7 +19,7 @@ struct Cast {
   }
 };
 
-/// Rare (products over no terms), so one element a thread. A factor of 0 does not look at what is there.
+/// Rare (GEMMs with k = 0), so one element per thread. A factor of 0 does not read the old value.
 template <typename T>
 __global__ void __launch_bounds__(matrix_threads) scale_kernel(const MatrixView d, double factor) {
   using Compute = typename Element<T>::compute;
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(matrix_threads) scale_kernel(const MatrixView 
 
 constexpr int rows_in_flight = 4;
 
-/// Without the extreme term: bound by memory. Four rows' packs are loaded before the first is used.
+/// Without transcendental chains: memory-bound. Four rows' packs are loaded before the first is used.
 template <typename T, int N>
 __global__ void __launch_bounds__(matrix_threads)
     activate_kernel(const MatrixView h, const float* __restrict__ bias) {

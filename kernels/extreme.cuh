@@ -4,7 +4,7 @@
 
 namespace egt::kernels {
 
-/// `activate` with turns of the extreme term.
+/// `activate` with transcendental chains.
 int activate_extreme(const Launch& launch, const MatrixView& h, const float* bias,
                      const ExtremeArguments& extreme);
 

@@ -8,11 +8,11 @@ namespace {
 
 constexpr std::uint64_t flip_threads = 256, most_flip_blocks = 512;
 
-/// The places of a Flip in a region of `words`, all below `words`. They come round again after `period`
-/// places: the first `again` of them are hit once more than the others, `turns` times.
+/// The positions of a Flip in a region of `words`, all below `words`. They repeat after `period` positions:
+/// each is hit `turns` times, and the first `again` of them once more.
 struct Orbit {
   std::uint64_t words, first, stride;
-  std::uint64_t places;  ///< that are hit at all
+  std::uint64_t places;  ///< number of distinct positions
   std::uint64_t turns, again;
 
   Orbit(std::uint64_t count, const Flip& flip)
@@ -24,14 +24,14 @@ struct Orbit {
   }
 };
 
-/// A change made twice keeps its effect only where bits are set anew; so three times is once.
+/// A second change keeps its effect only in bits that are set, not flipped. Three changes equal one.
 __device__ __forceinline__ std::uint32_t repeated(const Flip& flip, std::uint32_t word, std::uint64_t times) {
   if (times == 0) return word;
   return times % 2 == 1 ? flip(word) : flip(flip(word));
 }
 
-/// Every `step`th place of the orbit a thread, and so nobody else's word. A thread's number times the stride
-/// stays below 2^64 for regions below 2^47 words; from there on it only adds, modulo the words.
+/// Each thread handles every `step`th position of the orbit, so threads never share a word. Its number times
+/// the stride is below 2^64 for regions below 2^47 words; later positions only add, modulo the words.
 __global__ void flip_kernel(std::uint32_t* data, const Orbit orbit, const Flip flip, std::uint64_t leap) {
   const std::uint64_t step = std::uint64_t{gridDim.x} * blockDim.x;
   std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;

@@ -1,15 +1,15 @@
 #include "kernels/vector.cuh"
 
-/// The verification of a GEMM: every element is computed again in fp64, by units and code that the library's
-/// GEMM does not use, and compared within a bound on the rounding. Bound by fp64 multiply-adds: two per term,
-/// one of them for the sum of the magnitudes.
+/// Verification of a GEMM: every element is computed again in fp64, by units and code that the library's GEMM
+/// does not use, and compared within a rounding bound. Bound by fp64 multiply-adds: two per term, one of them
+/// for the sum of the magnitudes.
 namespace egt::kernels {
 namespace {
 
-constexpr int tile = 64, depth = 16, each = 4;  // of d, of the terms, and of a thread in either direction
-constexpr int side = tile / each;               // threads in either direction
+constexpr int tile = 64, depth = 16, each = 4;  // of d, of the terms, and of a thread in each direction
+constexpr int side = tile / each;               // threads in each direction
 
-/// One element of any type that GEMMs have. The branches are the same for a whole launch.
+/// One element of any GEMM type. The branches are uniform for a whole launch.
 __device__ __forceinline__ double load(const void* data, ElementType type, std::int64_t i) {
   switch (type) {
     case ElementType::f64:
@@ -31,7 +31,7 @@ __device__ __forceinline__ double load(const void* data, ElementType type, std::
   }
 }
 
-/// An operand as rows of terms: line i of op(a), or column i of op(b).
+/// An operand as lines of terms: line i is row i of op(a) or column i of op(b).
 struct Lines {
   const void* data;
   ElementType type;
@@ -42,7 +42,7 @@ struct Lines {
     if (line >= count || term >= terms) return 0;
     return load(data, type, transposed ? term * leading + line : line * leading + term);
   }
-  /// Fills a tile. Neighbouring threads read neighbouring elements.
+  /// Fills a tile with coalesced reads.
   __device__ __forceinline__ void stage(double (&to)[depth][tile + 1], std::int64_t first_line,
                                         std::int64_t first_term) const {
     for (int i = static_cast<int>(threadIdx.x); i < tile * depth; i += side * side) {
@@ -69,8 +69,8 @@ __device__ __forceinline__ void report_wrong(GemmMismatches* report, std::int64_
   report->bound = bound;
 }
 
-/// What the warp's threads compared, and the largest share of the bound. The bits of fp64 numbers of 0 and
-/// above are ordered as the numbers are.
+/// Adds the warp's number of compared elements and its max share of the bound. The bits of non-negative fp64
+/// numbers are ordered as the numbers are.
 __device__ __forceinline__ void report_compared(GemmMismatches* report, unsigned compared, double share) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {

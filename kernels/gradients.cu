@@ -1,15 +1,15 @@
 #include "kernels/matrix.cuh"
 #include "kernels/tiles.cuh"
 
-/// Gradients with their column sums. A block sums a tile of rows into a row of partial sums in the scratch; a
-/// second kernel adds the partial sums, always in the same order. How rows are divided depends on the shape
-/// alone, so every device gives the same bits.
+/// Gradients with their column sums. A block reduces a tile of rows to a row of partial sums in the scratch;
+/// a second kernel adds the partial sums, always in the same order. The tiling depends on the shape alone, so
+/// every device gives the same bits.
 namespace egt::kernels {
 namespace {
 
-constexpr std::size_t loss_partials_bytes = std::size_t{1} << 20;  // the end of the scratch
+constexpr std::size_t loss_partials_bytes = std::size_t{1} << 20;  // at the end of the scratch
 
-/// Rows divided into tiles: `rows_each` rows a tile, a multiple of `unit`.
+/// Tiling of the rows: `rows_each` rows per tile, a multiple of `unit`.
 struct Tiles {
   std::int64_t rows_each;
   std::int64_t count;
@@ -31,15 +31,15 @@ int sum_tiles(const Launch& launch, std::int64_t tiles, VectorView out) {
   });
 }
 
-/// No rows: the sums are zero.
+/// Without rows, the sums are zero.
 int zero_sums(const Launch& launch, VectorView out) {
   return out.count == 0 ? cudaSuccess : cudaMemsetAsync(out.data, 0, out.bytes(), launch.stream);
 }
 
 constexpr int rows_in_flight = 4;
 
-/// The rows [first, end) of a tile through the activation, by the thread's pack of columns: every `down`th
-/// row, four of them loaded before the first is used. Adds to the thread's column sums.
+/// Activation gradient of the rows [first, end) of a tile, for the thread's pack of columns and every
+/// `down`th row. Four rows are loaded before the first is used. Adds to the thread's column sums.
 template <typename T, int N, int down>
 __device__ __forceinline__ void activation_gradient_rows(const MatrixView& gradient, const MatrixView& h,
                                                          std::int64_t column, std::int64_t first,
@@ -71,7 +71,7 @@ __device__ __forceinline__ void activation_gradient_rows(const MatrixView& gradi
   }
 }
 
-/// A block: a strip of `across` * N columns by a tile of rows.
+/// Each block handles `across` * N columns by one tile of rows.
 template <typename T, int N, int across>
 __global__ void __launch_bounds__(matrix_threads)
     activation_gradient_kernel(const MatrixView gradient, const MatrixView h, std::int64_t tile_rows,
@@ -109,9 +109,9 @@ int start_activation_gradient(const Launch& launch, const MatrixView& gradient, 
 }
 
 constexpr int loss_threads = 256;
-constexpr std::size_t most_staged_bytes = 48 << 10;  // shared memory of a block without asking for more
+constexpr std::size_t most_staged_bytes = 48 << 10;  // shared memory of a block without opt-in
 
-/// The wanted value of one output: its taps, found once, are used for every row.
+/// Target value of one output: its taps are computed once and used for every row.
 template <typename Compute>
 struct Target {
   Compute offset;
@@ -133,7 +133,7 @@ struct Target {
   }
 };
 
-/// The sum over the block's threads, in thread 0, in a fixed order.
+/// Reduces over the block's threads in a fixed order; thread 0 gets the sum.
 __device__ __forceinline__ double sum_over_block(double value) {
   __shared__ double warp_sums[loss_threads / 32];
   for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(~0u, value, offset);
@@ -144,19 +144,19 @@ __device__ __forceinline__ double sum_over_block(double value) {
   return value;
 }
 
-/// Copies a row of x to shared memory; x is in packs. All threads of the block take part.
+/// Copies a row of x to shared memory; x is in packs. All threads of the block must call it.
 template <typename T>
 __device__ __forceinline__ const T* stage_row(const MatrixView& x, std::int64_t row, uint4* staged) {
   const auto* from = reinterpret_cast<const uint4*>(static_cast<const T*>(x.data) + row * x.leading);
-  __syncthreads();  // the row before is no longer read
+  __syncthreads();  // the previous row is no longer read
   for (int i = static_cast<int>(threadIdx.x); i < x.columns / pack_width<T>; i += loss_threads)
     staged[i] = from[i];
   __syncthreads();
   return reinterpret_cast<const T*>(staged);
 }
 
-/// A block: one output a thread, by a tile of rows. The taps gather from all over a row of x, which is
-/// therefore staged in shared memory where it fits.
+/// Each thread handles one output, each block one tile of rows. The taps gather from a whole row of x, which
+/// is therefore staged in shared memory if it fits.
 template <typename T, bool staged>
 __global__ void __launch_bounds__(loss_threads)
     loss_gradient_kernel(const LossArguments call, std::int64_t tile_rows,

@@ -1,11 +1,11 @@
 #include "kernels/vector.cuh"
 
-/// Work that waits for the host: one thread polls a word of pinned memory.
+/// Work that waits for the host: one thread polls a word in pinned memory.
 namespace egt::kernels {
 namespace {
 
 constexpr unsigned polls_at_full_speed = 256;
-constexpr unsigned polls_between_looks = 32;  ///< at the clock
+constexpr unsigned polls_between_looks = 32;  ///< polls per check of the clock
 constexpr unsigned pause_ns = 100;
 
 __device__ __forceinline__ std::uint32_t load_acquire(const std::uint32_t* word) {

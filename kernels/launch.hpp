@@ -15,42 +15,42 @@
 
 struct CUstream_st;  // cudaStream_t is a pointer to it
 
-/// What the CUDA adapter launches. Every function enqueues its kernels, waits for nothing, checks no
-/// argument (the adapter did), and returns the cudaError_t of the launch as an int: 0 is success. Empty views
-/// launch nothing. Formulas are those of core; how they are spread over threads is said in the .cu files.
+/// Launch functions for the CUDA adapter. Each enqueues its kernels without waiting and returns the
+/// cudaError_t of the launch as an int (0: success). The adapter has already validated the arguments. Empty
+/// views launch nothing. Formulas are in core; the .cu files define their mapping to threads.
 namespace egt::kernels {
 
-/// Where to launch.
+/// Target of a launch.
 struct Launch {
   CUstream_st* stream;
   int multiprocessors;
-  int width;      ///< blocks that operations on words and extreme terms may have; 0: as are fastest
-  void* scratch;  ///< `scratch_bytes` of device memory, of this stream only, for partial sums
-  bool overlaps;  ///< the device can begin a kernel's blocks before the kernel before it is over
+  int width;      ///< max blocks of word operations and transcendental chains; 0: the fastest number
+  void* scratch;  ///< `scratch_bytes` of device memory for partial sums, private to this stream
+  bool overlaps;  ///< the device can start a kernel's blocks before the previous kernel has ended
 };
 
-/// A constant, because the partial sums' number, and so the bits of the sums, depend on it.
+/// Constant, because the number of partial sums, and so the bits of the sums, depend on it.
 constexpr std::size_t scratch_bytes = std::size_t{16} << 20;
-/// The widest matrix whose column sums fit it.
+/// Max columns of a matrix whose column sums fit the scratch.
 constexpr std::int64_t widest_column_sums = (std::int64_t{15} << 20) / 8;
 
 /// Success if the program holds machine code for the current device.
 [[nodiscard]] int probe();
-/// Has it code that lets a kernel's blocks begin before the kernel before it is over (compute capability 9)?
+/// True if the code can start blocks before the previous kernel ends (compute capability 9).
 [[nodiscard]] bool can_start_early();
 
 // Element-wise
 [[nodiscard]] int cast(const Launch& launch, VectorView to, VectorView from);
-/// The members of Quantization in egt/device/device.hpp. x has at most 65535 * 64 rows.
+/// The members of Quantization in egt/device/device.hpp. x has up to 65535 * 64 rows.
 [[nodiscard]] int quantize(const Launch& launch, MatrixView x, MatrixView copy, MatrixView transposed,
                            float* scale);
-/// d = factor * d; 0 where `factor` is 0, also in the place of a NaN.
+/// d = factor * d; if `factor` is 0, all of d becomes 0, even a NaN.
 [[nodiscard]] int scale(const Launch& launch, MatrixView d, double factor);
 /// See RandomSequence in egt/device/device.hpp.
 [[nodiscard]] int randomize(const Launch& launch, VectorView out, std::uint64_t seed, std::uint64_t sequence,
                             std::uint64_t first, float scale);
-/// The members of ExtremeTerm in egt/device/device.hpp. Of a matrix that is done in pieces of rows, `piece`
-/// is the first row of this one, in the matrix: the first piece resets the digest, the others add to it.
+/// The members of ExtremeTerm in egt/device/device.hpp. If a matrix is processed in pieces of rows, `piece`
+/// is the first row of this piece. The first piece resets the digest, later ones add to it.
 struct ExtremeArguments {
   int iterations;
   std::int64_t first_row, piece;
@@ -61,22 +61,22 @@ struct ExtremeArguments {
 [[nodiscard]] int activate(const Launch& launch, MatrixView h, const float* bias,
                            const ExtremeArguments& extreme);
 
-/// sum = math::add(sum, term); f32 or bf16, both the same.
+/// sum = math::add(sum, term); f32 or bf16, both of the same type.
 [[nodiscard]] int add(const Launch& launch, VectorView sum, VectorView term);
 
 [[nodiscard]] int select_top_k(const Launch& launch, const TopKSelection& call);
 [[nodiscard]] int scatter_add(const Launch& launch, VectorView sum, SparseView elements);
 
-/// Begins when *held (pinned host memory) is 0, or *expired other than 0; after `limit_ns` nanoseconds it
-/// makes *expired 1. See Device::hold.
+/// Waits until *held (pinned host memory) is 0 or *expired is not 0. After `limit_ns` nanoseconds it sets
+/// *expired to 1. See Device::hold.
 [[nodiscard]] int hold(const Launch& launch, const std::uint32_t* held, std::uint32_t* expired,
                        std::uint64_t limit_ns);
-/// CUDA loads a kernel when it is first launched, and that may wait for all kernels that run: which would be
-/// for ever, where one of them waits for a peer or for the host. So these load them before.
+/// CUDA loads a kernel at its first launch, which may wait for all running kernels. That is a deadlock if one
+/// of them waits for a peer or for the host, so these functions load the kernels early.
 [[nodiscard]] int load_hold();
 [[nodiscard]] int load_add();
 
-/// At most `widest_column_sums` columns; so for loss_gradient.
+/// Up to `widest_column_sums` columns, as for loss_gradient.
 [[nodiscard]] int activation_gradient(const Launch& launch, MatrixView gradient, MatrixView h,
                                       VectorView bias_gradient);
 
@@ -103,17 +103,17 @@ struct SoftmaxArguments {
 };
 [[nodiscard]] int softmax_loss(const Launch& launch, const SoftmaxArguments& arguments);
 
-/// A batch normalization of x, a row a pixel and a column a channel, and its numbers, one a channel: the
+/// Batch normalization of x (one row per pixel, one column per channel) and its per-channel parameters: the
 /// members of BatchNormShape and BatchNormState in egt/device/dnn.hpp.
 struct BatchNormArguments {
-  MatrixView x;  ///< f32 or bf16; its rows and columns are those of all matrices
+  MatrixView x;  ///< f32 or bf16; all matrices have its rows and columns
   bool relu;
   double epsilon, momentum;
   const float *scale, *shift;
   float *running_mean, *running_variance;
   float *mean, *inverse_deviation;  ///< of the batch: saved_mean, saved_deviation
 };
-/// What a pass over all elements makes, and the backward pass reads, too.
+/// Output of a pass over all elements; the backward pass also reads it.
 struct BatchNormResults {
   MatrixView images;  ///< y, or the gradient of x, which may be y_gradient
   bool is_training = true;
@@ -125,7 +125,7 @@ struct BatchNormResults {
 [[nodiscard]] int normalize_gradient(const Launch& launch, const BatchNormArguments& call,
                                      const BatchNormResults& to);
 
-/// Pooling of the maximum in egt/device/dnn.hpp, backward. x has less than 2^31 elements.
+/// Backward max pooling, see egt/device/dnn.hpp. x has less than 2^31 elements.
 struct MaxPoolingArguments {
   int images, height, width, channels;
   int windows_y, windows_x;  ///< height and width of y
@@ -143,7 +143,7 @@ struct MaxPoolingArguments {
                             VectorView compute_copy, float* first, float* second, const math::Adam& rule);
 
 // Patterns and checks
-/// The members of Gemm in egt/device/device.hpp. `a` and `b` are stored matrices; bias: no data, none.
+/// The members of Gemm in egt/device/device.hpp. `a` and `b` are stored matrices; bias without data: none.
 struct GemmOperands {
   MatrixView a, b, d;
   bool a_transposed, b_transposed;

@@ -3,23 +3,22 @@
 #include "egt/core/view.hpp"
 #include "kernels/vector.cuh"
 
-/// Walking over row-major matrices, a pack of columns a thread.
+/// Traversal of row-major matrices with one pack of columns per thread.
 namespace egt::kernels {
 
 constexpr int matrix_threads = 256;
 
-/// The elements of T in one access.
+/// Elements of T per access.
 template <typename T>
 constexpr int pack_width = vector_bytes / static_cast<int>(sizeof(T));
 
-/// Can every row be read in packs of `n`?
+/// True if every row can be read in packs of `n`.
 inline bool in_packs(const MatrixView& m, int n) {
   return m.columns % n == 0 && m.leading % n == 0 &&
          reinterpret_cast<std::uintptr_t>(m.data) % vector_bytes == 0;
 }
 
-/// Threads across a row and down the rows, and blocks for `rows_each` rows a thread; kernels loop over rows
-/// beyond the grid.
+/// Grid and block for a matrix, with `rows_each` rows per thread. Kernels loop over rows beyond the grid.
 struct MatrixGrid {
   dim3 grid;
   dim3 block;

@@ -1,19 +1,19 @@
 #include "kernels/vector.cuh"
 
-/// The gradient of a maximum over windows, gathered: each element of x asks the windows that it lies in
-/// whether it is their maximum, so that nothing is added by two threads.
+/// Gradient of max pooling, gathered: each element of x checks for every window that contains it whether it
+/// is the max. Two threads therefore never add to one element.
 namespace egt::kernels {
 namespace {
 
 constexpr int pooling_threads = 256;
 
-/// Also of NaN, which a maximum passes on.
+/// NaN equals NaN here, because max pooling propagates it.
 __device__ __forceinline__ bool is_same(float a, float b) {
   return a == b || (a != a && b != b);
 }
 
-/// Where a window's first maximum is this element: of equal ones the first in the order of rows gets the
-/// gradient. A thread: a pack of N channels of a pixel.
+/// True if this element is a window's first max: among equal ones the first in row-major order gets the
+/// gradient. Each thread handles a pack of N channels of a pixel.
 template <typename T, int N>
 __global__ void __launch_bounds__(pooling_threads)
     max_pooling_gradient_kernel(const MaxPoolingArguments call) {

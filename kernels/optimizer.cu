@@ -6,10 +6,10 @@
 namespace egt::kernels {
 namespace {
 
-/// No compute copy is kept.
+/// Tag type: no compute copy is stored.
 struct NoCopy {};
 
-/// One step of `Rule` over flat arrays: weights, gradient, `states` arrays of state, and the compute copy.
+/// One step of `Rule` over flat arrays: weights, gradient, `states` state arrays, and the compute copy.
 template <typename Rule, std::size_t states, typename Gradient, typename Copy>
 struct Step {
   Rule rule;
@@ -56,7 +56,7 @@ struct Step {
   }
 };
 
-/// Calls `f` with a value of the copy's type, or of NoCopy.
+/// Calls `f` with a value of the copy's type, or with NoCopy.
 template <typename F>
 int with_copy_type(const VectorView& copy, F&& f) {
   return copy.data ? with_type(copy.type, f) : f(NoCopy{});

@@ -11,8 +11,8 @@ __device__ __forceinline__ uint4 four_words(const Words& words, std::uint32_t lo
   return {four.word[0], four.word[1], four.word[2], four.word[3]};
 }
 
-/// What one thread found, published once, so that a wholly wrong region costs no more time. In shared memory:
-/// in registers it would take them from what runs beside this kernel.
+/// Mismatches of one thread, published once, so that an entirely wrong region costs no more time. Kept in
+/// shared memory, because registers would reduce the occupancy of concurrent kernels.
 struct Found {
   std::uint32_t count, first_low, xor_or, xor_and;
 
@@ -38,7 +38,7 @@ struct Found {
   }
 };
 
-/// Not in line: the way of a difference would take the loop's registers.
+/// Not inlined: the mismatch path would use registers of the loop.
 __device__ __noinline__ void add_four(Found& found, std::uint64_t base, std::uint32_t low, uint4 expected,
                                       uint4 actual, Mismatches* report) {
   found.add(base, low, expected.x, actual.x, report);
@@ -54,11 +54,10 @@ __device__ __forceinline__ void check_four(Found& found, const WordBlock& block,
   if (difference != 0) add_four(found, block.base, low, expected, actual, report);
 }
 
-/// So many of these blocks fit a multiprocessor: the fewer registers a thread has, the more of others' do
-/// beside it.
+/// Resident blocks per multiprocessor: fewer registers per thread leave room for concurrent kernels.
 constexpr unsigned words_residents = 3;
 
-/// This thread's, of the block's.
+/// This thread's entry in the block's array.
 __device__ __forceinline__ Found& nothing_found(Found* of_block) {
   of_block[threadIdx.x] = {.count = 0, .first_low = ~0u, .xor_or = 0, .xor_and = ~0u};
   return of_block[threadIdx.x];
@@ -124,7 +123,7 @@ __global__ void reset_kernel(Mismatches* report, const Mismatches nothing) {
   *report = nothing;
 }
 
-/// Calls `f` with the pattern's words of one block.
+/// Calls `f` with the pattern's words for one block.
 template <typename F>
 int with_words(const Pattern& pattern, const WordBlock& block, F&& f) {
   const PatternFunction function(pattern);

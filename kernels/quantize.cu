@@ -1,15 +1,15 @@
 #include "kernels/matrix.cuh"
 
-/// Numbers of 8 bits from wider ones: a first kernel finds the largest magnitude, a second one scales, rounds
-/// and writes the copies, the transposed one through shared memory.
+/// Quantization to 8 bits: the first kernel computes the max magnitude. The second scales, rounds and writes
+/// the copies, the transposed one through shared memory.
 namespace egt::kernels {
 namespace {
 
-/// A block's tile: 16 x 16 threads with 4 columns and 4 rows each.
+/// Tile of a block: 16 x 16 threads with 4 columns and 4 rows each.
 constexpr int tile = 64, across = 16, down = matrix_threads / across, each = 4;
-constexpr int tile_bytes = tile + each;  // from line to line, so that lines begin in other banks
+constexpr int tile_bytes = tile + each;  // line pitch that avoids bank conflicts
 
-/// As whole numbers the bits of magnitudes order infinity and NaN above all others.
+/// As integers, the bits of magnitudes order infinity and NaN above all finite values.
 template <typename X, int N>
 __global__ void __launch_bounds__(matrix_threads)
     magnitude_kernel(const MatrixView x, std::uint32_t* largest) {
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(matrix_threads)
     const std::uint32_t other = __shfl_xor_sync(~0u, own, offset);
     own = own > other ? own : other;
   }
-  // One atomic operation a block: all go to the same word.
+  // One atomic operation per block, because all go to the same word.
   __shared__ std::uint32_t of_block;
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
   if (thread == 0) of_block = 0;
@@ -46,12 +46,12 @@ __device__ __forceinline__ std::uint8_t quantized(X element, float factor) {
   return to_float_of_8<Q>(Element<X>::load(element) * factor).bits;
 }
 
-/// `packed`: all rows, of x and of the copies, are read and written four elements at a time.
+/// `packed`: all rows of x and of the copies are accessed four elements at a time.
 template <typename X, typename Q, bool packed>
 __global__ void __launch_bounds__(matrix_threads)
     quantize_kernel(const MatrixView x, const MatrixView copy, const MatrixView transposed,
                     const std::uint32_t* __restrict__ largest, float* scale) {
-  __shared__ alignas(each) std::uint8_t turned[tile][tile_bytes];  // by column, then by row
+  __shared__ alignas(each) std::uint8_t turned[tile][tile_bytes];  // indexed by column, then by row
   const float factor = quantization_factor<Q>(*largest);
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0 && threadIdx.y == 0) *scale = 1 / factor;
   const std::int64_t first_column = std::int64_t{blockIdx.x} * tile,

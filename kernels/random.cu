@@ -16,7 +16,7 @@ struct Randomize {
     return convert_element<T>(scale * signed_unit(word));
   }
 
-  /// N > 1: `first + i` is a multiple of 4, so each four elements are the four words of one counter.
+  /// N > 1: `first + i` is a multiple of 4, so four elements are the four words of one counter.
   template <int N>
   __device__ __forceinline__ void run(std::int64_t i) const {
     const std::uint64_t at = first + static_cast<std::uint64_t>(i);
@@ -45,7 +45,7 @@ int randomize(const Launch& launch, VectorView out, std::uint64_t seed, std::uin
     using T = decltype(type);
     const Randomize<T> operation{static_cast<T*>(out.data), seed, sequence, first, scale};
     const Lane lane{out.data, sizeof(T)};
-    // Packs begin where the sequence begins a counter; other beginnings go one by one.
+    // Packs start where a counter of the sequence starts; otherwise elements are computed one by one.
     const int head = aligned_head({lane}, 8);
     if (head >= 0 && (first + static_cast<std::uint64_t>(head)) % 4 == 0)
       return for_each<8>(launch, out.count, {lane}, operation);

@@ -1,15 +1,15 @@
 #include "egt/core/math/math.hpp"
 #include "kernels/vector.cuh"
 
-/// Softmax with cross entropy: a block a row, which it reads three times, the last two from the cache. Every
-/// sum is made in the order of math::softmax_sums, one of these sums a thread.
+/// Softmax with cross entropy: one block per row, which reads it three times, twice from the cache. Every sum
+/// has the order of math::softmax_sums, with one of these sums per thread.
 namespace egt::kernels {
 namespace {
 
 constexpr int softmax_threads = math::softmax_sums;
 
-/// Combines a value of each thread: value i becomes combine(value i, value (i + n)), n = 128, .., 1. All
-/// threads get value 0. `shared` is used by one call only.
+/// Combines one value per thread: value i becomes combine(value i, value (i + n)), n = 128, .., 1. All
+/// threads get value 0. `shared` must be used by one call only.
 template <typename T, typename Combine>
 __device__ __forceinline__ T combine_threads(T value, T* shared, const Combine& combine) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(softmax_threads) softmax_loss_kernel(const Sof
   if (!has_label) of_row.sum = not_a_number;
   if (call.losses != nullptr && threadIdx.x == 0) call.losses[row] = math::softmax_loss(label_logit, of_row);
   if (call.gradient_scale == 0.0f) return;
-  // All have read the label's logit before the first barrier.
+  // All threads have read the label's logit before the first barrier.
   for (std::int64_t c = threadIdx.x; c < columns; c += softmax_threads)
     logits[c] = Element<T>::store(math::softmax_gradient(Element<T>::load(logits[c]), c == label, of_row) *
                                   call.gradient_scale);

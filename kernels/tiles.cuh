@@ -2,13 +2,12 @@
 
 #include "kernels/vector.cuh"
 
-/// The second half of a sum that is made in tiles: the tiles' partial sums are added, always in the same
-/// order.
+/// Second half of a tiled reduction: adds the tiles' partial sums, always in the same order.
 namespace egt::kernels {
 
 constexpr int sum_columns = 32, sum_groups = 8;
 
-/// out[column] = the sum of partials[tile][column] over tiles: each group of threads sums every eighth tile,
+/// out[column] = the sum of partials[tile][column] over tiles. Each group of threads adds every eighth tile;
 /// then the groups' sums are added in order.
 template <typename Sum, typename Out>
 __global__ void __launch_bounds__(sum_columns* sum_groups)

@@ -1,16 +1,15 @@
 #include "kernels/vector.cuh"
 
-// Radix selection: elements are counted by the digits of their keys, the highest first, which gives the key
-// of the smallest that is selected. Then each chunk's elements above that key and with it are counted, so
-// that each block knows where its first one goes. Counts do not depend on the order in which they are made:
-// so neither do the bits.
+// Radix selection: elements are counted by the digits of their keys, highest first, which gives the key of
+// the smallest selected one. Then each chunk's elements above and at that key are counted, so that each block
+// knows its first output position. Counts do not depend on their order, so the bits do not either.
 
 namespace egt::kernels {
 namespace {
 
 constexpr unsigned select_threads = 256, warp_threads = 32, whole_warp = 0xffffffffu;
 
-/// The elements of this thread's chunk: [begin, end), of whole tiles of the block's threads.
+/// Element range [begin, end) of this thread's chunk, in whole tiles of the block's threads.
 struct Chunk {
   std::int64_t begin, end;
 
@@ -22,8 +21,8 @@ struct Chunk {
   }
 };
 
-/// Counts the elements by a digit of their keys, where the digits before it are those of the threshold.
-/// Before the first digit: residual += gradient.
+/// Counts elements by a digit of their keys, if the digits before it equal the threshold's. Before the first
+/// digit: residual += gradient.
 template <bool is_first>
 __global__ void __launch_bounds__(select_threads)
     count_digits_kernel(const float* gradient, float* residual, std::int64_t count, math::KeyDigit digit,
@@ -43,7 +42,7 @@ __global__ void __launch_bounds__(select_threads)
     if (histogram[i] > 0) atomicAdd(&scratch->histogram[i], histogram[i]);
 }
 
-/// One block: the next digit of the threshold; the histogram is cleared for the digit after it.
+/// One block: selects the threshold's next digit and clears the histogram for the digit after it.
 __global__ void __launch_bounds__(select_threads)
     choose_digit_kernel(math::KeyDigit digit, std::uint32_t k, bool is_first, TopKScratch* scratch) {
   constexpr unsigned each = math::most_digit_values / select_threads;
@@ -66,13 +65,13 @@ __global__ void __launch_bounds__(select_threads)
   scratch->left = left;
 }
 
-/// What of an element's key decides: is it above the threshold's, and is it the same?
+/// Two flags: the element's key is above the threshold's, or equal to it.
 __device__ __forceinline__ uint2 larger_equal(float value, std::uint32_t threshold) {
   const std::uint32_t key = math::magnitude_key(value);
   return make_uint2(key > threshold, key == threshold);
 }
 
-/// The sums over the threads of the block before this one; `total` becomes those over all.
+/// The sums over the block's threads before this one; `total` becomes the sums over all threads.
 __device__ __forceinline__ uint2 sums_before(uint2 own, uint2& total) {
   constexpr unsigned warps = select_threads / warp_threads;
   __shared__ uint2 warp_sums[warps];
@@ -86,7 +85,7 @@ __device__ __forceinline__ uint2 sums_before(uint2 own, uint2& total) {
     sum.x += x;
     sum.y += y;
   }
-  __syncthreads();  // the sums of the call before have been read
+  __syncthreads();  // the sums of the previous call have been read
   if (lane == warp_threads - 1) warp_sums[warp] = sum;
   __syncthreads();
   uint2 before = make_uint2(sum.x - own.x, sum.y - own.y);
@@ -113,7 +112,7 @@ __global__ void __launch_bounds__(select_threads)
   scratch->equal[blockIdx.x] = total.y;
 }
 
-/// One block: how many elements of the chunks before lie above the threshold, and at it.
+/// One block: counts elements of earlier chunks above the threshold and at it.
 __global__ void __launch_bounds__(select_threads) place_chunks_kernel(TopKScratch* scratch) {
   uint2 before = make_uint2(0, 0);
   for (unsigned i = threadIdx.x; i < TopKScratch::chunks; i += select_threads) {

@@ -11,12 +11,12 @@
 #include "egt/core/types.hpp"
 #include "kernels/launch.hpp"
 
-/// What the kernels share: launching, 16-byte accesses, element types.
+/// Helpers of all kernels: launching, 16-byte accesses, element types.
 namespace egt::kernels {
 
-constexpr int vector_bytes = 16;  ///< the widest access of a thread
+constexpr int vector_bytes = 16;  ///< widest access of a thread
 
-/// Launches and returns this launch's own error (cudaGetLastError could be an older one's).
+/// Launches and returns this launch's own error (cudaGetLastError may return an older one).
 template <typename... Parameters, typename... Arguments>
 int start(const Launch& launch, dim3 grid, dim3 block, std::size_t shared_bytes,
           void (*kernel)(Parameters...), Arguments&&... arguments) {
@@ -28,8 +28,8 @@ int start(const Launch& launch, dim3 grid, dim3 block, std::size_t shared_bytes,
   return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
 }
 
-/// The same for a kernel that begins with `await_kernel_before`: where the device can, its blocks are brought
-/// up while the kernel before it in the stream ends. That one must be a kernel.
+/// The same for a kernel that begins with `await_kernel_before`. If the device supports it, its blocks start
+/// while the previous kernel in the stream ends. The previous operation must be a kernel.
 template <typename... Parameters, typename... Arguments>
 int start_early(const Launch& launch, dim3 grid, dim3 block, std::size_t shared_bytes,
                 void (*kernel)(Parameters...), Arguments&&... arguments) {
@@ -46,14 +46,14 @@ int start_early(const Launch& launch, dim3 grid, dim3 block, std::size_t shared_
   return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
 }
 
-/// Before the first access to what the kernel before it wrote, or what it still reads.
+/// Must precede the first access to memory that the previous kernel wrote or still reads.
 __device__ __forceinline__ void await_kernel_before() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif
 }
 
-/// The blocks of the next kernel may be brought up; they wait for this one's end all the same.
+/// Lets the blocks of the next kernel start; they still wait for the end of this kernel.
 __device__ __forceinline__ void admit_next_kernel() {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
@@ -65,7 +65,7 @@ __host__ __device__ constexpr Integer divide_up(Integer a, Integer b) {
   return (a + b - 1) / b;
 }
 
-/// N elements that are loaded and stored together, in accesses as wide as they allow.
+/// N elements that are loaded and stored together, with accesses as wide as possible.
 template <typename T, int N>
 struct Pack {
   static constexpr int bytes = static_cast<int>(sizeof(T)) * N;
@@ -90,13 +90,13 @@ struct Pack {
   }
 };
 
-/// A row of elements that a kernel reads or writes in step with others.
+/// One of several element arrays that a kernel traverses in step.
 struct Lane {
   const void* data;
   std::size_t element_bytes;
 };
 
-/// The first element from which on packs of `n` lie on their accesses' boundaries in all lanes; -1: none.
+/// The first element from which packs of `n` are aligned to their accesses in all lanes; -1: none.
 inline int aligned_head(std::initializer_list<Lane> lanes, int n) {
   for (int head = 0; head < n; ++head) {
     bool aligned = true;
@@ -111,7 +111,7 @@ inline int aligned_head(std::initializer_list<Lane> lanes, int n) {
   return -1;
 }
 
-/// One pack of N elements a thread; what is left at both ends goes to the first threads, one by one.
+/// Each thread handles one pack of N elements; the first threads also handle the rest at both ends.
 template <int N, typename Operation>
 __global__ void __launch_bounds__(256)
     for_each_kernel(const Operation operation, std::int64_t head, std::int64_t packs, std::int64_t count) {
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-/// Runs `operation.run<N>(first element)` over `count` elements, N at a time where `lanes` are aligned alike.
+/// Runs `operation.run<N>(first element)` over `count` elements, N at a time if all `lanes` align equally.
 template <int N, typename Operation>
 int for_each(const Launch& launch, std::int64_t count, std::initializer_list<Lane> lanes,
              const Operation& operation) {
@@ -142,7 +142,7 @@ int for_each(const Launch& launch, std::int64_t count, std::initializer_list<Lan
                std::int64_t{head}, packs, count);
 }
 
-/// Calls `f` with a value of the element type, and returns its answer.
+/// Calls `f` with a value of the element type and returns its result.
 template <typename F>
 int with_type(ElementType type, F&& f) {
   switch (type) {

@@ -3,17 +3,17 @@
 #include "egt/core/view.hpp"
 #include "kernels/vector.cuh"
 
-/// Walking over regions of 32-bit words at memory bandwidth. A region may hold more than 2^32 words: it is
-/// walked in blocks of 2^32, one launch each, so that a kernel indexes with 32 bits and everything that
-/// depends on the upper half of the index is computed once.
+/// Traversal of regions of 32-bit words at memory bandwidth. A region may exceed 2^32 words. It is traversed
+/// in blocks of 2^32, one launch each, so that a kernel uses 32-bit indices and computes everything that
+/// depends on the upper half of the index once.
 namespace egt::kernels {
 
 constexpr unsigned words_threads = 512;
-constexpr unsigned words_blocks_per_multiprocessor = 16;  // the fastest that was measured
+constexpr unsigned words_blocks_per_multiprocessor = 16;  // the fastest measured
 
 /// Up to 2^32 words that share the upper half of their index.
 struct WordBlock {
-  std::uint32_t* data;    ///< of index `base`
+  std::uint32_t* data;    ///< at index `base`
   std::uint64_t base;     ///< a multiple of 2^32
   std::uint32_t head;     ///< words before the first 16-byte boundary, below 4
   std::uint32_t vectors;  ///< of four words, from `head` on
@@ -37,7 +37,7 @@ inline WordBlock word_block(WordsView words, std::uint64_t base) {
           static_cast<std::uint32_t>(count - head - 4 * vectors)};
 }
 
-/// Calls `f` for each block of the region, from the last one on where `descending`, until one launch fails.
+/// Calls `f` for each block of the region, in reverse if `descending`, until one launch fails.
 template <typename F>
 int for_blocks(WordsView words, bool descending, F&& f) {
   constexpr std::uint64_t most = std::uint64_t{1} << 32;
@@ -62,8 +62,8 @@ inline dim3 words_grid(const Launch& launch, const WordBlock& block) {
   return dim3(useful < most ? useful : most);
 }
 
-/// Calls `f(vector index, its four words)` for this thread's share of the vectors; the loads of four vectors
-/// are in flight at once. Descending is the exact reverse: which thread of the grid has a vector, and when.
+/// Calls `f(vector index, its four words)` for this thread's share of the vectors, with the loads of four
+/// vectors in flight. Descending is the exact reverse, in the vectors' order and in their threads.
 template <typename F>
 __device__ __forceinline__ void for_vectors(const WordBlock& block, bool descending, F&& f) {
   constexpr std::uint32_t in_flight = 4;
@@ -89,7 +89,7 @@ __device__ __forceinline__ void for_vectors(const WordBlock& block, F&& f) {
   for_vectors(block, false, std::forward<F>(f));
 }
 
-/// Calls `f(lower half of the index)` for the words outside the vectors, by the first threads of the grid.
+/// Calls `f(lower half of the index)` for the words outside the vectors, in the first threads of the grid.
 template <typename F>
 __device__ __forceinline__ void for_single_words(const WordBlock& block, F&& f) {
   if (blockIdx.x != 0) return;

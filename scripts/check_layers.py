@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Checks who includes whom: check_layers.py [--headers]
+"""Checks the includes of the source tree: check_layers.py [--headers]
 
-- a room includes only from itself and from lower floors; so no two rooms need each other;
-- files in kernels/ include core and kernels only; kernels/launch.hpp is for device/cuda, the other files there
-  for nobody outside;
-- headers of adapters are included by their own folder, by src/command/platform.* and by tests only;
-- a header in src/ is named by its path below src/, one in include/ by its path below include/;
-- no two headers define types of one name in one namespace: the linker would take either's functions for both;
-- no folder holds more than 25 files, no file more than 800 lines;
-- with --headers: each header compiles alone. The build has shown that already of those that a source file of
-  ours includes before all others; the rest is compiled here.
+- A module includes only itself and modules of lower layers, so no two modules depend on each other.
+- Folders do not include each other in a circle. A folder and the folders below it may.
+- Public headers (include/) include public headers only.
+- Files in kernels/ include core and kernels only. Outside, only device/cuda includes kernels/launch.hpp, and no file
+  includes another header of kernels/.
+- Only the adapter's own folder, src/command/platform.* and tests include the headers of an adapter.
+- An include gives the path below src/ or below include/.
+- No two headers define types with the same qualified name: the linker would use the functions of one for both.
+- No file has more than 800 lines.
+- With --headers: each header compiles alone. The build proves this for headers that are the first include of a source
+  file. The others are compiled here.
 
-Prints FILE:LINE: what is wrong, and ends with 1 if anything is.
+Prints FILE:LINE: REASON for each violation. Exit code 1 if there are any.
 """
 
 import collections
@@ -25,9 +27,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROOMS = ["core", "device", "ranks", "model", "workload", "judge", "report", "session", "command"]
-FLOORS = {room: floor for floor, room in enumerate(ROOMS)}
-MOST_FILES, MOST_LINES = 25, 800
+MODULES = ["core", "device", "ranks", "model", "workload", "judge", "report", "session", "command"]
+LAYERS = {module: layer for layer, module in enumerate(MODULES)}
+MAX_LINES = 800
 CUDA_INCLUDE = pathlib.Path("/usr/local/cuda/include")
 # What their headers are named like, and one by which it is seen whether they are here.
 OPTIONAL_LIBRARIES = {"cuda|cublas|nccl": "cuda_runtime_api.h", "cudnn": "cudnn.h", "dnnl": "dnnl.hpp"}
@@ -52,9 +54,13 @@ def includes(path):
             yield number, match.group(1) or match.group(2)
 
 
-def room_of(path):
-    """The room of a file of the tree: core, device, .., or kernels or tests."""
-    parts = path.relative_to(ROOT).parts
+def parts_of(path):
+    return path.relative_to(ROOT).parts
+
+
+def module_of(path):
+    """The module of a file: core, device, .., kernels or tests."""
+    parts = parts_of(path)
     if parts[:2] == ("include", "egt"):
         return parts[2]
     return parts[1] if parts[0] == "src" else parts[0]
@@ -66,7 +72,7 @@ ADAPTERS = ("device/host/", "device/cuda/", "ranks/nccl/", "ranks/mpi/mpi_commun
 
 
 def puts_work_in_streams_of(path, adapter):
-    return room_of(path) == "ranks" and STREAM_OWNERS.get(path.name) == adapter
+    return module_of(path) == "ranks" and STREAM_OWNERS.get(path.name) == adapter
 
 
 def adapter_of(header):
@@ -84,27 +90,29 @@ def inside(path, folder):
 
 def is_platform(path):
     relative = path.relative_to(ROOT)
-    return relative.stem == "platform" and room_of(path) == "command"
+    return relative.stem == "platform" and module_of(path) == "command"
 
 
 def wrong_kernel_include(path, header):
-    if room_of(path) == "kernels" or room_of(path) == "tests":
+    if module_of(path) == "kernels" or module_of(path) == "tests":
         return None
     if header != "kernels/launch.hpp":
         return f"{header} is for kernels/ only"
     return None if inside(path, "device/cuda") else "kernels/launch.hpp is for device/cuda only"
 
 
-def wrong_room_include(path, header, target):
-    room = room_of(path)
-    if target not in FLOORS:
-        return f"{header}: there is no room {target}"
-    if room == "kernels":
+def wrong_module_include(path, header, target):
+    module = module_of(path)
+    if target not in LAYERS:
+        return f"{header}: there is no module {target}"
+    if module == "kernels":
         return None if target == "core" else f"kernels include core and kernels only, not {header}"
-    if room == "tests":
+    if module == "tests":
         return None
-    if FLOORS[target] > FLOORS[room]:
-        return f"{room} (floor {FLOORS[room]}) includes {header} (floor {FLOORS[target]})"
+    if parts_of(path)[0] == "include" and not header.startswith("egt/"):
+        return f"public headers include public headers only, not {header}"
+    if LAYERS[target] > LAYERS[module]:
+        return f"{module} (layer {LAYERS[module]}) includes {header} (layer {LAYERS[target]})"
     adapter = adapter_of(header)
     if adapter and puts_work_in_streams_of(path, adapter):
         return None
@@ -114,15 +122,15 @@ def wrong_room_include(path, header, target):
 
 
 def wrong_include(path, header):
-    """Why `path` must not include `header`, or None."""
+    """The reason why `path` must not include `header`, or None."""
     parts = header.split("/")
     if parts[0] == "egt":
-        return wrong_room_include(path, header, parts[1])
+        return wrong_module_include(path, header, parts[1])
     if header.startswith("kernels/"):
         return wrong_kernel_include(path, header)
     if (ROOT / "src" / header).is_file():
-        return wrong_room_include(path, header, parts[0])
-    if (path.parent / header).is_file() and room_of(path) != "tests" and room_of(path) != "kernels":
+        return wrong_module_include(path, header, parts[0])
+    if (path.parent / header).is_file() and module_of(path) != "tests" and module_of(path) != "kernels":
         return f"{header}: write its path below src/"
     return None  # a library's header
 
@@ -149,22 +157,59 @@ def definition_errors():
 
 
 def size_errors():
-    counts = collections.Counter()
     for path in source_files():
-        counts[path.parent] += 1
         lines = path.read_text(encoding="utf-8").count("\n")
-        if lines > MOST_LINES:
-            yield f"{path.relative_to(ROOT)}:1: {lines} lines; more than {MOST_LINES} are two files"
-    for folder, count in counts.items():
-        if count > MOST_FILES:
-            yield f"{folder.relative_to(ROOT)}: {count} files; more than {MOST_FILES} are two folders"
+        if lines > MAX_LINES:
+            yield f"{path.relative_to(ROOT)}:1: {lines} lines; the limit is {MAX_LINES}"
+
+
+def folder_of(path):
+    """workload/train of src/workload/train/..; core of src/core/.. and of include/egt/core/.."""
+    parts = parts_of(path)[:-1]
+    return "/".join(parts[2:] if parts[:2] == ("include", "egt") else parts[1:] if parts[0] == "src" else parts)
+
+
+def folder_includes():
+    """{folder: {included folder: [FILE:LINE: HEADER]}}, without includes between a folder and those below it."""
+    graph = collections.defaultdict(lambda: collections.defaultdict(list))
+    for path in source_files():
+        if module_of(path) == "tests":
+            continue
+        for number, header in includes(path):
+            target = next((ROOT / base / header for base in ("include", "src", "") if (ROOT / base / header).is_file()), None)
+            if target is None:
+                continue
+            here, there = folder_of(path), folder_of(target)
+            if not f"{here}/".startswith(f"{there}/") and not f"{there}/".startswith(f"{here}/"):
+                graph[here][there].append(f"{path.relative_to(ROOT)}:{number}: {header}")
+    return graph
+
+
+def reachable(graph, folder):
+    """All folders that `folder` includes, directly or through others."""
+    found, todo = set(), [folder]
+    while todo:
+        for other in graph.get(todo.pop(), {}):
+            if other not in found:
+                found.add(other)
+                todo.append(other)
+    return found
+
+
+def circle_errors():
+    graph = folder_includes()
+    reached = {folder: reachable(graph, folder) for folder in graph}
+    for folder in sorted(graph):
+        for other, places in sorted(graph[folder].items()):
+            if folder in reached.get(other, ()):
+                yield f"{places[0]} closes a circle: {other} includes {folder}, directly or through others"
 
 
 def layer_errors():
     for path in source_files():
-        room = room_of(path)
-        if room not in FLOORS and room not in ("kernels", "tests"):
-            yield f"{path.relative_to(ROOT)}:1: there is no room {room}; the rooms are {', '.join(FLOORS)}"
+        module = module_of(path)
+        if module not in LAYERS and module not in ("kernels", "tests"):
+            yield f"{path.relative_to(ROOT)}:1: there is no module {module}; the modules are {', '.join(LAYERS)}"
             continue
         for number, header in includes(path):
             reason = wrong_include(path, header)
@@ -241,7 +286,7 @@ def main(arguments):
     if unknown:
         print(f"check_layers.py: unknown option {sorted(unknown)[0]}; allowed: --headers", file=sys.stderr)
         return 2
-    errors = [*layer_errors(), *definition_errors(), *size_errors()]
+    errors = [*layer_errors(), *circle_errors(), *definition_errors(), *size_errors()]
     if "--headers" in arguments:
         errors += header_errors()
     for error in errors:

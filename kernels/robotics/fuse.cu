@@ -3,9 +3,9 @@
 #include "egt/core/math/fusion_math.hpp"
 #include "kernels/vector.cuh"
 
-/// Two passes: a block a row of samples finds the brackets of the timeline's times in it, in shared memory;
-/// then every thread of the second pass makes some numbers of a few consecutive steps, which mostly share
-/// their samples, so that the second access to one finds it in the multiprocessor's cache.
+/// Two passes. First, one block per row of samples searches the brackets of the timeline's times in shared
+/// memory. Then each thread computes some values of a few consecutive steps. These mostly share their
+/// samples, so that the second access to one hits the multiprocessor's cache.
 namespace egt::kernels {
 namespace {
 
@@ -23,16 +23,16 @@ __device__ __forceinline__ double greater(double a, double b) {
   return b > a ? b : a;
 }
 
-/// The maximum over this thread and those before it in the warp.
+/// The maximum over this thread and the earlier ones in the warp.
 __device__ __forceinline__ double maximum_so_far(double value) {
 #pragma unroll
-  for (unsigned offset = 1; offset < warp_threads; offset *= 2)  // a thread without one gets its own value
+  for (unsigned offset = 1; offset < warp_threads; offset *= 2)  // lanes without a source keep their value
     value = greater(value, __shfl_up_sync(whole_warp, value, offset));
   return value;
 }
 
-/// running[i] = the running maximum of finite times, which is `before` at first; returns how many of this
-/// thread's samples count. The caller synchronizes the block before and after.
+/// running[i] = the running maximum of finite times, initially `before`. Returns how many of this thread's
+/// samples count. The caller synchronizes the block before and after.
 __device__ unsigned scan_chunk(const double* times, int count, double before, double* running) {
   __shared__ double warp_maxima[search_warps];
   const unsigned lane = threadIdx.x % warp_threads, warp = threadIdx.x / warp_threads;
@@ -62,7 +62,7 @@ __device__ unsigned scan_chunk(const double* times, int count, double before, do
   return counting;
 }
 
-/// The sum over the block, in all threads.
+/// The sum over the block, returned in all threads.
 __device__ unsigned sum_over_block(unsigned value) {
   __shared__ unsigned sum;
   __syncthreads();
@@ -76,12 +76,12 @@ __device__ unsigned sum_over_block(unsigned value) {
   return sum;
 }
 
-/// The rows of one stream: batch x samples.
+/// The time rows of each stream: batch x samples.
 struct TimesOf {
   const double* data[most_fusion_streams];
   std::int32_t samples[most_fusion_streams];
 
-  /// Without an index into parameters, which would be copied to memory first.
+  /// Avoids a dynamic index into kernel parameters, which would copy them to memory first.
   __device__ __forceinline__ const double* row(int stream, std::int64_t element, int& count) const {
     const double* times = data[0];
     count = samples[0];
@@ -95,7 +95,7 @@ struct TimesOf {
   }
 };
 
-/// Block (row, group): the brackets of a group's steps in one row (element, stream) of samples.
+/// Block (row, group) computes the brackets of a group's steps in one row (element, stream) of samples.
 __global__ void __launch_bounds__(search_threads)
     find_brackets_kernel(const TimesOf all_times, int streams, const double* timeline, std::int64_t steps,
                          Bracket* brackets, std::uint32_t* dropped) {
@@ -130,22 +130,22 @@ __global__ void __launch_bounds__(search_threads)
 constexpr unsigned gather_threads = 128;
 constexpr int gather_steps = 4;
 
-/// A stream in the fused rows.
+/// A stream and its position in the fused rows.
 struct GatherStream {
   const float* values;
   std::int64_t samples;
   std::int64_t dim;
-  std::uint32_t begin;  ///< its first number's place in a fused row
+  std::uint32_t begin;  ///< offset of its first value in a fused row
 };
 
 struct GatherArguments {
-  GatherStream streams[most_fusion_streams];  ///< those beyond the last begin after all numbers
+  GatherStream streams[most_fusion_streams];  ///< unused entries begin after all values
   std::int64_t batch, steps, total_dims;
   const Bracket* brackets;
   float* fused;
   int stream_count;
   std::uint32_t packs_a_row;
-  std::uint32_t items;  ///< of a batch element: groups of steps x packs
+  std::uint32_t items;  ///< per batch element: groups of steps x packs
 };
 
 __device__ __forceinline__ Bracket load_bracket(const Bracket* from) {
@@ -153,7 +153,7 @@ __device__ __forceinline__ Bracket load_bracket(const Bracket* from) {
   return {words.x, words.y, __int_as_float(words.z), 0};
 }
 
-/// In accesses as wide as they are: the compiler takes some of Pack's own apart.
+/// Uses accesses of the word's width: the compiler splits some of Pack's own.
 template <int N>
 __device__ __forceinline__ void store(float* to, const Pack<float, N>& numbers) {
   using Word = typename Pack<float, N>::Word;
@@ -161,9 +161,9 @@ __device__ __forceinline__ void store(float* to, const Pack<float, N>& numbers) 
   for (int i = 0; i < Pack<float, N>::words; ++i) __stcg(reinterpret_cast<Word*>(to) + i, numbers.word[i]);
 }
 
-/// N numbers of `gather_steps` steps from `step` on. Without branches, so that all loads are in flight before
-/// the first is used: beyond the last step that one is read again, and where no sample tells the value the
-/// first sample, which there must be.
+/// N values of `gather_steps` steps from `step` on. Without branches, so that all loads are in flight before
+/// the first is used. Steps beyond the last repeat it. If no sample defines the value, the first is read; it
+/// must exist.
 template <int N>
 __device__ __forceinline__ void gather(const GatherArguments& a, const Bracket* brackets, const float* values,
                                        std::int64_t dim, std::int64_t step, float* out) {
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(gather_threads) gather_kernel(const GatherArgu
   }
 }
 
-/// Numbers that can be moved together: packs of them lie on their accesses' boundaries in every row.
+/// Values per access: packs must be aligned to their accesses in every row.
 int pack_numbers(const FuseArguments& call) {
   for (int n = 4; n > 1; n /= 2) {
     const std::uintptr_t bytes = static_cast<std::uintptr_t>(n) * sizeof(float);

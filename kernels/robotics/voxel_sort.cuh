@@ -6,9 +6,9 @@
 #include "egt/core/math/voxel_scratch.hpp"
 #include "kernels/vector.cuh"
 
-/// Sorts a cloud's points by tile, as egt/core/voxel_scratch.hpp tells. What a block has for one region it
-/// puts there in a row, so the two passes take few accesses to memory: a scattered point costs as much as
-/// four that lie together. The kernels of the counting sort have nothing to do for an even cloud.
+/// Sorts a cloud's points by tile, see egt/core/math/voxel_scratch.hpp. A block writes its points of one
+/// region contiguously, because a scattered point costs as much as four adjacent ones. Both passes thus need
+/// few memory accesses. The kernels of the counting sort do nothing for an even cloud.
 namespace egt::kernels {
 namespace voxel_sort {
 
@@ -18,10 +18,10 @@ using math::VoxelLocator;
 
 constexpr unsigned warp_threads = 32, whole_warp = ~0u;
 constexpr unsigned sort_threads = 512;
-constexpr int points_to_bin = 6, points_of_bin = most_region_points / sort_threads;  // of a thread
+constexpr int points_to_bin = 6, points_of_bin = most_region_points / sort_threads;  // per thread
 constexpr unsigned binned_at_once = sort_threads * points_to_bin;
 constexpr unsigned regions_of_thread = most_regions / sort_threads;
-constexpr int points_in_flight = 2;  // of a thread, where they are sorted one by one
+constexpr int points_in_flight = 2;  // per thread, if points are sorted one by one
 constexpr std::uint32_t no_tile = ~0u;
 
 struct Cloud {
@@ -29,8 +29,8 @@ struct Cloud {
   std::int64_t count;
 };
 
-/// `n` points of a thread: every `sort_threads`th from the thread's first one of the block, so that a warp
-/// reads whole sectors.
+/// `n` points of a thread: every `sort_threads`th point of the block from the thread's first one, so that a
+/// warp reads whole sectors.
 template <int n>
 struct SomePoints {
   float x[n], y[n], z[n];
@@ -60,8 +60,8 @@ struct SomePoints {
   }
 };
 
-/// Counts a point of the tile and returns how many came before it. For whole warps: one that has points of a
-/// single tile only, as where a cloud is dense, counts them at once.
+/// Counts a point of the tile and returns the number of points before it. Called by whole warps. A warp with
+/// points of a single tile, as in a dense cloud, counts them with one atomic.
 __device__ __forceinline__ std::uint32_t join_tile(const VoxelScratch& scratch, std::uint32_t tile) {
   const std::uint32_t first = __shfl_sync(whole_warp, tile, 0);
   if (!__all_sync(whole_warp, tile == first))
@@ -77,7 +77,7 @@ __device__ __forceinline__ void add(std::uint64_t& sum, std::uint64_t term) {
   if (term > 0) atomicAdd(reinterpret_cast<unsigned long long*>(&sum), static_cast<unsigned long long>(term));
 }
 
-/// Adds what each warp (its first thread) has counted to the cloud's counts.
+/// Adds the counts of each warp (in its first thread) to the cloud's counts.
 __device__ inline void publish(std::uint32_t in, std::uint32_t outside, std::uint32_t not_finite,
                                VoxelCounts& counts) {
   __shared__ std::uint32_t block_counts[3];
@@ -105,7 +105,7 @@ __device__ __forceinline__ TilePoint load_point(const TilePoint* from) {
   return {words.x, words.y};
 }
 
-/// The sum of `count` over the threads of the block before this one; `total` becomes that over all.
+/// The sum of `count` over the block's threads before this one; `total` becomes the sum over all threads.
 __device__ inline std::uint32_t sum_before(std::uint32_t count, std::uint32_t& total) {
   constexpr unsigned warps = sort_threads / warp_threads;
   __shared__ std::uint32_t warp_sums[warps];
@@ -127,16 +127,16 @@ __device__ inline std::uint32_t sum_before(std::uint32_t count, std::uint32_t& t
   return before + sum - count;
 }
 
-/// The points that a block puts into bins, sorted by region.
+/// Points that a block moves into bins, sorted by region.
 struct BinnedPoints {
-  std::uint32_t
-      begins[most_regions];  ///< first how many, then where a region's begin, then from there to its bin
+  std::uint32_t begins[most_regions];  ///< per region: first the count, then the begin, then the offset from
+                                       ///< there to its bin
   TilePoint points[binned_at_once];
   std::uint16_t regions[binned_at_once];
 };
 
-/// Makes of the counts of regions where each one's points begin, and takes room for them in the bins;
-/// `bases`: where that is, of each of the thread's own regions. The number of points.
+/// Converts the counts of regions to the begin of each region's points and reserves room in the bins.
+/// `bases`: offset from that begin to the room, per region of the thread. Returns the number of points.
 __device__ __forceinline__ std::uint32_t take_room(const VoxelScratch& scratch,
                                                    std::uint32_t (&begins)[most_regions],
                                                    std::uint32_t (&bases)[regions_of_thread]) {
@@ -158,7 +158,7 @@ __device__ __forceinline__ std::uint32_t take_room(const VoxelScratch& scratch,
   return total;
 }
 
-/// Puts the points into the bins of their regions, and counts what became of them.
+/// Moves the points into the bins of their regions and counts them by outcome.
 __global__ void __launch_bounds__(sort_threads, 3)
     bin_points_kernel(const VoxelLocator locator, const Cloud cloud, const VoxelScratch scratch) {
   __shared__ BinnedPoints binned;
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(sort_threads, 3)
   if (!fits) scratch.header->uneven = 1;
 }
 
-/// Clears what the counting sort needs to be zero, all blocks together.
+/// Zeroes the memory of the counting sort, all blocks together.
 __device__ inline void clear_for_counting(const VoxelScratch& scratch) {
   uint4* const words = reinterpret_cast<uint4*>(scratch.counts);
   const std::size_t count = scratch.sort_zeroed_bytes / sizeof(uint4);
@@ -227,7 +227,7 @@ __device__ inline void clear_for_counting(const VoxelScratch& scratch) {
     words[i] = make_uint4(0, 0, 0, 0);
 }
 
-/// Sorts the bin of a region by tile, a block a region.
+/// Sorts the bin of a region by tile, one block per region.
 __global__ void __launch_bounds__(sort_threads, 3)
     sort_bins_kernel(std::uint32_t tiles, const VoxelScratch scratch, VoxelCounts* counts) {
   constexpr std::uint32_t labels = 1u << TilePoint::label_bits;
@@ -274,7 +274,7 @@ __global__ void __launch_bounds__(sort_threads, 3)
     store_point(scratch.points + bin + i, sorted[i]);
 }
 
-/// Counts the points of each tile; `ranks`: of each point in its tile. `blocks`: of points.
+/// Counts the points of each tile; `ranks`: of each point in its tile. `blocks`: number of blocks of points.
 __global__ void __launch_bounds__(sort_threads)
     count_points_kernel(const VoxelLocator locator, const Cloud cloud, const VoxelScratch scratch,
                         unsigned blocks) {
@@ -301,7 +301,7 @@ __device__ inline void cut_tile(const VoxelScratch& scratch, std::uint32_t tile,
   for (std::uint32_t s = 0; s < slices; ++s) scratch.slices[first + s] = {tile, s, sums};
 }
 
-/// A place for each tile's points. Blocks take theirs as they come: the tiles' order does not matter.
+/// Assigns each tile a range of points. Blocks reserve theirs in any order: the tiles' order is irrelevant.
 __global__ void __launch_bounds__(sort_threads)
     place_tiles_kernel(std::uint32_t tiles, const VoxelScratch scratch) {
   __shared__ std::uint32_t block_begin;
@@ -318,7 +318,7 @@ __global__ void __launch_bounds__(sort_threads)
   if (count > points_per_slice) cut_tile(scratch, tile, count);
 }
 
-/// Puts the points to their tiles' places. `blocks`: of points.
+/// Moves the points to their tiles' ranges. `blocks`: number of blocks of points.
 __global__ void __launch_bounds__(sort_threads)
     scatter_points_kernel(const VoxelLocator locator, const Cloud cloud, const VoxelScratch scratch,
                           unsigned blocks) {
@@ -337,7 +337,7 @@ __global__ void __launch_bounds__(sort_threads)
   }
 }
 
-/// All of it; `counts`: what became of the points. The next kernel in the stream may start early.
+/// The whole sort; `counts`: points by outcome. The next kernel in the stream may start early.
 inline int sort_points(const Launch& launch, const VoxelLocator& locator, const Cloud& cloud,
                        const VoxelScratch& scratch, VoxelCounts* counts) {
   const std::uint32_t tiles = locator.tile_count();

@@ -3,9 +3,9 @@
 #include "kernels/robotics/voxel_sort.cuh"
 #include "kernels/vector.cuh"
 
-/// The points are sorted by tile, in memory that a GPU's L2 cache holds for clouds of a few million; then a
-/// block a tile sums in shared memory and writes its voxels once. The output's bytes are most of the work.
-/// All sums are of integers.
+/// The points are sorted by tile, in memory that fits a GPU's L2 cache for clouds of a few million points.
+/// Then one block per tile sums in shared memory and writes its voxels once. Writing the output dominates the
+/// time. All sums are integer sums.
 namespace egt::kernels {
 namespace {
 
@@ -41,7 +41,7 @@ struct alignas(vector_bytes) TileSums {
 };
 static_assert(sizeof(TileSums) % (sizeof(uint4) * tile_threads) == 0);
 
-/// Adds the points from `first` on that are this thread's.
+/// Adds this thread's share of the points from `first` on.
 __device__ __forceinline__ void add_points(const TilePoint* points, std::uint32_t first, std::uint32_t count,
                                            TileSums& sums) {
 #pragma unroll 4
@@ -53,8 +53,8 @@ struct VoxelOutputs {
   VoxelFeatures* features;
 };
 
-/// Writes the tile's voxels: `features_of(v)`. Nobody reads them soon, so they shall not push the points of
-/// tiles to come out of the cache.
+/// Writes the tile's voxels: `features_of(v)`. They are not read soon, so streaming stores keep the points of
+/// later tiles in the cache.
 template <typename F>
 __device__ __forceinline__ void write_tile(const VoxelLocator& grid, std::uint32_t tile,
                                            const VoxelOutputs& out, const F& features_of) {
@@ -102,7 +102,7 @@ __device__ __forceinline__ TileRange load_range(const VoxelScratch& scratch, std
   return {words.x, words.y};
 }
 
-/// A slice of a full tile. The last slice of a tile to be done writes it.
+/// Sums a slice of a full tile. The block that finishes the tile's last slice writes it.
 __device__ void sum_slice(const VoxelLocator& grid, const VoxelScratch& scratch, const VoxelOutputs& out,
                           const VoxelSlice& slice, TileSums& sums) {
   sums.clear();
@@ -120,7 +120,7 @@ __device__ void sum_slice(const VoxelLocator& grid, const VoxelScratch& scratch,
   });
 }
 
-/// A tile that is not full.
+/// Sums a tile that is not full.
 __device__ void sum_tile(const VoxelLocator& grid, const VoxelScratch& scratch, const VoxelOutputs& out,
                          std::uint32_t tile, TileSums& sums) {
   const TileRange range = load_range(scratch, tile);
@@ -130,7 +130,7 @@ __device__ void sum_tile(const VoxelLocator& grid, const VoxelScratch& scratch, 
   }
   if (range.count > points_per_slice) return;
   const TilePoint* const points = scratch.points + range.begin;
-  TilePoint point{};  // the first is on its way while the sums are cleared
+  TilePoint point{};  // the first load is in flight while the sums are cleared
   if (threadIdx.x < range.count) point = load_point(points + threadIdx.x);
   sums.clear();
   __syncthreads();
@@ -140,7 +140,7 @@ __device__ void sum_tile(const VoxelLocator& grid, const VoxelScratch& scratch, 
   write_tile(grid, tile, out, [&](std::uint32_t v) { return sums.features(v); });
 }
 
-/// The first blocks take a slice of a full tile each, the others a tile that is not full.
+/// The first blocks handle one slice of a full tile each, further blocks one tile that is not full.
 __global__ void __launch_bounds__(tile_threads)
     sum_tiles_kernel(const VoxelLocator grid, const VoxelScratch scratch, const VoxelOutputs out) {
   __shared__ TileSums sums;

@@ -6,40 +6,40 @@
 #include "egt/ranks/control.hpp"
 #include "ranks/mpi/mpi_session.hpp"
 
-/// One function a command: all ranks call it and return the same exit code, or the same Status.
+/// One function per command. All ranks call it and return the same exit code or Status.
 namespace egt {
 
-/// The main job. `started`: when the process began.
+/// The main job. `started`: start time of the process.
 Result<int> run_burn(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started);
 
-/// About half a minute: does every device really compute, hold memory and exchange data? Fails and names the
-/// one that does not.
+/// Checks in about half a minute that every device computes, holds memory and exchanges data. Reports each
+/// device that fails.
 Result<int> run_verify(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started);
 
-/// Puts in every fault that the checks claim to find, and fails where one is missed or blamed on a wrong
+/// Injects every fault that the checks claim to detect. Fails if one is missed or attributed to the wrong
 /// rank.
 Result<int> run_selftest(const Options& options, MpiSession& mpi, Control& control,
                          Clock::time_point started);
 
-/// Bandwidth and latency of every pair of devices, of devices and their hosts, and of collectives, all
-/// verified; names what is slow.
+/// Measures and verifies bandwidth and latency of all device pairs, of devices and their hosts, and of
+/// collectives. Reports slow links.
 Result<int> run_links(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started);
 
-/// How training, voxelization and sensor fusion scale from one device to all.
+/// Measures the scaling of training, voxelization and sensor fusion from one device to all.
 Result<int> run_bench(const Options& options, MpiSession& mpi, Control& control, Clock::time_point started);
 
 /// Trains and runs convolutional networks and a retrieval encoder, test by test.
 Result<int> run_loadtest(const Options& options, MpiSession& mpi, Control& control,
                          Clock::time_point started);
 
-/// Judges the run of a directory from its journals, writes its result and tells the verdict. Needs no ranks.
+/// Judges a run from the journals in its directory, writes its result and prints the verdict. Runs without
+/// ranks.
 Result<int> run_report(const Options& options);
 
-/// Holds result files against each other: tables, and the JSON or HTML file that --output names. Needs no
-/// ranks.
+/// Compares result files: prints tables, and writes the JSON or HTML file of --output. Runs without ranks.
 Result<int> run_compare(const Options& options);
 
-/// Lists every node's devices and what each supports, or why not.
+/// Lists the devices of every node, their supported features, and why others are unsupported.
 Result<int> run_devices(const Options& options, MpiSession& mpi, Control& control);
 
 }  // namespace egt

@@ -22,16 +22,16 @@ namespace {
 
 using namespace egt;
 
-constexpr double control_timeout_s = 300.0;  // a peer may still fill its memory, or finish its file
+constexpr double control_timeout_s = 300.0;  // a peer may still fill its memory or complete its file
 
-/// The one place that tells why a run did not begin, or how a command failed.
+/// The only place that prints why a run did not start or how a command failed.
 int fail(const Status& status, int rank) {
   if (rank == 0) fmt::print(stderr, "extreme_gpu_trainer: {}\n", status.what());
   return exit_code_of(status);
 }
 
-/// Without what libraries do at the process's end: where threads or memory are short, OpenBLAS then waits
-/// for a thread that it never got.
+/// Skips the exit handlers of libraries. If threads or memory are short, OpenBLAS would wait for a thread
+/// that never started.
 [[noreturn]] void leave(int code) {
   std::fflush(nullptr);
   std::_Exit(code);
@@ -48,7 +48,7 @@ Result<int> run_command(const Options& options, MpiSession& mpi, Control& contro
   return run_burn(options, mpi, control, started);
 }
 
-/// Memory that runs out is no defect of the program: one line and the contract's code, from whatever thread.
+/// Out of memory is no program error, so any thread prints one line and exits with the contract's code.
 [[noreturn]] void end_without_memory() {
   try {
     if (std::current_exception()) throw;
@@ -66,7 +66,7 @@ Result<int> run_command(const Options& options, MpiSession& mpi, Control& contro
 int run(int argc, char** argv, Clock::time_point started) {
   const Launcher launcher = find_launcher();
   Result<Options> options = parse_options(argc, argv, program_version());
-  // One line per node: a config file may be wrong on one of them only.
+  // Printed once per node, since the config file may be wrong on a single node.
   if (!options.ok()) return fail(options.status(), launcher.local_rank);
   const std::string command = options.value().command;
   const bool has_message = options.value().message.has_value();
@@ -77,7 +77,7 @@ int run(int argc, char** argv, Clock::time_point started) {
     return 0;
   }
   if (command == "report" || command == "compare") {
-    // A stale variable must not make a comparison pass that was never made.
+    // A stale launcher variable must not suppress the comparison and return success.
     if (launcher.is_other_rank())
       return fail(
           {StatusCode::invalid_argument,
@@ -89,7 +89,7 @@ int run(int argc, char** argv, Clock::time_point started) {
     return code.ok() ? code.value() : fail(code.status(), 0);
   }
   Result<std::unique_ptr<MpiSession>> mpi = MpiSession::open(argc, argv);
-  // Each rank reports it: limits differ between hosts.
+  // Each rank reports it, since limits differ between nodes.
   if (!mpi.ok()) leave(fail({StatusCode::unavailable, mpi.status().what()}, 0));
   if (const Status all_here = check_world_size(launcher, mpi.value()->place().size); !all_here.ok())
     return fail(all_here, launcher.size > 0 ? launcher.rank : 0);
@@ -101,8 +101,8 @@ int run(int argc, char** argv, Clock::time_point started) {
   return code.ok() ? code.value() : fail(code.status(), rank);
 }
 
-/// A stop that comes while libraries are still being started must not kill a rank either: the loader calls
-/// this before it calls theirs, once all of them are loaded.
+/// A signal during library startup must not kill a rank either. The loader calls this after loading all
+/// libraries and before initializing them.
 void take_signals(int, char**, char**) {
   StopSignal::take();
 }

@@ -90,7 +90,7 @@ Result<std::unique_ptr<Dnn>> open_gpu_dnn(Device&) {
 void describe_cuda(Json&) {}
 #endif
 
-/// A launcher that gives each rank one GPU numbers it 0.
+/// A launcher that assigns one GPU to each rank makes it index 0.
 Result<int> device_index(const CommonOptions& options, const RankPlace& place, int gpus) {
   const auto local = static_cast<std::size_t>(place.local_rank);
   if (options.devices.empty()) return gpus == 1 ? 0 : place.local_rank;
@@ -111,12 +111,12 @@ std::string first_line_value(const char* path, const std::string& key) {
   return {};
 }
 
-/// CUDA stops at the first entry that is no device.
+/// CUDA stops at the first invalid entry.
 bool hides_all_gpus(std::string_view visible_devices) {
   return visible_devices.empty() || visible_devices.starts_with("-1") || visible_devices == "NoDevFiles";
 }
 
-/// As --backend: for tests and job scripts.
+/// EGT_BACKEND has the values of --backend, for tests and job scripts.
 std::string_view backend_of_environment() {
   const char* const backend = std::getenv("EGT_BACKEND");
   return backend ? backend : "auto";
@@ -134,7 +134,7 @@ Json text_or_null(const std::string& text) {
 std::string unusable_gpus(const std::filesystem::path& root, const std::string& cuda_reason) {
   constexpr std::size_t max_named = 8;
   const auto gpus = nvidia_gpus(root);
-  // A sandbox may show the driver's devices and hide the bus.
+  // A sandbox may expose the driver's devices but hide the PCI bus.
   for (const char* const sign : {"proc/driver/nvidia/version", "dev/nvidia0"})
     if (gpus.empty() && std::filesystem::exists(root / sign))
       return fmt::format("the NVIDIA driver is loaded (/{}), but no GPU can be used: {}; see dmesg", sign,
@@ -196,7 +196,7 @@ Result<BackendChoice> choose_backend(const CommonOptions& options) {
   if (options.backend == Backend::automatic && is_host_chosen())
     return BackendChoice{Backend::host, "EGT_BACKEND=host"};
   const Result<int> gpus = gpu_count();
-  // On the host alone a run would pass, and say nothing of the GPU that does not work.
+  // Falling back to the host would pass without reporting the broken GPU.
   if (!gpus.ok())
     return Status(gpus.status().code(),
                   fmt::format("GPUs cannot be used: {}; --backend host works without", gpus.status().what()));

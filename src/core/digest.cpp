@@ -20,7 +20,7 @@ Digest digest_of(std::string_view text) {
 }
 
 std::optional<std::uint32_t> only_word(const Digest& digest) {
-  // What add_to_digest does at index 0, backwards.
+  // Inverts add_to_digest at index 0.
   std::uint32_t place = 0x68E31DA4u;
   place ^= place >> 15;
   std::uint32_t inverse = 0x7FEB352Du;

@@ -24,7 +24,7 @@ Status file_error(const std::string& path, const std::string& what, int error, S
 
 namespace {
 
-/// A pipe or a terminal that was set not to block by somebody who shares it.
+/// Waits for a pipe or terminal that another process which shares it has set to non-blocking.
 void wait_for(int file) {
   pollfd room{.fd = file, .events = POLLOUT, .revents = 0};
   static_cast<void>(::poll(&room, 1, -1));
@@ -49,7 +49,7 @@ int write_all(int file, std::string_view text) {
 
 namespace {
 
-/// Writes and closes; 0 or an errno.
+/// Writes and closes; returns 0 or an errno.
 int write_file(const std::string& path, const std::string& text, Durability durability) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return errno;
@@ -59,7 +59,7 @@ int write_file(const std::string& path, const std::string& text, Durability dura
   return error;
 }
 
-/// Not a device, a pipe, or what a descriptor of this process leads to.
+/// False for a device, a pipe, or the target of a descriptor of this process.
 bool can_be_replaced(const std::string& path) {
   for (const char* const descriptors : {"/dev/std", "/dev/fd/", "/proc/"})
     if (path.starts_with(descriptors)) return false;
@@ -67,13 +67,13 @@ bool can_be_replaced(const std::string& path) {
   return ::stat(path.c_str(), &there) != 0 || S_ISREG(there.st_mode) || S_ISDIR(there.st_mode);
 }
 
-/// A pipe must have a reader; 0 or an errno.
+/// A pipe must have a reader. Returns 0 or an errno.
 int write_in_place(const std::string& path, const std::string& text) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   return file.valid() ? write_all(file.get(), text) : errno;
 }
 
-/// Brings a rename to disk. Best effort: some file systems cannot, and the file itself is whole.
+/// Syncs a rename to disk. Best effort: some file systems cannot, and the file is already complete.
 void sync_folder(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   const int folder = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -5,15 +5,15 @@
 namespace egt {
 namespace {
 
-/// k u / (1 - k u): the bound for sums of k products in any order, each operation off by u at most (Higham,
-/// "Accuracy and stability of numerical algorithms", 2002, section 3.1).
+/// k u / (1 - k u): the error bound for sums of k products in any order, with an error of up to u per
+/// operation (Higham, "Accuracy and stability of numerical algorithms", 2002, section 3.1).
 double gamma(std::int64_t k, double unit_roundoff) {
   const double error = static_cast<double>(k) * unit_roundoff;
   return error / (1 - error);
 }
 
-/// Of numbers below the normal ones: half their spacing, or all of the smallest normal number where they may
-/// be flushed to zero (fp16's are kept by every converter).
+/// Error of subnormal results: half their spacing, or the whole smallest normal number if they may be flushed
+/// to zero (every converter keeps those of fp16).
 double underflow_error(ElementType type) {
   return type == ElementType::f64 ? DBL_MIN : type == ElementType::f16 ? 0x1p-25 : 0x1p-126;
 }
@@ -46,19 +46,19 @@ double largest_finite(ElementType type) {
   }
 }
 
-/// Sums: fp32 units round by 2^-24 each, or cut off by 2^-23. Tensor cores multiply exactly, align the terms
-/// of a block of four or more with the largest and cut them off at 2^-23 of it or below, then normalize: for
-/// blocks of four, 6 errors of 2^-23 for 4 products, below 2^-22 a product (Fasi, Higham, Mikaitis, Pranesh,
-/// "Numerical behavior of NVIDIA tensor cores", PeerJ CS, 2021; Blanchard et al., "Mixed precision block
-/// fused multiply-add", SIAM J. Sci. Comput., 2020). They keep subnormal operands. tf32 keeps 11 bits of each
-/// operand, rounded or cut off: 2^-10 each; operands that this rounds to infinity (above 2^128 - 2^116) are
-/// not foreseen. fp8's terms, 32 at a time and with the sum so far, are cut off at 2^-13 of the largest, and
-/// such sums of 128 are added in fp32 (DeepSeek-V3, 2024): 4 times 33 errors of 2^-13. Terms are aligned
-/// before they are normalized, so a subnormal operand is cut off as if it were the smallest normal one (seen
-/// on an H100 with fp16).
+/// Sums: fp32 units round by 2^-24 each, or truncate by 2^-23. Tensor cores multiply exactly and align the
+/// terms of a block of four or more with its max term. They truncate them at 2^-23 of that term or below,
+/// then normalize. For blocks of four this is 6 errors of 2^-23 for 4 terms, below 2^-22 per term (Fasi,
+/// Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS, 2021; Blanchard et al.,
+/// "Mixed precision block fused multiply-add", SIAM J. Sci. Comput., 2020). They keep subnormal operands.
+/// tf32 keeps 11 bits of each operand, rounded or truncated: 2^-10 each. Operands that this rounds to
+/// infinity (above 2^128 - 2^116) are not covered. fp8's terms, 32 at a time and with the sum so far, are
+/// truncated at 2^-13 of the max term. Such sums of 128 are added in fp32 (DeepSeek-V3, 2024): 4 times 33
+/// errors of 2^-13. Terms are aligned before they are normalized, so a subnormal operand is truncated as if
+/// it were the smallest normal one (seen on an H100 with fp16).
 ///
-/// The verification's own sums in fp64 are off by gamma(k), too. With a bias there is one term more, and two
-/// roundings of the result.
+/// The verification's own sums in fp64 have an error of gamma(k), too. A bias adds one term, and the result
+/// is rounded twice.
 GemmRounding GemmRounding::of(Precision precision, ElementType stored_as, std::int64_t k, bool has_relu) {
   if (precision == Precision::int8) return {.largest = INT32_MAX, .largest_sum = DBL_MAX};  // exact
   const bool fp64 = precision == Precision::fp64;

@@ -124,7 +124,7 @@ constexpr std::array keys = {
         }},
 };
 
-/// Puts "key=value" into `injection`; `seen`: the keys so far, none may come twice.
+/// Parses "key=value" into `injection`. `seen` holds the keys so far; none may be repeated.
 Status parse_member(std::string_view text, Injection& injection, std::vector<std::string_view>& seen) {
   const std::size_t equals = text.find('=');
   const std::string_view name = text.substr(0, equals);
@@ -147,7 +147,7 @@ std::vector<int> bits_of(std::uint32_t mask) {
   return bits;
 }
 
-/// A number that follows from what is asked for, so that each injection hits another place.
+/// A number that follows from the request, so that each injection hits another location.
 std::uint64_t chosen(const Injection& injection, std::uint64_t seed, std::uint64_t purpose) {
   std::uint64_t hash = seed;
   for (const std::uint64_t part :

@@ -18,8 +18,7 @@
 namespace egt {
 namespace {
 
-/// The process's control groups that bound its threads, its own and those above it: "pids.max 24 (24 in
-/// use)".
+/// Thread limits of the process's control group and its ancestors: "pids.max 24 (24 in use)".
 std::vector<std::string> group_limits() {
   std::vector<std::string> limits;
   for (const ControlGroup& group : control_groups("/", "pids"))

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double long_operation_seconds = 1;  ///< shorter ones need no explanation
 
-/// "D" of "123 (name) D 1 ..": a name may hold blanks and parentheses.
+/// "D" of "123 (name) D 1 ..". The name may contain blanks and parentheses.
 std::string state_of_task(int task) {
   const std::string line = first_line(fmt::format("/proc/self/task/{}/stat", task)).value_or("");
   const std::size_t name_end = line.rfind(')');

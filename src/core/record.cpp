@@ -20,7 +20,7 @@ std::optional<RecordKind> parse_record_kind(const std::string& name) {
   return std::nullopt;
 }
 
-/// What is not known is null in JSON, never a number that means it.
+/// Unknown values are null in JSON, never a number with that meaning.
 template <typename Integer>
 Json number_or_null(Integer value) {
   return value < 0 ? Json() : Json(value);

@@ -22,7 +22,7 @@ bool RecordQueue::holds_back(const Fault& fault) {
   Incidents& incidents = incidents_[{fault.kind, fault.detector, fault.rank}];
   const bool full = incidents.places.size() >= most_places;
   if (!full && incidents.places.emplace(fault.where, fault.offset).second) return false;
-  if (fault.settles) return false;  // else the provisional record would hold
+  if (fault.settles) return false;  // otherwise the provisional record would remain valid
   ++incidents.held_back;
   incidents.last_time = unix_now();
   incidents.part = fault.part;

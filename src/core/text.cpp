@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view replacement = "\xEF\xBF\xBD";  // U+FFFD
 
-/// Characters of `escapes` become their texts; other control characters, but for `kept` ones, `control`.
+/// Replaces characters of `escapes` by their texts, and control characters except `kept` ones by `control`.
 std::string escaped(std::string_view text, std::string_view kept, std::string_view control,
                     std::initializer_list<std::pair<char, std::string_view>> escapes = {}) {
   std::string all;

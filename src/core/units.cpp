@@ -52,7 +52,7 @@ Status not_allowed(std::string_view text, const char* allowed) {
 /// A decimal number without sign or exponent, and the text after it.
 struct Quantity {
   double value = 0;
-  std::optional<std::uint64_t> whole;  ///< the exact value, where there is no fraction and it fits
+  std::optional<std::uint64_t> whole;  ///< exact value, if there is no fraction and it fits
   std::string_view suffix;
 };
 
@@ -76,7 +76,7 @@ std::optional<std::uint64_t> factor_of(std::string_view suffix, const Unit (&uni
   return std::nullopt;
 }
 
-/// `quantity` times `factor`, exact for whole numbers; nothing where it does not fit or is a part of a byte.
+/// `quantity` times `factor`, exact for integers; nothing if it does not fit or is a fraction of a byte.
 std::optional<std::uint64_t> bytes_of(const Quantity& quantity, std::uint64_t factor) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   if (quantity.whole) {

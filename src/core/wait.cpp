@@ -9,14 +9,14 @@ namespace egt {
 namespace {
 
 constexpr double spin_seconds = 20e-6, first_sleep_s = 10e-6;
-/// In a long wait a sleep is a share of it, so that who waits for seconds does not wake a thousand times in
-/// each.
+/// In a long wait, a sleep is a share of the elapsed time: a wait of seconds must not wake 1000 times a
+/// second.
 constexpr double longest_sleep_s = 1e-3, share_of_wait = 1.0 / 16, longest_in_long_wait_s = 4e-3;
 
 Status why_ended(const WaitLimits& limits, double elapsed) {
   if (limits.stop.stop_requested())
     return {StatusCode::stopped, fmt::format("{}: a stop was asked for while waiting", limits.what)};
-  // Written so that a deadline that is not a number counts as passed.
+  // Written so that a NaN deadline counts as passed.
   if (!(elapsed < limits.seconds))
     return {StatusCode::timeout, fmt::format("{} did not end within {:g} s", limits.what, limits.seconds)};
   return {};

@@ -9,7 +9,7 @@
 namespace egt {
 namespace {
 
-/// The checks of one operation's operands, each called by its name in device.hpp.
+/// Checks of one operation's operands. Each operation has its name in device.hpp.
 class Operation {
  public:
   constexpr explicit Operation(std::string_view name) : name_(name) {}
@@ -28,7 +28,7 @@ class Operation {
     if (count >= 0) return {};
     return wrong(fmt::format("{} cannot have {} elements", operand, count));
   }
-  /// A type that training has.
+  /// Rejects types that only GEMMs support.
   Status check_type(ElementType type, std::string_view operand) const {
     const bool is_for_products = is_quantized(type) || type == ElementType::i8 || type == ElementType::i32;
     if (!is_for_products) return {};
@@ -50,7 +50,7 @@ class Operation {
     return check_memory(matrix.data, static_cast<std::uint64_t>(matrix.count()), operand);
   }
   Status check_words(const WordsView& words) const { return check_memory(words.data, words.count, "words"); }
-  /// f32 or bf16, as gradients of parameters are.
+  /// Gradients of parameters must be f32 or bf16.
   Status check_gradient(const VectorView& gradient, std::int64_t count, std::string_view operand) const {
     EGT_TRY(check_vector(gradient, operand));
     if (gradient.count != count)
@@ -104,7 +104,7 @@ Status check_types(const Operation& operation, const Gemm& gemm) {
                                      to_string(gemm.b.type), to_string(d)));
 }
 
-/// What tensor cores can do with 8 bits.
+/// Restrictions of tensor cores on 8-bit operands.
 Status check_narrow(const Operation& operation, const Gemm& gemm) {
   constexpr std::int64_t multiple = 16;
   EGT_TRY(operation.check(gemm.a.columns > 0, "8-bit operands of no columns"));
@@ -118,7 +118,7 @@ Status check_narrow(const Operation& operation, const Gemm& gemm) {
   return {};
 }
 
-/// Of a product that goes through a bias and a ReLU.
+/// Checks a GEMM with fused bias and ReLU.
 Status check_relu_bias(const Operation& operation, const Gemm& gemm) {
   const VectorView& bias = gemm.relu_bias;
   const ElementType type = gemm.d.type;
@@ -146,7 +146,7 @@ Status check_grid(const Operation& operation, const VoxelGrid& grid) {
   return {};
 }
 
-/// So that rows and what a batch element takes of the second pass are counted in 32 bits.
+/// Limits sizes, so that rows and the numbers of a batch element in the second pass fit 32-bit indices.
 Status check_fusion_shape(const Operation& operation, const FusionShape& shape) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
   EGT_TRY(operation.check(shape.streams >= 1 && shape.streams <= most_fusion_streams,
@@ -306,7 +306,7 @@ Status check_adam_step(const ParameterRange& range, const float* first, const fl
 
 namespace {
 
-/// A vector that sparse elements are of.
+/// Checks a vector that sparse elements index.
 Status check_sparse(const Operation& operation, const VectorView& vector, std::string_view operand) {
   EGT_TRY(operation.check_vector(vector, operand));
   EGT_TRY(operation.check(vector.type == ElementType::f32, fmt::format("{} is not f32", operand)));

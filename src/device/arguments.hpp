@@ -5,9 +5,10 @@
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
 
-/// What every adapter takes for granted once an operation of Device is enqueued: memory wherever there are
-/// elements, and shapes, counts and types that fit. One function an operation, for the calling thread;
-/// invalid_argument names the operation and what is wrong. What only one adapter cannot do is its own to say.
+/// Preconditions that every adapter relies on after an operation of Device was enqueued: non-null memory if
+/// there are elements, and matching shapes, counts and types. One function per operation, run on the calling
+/// thread. invalid_argument identifies the operation and the cause. An adapter checks its own additional
+/// limits.
 namespace egt {
 
 /// For elapsed_ms and busy_ms.
@@ -15,7 +16,7 @@ Status check_times(const Event& from, const Event& to);
 Status check_takes_products(const Stream& stream);
 Status check_copy(const void* to, const void* from, std::size_t bytes);
 Status check_set_zero(const void* data, std::size_t bytes);
-/// That a device supports the precision is not looked at.
+/// Does not check whether the device supports the precision.
 Status check_gemm(const Gemm& gemm);
 Status check_verify_gemm(const Gemm& gemm, const GemmMismatches* report);
 Status check_quantize(const Quantization& call);
@@ -41,7 +42,7 @@ Status check_verify_sum(const VectorView& sum, const void* terms, int count, con
 Status check_digest(const WordsView& words, const Digest* digest);
 Status check_sum(const WordsView& words, const Digest* sums);
 Status check_sine_exponential(const WordsView& words, int iterations, const Digest* digest);
-/// `flip` needs words to hit.
+/// `flip` needs words to change.
 Status check_flip(const WordsView& words, const Flip& flip);
 Status check_voxelize(const Voxelization& call);
 Status check_fuse(const StreamFusion& call);

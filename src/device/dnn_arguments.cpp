@@ -12,7 +12,7 @@ Status wrong(std::string_view operation, std::string_view what) {
   return Status(StatusCode::invalid_argument, fmt::format("{}: {}", operation, what));
 }
 
-/// Above 0, and so that elements and bytes are counted in 63 bits.
+/// Sizes must be above 0, and element and byte counts must fit 63 bits.
 Status check_images(std::string_view operation, const ImageShape& x, std::string_view name) {
   constexpr double most_elements = 1e17;
   double elements = 1;
@@ -59,7 +59,7 @@ Status check_shape(const ConvolutionShape& shape) {
   EGT_TRY(check_images(operation, shape.x, "x"));
   EGT_TRY(check_window(operation, shape.window, shape.x));
   EGT_TRY(check_images(operation, shape.y(), "y"));
-  // A filter counts as images: one an output, as high and wide as the window.
+  // A filter is checked as images: one per output, with the window's height and width.
   EGT_TRY(check_images(operation, {shape.outputs, shape.window.kernel, shape.window.kernel, shape.x.channels},
                        "its filter"));
   const bool is_known = shape.precision == Precision::fp32 || shape.precision == Precision::tf32 ||

@@ -6,17 +6,17 @@
 #include "egt/core/status.hpp"
 #include "egt/device/dnn.hpp"
 
-/// What every adapter of the port Dnn takes for granted of shapes and operands, as arguments.hpp for Device.
-/// invalid_argument: a shape that is none; unsupported: a precision or type that the port has not. What only
-/// one library cannot do is its adapter's own to say.
+/// Preconditions on shapes and operands that every adapter of Dnn relies on, as arguments.hpp for Device.
+/// invalid_argument: an invalid shape. unsupported: a precision or type that the port lacks. An adapter
+/// checks its library's own limits.
 namespace egt {
 
-/// No side or number of channels, kernel, stride or padding is larger.
+/// Upper limit of sides, channels, kernels, strides and padding.
 constexpr std::int64_t most_side = std::int64_t{1} << 30;
 
 Status check_shape(const ConvolutionShape& shape);
 Status check_shape(const BatchNormShape& shape);
-/// Also that every window holds a pixel of the image: the padding is less than the kernel.
+/// Also checks that the padding is smaller than the kernel, so that every window contains a pixel.
 Status check_shape(const PoolingShape& shape);
 
 /// An argument that points to device memory.
@@ -24,19 +24,19 @@ struct DnnOperand {
   std::string_view name;
   const void* data;
 };
-/// That each has memory. operation: "convolution".
+/// Checks that no operand is null. operation: "convolution".
 Status check_operands(std::string_view operation, std::initializer_list<DnnOperand> operands);
-/// That the batch has more than one pixel a channel, which an unbiased variance needs, and that all of
-/// `state` is there.
+/// Checks that the batch has more than one pixel per channel, which an unbiased variance needs, and that
+/// `state` is complete.
 Status check_training(const BatchNormShape& shape, const BatchNormState& state);
-/// That what inference uses of `state` is there.
+/// Checks the members of `state` that inference uses.
 Status check_inference(const BatchNormState& state);
-/// That what a backward pass uses of `state` is there.
+/// Checks the members of `state` that a backward pass uses.
 Status check_backward(const BatchNormState& state);
 
-/// "bf16 256 x 56 x 56 x 64 to 128, window 3, stride 2, padding 1"
+/// Example: "bf16 256 x 56 x 56 x 64 to 128, window 3, stride 2, padding 1".
 std::string to_text(const ConvolutionShape& shape);
-/// "256 x 56 x 56 x 64"
+/// Example: "256 x 56 x 56 x 64".
 std::string to_text(const ImageShape& shape);
 
 }  // namespace egt

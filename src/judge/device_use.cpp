@@ -21,7 +21,7 @@ namespace {
 
 constexpr double least_share_of_peers = 0.1;
 
-/// The entries of one rank in `results[]`, by name.
+/// One rank's entries in `results[]`, by name.
 using Parts = std::map<std::string, const Json*, std::less<>>;
 
 const Json& part(const Parts& parts, std::string_view name) {
@@ -40,8 +40,6 @@ Parts parts_of_rank(const Json& result, int rank) {
   return parts;
 }
 
-// ---- Operations
-
 bool is_forward(const std::string& where) {
   return where.starts_with("product of") || where.starts_with("activation of");
 }
@@ -50,14 +48,14 @@ bool spoils_pass(const std::string& kind) {
   return kind == "replay" || kind == "gemm" || kind == "extreme" || kind == "nonfinite";
 }
 
-/// One row of the table: where its count is, which faults tell of it, and what is said.
+/// One row of the table: the location of its count, the faults that affect it, and its text.
 struct Row {
   const char* name;
   const char* part;
   std::uint64_t (*count)(const Json& part, const Parts& all);
   bool (*is_spoilt)(const std::string& kind, const std::string& where);
   std::string (*how)(std::uint64_t least, const Json& part, bool has_peers);
-  bool computes;  ///< a device that computes nothing cannot have it right
+  bool computes;  ///< computes, so that an idle device cannot do it correctly
 };
 
 std::string times(std::uint64_t count) {
@@ -135,7 +133,7 @@ const Row rows[] = {
      false},
 };
 
-/// Wrong results of an operation: on which ranks, how many, and the first of them.
+/// Wrong results of an operation: the ranks, the count, and a description of the first.
 struct WrongResults {
   std::set<int> ranks;
   std::uint64_t count = 0;
@@ -153,7 +151,7 @@ WrongResults wrong_results(const Row& row, const Json& result, const std::set<in
       const std::string kind = text_at(fault, "kind"), where = text_at(fault, "where");
       if (!row.is_spoilt(kind, where)) continue;
       wrong.ranks.merge(accused_ranks(fault, idle));
-      // A fault's own count is that of wrong elements.
+      // The `count` of a fault is a number of wrong elements, not of faults.
       wrong.count += list == std::string_view("faults") ? 1 : count_at(fault, "count");
       if (!wrong.first.empty()) continue;
       const auto step = value_at<std::int64_t>(fault, "step");
@@ -163,7 +161,7 @@ WrongResults wrong_results(const Row& row, const Json& result, const std::set<in
   return wrong;
 }
 
-/// Do all ranks have a peer of the same model, whose results are compared with theirs?
+/// Whether every rank has a peer of the same model to compare results with.
 bool have_peers(const Json& result) {
   std::map<std::string, int> models;
   for (const Json& rank : member(result, "ranks")) ++models[text_at(member(rank, "device"), "name")];
@@ -197,9 +195,7 @@ Operation operation_of(const Row& row, const Json& result, const std::map<int, P
   return operation;
 }
 
-// ---- Devices
-
-/// Of one rank; empty where nothing was told.
+/// One rank's telemetry; empty if there is none.
 std::string telemetry_text(const Json& telemetry, const std::optional<double>& computes) {
   std::vector<std::string> figures;
   const auto note = [&](const char* quantity, const char* format) {
@@ -230,7 +226,7 @@ DeviceUse use_of(const Json& rank, const Parts& parts, const Json& result, bool 
   use.total_bytes = value_at<double>(memory, "total_bytes");
   use.compute_ms = value_at<double>(train, "compute_ms");
   const auto step_ms = value_at<double>(member(train, "step_ms"), "p50");
-  const int passes = count_at(train, "compared_steps") > 0 ? 2 : 1;  // of a step, each as long as the other
+  const int passes = count_at(train, "compared_steps") > 0 ? 2 : 1;  // per step, equally long
   if (use.compute_ms && step_ms && *step_ms > 0)
     use.computes = std::min(1.0, passes * *use.compute_ms / *step_ms);
   use.figures = telemetry_text(member(member(result, "telemetry"), std::to_string(use.rank)), use.computes);
@@ -239,7 +235,7 @@ DeviceUse use_of(const Json& rank, const Parts& parts, const Json& result, bool 
   return use;
 }
 
-/// What a peer's pass would take for as many samples as this rank's: the median of `fewest` peers or more.
+/// Median pass time of the peers, scaled to this rank's sample count. Needs at least `fewest` peers.
 std::optional<double> peers_compute_ms(const Json& own, const Json& result, const std::map<int, Parts>& ranks,
                                        std::size_t fewest) {
   const auto model = [](const Json& rank) { return text_at(member(rank, "device"), "name"); };
@@ -259,7 +255,7 @@ bool has_no_utilization(const Json& result, int rank) {
   return value_at<double>(member(telemetry, "gpu_utilization_percent"), "max") == 0.0;
 }
 
-/// Of the operations that compute, none was right on this rank.
+/// Whether this rank verified none of the operations that compute.
 bool computes_nothing_right(const Readiness& readiness, int rank) {
   for (std::size_t i = 0; i < std::size(rows); ++i)
     for (const OperationOnDevice& one : readiness.operations[i].devices)
@@ -321,7 +317,7 @@ Readiness readiness_of(const Json& result) {
   for (const Json& rank : member(result, "ranks")) {
     const Parts& parts = ranks.at(value_at<int>(rank, "rank").value_or(-1));
     DeviceUse use = use_of(rank, parts, result, hosts.size() > 1);
-    // One peer alone may be the slow one, unless this rank has anything wrong.
+    // If there is only one peer, it may be the slow one, unless this rank has wrong results.
     use.peers_compute_ms =
         peers_compute_ms(rank, result, ranks, computes_all_right(readiness, use.rank) ? 2 : 1);
     use.why_idle = why_idle(use, parts, readiness, result);

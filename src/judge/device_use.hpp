@@ -8,59 +8,60 @@
 
 #include "egt/core/record.hpp"
 
-/// What `verify` found of every device: a pure function of the run's result, for its table and its verdict.
+/// Evaluates how a `verify` run used each device. Pure functions of the run's result, for its table and its
+/// verdict.
 namespace egt {
 
-/// One device of the run, which is one rank's.
+/// One device of the run. Each rank has exactly one device.
 struct DeviceUse {
   int rank = 0;
-  std::string label;  ///< "GPU 0", with several hosts "GPU 0 on node1"
+  std::string label;  ///< "GPU 0"; with several nodes "GPU 0 on node1"
   std::string hostname;
-  std::optional<double> used_bytes, total_bytes;  ///< of its memory, once filled
-  std::optional<double> compute_ms;               ///< that it worked in a pass of training, mean
-  std::optional<double> computes;                 ///< share of a step's time that this is
-  std::optional<double> peers_compute_ms;         ///< median of its peers' for as many samples
-  std::string figures;                            ///< utilization, clocks, power, as far as they are told
-  std::string why_idle;                           ///< empty: it is being used
-  bool is_lost = false;                           ///< its rank was: the verdict tells that by itself
+  std::optional<double> used_bytes, total_bytes;  ///< of its memory, after the fill
+  std::optional<double> compute_ms;               ///< mean compute time of one forward/backward pass
+  std::optional<double> computes;                 ///< compute time as a fraction of the step time, 0 to 1
+  std::optional<double> peers_compute_ms;         ///< median of the peers, scaled to this rank's batch
+  std::string figures;   ///< utilization, clocks and power, if the sensor reports them
+  std::string why_idle;  ///< why the device counts as idle; empty: it is in use
+  bool is_lost = false;  ///< its rank was lost; the verdict has a separate reason for that
 };
 
 /// One operation on one device.
 struct OperationOnDevice {
   int rank = 0;
-  std::uint64_t count = 0;  ///< how often it was verified
-  bool is_wrong = false;    ///< a fault was found in it
+  std::uint64_t count = 0;  ///< verifications
+  bool is_wrong = false;    ///< a fault in this operation was detected
   bool verified() const { return count > 0 && !is_wrong; }
 };
 
 struct Operation {
   std::string name;
-  std::string how;       ///< it was verified, with the least count of those devices; empty: on none
-  std::string failure;   ///< the wrong results of it that were found; empty: none
-  std::string left_out;  ///< why it is none of this run's; empty: it is one
+  std::string how;  ///< how it was verified, with the min count over devices; empty: not verified anywhere
+  std::string failure;   ///< wrong results detected in this operation; empty: none
+  std::string left_out;  ///< why this run excludes the operation; empty: included
   std::vector<OperationOnDevice> devices;
 };
 
 struct Readiness {
   std::vector<DeviceUse> devices;
-  std::vector<Operation> operations;  ///< always the same, in the order of the table
+  std::vector<Operation> operations;  ///< always the same set, in table order
 };
 
-/// Of the result of a run of `verify`. A device is idle where its rank was lost, where none of its memory was
-/// taken, where none of its computations was right, and where its passes took it less than a tenth of the
-/// time that its peers (of the same name, at least one) needed, or none at all; on a GPU also where the
-/// driver never told any utilization.
+/// Evaluates the result of a `verify` run. A device is idle if one of these holds:
+/// - its rank was lost, or the run took none of its memory, or none of its computations was correct;
+/// - its passes took no time, or less than a tenth of its peers' time (at least one peer of the same name);
+/// - the driver reported 0 % utilization throughout the run.
 Readiness readiness_of(const Json& result);
 
-/// Ranks whose device is idle, without those that were lost. Empty for every command but `verify`.
+/// Ranks with an idle device, excluding lost ranks. Empty for every command except `verify`.
 std::set<int> ranks_of_idle_devices(const Json& result);
 
-/// The ranks that a fault is of: its rank and its suspects. A device that computes nothing explains every
-/// difference from its peers: of several suspects only the `idle` ones are accused.
+/// Ranks that a fault may belong to: its rank and its suspects. A device that computes nothing explains every
+/// difference from its peers, so only the `idle` suspects are accused if there are any.
 std::set<int> accused_ranks(const Json& fault, const std::set<int>& idle);
 
-/// What speaks against the run, one line each: operations that were not verified on some device (without
-/// those of a part that failed, or of which a fault tells), and devices that are idle.
+/// Reasons against the run, one line each. `not_run`: operations not verified on a device, unless the part
+/// failed or a fault covers it. `idle`: idle devices.
 struct ReadinessReasons {
   std::vector<std::string> not_run, idle;
 };

@@ -24,7 +24,7 @@ int part_of_start(const Record& start) {
   return std::max(0, value_at<int>(start.body, "part").value_or(0));
 }
 
-/// The first of all that are alike.
+/// Keeps the first record of each key.
 template <typename Key>
 std::vector<const Record*> distinct(std::vector<const Record*> records, const Key& key_of) {
   std::set<decltype(key_of(*records.front()))> seen;
@@ -36,7 +36,7 @@ int rank_in(const Record& record) {
   return value_at<int>(record.body, "rank").value_or(-1);
 }
 
-/// The part of the run that each record belongs to: numbers (of checks, of restarts) begin anew in each.
+/// The part of the run that each record belongs to. Check and restart numbers start again in each part.
 std::map<const Record*, int> part_of_each(const std::vector<Record>& records) {
   std::map<int, int> current;  // by rank
   for (const Record& record : records)
@@ -53,7 +53,8 @@ struct Sides {
   std::set<int> here, there;
 };
 
-/// Starting from the first loss: who calls somebody lost is on the other side.
+/// Assigns ranks to the two sides, starting from the first loss. A rank and the rank it reports as lost are
+/// on opposite sides.
 Sides sides_of(const std::vector<const Record*>& losses) {
   Sides sides{.here = {losses.front()->rank}, .there = {}};
   for (std::size_t known = 0; known != sides.here.size() + sides.there.size();) {
@@ -69,7 +70,7 @@ Sides sides_of(const std::vector<const Record*>& losses) {
   return sides;
 }
 
-/// "ranks 0, 1 on node1", of those that were called lost.
+/// "ranks 0, 1 on node1", for the ranks that were reported lost.
 std::string name_side(const std::set<int>& side, const std::vector<const Record*>& losses) {
   std::set<int> ranks;
   std::set<std::string> hosts;
@@ -86,7 +87,7 @@ std::size_t number_of(const ByRank& part) {
   return value_at<std::size_t>(first_start(part), "part").value_or(0);
 }
 
-/// A journal that is missing may have held a fault.
+/// A missing journal may have contained a fault.
 void find_missing_starts(const std::vector<ByRank>& parts, int size, bool is_over,
                          std::vector<std::string>& problems) {
   for (const ByRank& part : parts)
@@ -104,11 +105,11 @@ void find_missing_starts(const std::vector<ByRank>& parts, int size, bool is_ove
         fmt::format("{} of {} parts of the run left no record", expected - parts.size(), expected));
 }
 
-/// A run that ends in order ends on all ranks, so where one rank has an end record and another has none, that
-/// one's last records are lost. And ranks step together, so where one rank's records end seconds and steps
-/// before those of a peer, some are lost, too.
+/// An orderly run ends on all ranks. If one rank has an end record and another has none, the other rank's
+/// last records are missing. Ranks step in lockstep, so records that end seconds and steps before a peer's
+/// are incomplete too.
 void find_lost_ends(const ByRank& part, std::vector<std::string>& problems) {
-  constexpr double max_seconds = 3;  // a progress record comes each second, or after each longer step
+  constexpr double max_seconds = 3;  // progress records follow each second, or each longer step
   constexpr std::int64_t max_steps = 8;
   const auto elapsed = [](const RankRecords& rank) {
     return value_at<double>(rank.last_body(), "elapsed_seconds").value_or(0);
@@ -134,7 +135,7 @@ void find_lost_ends(const ByRank& part, std::vector<std::string>& problems) {
                       number_of(part) + 1, steps(rank), last->first, steps(last->second)));
 }
 
-/// One run has one run id, version, command and size; its options may change where it is resumed.
+/// A run has one run id, version, command and size. Its options may change when it is resumed.
 void find_foreign_starts(const std::vector<ByRank>& parts, std::vector<std::string>& problems) {
   const Record* first = nullptr;
   for (const ByRank& part : parts) {
@@ -145,7 +146,7 @@ void find_foreign_starts(const std::vector<ByRank>& parts, std::vector<std::stri
       if (!first_of_part) first_of_part = rank.start;
       const auto is_same = [&, own = rank.start, rank = number](const Record* other, const char* field,
                                                                 const char* what) {
-        // As text: a record that came from another rank has its bytes that are not UTF-8 replaced.
+        // Compared as text, since invalid UTF-8 in records from other ranks was replaced.
         if (one_line(member(own->body, field)) == one_line(member(other->body, field))) return true;
         problems.push_back(fmt::format("the journals of ranks {} and {} are of different runs: unlike {}",
                                        other->rank, rank, what));

@@ -14,11 +14,11 @@ namespace egt {
 namespace {
 
 constexpr double clock_difference_s = 1.0;
-constexpr double slow_report_seconds = 60;  // PeerComparison's windows, and those before the rank was slow
+constexpr double slow_report_seconds = 60;  // PeerComparison's windows, plus those before the rank was slow
 
-/// May a detector of the row's kind have reported `fault`?
+/// Whether a detector of the row's kind may have reported `fault`.
 bool claims(const InjectionRow& row, const Json& fault) {
-  // Nothing that a device does not compute can be right.
+  // A device that computes nothing cannot produce a correct result, so any fault matches.
   if (row.found_by == FoundBy::anything) return true;
   const std::string kind = text_at(fault, "kind"), part = text_at(fault, "part");
   return std::any_of(row.faults.begin(), row.faults.end(), [&](const FaultKind& one) {
@@ -31,7 +31,7 @@ bool is_suspect(const Json& fault, int rank) {
   return std::find(suspects.begin(), suspects.end(), rank) != suspects.end();
 }
 
-/// A fault, or the newest of those that were held back.
+/// A fault, or the latest of its suppressed repeats.
 struct Sighting {
   const Json* fault;
   double time;
@@ -47,11 +47,11 @@ std::vector<Sighting> sightings(const std::vector<Record>& records) {
   return all;
 }
 
-/// All that may tell of an injection.
+/// All records that may show that an injection was detected.
 struct Traces {
   const std::vector<Record>& records;
   std::vector<Sighting> faults;
-  std::vector<ByRank> parts;  ///< at least one
+  std::vector<ByRank> parts;  ///< never empty
 
   const ByRank& ending() const { return parts.back(); }
 };
@@ -66,8 +66,8 @@ bool is_after(double time, const Record& injection) {
   return time + clock_difference_s >= injection.time;
 }
 
-/// Is there a record of `kind` about the injection's rank, after it struck, and of the finding's kind
-/// `about`?
+/// Whether a record of `kind` about the injection's rank follows the injection. If `about` is set, the
+/// finding must be of that kind.
 bool is_told(const Record& injection, const Traces& traces, RecordKind kind, std::string_view about = {}) {
   const auto rank = value_at<int>(injection.body, "rank");
   return std::any_of(traces.records.begin(), traces.records.end(), [&](const Record& record) {
@@ -77,8 +77,8 @@ bool is_told(const Record& injection, const Traces& traces, RecordKind kind, std
   });
 }
 
-/// A slow rank is an outlier among its peers; a slow pair of `links` has a finding about both ranks. Journals
-/// of earlier versions do not have the ranks that a finding is about: it may be any.
+/// A slow rank is an outlier among its peers. A slow pair in `links` has a finding about both ranks. Journals
+/// of earlier versions do not list a finding's ranks, so any finding matches.
 bool slowness_is_told(const Record& injection, const Traces& traces) {
   if (is_told(injection, traces, RecordKind::finding, "outlier")) return true;
   const Json &rank = member(injection.body, "rank"), &peer = member(injection.body, "peer");
@@ -94,7 +94,7 @@ bool slowness_is_told(const Record& injection, const Traces& traces) {
   });
 }
 
-/// How the part of the run ended in which the injection struck, on the injection's rank.
+/// The end, on the injection's rank, of the part of the run in which the injection occurred.
 const RankRecords& ending_of(const Record& injection, const Traces& traces) {
   static const RankRecords none;
   const int rank = value_at<int>(injection.body, "rank").value_or(-1);
@@ -108,7 +108,7 @@ const RankRecords& ending_of(const Record& injection, const Traces& traces) {
   return none;
 }
 
-/// Did the guard of the injection's rank do something about it? `figure` of its summary counts that.
+/// Whether the limiter of the injection's rank reacted. `figure` is the counter in its summary.
 bool was_guarded(const Record& injection, const Traces& traces, const char* figure) {
   const Json& telemetry = member(ending_of(injection, traces).last_body(), "telemetry");
   return value_at<double>(member(telemetry, "guard"), figure).value_or(0) > 0;
@@ -126,7 +126,7 @@ bool was_found_as_fault(const Record& injection, const Traces& traces) {
   });
 }
 
-/// A device without work is found by whatever goes wrong there first.
+/// Any failure on a rank without work counts as detection.
 bool idle_was_found(const Record& injection, const Traces& traces) {
   for (const RecordKind kind : {RecordKind::loss, RecordKind::restart, RecordKind::finding})
     if (is_told(injection, traces, kind)) return true;
@@ -162,14 +162,14 @@ bool was_found(const Record& injection, const Traces& traces) {
   return false;
 }
 
-/// Is this what was asked for? What the text left open may have become anything.
+/// Whether the injection that occurred matches the request. Keys that the request leaves open match anything.
 bool is_planned(const Json& asked, const Json& struck) {
   for (const auto& [name, value] : asked.items())
     if (!value.is_null() && member(struck, name) != value) return false;
   return true;
 }
 
-/// Why the comparison with peers did not detect a slow rank or pair, and what to change.
+/// Why the comparison with peers did not detect a slow rank or pair, and how to change the run.
 std::string why_not_slow(const Record& injection, const Traces& traces) {
   const Json& start = first_start(traces.ending());
   if (text_at(start, "command") == "links")
@@ -183,7 +183,7 @@ std::string why_not_slow(const Record& injection, const Traces& traces) {
   return "its steps were not clearly slower than its peers'; use a larger count or ms";
 }
 
-/// Empty: nothing is known.
+/// The reason, or empty if unknown.
 std::string why_missed(const Json& asked, const Record* struck, const Traces& traces) {
   if (struck)
     return text_at(struck->body, "kind") == to_string(InjectionKind::slow) ? why_not_slow(*struck, traces)
@@ -196,7 +196,7 @@ std::string why_missed(const Json& asked, const Record* struck, const Traces& tr
   return came_to_it ? "the run ended before the next occasion; run longer" : "the run was too short";
 }
 
-/// `struck`: null where it did not.
+/// `struck` is null if the injection did not occur.
 Json outcome(const Json& planned, const Json& asked, const Record* struck, const Traces& traces) {
   const Json& body = struck ? struck->body : asked;
   Json entry = {{"planned", planned}, {"found", struck && was_found(*struck, traces)}};
@@ -207,7 +207,7 @@ Json outcome(const Json& planned, const Json& asked, const Record* struck, const
   return entry;
 }
 
-/// The texts of the first start record that has some: all ranks were asked for the same.
+/// The texts of the first start record that has any. All ranks receive the same injections.
 Json planned_texts(const std::vector<Record>& records) {
   for (const Record& record : records)
     if (const Json& texts = member(member(record.body, "options"), "inject");

@@ -7,31 +7,30 @@
 #include "egt/core/injection.hpp"
 #include "egt/core/record.hpp"
 
-/// Which fault tells of which injection. Pure functions of records.
+/// Matches faults to injections. Pure functions of records.
 namespace egt {
 
-/// Does `fault` (the body of a fault's record, or an entry of `fault_repeats`) tell of `injection` (the body
-/// of an injection's record, or to_json of an Injection), whichever rank it blames? It is one of the `faults`
-/// of the injection's row; any for idle. A fault of an earlier version, whose journals have no `part`, may
-/// be of any part.
+/// Whether `fault` can result from `injection`, on any rank. `fault` is the body of a fault record or an
+/// entry of `fault_repeats`. `injection` is the body of an injection record, or to_json of an Injection. The
+/// fault must be one of the `faults` of the injection's row; any fault matches `idle`. Journals of earlier
+/// versions have no `part`, so their faults match any part.
 bool kinds_fit(const Json& injection, const Json& fault);
 
-/// The same, and on the injection's rank: a fault of no known rank has it among its `suspects`.
+/// kinds_fit, and on the injection's rank. A fault without a rank must list that rank among its `suspects`.
 bool fits(const Json& injection, const Json& fault);
 
-/// Whose injection or fault the record is, if of a detector that goes round a rank at its own pace.
+/// The detector of the injection or fault in `record`, if that detector checks each rank at its own pace.
 std::optional<Detector> slow_detector(const Record& record);
 
-/// What became of every injection that was asked for (start records' `options.inject`, in that order) and of
-/// any other that struck: the entries of the result's `injections[]`,
-/// {planned, kind, rank, step, struck_step, where, mask, first_word, found}; `planned` is the text that asked
-/// for it, what is not known is null. Found: it struck, and a fault that fits came after it. One fault may
-/// tell of several injections, since a detector tells what it sees at its next look once. Clocks of hosts
-/// differ, so a fault may seem to come up to a second before its injection. Some kinds are found otherwise,
-/// and on the injection's rank: see FoundBy.
+/// The result's `injections[]`: every requested injection (`options.inject` of the start records, in that
+/// order), then any other that occurred. Entry: {planned, kind, rank, step, struck_step, where, mask,
+/// first_word, found}. `planned` is the option text; unknown values are null. An injection is found if it
+/// occurred and a matching fault followed. One fault can match several injections, since a detector reports
+/// once per check. Host clocks differ, so a fault may precede its injection by up to one second. Some kinds
+/// are detected differently, on the injection's rank: see FoundBy.
 Json injection_outcomes(const std::vector<Record>& records);
 
-/// One line on each outcome that was not found.
+/// One line per outcome that was not found.
 std::vector<std::string> missed_injections(const Json& outcomes);
 
 }  // namespace egt

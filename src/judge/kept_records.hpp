@@ -8,8 +8,9 @@
 
 namespace egt {
 
-/// Of all ranks' records, as they come, those that the verdict and the result are made of: the lasting ones,
-/// the end of each rank, and the last progress of a rank that sent no end. Used by one thread at a time.
+/// Filters the records of all ranks down to those that the verdict and the result need. It keeps the lasting
+/// records, each rank's end record, and the last progress record of ranks without one. Used by one thread at
+/// a time.
 class KeptRecords {
  public:
   void add(const Record& record) {
@@ -19,7 +20,6 @@ class KeptRecords {
   }
   std::size_t ended_ranks() const { return ends_.size(); }
 
-  /// Appends them to `records`.
   void append_to(std::vector<Record>& records) const {
     records.insert(records.end(), lasting_.begin(), lasting_.end());
     for (const auto& [rank, record] : progress_)

@@ -8,7 +8,7 @@
 namespace egt {
 namespace {
 
-constexpr double most_ratio = 1.1;  ///< to a limit of the machine: two measurements differ by less
+constexpr double most_ratio = 1.1;  ///< tolerance of two measurements near a hardware limit
 
 }  // namespace
 

@@ -18,20 +18,20 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t most_reasons_listed = 3;  // of a node: the result has all
+constexpr std::size_t most_reasons_listed = 3;  // per node; the result has all
 
 bool is_selftest(const Json& result) {
   return text_at(result, "command") == "selftest";
 }
 
 struct Node {
-  std::string hostname, slurm_name;  ///< `slurm_name` is empty outside of a Slurm job
+  std::string hostname, slurm_name;  ///< `slurm_name` is empty outside a Slurm job
   bool failed = false, suspected = false;
-  bool is_done = true;  ///< all planned work, on all of its ranks
+  bool is_done = true;  ///< all its ranks did all planned work
   std::vector<std::string> reasons = {};
 };
 
-/// The rank came to the end of the run: not by a fault (--fail-fast), a signal, an error or a lost peer.
+/// Whether the rank completed the run, without a fault (--fail-fast), signal, error or lost peer.
 bool came_to_the_end(const Json& rank) {
   const std::string reason = text_at(rank, "end_reason");
   return reason == "duration" || reason == "steps" || reason == "done";
@@ -49,7 +49,7 @@ class Nodes {
       Node& node = add(rank);
       node.is_done = node.is_done && came_to_the_end(rank);
     }
-    // Of a rank that was lost early on another host there is no record.
+    // A rank on another host that was lost early left no record of its own.
     for (const Json& loss : member(result, "losses"))
       if (!id_of_.contains(rank_of(loss)) && !text_at(loss, "hostname").empty()) add(loss).is_done = false;
     for (const Json& entry : member(result, "results"))
@@ -57,8 +57,8 @@ class Nodes {
         if (!value_at<bool>(entry, "success").value_or(false)) nodes_[of->second].is_done = false;
   }
 
-  /// All of them are suspects of the same; of one host they make no difference. Of no host: then nobody can
-  /// be said to have passed.
+  /// Blames the nodes of ranks that share one suspicion. Several ranks on one node count as one suspect. If
+  /// the ranks belong to no known node, no node can pass.
   void blame(const std::set<int>& ranks, const std::string& reason, bool is_certain = true) {
     const std::set<std::string> ids = nodes_of(ranks);
     (ids.empty() ? blames_nobody_ : blames_somebody_) = true;
@@ -76,7 +76,7 @@ class Nodes {
     return ids;
   }
   std::size_t size() const { return order_.size(); }
-  /// What speaks against the run is somebody's, all of it.
+  /// Whether every reason against the run belongs to some node.
   bool explain() const { return blames_somebody_ && !blames_nobody_; }
 
   Json list(const char* otherwise) const {
@@ -94,7 +94,7 @@ class Nodes {
  private:
   Node& add(const Json& rank) {
     const Node node{.hostname = text_at(rank, "hostname"), .slurm_name = text_at(rank, "slurm_node")};
-    // Containers of several nodes may share a host name; Slurm's names are unique.
+    // Containers on several nodes may share a host name; Slurm's names are unique.
     const std::string id = node.slurm_name.empty() ? node.hostname : node.slurm_name;
     id_of_[rank_of(rank)] = id;
     if (nodes_.try_emplace(id, node).second) order_.push_back(id);
@@ -105,25 +105,25 @@ class Nodes {
     return is_injected_ ? "injected" : node.failed ? "fail" : "suspect";
   }
 
-  std::map<int, std::string> id_of_;  ///< of each rank's node
+  std::map<int, std::string> id_of_;  ///< node of each rank
   std::map<std::string, Node> nodes_;
   std::vector<std::string> order_;
   bool is_injected_ = false, blames_somebody_ = false, blames_nobody_ = false;
 };
 
-/// Where ranks of every host are lost, hosts lost each other, and none of them can be said to be at fault.
+/// If ranks of every node are lost, the nodes lost each other, and no single node is at fault.
 void blame_losses(const Json& losses, Nodes& nodes) {
   std::set<int> lost;
   for (const Json& loss : losses) lost.insert(rank_of(loss));
   const bool is_mutual = nodes.nodes_of(lost).size() == nodes.size();
   for (const Json& loss : losses) {
-    // The run directory may be on a server: its disk is no evidence against the node or its devices.
+    // The run directory may be on a server, so a failed journal is no evidence against the node.
     const bool is_of_node = !text_at(loss, "phase").starts_with("journal:");
     nodes.blame(is_mutual ? lost : std::set{rank_of(loss)}, loss_text(loss), is_of_node);
   }
 }
 
-/// In single quotes of a shell.
+/// Quotes text for a shell.
 std::string quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -135,8 +135,7 @@ bool is_address(const std::string& host) {
   return host.find(':') != std::string::npos || ::inet_pton(AF_INET, host.c_str(), &address) == 1;
 }
 
-/// As Slurm's configuration names it: `SLURMD_NODENAME` of its ranks, else the host's name without its
-/// domain.
+/// The name in Slurm's configuration: `SLURMD_NODENAME` of its ranks, else the host name without its domain.
 std::string slurm_name_of(const Json& node) {
   if (const std::string name = text_at(node, "slurm_node"); !name.empty()) return name;
   const std::string host = text_at(node, "hostname");
@@ -153,7 +152,7 @@ std::string reasons_text(const Json& node) {
              : text;
 }
 
-/// "rank 1, step 20: ", as far as it is known.
+/// "rank 1, step 20: ", omitting unknown values.
 std::string moment_text(const Json& fault) {
   const auto step = value_at<std::int64_t>(fault, "step").value_or(-1);
   std::vector<std::string> known;
@@ -168,11 +167,11 @@ Json node_verdicts(const Json& result, bool has_all_evidence) {
   Nodes nodes(result);
   const std::set<int> idle = ranks_of_idle_devices(result);
   const std::string verdict = text_at(result, "verdict");
-  if (verdict == "pass") return nodes.list("pass");  // of selftest, too, whose faults were to be found
-  if (!is_selftest(result))                          // which injects faults on every rank
+  if (verdict == "pass") return nodes.list("pass");  // includes selftest, where faults are expected
+  if (!is_selftest(result))                          // selftest injects faults on every rank
     for (const Json& fault : member(result, "faults"))
       nodes.blame(accused_ranks(fault, idle), moment_text(fault) + text_at(fault, "kind") + " fault");
-  for (const Json& repeat : member(result, "fault_repeats"))  // without a rank they do not name suspects
+  for (const Json& repeat : member(result, "fault_repeats"))  // repeats without a rank list no suspects
     if (rank_of(repeat) >= 0 && !is_selftest(result))
       nodes.blame(accused_ranks(repeat, idle),
                   fmt::format("rank {}: {}", rank_of(repeat),

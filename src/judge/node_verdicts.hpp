@@ -4,19 +4,23 @@
 
 #include "egt/core/record.hpp"
 
-/// What a run says of each of its hosts: pure functions of its result.
+/// The verdict on each node of a run. Pure functions of the run's result.
 namespace egt {
 
-/// [{hostname, slurm_node, verdict, reasons}], in the order of their first ranks. verdict: "fail": a fault, a
-/// loss, a finding or an error is of one of its ranks, or all suspects of a fault are; "suspect": some of
-/// them are, or ranks of all hosts were lost; "injected": either of these in a run with --inject or of
-/// selftest, which is no evidence against the node; "unknown": nothing speaks against it, but the run was
-/// not done, or what went wrong is not known to be any host's; else "pass". Of a run that passed, all did.
-/// Without `has_all_evidence` none does.
+/// Returns [{hostname, slurm_node, verdict, reasons}], ordered by each node's first rank. Verdicts:
+/// - "fail": a fault, loss or finding belongs to one of its ranks, or all suspects of a fault are on this
+///   node;
+/// - "suspect": some of the suspects are on this node, one of its ranks ended with an error, or ranks of all
+///   nodes were lost;
+/// - "injected": would be "fail" or "suspect", but the run used --inject or was selftest, so it is no
+///   evidence;
+/// - "unknown": no reason against it, but the run did not complete, or a reason belongs to no known node;
+/// - "pass": otherwise. All nodes pass if the run passed; without `has_all_evidence` no other run passes a
+///   node.
 Json node_verdicts(const Json& result, bool has_all_evidence);
 
-/// A line a host, "VERDICT HOST REASONS", and for each that failed a line that takes it out of Slurm's
-/// service: scontrol update NodeName=.. State=DRAIN Reason=.., quoted for a shell. `nodes`: of node_verdicts.
+/// One line "VERDICT HOST REASONS" per node, then per failed node a line that drains it in Slurm: scontrol
+/// update NodeName=.. State=DRAIN Reason=.., quoted for a shell. `nodes` comes from node_verdicts.
 std::string node_list_text(const Json& nodes);
 
 }  // namespace egt

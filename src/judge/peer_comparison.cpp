@@ -14,9 +14,8 @@ namespace {
 constexpr std::size_t least_windows = 8;
 constexpr std::size_t least_voters = 3;
 constexpr double deviations = 6;
-// Of a normal distribution: its standard deviation over its median absolute deviation, and the standard error
-// of a median over that of a mean. A disturbance lasts for some windows, so that fewer of them are
-// independent.
+// For a normal distribution: standard deviation over median absolute deviation, and standard error of the
+// median over that of the mean. A disturbance spans several windows, so fewer of them are independent.
 constexpr double sigma_per_mad = 1.4826, median_per_mean = 1.2533, windows_a_disturbance = 2;
 constexpr double longest_silence_seconds = 10;
 
@@ -61,7 +60,7 @@ void PeerComparison::note(const PeerStanding& standing) {
   new_.push_back(standing);
 }
 
-/// Most windows need no closer look.
+/// Cheap test first, since most windows need no full comparison.
 bool PeerComparison::is_anybody_far(const std::vector<int>& group) const {
   const double far = std::log1p(rule_.least);
   return std::any_of(group.begin(), group.end(), [&](int rank) {
@@ -77,7 +76,7 @@ void PeerComparison::forget_before(double time) {
     while (!rank.windows.empty() && rank.windows.front().end < time) rank.windows.pop_front();
 }
 
-/// Each with the median of the others: where there are two, with the other.
+/// Compares each rank with the median of the others. In a group of two, that is the other rank.
 void PeerComparison::compare(const std::vector<int>& group, double time, const std::vector<double>& times) {
   std::vector<std::pair<double, int>> known;  // ln of the time, rank; ascending
   for (const int rank : group)
@@ -125,8 +124,8 @@ std::vector<PeerStanding> PeerComparison::judge(const std::vector<int>& group) c
   return standings;
 }
 
-/// How far its peers lie apart says what is much: beyond what their errors explain, which are allowed for by
-/// themselves.
+/// The threshold follows from the dispersion of the peers, beyond that of their errors. The caller subtracts
+/// the rank's own error.
 double PeerComparison::threshold(int rank, const std::vector<PeerStanding>& standings) const {
   if (standings.size() < least_voters) return rule_.limit;
   std::vector<double> peers, errors;
@@ -138,7 +137,7 @@ double PeerComparison::threshold(int rank, const std::vector<PeerStanding>& stan
   const double middle = median_of(peers);
   for (double& value : peers) value = std::abs(value - middle);
   const double spread = median_of(peers), noise = median_of(errors) / sigma_per_mad;
-  // A difference of two has the errors of both.
+  // The difference of two values contains both of their errors.
   const double own = std::sqrt(std::max(0.0, spread * spread - 2 * noise * noise));
   return std::clamp(deviations * own, rule_.least, rule_.limit);
 }

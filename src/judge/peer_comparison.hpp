@@ -7,52 +7,53 @@
 
 namespace egt {
 
-/// When a rank counts as an outlier among the ranks of its device model. Shares are of 1: 0.05 is "takes 5 %
-/// more time for the same work".
+/// When a rank is an outlier among the ranks of its device model. Values are fractions of the time for the
+/// same work: 0.05 means 5 % more time.
 struct PeerRule {
-  double limit = 0.05;   ///< more than this beyond its peers: an outlier, however much they differ
-  double least = 0.025;  ///< beyond six median absolute deviations of its peers, and this: an outlier too
-  double horizon_seconds = 50;  ///< windows that are looked at
-  double least_seconds = 20;    ///< that they must span before anybody is judged
-  double hold_seconds = 5;      ///< for which the judgement must be the same at every window
+  double limit = 0.05;   ///< always an outlier beyond this, however much its peers differ
+  double least = 0.025;  ///< outlier beyond this and beyond six median absolute deviations of its peers
+  double horizon_seconds = 50;  ///< length of the sliding history of windows
+  double least_seconds = 20;    ///< min time span of the windows before a rank is judged
+  double hold_seconds = 5;      ///< time for which every window must give the same result
 };
 
-/// Where a rank stands among its peers, over the horizon.
+/// The comparison of one rank with its peers over the horizon.
 struct PeerStanding {
   int rank = 0;
-  double deviation = 0;       ///< ln of its time over that of its peers: the median over windows
-  double error = 0;           ///< the standard error of it
-  double time = 0;            ///< its own, for a unit of work: the median over windows
-  double threshold = 0;       ///< that was compared with `deviation - error`
-  int peers = 0;              ///< of its model, itself not counted
-  std::optional<int> beside;  ///< the one it was compared with, where there are two; else the median of all
+  double deviation = 0;       ///< ln(own time / peers' time), median over windows
+  double error = 0;           ///< standard error of `deviation`
+  double time = 0;            ///< own time per unit of work, median over windows
+  double threshold = 0;       ///< compared with `deviation - error`
+  int peers = 0;              ///< other ranks of the same model
+  std::optional<int> beside;  ///< the only peer; empty: the median of several
 };
 
-/// Compares ranks by the time that they take for the same work, window by window (about a second each). What
-/// disturbs all ranks at once drops out, since each window is compared in itself; what disturbs one rank for
-/// a moment does too, since a rank is judged by the median over windows. Pure; one thread.
+/// Compares the times that ranks need for the same work, per window of about one second. Each window is
+/// compared separately, so a disturbance of all ranks cancels out. The median over windows hides a short
+/// disturbance of one rank. Pure; used by one thread.
 class PeerComparison {
  public:
-  /// `models`: of each rank; only ranks of one model are compared. Empty: not known, compared with nobody.
+  /// `models`: device model per rank. Only ranks of one model are compared. An empty model is unknown and has
+  /// no peers.
   PeerComparison(const PeerRule& rule, std::vector<std::string> models);
 
-  /// One more window, that ended at `time` (seconds, ascending). `times`: of each rank for a unit of work, in
-  /// any unit; what is not above 0, or not finite, is not known.
+  /// Adds a window that ended at `time` (in seconds, ascending). `times`: time per unit of work for each
+  /// rank, in any unit. Values that are not finite or not above 0 are unknown.
   void add(double time, const std::vector<double>& times);
 
-  /// The ranks that became outliers with the last window; each is named once.
+  /// The ranks that became outliers with the last window. Each rank is reported once.
   std::vector<PeerStanding> new_outliers() const { return new_; }
-  /// Where `rank` stands now; none: there is too little to tell.
+  /// Current comparison of `rank` with its peers; empty if there are too few windows.
   std::optional<PeerStanding> standing(int rank) const;
 
  private:
   struct Window {
-    double end;  ///< when it ended
+    double end;  ///< in seconds
     double time, deviation;
   };
   struct Rank {
     std::deque<Window> windows;
-    std::optional<double> slow_since;  ///< the first window of those in a row at which it was an outlier
+    std::optional<double> slow_since;  ///< first of the consecutive windows in which it was an outlier
     bool named = false;
   };
 
@@ -65,7 +66,7 @@ class PeerComparison {
   void forget_before(double time);
 
   const PeerRule rule_;
-  std::vector<std::vector<int>> groups_;  ///< ranks of a model, at least two
+  std::vector<std::vector<int>> groups_;  ///< ranks of each model, at least two
   std::vector<Rank> ranks_;
   std::vector<PeerStanding> new_;
   double now_ = 0;

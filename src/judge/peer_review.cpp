@@ -15,16 +15,16 @@ namespace egt {
 
 namespace {
 
-constexpr double half = 1.0;  // of the bandwidth: the same work takes 100 % more time
+constexpr double half = 1.0;  // half the bandwidth: the same work needs 100 % more time
 constexpr PeerRule compute_rule{};
 constexpr PeerRule bandwidth_rule{
     .limit = half, .least = half, .horizon_seconds = 240, .least_seconds = 120, .hold_seconds = 10};
-/// The same energy takes so much more time at 10 % less power.
+/// Extra time to use the same energy at 10 % less power, as a fraction.
 constexpr double power_limit = 1 / 0.9 - 1;
 constexpr PeerRule power_rule{.limit = power_limit, .least = power_limit};
-constexpr double full_load = 0.8;  ///< of the power limit: from there on devices of a model are alike
+constexpr double full_load = 0.8;  ///< fraction of the power limit above which devices of a model are alike
 
-/// A figure that is judged, and its name for people. Of a bandwidth: which part tells it, and what it moved.
+/// A judged metric and its display name. A bandwidth also has the part that reports it and its byte counters.
 struct Judged {
   const char* name;
   PeerRule rule;
@@ -32,7 +32,7 @@ struct Judged {
   const char* rate = nullptr;
   std::array<const char*, 2> bytes = {};
 };
-constexpr std::size_t compute = 0, power = 4;  ///< the ones that are no bandwidth
+constexpr std::size_t compute = 0, power = 4;  ///< the metrics that are not bandwidths
 constexpr std::array<Judged, 5> figures = {
     {{"step compute time", compute_rule},
      {"memory bandwidth", bandwidth_rule, "memory", "memory_gb_per_s", {"bytes_verified", "bytes_written"}},
@@ -40,7 +40,7 @@ constexpr std::array<Judged, 5> figures = {
      {"file read bandwidth", bandwidth_rule, "io", "read_gb_per_s", {"bytes_read"}},
      {"power", power_rule}}};
 
-/// A column of the table: of a part's figures, or, where `part` is null, of the telemetry's means.
+/// A table column: a metric of `part`, or a telemetry mean if `part` is null.
 struct Column {
   const char* name;
   const char* part;
@@ -55,13 +55,13 @@ constexpr std::array<Column, 8> columns = {{{"compute_ms", "train", "compute_ms"
                                             {"temperature_c", nullptr, "temperature_c"},
                                             {"sm_clock_mhz", nullptr, "sm_clock_mhz"}}};
 
-/// A shorter pass is mostly launches, and on the host what other processes leave in the caches: with 0.2 ms
-/// two equal ranks differed by 8 % for a minute, beside a compiler.
+/// Shorter passes are dominated by launch overhead, and on the host by other processes' cache use. With 0.2
+/// ms passes, two equal ranks differed by 8 % for a minute while a compiler ran.
 constexpr double shortest_pass_ms = 2;
 
 constexpr double corrected_least = 100, corrected_ratio = 10;
 
-/// In the run so far; none: nothing counts them.
+/// Since the start of the run; empty if not counted.
 std::optional<double> new_corrected(const Json& body) {
   const Json& counter = member(member(body, "counters"), "ecc_corrected");
   if (member(counter, "after").is_null()) return std::nullopt;
@@ -74,12 +74,12 @@ double percent_more_time(double deviation) {
   return 100 * std::expm1(deviation);
 }
 
-/// How much less of a bandwidth, where the same work takes so much more time.
+/// Bandwidth loss in percent for the given log time ratio.
 double percent_less(double deviation) {
   return -100 * std::expm1(-deviation);
 }
 
-/// For which heat or a power brake held a device's clocks down so far.
+/// Accumulated time for which heat or a power brake throttled the device, in seconds.
 double held_down_seconds(const Json& telemetry) {
   double seconds = 0;
   for (const char* reason : {"sw_thermal", "hw_thermal", "hw_power_brake"})
@@ -101,7 +101,7 @@ std::vector<Finding> PeerReview::add(const Record& record) {
     return {};
   peer->second.body = record.body;
   std::vector<Finding> found = compare_corrected();
-  // Steps are the same for all, and rank 0 tells of all their times: its records make the windows.
+  // All ranks step together and rank 0 reports the times of all, so its records delimit the windows.
   if (record.rank == 0 && record.kind == RecordKind::progress)
     for (Finding& finding : close_window(record.time)) found.push_back(std::move(finding));
   return found;
@@ -168,7 +168,7 @@ std::vector<Finding> PeerReview::close_window(double time) {
     for (auto& [rank, peer] : peers_) {
       const auto now = done(figure, rank);
       auto& before = peer.before[figure];
-      // The time follows from a mean rate, so its last bits differ where no time was added.
+      // The time is derived from a mean rate, so rounding changes its last bits even if no time was added.
       const bool worked = now && before && now->work > before->work && now->ms - before->ms > 1e-9 * now->ms;
       times.push_back(worked ? (now->ms - before->ms) / (now->work - before->work) : NAN);
       if (worked || !before || (now && now->work < before->work)) before = now;
@@ -181,10 +181,10 @@ std::vector<Finding> PeerReview::close_window(double time) {
   return found;
 }
 
-/// `times`: ms a joule of each rank. One that heat or the guard held down in the window is no peer, and where
-/// the load is not full nobody is.
+/// `times`: milliseconds per joule for each rank. Excludes ranks that heat or the limiter throttled in this
+/// window, and all ranks below full load.
 void PeerReview::leave_out_held_down(std::vector<double>& times) {
-  std::map<std::string, std::vector<double>> loads;  // by model and limit, shares of it
+  std::map<std::string, std::vector<double>> loads;  // by model; fractions of the power limit
   std::size_t index = 0;
   for (auto& [rank, peer] : peers_) {
     double& time = times[index++];

@@ -14,40 +14,40 @@
 #include "egt/device/sensor.hpp"
 #include "egt/ranks/control.hpp"
 
-/// The bodies of records, so that nobody writes their keys by hand.
+/// Builders of the record bodies, so that their keys are written in one place only.
 namespace egt {
 
-/// Of the records; a journal of a higher one cannot be judged.
+/// Version of the record format. A journal with a higher version cannot be judged.
 constexpr int journal_schema = 1;
 
-/// Who a rank is and what it was asked to do: the body of its `start` record.
+/// Identity and task of a rank: the body of its `start` record.
 struct StartBody {
   RankPlace place;
-  std::string slurm_node;  ///< the name that Slurm has for this rank's node; empty: not known
+  std::string slurm_node;  ///< Slurm's name of this rank's node; empty: unknown
   DeviceInfo device;
-  MemoryInfo memory;  ///< before the program took any
+  MemoryInfo memory;  ///< before the program allocated any
   SensorLimits limits;
-  std::int64_t batch = 0;  ///< samples of this rank a step
+  std::int64_t batch = 0;  ///< samples of this rank per step
   Json system;             ///< this rank's fields of the result's system_info
   std::string command;
   std::vector<std::string> arguments;
-  Json options;                            ///< every option in effect, by long name
-  std::vector<std::string> host_defaults;  ///< smaller defaults that the host backend put
-  std::optional<double> duration_seconds;  ///< asked for
-  std::optional<std::int64_t> steps;       ///< asked for
-  std::vector<std::int64_t> layers;        ///< neurons, input first
+  Json options;                            ///< every effective option, by long name
+  std::vector<std::string> host_defaults;  ///< smaller defaults that the host backend applied
+  std::optional<double> duration_seconds;  ///< as requested
+  std::optional<std::int64_t> steps;       ///< as requested
+  std::vector<std::int64_t> layers;        ///< neurons per layer, input first
   std::int64_t global_batch = 0;
   std::vector<Precision> precisions;
-  std::string no_telemetry;  ///< why nothing watches the device; empty: something does
-  std::string run_id;  ///< the same on all ranks and in all parts of a run; empty: of an earlier version
-  int part = 0;        ///< of the run: how many came before it was resumed
-  int process = 0;     ///< its number on its host
+  std::string no_telemetry;  ///< why the device is not monitored; empty: it is monitored
+  std::string run_id;  ///< the same on all ranks and in all parts of a run; empty: from an earlier version
+  int part = 0;        ///< number of earlier parts, before the run was resumed
+  int process = 0;     ///< process id on its host
 };
 Json to_json(const StartBody& body);
 
-/// Of all parts that the body of a progress or end record tells of, together.
+/// Sum over all parts in the body of a progress or end record.
 VerifiedWork work_in(const Json& body);
-/// The figures of the part of that name in such a body; null where there is none.
+/// The metrics of the part with that name in such a body; null if there is none.
 const Json& figures_in(const Json& body, std::string_view name);
 
 /// The `error` of an `end` record: {"code", "what", "where"}; null for ok.

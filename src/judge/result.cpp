@@ -27,7 +27,7 @@ std::string utc_text(double unix_seconds) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(static_cast<std::time_t>(whole)), ms);
 }
 
-/// Each text once, in the order of ranks; empty ones left out.
+/// Distinct non-empty texts, in rank order.
 Json distinct(const std::vector<std::string>& texts) {
   Json all = Json::array();
   std::set<std::string> seen;
@@ -36,7 +36,7 @@ Json distinct(const std::vector<std::string>& texts) {
   return all;
 }
 
-/// When a part of the run began and when its last record came; the whole run's are those of all its parts.
+/// Start time of a part and time of its last record, in Unix seconds. The span of a run covers all its parts.
 struct Span {
   std::optional<double> began, ended;
 
@@ -89,7 +89,7 @@ Json system_info(const Span& span, const ByRank& ranks) {
   info["hostnames"] = distinct(hosts);
   info["gpu_names"] = distinct(gpus);
   if (info["hostname"].is_null() && !info["hostnames"].empty()) info["hostname"] = info["hostnames"][0];
-  if (is_loadtest(ranks)) info["pytorch_version"] = nullptr;  // the seed has it, and there is none
+  if (is_loadtest(ranks)) info["pytorch_version"] = nullptr;  // field of the seed; PyTorch is not used
   info["started_at"] = span.began_json();
   info["ended_at"] = span.ended_json();
   return info;
@@ -99,7 +99,7 @@ std::int64_t steps_of(const RankRecords& rank) {
   return value_at<std::int64_t>(rank.last_body(), "steps").value_or(0);
 }
 
-/// Of all parts of the run; null where the rank told none.
+/// Sum over all parts of the run; null if the rank reported none.
 Json steps_of(const std::vector<ByRank>& parts, int number) {
   Json sum;
   for (const ByRank& part : parts)
@@ -119,7 +119,7 @@ Json rank_entry(int number, const RankRecords& rank, const std::vector<ByRank>& 
   return entry;
 }
 
-/// One part of one rank: its figures beside the fields that every test has, which win.
+/// One rank's entry for one part: its metrics and the common test fields, which override them.
 Json result_entry(int number, const std::string& command, const Json& part) {
   Json entry = member(part, "figures").is_object() ? member(part, "figures") : Json::object();
   entry["test_name"] = text_at(part, "name");
@@ -128,7 +128,7 @@ Json result_entry(int number, const std::string& command, const Json& part) {
   entry["rank"] = value_at<bool>(part, "of_all_ranks").value_or(false) ? Json() : Json(number);
   entry["success"] = value_at<bool>(part, "success").value_or(false);
   entry["failure"] = member(part, "failure");
-  entry.erase("not_run");  // in `checks_not_run`
+  entry.erase("not_run");  // listed in `checks_not_run`
   return entry;
 }
 
@@ -141,7 +141,7 @@ Json results(const ByRank& ranks) {
   return all;
 }
 
-/// The checks that one rank did not make, each with its reason.
+/// The checks that a rank did not run, each with its reason.
 std::vector<std::pair<std::string, std::string>> not_run_by(const RankRecords& rank) {
   std::vector<std::pair<std::string, std::string>> all;
   for (const Json& part : member(rank.last_body(), "parts"))
@@ -163,7 +163,7 @@ std::vector<std::pair<std::string, std::string>> not_run_by(const RankRecords& r
   return all;
 }
 
-/// `rank` null: the same on all ranks.
+/// `rank` is null if the entry applies to all ranks.
 Json checks_not_run(const ByRank& ranks) {
   std::vector<std::pair<std::string, std::string>> in_order;
   std::map<std::pair<std::string, std::string>, std::set<int>> by_check;
@@ -196,13 +196,13 @@ VerifiedWork verified_work(const std::vector<ByRank>& parts) {
   return sum;
 }
 
-/// Did the rank's part of the run reach its end? What one that was cut or stopped had not
-/// verified yet is lost, and a resumed run does it again.
+/// Whether the rank completed its part of the run. Work still unverified at an early stop is discarded, and a
+/// resumed run repeats it.
 bool is_whole(const RankRecords& rank) {
   return rank.end && text_at(rank.end->body, "reason") != "signal";
 }
 
-/// Of all ranks and parts of the run, by kind and precision.
+/// Sum over all ranks and parts of the run, by kind and precision.
 std::map<std::string, std::map<std::string, WorkShare>> work_shares(const std::vector<ByRank>& parts) {
   std::map<std::string, std::map<std::string, WorkShare>> all;
   for (const ByRank& ranks : parts)
@@ -236,8 +236,8 @@ Json verified_share(const std::vector<ByRank>& parts) {
 
 namespace {
 
-/// Errors per operation that this run would have detected with a probability of 95 %: one of n operations is
-/// wrong with 1 - (1 - rate)^n. Null: nothing was verified.
+/// Errors per operation that this run would have detected with a probability of 95 %. At least one of n
+/// operations is wrong with probability 1 - (1 - rate)^n. Null: nothing was verified.
 Json detectable_error_rate(const std::vector<ByRank>& parts) {
   constexpr double operations_for_95_percent = 2.9957;  // -ln 0.05
   Json rates = Json::object();
@@ -249,7 +249,7 @@ Json detectable_error_rate(const std::vector<ByRank>& parts) {
   return rates;
 }
 
-/// Of its longest rank; null where none tells.
+/// Max over the ranks; null if none reported it.
 Json elapsed_seconds(const ByRank& ranks) {
   std::optional<double> elapsed;
   for (const auto& [number, rank] : ranks)
@@ -266,7 +266,7 @@ Json elapsed_seconds(const std::vector<ByRank>& parts) {
   return sum;
 }
 
-/// Why a part of the run ended: its ranks' words, each once; null for a part that was cut.
+/// The distinct end reasons of the ranks; null for a part that was killed.
 Json end_reasons(const ByRank& ranks) {
   std::set<std::string> reasons;
   for (const auto& [number, rank] : ranks)
@@ -274,7 +274,7 @@ Json end_reasons(const ByRank& ranks) {
   return reasons.empty() ? Json() : Json(fmt::format("{}", fmt::join(reasons, ", ")));
 }
 
-/// A run that was cut and resumed has several: what each came to.
+/// Summary of each part; a resumed run has several.
 Json parts_of_run(const std::vector<ByRank>& parts) {
   Json all = Json::array();
   for (const ByRank& part : parts) {
@@ -292,7 +292,7 @@ Json parts_of_run(const std::vector<ByRank>& parts) {
   return all;
 }
 
-/// Of loadtest those of all ranks count: the suite's own.
+/// For loadtest, only entries for all ranks count as tests of the suite.
 Json test_summary(const std::vector<ByRank>& parts, const ByRank& ranks, const Json& results) {
   const bool is_suite = is_loadtest(ranks);
   std::vector<const Json*> tests;
@@ -310,8 +310,7 @@ Json test_summary(const std::vector<ByRank>& parts, const ByRank& ranks, const J
           {"failed_tests", static_cast<std::int64_t>(tests.size()) - successful}};
 }
 
-/// The record's own body; host and device of the rank that it is about from that rank's start record, where
-/// it does not say.
+/// The record's body. A missing host or device is filled in from the start record of its rank.
 Json entry_of(const Record& record, const ByRank& ranks) {
   Json entry = record.body.is_object() ? record.body : Json::object();
   if (!entry.contains("time")) entry["time"] = utc_text(record.time);
@@ -330,7 +329,7 @@ Json entries_of(const std::vector<const Record*>& records, const ByRank& ranks) 
   return all;
 }
 
-/// The faults that all ranks counted and held back.
+/// The faults of all ranks that were counted but not recorded individually.
 Json fault_repeats(const std::vector<ByRank>& parts) {
   Json all = Json::array();
   for (const ByRank& part : parts)
@@ -350,7 +349,7 @@ Json per_rank(const ByRank& ranks, const char* field) {
   return all;
 }
 
-/// JSON has no NaN: it would be written as null, and read as a number here.
+/// JSON has no NaN. The library would write null, while this process would still read a number.
 void drop_non_finite(Json& json) {
   if (json.is_structured())
     for (Json& element : json) drop_non_finite(element);
@@ -362,7 +361,7 @@ Json or_empty(const Json& json, Json empty) {
   return json.is_null() ? std::move(empty) : json;
 }
 
-/// Every rank's figures beside the median of its device model.
+/// Every rank's metrics compared with the median of its device model.
 Json peers(const std::vector<Record>& records) {
   std::vector<const Record*> in_time;
   for (const Record& record : records) in_time.push_back(&record);

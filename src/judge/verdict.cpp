@@ -25,19 +25,19 @@ namespace egt {
 namespace {
 
 constexpr std::size_t most_reasons = 20;
-constexpr double least_share = 0.99;  ///< of work that is called verified
+constexpr double least_share = 0.99;  ///< min verified share for "verified"
 constexpr const char* injected_reason =
     "faults were injected with --inject: this verdict says nothing about the hardware";
 
-/// The records, sorted by what they tell.
+/// Records sorted by kind.
 struct Evidence {
   std::vector<const Record*> faults, losses, findings, restarts;
   std::vector<ByRank> parts;  ///< of the run
-  int size = 0;               ///< ranks that there should be
+  int size = 0;               ///< expected number of ranks
   std::set<int> lost;
   std::set<int> failed_devices;  ///< ranks with a fault of the kind device-error
 
-  /// How the run ended: its last part.
+  /// The last part, which determines how the run ended.
   const ByRank& ending() const {
     static const ByRank none;
     return parts.empty() ? none : parts.back();
@@ -74,7 +74,7 @@ std::string step_text(std::int64_t step) {
   return step < 0 ? "" : fmt::format(", step {}", step);
 }
 
-/// Only one accused rank is certain.
+/// The rank is certain only if exactly one is accused.
 std::string rank_text(const Json& fault, const std::set<int>& accused) {
   const std::optional<int> rank = value_at<int>(fault, "rank");
   if (!rank && accused.size() != 1) return "rank not known";
@@ -85,7 +85,7 @@ std::string fault_reason(const Record& record, const std::set<int>& accused) {
   const Json& fault = record.body;
   const std::string host =
       text_at(fault, "hostname").empty() ? "" : fmt::format(" on {}", text_at(fault, "hostname"));
-  // The record's own step is that of the check, which may come later.
+  // The record's own step is that of the check, which may run later.
   const std::int64_t step = value_at<std::int64_t>(fault, "step").value_or(record.step);
   std::string text = fmt::format("{}{}{}: {} fault", rank_text(fault, accused), host, step_text(step),
                                  text_at(fault, "kind"));
@@ -95,12 +95,12 @@ std::string fault_reason(const Record& record, const std::set<int>& accused) {
   return text;
 }
 
-/// The faults of the same ranks and kind: one reason, however many there are.
+/// Faults of the same ranks and kind share one reason.
 struct EqualFaults {
   std::set<int> accused;
   std::string kind;
   bool has_no_rank = false;
-  std::string first = {};  ///< the reason of the first
+  std::string first = {};  ///< reason of the first fault
   std::uint64_t more = 0;
 };
 
@@ -109,7 +109,7 @@ std::vector<EqualFaults> equal_faults(const Evidence& evidence, const std::set<i
   const auto like = [&](const Json& fault) -> EqualFaults& {
     const std::set<int> accused = accused_ranks(fault, idle);
     const std::string kind = text_at(fault, "kind");
-    // The repeats of a fault whose rank is not known do not name its suspects.
+    // Repeats of a fault without a rank list no suspects.
     const auto found = std::find_if(all.begin(), all.end(), [&](const EqualFaults& one) {
       return one.kind == kind && (one.accused == accused || (accused.empty() && one.has_no_rank));
     });
@@ -147,7 +147,7 @@ std::optional<StatusCode> error_code(const Json& body) {
   return parse_status_code(text_at(member(body, "error"), "code"));
 }
 
-/// A fault, also if its own record is lost.
+/// This counts as a fault even if the fault record is missing.
 bool is_device_error(const Record& end) {
   return error_code(end.body) == StatusCode::device_error;
 }
@@ -175,8 +175,8 @@ bool was_interrupted(const Evidence& evidence) {
   });
 }
 
-/// If ranks were lost or a device failed, the others cannot continue, which is no reason of its own; nor is
-/// the end of the rank itself, which has a reason as a fault or as a loss.
+/// After lost ranks or a failed device, the remaining ranks cannot continue, which is no separate reason. The
+/// failed rank's own end is covered by its fault or loss.
 bool is_consequence(const Evidence& evidence, int rank, const Record& end) {
   if (is_device_error(end)) return true;
   if (evidence.losses.empty() && evidence.failed_devices.empty()) return false;
@@ -203,7 +203,7 @@ std::string last_seen_text(const RankRecords& rank) {
                      last->step < 0 ? "before the first step" : fmt::format("at step {}", last->step));
 }
 
-/// Ranks that left no last word in a run that nobody told to be broken.
+/// Ranks without an end record in a run without reported losses.
 std::vector<std::string> vanished_ranks(const Evidence& evidence) {
   std::vector<std::string> reasons;
   if (!evidence.losses.empty()) return reasons;
@@ -217,7 +217,7 @@ std::vector<std::string> vanished_ranks(const Evidence& evidence) {
   return reasons;
 }
 
-/// Lost ranks, ranks that left no last word, and ranks that ended in an error.
+/// Lost ranks, ranks without an end record, and ranks that ended with an error.
 std::vector<std::string> broken_ranks(const Evidence& evidence) {
   std::vector<std::string> reasons;
   const NetworkPartition partition = find_partition(evidence.losses).value_or(NetworkPartition());
@@ -230,13 +230,13 @@ std::vector<std::string> broken_ranks(const Evidence& evidence) {
   return reasons;
 }
 
-/// Parts say by themselves what they left undone for another reason than a stop.
+/// Parts report themselves what they left undone for a reason other than a stop.
 bool has_failed(const Json& part) {
   return !member(member(part, "figures"), "undone").is_null();
 }
 
-/// Parts that failed, however the run ended. What one left undone before a resume may have been done since; a
-/// failure stays.
+/// Parts that failed, however the run ended. Undone work may have been done after a resume, but a failure
+/// remains.
 std::vector<std::string> failed_parts(const Evidence& evidence) {
   std::vector<std::string> reasons;
   for (const ByRank& ranks : evidence.parts)
@@ -252,7 +252,7 @@ std::vector<std::string> failed_parts(const Evidence& evidence) {
   return reasons;
 }
 
-/// Parts that did not do what was planned.
+/// Parts that did not complete their planned work.
 std::vector<std::string> unfinished_parts(const Evidence& evidence) {
   std::vector<std::string> reasons;
   for (const auto& [number, rank] : evidence.ending()) {
@@ -272,7 +272,7 @@ std::vector<std::string> unfinished_parts(const Evidence& evidence) {
   return reasons;
 }
 
-/// Parts that ran and whose results prove nothing: "io: not a disk test (in memory: tmpfs), on ranks 0, 1".
+/// Parts that ran but whose results prove nothing: "io: not a disk test (in memory: tmpfs), on ranks 0, 1".
 std::vector<std::string> mistrusted_parts(const Evidence& evidence) {
   std::map<std::string, std::set<int>> ranks;
   for (const auto& [number, rank] : evidence.ending())
@@ -293,7 +293,7 @@ VerifiedWork work_of(const Evidence& evidence, int number) {
   return sum;
 }
 
-/// The kinds of work of which less was verified than --coverage full needs, and their shares.
+/// Kinds of work verified less than --coverage full requires, with their shares.
 std::map<std::string, double> little_verified(const Evidence& evidence) {
   std::map<std::string, double> little;
   const Json shares = verified_share(evidence.parts);
@@ -302,7 +302,7 @@ std::map<std::string, double> little_verified(const Evidence& evidence) {
   return little;
 }
 
-/// With --coverage full nearly all work is verified; else the verdict would promise more than it proves.
+/// --coverage full promises that nearly all work is verified; otherwise the verdict would overstate it.
 std::vector<std::string> unverified_work(const Evidence& evidence) {
   const auto covers_all = [](const auto& rank) {
     return text_at(figures_in(rank.second.last_body(), "train"), "coverage") == "full";
@@ -330,7 +330,7 @@ std::vector<std::string> finding_reasons(const Evidence& evidence) {
   return reasons;
 }
 
-/// Did every trial of `bench` find too little memory?
+/// Whether every trial of `bench` ran out of memory.
 bool lacked_memory(const Json& body) {
   bool lacked = false;
   for (const Json& part : member(body, "parts"))
@@ -338,7 +338,7 @@ bool lacked_memory(const Json& body) {
   return lacked && !any(work_in(body));
 }
 
-/// Exit code 2 or 3 where a rank could not begin for a reason outside the program; nothing otherwise.
+/// Exit code 2 or 3 if a rank could not start for a reason outside the program, else empty.
 std::optional<int> environment_code(const Evidence& evidence) {
   std::optional<int> code;
   for (const ByRank& part : evidence.parts)
@@ -388,7 +388,7 @@ Verdict verdict(const char* name, int code, std::vector<std::string> reasons) {
   return {.name = name, .exit_code = code, .reasons = std::move(reasons)};
 }
 
-/// What a rank's last record counted as wrong; 0: nothing.
+/// Number of wrong results in a rank's last record.
 std::uint64_t wrong_results(const Json& part) {
   std::uint64_t wrong = 0;
   for (const char* name : {"mismatches", "disagreements", "wrong_words", "wrong_rounds", "wrong_checks"})
@@ -396,11 +396,11 @@ std::uint64_t wrong_results(const Json& part) {
   return wrong;
 }
 
-/// Wrong results that a rank counted, but whose fault records are missing.
+/// Wrong results that a rank counted but whose fault records are missing.
 std::vector<std::string> unrecorded_faults(const Evidence& evidence) {
   std::vector<std::string> reasons;
-  std::set<int> recorded;        // ranks that wrote a fault, or that one accuses
-  std::set<std::string> phases;  // of faults: what passed a wrong result on counts it, too
+  std::set<int> recorded;        // ranks that recorded a fault or are accused
+  std::set<std::string> phases;  // of faults; later parts count a passed-on wrong result again
   for (const Record* fault : evidence.faults) {
     recorded.insert({fault->rank, value_at<int>(fault->body, "rank").value_or(fault->rank)});
     recorded.merge(accused_ranks(fault->body, {}));
@@ -416,12 +416,12 @@ std::vector<std::string> unrecorded_faults(const Evidence& evidence) {
   return reasons;
 }
 
-/// What speaks against the run, by weight.
+/// Reasons against the run, by severity.
 struct Reasons {
   std::vector<std::string> fault, incomplete, degraded;
-  std::vector<std::string> missing = {};  ///< records: incomplete
-  std::vector<std::string> idle = {};     ///< devices, which explains what else is wrong with them: degraded
-  std::vector<std::string> unfinished;  ///< who is told to stop leaves work: no evidence against the hardware
+  std::vector<std::string> missing = {};  ///< missing records: incomplete
+  std::vector<std::string> idle = {};     ///< idle devices, which explain their other errors: degraded
+  std::vector<std::string> unfinished;    ///< work left by a stopped run; no evidence against the hardware
   bool interrupted = false;
 };
 
@@ -447,13 +447,14 @@ bool is_of(const Evidence& evidence, std::string_view command) {
   return false;
 }
 
-/// What `verify` asks beyond: every operation on every device, and no idle one. Who was told to stop, or was
-/// left by a lost rank, may not have come to all of it.
+/// Additional requirements of `verify`: every operation on every device, and no idle device. A stopped run,
+/// or one with a lost rank, may not have reached all of it.
 void weigh_readiness(const std::vector<Record>& records, const Evidence& evidence, Reasons& reasons) {
   if (!is_of(evidence, "verify")) return;
   const Json result = build_result(records, {});
   const ReadinessReasons found = reasons_of(readiness_of(result), result);
   reasons.fault = fault_reasons(evidence, ranks_of_idle_devices(result));
+  append(reasons.fault, unrecorded_faults(evidence));
   if (reasons.interrupted) {
     append(reasons.unfinished, found.not_run);
   } else if (broken_ranks(evidence).empty()) {
@@ -466,7 +467,7 @@ Verdict judge_evidence(const std::vector<Record>& records, const Json& injection
   const Evidence evidence = sort_evidence(records);
   Reasons weighed = weigh(evidence, injections);
   weigh_readiness(records, evidence, weighed);
-  // Whoever was stopped or broke off left work that nothing has verified yet.
+  // A stopped or aborted run leaves work that is not verified yet.
   if (weighed.fault.empty() && weighed.missing.empty() && weighed.incomplete.empty() && !weighed.interrupted)
     weighed.incomplete = unverified_work(evidence);
   std::vector<std::string> all;

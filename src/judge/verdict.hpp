@@ -7,35 +7,35 @@
 
 namespace egt {
 
-/// What a run came to; the same on every rank that sees the same records.
+/// The outcome of a run. It is the same on every rank that reads the same records.
 struct Verdict {
   std::string name;  ///< pass, fault, incomplete, degraded or interrupted: the result's `verdict`
   int exit_code = 0;
-  std::vector<std::string> reasons;  ///< one short line each, the strongest first; never empty
-  Json injections = Json::array();   ///< what became of faults on purpose: see injection_match.hpp
+  std::vector<std::string> reasons;  ///< one short line each, the most severe first; never empty
+  Json injections = Json::array();   ///< outcomes of the injected faults: see injection_match.hpp
   bool has_all_evidence = true;      ///< every record that was written was judged
 };
 
-/// Records that are missing, late or unreadable might have said anything: without them a run is `fault` or
-/// `incomplete`.
+/// Adds missing, late or unreadable records as reasons. Such records may have held any evidence, so without
+/// them a run is `fault` or `incomplete`.
 void lose_evidence(Verdict& verdict, const std::vector<std::string>& why);
 
-/// Judges all ranks' records (start, fault, finding, loss, restart, injection, progress and end; others
-/// change nothing). The highest evidence wins: fault, then incomplete, then degraded, then interrupted.
-/// `incomplete` has exit code 3 (2 for wrong usage) instead of 4 where the environment could not do it and no
-/// step was made. Without verified work it is never pass. Of a run of several parts the last one tells how it
-/// ended; faults, findings, losses and errors count of all.
+/// Judges the start, fault, finding, loss, restart, injection, progress and end records of all ranks.
+/// Precedence: fault, incomplete, degraded, interrupted. `incomplete` has exit code 3 (2 for wrong usage)
+/// instead of 4 if the environment prevented the run and no step was done. A run without verified work never
+/// passes. If the run has several parts, the last one determines how it ended. Faults, findings, losses and
+/// errors count from all parts.
 ///
-/// Of a run of `verify`, every operation must have been verified on every device (else incomplete), and every
-/// device have been used (else degraded, and the first reason): see report/readiness.hpp.
+/// A `verify` run must verify every operation on every device, else it is incomplete. It must use every
+/// device, else it is degraded, and that is the first reason: see judge/device_use.hpp.
 ///
-/// With faults on purpose the first reason says so, and one that nobody found makes it incomplete. So a run
-/// with one that changes data is never pass; one with others (a transient stall) may be.
+/// With injected faults, the first reason says so, and an undetected one makes the run incomplete. A run with
+/// an injection that changes data never passes. Others, such as a transient stall, may pass.
 Verdict judge(const std::vector<Record>& records);
 
-/// What holds already while the run goes on: `fault`, `incomplete` (a rank is lost) or `degraded` by what was
-/// told, else `running`, with exit code `no_exit_code`: never pass. A fault on purpose that nobody found yet
-/// is none that was missed: its `found` is null.
+/// The verdict so far during the run: `fault`, `incomplete` (a rank is lost), `degraded`, or `running` with
+/// exit code `no_exit_code`. It is never pass. An injected fault not yet detected does not count as missed:
+/// its `found` is null.
 Verdict judge_so_far(const std::vector<Record>& records);
 constexpr int no_exit_code = -1;
 

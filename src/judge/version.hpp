@@ -2,7 +2,7 @@
 
 namespace egt {
 
-/// "0.1.0", as the build says.
+/// The version from the build, for example "0.1.0".
 const char* program_version();
 
 }  // namespace egt

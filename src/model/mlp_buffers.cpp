@@ -7,15 +7,15 @@ namespace egt::mlp {
 
 namespace {
 
-// Sequences of random numbers: a step's is its number.
+// The random sequences of the weights begin here. A step's sequence is its step number.
 constexpr std::uint64_t weight_sequences = std::uint64_t{1} << 63;
 
-/// Variance 2 / inputs.
+/// Scale of a uniform distribution with variance 2 / inputs.
 float initial_scale(std::int64_t inputs, bool last) {
   return (last ? output_gain : 1.0f) * std::sqrt(6.0f / static_cast<float>(inputs));
 }
 
-constexpr std::size_t word_bytes = 4;  // a tensor's last word is whole, so that it can be digested
+constexpr std::size_t word_bytes = 4;  // tensors are padded to whole words, because digests read whole words
 
 std::size_t widest(const std::vector<Precision>& precisions) {
   std::size_t bytes = 0;
@@ -23,12 +23,12 @@ std::size_t widest(const std::vector<Precision>& precisions) {
   return bytes;
 }
 
-/// Is a copy of the weights kept from step to step, in storage_type? fp8's operands are made in each pass.
+/// True if a copy of the weights in storage_type persists across steps. fp8 operands are not kept.
 bool keeps_copy(Precision precision) {
   return storage_type(precision) != ElementType::f32 && precision != Precision::fp8;
 }
 
-/// Bytes an element of the weights' copy: the widest of the precisions that need one.
+/// Bytes per element of the weights' copy: the widest of the precisions that need one.
 std::size_t copy_width(const std::vector<Precision>& precisions) {
   std::size_t bytes = 0;
   for (const Precision precision : precisions)
@@ -78,7 +78,7 @@ Status ParameterSet::initialize(Device& device, const ParameterLayout& layout, c
     const std::size_t number = l + (part ? static_cast<std::size_t>(part->layers.first) : 0);
     const std::int64_t inputs = part ? part->neurons[number] : layer.inputs;
     const bool last = l + 1 == layout.layers().size() && (!part || part->has_loss());
-    // Rows that are whole lie one behind the other in the sequence, too.
+    // Complete rows are contiguous in the random sequence, so they are drawn in one call.
     const std::int64_t rows = layer.inputs == inputs ? 1 : layer.outputs;
     const std::int64_t count = layer.outputs * layer.inputs / rows;
     const std::int64_t first = part ? part->outputs(l).first * inputs + part->inputs(l).first : 0;
@@ -93,7 +93,7 @@ Status ParameterSet::initialize(Device& device, const ParameterLayout& layout, c
   return {};
 }
 
-/// The numbers of a layer's sequence that follow those of its weights.
+/// The biases continue the layer's random sequence after its weights.
 Status ParameterSet::randomize_biases(Device& device, const ParameterLayout& layout, std::uint64_t seed,
                                       Stream& stream) const {
   for (std::size_t l = 0; l < layout.layers().size(); ++l) {

@@ -24,14 +24,14 @@ std::int64_t samples_unit(const std::vector<Precision>& precisions) {
              : mlp::fp8_multiple;
 }
 
-/// SGD: with output gain g and unit-variance inputs, the largest curvature of the loss (1/2 the squared error
-/// summed over outputs, mean over the batch) is about the squared norm of the last hidden layer plus, of each
-/// layer before it, g^2 times that of its inputs. Heavy-ball momentum is stable to 2 (1 + 0.9) over that; a
-/// twentieth is taken. Two terms were fitted to the largest rates at which 700 random networks (2 to 64
-/// layers, 1 to 128 neurons, batches of 1 to 256) trained for 800 steps, which were at least four times this
-/// one: training raises the gain of deep networks, as it were once a layer; and with few samples a step the
-/// curvature is that of single samples.
-/// Adam moves every weight by the rate: it is bounded so that a step moves an output by about 0.3.
+/// SGD: let g be the output gain, and the loss half the squared error, summed over outputs and averaged over
+/// the batch. With unit-variance inputs its max curvature has one term per layer. The last hidden layer adds
+/// about its squared norm, each earlier layer g^2 times that of its inputs. Heavy-ball momentum is stable up
+/// to 2 (1 + 0.9) over that curvature; a twentieth of it is used. Two terms were fitted to the max stable
+/// rates of 700 random networks over 800 steps (2 to 64 layers, 1 to 128 neurons, batches of 1 to 256). Those
+/// rates were at least four times this one. Training raises the gain of deep networks, about once per layer.
+/// Small batches have the curvature of single samples. With Adam a step moves every weight by the rate, which
+/// is chosen to move an output by about 0.3.
 double default_learning_rate(const std::vector<std::int64_t>& neurons, Optimizer optimizer,
                              std::int64_t global_batch) {
   constexpr double of_samples = 8;

@@ -9,12 +9,12 @@
 #include "egt/device/device.hpp"
 #include "model/parallel/network_part.hpp"
 
-/// What is trained, and how.
+/// Configuration of the multilayer perceptron and its training.
 namespace egt {
 
 enum class Optimizer { sgd, adam };
 
-/// Which samples of each global batch are this rank's: [first, first + local).
+/// This rank's samples of each global batch: [first, first + local).
 struct BatchShare {
   std::int64_t global = 0;
   std::int64_t first = 0;
@@ -22,42 +22,42 @@ struct BatchShare {
 };
 
 struct MlpConfig {
-  std::vector<std::int64_t> neurons;  ///< input first
-  BatchShare batch;                   ///< until `set_share` says otherwise
-  std::int64_t most_samples = 0;      ///< of this rank in a step; 0: those of `batch`
+  std::vector<std::int64_t> neurons;  ///< neurons per layer, input first
+  BatchShare batch;                   ///< in force until `set_share` is called
+  std::int64_t most_samples = 0;      ///< max samples of this rank per step; 0: those of `batch`
   std::vector<Precision>
-      precisions;  ///< all that `set_precision` may be given; buffers are made for the widest
+      precisions;  ///< all precisions that `set_precision` may receive; buffers fit the widest
   Optimizer optimizer = Optimizer::sgd;
   double learning_rate = 0;
-  float momentum = 0.9f;                         ///< of SGD; 0: no velocity is kept
-  ElementType gradient_type = ElementType::f32;  ///< of the sums over ranks
-  /// Of each bucket's elements of a gradient, those of the largest magnitude, which are all that a rank
-  /// sends; the rest is added to its next gradient. 0: the whole is summed. Only with fp32 gradients.
+  float momentum = 0.9f;                         ///< for SGD; 0: no velocity is kept
+  ElementType gradient_type = ElementType::f32;  ///< type of the gradient all-reduce
+  /// Share of each bucket's gradient elements that a rank sends, selected by top-k magnitude. The rest is
+  /// added to its next gradient. 0: full all-reduce. Only with fp32 gradients.
   double top_k_share = 0;
   int extreme_iterations = 0;
   std::uint64_t seed = 0;
-  bool keeps_states = false;             ///< memory for `keep_state` is taken
-  bool has_second_pass = false;          ///< memory for a second pass of each step is taken
-  std::optional<NetworkPart> part = {};  ///< that `neurons` are; none: a whole network
+  bool keeps_states = false;             ///< allocates memory for `keep_state`
+  bool has_second_pass = false;          ///< allocates memory for a second pass of each step
+  std::optional<NetworkPart> part = {};  ///< the network part described by `neurons`; none: a whole network
 };
 
-/// Can the device train in this precision?
+/// Whether the device can train in this precision.
 Support supports_training(const Device& device, Precision precision);
 
-/// What a rank's samples, and all layers' neurons, are multiples of in these precisions.
+/// The number that a rank's samples and all layers' neurons must be a multiple of in these precisions.
 std::int64_t samples_unit(const std::vector<Precision>& precisions);
 
-/// A learning rate at which this network, with its initialization and loss, does not diverge (see
-/// mlp_config.cpp for the estimate). `global_batch`: samples a step, of all ranks; above 0.
+/// A learning rate at which this network does not diverge, given its initialization and loss (see
+/// mlp_config.cpp for the estimate). `global_batch`: samples per step over all ranks, above 0.
 double default_learning_rate(const std::vector<std::int64_t>& neurons, Optimizer optimizer,
                              std::int64_t global_batch);
 
-/// Floating-point operations of the matrix products of one step and sample: forward, weight gradients, and
-/// input gradients of all layers but the first.
+/// Floating-point operations of the GEMMs per step and sample: forward, weight gradients, and input gradients
+/// of all layers but the first.
 double flops_per_sample(const std::vector<std::int64_t>& neurons);
 
-/// Bytes of device memory that a pass takes for a sample: activations, the gradients of two layers, and in
-/// fp8 the quantized copies of both.
+/// Device memory in bytes that a pass needs per sample: activations, the gradients of two layers, and in fp8
+/// the quantized copies of both.
 std::size_t bytes_per_sample(const std::vector<std::int64_t>& neurons,
                              const std::vector<Precision>& precisions);
 

@@ -12,8 +12,8 @@ constexpr float input_scale = 1.7320508f;  // uniform in +-sqrt(3): variance 1
 
 }  // namespace
 
-/// The output's gradients become about 16 times the error; with bounded inputs and targets nothing overflows,
-/// so the scale need not adapt.
+/// Scales the output gradients to about 16 times the error. Inputs and targets are bounded, so nothing
+/// overflows and the scale need not adapt.
 float loss_scale(Precision precision, std::int64_t global_batch) {
   if (precision != Precision::fp16) return 1.0f;
   return 16.0f * std::exp2(std::ceil(std::log2(static_cast<float>(global_batch))));
@@ -142,7 +142,7 @@ Status Pass::add_bias_gradient(const Call& call, const LinearLayer& layer) {
   return device_.add(call.gradient_range(layer.bias, layer.outputs), bias_gradient(call, layer), stream_);
 }
 
-/// Made in place of the outputs, or of what came from the next part.
+/// Overwrites the outputs, or the gradient received from the next part.
 Status Pass::output_gradient(const Call& call, MatrixView& gradient) {
   const std::size_t layers = layout_.layers().size();
   const LinearLayer& last = layout_.layers().back();
@@ -188,7 +188,7 @@ Status Pass::backward(const PassPlan& plan, PassCompanion& companion) {
   const Call call{plan, companion, workspace_};
   EGT_TRY(call.companion.before_backward());
   const std::size_t layers = layout_.layers().size();
-  MatrixView gradient;  // of the outputs
+  MatrixView gradient;  // gradient of the outputs
   EGT_TRY(output_gradient(call, gradient));
   std::size_t bucket = 0;
   MatrixView late_gradient;
@@ -222,7 +222,7 @@ Status Pass::weight_gradients(const Call& call, int layer, MatrixView output_gra
     const std::vector<GradientPiece>& pieces = layout_.buckets()[bucket].pieces;
     for (const GradientPiece& piece : pieces)
       if (piece.layer == layer) EGT_TRY(weight_gradient(call, piece, output_gradient, input));
-    if (pieces.back().layer != layer) break;  // the rest of it is another layer's
+    if (pieces.back().layer != layer) break;  // the bucket continues in another layer
     EGT_TRY(call.companion.bucket_made(bucket));
   }
   return {};
@@ -241,7 +241,7 @@ Status Pass::weight_gradient(const Call& call, const GradientPiece& piece, Matri
   if (call.plan.adds) product.beta = 1;
   EGT_TRY(device_.gemm(product, stream_));
   if (type != target.type) EGT_TRY(device_.cast(target, {data, type, target.count}, stream_));
-  const bool is_last = piece.first_row == 0;  // rows are made from high to low
+  const bool is_last = piece.first_row == 0;  // pieces are computed from high rows to low rows
   if (is_last) EGT_TRY(tamper(call, tensor, target.words()));
   EGT_TRY(call.companion.after(product, tensor));
   if (!is_last) return {};
@@ -249,7 +249,7 @@ Status Pass::weight_gradient(const Call& call, const GradientPiece& piece, Matri
   return call.companion.made(tensor, whole.words());
 }
 
-/// A tensor of 2-byte elements may end within a word: the rest of it is made 0.
+/// A tensor of 2-byte elements may end within a word. The rest of that word is zeroed.
 Status Pass::made(const Call& call, const PassTensor& tensor, void* data, std::size_t bytes) {
   constexpr std::size_t word = sizeof(std::uint32_t);
   if (bytes % word != 0)

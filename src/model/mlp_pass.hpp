@@ -10,53 +10,53 @@
 #include "model/pass_products.hpp"
 #include "model/pass_tensor.hpp"
 
-/// Private to the trainer: one pass forward and backward.
+/// Private to the trainer: one forward/backward pass.
 namespace egt::mlp {
 
-/// What one pass computes.
+/// The parameters of one pass.
 struct PassPlan {
   Precision precision = Precision::fp32;
   const ParameterSet& parameters;
-  std::uint64_t sequence = 0;     ///< of the inputs' random numbers
-  std::int64_t first_sample = 0;  ///< of that sequence
+  std::uint64_t sequence = 0;     ///< random sequence of the inputs
+  std::int64_t first_sample = 0;  ///< index of the first sample in that sequence
   std::int64_t rows = 0;          ///< samples
   float* loss = nullptr;          ///< device memory: the sum of squared errors
-  /// Where the gradients of the weights go; null: the workspace's own memory.
+  /// Output buffer of the weight gradients; null: the workspace's own.
   const Buffer* gradient = nullptr;
-  StepPass of = StepPass::any;  ///< whose Tampering applies
-  /// Bias and ReLU are fused with a product, where they can be: then the product is no tensor of its own, and
-  /// what is injected in it strikes the activation. Without extreme compute.
+  StepPass of = StepPass::any;  ///< the Tampering of this pass applies
+  /// Fuses bias and ReLU into the GEMM if possible. The GEMM's result is then no separate tensor, and faults
+  /// injected into it strike the activation. Has no effect with extreme compute.
   bool fuses_activation = false;
-  // Of a network's part
-  std::size_t pass = 0;  ///< whose memory of activations it takes, below NetworkPart::passes
-  bool adds = false;     ///< to the gradients that are there: fp32, of the same step
+  // Only for a part of a network
+  std::size_t pass = 0;  ///< index of the activation memory, below NetworkPart::passes
+  bool adds = false;     ///< accumulates into existing fp32 gradients of the same step
 };
 
-/// Whoever goes along with a pass; called while it is enqueued, so what it enqueues on the same stream
-/// comes right behind.
+/// Hooks of a pass. They are called while the pass is enqueued, so work that they enqueue on the same stream
+/// follows immediately.
 class PassCompanion {
  public:
   virtual ~PassCompanion() = default;
-  /// Fills the input of a pass, rows x neurons; false: it does not, and random numbers are drawn.
+  /// Fills the input of a pass, rows x neurons. Returns false to use random numbers instead.
   virtual Result<bool> make_input(MatrixView) { return false; }
-  /// Forward is about to read this layer's weights.
+  /// Called before the forward pass reads this layer's weights.
   virtual Status before_layer(std::size_t) { return {}; }
   virtual Status before_backward() { return {}; }
-  /// Device memory for the digest of `chains`, an extreme term in the activation to come; null: not wanted.
+  /// Device memory for the digest of `chains`, the next activation's transcendental chain; null: no digest.
   virtual Digest* chains_digest(const PassTensor& /*chains*/) { return nullptr; }
-  /// `after`: the operation made `tensor`, or a piece of it, and injected faults have struck it.
+  /// `after`: the operation wrote `tensor` or a piece of it, and injected faults were applied.
   virtual Status before(const Operation&) { return {}; }
   virtual Status after(const Operation&, const PassTensor&) { return {}; }
-  /// `words`: the whole tensor, as it stays until the pass has used it.
+  /// `words`: the complete tensor, which stays unchanged until the pass has used it.
   virtual Status made(const PassTensor&, WordsView) { return {}; }
-  /// The gradients of this bucket are all made.
+  /// All gradients of this bucket are enqueued.
   virtual Status bucket_made(std::size_t) { return {}; }
 };
 
-/// Enqueues passes on one stream. Of a network's part: where it has not the input, activation 0 is there
-/// before `forward`, and the gradient of its inputs, not masked yet, in activation_gradient(0) after
-/// `backward`; where it has not the loss, the last activation is there after `forward`, and such a gradient
-/// of it in the last activation_gradient before `backward`.
+/// Enqueues passes on one stream. In a network part without the input, the caller provides activation 0
+/// before `forward`. The unmasked gradient of the part's inputs is in activation_gradient(0) after
+/// `backward`. In a part without the loss, the last activation is available after `forward`. The caller then
+/// provides its unmasked gradient in the last activation_gradient before `backward`.
 class Pass {
  public:
   Pass(Device& device, const MlpConfig& config, const ParameterLayout& layout, const Workspace& workspace,
@@ -68,31 +68,31 @@ class Pass {
         stream_(stream),
         products_(device, layout, stream) {}
 
-  /// Before the first pass.
+  /// Must be called before the first pass.
   Status allocate() { return products_.allocate(config_); }
   Status enqueue(const PassPlan& plan, PassCompanion& companion);
   Status forward(const PassPlan& plan, PassCompanion& companion);
   Status backward(const PassPlan& plan, PassCompanion& companion);
-  /// In force for the passes enqueued from now on.
+  /// Applies to passes enqueued from now on.
   void set_tampering(std::vector<Tampering> tampering) { tampering_ = std::move(tampering); }
-  /// Every tensor that a pass makes, in order.
+  /// Every tensor that a pass computes, in order.
   static std::vector<PassTensor> tensors(const ParameterLayout& layout, const MlpConfig& config);
 
  private:
-  struct Call;  // one pass while it is enqueued
+  struct Call;  // the arguments of one pass while it is enqueued
   Status draw_input(const Call& call, MatrixView x);
   ExtremeTerm extreme_term(const Call& call, int layer) const;
-  /// What makes the product and the activation of a hidden layer one operation; no data: they are two.
+  /// Bias for fusing a hidden layer's GEMM and activation into one operation. No data: they stay separate.
   VectorView fused_bias(const Call& call, const LinearLayer& layer) const;
   Status output_gradient(const Call& call, MatrixView& gradient);
-  /// Masks the gradient of a layer's activation, and makes the gradient of its biases.
+  /// Masks the gradient of a layer's activation and computes the gradient of its biases.
   Status mask(const Call& call, std::size_t layer, MatrixView gradient);
-  /// Where a layer's bias gradient is made, and how it comes to what is there.
+  /// Output of a layer's bias gradient, and its accumulation into the existing gradient.
   VectorView bias_gradient(const Call& call, const LinearLayer& layer) const;
   Status add_bias_gradient(const Call& call, const LinearLayer& layer);
   bool has_input() const { return !config_.part || config_.part->has_input(); }
   bool has_loss() const { return !config_.part || config_.part->has_loss(); }
-  /// Of a layer, from `bucket` on, the next that is to be filled.
+  /// `bucket`: the next bucket to fill; advanced past those that the layer completes.
   Status weight_gradients(const Call& call, int layer, MatrixView output_gradient, std::size_t& bucket);
   Status weight_gradient(const Call& call, const GradientPiece& piece, MatrixView output_gradient,
                          MatrixView input);
@@ -108,7 +108,7 @@ class Pass {
   std::vector<Tampering> tampering_;
 };
 
-/// Keeps fp16 gradients in the middle of its range; a power of two.
+/// A power of two that keeps fp16 gradients in the middle of the type's range.
 float loss_scale(Precision precision, std::int64_t global_batch);
 
 }  // namespace egt::mlp

@@ -8,7 +8,7 @@ namespace egt::mlp {
 
 namespace {
 
-/// Kingma and Ba (2015), with the corrections of step `t`, from 1.
+/// Kingma and Ba (2015), with the bias corrections of step `t`, which counts from 1.
 math::Adam adam_rule(float rate, std::int64_t t, float gradient_scale) {
   constexpr double beta1 = 0.9, beta2 = 0.999;
   const auto step = static_cast<double>(t);

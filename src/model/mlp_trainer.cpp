@@ -26,12 +26,12 @@ using mlp::ParameterSet;
 using mlp::StepTail;
 using mlp::Workspace;
 
-// Of random numbers: a step's is its number.
+// Random sequence of replays. A step's sequence is its step number.
 constexpr std::uint64_t replay_sequence = std::uint64_t{1} << 62;
 constexpr double initialization_timeout_s = 60.0;
 
-/// Alone, gradients need not travel: every layer's weight gradient is one product, and one update takes them
-/// all.
+/// A single rank needs no all-reduce. Each layer's weight gradient is then one GEMM, and one update covers
+/// all layers.
 std::int64_t bucket_elements(const Communicator& communicator) {
   return communicator.size() > 1 ? usual_bucket_elements : std::numeric_limits<std::int64_t>::max();
 }
@@ -40,7 +40,7 @@ std::int64_t bucket_elements(const Communicator& communicator) {
 
 namespace {
 
-/// Of a state whose weights no product reads.
+/// Configuration of a state whose weights no GEMM reads.
 MlpConfig with_fp32_only(MlpConfig config) {
   config.precisions = {Precision::fp32};
   config.keeps_states = false;
@@ -76,15 +76,15 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
     OperationObserver nothing;
     return updates.settle(precision, *compute, nothing);
   }
-  /// What is put in the communication stream from here on comes behind what is in the compute stream.
+  /// Makes later work on the communication stream wait for all earlier work on the compute stream.
   Status show_to_communication();
-  /// Of the step's pass, without its wait for peers.
+  /// Compute time of the step's pass, excluding its communication wait.
   Result<double> compute_ms(const StepTail& tail);
   Status await_sums(std::size_t layer);
   Status update(std::size_t first_layer, std::size_t last_layer);
   Status begin_phase(std::optional<StepPhase> phase) { return timeline.mark(device, phase, *compute); }
 
-  // Along a training step's pass
+  // Hooks of a training step's pass
   Status before_layer(std::size_t layer) override;
   Status before(const Operation& operation) override;
   Status after(const Operation& operation, const PassTensor& tensor) override;
@@ -104,20 +104,20 @@ struct MlpTrainer::Impl : mlp::PassCompanion {
   const ParameterLayout layout;
   Precision precision = Precision::fp32;
   std::optional<std::int64_t> last_retired;
-  float last_compute_ms = 0;       // not told to the peers yet; 0: none
-  double second_ms = 0;            // of the last step but one that was retired
-  std::int64_t enqueued_step = 0;  // that is being enqueued
-  StepTail* enqueued = nullptr;    // of it
+  float last_compute_ms = 0;       // not sent to the peers yet; 0: none
+  double second_ms = 0;            // of the retired step before the last one
+  std::int64_t enqueued_step = 0;  // the step being enqueued
+  StepTail* enqueued = nullptr;    // tail of that step
   ExtraWork extra_work;
 
-  // Streams die before the memory that their work uses: members are destroyed from the last to the first.
+  // Members are destroyed in reverse order, so streams are destroyed before the memory that their work uses.
   mlp::TrainedState trained;
   const MlpConfig second_config;
-  /// One rank has no peers to compare its state with: it keeps another one, which the second passes'
-  /// gradients update. Null: there is none.
+  /// A single rank has no peers to compare its state with. It keeps a second state, which the second passes'
+  /// gradients update. Null: no second state.
   const std::unique_ptr<mlp::TrainedState> second;
   mlp::GradientSums sums;
-  ParameterSet known;  // of replays: the weights as training began with, but with biases
+  ParameterSet known;  // weights of replays: the initial ones, but with nonzero biases
   Workspace workspace;
   Buffer replay_loss;
   mlp::PassComparison comparison;
@@ -179,7 +179,7 @@ Status MlpTrainer::Impl::initialize() {
   if (config.has_second_pass) EGT_TRY(comparison.initialize(*compute));
   EGT_TRY(device.set_zero(workspace.gradient.data(), workspace.gradient.bytes(), *compute));
   if (!sums.are_verified()) return {};
-  // Loads the kernels now: later that may wait for kernels that wait for a peer. Step 0 overwrites the
+  // Load the kernels now. A later load may wait for kernels that wait for a peer. Step 0 overwrites the
   // evidence.
   comparison.begin_step(0);
   return sums.verify(layout.buckets()[0], workspace, comparison.evidence_of(0), *compute);
@@ -236,7 +236,7 @@ Status MlpTrainer::enqueue_step(std::int64_t step, const StepNote& note, bool me
   return m.config.has_second_pass ? m.make_second_pass() : Status();
 }
 
-/// Behind the step's own pass, so that its all-reduces overlap with it.
+/// The second pass follows the step's own pass, so that the step's all-reduces overlap with it.
 Status MlpTrainer::Impl::make_second_pass() {
   const ProfilerRange range("second pass");
   EGT_TRY(pass->enqueue({.precision = precision,
@@ -253,8 +253,8 @@ Status MlpTrainer::Impl::make_second_pass() {
   return comparison.exchange(*compute, *communication);
 }
 
-/// Sums come in the order of the buckets, those of the first layer and then of the second one last. So all
-/// others have come with the first layer's, and are used up while the second's may still be missing.
+/// All-reduces finish in bucket order, with the first layer's and then the second layer's last. All others
+/// are complete with the first layer's, and are applied while the second layer's may still be in flight.
 Status MlpTrainer::Impl::before_layer(std::size_t layer) {
   if (layer == 0) {
     EGT_TRY(await_sums(0));
@@ -298,7 +298,7 @@ Status MlpTrainer::Impl::before_backward() {
 Status MlpTrainer::Impl::bucket_made(std::size_t bucket) {
   if (config.has_second_pass)
     EGT_TRY(comparison.add(bucket, workspace.gradient_range(0, layout.size()), enqueued->loss(), *compute));
-  // Before the last sum, so that a step which is over has it reached.
+  // Record before the last all-reduce, so that this event is reached when the step is complete.
   if (bucket + 1 == layout.buckets().size()) {
     EGT_TRY(begin_phase({}));
     EGT_TRY(device.record(*enqueued->compute_end, *compute));
@@ -308,7 +308,7 @@ Status MlpTrainer::Impl::bucket_made(std::size_t bucket) {
 }
 
 Status MlpTrainer::Impl::close_step(const StepNote& note) {
-  // The last sum comes after the loss; the next step's products need not wait for what is told of this one.
+  // The last all-reduce follows the loss. The next step's GEMMs need not wait for this step's message.
   return enqueued->close(device, communicator, note, std::exchange(last_compute_ms, 0.0f), *communication);
 }
 
@@ -410,7 +410,7 @@ Result<StepTimes> MlpTrainer::measured_times() const {
 
 namespace {
 
-/// Digests what a replay makes, and lets its operations be observed.
+/// Digests the tensors of a replay and forwards its operations to an observer.
 class ReplayCompanion : public mlp::PassCompanion {
  public:
   ReplayCompanion(Device& device, Stream& stream, const std::vector<PassTensor>& tensors, Digest* answers,
@@ -449,13 +449,13 @@ Status MlpTrainer::enqueue_replay(Precision precision, Digest* answers, Operatio
   OperationObserver nothing;
   OperationObserver& observed_by = observer ? *observer : nothing;
   const std::int64_t rows = std::min(m.config.batch.local, m.config.batch.global / m.communicator.size());
-  // It makes its gradients in the same memory, where a wrong all-reduce may have left something in the
-  // padding between layers, which no pass overwrites.
+  // The replay writes its gradients to the same memory. A wrong all-reduce may have corrupted the padding
+  // between layers, which no pass overwrites.
   EGT_TRY(m.updates.settle(m.precision, *m.compute, observed_by));
   EGT_TRY(m.device.set_zero(m.workspace.gradient.data(), m.workspace.gradient.bytes(), *m.compute));
   if (const VectorView copy = m.known.compute_copy(precision); copy.data != nullptr)
     EGT_TRY(m.device.cast(copy, m.known.master(), *m.compute));
-  // A product that is fused with its activation has no digest.
+  // A GEMM that is fused with its activation has no digest.
   const std::vector<PassTensor> tensors = replay_tensors();
   EGT_TRY(m.device.set_zero(answers, tensors.size() * sizeof(Digest), *m.compute));
   ReplayCompanion companion(m.device, *m.compute, tensors, answers, observed_by);

@@ -20,23 +20,23 @@ struct ActivationGradient {
   VectorView bias_gradient;
 };
 
-/// Of one bucket, as Device::sgd_step or adam_step.
+/// Update of one bucket, as Device::sgd_step or adam_step.
 struct OptimizerStep {
   ParameterRange range;
   float *first = nullptr, *second = nullptr;  ///< moments; null: not kept
   std::variant<math::Sgd, math::Adam> rule;
 };
 
-/// What a training step is made of.
+/// An operation of a training step.
 using Operation = std::variant<Gemm, Activation, LossGradient, ActivationGradient, OptimizerStep>;
 
-/// Is called while operations are enqueued. What it enqueues on `stream` sees the operands as they are right
-/// before the operation, and the results right behind it.
+/// Called while operations are enqueued. Work that it enqueues on `stream` sees the operands immediately
+/// before the operation and the results immediately after it.
 class OperationObserver {
  public:
   virtual ~OperationObserver() = default;
   virtual Status before(const Operation&, Stream& /*stream*/) { return {}; }
-  /// `tensor`: the result, of an OptimizerStep the weights' gradient of the bucket's lowest layer.
+  /// `tensor`: the result. For an OptimizerStep, it is the weight gradient of the bucket's lowest layer.
   virtual Status after(const Operation&, const PassTensor& /*tensor*/, Stream& /*stream*/) { return {}; }
 };
 

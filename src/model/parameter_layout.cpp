@@ -28,8 +28,8 @@ ParameterLayout::ParameterLayout(const std::vector<std::int64_t>& neurons, std::
   plan_buckets(bucket_elements);
 }
 
-/// Layer by layer in the order of their gradients. What follows in that order does not always lie below:
-/// there a bucket closes.
+/// Buckets follow the order in which gradients are computed. If the next layer in that order is not the next
+/// lower one in memory, the bucket is closed.
 void ParameterLayout::plan_buckets(std::int64_t bucket_elements) {
   std::vector<int> order;
   for (int layer = static_cast<int>(layers_.size()); layer-- > 0;)

@@ -11,50 +11,49 @@ struct LinearLayer {
   std::int64_t inputs = 0;
   std::int64_t outputs = 0;
   std::int64_t weights = 0;  ///< offset of W
-  std::int64_t bias = 0;     ///< offset of b, behind W
-  std::int64_t end = 0;      ///< one past b and the padding behind it
+  std::int64_t bias = 0;     ///< offset of b, after W
+  std::int64_t end = 0;      ///< one past b and its padding
 };
 
-/// A part of a layer's weight gradient, made by one matrix product: rows [first, first + count) of W.
+/// A part of a layer's weight gradient, computed by one GEMM: rows [first_row, first_row + rows) of W.
 struct GradientPiece {
   int layer = 0;
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
 };
 
-/// A range of the flat gradient that is summed over ranks in one go, and the pieces that fill it.
+/// A range of the flat gradient that is all-reduced in one call, and the pieces that fill it.
 struct GradientBucket {
   std::int64_t offset = 0;
   std::int64_t count = 0;
   std::vector<GradientPiece> pieces;
 };
 
-/// The layer whose weight gradient comes last in a pass, behind the first layer's: its sum over ranks can
-/// then hide behind the next step's first product, which the first layer's could not.
+/// The layer whose weight gradient is computed last in a pass, after the first layer's. Its all-reduce can
+/// then overlap with the next step's first GEMM, which needs the first layer's update but not this one's.
 constexpr int late_layer = 1;
 
-/// A sum over ranks takes processors from the products beside it, and is waited for in the end: a few large
-/// ones cost less than many. On two H200s a step of the default network in tf32 took 19.4 ms with such
-/// buckets, 19.6 with those of a quarter, 19.9 with an eighth (18.5 on one).
+/// An all-reduce occupies multiprocessors that concurrent GEMMs need, and is waited for in the end. A few
+/// large all-reduces cost less than many small ones. Step time of the default network in tf32 on two H200s:
+/// 19.4 ms with such buckets, 19.6 with a quarter, 19.9 with an eighth (18.5 on one GPU).
 constexpr std::int64_t usual_bucket_elements = 64 << 20;
 
-/// Where every parameter of the network lies in flat buffers (weights, gradients, optimizer state), and in
-/// which buckets backward hands the gradients over: last layer first, but for the late layer, and high rows
-/// before low ones. Each bucket is a contiguous range; one of several layers ends with its lowest.
+/// Offsets of all parameters in flat buffers (weights, gradients, optimizer state), and the buckets in which
+/// the backward pass delivers the gradients: last layer first, except for the late layer, and high rows
+/// before low ones. Each bucket is a contiguous range. A bucket of several layers ends with its lowest.
 class ParameterLayout {
  public:
   /// `neurons`: input first, at least two entries, each at least 1. A bucket closes at half of
-  /// `bucket_elements`; a layer larger than that is cut by rows, so that its sum begins before its last
-  /// product.
+  /// `bucket_elements`. A larger layer is split by rows, so that its all-reduce begins before its last GEMM.
   explicit ParameterLayout(const std::vector<std::int64_t>& neurons,
                            std::int64_t bucket_elements = usual_bucket_elements);
 
   const std::vector<LinearLayer>& layers() const { return layers_; }
   /// In the order in which backward fills them.
   const std::vector<GradientBucket>& buckets() const { return buckets_; }
-  /// Elements of a flat buffer, padding counted.
+  /// Elements of a flat buffer, including padding.
   std::int64_t size() const { return layers_.back().end; }
-  /// Weights and biases.
+  /// Number of weights and biases.
   std::int64_t parameter_count() const { return parameter_count_; }
 
  private:

@@ -14,7 +14,7 @@ std::string name_of(const GradientBucket& bucket) {
                        : fmt::format("weight gradients of layers {} to {}", last, first);
 }
 
-/// Where bias and ReLU come along with a product, it is no tensor: what they make of it is.
+/// If bias and ReLU are fused into a GEMM, its raw result is no tensor. The activation is compared instead.
 std::vector<PassTensor> PassComparison::compared_tensors(const ParameterLayout& layout,
                                                          const MlpConfig& config) {
   std::vector<PassTensor> all = Pass::tensors(layout, config);
@@ -53,7 +53,7 @@ Status PassComparison::allocate(const Workspace& workspace) {
   return {};
 }
 
-/// The padding between layers is digested, too.
+/// Zeroed because the padding between layers is digested, too.
 Status PassComparison::initialize(Stream& stream) {
   return device_.set_zero(gradient_.data(), gradient_.bytes(), stream);
 }

@@ -15,18 +15,18 @@
 #include "model/parallel/gradient_sums.hpp"
 #include "model/parameter_layout.hpp"
 
-/// Private to the trainer: digests of a step's two passes and of its gradient all-reduces, which all ranks
-/// get of all ranks.
+/// Private to the trainer: digests of a step's two passes and of its gradient all-reduces, all-gathered
+/// across ranks.
 namespace egt::mlp {
 
-/// "weight gradients of layers 2 to 3"
+/// Example: "weight gradients of layers 2 to 3".
 std::string name_of(const GradientBucket& bucket);
 
-/// Of each pass: every tensor that it makes, so that no mask of a ReLU hides a wrong word. The gradients are
-/// digested bucket by bucket, before the bucket's all-reduce; then the sum of squared errors.
+/// For each pass, digests every tensor, so that no ReLU mask hides a wrong word. Gradients are digested per
+/// bucket before the bucket's all-reduce, followed by the sum of squared errors.
 class PassComparison {
  public:
-  /// All must outlive it.
+  /// All arguments must outlive it.
   PassComparison(Device& device, Communicator& communicator, const MlpConfig& config,
                  const ParameterLayout& layout)
       : device_(device),
@@ -40,20 +40,20 @@ class PassComparison {
   Status initialize(Stream& stream);
   std::vector<std::string> tensors() const;
 
-  /// What is added next is of this step's first pass.
+  /// Later additions belong to this step's first pass.
   void begin_step(std::int64_t step);
-  /// Where the tensor's digest goes.
+  /// Output address of the tensor's digest; null if it is not compared.
   Digest* digest_of(const PassTensor& tensor);
   Status add(const PassTensor& tensor, WordsView words, Stream& compute);
-  /// Bucket `index` of the flat `gradient` is made; `loss`: device memory, made by then.
+  /// Bucket `index` of the flat `gradient` is complete. `loss`: device memory, complete by then.
   Status add(std::size_t index, const VectorView& gradient, float* loss, Stream& compute);
-  /// Where the verification of this step's sum of a bucket goes.
+  /// Output of the verification of this step's all-reduce of a bucket.
   SumEvidence evidence_of(std::size_t bucket);
-  /// What goes along with the second pass.
+  /// Hooks of the second pass.
   PassCompanion& second_pass(Stream& compute);
   float* loss() { return loss_.as<float>(); }
   const Buffer& gradient() const { return gradient_; }
-  /// Both passes are enqueued: exchanges their digests with all ranks.
+  /// All-gathers the digests after both passes are enqueued.
   Status exchange(Stream& compute, Stream& communication);
   Result<std::vector<MlpTrainer::PassDigests>> collect(std::int64_t step, double timeout_seconds) const;
 
@@ -71,7 +71,7 @@ class PassComparison {
    private:
     PassComparison& comparison_;
   };
-  /// Each rank's: digests of the first pass, the second one and the sums, then the sums' Mismatches.
+  /// Per rank: digests of first pass, second pass and all-reduces, then the all-reduces' Mismatches.
   struct Slot {
     Digest *own = nullptr, *all = nullptr, *pinned = nullptr;
     EventHandle made, done;
@@ -79,10 +79,10 @@ class PassComparison {
   static constexpr std::size_t digests_of_room = sizeof(Mismatches) / sizeof(Digest);
   static_assert(sizeof(Mismatches) % sizeof(Digest) == 0);
 
-  /// Of one pass, with the loss.
+  /// Digests of one pass, including the loss.
   std::size_t digests() const { return tensors_.size() + buckets() + 1; }
   std::size_t buckets() const { return layout_.buckets().size(); }
-  /// What a rank sends, in digests.
+  /// Size of a rank's message, in digests.
   std::size_t sent() const { return 2 * digests() + (1 + digests_of_room) * buckets(); }
   static std::vector<PassTensor> compared_tensors(const ParameterLayout& layout, const MlpConfig& config);
   Slot& slot_of(std::int64_t step) { return slots_[static_cast<std::size_t>(step) % slots_.size()]; }
@@ -92,12 +92,12 @@ class PassComparison {
   const MlpConfig& config_;
   const ParameterLayout& layout_;
   const std::vector<PassTensor> tensors_;
-  Buffer gradient_;  ///< of the second pass, without an all-reduce
+  Buffer gradient_;  ///< gradient of the second pass, which is not all-reduced
   Buffer loss_, memory_, pinned_;
   std::array<Slot, MlpTrainer::depth + 2> slots_;
   SecondPass second_;
-  Slot* slot_ = nullptr;    ///< of the step that is being enqueued
-  Digest* pass_ = nullptr;  ///< digests of its pass that is being enqueued
+  Slot* slot_ = nullptr;    ///< slot of the step being enqueued
+  Digest* pass_ = nullptr;  ///< digests of the pass being enqueued
 };
 
 }  // namespace egt::mlp

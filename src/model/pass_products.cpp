@@ -9,7 +9,7 @@ namespace egt::mlp {
 namespace {
 
 std::size_t bytes_of(std::int64_t rows, std::int64_t columns) {
-  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);  // a byte an element
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);  // one byte per element
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ Status check_fp8_shapes(const std::vector<std::int64_t>& neurons, std::int64_t s
 }
 
 Status PassProducts::allocate(const MlpConfig& config) {
-  if (samples_unit(config.precisions) == 1) return {};  // none of them is fp8
+  if (samples_unit(config.precisions) == 1) return {};  // no fp8
   const std::int64_t samples = std::max(config.batch.local, config.most_samples);
   const std::int64_t largest = *std::max_element(config.neurons.begin(), config.neurons.end());
   std::size_t largest_weights = 0;

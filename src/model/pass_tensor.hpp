@@ -7,22 +7,22 @@
 
 namespace egt {
 
-/// What a pass over the network makes of one layer, in the order of its making: forward from the first layer
-/// on, then backward from the last.
+/// Results of a pass for one layer, in the order of computation: forward from the first layer, then backward
+/// from the last.
 enum class TensorKind {
   product,          ///< z = h W^T of the layer, before its bias
-  extreme,          ///< the bits of the extreme term's chains in a hidden layer's activation
-  activation,       ///< what a hidden layer hands on
-  output_gradient,  ///< of the loss, by the last layer's outputs
-  input_product,    ///< gradient of the layer's inputs, before their mask
-  weight_gradient,  ///< of the layer's weights and bias, this rank's own, before it is summed over ranks
+  extreme,          ///< bits of the transcendental chains in a hidden layer's activation
+  activation,       ///< output of a hidden layer
+  output_gradient,  ///< gradient of the loss with respect to the last layer's outputs
+  input_product,    ///< gradient of the layer's inputs, before masking
+  weight_gradient,  ///< gradient of the layer's weights and bias on this rank, before the all-reduce
   input_gradient,   ///< gradient of the layer's inputs
-  // Of a bucket whose lowest layer it is, with MlpConfig::top_k_share; in replays, of twice the gradient
-  sent_gradient,  ///< the largest elements and their indices
-  kept_gradient,  ///< those and the rest, put together again
-  // Of a bucket that the layer has a part of, for injections
-  sent_terms,    ///< what this rank puts into the gradient's all-reduce
-  received_sum,  ///< what it gets of it
+  // For a bucket with this lowest layer, with MlpConfig::top_k_share; in replays, of twice the gradient
+  sent_gradient,  ///< top-k elements by magnitude and their indices
+  kept_gradient,  ///< those elements merged with the rest
+  // For a bucket that contains a part of the layer; for injections
+  sent_terms,    ///< this rank's input of the gradient all-reduce
+  received_sum,  ///< this rank's result of the gradient all-reduce
 };
 
 struct PassTensor {
@@ -32,10 +32,10 @@ struct PassTensor {
   friend bool operator==(const PassTensor&, const PassTensor&) = default;
 };
 
-/// "product of layer 3": layers count from 1 for people.
+/// Example: "product of layer 3". Layers count from 1 in text.
 std::string to_string(const PassTensor& tensor);
 
-/// The tensors that training keeps from step to step.
+/// The tensors that training keeps across steps.
 enum class StateKind { weights, first_moment, second_moment };
 
 struct StateTensor {
@@ -45,20 +45,19 @@ struct StateTensor {
   friend bool operator==(const StateTensor&, const StateTensor&) = default;
 };
 
-/// "weights of layer 3", "momentum of layer 3".
+/// Examples: "weights of layer 3", "momentum of layer 3".
 std::string to_string(const StateTensor& tensor);
 
-/// The passes of a step: the one that training uses, and the one whose digests are compared with it.
+/// The passes of a step: `first` is used for training, and `second` provides digests for comparison.
 enum class StepPass { any, first, second };
 
-/// A tensor's words that an injection changes, each time that such a pass makes it.
+/// An injected fault in a tensor's words, applied each time such a pass computes the tensor.
 struct Tampering {
   PassTensor tensor;
-  Flip flip;     ///< words of the tensor; of a weight gradient: of the piece of it that is made last
-  int turn = 0;  ///< of the chains of an extreme term: the turn that gives other bits; only where they are
-                 ///< digested
-  StepPass of = StepPass::any;  ///< any: of replays, too
-  std::size_t bucket = 0;       ///< of sent_terms and received_sum: which of the gradient's
+  Flip flip;     ///< words of the tensor; for a weight gradient, of its last computed piece
+  int turn = 0;  ///< iteration of the transcendental chains that gives wrong bits; only if they are digested
+  StepPass of = StepPass::any;  ///< any: includes replays
+  std::size_t bucket = 0;       ///< gradient bucket, for sent_terms and received_sum
 };
 
 }  // namespace egt

@@ -32,7 +32,7 @@ Status PendingUpdates::sum(std::size_t index, const SumEvidence& evidence, Strea
   return {};
 }
 
-/// Sums come in the order of the buckets.
+/// All-reduces finish in the order of the buckets, so waiting for the last one is enough.
 Status PendingUpdates::await_sums(std::size_t layer, Stream& compute) {
   for (std::size_t b = pending_.size(); b-- > 0;)
     if (pending_[b] && layer_of(b) == layer) return device_.wait(compute, *summed_[b]);

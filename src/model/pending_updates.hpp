@@ -14,11 +14,11 @@
 /// Private to the trainer: from a bucket's gradient to the update of its weights.
 namespace egt::mlp {
 
-/// Every bucket of a step is summed over ranks on the communication stream as soon as it is made, and is
-/// pending until its update is enqueued on the compute stream. One thread.
+/// Each bucket of a step is all-reduced on the communication stream as soon as it is computed. It is pending
+/// until its update is enqueued on the compute stream. Not thread-safe.
 class PendingUpdates {
  public:
-  /// All must outlive it. `second`: a state that the second pass's gradient updates; null: there is none.
+  /// All arguments must outlive it. `second`: a state that the second pass's gradient updates; null: none.
   PendingUpdates(Device& device, const ParameterLayout& layout, GradientSums& sums, TrainedState& trained,
                  const Workspace& workspace, TrainedState* second, const Buffer& second_gradient)
       : device_(device),
@@ -30,20 +30,20 @@ class PendingUpdates {
         second_gradient_(second_gradient) {}
 
   Status allocate();
-  /// The bucket is made by what is in `compute`: enqueues its sum, and its verification if sums are verified.
+  /// Enqueues the all-reduce of the bucket computed in `compute`, and its verification if enabled.
   Status sum(std::size_t bucket, const SumEvidence& evidence, Stream& compute, Stream& communication,
              StepTimeline& timeline);
-  /// `compute` waits for the sums of the layer's pending buckets, and of all buckets before these.
+  /// Makes `compute` wait for the all-reduces of the layer's pending buckets and of all earlier buckets.
   Status await_sums(std::size_t layer, Stream& compute);
-  /// Enqueues the pending updates of the layers from `first` to `last`, whose sums were waited for.
+  /// Enqueues the pending updates of layers `first` to `last`. Their all-reduces were waited for.
   Status update(std::size_t first, std::size_t last, Precision precision, Stream& compute);
-  /// Enqueues all that are pending, each behind its sum.
+  /// Enqueues all pending updates, each after its all-reduce.
   Status settle(Precision precision, Stream& compute, OperationObserver& observer);
-  /// Forgets what is pending.
+  /// Discards pending updates.
   void drop() { pending_.assign(pending_.size(), false); }
 
  private:
-  /// A bucket that has parts of several layers is used up before the lowest of them.
+  /// A bucket with parts of several layers is applied before its lowest layer.
   std::size_t layer_of(std::size_t bucket) const {
     return static_cast<std::size_t>(layout_.buckets()[bucket].pieces.back().layer);
   }
@@ -56,8 +56,8 @@ class PendingUpdates {
   const Workspace& workspace_;
   TrainedState* const second_;
   const Buffer& second_gradient_;
-  std::vector<bool> pending_;                // a bucket each
-  std::vector<EventHandle> ready_, summed_;  // likewise
+  std::vector<bool> pending_;                // one per bucket
+  std::vector<EventHandle> ready_, summed_;  // one per bucket
 };
 
 }  // namespace egt::mlp

@@ -19,8 +19,8 @@ namespace egt::mlp {
 
 namespace {
 
-// The floats of a tail: the sum of squared errors, the notes, then in a place of each rank its own sum of
-// squared errors, and behind these the time of its pass.
+// Layout of a tail in floats: the sum of squared errors, the notes, each rank's own sum of squared errors,
+// then the time of each rank's pass.
 constexpr std::size_t notes_at = 1, notes = 3, own_losses_at = notes_at + notes;
 
 std::size_t own_times_at(int ranks) {

@@ -11,26 +11,26 @@
 #include "model/mlp_buffers.hpp"
 #include "model/mlp_trainer.hpp"
 
-/// Private to the trainer: what ranks tell each other at the end of a step.
+/// Private to the trainer: the messages between ranks at the end of a step.
 namespace egt::mlp {
 
-/// One step's: its loss and its notes, summed over ranks behind the last bucket.
+/// Loss and notes of one step, all-reduced after the last bucket.
 class StepTail {
  public:
-  /// Where the pass leaves this rank's sum of squared errors: device memory, one float.
+  /// Output of this rank's sum of squared errors: device memory, one float.
   float* loss() const { return device_; }
-  /// Enqueues the sum over ranks. `compute_ms`: how long an earlier pass of this rank took, which all
-  /// ranks are told; 0: nothing new.
+  /// Enqueues the all-reduce. `compute_ms`: duration of an earlier pass of this rank, sent to all ranks; 0:
+  /// no new value.
   Status close(Device& device, Communicator& communicator, const StepNote& note, float compute_ms,
                Stream& stream);
-  /// Once `done` is reached: loss (`outputs`: the global batch's), notes, who is not finite, the times told.
+  /// Valid once `done` is reached. `outputs`: number of the global batch's outputs, the divisor of the loss.
   StepResult read(int ranks, double outputs) const;
 
   std::int64_t rows = 0;  ///< samples of the pass
   EventHandle done;
-  /// Of the pass: the wait for the sums of its second layer is not its own work.
+  /// Events of the pass. The wait for the all-reduces of its second layer is excluded from its compute time.
   EventHandle compute_begin, wait_begin, wait_end, compute_end;
-  EventHandle second_end;  ///< of the second pass, if there is one
+  EventHandle second_end;  ///< end of the second pass, if there is one
 
  private:
   friend class StepTails;
@@ -39,7 +39,7 @@ class StepTail {
   float* result_ = nullptr;  // pinned, valid once `done` is reached
 };
 
-/// Of all the steps that may be under way, and of the one before them.
+/// Tails of all steps that may be in flight, and of the previous one.
 class StepTails {
  public:
   Status allocate(Device& device, int ranks);

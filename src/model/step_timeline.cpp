@@ -23,8 +23,8 @@ namespace egt::mlp {
 
 namespace {
 
-/// In forward product, activation and what follows it; wait and update of the first layer; update, wait and
-/// update of the second; backward and the end.
+/// Per layer in the forward pass: GEMM, activation and the following phase. Others: wait and update of the
+/// first layer; update, wait and update of the second; backward and the end.
 constexpr std::size_t marks_per_layer = 3, marks_beside = 7;
 
 }  // namespace

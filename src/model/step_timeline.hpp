@@ -9,22 +9,22 @@
 #include "model/mlp_buffers.hpp"
 #include "model/mlp_trainer.hpp"
 
-/// Private to the trainer: where the time of a measured step goes.
+/// Private to the trainer: time breakdown of a measured step.
 namespace egt::mlp {
 
-/// Events along the streams of one step, recorded only in the steps that are measured. One thread.
+/// Events along the streams of one step, recorded only if the step is measured. Not thread-safe.
 class StepTimeline {
  public:
   Status allocate(Device& device, std::size_t layers, std::size_t buckets);
 
-  /// A step is about to be enqueued.
+  /// Call before a step is enqueued.
   void begin(bool measures);
-  /// What is enqueued on the compute stream from here on is of `phase`; none: the pass is over.
+  /// Later work on the compute stream belongs to `phase`; none: the pass has ended.
   Status mark(Device& device, std::optional<StepPhase> phase, Stream& compute);
   Status sum_begins(Device& device, std::size_t bucket, Stream& communication);
   Status sum_ends(Device& device, std::size_t bucket, Stream& communication);
 
-  /// Of the last step measured, once it is over, but for `sum_bytes`.
+  /// Times of the last measured step, valid once it is complete, without `sum_bytes`.
   Result<StepTimes> times(Device& device) const;
 
  private:
@@ -36,7 +36,7 @@ class StepTimeline {
   bool measures_ = false;
   std::size_t marked_ = 0;
   std::vector<Mark> marks_;
-  std::vector<EventHandle> sum_begin_, sum_end_;  // a bucket each
+  std::vector<EventHandle> sum_begin_, sum_end_;  // one per bucket
 };
 
 }  // namespace egt::mlp

@@ -24,7 +24,7 @@ Status decode(const std::string& text) {
 
 Result<std::vector<std::string>> all_gather(Control& control, const std::string& text) {
   EGT_TRY_ASSIGN(std::vector<std::string> texts, control.gather(text));
-  // From rank 0 to all as one text: of each its length, a colon, and itself.
+  // Rank 0 sends all texts as one: for each text its length, a colon, and the text.
   std::string joined;
   for (const std::string& one : texts) joined += fmt::format("{}:{}", one.size(), one);
   EGT_TRY_ASSIGN(joined, control.broadcast(joined));
@@ -56,7 +56,7 @@ Status agree_on_text(Control& control, const std::string& text, const std::strin
                             fmt::format("{} differ from those of rank 0: give all ranks the same", what)));
 }
 
-/// Nobody leaves a barrier before the last rank came to it, nor later than the longest stay in it after that.
+/// A rank leaves a barrier after the last one enters it, within the longest time that any rank spends in it.
 Result<AgreedMoment> agree_on_moment(Control& control) {
   constexpr std::size_t rounds = 32;
   std::vector<Clock::time_point> left;

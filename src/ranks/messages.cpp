@@ -6,7 +6,7 @@ namespace egt {
 
 namespace {
 
-/// Those of `messages` whose peer is `rank`.
+/// The messages whose peer is `rank`.
 Result<std::vector<Message>> of_peer(std::span<const Message> messages, int rank, int size) {
   std::vector<Message> own;
   for (const Message& message : messages) {
@@ -38,7 +38,7 @@ Result<std::vector<OwnMessage>> own_messages(std::span<const Message> sends,
 
 Status all_to_all(Communicator& communicator, const void* send, void* recv, std::size_t bytes_per_rank,
                   Stream& stream) {
-  // A message's memory is only read where it is sent.
+  // The memory of a sent message is only read.
   auto* from = const_cast<std::byte*>(static_cast<const std::byte*>(send));
   auto* to = static_cast<std::byte*>(recv);
   std::vector<Message> sends, receives;

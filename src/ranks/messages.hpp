@@ -7,18 +7,18 @@
 #include "egt/core/status.hpp"
 #include "egt/ranks/communicator.hpp"
 
-/// What the implementers of `Communicator::exchange` share.
+/// Shared by the implementations of `Communicator::exchange`.
 namespace egt {
 
-/// A message of a rank to itself.
+/// A message that a rank sends to its own buffer.
 struct OwnMessage {
   const void* from;
   void* to;
   std::size_t bytes;  ///< more than 0
 };
 
-/// The messages of `rank` to itself. `invalid_argument` where a message names no rank of `size`, or where
-/// what the rank sends itself is not what it receives from itself.
+/// The messages of `rank` to its own buffers. `invalid_argument` if a peer is not one of the `size` ranks, or
+/// if own sends and receives do not match.
 Result<std::vector<OwnMessage>> own_messages(std::span<const Message> sends,
                                              std::span<const Message> receives, int rank, int size);
 

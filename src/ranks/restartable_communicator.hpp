@@ -8,15 +8,15 @@
 
 namespace egt {
 
-/// A communicator that can be given up and exchanged for a new one in mid-run, so that all who hold a
-/// reference to it go on with the new one. What was split from it is not exchanged: it is given up with the
-/// one that it was split from, and must be split anew. One thread, `interrupt` aside.
+/// A communicator that can be aborted and replaced during a run. Holders of a reference continue with the new
+/// one. Communicators split from it are not replaced. They are aborted with their parent and must be split
+/// again. One thread, except `interrupt`.
 class RestartableCommunicator final : public Communicator {
  public:
   explicit RestartableCommunicator(std::unique_ptr<Communicator> communicator)
       : communicator_(std::move(communicator)) {}
 
-  /// After `abort`: the new one, which all ranks opened together.
+  /// Call after `abort`, with the new communicator that all ranks opened together.
   void replace(std::unique_ptr<Communicator> communicator);
 
   int rank() const override { return communicator_->rank(); }
@@ -33,7 +33,7 @@ class RestartableCommunicator final : public Communicator {
   void abort() override { communicator_->abort(); }
 
  private:
-  std::mutex exchange_;  ///< of the pointer, against `interrupt`
+  std::mutex exchange_;  ///< protects the pointer against `interrupt`
   std::unique_ptr<Communicator> communicator_;
 };
 

@@ -48,7 +48,7 @@ LogLevel level_of(const Record& record) {
   return LogLevel::info;
 }
 
-/// Does not wait for a reader where `path` is a pipe.
+/// Does not wait for a reader if `path` is a pipe.
 Result<std::unique_ptr<LogFile>> LogFile::open(const std::string& path, LogLevel level) {
   constexpr int flags = O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC;
   Descriptor file(::open(path.c_str(), flags | O_CREAT | O_EXCL, 0644));
@@ -72,8 +72,8 @@ Status LogFile::write(const Record& record) {
   if (record.kind == RecordKind::start) starts_[record.rank] = record.body;
   const LogLevel level = level_of(record);
   if (level < level_) return failure_;
-  const auto start = starts_.find(value_at<int>(record.body, "rank").value_or(-1));  // of a fault
-  // The hosts are named: a line of a log is read alone.
+  const auto start = starts_.find(value_at<int>(record.body, "rank").value_or(-1));  // of the faulty rank
+  // Log lines are read without context, so they include the host.
   const std::string line =
       line_of(record, start == starts_.end() ? Json() : start->second, starts_.size(), true);
   pending_ += fmt::format("{} {} {}\n", utc_at(record.time), level_names[static_cast<int>(level)],

@@ -12,23 +12,22 @@
 
 namespace egt {
 
-/// The records of a run as plain lines in a file, for people and for programs that watch logs:
-/// "2026-01-31T23:59:59.123Z warning rank 3: no telemetry". A line that has to be seen at once (warnings,
-/// errors, a rank's end) is in the file when `write` returns, the others at most a second later, as long as
-/// `flush` is called. Used by one thread at a time.
+/// Writes the records of a run as plain log lines: "2026-01-31T23:59:59.123Z warning rank 3: no telemetry".
+/// Warnings, errors and a rank's end are in the file when `write` returns. Other lines follow within a
+/// second, if `flush` is called regularly. Used by one thread at a time.
 class LogFile : public Sink {
  public:
-  /// Appends to `path`, or makes the file; the folder must be there. Takes records of `level` and graver.
+  /// Appends to `path`, or creates the file in an existing folder. Accepts records of `level` and above.
   static Result<std::unique_ptr<LogFile>> open(const std::string& path, LogLevel level);
   ~LogFile() override;
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  /// After a failure (a full disk): that failure for good; what can be written still is.
+  /// After a failure such as a full disk, always returns that failure. Lines that can be written still are.
   Status write(const Record& record) override;
   Status flush() override;
 
-  /// The run did not begin: removes the file if `open` made it.
+  /// Called if the run did not start: removes the file if `open` created it.
   void discard();
 
  private:
@@ -40,7 +39,7 @@ class LogFile : public Sink {
   const Descriptor file_;
   const LogLevel level_;
   Status failure_;
-  std::string pending_;         // lines that are not in the file yet
+  std::string pending_;         // lines not yet in the file
   std::map<int, Json> starts_;  // bodies by rank
   Clock::time_point flushed_ = Clock::now();
 };

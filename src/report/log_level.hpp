@@ -4,10 +4,10 @@
 
 namespace egt {
 
-/// How grave a record is, and how grave it must be to be shown; `off`: none is.
+/// Severity of a record, and the min severity to show. `off` shows none.
 enum class LogLevel { trace, debug, info, warning, error, off };
 
-/// A fault and an end in error: error. A warning: warning. Progress: debug. All others: info.
+/// Faults and ends with an error: error. Warnings: warning. Progress: debug. All others: info.
 LogLevel level_of(const Record& record);
 
 }  // namespace egt

@@ -32,7 +32,7 @@ Record left_out(std::size_t records) {
 
 }  // namespace
 
-/// What a queued sink and its thread share.
+/// State shared by a queued sink and its thread.
 struct QueuedSink::State {
   explicit State(std::shared_ptr<Sink> a_sink) : sink(std::move(a_sink)) {}
 
@@ -44,16 +44,16 @@ struct QueuedSink::State {
   Status hand_over(Item item);
 
   const std::shared_ptr<Sink> sink;
-  mutable std::mutex mutex;  ///< of what follows
+  mutable std::mutex mutex;  ///< protects the members below
   std::condition_variable changed;
   std::deque<Item> items;
-  std::size_t dropped = 0;  ///< since the last that was enqueued
+  std::size_t dropped = 0;  ///< since the last enqueued item
   bool closed = false, ended = false;
-  bool settled = true;  ///< all that was enqueued is written and flushed
-  Status failure;       ///< the last
+  bool settled = true;  ///< everything enqueued was written and flushed
+  Status failure;       ///< the last one
 };
 
-/// With the lock.
+/// The caller holds the lock.
 void QueuedSink::State::put(Item item) {
   if (closed) return;
   const auto* record = std::get_if<Record>(&item);
@@ -67,7 +67,7 @@ void QueuedSink::State::put(Item item) {
   changed.notify_all();
 }
 
-/// In the place of what was dropped, with the lock.
+/// Replaces the dropped records with a message. The caller holds the lock.
 void QueuedSink::State::tell_dropped() {
   if (dropped > 0) items.push_back(left_out(std::exchange(dropped, 0)));
 }
@@ -78,7 +78,7 @@ Status QueuedSink::State::hand_over(Item item) {
   return {};
 }
 
-/// The life of the thread.
+/// Main loop of the thread.
 void QueuedSink::State::serve() {
   std::unique_lock lock(mutex);
   const auto unlocked = [&](auto&& work) {

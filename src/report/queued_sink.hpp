@@ -10,31 +10,31 @@
 
 namespace egt {
 
-/// A sink that may block for ever (a stopped terminal, a pipe that nobody reads), on a thread of its own
-/// behind a bounded queue: nobody waits for it. While the queue is full, progress, epochs and notices are
-/// dropped; where the sink goes on, a line tells how many. All else is kept. Any thread.
+/// Runs a sink that may block forever (a stopped terminal, an unread pipe) on its own thread behind a bounded
+/// queue, so that no caller waits. A full queue drops progress, epoch and notice records; a later line
+/// reports how many. All other records are kept. Callable from any thread.
 class QueuedSink : public Sink {
  public:
-  static constexpr std::size_t capacity = 1024;  ///< records, above which some are dropped
+  static constexpr std::size_t capacity = 1024;  ///< records, above which droppable ones are dropped
 
-  /// `name`: of the sink, for messages ("the log file"). The sink is used by the new thread alone.
+  /// `name`: name of the sink for messages ("the log file"). Only the new thread uses the sink.
   static Result<std::unique_ptr<QueuedSink>> open(std::string name, std::shared_ptr<Sink> sink);
-  /// Waits a second at most; a thread that the sink holds then is left behind, with all that it uses.
+  /// Waits at most one second. A thread that the sink still blocks is abandoned, with all that it uses.
   ~QueuedSink() override;
   QueuedSink(const QueuedSink&) = delete;
   QueuedSink& operator=(const QueuedSink&) = delete;
 
-  /// Enqueues it. What the sink failed with last, if it did.
+  /// Enqueues the record. Returns the last failure of the sink, if any.
   Status write(const Record& record) override;
-  /// Likewise; the sink is flushed by its thread.
+  /// Returns the last failure too; the sink's thread does the flush.
   Status flush() override;
-  /// Is called on the sink's thread, after all that is enqueued.
+  /// Runs `task` on the sink's thread, after everything enqueued so far.
   void post(std::function<void()> task);
-  /// Takes nothing any more; does not wait for what is enqueued.
+  /// Rejects further records; does not wait for those already enqueued.
   void close();
-  /// Has all that was enqueued so far been written and flushed, or failed to be?
+  /// Whether everything enqueued so far was written and flushed, or failed.
   bool settled() const;
-  /// Has all been written, after `close`?
+  /// Whether everything was written after `close`.
   bool ended() const;
 
  private:
@@ -42,15 +42,15 @@ class QueuedSink : public Sink {
   QueuedSink(std::shared_ptr<State> state, std::thread thread);
 
   const std::shared_ptr<State> state_;
-  std::thread thread_;  ///< owns a share of `state_`
+  std::thread thread_;  ///< shares ownership of `state_`
 };
 
-/// The console of this process's standard output and error, on its thread.
+/// The console on this process's stdout and stderr, with its own thread.
 class QueuedConsole {
  public:
   static Result<std::unique_ptr<QueuedConsole>> open(const ConsoleStyle& style);
   QueuedSink& sink() { return *sink_; }
-  /// Is called with the console on its thread, after all that is enqueued.
+  /// Calls `what` with the console on its thread, after everything enqueued so far.
   void show(std::function<void(Console&)> what);
 
  private:

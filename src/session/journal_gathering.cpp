@@ -37,13 +37,13 @@ bool are_apart(const std::vector<std::string>& directories) {
                      [&](const std::string& one) { return one != directories.front(); });
 }
 
-/// What a rank answers: '+', a digest and what was asked for, or '-' and why not.
+/// Encodes an answer: '+', a digest and the content, or '-' and the error text.
 std::string answer_text(const Result<std::string>& answer) {
   return answer.ok() ? "+" + to_string(digest_of(answer.value())) + answer.value()
                      : "-" + answer.status().what();
 }
 
-/// The files of a rank's journal: a line each, its bytes and its name.
+/// Lists this rank's journal files, one "BYTES NAME" line each.
 Result<std::string> list_journal(const std::string& directory, int rank) {
   EGT_TRY_ASSIGN(const auto parts, find_journal_parts(directory));
   std::string text;
@@ -66,7 +66,7 @@ Result<std::string> read_chunk(const std::string& path, std::int64_t offset) {
   return chunk;
 }
 
-/// Have both files the same bytes, as far as the shorter one reaches?
+/// Returns whether both files are identical up to the end of the shorter one.
 bool begin_alike(const std::string& a, const std::string& b) {
   std::ifstream first(a, std::ios::binary), second(b, std::ios::binary);
   std::string one(chunk_bytes, '\0'), other(chunk_bytes, '\0');
@@ -79,7 +79,7 @@ bool begin_alike(const std::string& a, const std::string& b) {
   return !first.bad() && !second.bad();
 }
 
-/// The files of one rank on their way, under temporary names; those that were not kept are removed.
+/// One rank's files during the transfer, under temporary names. Files that were not kept are removed.
 class Arrivals {
  public:
   explicit Arrivals(const std::string& directory) : directory_(directory) {}
@@ -89,7 +89,7 @@ class Arrivals {
     for (const std::string& path : paths_) ::unlink(temporary(path).c_str());
   }
 
-  /// From here on `add` adds to this file.
+  /// Opens the file to which later calls of `add` append.
   Status begin(const std::string& name) {
     paths_.push_back(directory_ + "/" + name);
     file_ =
@@ -100,7 +100,7 @@ class Arrivals {
     const int error = write_all(file_.get(), bytes);
     return error == 0 ? Status() : file_error(paths_.back(), "cannot be written", error);
   }
-  /// Gives all of them their names, or none. Not synced: the originals stay.
+  /// Renames all files, or none if an existing file has other content. No fsync, since the originals stay.
   Status keep() {
     std::error_code error;
     for (const std::string& path : paths_)
@@ -120,15 +120,15 @@ class Arrivals {
 
   const std::string& directory_;
   std::vector<std::string> paths_;
-  Descriptor file_;  ///< of the last path
+  Descriptor file_;  ///< open file of the last path
 };
 
-/// Rank 0's side.
+/// Rank 0's side of the transfer.
 class Gathering {
  public:
   explicit Gathering(const GatheringSetup& setup) : setup_(setup) {}
   Status bring(int rank);
-  /// No more requests; takes late answers off their senders.
+  /// Ends the requests and receives late answers, so that their sends complete.
   Status end();
 
  private:
@@ -139,10 +139,10 @@ class Gathering {
 
   const GatheringSetup& setup_;
   const Clock::time_point begun_ = Clock::now();
-  std::set<std::string> unanswered_;  ///< requests
+  std::set<std::string> unanswered_;  ///< requests without an answer so far
 };
 
-/// Has the answer to this request come? Others are late, and of no use any more.
+/// Returns whether the answer to this request has arrived. Late answers to earlier requests are dropped.
 Result<bool> Gathering::take(const std::string& request, std::string& answer) {
   for (;;) {
     EGT_TRY_ASSIGN(const auto text, setup_.control.receive());
@@ -260,11 +260,11 @@ std::vector<std::string> tell_journals_elsewhere(const std::vector<std::string>&
 std::vector<std::string> gather_journals(const GatheringSetup& setup) {
   if (!are_apart(setup.directories)) return {};
   Gathering gathering(setup);
-  std::map<std::string, std::vector<int>> failed;  // by the reason
+  std::map<std::string, std::vector<int>> failed;  // ranks by error text
   for (int rank = 0; rank < setup.control.place().size; ++rank) {
     if (setup.directories[static_cast<std::size_t>(rank)] == setup.directories.front()) continue;
     Status brought = gathering.bring(rank);
-    // Parts that were put together meanwhile are one file by now.
+    // Retry once, since journal parts may have been merged into one file since they were listed.
     if (brought.code() == StatusCode::io_error) brought = gathering.bring(rank);
     if (!brought.ok()) failed[brought.what()].push_back(rank);
   }

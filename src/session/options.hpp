@@ -6,31 +6,30 @@
 
 namespace egt {
 
-/// New corrected memory errors (ECC) of a device that are no finding: in the run, or in each hour of it.
+/// Accepted number of new corrected memory errors (ECC) of a device, in the run or in each hour of it.
 struct CorrectedLimit {
   std::uint64_t errors = 0;
   bool per_hour = false;
   bool operator==(const CorrectedLimit&) const = default;
 };
 
-/// When the surroundings are no longer as they should be. Shares are of 1.
+/// Limits above which the limiter warns, reduces load or reports a finding. Shares are fractions of 1.
 struct GuardOptions {
-  double temperature_limit_c = 85;  ///< above it: a warning, then less load
-  double memory_limit = 0.95;       ///< of the device's or the host's memory in use: less fill
-  double throttle_limit = 0.05;     ///< of the run that heat, a brake or the hardware may hold clocks down
-  std::optional<CorrectedLimit> corrected_limit;  ///< none: any number, unless its peers have far fewer
+  double temperature_limit_c = 85;  ///< in degrees Celsius; above it: a warning, then less load
+  double memory_limit = 0.95;       ///< share of device or host memory in use; above it: less fill
+  double throttle_limit = 0.05;     ///< max share of the run with throttled clocks (heat, brake, hardware)
+  std::optional<CorrectedLimit> corrected_limit;  ///< none: any number, unless the peers have far fewer
 };
 
-/// How the load of all devices steps between idle and full.
+/// Square wave of the load on all devices, between idle and full load.
 struct PulseShape {
   double hertz = 1;
-  double duty = 0.5;  ///< share of the time that it is full
-  /// Seconds of steady load before: what is enqueued for the first time makes a GPU load code, which waits
-  /// for all that is held.
+  double duty = 0.5;  ///< share of each period at full load
+  /// Seconds of steady load before the first edge. A first launch loads GPU code, which waits for held work.
   double warm_up_seconds = 3;
 };
 
-/// How long peers are waited for, and what then.
+/// Timeout for peers, and the max number of restarts after it.
 struct WatchOptions {
   double collective_timeout_seconds = 30;
   int max_restarts = 1;

@@ -10,7 +10,7 @@
 namespace egt {
 namespace {
 
-constexpr double send_patience_s = 3;  // for a send that fails to succeed again
+constexpr double send_patience_s = 3;  // time for a failing send to recover
 
 }  // namespace
 
@@ -23,7 +23,7 @@ RecordRouter::RecordRouter(Control& control, RecordQueue& queue, Sink& journal, 
 Status RecordRouter::pump() {
   do {
     EGT_TRY(move());
-  } while (std::exchange(has_failure_to_tell_, false));  // each sink's first failure only
+  } while (std::exchange(has_failure_to_tell_, false));  // repeated only for each sink's first failure
   return unreadable_;
 }
 
@@ -58,7 +58,7 @@ void RecordRouter::fail_journal(const Status& why) {
 }
 
 void RecordRouter::keep_for_root(const Record& record) {
-  if (record.kind == RecordKind::epoch) return;  // all ranks' epochs are alike: rank 0 shows its own
+  if (record.kind == RecordKind::epoch) return;  // identical on all ranks, so rank 0 reports its own
   unsent_.push_back({one_line(to_json(record)), may_be_dropped(record.kind)});
   if (unsent_.size() <= most_unsent) return;
   const auto oldest = std::find_if(unsent_.begin(), unsent_.end(),
@@ -71,7 +71,7 @@ Status RecordRouter::send() {
   return {};
 }
 
-/// A record that cannot be read may have been a fault; those behind it are as good as ever.
+/// An unreadable record may have been a fault, so it is an error. Later records are still delivered.
 Status RecordRouter::receive() {
   for (;;) {
     EGT_TRY_ASSIGN(const auto text, control_.receive());
@@ -85,8 +85,7 @@ Status RecordRouter::receive() {
   }
 }
 
-/// Reported once; but what comes after it is written where that is possible again: a disk may have been full
-/// for a while only.
+/// Reports the first failure only. Later records are still written, since a full disk may be temporary.
 void RecordRouter::note_journal(const Status& status) {
   if (status.ok() || !journal_failure_.ok()) return;
   journal_failure_ = status;
@@ -101,7 +100,7 @@ void RecordRouter::deliver(const Record& record) {
   for (Listener& listener : listeners_) note(listener, listener.sink->write(record));
 }
 
-/// A closed terminal or a full disk of the log is no reason to stop a burn-in.
+/// A closed terminal or a full log disk must not stop a burn-in.
 void RecordRouter::note(Listener& listener, const Status& status) {
   if (status.ok() || listener.told) return;
   listener.told = true;
@@ -118,13 +117,13 @@ Status RecordRouter::pump_to_the_end(double seconds) {
   const Status waited = wait_until(
       [&]() -> Result<bool> {
         const Status moved = move();
-        if (!root) return unsent_.empty();  // a send that failed may succeed
+        if (!root) return unsent_.empty();  // a failed send may succeed on retry
         EGT_TRY(moved);
         return kept_.ended_ranks() == static_cast<std::size_t>(control_.place().size);
       },
       {.seconds = root ? seconds : std::min(seconds, send_patience_s),
        .what = root ? "the last words of all ranks" : "the sending of the last words to rank 0"});
-  EGT_TRY(pump());  // a sink may have failed at the very last record
+  EGT_TRY(pump());  // a sink may have failed on the very last record
   return waited;
 }
 

@@ -16,37 +16,37 @@
 
 namespace egt {
 
-/// Where records go: from this rank's queue to its journal, and to rank 0, which shows them and keeps what
-/// the result is made of. Main thread only.
+/// Routes records from this rank's queue to its journal and to rank 0. Rank 0 displays them and keeps those
+/// that the result needs. Main thread only, unless stated otherwise.
 class RecordRouter {
  public:
-  /// `journal`: this rank's. `sinks`: on rank 0 those that take all ranks' records, else none. All outlive
-  /// the route. `line`: where it tells that the journal is being written.
+  /// `journal` belongs to this rank. `sinks` receive all ranks' records on rank 0 and are empty elsewhere.
+  /// `line` shows that the journal is being written. All arguments outlive the router.
   RecordRouter(Control& control, RecordQueue& queue, Sink& journal, ProgressBoard::Line& line,
                std::vector<Sink*> sinks);
 
-  /// How many records that rank 0 does not have yet are kept; beyond them progress and notices are dropped.
+  /// Max number of records not yet sent to rank 0. Beyond it, progress records and notices are dropped.
   static constexpr std::size_t most_unsent = 4096;
 
-  /// Takes what is enqueued and, on rank 0, what others sent; never waits. Everything is in the journal
-  /// before anything is sent. A journal that cannot be written is reported once and kept in
-  /// `journal_failure`; any other sink that fails is reported once, in the same call. The run goes on. An
-  /// error: a record could not be sent, which is kept with all behind it for the next call, or one that came
-  /// cannot be read; all others were delivered.
+  /// Journals and forwards queued records and, on rank 0, delivers those received. Never blocks. Records are
+  /// in the journal before any is sent. A journal failure is reported once and kept in `journal_failure`. Any
+  /// other sink failure is reported once, in the same call. The run continues. Returns an error if a send
+  /// failed or a received record is unreadable. Unsent records are kept for the next call; all others are
+  /// delivered.
   Status pump();
-  /// On rank 0: pumps until every rank's end record is here, at most `seconds`. On the others: until all they
-  /// have is on its way, a few seconds. What came late or could not be read in between is an error.
+  /// Rank 0 pumps until every rank's end record has arrived, for up to `seconds`. Other ranks pump until all
+  /// their records are sent, for a few seconds. Late or unreadable records are an error.
   Status pump_to_the_end(double seconds);
   const Status& journal_failure() const { return journal_failure_; }
 
-  /// Any thread, other than the main one: what is enqueued, for the caller to write to the journal. The next
-  /// pump delivers it all the same.
+  /// Returns the queued records, which the caller writes to the journal. The next pump still delivers them.
+  /// Any thread but the main thread.
   std::vector<Record> take_for_journal();
-  /// Any thread: what was taken could not be written, which the next pump tells as any failure of the
-  /// journal.
+  /// Reports that these records could not be written. The next pump handles it like any journal failure. Any
+  /// thread.
   void fail_journal(const Status& why);
-  /// Any thread. On rank 0: start, fault, injection and end records of all ranks, and the last progress of a
-  /// rank that sent no end.
+  /// On rank 0: all ranks' start, fault, injection and end records, and the last progress record of each rank
+  /// without an end record. Any thread.
   std::vector<Record> kept() const;
 
  private:
@@ -58,7 +58,7 @@ class RecordRouter {
   void deliver(const Record& record);  // on rank 0
   struct Listener {
     Sink* sink;
-    bool told = false;  // that it failed
+    bool told = false;  // its failure was reported
   };
   void note(Listener& listener, const Status& status);
   void tell_failure(const Status& status);
@@ -69,16 +69,16 @@ class RecordRouter {
   ProgressBoard::Line& line_;
   std::vector<Listener> listeners_;
   Status journal_failure_;
-  bool has_failure_to_tell_ = false;  ///< a sink's, still in the queue
-  Status unreadable_;                 ///< a record that came, once there was one
+  bool has_failure_to_tell_ = false;  ///< a failure warning is still in the queue
+  Status unreadable_;                 ///< error, once an unreadable record has arrived
   struct Unsent {
     std::string text;
     bool may_be_dropped;
   };
   std::deque<Unsent> unsent_;  ///< on ranks other than 0, oldest first
-  mutable std::mutex mutex_;   ///< of what is taken out of the queue, and of what is kept
-  std::vector<Record> taken_;  ///< by another thread for the journal, not delivered yet
-  Status taken_failure_;       ///< why that thread could not write
+  mutable std::mutex mutex_;   ///< protects draining the queue and the members below
+  std::vector<Record> taken_;  ///< drained by another thread for the journal, not delivered yet
+  Status taken_failure_;       ///< write error of that thread
   KeptRecords kept_;
 };
 

@@ -18,7 +18,7 @@ Status refused(const std::string& directory, const std::string& why) {
   return {StatusCode::invalid_argument, fmt::format("--resume {}: {}", directory, why)};
 }
 
-/// Did all of its ranks end, and none because it was told to stop?
+/// Returns whether all ranks of the part ended, and none by a stop signal.
 bool ended_by_itself(const ByRank& part, int size) {
   int ended = 0;
   for (const auto& [number, rank] : part) {
@@ -28,7 +28,7 @@ bool ended_by_itself(const ByRank& part, int size) {
   return ended == size;
 }
 
-/// The least that a rank of the part has done: progress is reported about once a second, so ranks differ.
+/// Min value over the ranks of the part. Ranks report progress about once a second, so their values differ.
 template <typename T>
 T least(const ByRank& part, const char* figure) {
   std::optional<T> least;

@@ -8,43 +8,43 @@
 #include "egt/core/record.hpp"
 #include "egt/core/status.hpp"
 
-/// A run that was cut goes on: `burn --resume DIR`. What was done counts by the journals; weights are not
-/// kept on disk, so training begins anew from the seed.
+/// Resumes an interrupted run: `burn --resume DIR`. Completed work is read from the journals. Weights are not
+/// stored on disk, so training restarts from the seed.
 namespace egt {
 
-/// What every rank has to know of a run that it goes on with.
+/// State of the interrupted run that every rank needs.
 struct ResumePoint {
-  bool is_complete = false;            ///< all ranks ended, and by themselves: there is nothing to go on with
-  std::string verdict;                 ///< as it is now
-  int exit_code = 0;                   ///< likewise
-  std::string command;                 ///< of the run
-  std::string program_version;         ///< that began it
-  std::vector<std::string> arguments;  ///< as the user typed them
-  Json options;                        ///< every one in effect
-  int size = 0;                        ///< ranks
-  std::vector<std::string> nodes;      ///< of each rank: Slurm's name of its node, else its host
-  std::string run_id;                  ///< empty: begun by an earlier version
-  int part = 0;                        ///< the number of the part that begins now, from 1
-  std::int64_t steps = 0;              ///< that every rank has done
-  double seconds = 0;                  ///< that every rank has run
+  bool is_complete = false;     ///< all ranks ended without a stop signal, so nothing is left to resume
+  std::string verdict;          ///< current verdict
+  int exit_code = 0;            ///< current exit code
+  std::string command;          ///< command of the run
+  std::string program_version;  ///< version that started the run
+  std::vector<std::string> arguments;  ///< as typed by the user
+  Json options;                        ///< all options in effect
+  int size = 0;                        ///< number of ranks
+  std::vector<std::string> nodes;      ///< per rank: Slurm's name of its node, else its host
+  std::string run_id;                  ///< empty if started by an earlier version
+  int part = 0;                        ///< number of the part that starts now, from 1
+  std::int64_t steps = 0;              ///< steps that every rank has completed
+  double seconds = 0;                  ///< seconds that every rank has run
 };
 Json to_json(const ResumePoint& point);
-/// The reverse, of what to_json gave.
+/// The inverse of to_json.
 ResumePoint resume_point_from(const Json& json);
 
-/// `records`: the evidence of all ranks that left some. invalid_argument: nothing says what to go on with.
+/// `records`: the evidence of all ranks that left any. invalid_argument if no start record exists.
 Result<ResumePoint> resume_point_of(const std::string& directory, const std::vector<Record>& records);
 
-/// Can a run of `ranks` ranks go on from there? invalid_argument in one line, where it cannot.
+/// Checks that a run of `ranks` ranks can resume from there. Otherwise returns a one-line invalid_argument.
 Status check_resume(const std::string& directory, const ResumePoint& point, int ranks,
                     const std::string& program_version);
-/// invalid_argument where this rank ran on another node before: a verdict holds for the nodes that it names.
+/// invalid_argument if this rank ran on another node before. A verdict is valid only for the nodes it lists.
 Status check_same_node(const std::string& directory, const ResumePoint& point, int rank,
                        const std::string& node);
-/// invalid_argument where an option is in effect that was not, or not so.
+/// invalid_argument if an option in effect was absent or different before.
 Status check_same_options(const std::string& directory, const Json& before, const Json& now);
 
-/// What is left of a plan, but never nothing: the run has to end in order.
+/// Rest of a plan, never zero, since the run must end in order.
 std::optional<double> seconds_left(std::optional<double> planned, const ResumePoint& point);
 std::optional<std::int64_t> steps_left(std::optional<std::int64_t> planned, const ResumePoint& point);
 

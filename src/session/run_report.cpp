@@ -24,9 +24,9 @@
 namespace egt {
 namespace {
 
-constexpr double writers_patience_s = 10;  // ranks whose mpirun has ended write their last words for so long
+constexpr double writers_patience_s = 10;  // ranks may write for so long after their mpirun has ended
 
-/// Null where no rank left one.
+/// Null if no rank left a start record.
 const Json& first_start(const std::vector<Record>& records) {
   static const Json none;
   for (const Record& record : records)
@@ -34,7 +34,7 @@ const Json& first_start(const std::vector<Record>& records) {
   return none;
 }
 
-/// Empty where there is no such file.
+/// Empty if the file does not exist.
 std::string file_text(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
@@ -52,7 +52,7 @@ Status check_schema(const std::string& directory, const std::vector<Record>& rec
   return {};
 }
 
-/// Ranks of the run of whose records there are none.
+/// Ranks of the run without any record.
 std::vector<int> ranks_without_records(const std::vector<Record>& records) {
   const int size = value_at<int>(first_start(records), "size").value_or(0);
   std::set<int> known;
@@ -63,7 +63,7 @@ std::vector<int> ranks_without_records(const std::vector<Record>& records) {
   return missing;
 }
 
-/// The higher, the heavier; 0: no verdict.
+/// Severity of the verdict; higher is worse, 0 means no verdict.
 int weight_of(const Json& result) {
   constexpr std::array<std::string_view, 5> by_weight = {"pass", "interrupted", "degraded", "incomplete",
                                                          "fault"};
@@ -77,15 +77,14 @@ bool has_rank(const Json& result, int rank) {
                      [&](const Json& one) { return value_at<int>(one, "rank") == rank; });
 }
 
-/// Of how many ranks it has the end record. A journal that was cut between two lines looks like that of a
-/// rank that was killed.
+/// Number of ranks with an end record. A journal cut between two lines looks like that of a killed rank.
 std::ptrdiff_t ends_in(const Json& result) {
   const Json& ranks = member(result, "ranks");
   return std::count_if(ranks.begin(), ranks.end(),
                        [](const Json& rank) { return !text_at(rank, "end_reason").empty(); });
 }
 
-/// Does the earlier result of the same run hold evidence that the journals in `made` do not?
+/// Returns whether the earlier result of the same run has evidence that the journals of the new report lack.
 bool holds_more(const Json& earlier, const RunReport& made, const std::vector<int>& missing) {
   const bool is_cut = ends_in(earlier) > ends_in(made.result);
   if (missing.empty() && !is_cut && made.verdict.has_all_evidence) return false;
@@ -97,7 +96,7 @@ bool holds_more(const Json& earlier, const RunReport& made, const std::vector<in
           std::any_of(missing.begin(), missing.end(), [&](int rank) { return has_rank(earlier, rank); }));
 }
 
-/// The earlier result as a report.
+/// Converts the earlier result to a report.
 RunReport kept_report(Json earlier, const std::vector<int>& missing) {
   RunReport report;
   report.verdict.name = text_at(earlier, "verdict");

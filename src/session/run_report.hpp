@@ -9,22 +9,22 @@
 
 namespace egt {
 
-/// What a run came to, as its records show it.
+/// Outcome of a run according to its records.
 struct RunReport {
   Verdict verdict;
-  Json result;                        ///< the content of result.json
-  std::string summary;                ///< for people, above the verdict; empty: nothing
-  std::vector<std::string> warnings;  ///< for people; they change no verdict
+  Json result;                        ///< content of result.json
+  std::string summary;                ///< text to print above the verdict; may be empty
+  std::vector<std::string> warnings;  ///< warnings to print; they do not change the verdict
 };
 
-/// A pure function of all ranks' records, whichever command they are of. `problems`: what could not be read,
-/// one line each: reasons for not passing.
+/// A pure function of all ranks' records, for any command. `problems`: one line per unreadable input; each
+/// prevents a pass.
 RunReport report_of(const std::vector<Record>& records, const std::vector<std::string>& problems = {});
 
-/// The same of the journals in `directory`, where result.json and what is made of it (see write_result_files)
-/// are written if they are not the same already. If records are missing, an earlier result of the same run
-/// that is heavier, or that judged journals which are missing now, stays as it is and is what is returned.
-/// unavailable: there are none; unsupported: they are of a later version of the program. Any thread.
+/// Judges the journals in `directory`. Writes result.json and the files derived from it (see
+/// write_result_files) if they differ. If records are missing, an earlier result of the same run may be kept
+/// and returned. It must be more severe, or have judged journals that are missing now. Returns unavailable if
+/// there are no journals, or unsupported if a later program version wrote them. Any thread.
 Result<RunReport> report_directory(const std::string& directory);
 
 }  // namespace egt

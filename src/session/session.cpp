@@ -16,10 +16,10 @@ namespace {
 
 constexpr double progress_period_s = 1.0;
 constexpr double hurried_telemetry_s = 0.1;
-constexpr double failure_telemetry_s = 2;  // of a device that failed: why may be in its counters
-constexpr double start_patience_s = 120;   // first answers in every precision
-constexpr double finish_patience_s = 300;  // a last sweep of the memory, a file to its end
-constexpr double drain_timeout_s = 20;     // of what is enqueued when the communicator was given up
+constexpr double failure_telemetry_s = 2;  // for a failed device, whose counters may show the cause
+constexpr double start_patience_s = 120;   // for the first results in every precision
+constexpr double finish_patience_s = 300;  // for the last memory test pass, and for a file cycle to end
+constexpr double drain_timeout_s = 20;     // for work enqueued before the communicator was aborted
 
 }  // namespace
 
@@ -53,14 +53,14 @@ Status Session::run(const SessionPlan& plan) {
   }
   if (failure.ok()) rejoin_.end_steps();
   failure = report_device_error(failure);
-  // A rank that failed leaves its peers behind: nothing that needs them may be begun any more.
+  // A failed rank leaves its peers behind, so no work that needs them may start.
   const Ending ending(!failure.ok() || decision_ == StopVote::interrupted);
   if (ending.hurry) stop_background();
   const bool is_hurried = decision_ == StopVote::interrupted || rejoin_.lost_peers();
   if (!device_fault_.is_null())
-    telemetry_.stop(failure_telemetry_s);  // first: the workloads may hang in theirs
+    telemetry_.stop(failure_telemetry_s);  // first, since the workloads may hang on the device
   std::string failed_in;
-  for (auto& workload : workloads_) {  // one part's last phase must not be blamed for the next part
+  for (auto& workload : workloads_) {  // the last phase of one part must not be blamed for the next part
     const std::string phase = fmt::format("finish: {}", workload->name());
     line_.begin(phase, retired_ - 1, finish_patience_s);
     const Status finished = workload->finish(ending);
@@ -71,8 +71,8 @@ Status Session::run(const SessionPlan& plan) {
   telemetry_.stop(!ending.hurry ? Telemetry::stop_seconds
                   : is_hurried  ? hurried_telemetry_s
                                 : failure_telemetry_s);
-  failure = report_device_error(failure);  // which a background thread may have been the first to see
-  // A rank whose journal was cut short lacks its evidence, which is reported like any other failure.
+  failure = report_device_error(failure);  // a background thread may have been the first to detect it
+  // A truncated journal means missing evidence, which is reported like any other failure.
   records_.emit(RecordKind::end, retired_ - 1,
                 end_body(plan, failure.ok() ? route_.journal_failure() : failure));
   return failure;
@@ -82,7 +82,7 @@ Status Session::run_steps(const SessionPlan& plan) {
   Status status = make_steps(plan);
   while (!status.ok()) {
     status = report_device_error(status);
-    if (!device_fault_.is_null()) break;  // nothing works on its context any more, so it cannot restart
+    if (!device_fault_.is_null()) break;  // its context is unusable, so the rank cannot restart
     const auto number = rejoin_.meet(status, [this] { return drain(); });
     if (!number) break;
     status = resume(*number);
@@ -104,17 +104,17 @@ Status Session::make_steps(const SessionPlan& plan) {
     report_progress();
     EGT_TRY(route_.pump());
     rest(seconds_since(begun));
-    // Every rank learns the votes of a step when it retires it, at the same distance from what it has
-    // enqueued.
+    // Every rank learns the votes of a step when it retires that step. The distance to the newest enqueued
+    // step is the same on all ranks.
     last = decision_ != StopVote::none || (plan.steps && next_step_ + 1 >= *plan.steps);
   }
   while (retired_ < next_step_) EGT_TRY(retire(retired_));
   return {};
 }
 
-/// Gives the error of the device where that is the cause of `failure`: a library or a communicator fails with
-/// an error of its own, but every call of a device that failed returns the device's. It becomes a fault,
-/// which is on disk before anything waits for the device. A device on which something hangs is not asked.
+/// Returns the device's error if it caused `failure`. Libraries and communicators return errors of their own,
+/// but every call of a failed device returns the device's. The error becomes a fault on disk before anything
+/// waits for the device. A hanging device is not queried.
 Status Session::report_device_error(const Status& failure) {
   if (!device_fault_.is_null() || failure.code() == StatusCode::timeout) return failure;
   const Status error = failure.code() == StatusCode::device_error ? failure : device_.memory().status();
@@ -127,21 +127,21 @@ Status Session::report_device_error(const Status& failure) {
   return error;
 }
 
-/// Others may wait for this rank meanwhile: that it rests is reported, so that nobody takes it for stuck. Who
-/// asks for a stop is answered at once: mpirun leaves a second.
+/// Reports the pause, so that the failure detector does not treat this rank as stuck. A stop request ends the
+/// pause at once, since mpirun leaves a second.
 void Session::rest(double worked_seconds) {
   if (load_.rest_after(worked_seconds) <= 0) return;
   line_.begin("rest: the duty is lowered", next_step_, 2 * LoadControl::longest_rest_seconds);
   load_.rest(worked_seconds, [] { return StopSignal::received() != 0; });
 }
 
-/// The communicator is given up: what hangs on it is to end.
+/// Called after the communicator was aborted. Ends the work that hangs on it.
 Status Session::drain() {
   for (auto& workload : workloads_) EGT_TRY(workload->give_up_steps(drain_timeout_s));
   return {};
 }
 
-/// All ranks have met: back to the step that they agree on.
+/// Called after all ranks have met. Returns to the step that they agree on.
 Status Session::resume(int number) {
   const std::int64_t given_up = retired_;
   RestartInfo restart{.number = number, .next_step = next_step_};
@@ -158,7 +158,7 @@ Status Session::retire(std::int64_t step) {
   StepOutcome outcome;
   for (auto& workload : workloads_) {
     EGT_TRY(workload->retire(step, outcome));
-    line_.go_on("step");  // what that part waited for is over
+    line_.go_on("step");  // the wait of that part is over
   }
   decision_ = std::max(decision_, outcome.decision);
   ++retired_;

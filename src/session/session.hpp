@@ -15,41 +15,41 @@
 
 namespace egt {
 
-/// When a run ends by itself: at whichever comes first; at least one is set.
+/// End conditions of a run. The first one that occurs ends it, so one or more must be set.
 struct SessionPlan {
   std::optional<double> duration_seconds;
   std::optional<std::int64_t> steps;
-  /// Asked before each step (the argument); true on any rank: all there was to do is done.
+  /// Called before each step with its index. True on any rank means that all work is done.
   std::function<bool(std::int64_t)> is_done;
-  bool fail_fast = false;       ///< a fault on any rank ends it too
-  bool is_interrupted = false;  ///< all ranks know already: nothing is started, and the run ends as stopped
-  /// Called before each step is enqueued (the argument): stalls on purpose strike there.
+  bool fail_fast = false;       ///< a fault on any rank also ends the run
+  bool is_interrupted = false;  ///< known on all ranks: nothing starts, and the run ends as stopped
+  /// Called before each step is enqueued, with its index. Injected stalls strike there.
   std::function<void(std::int64_t)> before_step;
 };
 
-/// What a run does when its ranks lose touch. Called by the main thread.
+/// Recovery after ranks lost communication. Called by the main thread.
 class Rejoin {
  public:
   virtual ~Rejoin() = default;
-  /// `failure` ended the steps. The number of the restart for which all ranks have met and have a new
-  /// communicator; nothing: there is none, and the run ends. `drain`: called once the communicator is given
-  /// up; a rank whose device does not come to rest does not come to the meeting.
+  /// `failure` ended the steps. Returns the number of the restart once all ranks have met and have a new
+  /// communicator. Returns nothing if there is no restart and the run ends. `drain` is called after the
+  /// communicator was aborted. A rank whose device does not become idle does not join the restart.
   virtual std::optional<int> meet(const Status& failure, const std::function<Status()>& drain) = 0;
-  /// This rank goes on at `next_step`, after `given_up_step` was not reached.
+  /// This rank continues at `next_step`, after `given_up_step` was not reached.
   virtual void resumed(int number, std::int64_t given_up_step, std::int64_t next_step) = 0;
-  /// This rank has done all its steps, and comes to no restart any more.
+  /// This rank has completed all its steps and joins no further restart.
   virtual void end_steps() = 0;
-  /// Does the run end because of other ranks?
+  /// Returns whether the run ends because of other ranks.
   virtual bool lost_peers() const = 0;
 };
 
-/// The run loop: the same steps on every rank, every workload in the table's order, records carried to their
-/// sinks, and a stop after the same step everywhere. Main thread only.
+/// The run loop. It runs the same steps on every rank, calls the workloads in the table's order and routes
+/// records to their sinks. All ranks stop after the same step. Main thread only.
 class Session {
  public:
   using Workloads = std::vector<std::unique_ptr<Workload>>;
 
-  /// All outlive the session; the workloads are prepared.
+  /// All references outlive the session. The workloads are prepared.
   struct Surroundings {
     MonitoredDevice monitored;
     const Device& device;
@@ -59,14 +59,14 @@ class Session {
     ProgressBoard& board;
     const LoadControl& load;
     Rejoin& rejoin;
-    Pulse* pulse = nullptr;  ///< starts with the first step; null: the load is steady
+    Pulse* pulse = nullptr;  ///< starts with the first step; null: steady load
   };
   Session(const Surroundings& surroundings, Workloads& workloads);
 
-  /// Runs to the plan's end, a stop signal, or a failure, ends all workloads and emits the end record. The
-  /// Status is the failure that ended it, if one did.
+  /// Runs until the plan's end, a stop signal or a failure. Then it finishes all workloads and emits the end
+  /// record. Returns the failure that ended the run, if any.
   Status run(const SessionPlan& plan);
-  /// After `run`: the body of the fault's record, if the device failed; else null.
+  /// After `run`: the body of the fault's record if the device failed, else null.
   const Json& device_fault() const { return device_fault_; }
 
  private:
@@ -95,10 +95,10 @@ class Session {
   Pulse* const pulse_;
   Workloads& workloads_;
   Clock::time_point started_ = Clock::now(), last_progress_ = Clock::now();
-  Clock::time_point loaded_ = Clock::now();  ///< when all but the first one were started
+  Clock::time_point loaded_ = Clock::now();  ///< when all workloads but the first had started
   std::int64_t next_step_ = 0, retired_ = 0;
   StopVote decision_ = StopVote::none;
-  Json device_fault_;  ///< the body of its record, once the device failed
+  Json device_fault_;  ///< body of the fault's record, once the device failed
 };
 
 }  // namespace egt

@@ -26,11 +26,11 @@ using namespace std::chrono_literals;
 constexpr const char* stop_file_name = "stop";
 constexpr auto look_period = 200ms;
 constexpr auto leave_patience = 1s;
-constexpr unsigned answer_seconds = 4;        ///< for the first signal until the program can answer it
+constexpr unsigned answer_seconds = 4;        ///< from the first signal until the program can handle it
 constexpr unsigned start_seconds = 600;       ///< for libraries, MPI_Init and the driver together
-constexpr std::time_t clock_tolerance_s = 1;  ///< between the start of the process and a file's time
+constexpr std::time_t clock_tolerance_s = 1;  ///< between the process start and a file's timestamp
 
-constinit std::atomic<int> first_signal{0};  // a handler can reach nothing else
+constinit std::atomic<int> first_signal{0};  // a handler can access nothing else
 constinit std::atomic<bool> any_signal{false};
 constinit std::atomic<bool> is_starting{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
@@ -64,13 +64,13 @@ void end_late_start(int) {
 struct Handled {
   int number;
   bool stops;               ///< else it is ignored
-  struct sigaction before;  ///< what became of it
+  struct sigaction before;  ///< previous action, restored by `give_back`
 };
-// `take` comes before the program's constructors: none may come for these.
+// Constant-initialized, since `take` runs before the program's constructors, which must not overwrite these.
 constinit Handled handled[] = {{SIGINT, true, {}},   {SIGTERM, true, {}}, {SIGQUIT, true, {}},
                                {SIGHUP, true, {}},   {SIGUSR1, true, {}}, {SIGUSR2, true, {}},
                                {SIGPIPE, false, {}}, {SIGXFSZ, false, {}}};
-constinit std::time_t taken_at = 0;  ///< when `take` was called, system time
+constinit std::time_t taken_at = 0;  ///< system time of the call of `take`
 
 }  // namespace
 
@@ -87,7 +87,7 @@ void StopSignal::keep() {
   sigemptyset(&all);
   for (const Handled& one : handled) {
     sigaddset(&all, one.number);
-    // As nohup asks for a run that outlives its terminal.
+    // SIGHUP is ignored if nohup requested a run that outlives its terminal.
     if (one.number == SIGHUP && one.before.sa_handler == SIG_IGN) continue;
     struct sigaction action {};
     action.sa_handler = one.stops ? remember : SIG_IGN;
@@ -100,7 +100,7 @@ void StopSignal::keep() {
     sigaction(SIGALRM, &action, nullptr);
     sigaddset(&all, SIGALRM);
   }
-  pthread_sigmask(SIG_UNBLOCK, &all, nullptr);  // whoever blocked them meant itself; the mask is inherited
+  pthread_sigmask(SIG_UNBLOCK, &all, nullptr);  // the mask is inherited from a parent that blocked them
 }
 
 void StopSignal::end_start() {
@@ -165,7 +165,7 @@ struct StopFile::Watch {
   void run();
 };
 
-/// Opening the folder makes a network file system ask its server anew for what is in it.
+/// Opening the directory forces a network file system to query its server again.
 void StopFile::Watch::look() const {
   const Descriptor folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid()) return;
@@ -181,7 +181,7 @@ void StopFile::Watch::run() {
   for (bool last = false; !last;) {
     last = leaving;
     lock.unlock();
-    look();  // once more at the end: what came in the last moment is not left behind
+    look();  // also once at the end, so that a file created last is not left behind
     lock.lock();
     wake.wait_for(lock, look_period, [&] { return leaving; });
   }

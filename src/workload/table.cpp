@@ -24,13 +24,13 @@ std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environm
       environment, parts.collective, communication, [&trained] { return trained.summed_bytes(); },
       [&filled] { return filled.answers(); }));
   const bool is_mix = parts.train.load == LoadKind::mix;
-  // Early, for others wait for its end.
+  // Early in the table, because other ranks wait for its copies.
   if (is_mix) table.push_back(std::make_unique<PeerCopiesWorkload>(environment));
   if (parts.readiness)
     table.push_back(std::make_unique<VerifyWorkload>(environment, *parts.readiness, communication));
   table.push_back(std::make_unique<FileWorkload>(environment, parts.file));
   if (is_mix) table.push_back(std::make_unique<HostCopiesWorkload>(environment));
-  table.push_back(std::move(memory));  // last: it takes what is left
+  table.push_back(std::move(memory));  // last: it fills the remaining memory
   return table;
 }
 

@@ -12,20 +12,20 @@
 
 namespace egt {
 
-/// What the parts of the main job are asked to do.
+/// Options and inputs of the main job's parts.
 struct BurnParts {
   TrainOptions train;
   BatchShare batch;
-  std::vector<std::int64_t> most_samples;  ///< of a step, that each rank has memory for; empty: even shares
+  std::vector<std::int64_t> most_samples;  ///< max samples per step by rank memory; empty: even shares
   CollectiveOptions collective;
   MemoryOptions memory;
   FileOptions file;
-  std::optional<ReadinessOptions> readiness;  ///< none: the main job alone
+  std::optional<ReadinessOptions> readiness;  ///< unset: main job only
   GoldenBook golden;
 };
 
-/// The one table of the main job's workloads, in the order in which they take memory and are served each
-/// step. `parts` outlives them; its golden book takes what they find.
+/// Creates the main job's workloads, in the order in which they allocate memory and are served each step.
+/// `parts` must outlive them; they add new known answers to its golden book.
 std::vector<std::unique_ptr<Workload>> make_burn_workloads(Environment& environment, BurnParts& parts);
 
 }  // namespace egt

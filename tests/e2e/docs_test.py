@@ -6,7 +6,7 @@ import shlex
 from program import *
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -64,7 +64,7 @@ class Docs(ProgramTest):
     def test_files_that_are_named_are_there(self):
         for page in PAGES:
             for path in re.findall(r"(?<![\w/.])((?:scripts|src|tests|include|cmake|presets)/[\w./-]+)", page.read_text()):
-                if "NAME" not in path and "ROOM" not in path:
+                if "NAME" not in path and "MODULE" not in path:
                     self.assertTrue((ROOT / path.rstrip(".")).exists(), f"{page.name}: {path}")
 
     def test_every_command_has_an_example(self):

@@ -13,20 +13,20 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// A clock that tests may set: monotonic, in seconds from some moment. Safe from any thread.
+/// A monotonic clock in seconds from an arbitrary origin, which tests may set. Thread-safe.
 using SecondsClock = std::function<double()>;
-/// That of `Clock`.
+/// Reading of `Clock` in that form.
 inline double steady_seconds() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
-/// Seconds since 1970 in UTC, as "2026-01-31T23:59:59.123Z": the nearest millisecond.
+/// Seconds since 1970 in UTC, rounded to milliseconds: "2026-01-31T23:59:59.123Z".
 std::string utc_at(double unix_seconds);
-/// The wall clock in that form.
+/// The wall clock in that format.
 std::string utc_now();
 /// The wall clock as seconds since 1970.
 double unix_now();
-/// The wall clock in UTC for names of files and folders, as "20260131T235959Z".
+/// The wall clock in UTC for file and folder names: "20260131T235959Z".
 std::string utc_stamp();
 
 }  // namespace egt

@@ -10,7 +10,7 @@
 
 namespace egt {
 
-/// A 128-bit digest of 32-bit words that depends on every bit and its place, and is summed modulo 2^64, so
+/// A 128-bit digest of 32-bit words that depends on every bit and its position. It is a sum modulo 2^64, so
 /// any order of summation (threads, blocks) gives the same value.
 struct Digest {
   std::uint64_t a = 0;
@@ -19,9 +19,9 @@ struct Digest {
   friend bool operator==(const Digest&, const Digest&) = default;
 };
 
-/// The two terms that word `index` adds to a digest: the word, mixed with its place by bijections, times an
-/// odd number of its place, 32 x 32 to 64 bits. So no change of a single word is lost, and differences of
-/// several cancel only by a chance of about 2^-64 in each sum. About 20 operations of 32 bits.
+/// Adds the two terms of word `index` to a digest. A term is the word, mixed with its position by bijections,
+/// times an odd number of its position, 32 x 32 to 64 bits. Any change of a single word is thus detected;
+/// several changes cancel with a probability of about 2^-64 per sum. About 20 32-bit operations.
 EGT_HD void add_to_digest(std::uint64_t& a, std::uint64_t& b, std::uint64_t index, std::uint32_t word) {
   const std::uint32_t low = static_cast<std::uint32_t>(index), high = static_cast<std::uint32_t>(index >> 32);
   std::uint32_t place = (low ^ high * 0x85EBCA6Bu) * 0x7FEB352Du + 0x68E31DA4u;
@@ -36,15 +36,15 @@ EGT_HD void add_to_digest(std::uint64_t& a, std::uint64_t& b, std::uint64_t inde
   b += std::uint64_t{y} * (place2 | 1u);
 }
 
-/// The word of a digest of a single word, at index 0; nothing where `digest` is of none or of several.
+/// The word of a digest of a single word at index 0; nothing if `digest` covers no word or several.
 std::optional<std::uint32_t> only_word(const Digest& digest);
 
-/// Of its bytes, and zeros up to a whole word.
+/// Digest of the bytes, zero-padded to a whole word.
 Digest digest_of(std::string_view text);
 
 /// As 32 hexadecimal digits.
 std::string to_string(const Digest& digest);
-/// The reverse; nothing where `text` is anything but 32 hexadecimal digits.
+/// Reverse of to_string; nothing if `text` is not 32 hexadecimal digits.
 std::optional<Digest> parse_digest(std::string_view text);
 
 }  // namespace egt

@@ -6,17 +6,17 @@
 
 namespace egt {
 
-/// The contract's exit codes: the same of every rank.
+/// The contract's exit codes, equal on every rank.
 namespace exit_code {
 inline constexpr int pass = 0, fault = 1, wrong_usage = 2, no_environment = 3, incomplete = 4, degraded = 5,
                      interrupted = 6;
 inline constexpr int all[] = {pass, fault, wrong_usage, no_environment, incomplete, degraded, interrupted};
 }  // namespace exit_code
 
-/// Whether this process makes steps, so that its journal is to be judged however it ends. Any thread.
+/// True once this process runs steps, so that its journal is judged however it ends. Any thread.
 inline std::atomic<bool> run_has_begun{false};
 
-/// That of a run that did not begin, or of a command that failed.
+/// Exit code of a run that did not begin, or of a command that failed.
 inline int exit_code_of(const Status& status) {
   switch (status.code()) {
     case StatusCode::ok:

@@ -8,7 +8,7 @@
 
 namespace egt {
 
-/// The smallest, mean, largest and newest of a figure that may be missing.
+/// Min, mean, max and last value of a metric that may be missing.
 class Extent {
  public:
   template <typename T>
@@ -21,7 +21,7 @@ class Extent {
     ++count_;
   }
   std::optional<double> max() const { return count_ > 0 ? std::optional(max_) : std::nullopt; }
-  /// {min, avg, max, last}, or null where there was none.
+  /// {min, avg, max, last}, or null if there was no value.
   Json json() const {
     if (count_ == 0) return nullptr;
     return {{"min", min_}, {"avg", sum_ / static_cast<double>(count_)}, {"max", max_}, {"last", last_}};

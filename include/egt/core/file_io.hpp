@@ -8,7 +8,7 @@
 
 namespace egt {
 
-/// A file descriptor, closed with its owner.
+/// A file descriptor that closes on destruction.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -26,23 +26,23 @@ class Descriptor {
   int number_;
 };
 
-/// no_space where the disk, the quota or the limit on files is full, else `otherwise`.
+/// no_space if the disk, the quota or the file size limit is exhausted, else `otherwise`.
 StatusCode code_of_errno(int error, StatusCode otherwise);
 
-/// "PATH: WHAT: what the system says of `error`", with that errno as its native code, and `code_of_errno`'s.
+/// "PATH: WHAT: system text of `error`", with that errno as native code and the code of `code_of_errno`.
 Status file_error(const std::string& path, const std::string& what, int error,
                   StatusCode otherwise = StatusCode::io_error);
 
-/// All of `text`, however many calls it takes; 0, or the errno of the call that failed. Takes no memory.
+/// Writes all of `text` in one or more calls. Returns 0 or the errno of the failed call. Does not allocate.
 int write_all(int file, std::string_view text);
 
-/// When a file that was written is safe: at once from a crash of the system too, or, for those in a hurry,
-/// from one of the process only.
+/// When a written file is safe. `disk`: at once, also from a system crash. `system`: from a crash of the
+/// process only, but faster.
 enum class Durability { disk, system };
 
-/// Readers see the old file or the whole new one. On an error (no_space, io_error) no temporary file is left.
-/// What a link leads to is replaced, not the link; a device, a pipe or a descriptor (/dev/stdout) is written
-/// to instead.
+/// Readers see either the old file or the complete new one. On an error (no_space, io_error) no temporary
+/// file remains. A link stays and its target is replaced. A device, pipe or descriptor (/dev/stdout) is
+/// written in place.
 Status write_atomically(const std::string& path, const std::string& text,
                         Durability durability = Durability::disk);
 

@@ -6,9 +6,9 @@
 
 namespace egt {
 
-/// Words of a tensor or region that are changed on purpose: word (first + i * stride) modulo the number of
-/// words, for i below `count`, becomes (word & keep) ^ mask. keep == ~0: bits are flipped; keep == 0: the
-/// word becomes `mask` (a NaN, say).
+/// Injected fault in the words of a tensor or region. Word (first + i * stride) modulo the number of words,
+/// for i < `count`, becomes (word & keep) ^ mask. keep == ~0 flips bits; keep == 0 sets the word to `mask`
+/// (such as a NaN).
 struct Flip {
   std::uint64_t first = 0;
   std::uint64_t count = 1;
@@ -17,7 +17,7 @@ struct Flip {
   std::uint32_t mask = 1;
 
   EGT_HD std::uint32_t operator()(std::uint32_t word) const { return (word & keep) ^ mask; }
-  /// Is this word hit, where the words do not go round?
+  /// True if this word is hit, provided that the words do not wrap.
   EGT_HD bool hits(std::uint64_t index) const {
     return index >= first && (index - first) % stride == 0 && (index - first) / stride < count;
   }

@@ -6,7 +6,7 @@
 
 namespace egt {
 
-/// Positive figures counted in steps of 1 % between 10^-3 and 10^7, so that a run of any length has quantiles
+/// Counts positive values in steps of 1 % between 10^-3 and 10^7, so that a run of any length has quantiles
 /// in a few kilobytes.
 class Histogram {
  public:
@@ -14,7 +14,7 @@ class Histogram {
   std::uint64_t count() const { return count_; }
   double max() const { return max_; }
   double mean() const { return count_ ? sum_ / static_cast<double>(count_) : 0.0; }
-  /// The figure below which a share `q` (0 to 1) lies, within 1 %; 0 when empty.
+  /// The value below which a share `q` (0 to 1) lies, within 1 %; 0 if empty.
   double quantile(double q) const;
 
  private:
@@ -26,7 +26,7 @@ class Histogram {
   double max_ = 0;
 };
 
-/// The mean of the two in the middle where the number is even. Not of nothing.
+/// Mean of the two middle values if their number is even. `values` must not be empty.
 double median_of(std::vector<double> values);
 
 }  // namespace egt

@@ -13,37 +13,37 @@
 
 namespace egt {
 
-/// The faults that a run may be asked to suffer on purpose; names are the contract's ("file-bit").
+/// Faults that a run can inject; names are the contract's ("file-bit").
 enum class InjectionKind {
-  weight,           ///< a master weight, at rest after the update of the step
-  gradient,         ///< this rank's own weight gradient, before it is summed over ranks
-  activation,       ///< what a layer hands on
-  gemm,             ///< what a product gives, before its activation
-  extreme,          ///< what a chain of transcendental functions gives
-  all_reduce,       ///< what this rank gets of a gradient's all-reduce; with bit 30, what it puts in
-  collective,       ///< what this rank receives of a collective (layer: which one) or sends into it
-  optimizer,        ///< a moment of the optimizer, at rest
-  memory,           ///< a word of the filled memory, at rest
-  host_copy,        ///< what came back to the device of a copy to the host
+  weight,           ///< a master weight in memory, after the update of the step
+  gradient,         ///< this rank's own weight gradient, before the all-reduce
+  activation,       ///< output of a layer
+  gemm,             ///< output of a GEMM, before its activation
+  extreme,          ///< result of a transcendental chain
+  all_reduce,       ///< this rank's result of a gradient all-reduce; with bit 30, its input
+  collective,       ///< data that this rank receives from a collective (layer: which one) or sends into it
+  optimizer,        ///< a moment of the optimizer in memory
+  memory,           ///< a word of the filled memory, between passes
+  host_copy,        ///< data that a copy to the host returned to the device
   file_bit,         ///< a bit of a file's data
-  file_stale,       ///< a block that still holds what was written before
+  file_stale,       ///< a block that still holds its previous content
   file_torn,        ///< a block that was written in part
-  file_misplaced,   ///< a block that was written to the place of another
+  file_misplaced,   ///< a block written to the location of another
   file_lost,        ///< a block that was never written
-  slow,             ///< the rank takes longer for its steps than it could
-  hang,             ///< its main thread, or with a layer its device's stream, makes no progress (for `ms`)
+  slow,             ///< the rank delays its steps
+  hang,             ///< its main thread, or with a layer its device's stream, stops (for `ms`)
   kill,             ///< SIGKILL
   stop,             ///< SIGSTOP (for `ms`)
-  temperature,      ///< the sensor tells of a hot device
-  xid,              ///< the driver tells of a hardware error
+  temperature,      ///< the sensor reports a hot device
+  xid,              ///< the driver reports a hardware error
   ecc,              ///< an uncorrectable memory error is counted
-  diskfull,         ///< the disk of the file part has no room left
-  memory_pressure,  ///< the sensor tells of more memory in use than there should be
-  idle,             ///< the device gets no work: whatever computes is left out
-  device_error,     ///< a call of the device returns a hardware error, and every later call too
+  diskfull,         ///< the disk of the file workload is full
+  memory_pressure,  ///< the sensor reports more used memory than expected
+  idle,             ///< the device gets no work: all compute is skipped
+  device_error,     ///< a device call returns a hardware error, and so does every later call
 };
 
-/// Keys that not every kind accepts, in the order of the help.
+/// Keys that only some kinds accept, in the order of the help.
 enum InjectionKey : unsigned {
   key_bit = 1,
   key_count = 2,
@@ -57,9 +57,9 @@ enum InjectionKey : unsigned {
   keys_of_pass = keys_of_tensor | key_lasting,
 };
 
-/// What must be on for a kind to strike and to be found: see unmet_need.
+/// Features that a kind needs for its injection and detection: see unmet_need.
 enum InjectionNeed : unsigned {
-  needs_states = 1,  ///< two states of training that are compared: of two ranks, or of one with second passes
+  needs_states = 1,  ///< two training states to compare: of two ranks, or of one with second passes
   needs_peers = 2,
   needs_memory = 4,
   needs_host_copies = 8,
@@ -69,8 +69,7 @@ enum InjectionNeed : unsigned {
   needs_hidden_layers = 128,
 };
 
-/// Who else than the jobs of all parts (burn, verify, selftest), which have one for every kind, has a place
-/// for it.
+/// Commands that can inject a kind, besides the complete jobs (burn, verify, selftest), which inject all.
 enum InjectionPlace : unsigned {
   in_links = 1,
   in_bench = 2,
@@ -79,57 +78,54 @@ enum InjectionPlace : unsigned {
   in_all_runs = in_links | in_bench | in_loadtest,
 };
 
-/// Who finds the faults of a kind that changes data. Those of one detector must not come closer than it
-/// looks.
+/// Detectors of faults that change data. Injections for one detector must be further apart than its checks.
 enum class Detector { replica, replay, extreme, collective, memory, host_copy, file };
 
 struct DetectorRow {
   const char* part;         ///< of the run, as in `Fault::part`
-  bool looks_every_period;  ///< in every rank's training loop; else it goes round at its own pace
+  bool looks_every_period;  ///< in every rank's training loop; false: at its own pace
 };
 /// In the order of the enumeration.
 inline constexpr DetectorRow detector_rows[] = {
     {"train", true},   {"train", true},        {"train", true}, {"collective", true},
     {"memory", false}, {"host-copies", false}, {"io", false}};
 
-/// What shows that an injection was found.
+/// Evidence that an injection was detected.
 enum class FoundBy {
   fault,         ///< one of the row's `faults` on its rank
   stall,         ///< a loss or a restart of its rank
-  death,         ///< the same, or the end record that its rank did not leave
+  death,         ///< as stall, or the missing end record of its rank
   slowness,      ///< a finding "outlier" of its rank, or "link" of its pair
-  heat,          ///< a finding "temperature" of its rank, or its guard lowered the load
-  memory_guard,  ///< its rank's guard made the fill smaller
-  file_part,     ///< its rank's file part failed
-  anything,      ///< any fault, loss, restart or finding of its rank, or a part that failed
+  heat,          ///< a finding "temperature" of its rank, or its limiter lowered the load
+  memory_guard,  ///< its rank's limiter reduced the memory fill
+  file_part,     ///< its rank's file workload failed
+  anything,      ///< any fault, loss, restart or finding of its rank, or a failed part
 };
 
-/// A kind of faults.
 struct FaultKind {
   const char* kind = nullptr;
-  const char* part = nullptr;  ///< only of this part of the run; null: of any
+  const char* part = nullptr;  ///< part of the run; null: any
 };
 using FaultKinds = std::array<FaultKind, 3>;
 
-/// All that is known of a kind of injections. A further one needs its row, the place that injects it and its
-/// documentation.
+/// Properties of an injection kind. A new kind needs a row, code that injects it, and documentation.
 struct InjectionRow {
   InjectionKind kind;
   const char* name;
   unsigned keys = 0;                      ///< InjectionKey
   unsigned needs = 0;                     ///< InjectionNeed
   unsigned places = 0;                    ///< InjectionPlace
-  std::optional<Detector> detector = {};  ///< which selftest proves; none: data stay as they are
-  FaultKinds faults = {};                 ///< which count as having found it
+  std::optional<Detector> detector = {};  ///< proven by selftest; none: data stay unchanged
+  FaultKinds faults = {};                 ///< count as detection
   FoundBy found_by = FoundBy::fault;
 
   constexpr bool changes_data() const { return detector.has_value(); }
   constexpr bool accepts(InjectionKey key) const { return (keys & key) != 0; }
 };
 
-/// In the order of the enumeration. What is flipped may make the loss infinite before the digests are looked
-/// at. After a flip in a state the next pass differs from its second one, and rounding may leave the states
-/// alike again before a check.
+/// In the order of the enumeration. A flip may drive the loss to infinity before the digests are compared.
+/// After a flip in a state, the next pass differs from its second pass, and rounding may equalize the states
+/// before a check.
 inline constexpr auto injection_rows = [] {
   using enum InjectionKind;
   using enum FoundBy;
@@ -179,28 +175,27 @@ constexpr const InjectionRow& row_of(InjectionKind kind) {
 constexpr const DetectorRow& row_of(Detector detector) {
   return detector_rows[static_cast<std::size_t>(detector)];
 }
-/// Of a kind that changes data.
+/// Only for kinds that change data.
 constexpr Detector detector_of(InjectionKind kind) {
   return row_of(kind).detector.value();
 }
 constexpr bool looks_every_period(Detector detector) {
   return row_of(detector).looks_every_period;
 }
-/// null: no kind has that name.
+/// Null: no kind has that name.
 const InjectionRow* find_injection_row(std::string_view name);
-/// "hang, kill or stop": the kinds that change data by name, then the others in the order of the table.
+/// "hang, kill or stop": kinds that change data sorted by name, then the remaining ones in table order.
 std::string kinds_with_place(InjectionPlace place);
 
 struct InjectionNeedRow {
   InjectionNeed need;
-  const char* refusal;   ///< of an injection that was asked for: why, and what to do
-  const char* left_out;  ///< why selftest has none
+  const char* refusal;   ///< of a requested injection: reason and remedy
+  const char* left_out;  ///< reason why selftest skips it
 };
-/// The first need of the kind that is among `missing` ones (InjectionNeed); null: it has all that it needs.
+/// The first need of the kind that is in `missing` (InjectionNeed); null: all needs are met.
 const InjectionNeedRow* unmet_need(InjectionKind kind, unsigned missing);
 
-/// How long a fault of a pass or all-reduce lasts: one pass of one step, up to the next check, or to the end
-/// of the run.
+/// Duration of a fault in a pass or all-reduce: one pass of one step, until the next check, or until the end.
 enum class Lasting { once, check, always };
 
 /// One injected fault:
@@ -208,36 +203,34 @@ enum class Lasting { once, check, always };
 struct Injection {
   InjectionKind kind = InjectionKind::weight;
   int rank = 0;
-  std::int64_t step = 0;              ///< it strikes at the first chance at or after this step
-  std::optional<std::uint32_t> mask;  ///< bits of a 32-bit word that flip (bit=3, or several: bit=3+7); none:
-                                      ///< chosen
-  std::uint64_t count = 1;   ///< words that are hit, up to 2^24; of slow, temperature and diskfull: how much;
-                             ///< of device-error: which call from the step on fails
-  std::uint64_t stride = 1;  ///< words from one to the next, up to 2^32
-  std::optional<int> layer;  ///< from 1; none: chosen. Of a collective: which one, see collective.hpp; of a
-                             ///< hang: the stream hangs, none: the main thread
-  std::optional<int> peer;   ///< of links: only what goes between `rank` and this one; none: with any. Of a
-                             ///< burn's collective: what `rank` copies from its neighbour, this one
-  std::optional<double> ms;  ///< of kinds that take time; none: without end
+  std::int64_t step = 0;              ///< injected at the first opportunity at or after this step
+  std::optional<std::uint32_t> mask;  ///< bits of a word to flip, of 32 (bit=3 or bit=3+7); none: chosen
+  std::uint64_t count = 1;   ///< words that are hit, up to 2^24; for slow, temperature and diskfull: the
+                             ///< amount; for device-error: which call from the step on fails
+  std::uint64_t stride = 1;  ///< distance of the words, up to 2^32
+  std::optional<int> layer;  ///< from 1; none: chosen. Collective: which one, see collective.hpp. Hang: the
+                             ///< stream hangs; none: the main thread
+  std::optional<int> peer;   ///< links: only traffic between `rank` and this rank; none: any. Collective of a
+                             ///< burn: data that `rank` copies from this neighbour
+  std::optional<double> ms;  ///< for kinds that last; none: unlimited
   std::optional<Lasting> lasting =
-      {};  ///< of gradient, activation, gemm, extreme and all-reduce; none: as the coverage finds it
+      {};  ///< for gradient, activation, gemm, extreme and all-reduce; none: as the coverage detects it
 };
 
-/// invalid_argument, in one line: what is wrong with the text and what is allowed. The kind's row says which
-/// keys it accepts; `layer` of a collective says which one.
+/// Fails with invalid_argument and one line on what is wrong and what is allowed. The kind's row defines the
+/// accepted keys; for a collective, `layer` selects which one.
 Result<Injection> parse_injection(std::string_view text);
-/// As the user would write it: parse_injection gives the same again.
+/// In the user's notation; parse_injection returns the same injection.
 std::string to_text(const Injection& injection);
 const char* to_string(InjectionKind kind);
 const char* to_string(Lasting lasting);
-/// {"kind","rank","step","bits","count","stride","layer","peer","ms","lasting"}: what was asked for; null:
-/// chosen by the program.
+/// {"kind","rank","step","bits","count","stride","layer","peer","ms","lasting"}: the request; null: chosen by
+/// the program.
 Json to_json(const Injection& injection);
 
-/// The words that `injection` hits among `words` of them (above 0), each once: where count and stride go
-/// round and would hit a word again, which would undo the flip, the count is less. What it leaves open
-/// follows from `seed`. A chosen bit is one of 0 to 27: a flip of a float's upper exponent bits would be seen
-/// by anybody.
+/// Selects the words that `injection` hits among `words` (above 0), each once. The count is reduced if count
+/// and stride wrap and would hit a word again, which would undo the flip. Open choices follow from `seed`. A
+/// chosen bit is 0 to 27, since a flip of a float's upper exponent bits would be too easy to detect.
 Flip choose_flip(const Injection& injection, std::uint64_t words, std::uint64_t seed);
 /// The layer, from 0, that it hits among `layers` (above 0).
 int choose_layer(const Injection& injection, int layers, std::uint64_t seed);

@@ -7,11 +7,11 @@
 
 #include "egt/core/record.hpp"
 
-/// Reading records that may have been written by another version, or cut off: nothing is taken for granted;
-/// and writing what may hold texts of others.
+/// Reads records that another version may have written, or that are truncated, without assumptions. Writes
+/// JSON that may contain foreign text.
 namespace egt {
 
-/// The value of `key`, or null where there is none.
+/// The value of `key`, or null if there is none.
 inline const Json& member(const Json& json, const std::string& key) {
   static const Json none;
   if (!json.is_object()) return none;
@@ -19,7 +19,7 @@ inline const Json& member(const Json& json, const std::string& key) {
   return found == json.end() ? none : *found;
 }
 
-/// The value of `key` as T, or nothing where it is missing or of another type.
+/// The value of `key` as T, or nothing if it is missing or of another type.
 template <typename T>
 std::optional<T> value_at(const Json& json, const std::string& key) {
   const Json& value = member(json, key);
@@ -39,12 +39,12 @@ inline std::string text_at(const Json& json, const std::string& key) {
   return value_at<std::string>(json, key).value_or("");
 }
 
-/// Text of `json` in one line; bytes that are no UTF-8 are replaced, NaN and infinities are null.
+/// `json` on one line. Invalid UTF-8 is replaced; NaN and infinities become null.
 inline std::string one_line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// null where there is no value; so is what is not finite, once written.
+/// null if there is no value; non-finite values become null when written.
 template <typename T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();

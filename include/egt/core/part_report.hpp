@@ -9,16 +9,16 @@
 
 #include "egt/core/record.hpp"
 
-/// What a part of the load did on a rank; the bodies of progress and end records hold it as JSON.
+/// Work of a part of the load on a rank; the bodies of progress and end records hold it as JSON.
 namespace egt {
 
-/// The kinds of `verified_share` in the result, and their units: floating-point operations, iterations of
-/// chains, updates of a parameter, elements of gradient all-reduces, and bytes.
+/// Kinds of `verified_share` in the result. Units: floating-point operations, iterations of chains, parameter
+/// updates, elements of gradient all-reduces, and bytes.
 enum class WorkKind { gemm, transcendental, update, all_reduce, memory, copies, files };
 const char* to_string(WorkKind kind);
 
-/// Work whose result was checked bit for bit; names are those of `verified_work` in the result. A new kind is
-/// a member here and a row of `work_fields`.
+/// Work whose results were checked bit for bit; names are those of `verified_work` in the result. A new kind
+/// needs a member here and a row of `work_fields`.
 struct VerifiedWork {
   double gemm_flops = 0;
   std::uint64_t replays = 0;
@@ -26,27 +26,27 @@ struct VerifiedWork {
   std::uint64_t collective_elements_checked = 0;
   std::uint64_t bytes_patrolled = 0;
   std::uint64_t bytes_file_verified = 0;
-  std::uint64_t bytes_exchanged_verified = 0;  ///< that came from another device or from the host
+  std::uint64_t bytes_exchanged_verified = 0;  ///< received from another device or the host
   std::uint64_t outputs_verified = 0;          ///< of an operation, compared with a known answer
 };
 
-/// A member of VerifiedWork, and its name and form in each output.
+/// A member of VerifiedWork, with its name and format in each output.
 struct WorkField {
   enum class Unit { count, flop, byte };
 
   const char* key;  ///< in `verified_work`
   std::variant<double VerifiedWork::*, std::uint64_t VerifiedWork::*> member;
   Unit unit;
-  const char* metric;           ///< of metrics.prom, without "egt_"
+  const char* metric;           ///< in metrics.prom, without "egt_"
   const char* help;             ///< its help text there
-  const char* console;          ///< after its amount in the verdict
-  int place = 0;                ///< among the tiles of report.html, from 1; 0: it has none
+  const char* console;          ///< text after its amount in the verdict
+  int place = 0;                ///< position among the tiles of report.html, from 1; 0: none
   const char* tile = "";        ///< the tile's name
-  const char* chart = nullptr;  ///< title of its rate in report.html; null: there is no chart
-  bool is_minor = false;        ///< The verdict prints it only if no other work was verified.
+  const char* chart = nullptr;  ///< title of its rate chart in report.html; null: no chart
+  bool is_minor = false;        ///< printed in the verdict only if no other work was verified
 };
 
-/// In the order of metrics.prom, of the console and of the charts. Replays are in the verdict's line of
+/// In the order of metrics.prom, the console and the charts. The verdict prints replays in its line of
 /// checks.
 inline constexpr WorkField work_fields[] = {
     {"gemm_flops", &VerifiedWork::gemm_flops, WorkField::Unit::flop, "run_verified_product_operations",
@@ -73,35 +73,35 @@ static_assert(sizeof(VerifiedWork) == std::size(work_fields) * sizeof(std::uint6
               "a row for each member");
 
 void add(VerifiedWork& sum, const VerifiedWork& more);
-/// Is there any of that kind, or of any?
+/// True if there is any of that kind, or of any kind.
 bool any(const VerifiedWork& work, const WorkField& field);
 bool any(const VerifiedWork& work);
-/// "8.25 PFLOP", "97.7 TB", "520": of that kind.
+/// The amount of that kind: "8.25 PFLOP", "97.7 TB", "520".
 std::string amount_text(const VerifiedWork& work, const WorkField& field);
 /// The fields of `verified_work`.
 Json work_to_json(const VerifiedWork& work);
-/// What is missing counts as 0.
+/// Missing fields count as 0.
 VerifiedWork work_from_json(const Json& json);
 
-/// Work of one kind, and how much of its results was verified. All parts measure a kind in the same unit.
+/// Work of one kind and its verified part. All parts measure a kind in the same unit.
 struct WorkShare {
   WorkKind kind = WorkKind::gemm;
   std::string precision = {};  ///< of operations that have one
   double done = 0, verified = 0;
 };
 
-/// How long what was done so far would have taken alone on the device, seconds: at the rate of such work that
-/// was measured at the start of the run, while nothing else ran. None: there is no such work, or no rate.
+/// Time the work so far would take if it ran alone on the device, in seconds. It uses the standalone rates
+/// measured at the start of the run. None: no such work, or no rate.
 struct LoadFigures {
   std::optional<double> extreme;      ///< chains of sine and exponential
-  std::optional<double> products;     ///< in each precision at its own rate
+  std::optional<double> products;     ///< GEMMs, in each precision at its own rate
   std::optional<double> memory;       ///< bytes verified and rewritten
   std::optional<double> collective;   ///< bytes of gradients and known answers on the links
   std::optional<double> files;        ///< bytes written and read
-  std::optional<double> host_copies;  ///< bytes each way between the device and its host
+  std::optional<double> host_copies;  ///< bytes in each direction between the device and its host
   std::optional<double> peer_copies;  ///< bytes from a neighbour's device
   Json alone;                         ///< an object: the rates, by their names in the entry `load`
-  Json mix;                           ///< an object: what the load is made of; null: another part reports it
+  Json mix;                           ///< an object: composition of the load; null: another part reports it
 };
 
 /// A time of LoadFigures, and the name of its share in the entry `load`.
@@ -117,22 +117,22 @@ inline constexpr LoadField load_fields[] = {{"share_extreme", &LoadFigures::extr
                                             {"share_host_copies", &LoadFigures::host_copies},
                                             {"share_peer_copies", &LoadFigures::peer_copies}};
 
-/// Of another part of the same rank.
+/// Adds the load of another part of the same rank.
 void add(LoadFigures& sum, const LoadFigures& more);
 
-/// One entry of `results[]`: what a part did on this rank so far.
+/// One entry of `results[]`: work of a part on this rank so far.
 struct PartReport {
   std::string name;           ///< "train", "memory", ..
   std::string description;    ///< one line for people
-  bool success = true;        ///< it did what was planned, and found no fault
-  std::string failure;        ///< why not, one line; a fault has its own record
-  bool of_all_ranks = false;  ///< about the whole run; then `rank` is null in the result
-  Json figures;               ///< an object; names carry their unit, null: not measured
+  bool success = true;        ///< all planned work was done without a fault
+  std::string failure;        ///< reason otherwise, one line; a fault has its own record
+  bool of_all_ranks = false;  ///< covers the whole run; `rank` is then null in the result
+  Json figures;               ///< an object; names include their unit, null: not measured
   VerifiedWork work;
-  std::vector<WorkShare> shares;  ///< of the part's work; what a restart discards is no work
+  std::vector<WorkShare> shares;  ///< of the part's work, without work that a restart discards
   LoadFigures load;
 };
-/// All but `load`: the session makes an entry of its own of it.
+/// All but `load`, which the session reports as a separate entry.
 Json part_to_json(const PartReport& part);
 
 }  // namespace egt

@@ -8,23 +8,23 @@
 
 namespace egt {
 
-/// What a region of 32-bit words must hold: a pure function of the index, so it is filled and verified
-/// anywhere, on host and device, without a copy being kept.
+/// Expected content of a region of 32-bit words: a pure function of the index, so that host and device can
+/// fill and verify it without a stored copy.
 enum class PatternKind : std::uint32_t {
   random,            ///< hash of (seed, index)
   random_inverse,    ///< its complement
-  finite,            ///< random operands of any type: see `finite_keep`
-  finite_inverse,    ///< its complement: the bits that `finite` holds at 0 are 1
-  contribution,      ///< fp32 of what a source of field `parameter` puts into a sum; 0 from field 4 on
+  finite,            ///< random operands for any type: see `finite_keep`
+  finite_inverse,    ///< its complement: bits that are 0 in `finite` are 1
+  contribution,      ///< fp32 that a source of field `parameter` adds to a sum; 0 from field 4 on
   contribution_sum,  ///< fp32 of the sum of the fields 0 .. parameter-1: exact
-  // Regular kinds, of the tests of memory
-  address,          ///< lower half of the index ^ hash of the upper: no two of a region's 2^32 are equal
+  // Regular kinds, for memory tests
+  address,          ///< lower half of the index ^ hash of the upper: unique among a region's 2^32
   address_inverse,  ///< its complement
   walking_ones,     ///< 1 << (index + parameter) % 32
   walking_zeros,    ///< its complement
-  checkerboard,     ///< 0xAAAAAAAA where index + parameter is even, else 0x55555555
+  checkerboard,     ///< 0xAAAAAAAA if index + parameter is even, else 0x55555555
   solid,            ///< `parameter` everywhere
-  modulo_20,        ///< lower half of the seed where index % 20 == parameter, else its complement
+  modulo_20,        ///< lower half of the seed if index % 20 == parameter, else its complement
 };
 
 /// `index` counts words from the start of the region that was filled.
@@ -48,37 +48,35 @@ EGT_HD std::uint32_t lowbias32(std::uint32_t x, std::uint32_t key = 0) {
   return x ^ (x >> 16);
 }
 
-/// A known-answer sum has up to four sources at a time, each with 6 bits of its own in the 24 that fp32 holds
-/// exactly: nothing carries, the sum is exact in any order, and a wrong sum tells whose part is wrong.
+/// A known-answer sum has up to four concurrent sources, each with 6 bits of its own in the 24 that fp32
+/// holds exactly. Without carries the sum is exact in any order, and a wrong sum shows the faulty source.
 constexpr std::uint32_t contribution_fields = 4;
 constexpr std::uint32_t contribution_field_bits = 6;
 
-/// The parts of all four fields at `index`, of which the sum of the first `fields` has those below.
+/// The contributions of all four fields at `index`; the sum of the first n fields consists of the lower n.
 EGT_HD std::uint32_t contribution_parts(std::uint64_t seed, std::uint64_t index) {
   return static_cast<std::uint32_t>(mix64(seed + index * 0x9E3779B97F4A7C15ull)) & 0xFFFFFFu;
 }
 
-/// Of `finite`: the bits that are random, and those of the others that are 1. Each half is a bfloat16 or fp16
-/// whose exponent has three random bits at most, so that products of them add up instead of vanishing beside
-/// the largest; the word is an fp32 and an odd one the upper half of an fp64 of which the same is true; no
-/// byte is an fp8 that is no number.
+/// For `finite`: the random bits, and the fixed bits that are 1. Each half is a bfloat16 or fp16 whose
+/// exponent has up to three random bits, so that no term of a GEMM is negligible next to the max term. The
+/// word is an fp32; an odd word is the upper half of an fp64 with the same property. No byte is an fp8 NaN.
 constexpr std::uint32_t finite_keep = 0x83BF83BFu, finite_flip = 0x3C003C00u;
 
-/// The words at four places in a row, the first of which is a multiple of four.
+/// Words at four consecutive positions; the first position is a multiple of four.
 struct FourWords {
   std::uint32_t word[4];
 };
 
-/// `x` rotated by `bits` to the left, 0 to 31.
+/// `x` rotated left by `bits`, 0 to 31.
 EGT_HD std::uint32_t rotated(std::uint32_t x, std::uint32_t bits) {
   return (x << bits) | (x >> (0u - bits) % 32);
 }
 
-/// The words of the 2^32 that share the upper half of their index. Four in a row share one hash, of which
-/// each has another rotation by bytes: word = (rotated hash(lower half / 4) & keep) ^ flip. 32-bit operations
-/// only, about four a word, so that verification stays bound by memory. The hash is a bijection: no two of
-/// the same place among their four hold the same `random` word, so an address fault, which moves whole
-/// bursts, shows too.
+/// The 2^32 words that share the upper half of their index. Four consecutive words share one hash, each with
+/// another byte rotation: word = (rotated hash(lower half / 4) & keep) ^ flip. About four 32-bit operations
+/// per word keep verification memory-bound. The hash is a bijection, so `random` words at the same position
+/// within their four never repeat. An address fault, which moves whole bursts, is therefore detected too.
 struct PatternBlock {
   std::uint32_t key = 0;
   std::uint32_t middle_key = 0;
@@ -89,7 +87,7 @@ struct PatternBlock {
   EGT_HD std::uint32_t operator()(std::uint32_t low) const {
     return (rotated(hash(low / 4), 8 * (low % 4)) & keep) ^ flip;
   }
-  /// `low`: a multiple of four.
+  /// `low` is a multiple of four.
   EGT_HD FourWords four(std::uint32_t low) const {
     const std::uint32_t x = hash(low / 4);
     return {{(x & keep) ^ flip, (rotated(x, 8) & keep) ^ flip, (rotated(x, 16) & keep) ^ flip,
@@ -97,22 +95,22 @@ struct PatternBlock {
   }
 };
 
-/// The same for the regular kinds, all in one form so that a loop over words has no branch: `value` rotated
-/// by the index, the index itself, and a complement at every 20th place.
+/// The same for the regular kinds, in one branch-free form: `value` rotated by the index, the index, and a
+/// complement at every 20th position.
 struct RegularBlock {
   static constexpr std::uint32_t period = 20;
   static constexpr std::uint32_t nowhere = period;
 
   std::uint32_t value = 0;
-  std::uint32_t turn = 0;         ///< bits to the left a word, 0 or 1
-  std::uint32_t start = 0;        ///< bits to the left at low == 0
-  std::uint32_t address = 0;      ///< ~0: the lower half of the index is added; else 0
+  std::uint32_t turn = 0;         ///< left rotation per word, 0 or 1 bits
+  std::uint32_t start = 0;        ///< left rotation at low == 0, in bits
+  std::uint32_t address = 0;      ///< ~0: XOR with the lower half of the index; else 0
   std::uint32_t place = nowhere;  ///< low % period of the words that are complemented
 
   EGT_HD std::uint32_t operator()(std::uint32_t low) const {
     return rotated(value, (low * turn + start) % 32) ^ (low & address) ^ (low % period == place ? ~0u : 0u);
   }
-  /// `low`: a multiple of four.
+  /// `low` is a multiple of four.
   EGT_HD FourWords four(std::uint32_t low) const {
     const std::uint32_t first = rotated(value, (low * turn + start) % 32), own = low & address;
     const std::uint32_t hit = low / 4 % (period / 4) == place / 4 ? ~0u : 0u;
@@ -123,10 +121,10 @@ struct RegularBlock {
   }
 };
 
-/// A pattern made ready for many words: what does not depend on the index is computed once.
+/// A pattern prepared for many words: everything independent of the index is computed once.
 struct PatternFunction {
   Pattern pattern;
-  std::uint32_t field_mask = 0;  ///< of the contribution, or of the sum: which of the 24 bits
+  std::uint32_t field_mask = 0;  ///< which of the 24 bits belong to the contribution or the sum
 
   EGT_HD explicit PatternFunction(Pattern p) : pattern(p) {
     constexpr std::uint32_t field = (1u << contribution_field_bits) - 1u;
@@ -162,7 +160,7 @@ struct PatternFunction {
             finite ? finite_keep : ~0u, (finite ? finite_flip : 0u) ^ (inverse ? ~0u : 0u)};
   }
 
-  /// The same of the regular kinds.
+  /// The same for the regular kinds.
   EGT_HD RegularBlock regular_block(std::uint32_t high) const {
     const std::uint32_t seed = static_cast<std::uint32_t>(pattern.seed);
     const std::uint32_t upper = high * 0x9E3779B1u;
@@ -201,8 +199,8 @@ struct PatternFunction {
   PatternBlock first_block_;
 };
 
-/// The words of any pattern from `base` on, one by one: of contributions, and of regions whose vectors are
-/// not four words that a pattern makes at once.
+/// Words of any pattern from `base` on, computed one by one: for contributions, and for regions whose vectors
+/// do not match the four words of one hash.
 struct SingleWords {
   PatternFunction function;
   std::uint64_t base;
@@ -213,13 +211,13 @@ struct SingleWords {
   }
 };
 
-/// What a verification found, accumulated by the device; 64-bit fields so that no count wraps.
-/// Starts as `Mismatches::none()`; Device::reset sets a device copy to that.
+/// Result of a verification, accumulated by the device; 64-bit fields so that no count wraps. Starts as
+/// `Mismatches::none()`; Device::reset sets a device copy to that.
 struct Mismatches {
   static constexpr int max_samples = 8;
   std::uint64_t count;        ///< words that differ
-  std::uint64_t first_index;  ///< the lowest index that differs; ~0 where none does
-  std::uint64_t samples;      ///< samples taken (may exceed max_samples: the rest is dropped)
+  std::uint64_t first_index;  ///< lowest index that differs; ~0: none
+  std::uint64_t samples;      ///< number of samples (may exceed max_samples: the rest is dropped)
   std::uint32_t xor_or;       ///< OR of all expected ^ actual
   std::uint32_t xor_and;      ///< AND of all expected ^ actual (starts at ~0)
   struct Sample {
@@ -228,7 +226,7 @@ struct Mismatches {
     std::uint32_t actual;
   } sample[max_samples];
 
-  /// A report of nothing yet.
+  /// An empty report.
   static Mismatches none() {
     Mismatches m{};
     m.first_index = ~std::uint64_t{0};

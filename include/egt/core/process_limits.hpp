@@ -10,19 +10,18 @@
 
 namespace egt {
 
-/// Is this process's address space limited (ulimit -v)?
+/// True if this process's address space is limited (ulimit -v).
 bool is_address_space_limited();
 
-/// Is there room for `what` ("the start of MPI") to map so many bytes? out_of_memory with the limit where
-/// not: for libraries that crash or hang where a mapping is refused.
+/// Checks that `what` ("the start of MPI") can map this many bytes, else out_of_memory with the limit. For
+/// libraries that crash or hang if a mapping fails.
 Status check_address_space(const std::string& what, std::size_t bytes);
 
-/// Why the system gave no thread for `what` ("the telemetry"), and the limits that may be in the way:
-/// unavailable.
+/// unavailable: why the system created no thread for `what` ("the telemetry"), and the limits that may apply.
 Status no_thread(const std::string& what, const std::system_error& error);
 
-/// The one way in which this program starts a thread, a std::thread or std::jthread: a process that may have
-/// no more of them is told so.
+/// The only way in which this program starts a std::thread or std::jthread. Returns an error if the process
+/// may not create more of them.
 template <typename Thread = std::thread, typename Body>
 Result<Thread> start_thread(const std::string& what, Body&& body) {
   try {
@@ -32,11 +31,11 @@ Result<Thread> start_thread(const std::string& what, Body&& body) {
   }
 }
 
-/// Could so many threads run at the same time, beside those that do? As `no_thread` where not: for libraries
-/// that crash or hang where they get none.
+/// Checks that this many more threads can run concurrently, else fails as `no_thread`. For libraries that
+/// crash or hang if they get none.
 Status check_threads(const std::string& what, int count);
 
-/// Could so many files be opened, beside those that are open? unavailable with the limit where not.
+/// Checks that this many more files can be opened, else unavailable with the limit.
 Status check_descriptors(const std::string& what, int count);
 
 }  // namespace egt

@@ -2,9 +2,9 @@
 
 namespace egt {
 
-/// What the calling thread enqueues while this lives has that name in a profiler's timeline (an NVTX range,
-/// as Nsight Systems shows it); without a profiler, or where the program was built without NVTX's header,
-/// nothing. Ranges of one thread nest. `name` is copied.
+/// Labels the work that the calling thread enqueues during its lifetime in a profiler's timeline (an NVTX
+/// range, as Nsight Systems shows it). No effect without a profiler or in builds without NVTX's header.
+/// Ranges of one thread nest. `name` is copied.
 class ProfilerRange {
  public:
   explicit ProfilerRange(const char* name);

@@ -11,41 +11,41 @@
 
 namespace egt {
 
-/// What one thread of a rank is doing.
+/// Current activity of one thread of a rank.
 struct Activity {
-  std::string line;              ///< "main", "journal" (the main thread's, too), "file", "memory"
-  std::string phase;             ///< what it does or waits for: "train: sums", "write"; empty: it rests
-  std::int64_t step = -1;        ///< of training; -1: it has none
-  bool waits_for_peers = false;  ///< it did its own part and waits for what others bring
-  double patience_seconds = 0;   ///< how long this may take; 0: as long as a collective may
-  double seconds = 0;            ///< since it began
-  std::string file = {};         ///< on which it calls the system; empty: it is in no file operation
+  std::string line;              ///< "main", "journal" (also the main thread's), "file", "memory"
+  std::string phase;             ///< its work or wait: "train: sums", "write"; empty: idle
+  std::int64_t step = -1;        ///< of training; -1: none
+  bool waits_for_peers = false;  ///< its own part is done; it waits for data of its peers
+  double patience_seconds = 0;   ///< allowed duration; 0: as long as a collective may last
+  double seconds = 0;            ///< since the activity began
+  std::string file = {};         ///< in its current system call; empty: no file operation
   std::string task_state = {};   ///< of a thread in a long file operation, as ps prints it ("D"); else empty
 };
 
 /// "write of /mnt/a has not returned for 30.0 s (task state D: it waits for the disk)"
 std::string blocked_file_text(const Activity& activity);
 
-/// Where a rank's threads tell what they do, so that a stuck one can be named by somebody else. Each writes
-/// its own line; anybody may read. Writing costs a lock that nobody holds for long.
+/// Activities of a rank's threads, so that another thread can report a stuck one. Each thread writes its own
+/// line; any thread may read. A write needs a lock that is only held briefly.
 class ProgressBoard {
  public:
-  /// One thread's line; stays as long as the board.
+  /// One thread's line; lives as long as the board.
   class Line {
    public:
     Line(std::string name, const SecondsClock& clock) : name_(std::move(name)), clock_(clock) {}
-    /// It begins something new. The clock starts again, also where it is the same phase and step.
+    /// Starts a new activity. The clock restarts, even for the same phase and step.
     void begin(std::string phase, std::int64_t step = -1, double patience_seconds = 0) {
       begin_file_operation(std::move(phase), {}, step, patience_seconds);
     }
-    /// As `begin`; the calling thread calls the system on `file`, which a frozen disk never answers.
+    /// As `begin`, with a system call on `file` by the calling thread, which never returns if the disk hangs.
     void begin_file_operation(std::string operation, std::string file, std::int64_t step = -1,
                               double patience_seconds = 0);
-    /// From here on it waits for others: the clock goes on.
+    /// The thread waits for its peers from now on; the clock continues.
     void wait_for_peers(std::string phase);
-    /// It goes on by itself, at the same step: the clock starts again.
+    /// Its own work continues at the same step; the clock restarts.
     void go_on(std::string phase);
-    /// It has nothing to do.
+    /// The thread is idle.
     void rest() { begin({}); }
     Activity read() const;
 
@@ -54,15 +54,15 @@ class ProgressBoard {
     const SecondsClock& clock_;
     mutable std::mutex mutex_;
     Activity activity_;
-    int task_ = 0;  ///< the thread in the file operation
+    int task_ = 0;  ///< thread of the file operation
     double since_ = clock_();
   };
 
   explicit ProgressBoard(SecondsClock clock = steady_seconds) : clock_(std::move(clock)) {}
 
-  /// A new line at the first call with this name.
+  /// Creates the line at the first call with this name.
   Line& line(const std::string& name);
-  /// All lines, in the order of their making.
+  /// All lines, in order of creation.
   std::vector<Activity> read() const;
 
  private:

@@ -11,20 +11,19 @@ namespace egt {
 
 using Json = nlohmann::json;
 
-/// The one thing that producers emit and sinks format. `result.json` is a pure function of all ranks'
-/// records.
+/// The unit that producers emit and sinks format. `result.json` is a pure function of all ranks' records.
 enum class RecordKind {
-  start,      ///< once a rank: RankIdentity, device, options, system (body: see report/result.hpp)
-  epoch,      ///< once an epoch: figures of its steps
-  progress,   ///< about once a second: cumulative figures of every part, telemetry, counters
-  fault,      ///< the hardware did wrong: a Fault
-  finding,    ///< results are right, but performance or surroundings are not: a Finding
-  loss,       ///< a rank is stuck or gone: a Loss
-  late_stop,  ///< a stop signal came and the rank does not end at once: what it still does, a LateStop
-  restart,    ///< the ranks lost touch and found together again: a Restart
-  injection,  ///< a fault was put in on purpose: an Injection, and where it struck
+  start,      ///< once per rank: RankIdentity, device, options, system (body: see report/result.hpp)
+  epoch,      ///< once per epoch: metrics of its steps
+  progress,   ///< about once per second: cumulative metrics of every part, telemetry, counters
+  fault,      ///< a hardware error: a Fault
+  finding,    ///< results are right, but performance or environment is not: a Finding
+  loss,       ///< a rank is stuck or has exited: a Loss
+  late_stop,  ///< a rank does not end soon after a stop signal: a LateStop with its activity
+  restart,    ///< the ranks lost communication and recovered: a Restart
+  injection,  ///< a fault was injected: an Injection, and its location
   notice,     ///< for people: body {"level": "info"|"warning", "text": ".."}
-  end,        ///< once a rank: the last progress, and why it stopped
+  end,        ///< once per rank: the last progress, and the reason of the stop
 };
 
 struct Record {
@@ -35,93 +34,91 @@ struct Record {
   Json body;
 };
 
-/// Who is to blame, as far as the evidence goes.
+/// Certainty about the faulty rank, as far as the evidence allows.
 enum class Blame { certain, majority, ambiguous };
 
-/// The hardware did wrong. Data, never a Status. `rank` -1: not known which (blame ambiguous; `where` names
-/// both).
+/// A hardware error. Data, never a Status. `rank` -1: unknown (blame ambiguous; `where` lists both ranks).
 struct Fault {
   std::string kind;      ///< memory, file, collective, replica, nonfinite, ..
-  std::string detector;  ///< which check saw it
+  std::string detector;  ///< check that detected it
   int rank = -1;
   std::string hostname;
   std::string device_uuid;
   std::int64_t step = -1;        ///< in which it happened
-  std::int64_t found_step = -1;  ///< that training had come to when it was detected; -1: the same
-  std::string phase;             ///< which part of the run, and what it was doing, in words
-  std::string part = {};         ///< of the run, as `PartReport::name`; empty: the device itself
-  std::string where;             ///< tensor, layer, block, file: in words
+  std::int64_t found_step = -1;  ///< training step at detection; -1: the same
+  std::string phase;             ///< part of the run and its activity, as text
+  std::string part = {};         ///< of the run, as `PartReport::name`; empty: the device
+  std::string where;             ///< tensor, layer, block or file, as text
   std::uint64_t offset = 0;      ///< bytes from the start of `where`
   std::string expected;          ///< hexadecimal
   std::string actual;
   std::string xor_mask;
-  std::uint64_t count = 1;  ///< how many elements differ
+  std::uint64_t count = 1;  ///< number of elements that differ
   Blame blame = Blame::certain;
-  std::vector<int> suspects;  ///< the ranks that an ambiguous blame names; else empty
-  /// Which event the record tells of, the same text on every rank; empty: the record stands alone. Of several
-  /// records of one incident only those hold that are not provisional, one a rank.
+  std::vector<int> suspects;  ///< ranks of an ambiguous blame; else empty
+  /// Event of the record, the same text on every rank; empty: the record is independent. If an incident has
+  /// several records, only those that are not provisional count, one per rank.
   std::string incident;
-  bool provisional = false;  ///< told as soon as it was seen; a later record of the incident says more
-  bool settles =
-      false;  ///< a provisional record of the incident was emitted, on whatever rank; not in the record
+  bool provisional = false;  ///< reported immediately; a later record of the incident has details
+  bool settles = false;      ///< some rank emitted a provisional record of the incident; not in the record
 };
 
-/// The hardware did right, but not well: what makes a run `degraded`.
+/// Correct results, but insufficient performance or health: the reason for `degraded`.
 struct Finding {
   std::string kind;  ///< outlier, temperature, throttle, power, memory, ecc, link, ..
-  int rank = -1;     ///< -1: of all ranks
+  int rank = -1;     ///< -1: all ranks
   std::string hostname;
   std::string device_uuid;
-  std::string where;               ///< which figure, in words: "step time", "clocks held down by heat"
-  std::string text;                ///< what happened, in one line for people
-  std::optional<double> expected;  ///< the limit, or what the peers do; in the unit that `text` names
+  std::string where;               ///< affected metric, as text: "step time", "clocks held down by heat"
+  std::string text;                ///< event in one line for people
+  std::optional<double> expected;  ///< the limit or the peers' value; in the unit of `text`
   std::optional<double> actual;
-  std::vector<int> ranks = {};  ///< both ends of the slow pairs that it is about; else empty
+  std::vector<int> ranks = {};  ///< both ends of the affected slow pairs; else empty
 };
 
-/// A rank that does not go on: why a run is `incomplete`.
+/// A rank that cannot continue: the reason for `incomplete`.
 struct Loss {
   enum class How {
-    stuck,     ///< it answers, but makes no progress
-    silent,    ///< its process does not answer: stopped, or its host is gone
-    vanished,  ///< its process ended without a word
-    failed,    ///< it told that it cannot go on
+    stuck,     ///< it responds, but does not progress
+    silent,    ///< its process does not respond: stopped, or its node is down
+    vanished,  ///< its process exited without a report
+    failed,    ///< it reported that it cannot continue
   };
   How how = How::stuck;
   int rank = -1;
   std::string hostname;
   std::string device_uuid;
-  std::string phase;       ///< what it was doing: "train: sums of step 20", "file: write"
-  std::int64_t step = -1;  ///< of its training; -1: not known
+  std::string phase;       ///< its activity: "train: sums of step 20", "file: write"
+  std::int64_t step = -1;  ///< of its training; -1: unknown
   double seconds = 0;      ///< without progress
-  std::string text;        ///< why, in one line, where it told
+  std::string text;        ///< reason in one line, if reported
 };
 
-/// A rank that does not end soon after a stop signal. No loss: it may only need longer than mpirun leaves it.
+/// A rank that does not end soon after a stop signal. Not a loss: it may need more time than mpirun grants.
 struct LateStop {
   int rank = -1;
   std::string signal;            ///< "SIGINT"
-  std::string phase;             ///< what its main thread still does; empty: not known
-  bool waits_for_peers = false;  ///< .. and for whom
-  std::int64_t step = -1;        ///< of its training; -1: not known
-  double seconds = 0;            ///< that it has been there for
+  std::string phase;             ///< current activity of its main thread; empty: unknown
+  bool waits_for_peers = false;  ///< the activity is a wait for peers
+  std::int64_t step = -1;        ///< of its training; -1: unknown
+  double seconds = 0;            ///< duration of the activity so far
 };
 
-/// The communicator was given up and built anew; training goes on behind the last agreed step.
+/// The communicator was aborted and rebuilt; training continues after the last agreed step.
 struct Restart {
   int number = 1;                  ///< of this run
-  int rank = -1;                   ///< who was waited for; -1: not known
-  std::string phase;               ///< what that rank was doing
-  double seconds = 0;              ///< for how long it made no progress
+  int rank = -1;                   ///< awaited rank; -1: unknown
+  std::string phase;               ///< activity of that rank
+  double seconds = 0;              ///< without progress of that rank
   std::int64_t given_up_step = 0;  ///< the step that was not reached
-  std::int64_t resumed_step = 0;   ///< the first one that is made again
+  std::int64_t resumed_step = 0;   ///< first repeated step
 };
 
 const char* to_string(RecordKind kind);
 const char* to_string(Blame blame);
 const char* to_string(Loss::How how);
 
-/// The JSON of the journal and of `faults[]`; names are the contract's.
+/// JSON of the journal and of `faults[]`; names are the contract's.
 Json to_json(const Fault& fault);
 Json to_json(const Finding& finding);
 Json to_json(const Loss& loss);
@@ -129,7 +126,7 @@ Json to_json(const LateStop& stop);
 Json to_json(const Restart& restart);
 /// One line of the journal: {"kind","time","rank","step","body"}.
 Json to_json(const Record& record);
-/// The reverse; an error names what is missing.
+/// Reverse of to_json; false if a member is missing or of the wrong type.
 bool from_json(const Json& json, Record& record);
 
 }  // namespace egt

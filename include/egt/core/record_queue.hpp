@@ -16,21 +16,20 @@
 
 namespace egt {
 
-/// Does a queue hold back what would be a flood of faults?
+/// Whether a queue suppresses a flood of faults.
 enum class FaultLimit { flood, none };
 
-/// Is it for people, or told anew by the next of its kind? What is evidence never is.
+/// True for informative records, and for those that the next of their kind supersedes. Never for evidence.
 inline bool may_be_dropped(RecordKind kind) {
   return kind == RecordKind::notice || kind == RecordKind::progress || kind == RecordKind::epoch;
 }
 
-/// Where producers put records and the main thread takes them; safe from any thread. Bounded: when full, a
-/// notice, progress or epoch record is dropped and counted, but a fault, start or end record never is.
+/// Queue of records from the producers to the main thread; thread-safe. Bounded: when full, a notice,
+/// progress or epoch record is dropped and counted, but a fault, start or end record never is.
 ///
-/// One cause may give faults without end. So with FaultLimit::flood, of faults of one kind, detector and rank
-/// the first at a place (`where`, `offset`) is a record, at most `most_places` of them; the others are
-/// counted. Provisional ones, and those that settle one, are always records: who emits them sees to it that
-/// they are few.
+/// One cause may produce faults without end. With FaultLimit::flood, faults of one kind, detector and rank
+/// are recorded once per place (`where`, `offset`), for up to `most_places` places; further ones are counted.
+/// Provisional faults, and those that settle one, are always recorded; their emitter must keep them few.
 class RecordQueue {
  public:
   static constexpr std::size_t most_places = 16;
@@ -51,13 +50,13 @@ class RecordQueue {
     emit(RecordKind::notice, -1, {{"level", "warning"}, {"text", std::move(text)}});
   }
 
-  /// All that is enqueued, oldest first; never blocks.
+  /// Removes and returns all records, oldest first; never blocks.
   std::vector<Record> drain();
   std::size_t dropped() const;
-  /// Was there a fault yet?
+  /// True once a fault was emitted.
   bool has_fault() const;
-  /// The faults that were held back: [{"kind","detector","rank","count","last_time"}], the time being that of
-  /// the newest, in seconds since 1970.
+  /// Suppressed faults: [{"kind","detector","part","rank","count","last_time"}], with the time of the newest
+  /// in seconds since 1970.
   Json repeats() const;
 
  private:
@@ -73,9 +72,9 @@ class RecordQueue {
   bool has_fault_ = false;
 
   struct Incidents {
-    std::set<std::pair<std::string, std::uint64_t>> places;  ///< where and offset of those told
+    std::set<std::pair<std::string, std::uint64_t>> places;  ///< `where` and `offset` of recorded faults
     std::uint64_t held_back = 0;
-    double last_time = 0;  ///< of those held back
+    double last_time = 0;  ///< of the newest suppressed fault
     std::string part = {};
   };
   std::map<std::tuple<std::string, std::string, int>, Incidents> incidents_;  ///< by kind, detector and rank

@@ -4,14 +4,14 @@
 
 #include "egt/core/record.hpp"
 
-/// What people read of a record's body, in one line without an end; what is not known is left out.
+/// Readable text of a record's body, one line without its end; unknown values are left out.
 namespace egt {
 
 /// "rank 2 on node7 is stuck: no progress for 4.1 s in train: sums, step 20"
 std::string loss_text(const Json& loss);
 /// "after SIGINT it was in step for 6.6 s, at step 5"
 std::string late_stop_text(const Json& stop);
-/// "rank 1 held all ranks up for 4.1 s (train: sums): restart 1, training goes on at step 17"
+/// "rank 1 held all ranks up for 4.1 s in train: sums: restart 1, the run goes on at step 17"
 std::string restart_text(const Json& restart);
 /// "rank 1 on node7: step time 5.2 % above the median of its peers"
 std::string finding_text(const Json& finding);

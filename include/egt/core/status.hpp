@@ -11,28 +11,28 @@
 
 namespace egt {
 
-/// Why the program could not do something. Wrong results of the hardware are a `Fault`, never a Status.
+/// Reason why the program failed. Wrong results of the hardware are a `Fault`, never a Status.
 enum class StatusCode {
   ok,
   invalid_argument,  ///< wrong usage: an option, a config file (exit 2)
-  unavailable,       ///< the environment lacks it: device, library, permission (exit 3)
+  unavailable,       ///< missing in the environment: device, library, permission (exit 3)
   unsupported,       ///< this device or build cannot do it; `what` says why (exit 3)
   out_of_memory,     ///< device or host memory (exit 3)
   no_space,          ///< the file system is full (exit 3)
   io_error,          ///< a system call on a file failed
   timeout,           ///< a deadline passed (exit 4)
-  stopped,           ///< a stop was asked for while waiting; not an error of anybody
+  stopped,           ///< a stop was requested while waiting; not an error
   aborted,           ///< a device or a peer is lost (exit 4)
-  device_error,      ///< an error that only the device's hardware can cause in this program: the session
-                     ///< turns it into a `Fault` (exit 1). Every later call of the device fails too
-  internal,          ///< a broken promise inside the program
+  device_error,  ///< an error that only the device's hardware can cause in this program: the session turns it
+                 ///< into a `Fault` (exit 1), and every later device call fails too
+  internal,      ///< a violated invariant of the program
 };
 
 const char* to_string(StatusCode code);
-/// The reverse; of any other text nothing.
+/// Reverse of to_string; nothing for any other text.
 std::optional<StatusCode> parse_status_code(std::string_view text);
 
-/// Success, or why not: cheap to pass when ok (one null pointer). Relayed upwards, printed once, at the top.
+/// Success, or the reason of a failure. Cheap to pass if ok (a null pointer). Relayed up, printed at the top.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -41,11 +41,11 @@ class [[nodiscard]] Status {
 
   bool ok() const { return detail_ == nullptr; }
   StatusCode code() const { return detail_ ? detail_->code : StatusCode::ok; }
-  /// The native code of the library that failed (cudaError_t, errno, ..), 0 where there is none.
+  /// Native code of the library that failed (cudaError_t, errno, ..), or 0.
   long native() const { return detail_ ? detail_->native : 0; }
-  /// What happened, in one line, for people.
+  /// The failure in one line, for people.
   const std::string& what() const;
-  /// The source line that made it.
+  /// Source line that created it.
   std::string where() const;
 
  private:
@@ -58,7 +58,7 @@ class [[nodiscard]] Status {
   std::shared_ptr<const Detail> detail_;
 };
 
-/// A value, or the Status that tells why there is none.
+/// A value, or the Status that explains its absence.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -74,7 +74,7 @@ class [[nodiscard]] Result {
   std::variant<Status, T> value_;
 };
 
-/// Can it? Yes, or no with a reason in one line.
+/// Support of a feature, or the reason why it is missing, in one line.
 struct Support {
   std::string why_not;  ///< empty: supported
   bool yes() const { return why_not.empty(); }
@@ -91,7 +91,7 @@ struct Support {
     if (::egt::Status egt_status = (expression); !egt_status.ok()) return egt_status; \
   } while (false)
 
-/// `EGT_TRY_ASSIGN(auto x, f())`: x takes the value of the Result, or its Status is returned.
+/// `EGT_TRY_ASSIGN(auto x, f())`: x gets the value of the Result, or its Status is returned.
 #define EGT_TRY_ASSIGN(target, expression) \
   EGT_TRY_ASSIGN_(EGT_JOIN(egt_result_, __LINE__), target, expression)
 #define EGT_TRY_ASSIGN_(name, target, expression) \

@@ -6,32 +6,31 @@
 #include <string_view>
 #include <system_error>
 
-/// Texts of others (names of hosts, devices and files, words of users, libraries and other programs): taken
-/// apart from their front, and made fit for where they are shown.
+/// Parses and escapes foreign text: names of hosts, devices and files, text of users, libraries and programs.
 namespace egt {
 
-/// With U+FFFD in the place of what is no UTF-8.
+/// Replaces invalid UTF-8 by U+FFFD.
 std::string valid_utf8(std::string_view text);
 
-/// In one line, for a message or a table: control characters, which would break the line or a terminal's
-/// state, are replaced by `instead`. Other bytes stay, UTF-8 or not.
+/// For one line of a message or table. Control characters, which would break the line or a terminal's state,
+/// become `instead`. Other bytes stay, UTF-8 or not.
 std::string printable(std::string_view text, char instead = '?');
 
-/// For an element or a quoted attribute of HTML: valid UTF-8, control characters but newline are `?`.
+/// For an HTML element or quoted attribute: valid UTF-8; control characters except newline become `?`.
 std::string html_text(std::string_view text);
 
-/// For files that other programs read: valid UTF-8 without control characters but tab and newline, and
-/// without U+FFFE and U+FFFF, which XML forbids: U+FFFD stands for all of them.
+/// For files that other programs read: valid UTF-8 without control characters except tab and newline, and
+/// without U+FFFE and U+FFFF, which XML forbids. U+FFFD replaces all of them.
 std::string plain_text(std::string_view text);
 /// `plain_text` for an element of XML.
 std::string xml_text(std::string_view text);
-/// And for an attribute in double quotes, where readers else make spaces of tabs and newlines.
+/// `plain_text` for an XML attribute in double quotes. Unescaped tabs and newlines would be read as spaces.
 std::string xml_attribute(std::string_view text);
-/// `plain_text` for the value of a label of Prometheus' text format, in double quotes.
+/// `plain_text` for a label value of Prometheus' text format, in double quotes.
 std::string label_text(std::string_view text);
 
-/// Takes a whole number without a sign before it but a minus from the front of `text`; where there is none,
-/// the text stays as it was. So do the functions below.
+/// Consumes an integer, with no sign except a minus, from the front of `text`. If there is none, returns
+/// false and the text is unchanged. The functions below do the same.
 template <typename Number>
 bool take_number(std::string_view& text, Number& number, int base = 10) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
@@ -40,7 +39,7 @@ bool take_number(std::string_view& text, Number& number, int base = 10) {
   return true;
 }
 
-/// The same where the whole text is one, without changing it.
+/// True if the whole text is one number; does not change it.
 template <typename Number>
 bool parse_whole(std::string_view text, Number& number, int base = 10) {
   return take_number(text, number, base) && text.empty();

@@ -7,11 +7,11 @@
 
 namespace egt {
 
-/// How an element lies in memory. f8 is e4m3, f8_e5m2 that with fewer bits behind the point (OCP, "8-bit
-/// Floating Point Specification", 2023); they, i8 and i32 are of products only.
+/// Storage format of an element. f8 is e4m3; f8_e5m2 has fewer mantissa bits (OCP, "8-bit Floating Point
+/// Specification", 2023). f8, f8_e5m2, i8 and i32 are for GEMMs only.
 enum class ElementType : std::uint8_t { f64, f32, f16, bf16, f8, f8_e5m2, i8, i32 };
 
-/// How a matrix product is computed; `storage_type` tells how its operands lie in memory.
+/// Arithmetic of a GEMM; `storage_type` is the format of its operands.
 enum class Precision : std::uint8_t { fp64, fp32, tf32, fp16, bf16, fp8, int8 };
 
 constexpr std::size_t size_of(ElementType type) {
@@ -29,17 +29,17 @@ constexpr std::size_t size_of(ElementType type) {
   }
 }
 
-/// Of 8 bits.
+/// True for 8-bit precisions.
 constexpr bool is_narrow(Precision precision) {
   return precision == Precision::fp8 || precision == Precision::int8;
 }
 
-/// Numbers of 8 bits, scaled as a whole: see Quantization.
+/// True for 8-bit floating-point types with one scale per tensor: see Quantization.
 constexpr bool is_quantized(ElementType type) {
   return type == ElementType::f8 || type == ElementType::f8_e5m2;
 }
 
-/// The type of a product's operands; of fp8 either one may be f8_e5m2 instead, but not both.
+/// Operand type of a GEMM. For fp8, one of the two may be f8_e5m2 instead, but not both.
 constexpr ElementType storage_type(Precision precision) {
   switch (precision) {
     case Precision::fp64:
@@ -57,12 +57,12 @@ constexpr ElementType storage_type(Precision precision) {
   }
 }
 
-/// In training, of activations and their gradients: the operands' type, or what these are quantized from.
+/// Type of activations and their gradients in training: the operand type, or its source before quantization.
 constexpr ElementType activation_type(Precision precision) {
   return precision == Precision::fp8 ? ElementType::bf16 : storage_type(precision);
 }
 
-/// The type in which a product's sums are kept.
+/// Accumulator type of a GEMM.
 constexpr ElementType sum_type(Precision precision) {
   return precision == Precision::fp64   ? ElementType::f64
          : precision == Precision::int8 ? ElementType::i32
@@ -79,7 +79,7 @@ constexpr std::string_view to_string(ElementType type) {
   return names[static_cast<int>(type)];
 }
 
-/// The precision of that name, or nothing.
+/// The precision with that name, or nothing.
 constexpr std::optional<Precision> parse_precision(std::string_view name) {
   for (int i = 0; i <= static_cast<int>(Precision::int8); ++i)
     if (to_string(static_cast<Precision>(i)) == name) return static_cast<Precision>(i);

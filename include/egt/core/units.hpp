@@ -11,22 +11,22 @@
 /// Sizes, durations and shares as people type and read them.
 namespace egt {
 
-/// "72GB" (10^9), "10GiB" (2^30), "512B"; B KB MB GB TB KiB MiB GiB TiB, a fraction is allowed ("1.5GB"). The
-/// unit must be there, but for "0": 90 may be meant as 90 % or as 90 GB. Result in bytes. The error says what
-/// is allowed, not the option's name.
+/// "72GB" (10^9), "10GiB" (2^30), "512B"; B KB MB GB TB KiB MiB GiB TiB; fractions are allowed ("1.5GB"). The
+/// unit is required except for "0", since 90 may mean 90 % or 90 GB. Result in bytes. The error states the
+/// allowed values, not the option's name.
 Result<std::uint64_t> parse_size(std::string_view text);
 
-/// "90s", "5m", "1.5h", "3d", a plain number is seconds. Result in seconds, above 0.
+/// "90s", "5m", "1.5h", "3d"; a plain number is in seconds. Result in seconds, above 0.
 Result<double> parse_duration(std::string_view text);
 
 /// "20Gb/s" (10^9 bits), "2.5GB/s" (bytes); b/s Kb/s Mb/s Gb/s Tb/s and B/s KB/s MB/s GB/s TB/s; "0". Result
-/// in bits a second.
+/// in bits per second.
 Result<double> parse_bit_rate(std::string_view text);
 
 /// "90%" to 0.9; 0 to 100 %.
 Result<double> parse_percent(std::string_view text);
 
-/// What stands behind the number that `text` begins with: "ms" of "100ms"; nothing: it begins with none.
+/// The text after the leading number: "ms" of "100ms"; nothing if there is no leading number.
 std::optional<std::string_view> unit_in(std::string_view text);
 
 /// A share of a total ("90%") or a size ("72GB", "0").
@@ -36,7 +36,7 @@ struct SizeOrShare {
   bool is_share = false;
 
   std::uint64_t of(std::uint64_t total) const;
-  /// None of any total.
+  /// True if it is zero for every total.
   bool is_zero() const { return is_share ? share <= 0 : bytes == 0; }
 };
 Result<SizeOrShare> parse_size_or_share(std::string_view text);

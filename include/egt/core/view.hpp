@@ -5,7 +5,7 @@
 
 #include "egt/core/types.hpp"
 
-/// Views of device memory (or pinned host memory where an operation says so). They never own or free.
+/// Views of device memory (or pinned host memory if an operation allows it). They never own or free.
 namespace egt {
 
 /// `count` 32-bit words.
@@ -16,7 +16,7 @@ struct WordsView {
   std::size_t bytes() const { return count * sizeof(std::uint32_t); }
 };
 
-/// `count` elements in a row.
+/// `count` contiguous elements.
 struct VectorView {
   void* data = nullptr;
   ElementType type = ElementType::f32;

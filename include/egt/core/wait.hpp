@@ -8,16 +8,16 @@
 
 namespace egt {
 
-/// What bounds a wait: nothing waits for ever.
+/// Limits of a wait: no wait is unbounded.
 struct WaitLimits {
-  double seconds;             ///< the deadline, from now
+  double seconds;             ///< deadline, in seconds from now
   std::stop_token stop = {};  ///< ends the wait with StatusCode::stopped
-  const char* what = "";      ///< what is waited for, for the message: "the all-reduce of step 7"
+  const char* what = "";      ///< subject of the wait, for the message: "the all-reduce of step 7"
 };
 
-/// Polls `done` (true: done; an error ends the wait) until it is true, the deadline passes (timeout) or a
-/// stop is asked for (stopped). Spins for some microseconds, then sleeps longer and longer, up to 1 ms, or in
-/// a wait of more than 16 ms a sixteenth of it, up to 4 ms: a core shared with the work is not taken from it.
+/// Polls `done` until it returns true or an error, the deadline passes (timeout), or a stop is requested
+/// (stopped). Spins for some microseconds, then sleeps with growing intervals up to 1 ms. Waits of more than
+/// 16 ms sleep for a sixteenth of the elapsed time, up to 4 ms, to leave a shared core to the work.
 Status wait_until(const std::function<Result<bool>()>& done, const WaitLimits& limits);
 
 }  // namespace egt

@@ -9,26 +9,26 @@
 
 namespace egt {
 
-/// One NVLink of a GPU that is up.
+/// One active NVLink of a GPU.
 struct NvLink {
   enum class End { unknown, gpu, nvswitch };
-  int generation = 0;  ///< 4: NVLink 4; 0: not told
+  int generation = 0;  ///< 4: NVLink 4; 0: unknown
   End end = End::unknown;
-  std::string remote_pci;  ///< of the GPU at its other end, as pci_id_text; empty: none, or not told
+  std::string remote_pci;  ///< of the GPU at its other end, as pci_id_text; empty: none, or unknown
 };
 
-/// How a GPU is joined to the rest of its node.
+/// Links of a GPU to the rest of its node.
 struct DeviceLinks {
   PcieLink pcie;
-  std::vector<NvLink> nvlinks;            ///< those that are up
-  std::map<std::string, bool> nvlink_to;  ///< other GPUs that were asked for: are they reached over NVLink?
+  std::vector<NvLink> nvlinks;            ///< active ones
+  std::map<std::string, bool> nvlink_to;  ///< other GPUs that were queried: reachable over NVLink
 };
 
-/// A PCI bus id in one form, "00000000:18:00.0", whatever the form (and case) of the text; empty: it is none.
+/// Normalizes a PCI bus id of any form and case to "00000000:18:00.0"; empty: it is not a bus id.
 std::string pci_id_text(const std::string& id);
 
-/// As NVML tells it of the GPU `pci_id`; `others`: bus ids of GPUs of this node to be asked about. What NVML
-/// does not tell is left empty. The library is loaded in this call only. `unavailable`: no NVML, no such GPU.
+/// Reads the links of GPU `pci_id` from NVML. `others`: bus ids of GPUs of this node to be queried. Values
+/// that NVML does not report stay empty. Loads the library in this call only. `unavailable`: no NVML or GPU.
 Result<DeviceLinks> read_nvml_links(const std::string& pci_id, const std::vector<std::string>& others,
                                     const char* library = "libnvidia-ml.so.1");
 

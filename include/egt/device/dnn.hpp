@@ -12,7 +12,7 @@
 namespace egt {
 
 /// Images in NHWC order: element (n, y, x, c) at ((n * height + y) * width + x) * channels + c. As a matrix
-/// it has a row a pixel and a column a channel, as Device's operations take it.
+/// for Device's operations it has one row per pixel and one column per channel.
 struct ImageShape {
   std::int64_t images = 0, height = 0, width = 0, channels = 0;
 
@@ -21,14 +21,14 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 
-/// Length of what a window of `kernel` makes of a side of length `length`: 0 where it fits nowhere.
+/// Number of positions of a window of `kernel` along a side of `length`; 0 if it does not fit.
 constexpr std::int64_t windows_along(std::int64_t length, std::int64_t kernel, std::int64_t stride,
                                      std::int64_t padding) {
   const std::int64_t room = length + 2 * padding - kernel;
   return room < 0 ? 0 : room / stride + 1;
 }
 
-/// A square window that moves over images whose borders are padded, on all sides alike.
+/// A square window that slides over images with equal padding on all sides.
 struct Window {
   std::int64_t kernel = 1, stride = 1, padding = 0;
 
@@ -39,10 +39,10 @@ struct Window {
 };
 
 /// y(n, oy, ox, k) = the sum over ky, kx, c of x(n, oy * stride + ky - padding, ox * stride + kx - padding,
-/// c)
-/// * filter(k, ky, kx, c); outside of the image x is 0. No bias: Device::activate adds one.
+/// c) * filter(k, ky, kx, c). Outside the image x is 0. There is no bias: Device::activate adds one.
 struct ConvolutionShape {
-  Precision precision = Precision::fp32;  ///< fp32, tf32 or bf16; all but filter gradients lie as its storage
+  Precision precision =
+      Precision::fp32;  ///< fp32, tf32 or bf16; all data but filter gradients have its storage type
   ImageShape x;
   std::int64_t outputs = 0;  ///< channels of y
   Window window;
@@ -50,11 +50,11 @@ struct ConvolutionShape {
   ImageShape y() const { return window.over(x, outputs); }
   /// Elements of the filter: outputs x kernel x kernel x inputs.
   std::int64_t filter_count() const { return outputs * window.kernel * window.kernel * x.channels; }
-  /// Floating-point operations of one of its three products.
+  /// Floating-point operations of one of its three passes.
   double flops() const { return 2.0 * static_cast<double>(y().rows()) * static_cast<double>(filter_count()); }
 };
 
-/// The three products of a convolution. Memory is the device's, of the shape's size, and does not overlap.
+/// The three passes of a convolution. Memory is device memory of the shape's size and must not overlap.
 class Convolution {
  public:
   virtual ~Convolution() = default;
@@ -68,37 +68,36 @@ class Convolution {
                                  Stream& stream) = 0;
 };
 
-/// Batch normalization (Ioffe and Szegedy, 2015): each channel less its mean, divided by the root of its
-/// variance (of all images and pixels, biased) + epsilon, times `scale`, plus `shift`.
+/// Batch normalization (Ioffe and Szegedy, 2015): (x - mean) / sqrt(variance + epsilon) * scale + shift per
+/// channel. Mean and biased variance are over all images and pixels.
 struct BatchNormShape {
   ElementType type = ElementType::f32;  ///< of x, y and their gradients: f32 or bf16
   ImageShape x;
-  bool relu = false;  ///< then y = max(0, that)
+  bool relu = false;  ///< y = max(0, result)
 
   static constexpr double epsilon = 1e-5;
-  /// Weight of a batch in the running statistics, as PyTorch's default; its variance there is the unbiased
-  /// one.
+  /// Weight of a batch in the running statistics, as PyTorch's default. The running variance is unbiased.
   static constexpr double momentum = 0.1;
 };
 
-/// fp32 in device memory, one a channel.
+/// fp32 in device memory, one per channel.
 struct BatchNormState {
   const float* scale = nullptr;
   const float* shift = nullptr;
   float* running_mean = nullptr;
   float* running_variance = nullptr;
   float* saved_mean = nullptr;       ///< of the batch, from forward to backward
-  float* saved_deviation = nullptr;  ///< likewise; in which form is the adapter's own
+  float* saved_deviation = nullptr;  ///< from forward to backward; its form is private to the adapter
 };
 
 class BatchNorm {
  public:
   virtual ~BatchNorm() = default;
-  /// With the batch's statistics, which are kept in `saved_*` and moved into `running_*`.
+  /// Uses the batch's statistics, stores them in `saved_*` and updates `running_*`.
   virtual Status forward_training(const void* x, const BatchNormState& state, void* y, Stream& stream) = 0;
-  /// With the running statistics; `saved_*` are not used.
+  /// Uses the running statistics, not `saved_*`.
   virtual Status forward_inference(const void* x, const BatchNormState& state, void* y, Stream& stream) = 0;
-  /// Of forward_training; x_gradient may be y_gradient's memory.
+  /// Backward pass of forward_training; x_gradient may alias y_gradient.
   virtual Status backward(const void* x, const void* y_gradient, const BatchNormState& state,
                           float* scale_gradient, float* shift_gradient, void* x_gradient, Stream& stream) = 0;
 };
@@ -109,31 +108,31 @@ struct PoolingShape {
   PoolingKind kind = PoolingKind::maximum;
   ElementType type = ElementType::f32;  ///< f32 or bf16
   ImageShape x;
-  Window window;  ///< an average leaves out what is padded
+  Window window;  ///< averages exclude the padding
 
   ImageShape y() const { return window.over(x, x.channels); }
 };
 
-/// Each channel by itself. Where a maximum is in a window twice one of them gets its gradient, always the
-/// same.
+/// Pools each channel separately. If a window has its max twice, always the same one of them gets the
+/// gradient.
 class Pooling {
  public:
   virtual ~Pooling() = default;
   virtual Status forward(const void* x, void* y, Stream& stream) = 0;
-  /// Behind the forward pass of this x and y, in the same stream.
+  /// Runs after the forward pass of this x and y, in the same stream.
   virtual Status backward(const void* x, const void* y, const void* y_gradient, void* x_gradient,
                           Stream& stream) = 0;
 };
 
-/// The port to a library of deep-learning primitives on a device: cuDNN, oneDNN. What is made here chooses
-/// its algorithms and takes its memory when it is made, from device and library, and outlives neither; it is
-/// for one stream at a time. Its operations enqueue and return, as Device's do; every one gives the same bits
-/// for the same input on one device model. unsupported, with the reason: a precision or shape that the
-/// library has not; invalid_argument: a shape that is none.
+/// The port to a library of deep-learning primitives on a device: cuDNN, oneDNN. An object chooses its
+/// algorithms and allocates from device and library at creation. It must not outlive them, and is used by one
+/// stream at a time. Its operations enqueue and return, as Device's do, and give the same bits for the same
+/// input on one device model. unsupported, with the reason: the library lacks the precision or shape.
+/// invalid_argument: the shape is invalid.
 class Dnn {
  public:
   virtual ~Dnn() = default;
-  /// "oneDNN 2.6.3": a result's bits may depend on it.
+  /// "oneDNN 2.6.3". A result's bits may depend on it.
   virtual const std::string& library() const = 0;
   virtual Support supports(Precision precision) const = 0;
   virtual Result<std::unique_ptr<Convolution>> make(const ConvolutionShape& shape) = 0;

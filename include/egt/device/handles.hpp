@@ -10,8 +10,8 @@
 
 namespace egt {
 
-/// Owns a range of memory of a device, or pinned host memory; move-only. Must not outlive its device; the
-/// caller makes sure that no enqueued work still uses it.
+/// Owns a range of device memory, or pinned host memory; move-only. Must not outlive its device. The caller
+/// ensures that no enqueued work still uses it.
 class Buffer {
  public:
   using Release = std::function<void(void*)>;
@@ -34,32 +34,31 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
-/// Memory of a device that other processes of its host may open, by `handle`: one printable word.
+/// Device memory that other processes of the node may open by `handle`, one printable word.
 struct SharedBuffer {
   Buffer buffer;
   std::string handle;
 };
 
-/// Who is served first where several streams want the device. `background` is work of a bounded width (see
-/// Stream::set_width), which may go before normal work on a GPU without keeping it from starting; on the
-/// host, whose cores all threads share, it gives way. `low` is for work that fills what others leave.
+/// Scheduling priority of a stream. `background` is work of bounded width (see Stream::set_width). On a GPU
+/// it may run before normal work without delaying its start; on the host, whose cores all threads share, it
+/// yields. `low` is for work that fills idle resources.
 enum class StreamPriority { high, background, normal, low };
 
-/// What a stream is for. `gemm`, `activation_gradient` and `loss_gradient` need device
-/// memory of the stream's own on a GPU, some 80 MiB: a stream that takes none of them has none.
+/// Operations that a stream supports. On a GPU, `gemm`, `activation_gradient` and `loss_gradient` need about
+/// 80 MiB of device memory per stream. A stream without them does not allocate it.
 enum class StreamUse { all, without_products };
 
-/// Work in order, on one device. Made by Device::create_stream and used with that device only, from one
-/// thread at a time (different streams may be used by different threads at once). Its destructor waits for
-/// its work.
+/// In-order work on one device. Created by Device::create_stream and used with that device only, by one
+/// thread at a time; different threads may use different streams. Its destructor waits for its work.
 class Stream {
  public:
   explicit Stream(StreamUse use) : use_(use) {}
   virtual ~Stream() = default;
 
   StreamUse use() const { return use_; }
-  /// How much of a GPU an operation on words, or an extreme term, that is enqueued from now on may fill, in
-  /// blocks of threads a multiprocessor; 0: all of it. The host takes no notice.
+  /// Limits the GPU share of word operations and transcendental chains that are enqueued from now on, in
+  /// thread blocks per multiprocessor; 0: no limit. The host ignores it.
   void set_width(double width) { width_ = width; }
   double width() const { return width_; }
 
@@ -68,17 +67,17 @@ class Stream {
   double width_ = 0;
 };
 
-/// Operations that were captured once, see Device::capture; must not outlive its device.
+/// Operations captured once, see Device::capture; must not outlive its device.
 class CapturedWork {
  public:
   virtual ~CapturedWork() = default;
 };
 
-/// What an event is for. To take the time costs a GPU's stream about a microsecond a recording: between
-/// short kernels too much for an event that only puts streams in order, or tells the host that work is done.
+/// Purpose of an event. Timing costs a GPU's stream about one microsecond per record. Between short kernels
+/// that is too much for an event that only orders streams or signals completion to the host.
 enum class EventUse { order, timing };
 
-/// A mark in a stream. Made by Device::create_event. May be recorded again once its last use is over.
+/// A marker in a stream. Created by Device::create_event. May be recorded again after its last use is over.
 class Event {
  public:
   explicit Event(EventUse use) : use_(use) {}

@@ -9,23 +9,22 @@
 
 namespace egt {
 
-/// Every rank gets all ranks' texts, in rank order. Collective.
+/// Gathers every rank's text on all ranks, in rank order. Collective.
 Result<std::vector<std::string>> all_gather(Control& control, const std::string& text);
 
-/// Every rank brings its own Status and all leave with the same one: ok, or the failure of the lowest rank
-/// that has one (told as "rank 2: .." where that is not rank 0). Collective. So one line is printed, by rank
-/// 0, and all end alike.
+/// All ranks return the same Status: ok, or the failure of the lowest failing rank (prefixed with "rank 2:
+/// .." unless it is rank 0). Rank 0 then prints one line, and all ranks end alike. Collective.
 Status agree(Control& control, const Status& own);
 
-/// Fails on every rank when the ranks' texts differ; `what` names them: "the options". Collective.
+/// Fails on every rank if their texts differ. `what` describes them in the error: "the options". Collective.
 Status agree_on_text(Control& control, const std::string& text, const std::string& what);
 
-/// A moment that all ranks know, each by its own clock.
+/// A point in time that all ranks know, each by its own clock.
 struct AgreedMoment {
   Clock::time_point moment;
-  double error_seconds = 0;  ///< the ranks' are at most so far apart
+  double error_seconds = 0;  ///< max difference between the ranks' moments
 };
-/// Of several barriers the one that all ranks left soonest after they came. Collective.
+/// Runs several barriers and selects the one that all ranks passed in the shortest time. Collective.
 Result<AgreedMoment> agree_on_moment(Control& control);
 
 }  // namespace egt

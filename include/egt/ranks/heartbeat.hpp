@@ -6,26 +6,26 @@
 
 namespace egt {
 
-/// What one rank knows at first hand of another.
+/// State of another rank, as observed directly by this rank.
 struct Peer {
   int rank = 0;
-  int pid = 0;  ///< on its host
+  int pid = 0;  ///< on its node
   std::string hostname;
-  std::string text;         ///< the newest one it sent; empty: none came yet
-  std::uint64_t texts = 0;  ///< how many came
-  double seconds = 0;       ///< since the newest one came; since the opening where none came
-  bool gone = false;        ///< its connection ended without a goodbye: the process is no more
-  bool left = false;        ///< it said goodbye
+  std::string text;         ///< newest text received; empty: none yet
+  std::uint64_t texts = 0;  ///< number of texts received
+  double seconds = 0;       ///< since the newest text arrived, or since the opening if none did
+  bool gone = false;        ///< its connection ended without a goodbye: the process has exited
+  bool left = false;        ///< it sent a goodbye
 
   bool connected() const { return !gone && !left; }
 };
 
-/// The port for signs of life: every rank tells every other one its newest text, on a path of its own that
-/// neither the main thread nor MPI can hold up. Only the newest text of a rank counts: an older one that was
-/// not sent yet is replaced. Used by one thread; `wake` by any.
+/// The port for heartbeats. Every rank sends its newest text to all other ranks, on a separate path that
+/// neither the main thread nor MPI can delay. Only the newest text of a rank counts and replaces an older
+/// unsent one. Used by one thread; `wake` by any.
 ///
-/// No call waits longer than asked, whatever the peers do. A connection that fails at the peer's end is a
-/// peer that is gone; where the network fails, a peer says nothing more. There are no other errors.
+/// No call waits longer than asked, whatever the peers do. A connection that fails at the peer's end means
+/// that the peer is gone. If the network fails, a peer only becomes silent. There are no other errors.
 class Heartbeat {
  public:
   virtual ~Heartbeat() = default;
@@ -33,16 +33,16 @@ class Heartbeat {
   /// All other ranks, in rank order.
   virtual const std::vector<Peer>& peers() = 0;
 
-  /// To all others. Never waits: what the network does not take now goes with the next calls.
+  /// Sends to all other ranks. Never waits: data that the network does not accept now is sent by later calls.
   virtual void send(const std::string& text) = 0;
-  /// Takes in what came; where nothing did, waits at most `wait_seconds` for something: a text, a goodbye,
-  /// the end of a peer, or `wake`.
+  /// Receives pending input. If there is none, waits up to `wait_seconds` for a text, a goodbye, the end of a
+  /// peer, or `wake`.
   virtual void poll(double wait_seconds) = 0;
-  /// Until all connected peers' hosts have the newest text (true), at most `wait_seconds`.
+  /// Waits up to `wait_seconds` until the hosts of all connected peers have the newest text; true if they do.
   virtual bool flush(double wait_seconds) = 0;
-  /// Ends the `poll` in progress, or the next one. From any thread.
+  /// Ends the `poll` in progress, or the next one. Any thread.
   virtual void wake() = 0;
-  /// An orderly end: peers see `left`, not `gone`. Nothing can be sent afterwards.
+  /// Shuts down in an orderly way: peers see `left`, not `gone`. Nothing can be sent afterwards.
   virtual void goodbye() = 0;
 };
 

@@ -8,18 +8,18 @@
 
 namespace egt {
 
-/// Where MPI sees a rank.
+/// Node of a rank, as MPI reports it.
 struct RankHost {
   std::string hostname;
-  int first_rank = 0;  ///< the lowest of the ranks that MPI lets share memory with it
+  int first_rank = 0;  ///< lowest rank that shares memory with it according to MPI
 };
 
-/// RankPlace::host_id of `rank`: `nccl_hostid`, the environment's NCCL_HOSTID, where it is neither null nor
-/// empty; else the hostname, and behind a ':' its first rank where other ranks with that hostname are on
-/// another host for MPI (machines of one name, network namespaces of one machine). `hosts`: of all ranks.
+/// Returns RankPlace::host_id of `rank`: `nccl_hostid` (the environment's NCCL_HOSTID) if neither null nor
+/// empty, else the hostname. A ':' and the first rank follow if MPI puts other ranks with that hostname on
+/// another node (equal names, or network namespaces of one node). `hosts` has one entry per rank.
 std::string host_id_of(const std::vector<RankHost>& hosts, int rank, const char* nccl_hostid);
 
-/// Every rank gets the places of all, in rank order. Collective.
+/// Gathers the places of all ranks on every rank, in rank order. Collective.
 Result<std::vector<RankPlace>> gather_places(Control& control);
 
 }  // namespace egt

@@ -5,12 +5,12 @@
 
 namespace egt {
 
-/// Where records end: a journal, the console. Used by one thread at a time.
+/// A destination of records, such as the journal or the console. Used by one thread at a time.
 class Sink {
  public:
   virtual ~Sink() = default;
   virtual Status write(const Record& record) = 0;
-  /// Called often; makes what was written last (a disk) or seen (a terminal), at a rate the sink chooses.
+  /// Called often. The sink chooses how often it syncs its output to disk or redraws the terminal.
   virtual Status flush() = 0;
 };
 

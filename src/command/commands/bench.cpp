@@ -24,7 +24,7 @@ Status refuse(const char* option, const std::string& why) {
   return {StatusCode::invalid_argument, fmt::format("{}: {}", option, why)};
 }
 
-/// What bench's own parts can suffer: a device that is slow, and what the run watches over everywhere.
+/// Allows only the injections possible in bench: slow devices, and failures that every run monitors.
 Status check_bench_injections(const std::vector<Injection>& injections, const BenchOptions& bench,
                               int ranks) {
   using enum InjectionKind;
@@ -53,7 +53,7 @@ Status check_bench_injections(const std::vector<Injection>& injections, const Be
   return check_injections(injections, ranks);
 }
 
-/// Those that the devices of all ranks have: all ranks measure the same.
+/// The precisions supported on all ranks, since all ranks measure the same.
 Result<std::vector<Precision>> common_precisions(Control& control, std::vector<Precision> own) {
   std::string names = " ";
   for (const Precision precision : own) names += fmt::format("{} ", to_string(precision));
@@ -66,7 +66,7 @@ Result<std::vector<Precision>> common_precisions(Control& control, std::vector<P
   return own;
 }
 
-/// Where compression has a meaning, and something to be compared with.
+/// Requires a run in which compression applies and has a reference.
 Status check_compression(const Options& options, int ranks) {
   const BenchOptions& bench = options.bench;
   const auto given = [&](const char* name) { return options.given.contains(name); };

@@ -17,7 +17,7 @@
 namespace egt {
 namespace {
 
-/// The main job: as long as it was asked for, judged by all that was found.
+/// The main job with the requested length, judged by all its evidence.
 class BurnPurpose : public MainJob {
  public:
   Status refine(Options& options, Backend, const RankPlace& place) override {
@@ -49,13 +49,13 @@ class BurnPurpose : public MainJob {
     return all;
   }
 
-  std::vector<Record> earlier_;  ///< on rank 0 the evidence of the run's parts before this one
+  std::vector<Record> earlier_;  ///< on rank 0: evidence from earlier parts of the run
   int part_ = 0;
   std::string told_;
   bool is_root_ = false;
 };
 
-/// On rank 0: the evidence so far; all of it must be there.
+/// Reads the evidence so far on rank 0. Fails if any is missing.
 Result<std::vector<Record>> read_evidence(const std::string& directory) {
   EGT_TRY_ASSIGN(Journals journals, read_journals(directory, JournalContent::evidence));
   if (journals.problems.empty()) return std::move(journals.records);
@@ -63,7 +63,7 @@ Result<std::vector<Record>> read_evidence(const std::string& directory) {
                                                           directory, journals.problems[0]));
 }
 
-/// Once more, now that nobody else can go on with the run.
+/// Reads the evidence again, now that no other process can resume the run.
 Status BurnPurpose::claim(const std::string& directory) {
   if (!is_root_) return {};
   EGT_TRY_ASSIGN(earlier_, read_evidence(directory));
@@ -96,7 +96,7 @@ Result<ResumePoint> find_resume_point(const std::string& directory, Control& con
   return resume_point_from(Json::parse(text, nullptr, false));
 }
 
-/// Of the options in effect, those that are given again: defaults of the backend are not known yet.
+/// The effective options that were given again. Backend defaults are not known yet.
 Json given_again(const Options& asked, const Options& options) {
   Json again = Json::object();
   const Json effective = effective_options(options);

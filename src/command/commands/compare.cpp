@@ -19,14 +19,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t largest_result = 256u << 20;  // bytes; a result of 1,000 ranks has some 20 MB
+constexpr std::uintmax_t largest_result = 256u << 20;  // bytes; a result of 1,000 ranks has about 20 MB
 
 Status unreadable(std::string why) {
   return {StatusCode::io_error, std::move(why)};
 }
 
-/// A result file's text, or in one line why there is none and what to do. A pipe could be waited for without
-/// an end, so only regular files are read.
+/// A result file's text. On error, one line with the reason and what to do. Only regular files are read,
+/// since opening a pipe could block forever.
 Result<std::string> read_text(const fs::path& path) {
   constexpr const char* what = "name a result.json or the directory of a run";
   std::error_code error;
@@ -45,7 +45,7 @@ Result<std::string> read_text(const fs::path& path) {
   return text.str();
 }
 
-/// The file that `path` means: a directory stands for its result.
+/// The file for `path`: a directory refers to its result.json.
 fs::path result_file(const std::string& path) {
   std::error_code error;
   return fs::is_directory(path, error) ? fs::path(path) / "result.json" : fs::path(path);
@@ -65,7 +65,7 @@ bool is_same_file(const std::string& a, const std::string& b) {
   return fs::equivalent(result_file(a), result_file(b), error) && !error;
 }
 
-/// Reads all; those that cannot be compared have a problem.
+/// Reads all files; those that cannot be compared have a problem.
 std::vector<ComparedFile> read_files(const std::vector<std::string>& paths) {
   const std::vector<std::string> labels = labels_of(paths);
   std::vector<ComparedFile> files;
@@ -86,7 +86,7 @@ std::vector<ComparedFile> read_files(const std::vector<std::string>& paths) {
   return files;
 }
 
-/// Before anything is read: an input must not become the output.
+/// Checked before any file is read, since the output must not overwrite an input.
 Status check_output(const std::string& output, const std::vector<std::string>& inputs) {
   std::error_code error;
   const auto wrong = [&](const char* why) {

@@ -15,7 +15,7 @@ constexpr double mib = 1024.0 * 1024.0;
 constexpr Precision all_precisions[] = {Precision::fp64, Precision::fp32, Precision::tf32, Precision::fp16,
                                         Precision::bf16, Precision::fp8,  Precision::int8};
 
-/// "    precisions: fp64 fp32\n", and why not of the others.
+/// "    precisions: fp64 fp32\n", with the reasons for unsupported ones.
 template <typename Port>
 std::string describe_precisions(const Port& port, const std::string& title, bool tell_why) {
   std::string supported, refused;
@@ -29,7 +29,7 @@ std::string describe_precisions(const Port& port, const std::string& title, bool
   return fmt::format("    {}:{}\n{}", title, supported, refused);
 }
 
-/// Convolutional networks need a library that may have been left out.
+/// Convolutional networks need a library that the build may omit.
 std::string describe_dnn(Device& device) {
   const auto dnn = open_dnn(device);
   if (!dnn.ok()) return fmt::format("    no convolutional networks: {}\n", dnn.status().what());
@@ -64,7 +64,7 @@ std::string describe(Device& device) {
   return text + "\n";
 }
 
-/// `usable`: the failure of the first device that is not.
+/// `usable` returns the failure of the first unusable device.
 std::string describe_node(Backend wanted, const std::string& hostname, Status& usable) {
   std::string note, text = hostname + ":\n";
   for (const auto& device : open_all_devices(wanted, note)) {

@@ -34,7 +34,7 @@ std::vector<int> own_cpus() {
   return cpus;
 }
 
-/// Bus ids of the other devices of this rank's host.
+/// Bus ids of the other devices on this rank's node.
 Result<std::vector<std::string>> neighbours(Control& control, const std::string& pci_id) {
   EGT_TRY_ASSIGN(const auto places, gather_places(control));
   EGT_TRY_ASSIGN(const auto ids, all_gather(control, pci_id));
@@ -46,7 +46,7 @@ Result<std::vector<std::string>> neighbours(Control& control, const std::string&
   return others;
 }
 
-/// What is known of every rank's end of its links. Collective.
+/// Link properties of every rank's endpoint. Collective.
 Result<std::vector<LinkEndpoint>> gather_ends(const DeviceInfo& device, Control& control) {
   const RankPlace& place = control.place();
   LinkEndpoint own;
@@ -74,7 +74,7 @@ Result<std::vector<LinkEndpoint>> gather_ends(const DeviceInfo& device, Control&
   return ends;
 }
 
-/// Every pair of devices, every device and its host, and all together.
+/// Measures every pair of devices, every device and its host, and all devices together.
 class LinksPurpose : public MeasurementRun {
  public:
   Status refine(Options& options, Backend backend, const RankPlace& place) override {

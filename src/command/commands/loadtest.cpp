@@ -24,7 +24,7 @@ Status refuse(const std::string& option, const std::string& why) {
   return {StatusCode::invalid_argument, fmt::format("{}: {}", option, why)};
 }
 
-/// A fault strikes in the test that its step names.
+/// An injection occurs in the test with the number of its step.
 Status check_loadtest_injections(const std::vector<Injection>& injections, int ranks) {
   const auto tests = load_tests();
   for (const Injection& injection : injections) {
@@ -59,9 +59,9 @@ class LoadTestRun final : public MeasurementRun {
   Status check_precision(const Options& options, const Device& device);
 
   LoadTestParts parts_;
-  std::unique_ptr<Dnn> dnn_;             ///< until the suite has it
-  std::unique_ptr<ImageFolder> images_;  ///< null: they are generated
-  std::string copy_;                     ///< the file that --output names; empty: it names a directory
+  std::unique_ptr<Dnn> dnn_;             ///< until it is moved to the suite
+  std::unique_ptr<ImageFolder> images_;  ///< null: generated images
+  std::string copy_;                     ///< file of --output; empty: --output is a directory
   std::string told_;
   std::uint64_t seed_ = 0;
   Control* control_ = nullptr;
@@ -76,7 +76,7 @@ Status LoadTestRun::refine(Options& options, Backend backend, const RankPlace& p
   return check_loadtest_injections(options.run.injections, place.size);
 }
 
-/// Before the tests, whose result would be lost else.
+/// Checked before the tests, whose result would otherwise be lost.
 Status LoadTestRun::check_copy() const {
   if (copy_.empty()) return {};
   std::error_code error;
@@ -93,7 +93,7 @@ Status LoadTestRun::check_copy() const {
   return {};
 }
 
-/// On every rank: each host reads its own folder.
+/// On every rank, since each node reads its own folder.
 Status LoadTestRun::open_images() {
   const LoadTestOptions& options = parts_.options;
   if (options.data.empty()) return {};

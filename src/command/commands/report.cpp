@@ -15,7 +15,7 @@
 namespace egt {
 namespace {
 
-/// Those of ranks of this host that were killed: nobody else may look into that folder again.
+/// Removes test files of killed ranks of this node, since no later run may use that folder.
 void remove_test_files(const Json& result) {
   const std::string folder = text_at(member(result, "options"), "io-dir");
   std::array<char, 256> hostname{};

@@ -14,12 +14,11 @@ namespace egt {
 namespace {
 
 constexpr std::int64_t check_period = SelftestScope().period;
-/// Not a divisor of the periods from one injection of a kind to the next, so that every precision sees each
-/// kind.
+/// Not a divisor of the interval between injections of one kind, so that every precision gets each kind.
 constexpr std::int64_t epoch_periods = 11;
 constexpr double deadline_s = 300.0;
-constexpr double gate_patience_s = 10.0;  // from a file's writing to its reading, on a slow disk
-constexpr double patience_s = 30.0;       // above that, and above a sweep of the memory
+constexpr double gate_patience_s = 10.0;  // from a file's write to its read, on a slow disk
+constexpr double patience_s = 30.0;       // longer than that, and than a memory pass
 constexpr double progress_period_s = 5.0;
 
 void put_periods(BurnOptions& burn) {
@@ -41,7 +40,7 @@ SelftestScope scope_of(const BurnOptions& burn, int ranks) {
           .files = burn.file.enabled};
 }
 
-/// Puts every fault in that the checks claim to find, and looks who finds it.
+/// Injects every fault that the checks claim to detect, and compares the detectors' reports.
 class SelftestPurpose : public MainJob {
  public:
   Status refine(Options& options, Backend backend, const RankPlace& place) override {
@@ -79,7 +78,7 @@ class SelftestPurpose : public MainJob {
     outcome_ = conclude_selftest(watch_->plan(), records);
     return outcome_.verdict;
   }
-  /// As concluded, but for a verdict that came to be worse since.
+  /// The result as concluded, unless the verdict became worse since.
   Json result(const std::vector<Record>&, const Verdict& verdict) override {
     Json result = outcome_.result;
     set_verdict(result, verdict);
@@ -91,7 +90,7 @@ class SelftestPurpose : public MainJob {
   void tell_progress();
 
   InjectionSerializer one_at_a_time_{gate_patience_s};
-  std::unique_ptr<SelftestWatch> watch_;  // of use on rank 0
+  std::unique_ptr<SelftestWatch> watch_;  // used on rank 0
   SelftestOutcome outcome_;
   RecordQueue* records_ = nullptr;
   std::string defaults_;

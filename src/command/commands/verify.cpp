@@ -9,11 +9,11 @@
 namespace egt {
 namespace {
 
-/// Steps between checks, known answers and cycles of files: so short that each comes many times.
+/// Steps between checks, known-answer tests and file cycles, short enough for many repetitions.
 constexpr std::int64_t gpu_period = 50, host_period = 10;
 constexpr std::int64_t gpu_file_period = 200;
 
-/// Small and often checked, as the defaults of the options are: little is filled and written.
+/// Small and often checked, like the option defaults: little memory is filled and few files are written.
 void put_gpu_load(BurnOptions& burn) {
   burn.memory.buffer_iterations = 10;
   burn.collective.elements = 1u << 22;
@@ -40,7 +40,7 @@ ReadinessOptions readiness_for(Backend backend) {
   return options;
 }
 
-/// The main job, small and often checked, and beside it the operations that it lacks.
+/// The main job, small and often checked, plus the operations that it lacks.
 class VerifyPurpose : public MainJob {
  public:
   Status refine(Options& options, Backend backend, const RankPlace& place) override {

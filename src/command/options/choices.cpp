@@ -12,7 +12,7 @@
 namespace egt {
 
 Result<std::vector<Precision>> choose_precisions(const std::string& wanted, const Device& device) {
-  // fp8 wants sizes that not every network has, and products over memory have it in every epoch.
+  // fp8 needs sizes that not every network has. The memory-resident GEMMs use it in every epoch anyway.
   constexpr Precision cycle[] = {Precision::bf16, Precision::tf32, Precision::fp16, Precision::fp32,
                                  Precision::fp64};
   if (wanted != "cycle") {
@@ -51,7 +51,7 @@ Result<BurnParts> choose_parts(const Options& options, const Device& device, con
   parts.file = burn.file;
   EGT_TRY_ASSIGN(parts.train.precisions, choose_precisions(burn.precision, device));
   EGT_TRY_ASSIGN(parts.batch, choose_batch(burn, place));
-  // The selftest strikes fp8 in training, too, which burn has in GEMMs over memory only.
+  // selftest also injects into fp8 training, while burn uses fp8 only in memory-resident GEMMs.
   const bool has_fp8 = supports_training(device, Precision::fp8).yes() &&
                        mlp::check_fp8_shapes(burn.train.layers, parts.batch.local).ok();
   if (options.command == "selftest" && burn.precision == "cycle" && has_fp8)

@@ -10,23 +10,23 @@
 #include "egt/ranks/control.hpp"
 #include "workload/table.hpp"
 
-/// What a run's options mean on the device that it found.
+/// Resolves a run's options for its device.
 namespace egt {
 
-/// Those that a name of --precision means on this device. unsupported: it has it not.
+/// The precisions that a value of --precision selects on this device. unsupported: the device lacks it.
 Result<std::vector<Precision>> choose_precisions(const std::string& wanted, const Device& device);
 
-/// The parts of the main job as `burn` asks for them. unsupported: the precision; invalid_argument: the
+/// The parts of the main job for the options of `burn`. unsupported: the precision; invalid_argument: the
 /// batch.
 Result<BurnParts> choose_parts(const Options& options, const Device& device, const RankPlace& place);
 
-/// The samples of a step that each rank has memory for: up to four times an even share, where a tenth of its
-/// device's free memory holds them; an even share at least. All ranks call it.
+/// Max samples per step that fit into each rank's memory: up to four times an even share, within a tenth of
+/// the free memory. At least an even share. Collective.
 Result<std::vector<std::int64_t>> choose_most_samples(const BurnParts& parts, const Device& device,
                                                       Control& control);
 
-/// Fails where two ranks took the same device, which CUDA_VISIBLE_DEVICES or a scheduler can bring about.
-/// All ranks call it.
+/// Fails if two ranks use the same device, for example due to CUDA_VISIBLE_DEVICES or a scheduler.
+/// Collective.
 Status refuse_shared_devices(Control& control, const DeviceInfo& device);
 
 }  // namespace egt

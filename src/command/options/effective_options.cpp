@@ -13,14 +13,13 @@
 namespace egt {
 namespace {
 
-/// verify is burn with defaults of its own: it tells all that loads the devices.
+/// verify is burn with its own defaults, so its result has all load options.
 bool is_told(const OptionRule& rule, std::string_view command) {
   const Commands loads = (rule.commands & of_burn) != 0 ? of_verify : 0;
   return rule.scope == Scope::result && knows(command, rule.commands | rule.also_told | loads);
 }
 
-/// An option that was not given, where to give it would be refused: it says nothing beside what was asked
-/// for.
+/// An option that was not given and would be rejected if given. It has no effect with the other options.
 bool is_left_out(const OptionRule& rule, const Options& options) {
   const auto is_one_of = [&](const auto& names) {
     return std::find(std::begin(names), std::end(names), rule.name) != std::end(names);
@@ -30,10 +29,10 @@ bool is_left_out(const OptionRule& rule, const Options& options) {
   if (rule.name == "check-budget") return options.burn.train.check_every > 0;
   if (options.command == "bench")
     return options.bench.ceilings ? is_one_of(scaling_options) : is_one_of(file_options);
-  return rule.name == "device";  // as backend says
+  return rule.name == "device";  // --backend already says it
 }
 
-/// The value's elements, or itself; none where there is no value.
+/// The value's elements, or the value itself; empty for null.
 std::vector<std::string> elements(const Json& value) {
   std::vector<std::string> texts;
   const auto add = [&](const Json& one) {
@@ -46,7 +45,7 @@ std::vector<std::string> elements(const Json& value) {
   return texts;
 }
 
-/// As TOML; empty: there is none. Not all texts can be read back: CLI11 takes any # for a comment.
+/// The value as TOML; empty: none. Some texts cannot be read back, since CLI11 treats any # as a comment.
 Result<std::string> toml_of(const OptionRule& rule) {
   const Json value = rule.value.config ? rule.value.config() : rule.value.json();
   const std::vector<std::string> texts = elements(value);
@@ -67,7 +66,7 @@ Result<std::string> toml_of(const OptionRule& rule) {
                             printable(all)));
 }
 
-/// With what the command and the host backend put on a device of `backend`.
+/// Adds the defaults of the command and of the host backend for a device of `backend`.
 Options with_defaults(Options options, Backend backend) {
   if (backend == Backend::host) apply_host_defaults(options);
   apply_command_defaults(options, backend);

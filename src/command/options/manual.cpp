@@ -25,7 +25,7 @@ bool takes_path(const OptionRule& rule) {
   return placeholder == "PATH" || placeholder == "FILE" || placeholder == "DIR";
 }
 
-/// The words that may follow; empty: others, too. Capitals stand for others.
+/// Possible values; empty: any value is possible. Capitals are placeholders for others.
 std::vector<std::string> values_of(const OptionRule& rule) {
   std::vector<std::string> values;
   if (rule.name == "preset") {
@@ -54,13 +54,13 @@ std::vector<std::string_view> command_names() {
 
 // Manual page
 
-/// Text that roff takes as it is.
+/// Escapes text for roff.
 std::string roff(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
     if (c == '\\' || c == '-') escaped += '\\';
     escaped += c;
-    if (c == '\n') escaped += "\\&";  // no line is a request
+    if (c == '\n') escaped += "\\&";  // no line starts a roff request
   }
   return "\\&" + escaped;
 }
@@ -198,7 +198,7 @@ std::string fish_completion() {
 std::optional<std::string> manual_text(std::string_view what, std::string_view version) {
   if (what == "man") return manual_page(version);
   if (what == "bash") return bash_completion();
-  if (what == "zsh")  // which has bash's way of completion, too
+  if (what == "zsh")  // zsh also supports bash completions
     return "#compdef extreme_gpu_trainer\nautoload -U +X bashcompinit && bashcompinit\n" + bash_completion();
   if (what == "fish") return fish_completion();
   return std::nullopt;

@@ -4,11 +4,11 @@
 #include <string>
 #include <string_view>
 
-/// What a package installs beside the program, made from the one list of options.
+/// Manual page and shell completions for packages, generated from the option table.
 namespace egt {
 
-/// `what`: "man": the manual page, in roff; "bash", "zsh" or "fish": that shell's completion. Without its
-/// last newline. Nothing: there is no such thing.
+/// `what`: "man" for the manual page in roff; "bash", "zsh" or "fish" for that shell's completion. Has no
+/// final newline. Empty for other values.
 std::optional<std::string> manual_text(std::string_view what, std::string_view version);
 
 }  // namespace egt

@@ -10,7 +10,7 @@
 namespace egt {
 namespace {
 
-/// The one of `names` that a text is.
+/// Parses one of `names`.
 template <typename T, std::size_t N>
 auto one_of(const std::array<T, N>& names) {
   return [names](Text text) -> std::optional<T> {
@@ -125,7 +125,7 @@ Rules loadtest_rules(LoadTestOptions& loadtest, CommonOptions& common) {
 }
 
 Rules compare_rules(ComparisonOptions& comparison) {
-  // The name may hold a '=', the price does not.
+  // The name may contain '=', the price does not.
   const auto add_price = [&prices = comparison.prices](Text text) -> std::string {
     const std::size_t equals = text.rfind('=');
     const std::string name(text.substr(0, equals));

@@ -4,7 +4,7 @@
 
 #include "command/options/option_table.hpp"
 
-/// The options of the commands that measure, and of `compare`; each writes its value where it is told.
+/// Options of the measuring commands and of `compare`. Each option writes to the given struct.
 namespace egt {
 
 using Rules = std::vector<OptionRule>;

@@ -11,7 +11,7 @@
 namespace egt {
 namespace {
 
-/// Puts `defaults` where the user gave no value of his own; those that it put.
+/// Applies `defaults` to options that the user did not set; returns those applied.
 Defaults put(Options& options, Defaults defaults) {
   std::erase_if(defaults, [&](const auto& one) { return options.given.contains(one.first); });
   const auto rules = option_rules(options);
@@ -27,7 +27,7 @@ Defaults put(Options& options, Defaults defaults) {
 Defaults built_in_defaults(std::string_view command, Backend backend) {
   const bool is_host = backend == Backend::host;
   if (command.empty() && is_host)
-    // About 40 ms a step on one core: 0.36 GFLOP of products, and 0.34 million turns of extreme compute.
+    // About 40 ms per step on one core: GEMMs of 0.36 GFLOP, and 0.34 million iterations of extreme compute.
     return {{"layers", "256,512,384,256,128,64,32"},
             {"batch", "128"},
             {"extreme-iterations", "2"},
@@ -40,7 +40,7 @@ Defaults built_in_defaults(std::string_view command, Backend backend) {
             {"points", "10000,100000"},
             {"grid", "64"},
             {"batches", "1,8"}};
-  // Of verify: on a GPU with start and end about 30 s.
+  // verify on a GPU: about 30 s with start and end.
   if (command == "verify" && is_host)
     return {{"duration", "10s"},
             {"layers", "128,256,192,128,64,32,16"},
@@ -49,13 +49,13 @@ Defaults built_in_defaults(std::string_view command, Backend backend) {
             {"io-size", "4MB"}};
   if (command == "verify")
     return {{"duration", "20s"},
-            {"layers", "4096,4096,2048,1024,512"},  // fits beside the rest in 10 %
+            {"layers", "4096,4096,2048,1024,512"},  // fits into 10 % together with the rest
             {"extreme-iterations", "20"},
             {"memory", "10%"},
             {"io-size", "64MB"}};
-  // A pair that fails costs a restart, and the others are still to be measured.
+  // A failed pair costs a restart, and the remaining pairs still have to be measured.
   if (command == "links") return {{"max-restarts", "16"}};
-  // Of selftest: a sweep, a pass and a step take little time, so that many faults find their place.
+  // selftest: short memory passes, training passes and steps, so that many injections fit.
   if (command == "selftest" && is_host)
     return {{"layers", "128,256,192,128,64,32,16"},
             {"batch", "16"},
@@ -64,7 +64,7 @@ Defaults built_in_defaults(std::string_view command, Backend backend) {
             {"io-size", "4MB"}};
   if (command == "selftest")
     return {{"extreme-iterations", "8"}, {"memory", "12GB"}, {"buffer-iterations", "10"}, {"io-size", "4MB"}};
-  // A file is written for 0.1 s in each round; a third of the size is one file.
+  // Each round writes a file for 0.1 s, and one file has a third of the size.
   if (command == "bench --ceilings" && is_host)
     return {
         {"precision", "fp32"}, {"io-size", "192MB"}, {"trial-time", "0.4s"}, {"metrics-sample-rate", "0.1"}};
@@ -120,7 +120,7 @@ void apply_host_defaults(Options& options) {
   Defaults defaults = built_in_defaults("", Backend::host);
   if (burn.global_batch)
     std::erase_if(defaults, [](const auto& one) { return one.first == std::string_view("batch"); });
-  // Of bench it is a limit.
+  // In bench this option is a limit.
   if (options.command == "bench")
     std::erase_if(defaults, [](const auto& one) { return one.first == std::string_view("memory"); });
   if (options.bench.ceilings)

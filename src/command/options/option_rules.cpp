@@ -128,7 +128,7 @@ Rules file_rules(FileOptions& file) {
 
 Rules check_rules(Options& o) {
   TrainOptions& train = o.burn.train;
-  constexpr std::int64_t least_period = 3;  // steps are under way behind the one that is begun
+  constexpr std::int64_t least_period = 3;  // later steps begin while earlier ones still run
   const auto parse_period = [](Text text) {
     const auto steps = parse_within<std::int64_t>(text, 0, 1'000'000'000);
     return steps && (*steps == 0 || *steps >= least_period) ? steps : std::nullopt;
@@ -234,7 +234,7 @@ OptionValue serve(std::optional<ServeAddress>& target) {
 }
 
 Rules common_rules(CommonOptions& common, RunOptions& run) {
-  const OptionValue answered = {"", [](Text) { return std::string(); }};  // before any value is looked at
+  const OptionValue answered = {"", [](Text) { return std::string(); }};  // handled before any value
   return {
       {"backend", of_runs | of_devices,
        "what computes (auto: cuda, and host only on a machine without NVIDIA GPUs; EGT_BACKEND=host chooses "

@@ -65,7 +65,7 @@ std::string command_list() {
   return text;
 }
 
-/// By the letters that are to be put in, left out or changed (the Levenshtein distance).
+/// The distance is the number of letters to insert, delete or replace (Levenshtein distance).
 std::string nearest(std::string_view text, const std::vector<std::string>& names) {
   std::string best;
   std::size_t least = std::min<std::size_t>(2, text.size() / 2) + 1;

@@ -24,7 +24,7 @@
 #include "session/options.hpp"
 #include "workload/bench/scaling_options.hpp"
 
-/// How the values of options are read and told: one function a kind of value, which says its range once.
+/// Parsers and formatters for option values: one function per type of value, which defines the allowed range.
 namespace egt {
 
 using Text = std::string_view;  ///< of a value
@@ -32,26 +32,26 @@ using Text = std::string_view;  ///< of a value
 constexpr double no_limit = std::numeric_limits<double>::infinity();
 constexpr double above_zero = std::numeric_limits<double>::min();
 
-/// The value of one option, bound to its place in an Options, which outlives it.
+/// The value of one option, bound to a field of an Options object, which must outlive it.
 struct OptionValue {
-  std::string placeholder;  ///< what stands for it in the help; empty: a flag
-  /// Takes a text; or says what is wrong with it and what is allowed, and leaves the value as it was.
+  std::string placeholder;  ///< value in the help; empty: a flag
+  /// Parses a text. On error, returns what is wrong and what is allowed, and keeps the old value.
   std::function<std::string(std::string_view text)> set;
-  std::function<Json()> json = {};    ///< the value, as the result tells it
-  std::function<Json()> config = {};  ///< as a config file has it; none: as the result tells it
+  std::function<Json()> json = {};    ///< the value in the result
+  std::function<Json()> config = {};  ///< the value in a config file; unset: as in the result
 };
 
 inline std::string digits(std::uint64_t value) {
   return std::to_string(value);
 }
-/// The shortest that are read back as this very number, without exponent.
+/// The shortest digits without exponent that parse to the same number.
 inline std::string digits(double value) {
-  std::array<char, 1100> text;  // the longest one has 1076
+  std::array<char, 1100> text;  // the max is 1076
   return {text.data(),
           std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed).ptr};
 }
 
-/// "5m": in the first of the units in which it is whole, else in the last one.
+/// "5m": the first unit with a whole number, else the last unit.
 template <typename T>
 std::string in_units(T value, std::initializer_list<std::pair<const char*, T>> units) {
   for (const auto& [name, factor] : units) {
@@ -75,7 +75,7 @@ inline std::string size_text(std::uint64_t bytes) {
                           {"B", one}});
 }
 
-/// 15 digits are those that the user gave: what dividing and multiplying by 100 rounds stands behind them.
+/// 15 digits restore the user's input, since rounding by the factor 100 affects only later digits.
 inline std::string share_text(double share) {
   return fmt::format("{:.15g}%", 100 * share);
 }
@@ -111,7 +111,7 @@ Json told(const std::vector<T>& values) {
   return all;
 }
 
-/// `parse` gives the value that a text means, or nothing where the text is not `allowed`.
+/// `parse` returns the value of a text, or empty if the text is not `allowed`.
 template <typename T, typename Parse>
 OptionValue parsed(T& target, std::string placeholder, std::string allowed, Parse parse) {
   return {std::move(placeholder),
@@ -133,7 +133,7 @@ struct ValueOf<std::optional<T>> {
   using Type = T;
 };
 
-/// A whole or a finite number in [low, high], and nothing else.
+/// Accepts only an integer or a finite number in [low, high].
 template <typename T>
 std::optional<T> parse_within(std::string_view text, T low, T high) {
   T value{};
@@ -154,14 +154,14 @@ OptionValue number(T& target, std::string placeholder, std::string allowed, doub
                 [=](std::string_view text) { return parse_within(text, low, high); });
 }
 
-/// The value of a `result` in [low, high].
+/// The value of `result` if it is in [low, high], else empty.
 template <typename T>
 std::optional<T> within(const Result<T>& result, T low, T high) {
   const bool is_within = result.ok() && result.value() >= low && result.value() <= high;
   return is_within ? std::optional(result.value()) : std::nullopt;
 }
 
-/// A share in [low, 100 %]; `allowed` empty: said by `low`.
+/// A share in [low, 100 %]. An empty `allowed` is generated from `low`.
 inline OptionValue share(double& target, double low, std::string allowed = {}) {
   if (allowed.empty()) allowed = fmt::format("a share of {} to 100 %", std::lround(100 * low));
   OptionValue value = parsed(target, "SHARE", std::move(allowed),
@@ -170,9 +170,8 @@ inline OptionValue share(double& target, double low, std::string allowed = {}) {
   return value;
 }
 
-/// Says also what is wrong with the unit of a text that is not allowed, where that can be told. `units`: all
-/// that there are; `if_missing`: what a number without unit may be meant as, with "{0}" for the number;
-/// nullptr: it needs none.
+/// Adds an error about an invalid or missing unit. `units`: all valid units. `if_missing`: hint for a number
+/// without a unit, with "{0}" for the number; nullptr: no unit is required.
 inline OptionValue with_units(OptionValue value, const std::string& units, const char* if_missing) {
   value.set = [set = value.set, known = fmt::format(" {} ", units), if_missing](std::string_view text) {
     const std::string wrong = set(text);
@@ -213,7 +212,7 @@ OptionValue duration(T& target, std::string allowed, double low, double high) {
   return value;
 }
 
-/// Not empty; told as null where it was not given.
+/// A non-empty text; null in the result if not given.
 inline OptionValue text(std::string& target, std::string placeholder, std::string allowed) {
   return parsed(target, std::move(placeholder), std::move(allowed), [](std::string_view text) {
     const bool is_text = !text.empty() && text.find('\0') == std::string_view::npos;
@@ -221,7 +220,8 @@ inline OptionValue text(std::string& target, std::string placeholder, std::strin
   });
 }
 
-/// Given bare, or in a config file as true: then the target is `if_given`. false there is as if not given.
+/// Without a value, or true in a config file, sets the target to `if_given`. false in a config file has no
+/// effect.
 inline OptionValue flag(bool& target, bool if_given) {
   return {"",
           [&target, if_given](std::string_view text) -> std::string {
@@ -232,7 +232,7 @@ inline OptionValue flag(bool& target, bool if_given) {
           [&target, if_given] { return Json(target == if_given); }};
 }
 
-/// One of some names. `placeholder` empty: all of them.
+/// One of several names. An empty `placeholder` lists all names.
 template <typename T>
 OptionValue choice(T& target, const std::vector<std::pair<const char*, T>>& names,
                    std::string placeholder = {}) {
@@ -257,10 +257,10 @@ OptionValue choice(T& target, const std::vector<std::pair<const char*, T>>& name
 
 struct ListLimits {
   std::size_t least = 1, most = SIZE_MAX;  ///< elements
-  bool distinct = true;                    ///< each at most once
+  bool distinct = true;                    ///< no duplicates
 };
 
-/// "1,2,3"; `one` gives the value of an element, or nothing.
+/// "1,2,3"; `one` parses an element, or returns empty.
 template <typename T, typename One>
 OptionValue list(std::vector<T>& target, std::string placeholder, std::string allowed, ListLimits limits,
                  One one) {
@@ -281,7 +281,7 @@ OptionValue list(std::vector<T>& target, std::string placeholder, std::string al
   return parsed(target, std::move(placeholder), std::move(allowed), parse);
 }
 
-/// Whole numbers in [low, high].
+/// Integers in [low, high].
 template <typename T>
 OptionValue wholes(std::vector<T>& target, std::string placeholder, std::string allowed, ListLimits limits,
                    T low, T high) {

@@ -22,10 +22,10 @@ namespace {
 
 constexpr std::size_t largest_config = 1u << 20;  // bytes
 
-/// What was given for one option, and where.
+/// The values of one option and their source.
 struct Given {
-  std::vector<std::string> values;  ///< every place's that gave it, in order
-  std::string where = {};           ///< "--config FILE: ", or nothing: the command line
+  std::vector<std::string> values;  ///< all values, in the order given
+  std::string where = {};           ///< "--config FILE: "; empty: the command line
 };
 using Rules = std::vector<OptionRule>;
 using GivenByName = std::map<std::string, Given>;
@@ -38,7 +38,7 @@ bool is_flag(const OptionRule& rule) {
   return rule.value.placeholder.empty();
 }
 
-/// An argument that CLI11 left over, as a message.
+/// The error message for an argument that CLI11 did not match.
 Status unexpected(const Rules& rules, const std::string& argument) {
   if (argument.starts_with("-")) {
     std::vector<std::string> names;
@@ -49,8 +49,8 @@ Status unexpected(const Rules& rules, const std::string& argument) {
   return wrong(fmt::format("'{}': unexpected argument; --help shows how to call", printable(argument)));
 }
 
-/// Splits the command line: texts by option name, and what stands alone. CLI11 does not see any value's
-/// meaning, so all messages are made here.
+/// Splits the command line into texts by option name and positional arguments. CLI11 does not interpret
+/// values, so all messages come from this file.
 Status split_command_line(const Rules& rules, const std::vector<std::string>& arguments, GivenByName& given,
                           std::vector<std::string>& rest) {
   CLI::App app;
@@ -93,8 +93,8 @@ Status check_command(const std::string& name) {
                            command_list()));
 }
 
-/// The command is the first argument that is no option, report's directory the second, and compare's files
-/// all the others; anything more is an error.
+/// The first positional argument is the command, the second one is report's directory, and compare uses all
+/// others as files. Additional ones are errors.
 Status take_command(const Rules& rules, const std::vector<std::string>& rest, Options& options) {
   const auto is_option = [](const std::string& text) { return text.starts_with("-"); };
   if (const auto option = std::find_if(rest.begin(), rest.end(), is_option); option != rest.end())
@@ -112,8 +112,7 @@ Status take_command(const Rules& rules, const std::vector<std::string>& rest, Op
   return {};
 }
 
-/// Of a file, or of a pipe (as the shell makes one for `<(..)`): without the mark that some editors begin a
-/// file with.
+/// Reads a file or a pipe (such as the shell's `<(..)`), without the byte order mark of some editors.
 Result<std::string> read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(largest_config + 1, '\0');
@@ -128,7 +127,7 @@ Result<std::string> read_text(const std::string& path) {
   return text;
 }
 
-/// CLI11 puts the values of a key that comes twice together as if they were a list.
+/// CLI11 would merge the values of a duplicate key into a list, so duplicates are rejected.
 Status check_keys(const Rules& rules, const std::string& text, const std::string& where) {
   std::istringstream lines(text);
   std::set<std::string> seen;
@@ -144,7 +143,7 @@ Status check_keys(const Rules& rules, const std::string& text, const std::string
   return {};
 }
 
-/// Adds a TOML text's values where `given` has none: what was there before is stronger.
+/// Adds values of a TOML text that are not in `given`. Existing values have precedence.
 Status read_toml(const Rules& rules, const std::string& text, const std::string& where,
                  const Options& options, GivenByName& given) {
   EGT_TRY(check_keys(rules, text, where));
@@ -191,13 +190,13 @@ Status read_preset(const Rules& rules, const Options& options, GivenByName& give
   const auto preset = std::find_if(all.begin(), all.end(), [&](auto& one) { return one.name == name; });
   const bool ends_by_steps = given.contains("steps") && !given.contains("duration");
   EGT_TRY(read_toml(rules, preset->text, fmt::format("--preset {}: ", name), options, given));
-  if (ends_by_steps) given.erase("duration");  // instead of which they were given
+  if (ends_by_steps) given.erase("duration");  // steps replace the duration
   return {};
 }
 
-/// Puts one option's text into `options`.
+/// Parses one option's text into `options`.
 Status apply(const OptionRule& rule, const Given& given, Options& options) {
-  if (given.values.empty()) return {};  // a flag that a file has as false
+  if (given.values.empty()) return {};  // a flag that is false in a file
   if (given.values.size() > 1 && !rule.repeatable)
     return wrong(fmt::format("{}--{}: given twice; give it once", given.where, rule.name));
   if (!knows(options.command, rule.commands))
@@ -215,7 +214,7 @@ Status wrong_injection(const Injection& injection, std::string_view why) {
   return wrong(fmt::format("--inject {}: {}", to_text(injection), why));
 }
 
-/// Would it hit anything at all with these options?
+/// Whether the injection has a target with these options.
 Status check_target(const Injection& injection, const BurnOptions& burn) {
   const bool is_collective = injection.kind == InjectionKind::collective;
   const auto layers = static_cast<int>(burn.train.layers.size()) - 1;
@@ -247,7 +246,7 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
   return {};
 }
 
-/// Scaling and ceilings have options of their own.
+/// Scaling and ceilings have separate options.
 Status check_bench(const Options& options) {
   if (options.command != "bench") return {};
   const auto given = [&](const char* name) { return options.given.contains(name); };
@@ -265,14 +264,14 @@ Status check_bench(const Options& options) {
   return {};
 }
 
-/// What no option can see alone.
+/// Checks combinations of options.
 Status check_together(Options& options) {
   const auto given = [&](const char* name) { return options.given.contains(name); };
   if (given("batch") && given("global-batch"))
     return wrong("--batch and --global-batch exclude each other: give one of them");
   EGT_TRY(check_bench(options));
   apply_load(options);
-  if (options.burn.pulse)  // held back for most of the time, perhaps
+  if (options.burn.pulse)  // the pulse may block it for most of the time
     options.burn.memory.starvation_seconds = std::numeric_limits<double>::infinity();
   if (given("steps") && !given("duration")) options.burn.duration_seconds.reset();
   if (given("check-budget") && options.burn.train.check_every > 0)
@@ -298,7 +297,7 @@ Status check_together(Options& options) {
   return {};
 }
 
-/// Adds what the config file gives, then what the preset does.
+/// Adds the values of the config file, then those of the preset.
 Status add_files(const Rules& rules, Options& options, GivenByName& given) {
   const auto applied = [&](const char* name) -> Result<bool> {
     const auto found = given.find(name);

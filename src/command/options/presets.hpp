@@ -4,17 +4,17 @@
 #include <string_view>
 #include <vector>
 
-/// Named sets of options: the files of presets/, which the build puts into the program.
+/// Named sets of options: the files of presets/, embedded by the build.
 namespace egt {
 
 struct Preset {
   std::string name;
-  std::string text;  ///< TOML; the first line is a comment that says what it is for
+  std::string text;  ///< TOML; the first line is a comment with the purpose
 
   std::string_view help() const { return std::string_view(text).substr(2, text.find('\n') - 2); }
 };
 
-/// All, by name.
+/// All presets, by name.
 const std::vector<Preset>& presets();
 
 }  // namespace egt

@@ -27,7 +27,7 @@ Status MainJob::choose(const Options& options, const Platform& platform, Control
   return read_golden_file(control);
 }
 
-/// Read on rank 0, for all: other hosts may not have the file.
+/// Rank 0 reads it for all ranks, since other nodes may not have the file.
 Status MainJob::read_golden_file(Control& control) {
   const std::string& path = parts_.train.golden;
   if (path.empty()) return {};

@@ -5,22 +5,22 @@
 
 namespace egt {
 
-/// The main job's load, which several commands are made of: training, extreme compute, memory, files and
-/// collectives, all verified.
+/// The main job's load, shared by several commands: training, extreme compute, memory, files and collectives,
+/// all verified.
 class MainJob : public RunPurpose {
  public:
   Status choose(const Options& options, const Platform& platform, Control& control) override;
   Session::Workloads make_workloads(Environment& environment) override;
-  /// Half the samples a step.
+  /// Halves the samples per step.
   bool make_smaller(RecordQueue& records) override;
   SessionPlan plan(const Options& options) override;
   void describe(StartBody& body) const override;
   std::string io_directory() const override { return parts_.file.directory; }
   Status keep_answers() override;
 
-  /// Adds to what the options make of the main job, the same on all ranks.
+  /// Changes the parts that the options define, in the same way on all ranks.
   virtual void add_parts(BurnParts&) {}
-  /// Asked before each step: has this rank seen all that the run is for?
+  /// Called before each step: whether this rank completed the purpose of the run.
   virtual bool is_done(std::int64_t) { return false; }
 
  private:
@@ -28,8 +28,8 @@ class MainJob : public RunPurpose {
 
   BurnParts parts_;
   RankPlace place_;
-  std::optional<double> duration_seconds_;  ///< asked for
-  std::optional<std::int64_t> steps_;       ///< likewise
+  std::optional<double> duration_seconds_;  ///< as requested
+  std::optional<std::int64_t> steps_;       ///< as requested
 };
 
 }  // namespace egt

@@ -5,7 +5,7 @@
 
 namespace egt {
 
-/// A run that measures trial by trial (links, bench): it has one workload, and ends with its last trial.
+/// A run that measures trials (links, bench). It has one workload and ends with its last trial.
 class MeasurementRun : public RunPurpose {
  public:
   Session::Workloads make_workloads(Environment& environment) final {
@@ -22,7 +22,7 @@ class MeasurementRun : public RunPurpose {
             .fail_fast = false,
             .before_step = {}};
   }
-  /// A trial is no measure of how ranks compare in a common load.
+  /// Trials do not load all ranks equally, so ranks are not compared.
   bool compares_peers() const override { return false; }
 
  protected:

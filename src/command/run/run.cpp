@@ -25,7 +25,7 @@
 namespace egt {
 namespace {
 
-/// From a script that is to find the one run that it starts among others; empty: there is none.
+/// The run id from a script, so that it can identify its run among others; empty if not set.
 Result<std::string> given_run_id() {
   constexpr std::size_t longest = 64;
   constexpr const char* letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-";
@@ -65,7 +65,7 @@ Status Run::begin() {
   EGT_TRY(open_directory());
   open_environment();
   Status ready = agree(control_, open_log());
-  // Rank 0's before the others': of two runs that begin in one directory at once one gets them all.
+  // Rank 0 opens its journal first. If two runs start in one directory, one of them then gets all journals.
   const bool is_first = control_.place().rank == 0;
   if (ready.ok()) ready = agree(control_, is_first ? open_journal() : Status());
   if (ready.ok()) ready = agree(control_, is_first ? Status() : open_journal());
@@ -75,13 +75,13 @@ Status Run::begin() {
   return ready.ok() ? introduce() : ready;
 }
 
-/// The error of this rank's device, if it failed; else ok. Every call of a device that failed returns it.
+/// The error of this rank's failed device, else ok. A failed device returns it from every call.
 Status Run::own_device_error() const {
   const Status device = platform_.device ? platform_.device->memory().status() : device_opened_;
   return device.code() == StatusCode::device_error ? device : Status();
 }
 
-/// `stopped` where any rank was told to stop. Collective: a signal may have reached some of them only.
+/// `stopped` if any rank received a stop signal. Collective, since the signal may reach only some ranks.
 Status Run::check_stop() {
   const int number = StopSignal::received();
   return agree(control_,
@@ -101,9 +101,9 @@ void Run::open_environment() {
   workloads_ = purpose_.make_workloads(*environment_);
 }
 
-/// The run did not begin: whatever was made for it goes, on every rank.
+/// The run did not start: removes everything created for it, on every rank.
 void Run::leave_nothing_behind() {
-  recovery_.reset();  // what writes to the journal, or tells of it, ends first
+  recovery_.reset();  // first stop all writers of the journal
   crash_report_.reset();
   stalls_.reset();
   telemetry_.reset();
@@ -114,13 +114,13 @@ void Run::leave_nothing_behind() {
     journal_.reset();
     remove_journal();
   }
-  workloads_.clear();        // with their test files
-  (void)control_.barrier();  // the folder goes last, when all ranks' files are gone
+  workloads_.clear();        // including their test files
+  (void)control_.barrier();  // the folder is removed after all ranks' files
   if (log_) log_->discard();
   directory_.discard();
 }
 
-/// The run did not begin: its journal goes, but none that holds earlier parts of the run.
+/// The run did not start: removes its journal, unless it has earlier parts of the run.
 void Run::remove_journal() const {
   const std::string path = directory_.file(journal_name(control_.place().rank));
   std::error_code error;
@@ -156,7 +156,7 @@ Status Run::open_platform() {
       open_sensor(platform_.device->info(), platform_.sensor_note, control_.place().local_rank);
   if (platform_.sensor) {
     limits_ = platform_.sensor->limits();
-    counters_before_ = platform_.sensor->counters();  // the preparation is a load already
+    counters_before_ = platform_.sensor->counters();  // before preparation loads the device
   }
   auto memory = device_memory();
   EGT_TRY(agree(control_, memory.status()));
@@ -167,7 +167,7 @@ Status Run::open_platform() {
   return {};
 }
 
-/// Only on a rank for which a fault of the device is planned. One of step 0 may strike before the first step.
+/// Only on a rank with a planned device injection. Step 0 may be injected before the first step.
 std::unique_ptr<Device> Run::with_injections(std::unique_ptr<Device> device) {
   constexpr auto any_step = std::numeric_limits<std::int64_t>::max();
   if (!injector_->waits(InjectionKind::idle, any_step) &&
@@ -179,7 +179,7 @@ std::unique_ptr<Device> Run::with_injections(std::unique_ptr<Device> device) {
   return injecting;
 }
 
-/// The watchdog judges at its timeout; what waits for peers beyond that is there in case it does not.
+/// The watchdog acts at its timeout. Waits for peers last longer, as a fallback.
 double Run::peer_timeout() const {
   constexpr double reserve_s = 30;
   return 2 * options_.run.watch.collective_timeout_seconds + reserve_s;
@@ -192,7 +192,7 @@ Result<std::unique_ptr<Communicator>> Run::connect() {
 Status Run::choose_options(const BackendChoice& choice) {
   if (choice.backend == Backend::host) {
     apply_host_defaults(options_);
-    if (control_.place().local_rank == 0)  // its host's other ranks have the same reason
+    if (control_.place().local_rank == 0)  // other ranks of the node have the same reason
       records_.notice(fmt::format("host backend: {}", choice.why));
   }
   if (is_root() && options_.run.serve) {
@@ -202,7 +202,7 @@ Status Run::choose_options(const BackendChoice& choice) {
   return purpose_.refine(options_, choice.backend, control_.place());
 }
 
-/// As nvidia-smi tells it, where the sensor does: it also counts what the driver keeps for itself.
+/// Uses the sensor's values on a GPU. Like nvidia-smi, they include memory reserved by the driver.
 Result<MemoryInfo> Run::device_memory() {
   if (platform_.sensor) {
     const auto reading = platform_.sensor->read();
@@ -219,7 +219,7 @@ Status Run::agree_on_options() {
   return agree_on_text(control_, one_line(effective_options(options_)), "the options");
 }
 
-/// On rank 0.
+/// Called on rank 0.
 Status Run::make_directory() {
   EGT_TRY_ASSIGN(run_id_, given_run_id());
   if (is_resumed()) {
@@ -250,7 +250,7 @@ Status Run::open_directory() {
   return watched;
 }
 
-/// The first file operation that the disk does not answer; none while all of them are answered.
+/// The first file operation that the disk does not complete in time; empty if there is none.
 std::optional<Activity> Run::blocked_file() const {
   constexpr double patience_s = 30;
   for (const Activity& activity : board_.read())
@@ -258,9 +258,9 @@ std::optional<Activity> Run::blocked_file() const {
   return std::nullopt;
 }
 
-/// To take memory and to measure with it may take long, and mpirun leaves a second: a rank that is told to
-/// end and still is at it ends at once, without the others. So does a rank whose disk does not answer.
-/// Nothing was tested so far.
+/// Allocating memory and measuring with it may take long, and mpirun grants one second. A rank that must stop
+/// meanwhile exits at once, without its peers. A rank with a blocked disk does the same. Nothing was tested
+/// yet.
 void Run::leave_when_told(const std::stop_token& stop) {
   constexpr double patience_s = 0.4, others_s = 0.3;
   std::optional<Activity> blocked;
@@ -272,7 +272,7 @@ void Run::leave_when_told(const std::stop_token& stop) {
   const WaitLimits until_told{.seconds = std::numeric_limits<double>::infinity(), .stop = stop};
   if (!wait_until(told, until_told).ok()) return;
   if (wait_until(never, {.seconds = patience_s, .stop = stop}).code() == StatusCode::stopped) return;
-  if (blocked)  // first: what follows may need that disk
+  if (blocked)  // first, since later steps may need that disk
     fmt::print(stderr,
                "extreme_gpu_trainer: rank {}: --io-dir {}: {}: check the disk, name another folder, or use "
                "--no-io\n",
@@ -280,7 +280,7 @@ void Run::leave_when_told(const std::stop_token& stop) {
   remove_journal();
   if (log_) log_->discard();
   if (is_root()) {
-    std::error_code error;  // the folder goes last, when all ranks' files are gone
+    std::error_code error;  // the folder is removed after all ranks' files
     static_cast<void>(
         wait_until([&] { return Result<bool>(std::filesystem::is_empty(directory_.path(), error)); },
                    {.seconds = is_resumed() ? 0 : others_s}));
@@ -294,7 +294,7 @@ void Run::leave_when_told(const std::stop_token& stop) {
   leave(exit_code::interrupted);
 }
 
-/// A run that is to stop takes nothing any more.
+/// A stopped run allocates nothing.
 Status Run::take_memory_or_stop() {
   Status going_on = check_stop();
   if (going_on.ok()) {
@@ -308,18 +308,18 @@ Status Run::take_memory_or_stop() {
   return stopped_early_ ? Status() : going_on;
 }
 
-/// On one rank of each host.
+/// On one rank of each node.
 Status Run::open_stop_file() {
   if (!is_root() && control_.place().local_rank != 0) return {};
   EGT_TRY_ASSIGN(stop_file_, StopFile::open(directory_.path(), is_resumed()));
   return {};
 }
 
-/// The first one is served first, and made smaller where it finds too little; the others take what is left.
+/// The first workload allocates first, and is reduced if memory is short. The others use the rest.
 Status Run::take_memory() {
   Status first = agree(control_, workloads_.front()->prepare());
   while (first.code() == StatusCode::out_of_memory && purpose_.make_smaller(records_)) {
-    workloads_.clear();  // what was taken goes back first
+    workloads_.clear();  // frees the memory first
     workloads_ = purpose_.make_workloads(*environment_);
     first = agree(control_, workloads_.front()->prepare());
   }
@@ -334,12 +334,12 @@ Status Run::open_journal() {
                                is_resumed() ? Journal::Mode::resume : Journal::Mode::create);
   EGT_TRY(journal.status());
   journal_ = std::move(journal.value());
-  if (!journal_->unlocked().empty() && control_.place().local_rank == 0)  // its host's others have the same
+  if (!journal_->unlocked().empty() && control_.place().local_rank == 0)  // the same on the whole node
     records_.warning(journal_->unlocked());
   return {};
 }
 
-/// A run that goes on is judged by all of its journals.
+/// A resumed run is judged by all of its journals.
 Status Run::find_directories() {
   EGT_TRY_ASSIGN(directories_, find_run_directories(control_, directory_.path()));
   if (is_root())
@@ -373,7 +373,7 @@ StartBody Run::start_body() const {
   return body;
 }
 
-/// Rank 0's console opens with all ranks' devices and what they filled; from then on records flow.
+/// Rank 0's console shows all ranks' devices and their used memory. Records are routed from then on.
 Status Run::introduce() {
   const Json start = to_json(start_body());
   const auto memory = device_memory();
@@ -388,10 +388,10 @@ Status Run::introduce() {
   EGT_TRY(agree(control_, open_telemetry()));
   EGT_TRY(agree(control_, open_recovery()));
   if (is_root()) show_devices(cards);
-  return route_->pump();  // a run that is killed before its first step has left who it was
+  return route_->pump();  // start records, also if the run is killed before its first step
 }
 
-/// Behind all that takes memory and is measured; it begins with the first step.
+/// Called after all allocations and measurements; the pulse starts with the first step.
 Status Run::open_pulse() {
   if (!options_.burn.pulse) return {};
   EGT_TRY_ASSIGN(const AgreedMoment origin, agree_on_moment(control_));
@@ -436,9 +436,9 @@ Status Run::open_telemetry() {
   return telemetry_->started();
 }
 
-/// Why no controller holds the power at its limit; empty: one does.
+/// Why no controller keeps the power at its limit; empty: one does.
 std::string Run::fixed_mix() const {
-  if (options_.command != "burn") return options_.command;  // whose load is small
+  if (options_.command != "burn") return options_.command;  // other commands have a small load
   if (pulse_) return "pulse";
   if (options_.burn.train.load == LoadKind::train) return "load train";
   return options_.burn.memory.fill.is_zero() ? "no memory is filled" : "";

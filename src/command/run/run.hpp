@@ -35,63 +35,63 @@
 
 namespace egt {
 
-/// What a command makes of a run: what it changes before the run, sees of it, and concludes from it. The
-/// platform, the parts, the records and the reports are the same for all. All calls come from the main
-/// thread, the gate aside; `refine` is called on all ranks and must do the same.
+/// The command-specific part of a run: its options, its view of the records, and its conclusion. Platform,
+/// parts, records and reports are common to all. All calls except the gate come from the main thread.
+/// `refine` runs on all ranks and must act the same on each.
 class RunPurpose {
  public:
   virtual ~RunPurpose() = default;
-  /// Puts the command's own defaults into `options`, where the host's are already. An error refuses the run.
-  /// The faults on purpose, of all ranks, are then those of `options.run.injections`.
+  /// Applies the command's defaults to `options`, after those of the host. An error rejects the run.
+  /// Afterwards `options.run.injections` contains the injections of all ranks.
   virtual Status refine(Options& options, Backend backend, const RankPlace& place) = 0;
 
-  /// Chooses what the options mean on this device. Collective: all ranks leave with the same Status.
+  /// Resolves the options for this device. Collective: all ranks return the same Status.
   virtual Status choose(const Options& options, const Platform& platform, Control& control) = 0;
-  /// What loads the device, in the order in which it takes memory and is served each step. May be called
-  /// again, after `make_smaller`. The environment outlives it.
+  /// The device's workloads, in the order of memory allocation and of service in each step. Called again
+  /// after `make_smaller`. The environment outlives them.
   virtual Session::Workloads make_workloads(Environment& environment) = 0;
-  /// The first workload found too little memory on some rank: makes its load smaller, the same on all ranks;
-  /// false: it cannot be.
+  /// Called if the first workload lacks memory on some rank: reduces its load, equally on all ranks. False if
+  /// that is impossible.
   virtual bool make_smaller(RecordQueue&) { return false; }
-  /// When the run ends by itself; asked after all workloads are prepared.
+  /// When the run ends regularly. Called after all workloads are prepared.
   virtual SessionPlan plan(const Options& options) = 0;
-  /// Adds what it loads the device with to the start record.
+  /// Adds the device load to the start record.
   virtual void describe(StartBody&) const {}
-  /// Where its test files are written; empty: it writes none.
+  /// Directory of its test files; empty: it writes none.
   virtual std::string io_directory() const { return {}; }
-  /// A file, beside the run directory's, that gets the result too; empty: none.
+  /// Additional copy of the result file; empty: none.
   virtual std::string result_copy() const { return {}; }
-  /// On rank 0, after a run that passed: writes what later runs need of it.
+  /// On rank 0 after a passed run: writes data for later runs.
   virtual Status keep_answers() { return {}; }
 
-  /// This process alone writes the journals of `directory` from now on. An error refuses the run.
+  /// From now on only this process writes the journals of `directory`. An error rejects the run.
   virtual Status claim(const std::string& /*directory*/) { return {}; }
 
-  /// The run takes shape; `records` outlives the purpose's use and takes notices from the main thread.
+  /// Called when the run starts. `records` outlives this object and accepts notices from the main thread.
   virtual void begin(RecordQueue&) {}
-  /// Are faults without end counted instead of told?
+  /// Whether excess faults are counted instead of recorded.
   virtual FaultLimit fault_limit() const { return FaultLimit::flood; }
-  /// May hold an injection back that is due; see Injector.
+  /// May delay an injection that is due; see Injector.
   virtual InjectionGate gate() { return {}; }
-  /// This rank's records as they happen; null: nobody cares.
+  /// Receives this rank's records as they occur; null: not needed.
   virtual Sink* own_records() { return nullptr; }
-  /// On rank 0: all ranks' records as they arrive; null: nobody cares.
+  /// Receives all ranks' records on rank 0 as they arrive; null: not needed.
   virtual Sink* all_records() { return nullptr; }
-  /// Are ranks compared with the others of their device model, and slow ones told?
+  /// Whether ranks are compared with peers of the same model, and slow ones are reported.
   virtual bool compares_peers() const { return true; }
-  /// Is it for people to see while the run goes on?
+  /// Whether to display the record during the run.
   virtual bool is_shown(const Record&) const { return true; }
-  /// On rank 0, after the run: what it came to, ..
+  /// On rank 0 after the run: its verdict.
   virtual Verdict judge(const std::vector<Record>& records) { return egt::judge(records); }
-  /// .. the content of result.json, ..
+  /// The content of result.json.
   virtual Json result(const std::vector<Record>& records, const Verdict& verdict) {
     return build_result(records, verdict);
   }
-  /// .. and what people read above the verdict; empty: nothing.
+  /// The text printed above the verdict; empty: none.
   virtual std::string summary(const Json& result) { return summary_text(result); }
 };
 
-/// One run on this rank, from the platform to the verdict. Members end in the reverse order of their making.
+/// One run on this rank, from the platform to the verdict. Members are destroyed in reverse order.
 class Run {
  public:
   /// All arguments outlive the run.
@@ -104,10 +104,10 @@ class Run {
         process_started_(started),
         records_(control.place().rank, record_capacity, purpose.fault_limit()) {}
 
-  /// All that can be refused; a failure leaves nothing behind. `stopped`: somebody wants it to end, and it
-  /// had no directory yet; with one it is a run, which then does nothing but end.
+  /// Does all steps that can reject the run; on failure nothing is left behind. `stopped`: a stop was
+  /// requested before the directory existed. With a directory, the run starts and ends at once.
   Status prepare();
-  /// To the exit code, the same on every rank.
+  /// Returns the exit code, the same on every rank.
   Result<int> run();
 
  private:
@@ -171,7 +171,7 @@ class Run {
   Backend backend_ = Backend::automatic;
   Platform platform_;
   Status device_opened_;
-  InjectingDevice* injecting_device_ = nullptr;  ///< the platform's, if a fault of it is planned
+  InjectingDevice* injecting_device_ = nullptr;  ///< the platform's device, if a device fault is planned
   MemoryInfo memory_before_;
   SensorLimits limits_;
   std::optional<Result<SensorCounters>> counters_before_;  ///< when the sensor was opened
@@ -181,17 +181,17 @@ class Run {
   RunDirectory directory_;
   std::string run_id_;
   std::vector<std::string> directories_;  // of all ranks, see find_run_directories
-  std::unique_ptr<StopFile> stop_file_;   // on one rank of each host
-  bool stopped_early_ = false;            // before anything was started; the same on all ranks
+  std::unique_ptr<StopFile> stop_file_;   // on one rank of each node
+  bool stopped_early_ = false;            // before any work; the same on all ranks
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<QueuedConsole> console_;
-  std::shared_ptr<LogFile> log_;  // on rank 0; null: none is wanted
+  std::shared_ptr<LogFile> log_;  // on rank 0; null: not requested
   std::unique_ptr<QueuedSink> log_sink_;
-  std::unique_ptr<LiveServer> live_server_;  // on rank 0; null: none is wanted, or none could be
+  std::unique_ptr<LiveServer> live_server_;  // on rank 0; null: not requested or not possible
   TimeLines time_lines_;                     // on rank 0
   std::unique_ptr<Sink> own_records_, shown_, straggler_detector_;
   std::unique_ptr<RecordRouter> route_;
-  std::unique_ptr<Pulse> pulse_;  ///< null: the load is steady
+  std::unique_ptr<Pulse> pulse_;  ///< null: steady load
   std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<StallInjection> stalls_;
   std::unique_ptr<CrashReport> crash_report_;

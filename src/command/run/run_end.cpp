@@ -8,21 +8,21 @@
 #include "egt/ranks/agreement.hpp"
 #include "report/export/result_files.hpp"
 
-/// How a run ends: the last records, the verdict, the result, what is said of it.
+/// The end of a run: the last records, the verdict, the result, and the final output.
 namespace egt {
 namespace {
 
-constexpr double last_words_timeout_s = 180.0;  // above all that a rank's workloads may take to finish
+constexpr double last_words_timeout_s = 180.0;  // exceeds the time that workloads need to finish
 constexpr double hurried_last_words_timeout_s = 5.0;
-constexpr double last_words_reserve_s = 120;  // for the result, and for rank 0's code to come
-constexpr double console_timeout_s = 30;      // for a terminal or a pipe to take what is enqueued
+constexpr double last_words_reserve_s = 120;  // for the result and the broadcast of rank 0's code
+constexpr double console_timeout_s = 30;      // for a terminal or pipe to accept queued output
 constexpr double hurried_console_timeout_s = 0.5;
-constexpr double journals_timeout_s = 600;  // for those of all other hosts to come
+constexpr double journals_timeout_s = 600;  // for the journals of all other nodes to arrive
 constexpr double hurried_journals_timeout_s = 0.4;
 
 }  // namespace
 
-/// Rank 0 alone has all the evidence; its code is everybody's.
+/// Only rank 0 has all the evidence, so every rank returns its code.
 Result<int> Run::share_verdict(const Status& failure) {
   if (live_server_) live_server_->close();
   if (!failure.ok()) platform_.communicator->abort();
@@ -43,8 +43,8 @@ Result<int> Run::share_verdict(const Status& failure) {
   return std::atoi(shared.c_str());
 }
 
-/// Some rank's device failed before the first step, `own` if it is this rank's: a fault with a result, as in
-/// a run. Collective; returns only if it cannot be written.
+/// A device failed before the first step; `own` is set if it is this rank's. Reports a fault with a result,
+/// as in a run. Collective; returns only if that cannot be written.
 Status Run::report_failed_start(const Status& own) {
   Status ready = directory_.path().empty() ? open_directory() : Status();
   if (ready.ok() && !route_) {
@@ -67,10 +67,10 @@ Status Run::report_failed_start(const Status& own) {
   leave(std::atoi(code.c_str()));
 }
 
-/// On rank 0: the verdict, the result, the last words.
+/// On rank 0: determines the verdict, writes the result and prints the final output.
 int Run::conclude(const Status& told, bool can_gather) {
   if (crash_report_) crash_report_->supersede();
-  if (log_sink_) {  // which may have failed at the very last record
+  if (log_sink_) {  // it may have failed at the last record
     static_cast<void>(wait_until([this]() -> Result<bool> { return log_sink_->settled(); },
                                  {.seconds = hurried_console_timeout_s, .what = "the log file"}));
     static_cast<void>(route_->pump());
@@ -90,9 +90,9 @@ int Run::conclude(const Status& told, bool can_gather) {
   }
   std::vector<std::string> warnings =
       write_result_files(directory_.path(), result, time_lines_, durability());
+  if (!written.ok()) warnings.clear();  // same cause, already in the verdict
   if (const Status listed = write_node_list(options_.common.nodes_file, result); !listed.ok())
     warnings.push_back(listed.what());
-  if (!written.ok()) warnings.clear();  // for the same reason, which the verdict tells
   for (std::string& missing : can_gather
                                   ? gather_journals(gathering())
                                   : tell_journals_elsewhere(directories_, 0, "not all ranks came to the end"))
@@ -111,8 +111,7 @@ GatheringSetup Run::gathering() {
       .begin_request = [this] { board_.line("main").begin("journals", -1, last_words_reserve_s); }};
 }
 
-/// Waits until all is said, a while: somebody may read the output page by page, and nobody a stopped
-/// terminal.
+/// Waits a limited time for the output. A pager may be in use, or a stopped terminal may read nothing.
 void Run::say_last_words(const Verdict& verdict, Json result, std::vector<std::string> warnings,
                          bool has_result) {
   std::string summary = purpose_.summary(result);
@@ -132,7 +131,7 @@ void Run::say_last_words(const Verdict& verdict, Json result, std::vector<std::s
   static_cast<void>(wait_until(said, {.seconds = console_timeout_s, .what = "the console"}));
 }
 
-/// After a signal mpirun leaves a second, and a busy disk may want more.
+/// mpirun grants one second after a signal, and a busy disk may need more.
 Durability Run::durability() {
   return StopSignal::leaves_little_time() ? Durability::system : Durability::disk;
 }
@@ -143,8 +142,8 @@ Status Run::write_result(const Json& result) const {
   return copy.empty() ? Status() : write_atomically(copy, text, durability());
 }
 
-/// The one place that gives up on work that may never end (a collective whose peer is lost, a stuck kernel):
-/// all is written, so the process ends without waiting for threads, streams or peers.
+/// The only place that abandons work that may never end, such as a collective with a lost peer or a stuck
+/// kernel. All output is written, so the process exits without waiting for threads, streams or peers.
 void Run::leave(int code) {
   mpi_.abandon();
   journal_.reset();

@@ -4,11 +4,11 @@
 
 #include "report/console/console_style.hpp"
 
-/// Where a run's records go.
+/// Routes a run's records to their sinks.
 namespace egt {
 namespace {
 
-/// The journal, and beside it whoever wants to know what happens on this rank.
+/// Writes to the journal and to another sink for this rank's records.
 class Tee : public Sink {
  public:
   Tee(Sink& journal, Sink& other) : journal_(journal), other_(other) {}
@@ -27,7 +27,7 @@ class Tee : public Sink {
   Sink& other_;
 };
 
-/// The console, for the records that a purpose shows.
+/// Passes the records that the purpose displays to the console.
 class Shown : public Sink {
  public:
   Shown(Sink& console, const RunPurpose& purpose) : console_(console), purpose_(purpose) {}
@@ -55,7 +55,7 @@ void Run::open_route() {
   if (is_root()) sinks.push_back((shown_ = std::make_unique<Shown>(console_->sink(), purpose_)).get());
   if (is_root()) sinks.push_back(&time_lines_);
   std::vector<Record> earlier;
-  if (is_root() && is_resumed())  // what cannot be read is missing in the charts
+  if (is_root() && is_resumed())  // unreadable records are missing in the charts
     if (auto read = read_journals(directory_.path(), JournalContent::evidence, &time_lines_); read.ok())
       earlier = std::move(read.value().records);
   open_live_server(std::move(earlier));
@@ -69,7 +69,7 @@ void Run::open_route() {
   route_ = std::make_unique<RecordRouter>(control_, records_, own, board_.line("journal"), std::move(sinks));
 }
 
-/// A port that is taken is no reason not to burn in.
+/// A port in use does not prevent the burn-in.
 void Run::open_live_server(std::vector<Record> earlier) {
   if (!is_root() || !options_.run.serve) return;
   auto server = LiveServer::open(*options_.run.serve,
@@ -89,7 +89,7 @@ void Run::open_live_server(std::vector<Record> earlier) {
   console_->show([url = live_server_->url()](Console& console) { console.on_live_page(url); });
 }
 
-/// On every rank: any of them may have to tell how the run ended.
+/// Called on every rank, since any of them may have to report the end of the run.
 Status Run::open_console() {
   ConsoleStyle style = detect_console_style(options_.common.progress);
   style.messages = options_.common.log_level;

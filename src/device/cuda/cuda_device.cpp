@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint64_t small_device_bytes = std::uint64_t{16} << 30;
 
-/// Partial sums of a wider matrix would not fit the scratch.
+/// The scratch memory limits the width of partial sums.
 Status check_column_sums(const MatrixView& matrix) {
   if (matrix.columns <= kernels::widest_column_sums) return {};
   return Status(StatusCode::unsupported, fmt::format("a layer of {} neurons is wider than {}, the most here",
@@ -122,14 +122,14 @@ class CudaDevice : public Device {
     return {stream.native(), info_.multiprocessors, width, stream.scratch(), overlaps_};
   }
 
-  /// Enqueues work: `start(stream)` returns a cudaError_t as an int. Nothing more is taken by a stream
-  /// that has failed, so its first error stays the one that is seen.
+  /// Enqueues work: `start(stream)` returns a cudaError_t as an int. A failed stream rejects further work, so
+  /// its first error is the one reported.
   template <typename Start>
   Status enqueue(Stream& stream, std::string_view doing, Start&& start) {
     EGT_TRY(begin_held(stream));
     return put(stream, doing, std::forward<Start>(start));
   }
-  /// The same, never held back.
+  /// The same, but never held back.
   template <typename Start>
   Status put(Stream& any, std::string_view doing, Start&& start) {
     CudaStream& stream = as_cuda(any);
@@ -153,7 +153,7 @@ class CudaDevice : public Device {
 };
 
 Result<std::unique_ptr<Stream>> CudaDevice::create_stream(StreamPriority priority, StreamUse use) {
-  // cuBLAS asks for 32 MiB on Hopper; more lets it choose freely.
+  // cuBLAS recommends 32 MiB on Hopper. More lets it choose freely.
   const std::size_t workspace_bytes = std::size_t{info_.memory_total_bytes < small_device_bytes ? 32u : 64u}
                                       << 20;
   EGT_TRY_ASSIGN(std::unique_ptr<Stream> stream, CudaStream::create(index_, priority, use, workspace_bytes));
@@ -244,7 +244,7 @@ Status CudaDevice::gemm(const Gemm& gemm, Stream& stream) {
   EGT_TRY(check_takes_products(stream));
   EGT_TRY(check_gemm(gemm));
   if (gemm.d.count() == 0) return {};
-  if (gemm.a.count() == 0)  // a sum of no products
+  if (gemm.a.count() == 0)  // an empty sum: only beta applies
     return enqueue(stream, "scale a matrix",
                    [&](CudaStream& s) { return kernels::scale(launch_on(s), gemm.d, gemm.beta); });
   EGT_TRY(begin_held(stream));
@@ -275,7 +275,7 @@ Status CudaDevice::randomize(VectorView out, const RandomSequence& sequence, Str
 
 Status CudaDevice::activate(MatrixView h, const float* bias, const ExtremeTerm& extreme, Stream& stream) {
   EGT_TRY(check_activate(h, bias, extreme));
-  // Where work is held back, no operation lasts much longer than a millisecond.
+  // If work may be held back, split it so that no operation lasts much longer than a millisecond.
   constexpr std::int64_t turns_of_a_piece = 100'000'000;
   const std::int64_t turns_of_a_row = std::max<std::int64_t>(1, h.columns * extreme.iterations);
   const bool is_cut = hold_.is_allowed() && extreme.iterations > 0;

@@ -6,24 +6,24 @@
 #include "egt/core/status.hpp"
 #include "egt/device/device.hpp"
 
-/// The CUDA adapter of the device port. Needs no CUDA header, and no driver to be there until a device is
-/// opened. All functions are safe from any thread.
+/// The CUDA adapter of the device port. It includes no CUDA header and needs no driver until a device is
+/// opened. All functions are thread-safe.
 namespace egt {
 
-/// How many GPUs CUDA offers; 0 where there is no GPU, or no driver for one. unavailable: one may be there,
-/// but CUDA failed, so that nobody knows.
+/// Number of GPUs that CUDA offers; 0 without a GPU or driver. unavailable: CUDA failed although a GPU may be
+/// present.
 Result<int> cuda_device_count();
-/// Why none can be used, in one line; empty where one can.
+/// Why no GPU can be used, in one line; empty if one can.
 std::string cuda_unavailable_reason();
 
-/// The GPU that CUDA counts as `index`, from 0. unavailable: there is none, or this program holds no machine
-/// code for it. The calling thread's current CUDA device becomes this one.
+/// Opens the GPU with CUDA index `index`, from 0. unavailable: it does not exist, or this program contains no
+/// machine code for it. It becomes the calling thread's current CUDA device.
 Result<std::unique_ptr<Device>> open_cuda_device(int index);
 
-/// "13.0": of the runtime that is linked, and the newest that the driver serves (empty without a driver).
+/// Linked runtime version, and the newest that the driver supports (empty without a driver): "13.0".
 std::string cuda_runtime_version();
 std::string cuda_driver_version();
-/// "13.0.2"
+/// Example: "13.0.2".
 std::string cublas_version();
 
 }  // namespace egt

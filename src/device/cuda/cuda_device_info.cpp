@@ -15,7 +15,7 @@
 namespace egt {
 namespace {
 
-/// "GPU-5fd4f087-86f3-7a43-b711-4771313afc50", as nvidia-smi writes it.
+/// Example: "GPU-5fd4f087-86f3-7a43-b711-4771313afc50", the format of nvidia-smi.
 std::string uuid_text(const cudaUUID_t& uuid) {
   std::string text = "GPU";
   for (int i = 0; i < 16; ++i) {
@@ -25,7 +25,7 @@ std::string uuid_text(const cudaUUID_t& uuid) {
   return text;
 }
 
-/// The NUMA node that the kernel gives the PCI device; -1: none or not known.
+/// The NUMA node of the PCI device according to the kernel; -1: none or unknown.
 int numa_node_of(const cudaDeviceProp& properties) {
   std::ifstream file(fmt::format("/sys/bus/pci/devices/{:04x}:{:02x}:{:02x}.0/numa_node",
                                  properties.pciDomainID, properties.pciBusID, properties.pciDeviceID));

@@ -10,11 +10,11 @@ struct CudaDeviceInfo {
   int capability = 0;  ///< 90 is 9.0
 };
 
-/// What the GPU that CUDA counts as `index` is, and that this program can run on it. Errors, and the calling
-/// thread's current device after it: as of open_cuda_device. Safe from any thread.
+/// Properties of the GPU with CUDA index `index`, after checking that this program can run on it. Errors, and
+/// the calling thread's current device afterwards: as for open_cuda_device. Thread-safe.
 Result<CudaDeviceInfo> inspect_cuda_device(int index);
 
-/// Has the GPU the precision? By its compute capability.
+/// Whether the GPU supports the precision, by its compute capability.
 Support supported_by(const CudaDeviceInfo& device, Precision precision);
 
 }  // namespace egt

@@ -18,7 +18,7 @@ namespace egt {
 
 namespace {
 
-/// "cuDNN 9.19.0"
+/// Example: "cuDNN 9.19.0".
 std::string library_text() {
   const std::size_t version = cudnnGetVersion();
   return fmt::format("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
@@ -57,7 +57,7 @@ class CudaDnn : public Dnn {
   static Precision precision_of(ElementType type) {
     return type == ElementType::bf16 ? Precision::bf16 : Precision::fp32;
   }
-  /// The GPU has the precision, and is the thread's current one.
+  /// Checks that the GPU supports the precision and makes it the thread's current one.
   Status prepare(Precision precision) const {
     if (const Support support = supports(precision); !support.yes())
       return Status(StatusCode::unsupported, support.why_not);

@@ -75,14 +75,14 @@ std::int64_t inner_size(const Gemm& gemm) {
   return gemm.a_transposed ? gemm.a.rows : gemm.a.columns;
 }
 
-/// "bf16 1024 x 8192 x 4096 (A^T B)"
+/// Example: "bf16 1024 x 8192 x 4096 (A^T B)".
 std::string shape_text(const Gemm& gemm) {
   return fmt::format("{} to {}, {} x {} x {} ({} {})", to_string(gemm.precision), to_string(gemm.d.type),
                      gemm.d.rows, gemm.d.columns, inner_size(gemm), gemm.a_transposed ? "A^T" : "A",
                      gemm.b_transposed ? "B^T" : "B");
 }
 
-/// The bytes that an address is a multiple of: a power of two, at most 256.
+/// Alignment of an address in bytes: a power of two, up to 256.
 std::uint32_t alignment_of(const void* data) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   return 1u << std::countr_zero(address | 256u);
@@ -100,7 +100,7 @@ Status set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttrib
                      "set a preference");
 }
 
-/// cuBLAS counts by columns, so it sees the transpose of a row-major matrix, columns x rows.
+/// cuBLAS is column-major, so it sees a row-major matrix as its transpose, columns x rows.
 Result<Layout> transposed_layout(const MatrixView& m) {
   cublasLtMatrixLayout_t layout = nullptr;
   EGT_TRY(blas_status(
@@ -112,7 +112,7 @@ Result<Layout> transposed_layout(const MatrixView& m) {
 
 }  // namespace
 
-/// The product as cuBLAS sees it: d^T = op(b)^T op(a)^T; so b comes first, and the transposes stay.
+/// The GEMM as cuBLAS sees it: d^T = op(b)^T op(a)^T. So b comes first with unchanged transpose flags.
 struct GemmPlan {
   Desc desc;
   Layout first, second, result;
@@ -147,9 +147,9 @@ Result<Preference> preference_for(const Gemm& gemm, std::size_t workspace_bytes)
   EGT_TRY(blas_status(cublasLtMatmulPreferenceCreate(&raw), "make a preference"));
   Preference preference(raw);
   EGT_TRY(set(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes}));
-  // Partial sums go through the workspace and are added in a second pass, always in the same order; the
-  // scheme that adds them up in the result itself is left out. Without any, products of few tiles lose a
-  // third of their speed.
+  // Split-K partial sums go through the workspace and are reduced in a second pass in fixed order. The scheme
+  // that accumulates in place in the result is excluded. Without any scheme, GEMMs of few tiles lose a third
+  // of their speed.
   EGT_TRY(set(raw, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
               static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)));
   EGT_TRY(set(raw, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(gemm.b.data)));
@@ -159,8 +159,8 @@ Result<Preference> preference_for(const Gemm& gemm, std::size_t workspace_bytes)
   return preference;
 }
 
-/// The heuristic's first algorithm that the library then accepts for this very product. Not the fastest of a
-/// timed trial: ranks could choose differently.
+/// The heuristic's first algorithm that the library accepts for this exact GEMM. Timed autotuning is not
+/// used, because ranks could choose differently.
 Status choose_algorithm(const Gemm& gemm, const CudaStream& stream, GemmPlan& plan) {
   EGT_TRY_ASSIGN(const Preference preference, preference_for(gemm, stream.workspace_bytes()));
   std::array<cublasLtMatmulHeuristicResult_t, candidates> found{};

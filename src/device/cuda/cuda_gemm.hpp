@@ -12,20 +12,19 @@
 
 namespace egt {
 
-/// A product made ready: cuBLASLt's descriptions of it and the algorithm. Not changed once made, so streams
-/// share it.
+/// A prepared GEMM: its cuBLASLt descriptors and algorithm. Immutable, so streams share it.
 struct GemmPlan;
 
-/// Chooses the algorithm of a product by cuBLASLt's heuristic, once: the same answer on every device of a
-/// model, so that ranks' results agree bit for bit. Algorithms that add up in the result itself, in any
-/// order, are ruled out. Safe from several threads.
+/// Chooses the algorithm of a GEMM once by cuBLASLt's heuristic. The choice is the same on every device of a
+/// model, so that ranks' results agree bit for bit. Algorithms that accumulate in the result in arbitrary
+/// order are excluded. Thread-safe.
 class GemmPlanner {
  public:
   GemmPlanner();
   ~GemmPlanner();
 
-  /// Enqueues the product; its m, n and k are above 0 and it passed check_gemm. unsupported: cuBLASLt
-  /// has no algorithm for it.
+  /// Enqueues the GEMM. Its m, n and k are above 0 and it passed check_gemm. unsupported: cuBLASLt has no
+  /// algorithm for it.
   Status multiply(const Gemm& gemm, CudaStream& stream);
 
  private:

@@ -23,14 +23,14 @@ struct CapturedGraph final : CapturedWork {
 Result<std::unique_ptr<CapturedWork>> capture_graph(CudaStream& stream,
                                                     const std::function<Status()>& enqueue) {
   EGT_TRY(stream.first_error());
-  // Other threads go on with calls that a capture of the whole process would refuse them.
+  // Thread-local mode, because a global capture would reject unrelated calls of other threads.
   EGT_TRY(cuda_status(cudaStreamBeginCapture(stream.native(), cudaStreamCaptureModeThreadLocal),
                       "begin a capture"));
   const Status enqueued = enqueue();
   cudaGraph_t captured = nullptr;
   const Status ended = cuda_status(cudaStreamEndCapture(stream.native(), &captured), "end a capture");
   const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, GraphDestroy> graph(captured);
-  // What failed was only captured: the stream itself has no error.
+  // The failed work was only captured, so the stream itself has no error.
   if (!enqueued.ok() || !ended.ok()) stream.forget_failure();
   EGT_TRY(enqueued);
   EGT_TRY(ended);

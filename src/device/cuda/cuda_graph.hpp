@@ -8,7 +8,7 @@
 
 namespace egt {
 
-/// As Device::capture: a CUDA graph of what `enqueue` puts in the stream. The stream's device is current.
+/// As Device::capture: a CUDA graph of the work that `enqueue` enqueues. The stream's device is current.
 Result<std::unique_ptr<CapturedWork>> capture_graph(CudaStream& stream,
                                                     const std::function<Status()>& enqueue);
 cudaError_t launch_graph(CapturedWork& work, CudaStream& stream);

@@ -11,13 +11,13 @@
 namespace egt {
 namespace {
 
-/// CUDA's 13020 is 13.2; 0 is nothing.
+/// CUDA's 13020 means 13.2; 0 means none.
 std::string version_text(int version) {
   return version > 0 ? fmt::format("{}.{}", version / 1000, version % 1000 / 10) : std::string();
 }
 
-/// Streams that share a channel to the GPU wait for each other: as many channels as there can be, unless the
-/// user says otherwise. Read when CUDA starts.
+/// Streams that share a hardware channel wait for each other. Requests the max number of channels unless the
+/// user has set another. CUDA reads the variable at startup.
 void ask_for_channels() {
   static const int once = ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   static_cast<void>(once);
@@ -25,7 +25,7 @@ void ask_for_channels() {
 
 }  // namespace
 
-/// A failure after which a GPU may still be there is none of absence: who asked must not go on without one.
+/// An error does not prove that there is no GPU, so the caller must not continue without one.
 Result<int> cuda_device_count() {
   ask_for_channels();
   int count = 0;
@@ -36,7 +36,7 @@ Result<int> cuda_device_count() {
   if (error != cudaErrorInsufficientDriver)
     return Status(StatusCode::unavailable, counted.what(), counted.native());
   const std::string driver = cuda_driver_version();
-  if (driver.empty()) return 0;  // there is none
+  if (driver.empty()) return 0;  // no driver
   return Status(StatusCode::unavailable,
                 fmt::format("the NVIDIA driver serves CUDA {}, and this program needs {}: update the driver",
                             driver, cuda_runtime_version()),

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* backend = "cuda";
 
-/// Another code for what the devices or the system cannot: neither is an error of the program.
+/// Maps errors that devices or system limits cause to another code, since they are not bugs of the program.
 Status told_as(StatusCode code, const Status& status) {
   return Status(code, status.what(), status.native());
 }
@@ -35,7 +35,7 @@ Status opening_failed(cudaError_t error) {
     case cudaErrorInvalidValue:
     case cudaErrorInvalidResourceHandle:
     case cudaErrorMapBufferObjectFailed:
-    case cudaErrorDeviceUninitialized:  // CUDA's name for a context that is not right
+    case cudaErrorDeviceUninitialized:  // CUDA's name for an invalid context
       return told_as(StatusCode::unavailable, status);
     default:
       return status;
@@ -81,7 +81,7 @@ Result<Buffer> CudaSharedMemory::open_own(const SharedHandle& handle) {
 Status CudaSharedMemory::check_peer_access(const SharedHandle& handle) const {
   int owner = 0, can = 0;
   if (cudaDeviceGetByPCIBusId(&owner, handle.device.c_str()) != cudaSuccess) {
-    // The other GPU is hidden from this process, which is no hindrance: the opening itself will show.
+    // The other GPU is hidden from this process. Access may still work; opening the handle will show it.
     static_cast<void>(cudaGetLastError());
     return {};
   }
@@ -114,7 +114,7 @@ Result<Buffer> CudaSharedMemory::open(const std::string& text) {
 
 namespace {
 
-/// The driver's function, which no library is linked for; null: it has none.
+/// Looks up a driver function without linking to the driver; null: not available.
 void* driver_function(const char* name) {
   constexpr unsigned first_version = 12000;
   void* found = nullptr;
@@ -126,7 +126,7 @@ void* driver_function(const char* name) {
   return nullptr;
 }
 
-/// By one of the driver's functions, whose errors have the numbers of the runtime's.
+/// Calls a driver function. Its error numbers equal those of the runtime.
 int operate(void* function, const std::uint32_t* signal, std::uint32_t number, unsigned flags,
             CUstream_st* stream) {
   using Function = CUresult(CUDAAPI*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);

@@ -5,8 +5,7 @@
 namespace egt {
 namespace {
 
-// Not in the headers of all toolkits: cudaErrorContained and cudaErrorTensorMemoryLeak, exceptions in a
-// kernel.
+// Kernel exceptions that not all toolkit headers define: cudaErrorContained and cudaErrorTensorMemoryLeak.
 constexpr int contained = 226, tensor_memory_leak = 721;
 
 StatusCode code_of(cudaError_t error) {
@@ -24,8 +23,8 @@ StatusCode code_of(cudaError_t error) {
     case cudaErrorSystemNotReady:
     case cudaErrorInitializationError:
       return StatusCode::unavailable;
-    // The same binary computes the same on every GPU, so an exception in a kernel is the hardware's: a bit of
-    // an instruction, an address or a pointer flipped. Every later call of the process fails as well.
+    // The same binary computes the same on every GPU, so an exception in a kernel is a hardware fault: a
+    // flipped bit in an instruction, address or pointer. Every later call of the process fails as well.
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorHardwareStackError:
@@ -36,9 +35,9 @@ StatusCode code_of(cudaError_t error) {
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
       return StatusCode::device_error;
-    // The context is lost as well, but the cause may be outside the hardware: the watchdog of a display, a
-    // check in a library, a reset by another process, a driver that does not know. An Xid or a lost device,
-    // which the sensor reports, is then the evidence.
+    // The context is lost as well, but the cause may be outside the hardware: a display watchdog, a library
+    // assertion, a reset by another process, or an unknown driver error. An Xid or a lost device, which the
+    // sensor reports, is then the evidence.
     case cudaErrorLaunchTimeout:
     case cudaErrorAssert:
     case cudaErrorContextIsDestroyed:
@@ -53,7 +52,7 @@ StatusCode code_of(cudaError_t error) {
 
 Status cuda_status(cudaError_t error, std::string_view doing, std::source_location where) {
   if (error == cudaSuccess) return {};
-  // Else a later call that asks for the last error would see this one.
+  // Otherwise a later query of the last error would return this one.
   static_cast<void>(cudaGetLastError());
   return Status(
       code_of(error),

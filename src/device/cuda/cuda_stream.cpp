@@ -14,9 +14,9 @@
 namespace egt {
 namespace {
 
-constexpr double destructor_seconds = 20;  // longer than any work that is enqueued
+constexpr double destructor_seconds = 20;  // longer than any enqueued work
 
-/// The device's number for a priority; lower is more urgent.
+/// The device's value for a priority; lower is more urgent.
 Result<int> native_priority(StreamPriority priority) {
   int least = 0, greatest = 0;
   EGT_TRY(cuda_status(cudaDeviceGetStreamPriorityRange(&least, &greatest), "ask for stream priorities"));
@@ -108,7 +108,7 @@ CudaStream::~CudaStream() {
   const Status over = wait_until([this] { return finished(); },
                                  {.seconds = destructor_seconds, .what = "a GPU stream's end"});
   if (over.code() != StatusCode::timeout) return;
-  // cudaFree would wait for the stuck work for ever.
+  // cudaFree would wait indefinitely for the stuck work.
   static_cast<void>(workspace_.release());
   static_cast<void>(scratch_.release());
 }

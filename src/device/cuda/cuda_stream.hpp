@@ -15,7 +15,7 @@
 
 namespace egt {
 
-/// Deleters, so that every handle is owned by a unique_ptr. The owner's device is current when they run.
+/// Deleters for unique_ptr. The owner's device must be current when they run.
 struct CudaFree {
   void operator()(void* data) const { cudaFree(data); }
 };
@@ -33,20 +33,21 @@ using CudaStreamHandle = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Cu
 using CudaEventHandle = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, CudaEventDestroy>;
 using CublasLtHandle = std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, CublasLtDestroy>;
 
-/// `bytes` of device memory of the current device.
+/// Allocates `bytes` of memory on the current device.
 Result<CudaMemoryHandle> allocate_cuda_memory(std::size_t bytes);
 
 class Device;
 
-/// Holds a device's work back, see Device::hold: a word of pinned memory that streams look at.
+/// Holds back a device's work, see Device::hold, through a word of pinned memory that streams poll.
 class CudaHold {
  public:
   Status allow(Device& device);
   bool is_allowed() const { return static_cast<bool>(words_); }
   void set(bool is_held);
-  /// Before an operation: a kernel of one thread waits until nothing is held. Where holds are allowed only.
+  /// Enqueues, before an operation, a single-thread kernel that waits while work is held. Only if holds are
+  /// allowed.
   int begin(const kernels::Launch& launch) const;
-  /// timeout: work was held for too long, on any stream, since the last `forget`.
+  /// timeout: work was held for too long on any stream since the last `forget`.
   Status status() const;
   void forget();
 
@@ -57,13 +58,13 @@ class CudaHold {
   Buffer words_;
 };
 
-/// A stream, and, where it takes products, what these need of its own: a cuBLASLt handle and workspace, so
-/// that they are repeatable bit for bit, and the scratch for partial sums.
+/// A stream. If it supports GEMMs, it has its own cuBLASLt handle and workspace, so that results are bitwise
+/// repeatable, and scratch memory for partial sums.
 class CudaStream : public Stream {
  public:
   static Result<std::unique_ptr<CudaStream>> create(int device, StreamPriority priority, StreamUse use,
                                                     std::size_t workspace_bytes);
-  /// Waits for the work, but not for ever: a stuck device's memory is left to the end of the process.
+  /// Waits for the work up to a limit. The memory of a stuck device is not freed before the process exits.
   ~CudaStream() override;
 
   cudaStream_t native() const { return stream_.get(); }
@@ -72,14 +73,13 @@ class CudaStream : public Stream {
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   void* scratch() const { return scratch_.get(); }
 
-  /// The first error of this stream; ok while there is none. Once work is missing from the line, no more is
-  /// taken.
+  /// The first error of this stream, or ok. After an error the stream rejects further work.
   const Status& first_error() const { return first_error_; }
   /// Keeps `status` if it is the first error, and returns it.
   Status keep(Status status);
-  /// Takes work again; a failure of the device shows again at once.
+  /// Accepts work again. A persistent device failure shows again at once.
   void forget_failure() { first_error_ = {}; }
-  /// Is all work done? Relays its failure.
+  /// Whether all work is complete, or its error.
   Result<bool> finished();
 
  private:
@@ -111,7 +111,7 @@ class CudaEvent : public Event {
   CudaEventHandle event_;
 };
 
-/// A Stream or Event that a CUDA device made.
+/// Downcasts of a Stream or Event that a CUDA device created.
 inline CudaStream& as_cuda(Stream& stream) {
   return static_cast<CudaStream&>(stream);
 }

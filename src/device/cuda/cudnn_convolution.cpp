@@ -12,22 +12,22 @@
 namespace egt {
 namespace {
 
-/// An algorithm that needs more is taken only where no other is deterministic: every operation has a
-/// workspace of its own. Not what is free on the GPU: ranks could choose differently.
+/// An algorithm above this limit is used only if no other is deterministic, because every operation has its
+/// own workspace. The limit is not the GPU's free memory, since ranks could then choose differently.
 constexpr std::size_t enough_workspace_bytes = std::size_t{256} << 20;
 
 using ConvolutionDesc = CudnnOwned<cudnnConvolutionDescriptor_t>;
 
-/// How one of the three products is computed.
+/// The algorithm of one of the three convolution passes.
 template <typename Algorithm>
 struct ProductPlan {
-  ConvolutionDesc desc;  ///< with the math type of the algorithm
+  ConvolutionDesc desc;  ///< with the algorithm's math type
   Algorithm algorithm{};
   std::size_t workspace_bytes = 0;
 };
 
-/// How a product of that precision is to be computed by an algorithm that the heuristic gave that math type;
-/// nothing where it would round operands to fp16.
+/// The math type for this precision, given the one that the heuristic returned with an algorithm. Empty if it
+/// would round operands to fp16.
 std::optional<cudnnMathType_t> math_for(Precision precision, cudnnMathType_t found) {
   if (precision == Precision::fp32) return CUDNN_FMA_MATH;
   if (found == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) return std::nullopt;
@@ -45,9 +45,9 @@ Result<ConvolutionDesc> describe(const ConvolutionShape& shape) {
   return desc;
 }
 
-/// The first of the heuristic's algorithms, the fastest by its estimate, that is deterministic, of the
-/// precision, and needs no more workspace than is enough; else the one that needs the least. The heuristic
-/// gives the same answer on every device of a model; a timed trial would not, and ranks' bits would differ.
+/// Chooses the first algorithm in the heuristic's order of estimated speed that is deterministic, has the
+/// precision, and fits the workspace limit. If none fits, it chooses the one with the smallest workspace. The
+/// heuristic is the same on every device of a model. Timed autotuning is not, and ranks' bits would differ.
 /// ask(handle, desc, room, &count, results): the heuristic; workspace(handle, desc, algorithm, &bytes).
 template <typename Found, typename Count, typename Ask, typename Workspace>
 auto choose(cudnnHandle_t handle, const ConvolutionShape& shape, std::string_view product, Count&& most,
@@ -109,8 +109,8 @@ class CudnnConvolution : public Convolution {
   ProductPlan<cudnnConvolutionFwdAlgo_t> forward_;
   ProductPlan<cudnnConvolutionBwdDataAlgo_t> data_;
   ProductPlan<cudnnConvolutionBwdFilterAlgo_t> weights_;
-  Buffer workspace_;        ///< of the largest of the three; they follow each other in a stream
-  Buffer narrow_gradient_;  ///< bf16: the filter's gradient as cuDNN gives it, in the type of its operands
+  Buffer workspace_;        ///< sized for the max of the three, which run in sequence on a stream
+  Buffer narrow_gradient_;  ///< bf16: the filter's gradient as cuDNN writes it, in the operand type
 };
 
 Status CudnnConvolution::prepare() {

@@ -30,7 +30,7 @@ StatusCode code_of(cudnnStatus_t status) {
     default:
       break;
   }
-  // What is more exact than its category differs from release to release.
+  // Codes below the category level differ between releases.
   switch (CUDNN_STATUS_CATEGORY(static_cast<int>(status))) {
     case CUDNN_STATUS_NOT_SUPPORTED:
       return StatusCode::unsupported;
@@ -41,7 +41,7 @@ StatusCode code_of(cudnnStatus_t status) {
   }
 }
 
-/// What cuDNN says of the thread's last error, in one line; empty where it says nothing.
+/// cuDNN's message for the thread's last error, in one line, or empty.
 std::string last_message() {
   std::array<char, 512> text{};
   cudnnGetLastErrorString(text.data(), text.size() - 1);
@@ -61,7 +61,7 @@ Status check_count(std::int64_t count, std::string_view what) {
 
 Status cudnn_status(cudnnStatus_t status, std::string_view doing, std::source_location where) {
   if (status == CUDNN_STATUS_SUCCESS) return {};
-  // Else a later call that asks for the last error would see what cuDNN left behind.
+  // Otherwise a later query of the last error would return the one that cuDNN left.
   static_cast<void>(cudaGetLastError());
   const std::string message = last_message();
   return Status(code_of(status),

@@ -16,8 +16,7 @@
 #include "egt/device/device.hpp"
 #include "egt/device/dnn.hpp"
 
-/// What the operations of cuDNN share: its handle, descriptions of tensors, failures. In the legacy interface
-/// of cuDNN 9.
+/// Shared parts of the cuDNN operations: handle, tensor descriptors, errors. Uses the legacy API of cuDNN 9.
 namespace egt {
 
 struct CudnnDestroy {
@@ -33,12 +32,12 @@ using CudnnTensor = CudnnOwned<cudnnTensorDescriptor_t>;
 using CudnnFilter = CudnnOwned<cudnnFilterDescriptor_t>;
 
 /// Ok for CUDNN_STATUS_SUCCESS, else why cuDNN failed at `doing` ("choose an algorithm"), with the
-/// cudnnStatus_t as native code. unsupported; unavailable: its libraries or the driver do not fit;
+/// cudnnStatus_t as native code. unsupported; unavailable: its libraries or the driver do not match;
 /// out_of_memory; aborted: work failed on the GPU; internal: anything else.
 Status cudnn_status(cudnnStatus_t status, std::string_view doing,
                     std::source_location where = std::source_location::current());
 
-/// What `create` makes, for example cudnnCreateTensorDescriptor.
+/// Owns the result of `create`, for example cudnnCreateTensorDescriptor.
 template <typename Native>
 Result<CudnnOwned<Native>> make_cudnn(cudnnStatus_t (*create)(Native*)) {
   Native made = nullptr;
@@ -46,24 +45,24 @@ Result<CudnnOwned<Native>> make_cudnn(cudnnStatus_t (*create)(Native*)) {
   return CudnnOwned<Native>(made);
 }
 
-/// f32 and bf16.
+/// Supports f32 and bf16.
 cudnnDataType_t cudnn_type(ElementType type);
-/// NHWC, without gaps. unsupported: it has 2^31 elements or more.
+/// NHWC, contiguous. unsupported: 2^31 elements or more.
 Result<CudnnTensor> describe_images(const ImageShape& shape, ElementType type);
-/// outputs x kernel x kernel x inputs. unsupported: likewise.
+/// outputs x kernel x kernel x inputs. unsupported: 2^31 elements or more.
 Result<CudnnFilter> describe_filter(const ConvolutionShape& shape);
-/// As an int for cuDNN, of a value that passed check_shape.
+/// Converts a value that passed check_shape to int for cuDNN.
 inline int cudnn_int(std::int64_t value) {
   return static_cast<int>(value);
 }
 
-/// cuDNN's handle on a device, for one thread at a time; the lock is taken here.
+/// cuDNN's handle on a device. A lock serializes its use.
 class CudnnLibrary {
  public:
   /// Host memory for alpha and beta: results are overwritten, never blended.
   static constexpr float one = 1.0f, zero = 0.0f;
 
-  /// `device` outlives the result.
+  /// `device` must outlive the result.
   static Result<std::unique_ptr<CudnnLibrary>> open(Device& device);
 
   Device& device() const { return device_; }
@@ -75,8 +74,8 @@ class CudnnLibrary {
     return ask(handle_.get());
   }
 
-  /// Enqueues work: `start(handle)` returns a cudnnStatus_t. As Device's operations do, it waits while the
-  /// device's work is held back, and a stream that has failed takes nothing more.
+  /// Enqueues work: `start(handle)` returns a cudnnStatus_t. As with Device's operations, it waits while work
+  /// is held, and a failed stream rejects it.
   template <typename Start>
   Status enqueue(Stream& any, std::string_view doing, Start&& start) {
     EGT_TRY_ASSIGN(CudaStream * begun, begin(any));
@@ -87,10 +86,10 @@ class CudnnLibrary {
     if (status == CUDNN_STATUS_SUCCESS) return {};
     return stream.keep(cudnn_status(status, doing));
   }
-  /// The same for a kernel of ours: `start(launch)` returns a cudaError_t as an int.
+  /// The same for a custom kernel: `start(launch)` returns a cudaError_t as an int.
   template <typename Start>
   Status launch(Stream& any, std::string_view doing, Start&& start) {
-    EGT_TRY(check_takes_products(any));  // and so has a scratch
+    EGT_TRY(check_takes_products(any));  // and therefore has scratch memory
     EGT_TRY_ASSIGN(CudaStream * stream, begin(any));
     const kernels::Launch where{stream->native(), device_.info().multiprocessors, 0, stream->scratch(),
                                 false};
@@ -98,8 +97,8 @@ class CudnnLibrary {
   }
 
  private:
-  /// Clears nothing; what set_zero does before is what is wanted here: hold, look for the stream's first
-  /// error, and select the GPU for this thread.
+  /// An empty set_zero clears nothing but has the side effects needed here: it honors holds, checks the
+  /// stream's first error, and selects the GPU for this thread.
   Result<CudaStream*> begin(Stream& stream) {
     EGT_TRY(device_.set_zero(nullptr, 0, stream));
     return &as_cuda(stream);
@@ -112,7 +111,7 @@ class CudnnLibrary {
   CudnnOwned<cudnnHandle_t> handle_;
 };
 
-/// The operations of `library`, which outlives them, for shapes that passed check_shape.
+/// The operations of `library`, which must outlive them, for shapes that passed check_shape.
 Result<std::unique_ptr<Convolution>> make_cudnn_convolution(CudnnLibrary& library,
                                                             const ConvolutionShape& shape);
 Result<std::unique_ptr<BatchNorm>> make_cuda_batch_norm(CudnnLibrary& library, const BatchNormShape& shape);

@@ -21,7 +21,7 @@ void add_range(T* __restrict sum, const T* __restrict term, std::int64_t begin, 
   for (std::int64_t i = begin; i < end; ++i) sum[i] = math::add(sum[i], term[i]);
 }
 
-constexpr std::uint64_t random_lanes = 64;  ///< counter values whose words are made side by side
+constexpr std::uint64_t random_lanes = 64;  ///< counter values whose words are computed in SIMD lanes
 
 struct RandomWords {
   std::uint32_t word[4][random_lanes];

@@ -31,7 +31,7 @@ const HostEvent& as_host_event(const Event& event) {
   return static_cast<const HostEvent&>(event);
 }
 
-/// To enqueue costs the host little: it is done anew.
+/// Enqueuing is cheap on the host, so captured work is enqueued again.
 struct HostCapturedWork final : CapturedWork {
   explicit HostCapturedWork(std::function<Status()> work) : enqueue(std::move(work)) {}
   const std::function<Status()> enqueue;
@@ -189,7 +189,7 @@ class HostDevice final : public Device {
   const DeviceInfo info_;
   const std::filesystem::path root_;
   const std::uint64_t local_size_;         ///< ranks that share this node
-  const std::uint64_t available_at_open_;  ///< this rank's part
+  const std::uint64_t available_at_open_;  ///< this rank's share
   std::atomic<std::uint64_t> allocated_bytes_{0};
 };
 
@@ -203,15 +203,15 @@ Result<MemoryInfo> HostDevice::memory() const {
                     .others_bytes = left - std::min(left, available)};
 }
 
-/// Allocated pages count as used only once they are written, so ranks that allocate at the same time all see
-/// the same available memory. Each is limited to its part of what was available before any of them allocated,
-/// or to its part of what is available now.
+/// Allocated pages count as used only once they are written. So ranks that allocate at the same time all see
+/// the same available memory. Each rank is limited to its share of the memory available when the device was
+/// opened, or of that available now.
 std::uint64_t HostDevice::available_to_rank(const NodeMemory& node) const {
   const std::uint64_t unused = available_at_open_ - std::min(available_at_open_, allocated_bytes_.load());
   return std::min(node.available_bytes, std::max(unused, node.available_bytes / local_size_));
 }
 
-/// Takes `bytes` from the share, or says that it has not so much left.
+/// Reserves `bytes` of the share; false if less is left.
 bool HostDevice::reserve(std::size_t bytes) {
   std::uint64_t allocated = allocated_bytes_;
   do {
@@ -226,7 +226,7 @@ Status HostDevice::no_memory(std::size_t bytes, std::uint64_t left, const std::s
                             format_bytes(bytes), of_what, format_bytes(left)));
 }
 
-/// The same, and says what there is; also what the node has.
+/// Reserves `bytes` or returns why it cannot; also checks the node's available memory.
 Status HostDevice::take(std::size_t bytes) {
   EGT_TRY_ASSIGN(const NodeMemory node, node_memory(root_));
   const std::uint64_t available = available_to_rank(node);
@@ -324,12 +324,11 @@ Status HostDevice::forget_failure(Stream& stream, double timeout_seconds) {
   return {};
 }
 
-/// OpenBLAS maps a buffer for each thread that computes when it first needs one, and tries for ever where the
-/// process's address space is limited and has no room. So there must be room, and a first product takes it
-/// now.
+/// OpenBLAS maps a buffer per computing thread at first use. It retries forever if the process's address
+/// space is limited and full. So check for space, and run a first GEMM now to map the buffers.
 Status prepare_products(int threads) {
-  constexpr std::size_t buffer_bytes = std::size_t{128} << 20;  // x86-64's; other machines' are smaller
-  constexpr int callers = 3;                                    // streams that multiply at the same time
+  constexpr std::size_t buffer_bytes = std::size_t{128} << 20;  // x86-64; smaller on other architectures
+  constexpr int callers = 3;                                    // concurrent GEMM streams
   constexpr int size = 256;
   if (!is_address_space_limited()) return {};
   EGT_TRY(check_address_space(fmt::format("computing on {} threads", threads),

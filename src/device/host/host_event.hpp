@@ -12,21 +12,21 @@
 
 namespace egt {
 
-/// An event of the host. Each recording has a number; a wait is for the number that was last recorded when
-/// the wait was enqueued. Safe from any thread.
+/// A host event. Recordings are numbered, and a wait refers to the last recording when it was enqueued.
+/// Thread-safe.
 class HostEvent final : public Event {
  public:
   using Event::Event;
   void record(HostStream& stream);
-  /// What the recording stream failed with before the event is also this stream's failure.
+  /// Also propagates the recording stream's earlier error to this stream.
   void make_wait(HostStream& stream) const;
   Result<bool> done() const;
-  /// When it was reached; an error where it was not, or was never recorded.
+  /// Time when the event was reached; an error if it was not reached or never recorded.
   Result<Clock::time_point> reached_at() const;
-  /// CPU time of the recording stream's thread until then, milliseconds. Its helpers work while it does, in
-  /// equal shares, so its own time is that of the work.
+  /// CPU time of the recording stream's thread up to the event, in ms. Its workers run concurrently with
+  /// equal shares, so the thread's own time is that of the work.
   Result<double> cpu_ms() const;
-  /// Was it last recorded in the same stream?
+  /// Whether both were last recorded in the same stream.
   bool same_stream(const HostEvent& other) const;
 
  private:
@@ -36,7 +36,7 @@ class HostEvent final : public Event {
     std::uint64_t recorded = 0, reached = 0;
     Clock::time_point time;
     double cpu_ms = 0;
-    const HostStream* stream = nullptr;  // that it was last recorded in; never looked into
+    const HostStream* stream = nullptr;  // stream of the last recording; never dereferenced
     Status status;
 
     void reach(std::uint64_t number, const Status& stream_status);
@@ -44,7 +44,7 @@ class HostEvent final : public Event {
   };
   Status check_reached() const;
 
-  /// Shared with the tasks enqueued, so that an event may be destroyed before it is reached.
+  /// Shared with enqueued tasks, so that an event may be destroyed before it is reached.
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 

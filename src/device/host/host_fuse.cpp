@@ -10,9 +10,9 @@ namespace {
 
 using math::Bracket;
 
-constexpr std::int64_t rows_per_task = 1;  ///< of samples: thousands of times each
+constexpr std::int64_t rows_per_task = 1;  ///< a row has thousands of sample times
 
-/// running[i] = the running maximum of the row's finite times; returns how many samples count.
+/// running[i] = the running max of the row's finite times. Returns how many samples increased it.
 std::int64_t scan_times(const double* times, std::vector<double>& running) {
   double reached = -std::numeric_limits<double>::infinity();
   std::int64_t counting = 0;
@@ -26,7 +26,7 @@ std::int64_t scan_times(const double* times, std::vector<double>& running) {
   return counting;
 }
 
-/// The brackets of one element's timeline in one stream.
+/// Finds the brackets of one element's timeline in one stream.
 void find_brackets(const StreamFusion& call, std::int64_t row, Bracket* brackets) {
   const FusionShape& shape = call.shape;
   const std::int64_t element = row / shape.streams, samples = shape.samples[row % shape.streams];
@@ -51,7 +51,7 @@ void interpolate_sample(const float* values, std::int64_t dim, const Bracket& br
   for (std::int64_t i = 0; i < dim; ++i) out[i] = math::interpolate(left[i], right[i], bracket.weight);
 }
 
-/// One step of one element: all streams.
+/// Fuses one step of one element over all streams.
 void fuse_step(const StreamFusion& call, std::int64_t row, const Bracket* brackets) {
   const FusionShape& shape = call.shape;
   const std::int64_t element = row / shape.steps, step = row % shape.steps;

@@ -9,7 +9,7 @@
 namespace egt::host {
 namespace {
 
-/// Rows and columns of op(a), op(b): m x k, k x n.
+/// Sizes of op(a), op(b): m x k, k x n.
 struct Shape {
   std::int64_t m, n, k;
 
@@ -38,14 +38,14 @@ void run_blas(const Gemm& g, const Shape& s, const float* a, blasint lda, const 
               ldb, static_cast<float>(g.beta), d, ldd);
 }
 
-/// On the views as they are.
+/// Runs BLAS on the views without conversion.
 template <typename T>
 void run_direct(const Gemm& g) {
   run_blas(g, Shape(g), row<T>(g.a, 0), static_cast<blasint>(g.a.leading), row<T>(g.b, 0),
            static_cast<blasint>(g.b.leading), row<T>(g.d, 0), static_cast<blasint>(g.d.leading));
 }
 
-/// d = beta d, where there is nothing to add: BLAS wants no matrix without columns.
+/// d = beta d for an empty sum, because BLAS rejects matrices without columns.
 void scale_output(const Gemm& g, HostStream& stream) {
   with_type(g.d.type, [&]<typename T>(std::type_identity<T>) {
     using C = typename Element<T>::compute;
@@ -74,7 +74,7 @@ void load_rounded(const MatrixView& from, float* to, HostStream& stream, const R
              });
 }
 
-/// An operand as fp32 with the bits that the precision keeps.
+/// Loads an operand as fp32, rounded to the precision's bits.
 void load_operand(const MatrixView& from, float* to, HostStream& stream) {
   switch (from.type) {
     case ElementType::f16:
@@ -103,8 +103,8 @@ void store_output(const float* from, const MatrixView& to, HostStream& stream) {
   });
 }
 
-/// tf32, fp16, bf16, fp8: rounded operands, products and sums in fp32. The output goes through fp32 too
-/// unless it is fp32.
+/// tf32, fp16, bf16, fp8: rounded operands, multiplication and accumulation in fp32. Other output types than
+/// fp32 are converted.
 Status run_emulated(const Gemm& g, HostStream& stream) {
   const bool direct_output = g.d.type == ElementType::f32;
   const std::int64_t floats = g.a.count() + g.b.count() + (direct_output ? 0 : g.d.count());
@@ -130,7 +130,7 @@ EGT_FOR_EVERY_CPU std::int32_t dot(const std::int8_t* a, const std::int8_t* b, s
   return sum;
 }
 
-/// Some rows of a stay in the cache while b passes by.
+/// A few rows of a stay in the cache while b streams through.
 void run_int8(const Gemm& g, HostStream& stream) {
   constexpr std::int64_t rows = 16;
   for_ranges(stream, g.d.rows, rows, [&](std::int64_t begin, std::int64_t end) {

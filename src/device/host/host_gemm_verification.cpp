@@ -11,7 +11,7 @@
 namespace egt::host {
 namespace {
 
-/// Lines of an operand, and terms, that a task converts to fp64 at a time.
+/// Rows of an operand, and terms, that a task converts to fp64 at a time.
 constexpr std::int64_t lines_per_task = 16, terms_per_block = 64;
 
 /// to = elements [first, first + count) of a row, as fp64.
@@ -28,7 +28,7 @@ void load_row(const MatrixView& m, std::int64_t r, std::int64_t first, std::int6
   with_type(m.type, load);
 }
 
-/// Rows [first, first + rows) and columns [column, column + columns) of op(m), as fp64.
+/// Loads rows [first, first + rows) and columns [column, column + columns) of op(m) as fp64.
 void load_block(const MatrixView& m, bool transposed, std::int64_t first, std::int64_t rows,
                 std::int64_t column, std::int64_t columns, std::vector<double>& to) {
   to.resize(static_cast<std::size_t>(rows * columns));
@@ -58,7 +58,7 @@ double scale_of(const Gemm& g) {
   return (g.a_scale ? double{*g.a_scale} : 1.0) * (g.b_scale ? double{*g.b_scale} : 1.0);
 }
 
-/// Of rows [begin, end) of d.
+/// Verifies rows [begin, end) of d.
 GemmMismatches verify_rows(const Gemm& g, const GemmRounding& rounding, std::int64_t k, std::int64_t begin,
                            std::int64_t end) {
   const std::int64_t n = g.d.columns, rows = end - begin;
@@ -114,7 +114,7 @@ void add(const GemmMismatches& found, GemmMismatches& to) {
   all.compared = to.compared + found.compared;
   all.wrong = to.wrong + found.wrong;
   all.undecided = to.undecided + found.undecided;
-  all.largest = std::max(to.largest, found.largest);  // bits of numbers that are not negative
+  all.largest = std::max(to.largest, found.largest);  // bit patterns of nonnegative numbers
   to = all;
 }
 

@@ -48,8 +48,8 @@ std::int64_t count_tiles(std::int64_t rows) {
   return (rows + tile_rows - 1) / tile_rows;
 }
 
-/// Calls body(row, sums of the row's tile) for every row, the tiles shared by the stream's threads. `tiles`:
-/// count_tiles(rows) x columns, set to 0 here.
+/// Calls body(row, sums of the row's tile) for every row; threads share the tiles. `tiles`: count_tiles(rows)
+/// x columns, set to 0 here.
 template <typename C, typename Body>
 void sum_tiles(HostStream& stream, std::int64_t rows, std::int64_t columns, C* tiles, const Body& body) {
   for_ranges(stream, rows, tile_rows, [&](std::int64_t begin, std::int64_t end) {
@@ -87,7 +87,7 @@ Status run_activation_gradient(const MatrixView& gradient, const MatrixView& h, 
   return {};
 }
 
-/// What an output is trained towards, apart from the sample.
+/// Sample-independent part of an output's target.
 struct TargetColumn {
   float offset;
   math::TargetTap taps[math::target_taps];
@@ -104,7 +104,7 @@ std::vector<TargetColumn> make_targets(std::uint64_t seed, std::int64_t outputs,
   return targets;
 }
 
-/// One row of z becomes its gradient and is added to `sums`; returns the row's sum of squares.
+/// Replaces one row of z by its gradient and adds it to `sums`. Returns the row's sum of squares.
 template <typename T>
 double loss_row(const LossGradient& call, const std::vector<TargetColumn>& targets, std::int64_t r,
                 Compute<T>* sums) {

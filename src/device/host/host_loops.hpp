@@ -9,8 +9,8 @@
 #include "egt/core/types.hpp"
 #include "egt/core/view.hpp"
 
-/// Of a function that loops over whole numbers: compiled with all that it calls for several instruction sets,
-/// of which the processor's best is taken. The bits are the same. Not under sanitizers, which start too late.
+/// For functions with integer loops: compiles them and their callees for several instruction sets, and the
+/// processor's best is used. The bits are the same. Disabled under sanitizers, which start too late.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
 #define EGT_FOR_EVERY_CPU __attribute__((target_clones("avx512f", "avx2", "default"), flatten))
 #else
@@ -19,15 +19,15 @@
 
 namespace egt::host {
 
-/// Elements or words in a chunk of a cheap loop: some tens of microseconds.
+/// Elements or words in a chunk of a cheap loop, which runs some tens of microseconds.
 constexpr std::int64_t chunk_elements = 1 << 15;
-/// Elements in a chunk whose elements cost a microsecond or more each.
+/// Elements in a chunk if each costs a microsecond or more.
 constexpr std::int64_t costly_chunk_elements = 1 << 9;
-/// Rows whose column sums are made by one thread; the tiles' sums are then added in order.
+/// Rows whose column sums one thread computes. The tiles' sums are then added in order.
 constexpr std::int64_t tile_rows = 32;
 
-/// body(begin, end) for consecutive ranges of `chunk` elements, shared by the stream's threads. For tasks
-/// only.
+/// Calls body(begin, end) for consecutive ranges of `chunk` elements, shared by the stream's threads. Only
+/// within tasks.
 template <typename Body>
 void for_ranges(HostStream& stream, std::int64_t count, std::int64_t chunk, const Body& body) {
   const std::int64_t chunks = (count + chunk - 1) / chunk;
@@ -38,7 +38,7 @@ void for_ranges(HostStream& stream, std::int64_t count, std::int64_t chunk, cons
   stream.workers().run(chunks, [&](std::int64_t i) { body(i * chunk, std::min(count, (i + 1) * chunk)); });
 }
 
-/// Rows so that a chunk of them has about `elements` elements.
+/// Number of rows with about `elements` elements in total.
 inline std::int64_t rows_per_chunk(std::int64_t columns, std::int64_t elements) {
   return std::max<std::int64_t>(1, elements / std::max<std::int64_t>(1, columns));
 }

@@ -3,7 +3,7 @@
 #include "device/host/host_stream.hpp"
 #include "egt/device/device.hpp"
 
-/// The operations of Device on the host; each checks its arguments and puts its work in the stream's line.
+/// The operations of Device on the host. Each checks its arguments and enqueues its work on the stream.
 namespace egt::host {
 
 // host_data.cpp

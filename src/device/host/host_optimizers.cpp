@@ -5,7 +5,7 @@
 namespace egt::host {
 namespace {
 
-/// After an update the new weights also go to the compute copy; `Copy` void: there is none.
+/// Writes an updated weight to the compute copy; `Copy` void: there is none.
 template <typename Copy>
 void store_copy(Copy* copy, std::int64_t i, float weight) {
   if constexpr (!std::is_void_v<Copy>) copy[i] = convert_element<Copy>(weight);
@@ -48,8 +48,7 @@ void adam_range(const math::Adam& rule, float* __restrict weights, float* __rest
   }
 }
 
-/// Calls f with the typed pointer to the gradient and that to the compute copy (a `void*` where none is
-/// kept).
+/// Calls f with the typed pointers to the gradient and the compute copy (a `void*` if there is none).
 template <typename G, typename F>
 void with_copy_type(const ParameterRange& range, const F& f) {
   const G* const gradient = static_cast<const G*>(range.gradient.data);

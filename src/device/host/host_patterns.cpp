@@ -13,10 +13,10 @@ namespace {
 
 /// 4 MiB; a power of two, so that a chunk's indices share their upper 32 bits.
 constexpr std::int64_t chunk_words = 1 << 20;
-/// Words that are looked at one by one once one of them differs.
+/// Words that are compared one by one after a mismatch within them.
 constexpr std::uint64_t block_words = 1024;
 
-/// Within one chunk: calls f with the fast form that `pattern` has there.
+/// Within one chunk: calls f with the fast form of `pattern`.
 template <typename F>
 void with_pattern(const Pattern& pattern, std::uint64_t begin, const F& f) {
   const PatternFunction function(pattern);
@@ -29,7 +29,7 @@ void with_pattern(const Pattern& pattern, std::uint64_t begin, const F& f) {
     f(function.block(high));
 }
 
-/// Calls f(i, the word there) for the places from `begin`, a multiple of four, to `end`.
+/// Calls f(i, pattern word) for indices from `begin`, a multiple of four, to `end`.
 template <typename Words, typename F>
 void for_words(const Words& words, std::uint64_t begin, std::uint64_t end, const F& f) {
   const std::uint64_t whole = begin + (end - begin) / 4 * 4;
@@ -67,7 +67,7 @@ void add_report(Mismatches& report, const Mismatches& other) {
   report.samples += other.samples;
 }
 
-/// Block by block: one OR over all differences, and a second look where it is not 0.
+/// Per block, ORs all differences, and compares single words only if the result is not 0.
 EGT_FOR_EVERY_CPU Mismatches verify_range(const std::uint32_t* words, const Pattern& expected,
                                           std::uint64_t begin, std::uint64_t end) {
   Mismatches report = Mismatches::none();
@@ -86,7 +86,7 @@ EGT_FOR_EVERY_CPU Mismatches verify_range(const std::uint32_t* words, const Patt
   return report;
 }
 
-/// In pieces that stay in the cache between the look and the refill.
+/// Works in pieces that stay in the cache between verification and refill.
 Mismatches verify_and_fill_range(std::uint32_t* words, const Pattern& expected, const Pattern& next,
                                  Direction direction, std::uint64_t begin, std::uint64_t end) {
   Mismatches report = Mismatches::none();
@@ -101,7 +101,7 @@ Mismatches verify_and_fill_range(std::uint32_t* words, const Pattern& expected, 
   return report;
 }
 
-/// `terms`: of `elements` each, one behind the other.
+/// `terms`: `elements` each, contiguous.
 template <typename T>
 EGT_FOR_EVERY_CPU Mismatches verify_sum_range(const T* sum, const T* terms, int count, std::uint64_t elements,
                                               std::uint64_t begin, std::uint64_t end) {
@@ -115,7 +115,7 @@ EGT_FOR_EVERY_CPU Mismatches verify_sum_range(const T* sum, const T* terms, int 
   return report;
 }
 
-/// *report += check(begin, end) of all chunks, taken in `direction`.
+/// *report += check(begin, end) over all chunks in `direction`.
 template <typename Check>
 void run_check(std::uint64_t elements, Direction direction, Mismatches* report, HostStream& stream,
                const Check& check) {
@@ -131,7 +131,7 @@ void run_check(std::uint64_t elements, Direction direction, Mismatches* report, 
   for (const Mismatches& of_chunk : reports) add_report(*report, of_chunk);
 }
 
-/// *out = the digest of word_of(words[i]) over all i. The terms are integers, so their order is free.
+/// *out = the digest of word_of(words[i]) over all i. The terms are integers, so their order does not matter.
 template <typename WordOf>
 void run_digest(WordsView words, Digest* out, HostStream& stream, std::int64_t chunk, const WordOf& word_of) {
   std::atomic<std::uint64_t> total_a{0}, total_b{0};

@@ -8,7 +8,7 @@
 namespace egt::host {
 namespace {
 
-/// The bits of the largest magnitude: as whole numbers they order infinity and NaN above all others.
+/// Bits of the max magnitude. Compared as integers, infinity and NaN order above all other values.
 template <typename X>
 std::uint32_t largest_magnitude(const MatrixView& x, HostStream& stream) {
   std::atomic<std::uint32_t> largest{0};
@@ -31,7 +31,7 @@ template <typename X, typename Q>
 void quantize_as(const Quantization& call, HostStream& stream) {
   const float factor = quantization_factor<Q>(largest_magnitude<X>(call.x, stream));
   *call.scale = 1 / factor;
-  // A tile of rows, so that each line of the transposed copy is written some elements at a time.
+  // Use tiles of rows, so that each row of the transposed copy is written several elements at a time.
   constexpr std::int64_t rows_at_once = 64;
   for_ranges(stream, call.x.rows, rows_at_once, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {

@@ -93,7 +93,7 @@ WorkerPool& HostStream::workers() {
 }
 
 void HostStream::serve(StreamPriority priority) {
-  // On Linux `who` 0 is the calling thread alone. Only raising it could fail, and it is not raised.
+  // On Linux `who` 0 is the calling thread only. Raising the priority could fail, but it is only lowered.
   if (priority == StreamPriority::background || priority == StreamPriority::low)
     setpriority(PRIO_PROCESS, 0, 19);
   std::unique_lock lock(mutex_);
@@ -107,7 +107,7 @@ void HostStream::serve(StreamPriority priority) {
     lock.unlock();
     Status after = task(so_far);
     if (after.ok() && workers_) after = workers_->status();
-    task = nullptr;  // what it captured is released before the stream counts as idle
+    task = nullptr;  // releases its captures before the stream counts as idle
     lock.lock();
     running_ = false;
     status_ = so_far.ok() ? std::move(after) : so_far;

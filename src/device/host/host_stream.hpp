@@ -16,42 +16,42 @@
 
 namespace egt {
 
-/// A stream of the host: a thread that runs tasks in order. The first error is kept: later tasks are skipped,
-/// but events are still reached, so that nobody waits for ever.
+/// A host stream: a thread that runs tasks in order. After the first error, later tasks are skipped. Events
+/// are still reached, so that no wait hangs.
 class HostStream final : public Stream {
  public:
   using Task = std::function<Status()>;
-  /// Gets the stream's status so far and returns the one it has afterwards.
+  /// Receives the stream's status so far and returns the new one.
   using StatusTask = std::function<Status(const Status&)>;
 
-  /// `cores`: threads that a task may use by `workers`. A low-priority stream runs at nice 19. `hold`: of its
-  /// device, looked at before each task and each of its chunks. unavailable: there is no thread for it.
+  /// `cores`: threads that a task may use through `workers`. Low-priority and background streams run at nice
+  /// 19. `hold`: the device's, checked before each task and chunk. unavailable: no thread could be started.
   static Result<std::unique_ptr<HostStream>> create(StreamPriority priority, int cores,
                                                     StreamUse use = StreamUse::all,
                                                     std::shared_ptr<const HostHold> hold = {});
-  /// Waits for all work enqueued.
+  /// Waits for all enqueued work.
   ~HostStream() override;
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
 
-  /// Enqueues the task. Safe from any thread.
+  /// Enqueues the task. Thread-safe.
   void enqueue(Task task);
-  /// The same for a task that runs after an error too.
+  /// The same for a task that also runs after an error.
   void enqueue_always(StatusTask task);
 
   /// The first error of the work done so far.
   Status status() const;
-  /// Takes tasks again after an error.
+  /// Accepts tasks again after an error.
   void forget_failure();
-  /// Does the destructor wait for the work?
+  /// Whether the destructor is waiting for the work.
   bool is_ending() const;
-  /// Waits until nothing is enqueued; false when `timeout_seconds` passed before.
+  /// Waits until nothing is enqueued; false after `timeout_seconds`.
   bool wait_idle(double timeout_seconds);
 
-  /// For tasks only, on the stream's own thread: memory that is the task's until it ends, 64-byte aligned.
+  /// Scratch memory of the current task, 64-byte aligned, on the stream's own thread only.
   Result<std::byte*> scratch(std::size_t bytes);
-  /// For tasks only: the threads that share a task's work, started when first asked for. Where there are
-  /// fewer to be had, the task is done by those, and fails.
+  /// Threads that share a task's work, started at first use. Only within tasks. If fewer threads can be
+  /// started, they complete the task, but it fails.
   WorkerPool& workers();
 
  private:
@@ -60,11 +60,11 @@ class HostStream final : public Stream {
   void serve(StreamPriority priority);
 
   const int cores_;
-  const std::shared_ptr<const HostHold> hold_;  ///< null: there is none
+  const std::shared_ptr<const HostHold> hold_;  ///< null: no holds
   mutable std::mutex mutex_;
   std::condition_variable changed_, idle_;
   std::deque<StatusTask> tasks_;
-  bool running_ = false;  ///< a task was taken and is not over
+  bool running_ = false;  ///< a task is running
   bool ending_ = false;
   Status status_;
 
@@ -77,7 +77,7 @@ class HostStream final : public Stream {
   std::thread thread_;  ///< last: it uses all of the above
 };
 
-/// The stream as the host's; it must have been made by a host device.
+/// Downcasts a stream that a host device created.
 HostStream& as_host_stream(Stream& stream);
 
 }  // namespace egt

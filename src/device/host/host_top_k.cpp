@@ -8,7 +8,7 @@
 namespace egt::host {
 namespace {
 
-/// The key of the smallest of the `k` largest elements, and how many of those that have it are among them.
+/// The key of the k-th element by magnitude, and how many elements with this key to select.
 struct Threshold {
   std::uint32_t key = 0;
   std::int64_t left = 0;

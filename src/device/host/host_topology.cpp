@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a rank's process itself takes of a control group's limit: libraries, MPI, thread stacks, records.
+/// Memory of a rank's process counted against a cgroup limit: libraries, MPI, thread stacks, records.
 constexpr std::uint64_t process_bytes = std::uint64_t{128} << 20;
 
 struct DestroyTopology {
@@ -39,8 +39,8 @@ Result<Topology> load_topology() {
   return owner;
 }
 
-/// Cores' worth of time that the control groups allow, rounded up. Version 2 shows "quota period" or "max
-/// period", version 1 each in a file, with a quota of -1 for none.
+/// CPU limit of the cgroups in cores, rounded up. Version 2 has "quota period" or "max period" in one file.
+/// Version 1 has one file each, with a quota of -1 for none.
 int cpu_quota(const fs::path& root) {
   double lowest = std::numeric_limits<int>::max();
   const auto add = [&](double quota, double period) {
@@ -56,7 +56,7 @@ int cpu_quota(const fs::path& root) {
 }
 
 int count_cores(hwloc_topology_t topology, hwloc_const_cpuset_t set) {
-  // Intersects, not inside: a core of which one hardware thread is allowed is there to be used.
+  // Test for intersection, because a core is usable if any of its hardware threads is allowed.
   int cores = 0;
   hwloc_obj_t core = nullptr;
   while ((core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)) != nullptr)
@@ -64,7 +64,7 @@ int count_cores(hwloc_topology_t topology, hwloc_const_cpuset_t set) {
   return std::max(1, cores);
 }
 
-/// The one NUMA node that all of `set` is near to, or -1.
+/// The NUMA node if all of `set` belongs to one, or -1.
 int only_numa_node(hwloc_topology_t topology, hwloc_const_cpuset_t set) {
   const Bitmap nodes(hwloc_bitmap_alloc());
   hwloc_cpuset_to_nodeset(topology, set, nodes.get());

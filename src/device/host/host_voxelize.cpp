@@ -20,7 +20,7 @@ T increase(T& value, T by) {
   return std::atomic_ref<T>(value).fetch_add(by, std::memory_order_relaxed);
 }
 
-/// Sorts the points by tile and sums each tile: the steps in order.
+/// Sorts the points by tile and accumulates each tile. Call the steps in order.
 class Voxelizer {
  public:
   Voxelizer(const Voxelization& call, HostStream& stream)

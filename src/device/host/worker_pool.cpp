@@ -45,7 +45,7 @@ void WorkerPool::run(std::int64_t chunks, const std::function<void(std::int64_t)
   }
   started_.notify_all();
   take_chunks();
-  // Who wakes up only now finds nothing to do, and is not waited for.
+  // Threads that wake up after this point find no chunk left and are not waited for.
   std::unique_lock lock(mutex_);
   open_ = false;
   finished_.wait(lock, [this] { return busy_ == 0; });
@@ -64,7 +64,7 @@ void WorkerPool::serve() {
   }
 }
 
-/// A hold that lasts too long fails with the next task: a chunk is computed in any case.
+/// A hold that lasts too long fails the next task. The chunk is computed in any case.
 void WorkerPool::take_chunk(std::int64_t chunk, const std::function<void(std::int64_t)>& body) const {
   if (hold_) static_cast<void>(hold_->wait());
   body(chunk);

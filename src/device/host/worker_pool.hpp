@@ -13,31 +13,31 @@
 
 namespace egt {
 
-/// While it is set, work that has not begun waits.
+/// While set, work that has not started waits.
 class HostHold {
  public:
   void set(bool is_held) { is_held_ = is_held; }
-  /// timeout: it was set for too long.
+  /// timeout: held for too long.
   Status wait() const;
 
  private:
   std::atomic<bool> is_held_{false};
 };
 
-/// A few threads that share the chunks of one piece of work. The caller fixes the chunks, so what is computed
-/// does not depend on the number of threads. `run` is called from one thread at a time.
+/// Threads that share the chunks of one piece of work. The caller fixes the chunks, so results do not depend
+/// on the number of threads. `run` must not be called concurrently.
 class WorkerPool {
  public:
-  /// `threads` counts the caller of `run`, so 1 starts none. New threads inherit the caller's nice value.
-  /// `hold`: looked at before each chunk; null: there is none.
+  /// `threads` includes the caller of `run`, so 1 starts none. New threads inherit the caller's nice value.
+  /// `hold`: checked before each chunk; null: none.
   explicit WorkerPool(int threads, std::shared_ptr<const HostHold> hold = {});
   ~WorkerPool();
-  /// unavailable: there were fewer threads to be had; those share the work.
+  /// unavailable: fewer threads could be started; they share the work.
   const Status& status() const { return status_; }
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// Calls body(0) .. body(chunks - 1), each once, in any order on any thread; returns when all are done.
+  /// Calls body(0) .. body(chunks - 1), each once, in any order on any thread. Returns when all are done.
   void run(std::int64_t chunks, const std::function<void(std::int64_t)>& body);
 
  private:
@@ -51,8 +51,8 @@ class WorkerPool {
   const std::function<void(std::int64_t)>* body_ = nullptr;
   std::int64_t chunks_ = 0;
   std::atomic<std::int64_t> next_{0};
-  bool open_ = false;     ///< a call of `run` still takes threads
-  std::size_t busy_ = 0;  ///< threads that take chunks
+  bool open_ = false;     ///< `run` still accepts threads
+  std::size_t busy_ = 0;  ///< threads that process chunks
   bool ending_ = false;
   Status status_;
   std::vector<std::thread> threads_;

@@ -9,7 +9,7 @@
 
 namespace egt {
 
-/// Forwards every call to another device: the base of devices that differ in a few calls.
+/// Forwards every call to another device. Base class of devices that differ in a few calls.
 class ForwardingDevice : public Device {
  public:
   explicit ForwardingDevice(std::unique_ptr<Device> device) : to_(std::move(device)) {}
@@ -162,9 +162,9 @@ class ForwardingDevice : public Device {
   }
 
  protected:
-  /// Asked for whatever computes (no copies, patterns or digests); false leaves the operation out.
+  /// Called before operations that compute (no copies, patterns or digests); false skips the operation.
   virtual bool computes() const { return true; }
-  /// Asked before every call that can fail. An error is returned instead of forwarding the call.
+  /// Called before every call that can fail. If it returns an error, the call is not forwarded.
   virtual Status failure() const { return {}; }
 
  private:

@@ -11,21 +11,19 @@
 
 namespace egt {
 
-/// A device with injected faults. Each begins at a call of this class, which may come from any thread.
+/// A device with injected faults. Each begins at a call of this class, from any thread.
 class InjectingDevice : public ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
 
-  /// All work that is enqueued from now on leaves out whatever computes, so that results are what the memory
-  /// held before. Memory, copies, patterns and their checks, digests, flags and streams still work: the
-  /// device looks used.
+  /// Operations that compute are skipped from now on, so results are the previous memory contents. Memory,
+  /// copies, patterns and their checks, digests, flags and streams still work, so the device appears busy.
   void make_idle() { idle_ = true; }
-  /// Call number `call` (from 1) of those that can fail returns a hardware error, and so does every later
-  /// call, as after such an error of CUDA. `on_strike` runs in that call, on its thread. Only the first use
-  /// counts.
+  /// Call number `call` (from 1) of those that can fail returns a hardware error. So does every later call,
+  /// as after such an error in CUDA. `on_strike` runs in that call, on its thread. Only the first use counts.
   ///
-  /// The work of the host's streams continues, unlike that of a GPU that failed. So from then on no memory is
-  /// freed: the process ends without it.
+  /// Work on host streams continues, whereas a failed GPU would stop. So from then on memory is leaked until
+  /// the process exits.
   void fail_at(std::uint64_t call, std::function<void()> on_strike) {
     if (fails_.load()) return;
     on_strike_ = std::move(on_strike);
@@ -45,7 +43,7 @@ class InjectingDevice : public ForwardingDevice {
     const std::int64_t left = calls_left_.fetch_sub(1);
     if (left > 1) return {};
     if (left == 1) on_strike_();
-    constexpr long ecc_uncorrectable = 214;  // as CUDA numbers it
+    constexpr long ecc_uncorrectable = 214;  // CUDA's error number
     return Status(StatusCode::device_error,
                   "an injected error: uncorrectable ECC error encountered (cudaErrorECCUncorrectable)",
                   ecc_uncorrectable);
@@ -66,7 +64,7 @@ class InjectingDevice : public ForwardingDevice {
 
   std::atomic<bool> idle_{false}, fails_{false};
   std::function<void()> on_strike_;                  ///< written before `fails_`
-  mutable std::atomic<std::int64_t> calls_left_{0};  ///< before the one that fails, and itself
+  mutable std::atomic<std::int64_t> calls_left_{0};  ///< calls up to and including the failing one
 };
 
 }  // namespace egt

@@ -6,8 +6,8 @@
 
 #include "egt/core/status.hpp"
 
-/// NVML's ABI as far as it is used, from NVIDIA's NVML API reference: the toolkit that this builds with may
-/// have no header of it. A function that the driver's library lacks is null.
+/// The part of NVML's ABI in use, from NVIDIA's NVML API reference, because the build's toolkit may lack its
+/// header. Functions missing in the driver's library are null.
 namespace egt::nvml {
 
 using Code = int;
@@ -77,17 +77,17 @@ static_assert(sizeof(EventData) == 32);
 constexpr unsigned field_memory_temperature = 82;  ///< NVML_FI_DEV_MEMORY_TEMP, degrees Celsius
 constexpr unsigned field_power_instant = 186;      ///< NVML_FI_DEV_POWER_INSTANT, milliwatts
 
-/// NVML_FI_DEV_CLOCKS_EVENT_REASON_*: for how long clocks were held down, nanoseconds. The last two have
-/// other numbers in the drivers of 2025's first half, where today's mean power smoothing: that one is no
-/// 64-bit value, so the type separates them.
+/// NVML_FI_DEV_CLOCKS_EVENT_REASON_*: how long clocks were throttled, in nanoseconds. The last two have other
+/// numbers in drivers of early 2025, which current drivers use for mean power smoothing. That value does not
+/// have 64 bits, so the type distinguishes them.
 constexpr unsigned field_power_cap_time = 74;
 constexpr unsigned field_sw_thermal_time = 75;
 constexpr unsigned field_hw_thermal_time = 270, field_hw_thermal_time_2025 = 252;
 constexpr unsigned field_power_brake_time = 271, field_power_brake_time_2025 = 253;
 
-/// Of one NVLink, which the scope names. Up to Hopper (NVML_FI_DEV_NVLINK_ERROR_DL_*) ..
+/// Counters of one NVLink, selected by scope. Up to Hopper: NVML_FI_DEV_NVLINK_ERROR_DL_*.
 constexpr unsigned field_nvlink_replay = 161, field_nvlink_recovery = 162, field_nvlink_crc = 163;
-/// .. and since Blackwell (NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS and _EVENTS).
+/// Since Blackwell: NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS and _EVENTS.
 constexpr unsigned field_nvlink_recovery_failed = 214, field_nvlink_recovery_events = 215;
 
 constexpr unsigned sensor_gpu = 0;
@@ -99,12 +99,12 @@ constexpr unsigned nvlink_replay = 0, nvlink_recovery = 1, nvlink_crc_flit = 2;
 constexpr unsigned max_links = 36;  ///< NVML_NVLINK_MAX_LINKS; a Hopper GPU has 18
 constexpr unsigned long long event_xid = 8;
 
-/// nvmlIntNvLinkDeviceType_t: what is at the other end of an NVLink.
+/// nvmlIntNvLinkDeviceType_t: the device at the other end of an NVLink.
 constexpr unsigned remote_gpu = 0, remote_switch = 2;
 constexpr unsigned p2p_nvlink = 2;  ///< NVML_P2P_CAPS_INDEX_NVLINK
 constexpr unsigned p2p_ok = 0;      ///< NVML_P2P_STATUS_OK
 
-/// The loaded library, initialized; shut down and unloaded with this object.
+/// The loaded and initialized library. The destructor shuts it down and unloads it.
 class Library {
  public:
   static Result<std::unique_ptr<Library>> open(const char* file);
@@ -115,7 +115,7 @@ class Library {
   std::string error_text(Code code) const;
 
  private:
-  /// A function of the library, or null, of whatever type is asked for.
+  /// A library function or null, convertible to any function type.
   struct Symbol {
     void* address;
     template <typename F>
@@ -126,7 +126,7 @@ class Library {
   Symbol find(const char* name, const char* older_name = nullptr) const;
   explicit Library(void* handle) : handle_(handle) {}
 
-  void* const handle_;  ///< before the functions, which are found in it
+  void* const handle_;  ///< before the functions, which are looked up in it
 
  public:
   template <typename... Arguments>
@@ -159,7 +159,7 @@ class Library {
   Get<unsigned> pcie_generation = find("nvmlDeviceGetCurrPcieLinkGeneration");
   Get<unsigned> pcie_width = find("nvmlDeviceGetCurrPcieLinkWidth");
   Get<unsigned> pcie_max_generation =
-      find("nvmlDeviceGetMaxPcieLinkGeneration");  ///< that GPU and slot agree on
+      find("nvmlDeviceGetMaxPcieLinkGeneration");  ///< max supported by both GPU and slot
   Get<unsigned> pcie_max_width = find("nvmlDeviceGetMaxPcieLinkWidth");
   Get<PciInfo> pci_info = find("nvmlDeviceGetPciInfo_v3");
   Function<DeviceHandle, unsigned, unsigned*> nvlink_state = find("nvmlDeviceGetNvLinkState");

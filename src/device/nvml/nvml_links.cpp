@@ -40,7 +40,7 @@ class LinkReader {
   }
 
  private:
-  /// The last argument of an NVML function of the device, where it answers.
+  /// The output argument of an NVML function of the device; none if the call fails.
   template <typename T, typename Function, typename... Arguments>
   std::optional<T> get(Function function, Arguments... arguments) const {
     T value{};

@@ -46,7 +46,7 @@ std::optional<std::uint64_t> count(const nvml::FieldValue& field) {
   return value && *value >= 0 ? std::optional(static_cast<std::uint64_t>(*value)) : std::nullopt;
 }
 
-/// A time counter of nanoseconds: 64 bits, which separates it from what other drivers give under its number.
+/// A time counter in nanoseconds. Only 64-bit types are accepted, see nvml_library.hpp.
 std::optional<double> seconds(const nvml::FieldValue& field) {
   const bool wide = field.type == nvml::type_u64 || field.type == nvml::type_ulong;
   const auto nanoseconds = wide ? number(field) : std::nullopt;
@@ -54,7 +54,7 @@ std::optional<double> seconds(const nvml::FieldValue& field) {
   return *nanoseconds * 1e-9;
 }
 
-/// "Not this device", "not with these rights": an answer, from a device that lives.
+/// Unsupported or not permitted. The device is still responding.
 bool is_refusal(nvml::Code code) {
   return code == nvml::invalid_argument || code == nvml::not_supported || code == nvml::no_permission ||
          code == nvml::no_data || code == nvml::deprecated;
@@ -82,13 +82,13 @@ class NvmlSensor final : public Sensor {
   Result<SensorCounters> counters() override;
 
  private:
-  /// What was answered in one call of this object.
+  /// Answers collected during one call of this object.
   struct Answers {
     int given = 0;
-    nvml::Code lost = nvml::success;  ///< or why the GPU does not work any more
+    nvml::Code lost = nvml::success;  ///< or why the GPU no longer works
   };
 
-  /// Calls an NVML function of the device, if the library has it; has it answered?
+  /// Calls an NVML function of the device if the library has it. Returns whether it succeeded.
   template <typename... Parameters, typename... Arguments>
   bool ask(nvml::Library::Function<nvml::DeviceHandle, Parameters...> function, Arguments... arguments) {
     if (function == nullptr) return false;
@@ -97,7 +97,7 @@ class NvmlSensor final : public Sensor {
     answers_.given += code == nvml::success || is_refusal(code);
     return code == nvml::success;
   }
-  /// The same for functions whose last argument takes a T.
+  /// The same for functions with a T as output argument.
   template <typename T, typename... Parameters, typename... Arguments>
   std::optional<T> get(nvml::Library::Function<nvml::DeviceHandle, Parameters...> function,
                        Arguments... arguments) {
@@ -128,7 +128,7 @@ class NvmlSensor final : public Sensor {
   std::vector<std::string> untold_;
 };
 
-/// Those that are not answered keep a code that is no success.
+/// Fields without an answer keep an error code.
 void NvmlSensor::fields(std::span<nvml::FieldValue> requests) {
   for (nvml::FieldValue& request : requests) request.code = nvml::not_supported;
   if (!ask(library_->field_values, static_cast<int>(requests.size()), requests.data()))
@@ -155,7 +155,7 @@ ThrottleTimes NvmlSensor::throttle_times() {
           first_of(seconds(f[4]), seconds(f[5]))};
 }
 
-/// The older calls answer where the fields do not: up to Ampere.
+/// Falls back to the older calls if the fields are not supported: up to Ampere.
 LinkCounters NvmlSensor::link_counters(unsigned link) {
   std::array<nvml::FieldValue, 5> f{};
   f[0].field = nvml::field_nvlink_crc;
@@ -177,7 +177,7 @@ LinkCounters NvmlSensor::link_counters(unsigned link) {
   return counters;
 }
 
-/// A link without a state is one that the device does not have.
+/// A link without a state does not exist on the device.
 void NvmlSensor::read_links(SensorCounters& counters) {
   for (unsigned link = 0; link < nvml::max_links; ++link) {
     const auto state = get<unsigned>(library_->nvlink_state, link);

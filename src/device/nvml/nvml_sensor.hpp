@@ -8,20 +8,19 @@
 
 namespace egt {
 
-/// An NVIDIA GPU as NVML sees it. `device`: its PCI bus id ("00000000:18:00.0") or UUID ("GPU-.."), never an
-/// index, since NVML counts in another order than CUDA. The library is loaded here and at no other time, so
-/// that the program starts without a driver. `unavailable` when there is no such library or device.
+/// An NVIDIA GPU through NVML. `device`: its PCI bus id ("00000000:18:00.0") or UUID ("GPU-.."), never an
+/// index, since NVML orders GPUs differently than CUDA. The library is loaded only here, so that the program
+/// starts without a driver. `unavailable`: no such library or device.
 ///
-/// Power is the instantaneous one where the driver has it (else the average of a second). ECC errors are
-/// those since the driver was loaded: NVML's other count, of the GPU's whole life, is written late, while
-/// this one is never set back as long as the GPU is in use. NVLink errors are reported by link and summed
-/// over the links.
+/// Power is instantaneous if the driver supports it (otherwise a one-second average). ECC errors count since
+/// the driver was loaded. NVML's lifetime count is updated late, while this one is never reset as long as the
+/// GPU is in use. NVLink errors are reported per link and in total.
 ///
-/// Xids are those that NVML's events or the kernel log (`kernel_log`; often only root may read it) report
-/// after this call, at most 16 of each number; the same one by both is one. Their time is that of the look
-/// that found them. What cannot be read is in `SensorLimits::untold`.
+/// Xids are reported by NVML's events or the kernel log (`kernel_log`; often readable only by root) after
+/// this call, up to 16 per number. An Xid reported by both counts once. Its time is that of the read that
+/// returned it. Unreadable sources are in `SensorLimits::untold`.
 ///
-/// A GPU is lost when NVML says so or that it needs a reset; no answer at all is `unavailable`.
+/// A GPU is lost if NVML reports that or that it needs a reset. No answer at all is `unavailable`.
 Result<std::unique_ptr<Sensor>> open_nvml_sensor(const std::string& device,
                                                  const char* library = "libnvidia-ml.so.1",
                                                  const std::string& kernel_log = "/dev/kmsg");

@@ -16,9 +16,9 @@
 namespace egt::nvml {
 namespace {
 
-constexpr int most_reads = 4096;  ///< in one look: a flood must not keep the caller
+constexpr int most_reads = 4096;  ///< per call: a flood must not block the caller
 
-/// Takes a number and the character behind it off the front of `text`; none if it starts otherwise.
+/// Removes a number and its terminator from the front of `text`; none if it starts otherwise.
 std::optional<unsigned> take_number(std::string_view& text, int base, std::string_view ends) {
   unsigned value = 0;
   const char* const end = text.data() + text.size();
@@ -48,7 +48,7 @@ std::optional<XidEvent> parse_xid(std::string_view line, const PciAddress& gpu) 
   if (line.starts_with(bus_name)) line.remove_prefix(bus_name.size());
   const std::size_t close = line.find("): ");
   if (close == std::string_view::npos) return std::nullopt;
-  const std::string_view address = line.substr(0, std::min(close, line.find(' ')));  // before " GPU-I:05"
+  const std::string_view address = line.substr(0, std::min(close, line.find(' ')));  // excludes " GPU-I:05"
   if (parse_pci_address(address) != gpu) return std::nullopt;
   line.remove_prefix(close + 3);
   const auto xid = take_number(line, 10, ", ");
@@ -65,7 +65,7 @@ Result<KernelLog> KernelLog::open(const std::string& file) {
 }
 
 std::vector<std::string> KernelLog::new_lines() {
-  std::array<char, 8192> block{};  // a record of /dev/kmsg comes whole, and is at most so long
+  std::array<char, 8192> block{};  // max size of a /dev/kmsg record, which is read whole
   std::vector<std::string> lines;
   for (int reads = 0; reads < most_reads; ++reads) {
     const ssize_t size = ::read(descriptor_.get(), block.data(), block.size());

@@ -25,7 +25,7 @@ std::string boot_id() {
   return first_line("/proc/sys/kernel/random/boot_id").value_or("");
 }
 
-/// "pid:[4026531836]"; empty where the system does not say.
+/// Example: "pid:[4026531836]"; empty if unknown.
 std::string process_namespace() {
   std::array<char, 64> name{};
   const ssize_t length = readlink("/proc/self/ns/pid", name.data(), name.size());

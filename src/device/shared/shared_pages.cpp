@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* backend = "host";
 
-/// The file's name, which only /proc shows.
+/// The file's name, visible only in /proc.
 std::string name_of(const SharedHandle& handle) {
   return fmt::format("egt-{:016x}", handle.token);
 }
@@ -61,10 +61,10 @@ Result<SharedPages> SharedPages::create(std::size_t bytes) {
   auto mapping = std::make_unique<Mapping>();
   mapping->file = Descriptor(memfd_create(name_of(handle).c_str(), MFD_CLOEXEC));
   if (!mapping->file.valid()) return failed(StatusCode::unavailable, "cannot make a file in memory");
-  // Takes the pages now: else a page that the system lacks later would end the process.
+  // Allocate the pages now. Otherwise a later shortage would terminate the process.
   if (const int error = posix_fallocate(mapping->file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
     errno = error;
-    const bool is_limited = error == EFBIG;  // a limit on the size of files (ulimit -f) counts here, too
+    const bool is_limited = error == EFBIG;  // a file size limit (ulimit -f) also applies here
     return failed(is_limited ? StatusCode::unavailable : StatusCode::out_of_memory,
                   fmt::format("no {} of shared memory", format_bytes(bytes)));
   }
@@ -77,7 +77,7 @@ Result<SharedPages> SharedPages::create(std::size_t bytes) {
 Result<SharedPages> SharedPages::open(const SharedHandle& handle) {
   EGT_TRY(handle.check_reach(backend));
   const std::string path = fmt::format("/proc/{}/fd/{}", handle.pid, handle.details);
-  // The number may belong to another file by now, which is not even to be opened.
+  // The descriptor may refer to another file by now, which must not even be opened.
   std::array<char, 128> link{};
   if (readlink(path.c_str(), link.data(), link.size() - 1) < 0) {
     if (errno == ENOENT) return owner_ended(handle);

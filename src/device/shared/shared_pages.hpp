@@ -10,21 +10,19 @@
 
 namespace egt {
 
-/// Pages of host memory that several processes map: a file in memory, without a name in any directory, that
-/// ends with its last mapping. Move-only; unmaps, and closes the file, when it ends. A mapping stays valid
-/// when the owner's has ended.
+/// Host memory pages mapped by several processes: an anonymous memory file, released with its last mapping.
+/// Move-only; the destructor unmaps it and closes the file. A mapping stays valid after the owner's ends.
 class SharedPages {
  public:
-  /// Zeroed pages; out_of_memory where the system has not so many.
+  /// Zeroed pages; out_of_memory if the system lacks memory.
   static Result<SharedPages> create(std::size_t bytes);
-  /// Those of another process of this host, or of this one, under the handle that it gave out. `unavailable`
-  /// where they cannot be reached: the owner, or its pages, are no more, or the system permits it not (a
-  /// process may open what another one of the same user has).
+  /// Maps pages of another process of this node, or of this one, by the owner's handle. `unavailable`: the
+  /// owner has exited or released them, or access is denied (requires the same user).
   static Result<SharedPages> open(const SharedHandle& handle);
 
   void* data() const { return mapping_->data; }
   std::size_t bytes() const { return mapping_->bytes; }
-  /// For `open`; valid while these pages are.
+  /// For `open`; valid as long as these pages.
   std::string handle() const { return handle_; }
 
  private:
@@ -32,7 +30,7 @@ class SharedPages {
     ~Mapping();
     void* data = nullptr;
     std::size_t bytes = 0;
-    Descriptor file;  ///< of the owner
+    Descriptor file;  ///< open only in the owner
   };
   SharedPages(std::unique_ptr<Mapping> mapping, std::string handle)
       : mapping_(std::move(mapping)), handle_(std::move(handle)) {}
@@ -41,9 +39,9 @@ class SharedPages {
   std::string handle_;
 };
 
-/// By zeroed pages of both, a process that has opened another one's memory says that it has released it.
+/// Signals that a process has released another one's memory. `pages`: initially zeroed and shared by both.
 void tell_released(const SharedPages& pages);
-/// It was said, or `process`, which would say it, is no more.
+/// Whether the release was signaled or `process`, which would signal it, has exited.
 bool is_released(const SharedPages& pages, int process);
 
 }  // namespace egt

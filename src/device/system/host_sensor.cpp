@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// proc(5): user nice system idle iowait irq softirq steal; guest time is part of user's.
+/// proc(5): user nice system idle iowait irq softirq steal; user includes guest time.
 CpuTicks parse_ticks(std::istringstream& fields) {
   std::array<std::uint64_t, 8> ticks{};
   for (std::uint64_t& tick : ticks) fields >> tick;
@@ -29,13 +29,13 @@ CpuTicks parse_ticks(std::istringstream& fields) {
   return sum;
 }
 
-/// Of `cpus`, or of all where it is empty.
+/// Ticks of `cpus`, or of all if empty.
 std::optional<CpuTicks> cpu_ticks(const fs::path& root, const std::vector<int>& cpus) {
   std::ifstream in(root / "proc/stat");
   std::optional<CpuTicks> sum;
   for (std::string line; std::getline(in, line) && line.starts_with("cpu");) {
     std::istringstream fields(line.substr(3));
-    int cpu = -1;  // the line "cpu " is the sum of all
+    int cpu = -1;  // the line "cpu " is the total
     if (line[3] != ' ') fields >> cpu;
     if (cpus.empty() ? cpu != -1 : std::find(cpus.begin(), cpus.end(), cpu) == cpus.end()) continue;
     const CpuTicks one = parse_ticks(fields);
@@ -46,7 +46,7 @@ std::optional<CpuTicks> cpu_ticks(const fs::path& root, const std::vector<int>& 
   return sum;
 }
 
-/// Percent busy since `before`, which becomes now; none where no tick has passed.
+/// Percent busy since `before`, which is updated; none if no tick has passed.
 std::optional<double> busy_percent(std::optional<CpuTicks>& before, const std::optional<CpuTicks>& now) {
   const std::optional<CpuTicks> last = std::exchange(before, now);
   if (!last || !now || now->total <= last->total || now->busy < last->busy) return std::nullopt;
@@ -58,7 +58,7 @@ std::optional<double> larger(std::optional<double> a, std::optional<double> b) {
   return std::max(*a, *b);
 }
 
-/// The hottest of `temp*_SUFFIX` of all CPU monitors, degrees Celsius.
+/// The max of `temp*_SUFFIX` over all CPU monitors, in degrees Celsius.
 std::optional<double> hwmon_temperature(const fs::path& root, std::string_view suffix) {
   constexpr std::array<std::string_view, 4> cpu_monitors = {"coretemp", "k10temp", "zenpower", "cpu_thermal"};
   std::optional<double> hottest;
@@ -83,7 +83,7 @@ std::optional<double> zone_temperature(const fs::path& root) {
   return hottest;
 }
 
-/// The mean of the current clocks by cpufreq, of `cpus` or all; MHz.
+/// The mean of the current clocks from cpufreq, over `cpus` or all, in MHz.
 std::optional<double> cpufreq_clock(const fs::path& root, const std::vector<int>& cpus) {
   double sum = 0;
   int count = 0;
@@ -101,7 +101,7 @@ std::optional<double> cpufreq_clock(const fs::path& root, const std::vector<int>
   return sum / count;
 }
 
-/// The same by /proc/cpuinfo.
+/// The same from /proc/cpuinfo.
 std::optional<double> cpuinfo_clock(const fs::path& root, const std::vector<int>& cpus) {
   std::ifstream in(root / "proc/cpuinfo");
   double sum = 0;
@@ -121,7 +121,7 @@ std::optional<double> cpuinfo_clock(const fs::path& root, const std::vector<int>
   return sum / count;
 }
 
-/// The CPU packages' energy counters (RAPL): they wrap, and only root may read them on most systems.
+/// The CPU packages' energy counters (RAPL). They wrap, and only root may read them on many systems.
 class PackageEnergy {
  public:
   explicit PackageEnergy(const fs::path& root) {
@@ -133,7 +133,7 @@ class PackageEnergy {
     }
   }
 
-  /// Joules since the construction; none where a package does not answer.
+  /// Joules since construction; none if a package cannot be read.
   std::optional<double> joules() {
     if (packages_.empty()) return std::nullopt;
     for (Package& package : packages_) {
@@ -184,8 +184,8 @@ class HostSensor final : public Sensor {
 
  private:
   std::optional<double> power(std::optional<double> joules);
-  /// Of all memory controllers, also those that do not answer any more. Nothing if none answers. A counter
-  /// that is lower than before was reset, and has counted from 0 again.
+  /// Errors of all memory controllers, including those that can no longer be read; none if no controller can
+  /// be read. A counter below its last value was reset and has counted from 0 again.
   std::optional<std::uint64_t> memory_errors(const char* file);
 
   const std::vector<int> cpus_;
@@ -248,7 +248,7 @@ Result<SensorCounters> HostSensor::counters() {
   if (errors_ == NodeErrors::left_to_another) return counters;
   counters.ecc_corrected = memory_errors("ce_count");
   counters.ecc_uncorrected = memory_errors("ue_count");
-  counters.ecc_from_zero = true;  // from when the kernel's driver of the memory controllers is loaded
+  counters.ecc_from_zero = true;  // counts since the kernel's EDAC driver was loaded
   return counters;
 }
 

@@ -8,16 +8,16 @@
 
 namespace egt {
 
-/// Busy and all time of CPUs since boot, in the kernel's ticks.
+/// Busy and total CPU time since boot, in kernel ticks.
 struct CpuTicks {
   std::uint64_t busy = 0;
   std::uint64_t total = 0;
 };
 
-/// CPU and memory of the node, from /proc. For one thread.
+/// CPU and memory load of the node, from /proc. Not thread-safe.
 class HostLoadSampler {
  public:
-  /// `root`: the folder that holds `proc`.
+  /// `root`: the directory that contains `proc`.
   explicit HostLoadSampler(std::filesystem::path root = "/");
   HostLoad look();
 
@@ -26,14 +26,14 @@ class HostLoadSampler {
   std::optional<CpuTicks> before_;
 };
 
-/// The node's ECC errors (EDAC) cannot be separated by rank: of the ranks of a node one counts them for all.
+/// The node's ECC errors (EDAC) cannot be separated by rank, so one rank per node counts them for all.
 enum class NodeErrors { counted, left_to_another };
 
-/// The host as a device: utilization of `cpus` (empty: of all) and their mean clock, the node's memory, the
-/// hottest CPU sensor (hwmon's coretemp, k10temp, zenpower; else a thermal zone of a CPU), power, energy and
-/// power limit of all packages (RAPL, where this user may read it; energy counts from here), ECC errors
-/// (EDAC). Utilization and power are those since the last `read`, at first since the opening; a `read` that
-/// comes before a tick of the kernel is over has none. `root`: the folder that holds `proc` and `sys`.
+/// The host as a device: utilization of `cpus` (empty: all) and their mean clock, the node's memory, the max
+/// CPU temperature (hwmon's coretemp, k10temp, zenpower; else a CPU thermal zone), power, energy and power
+/// limit of all packages (RAPL, if this user may read it; energy counts from here), and ECC errors (EDAC).
+/// Utilization and power cover the time since the last `read`, initially since opening. They are empty if no
+/// kernel tick has passed. `root`: the directory that contains `proc` and `sys`.
 std::unique_ptr<Sensor> open_host_sensor(std::vector<int> cpus = {}, std::filesystem::path root = "/",
                                          NodeErrors errors = NodeErrors::counted);
 

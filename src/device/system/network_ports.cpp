@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// speed: Mb/s, -1 where it is not known.
+/// speed: Mb/s, -1 if unknown.
 void add_interface(const fs::path& folder, std::vector<NetworkPort>& ports) {
   std::error_code none;
   if (!fs::exists(folder / "device", none)) return;

@@ -9,7 +9,7 @@
 
 namespace egt {
 
-/// From which NUMA node host memory comes, and where it lies. One thread.
+/// NUMA placement of host memory. Not thread-safe.
 class NumaMemory {
  public:
   static Result<std::unique_ptr<NumaMemory>> open();
@@ -17,14 +17,13 @@ class NumaMemory {
   NumaMemory(const NumaMemory&) = delete;
   NumaMemory& operator=(const NumaMemory&) = delete;
 
-  /// Those that this process may take memory from, by their numbers in the system, ascending.
+  /// Nodes from which this process may allocate memory, by OS index, ascending.
   const std::vector<int>& nodes() const { return nodes_; }
-  /// From now on memory that this thread touches first comes from `node`; `unavailable` where the system
-  /// permits that not.
+  /// Memory first touched by this thread from now on is allocated on `node`. `unavailable`: not permitted.
   Status bind_thread(int node);
-  /// Back to where this thread runs.
+  /// Restores allocation on the node where this thread runs.
   void release_thread();
-  /// The one node on which all pages of this memory lie; nothing: on several, or the system does not say.
+  /// The node that contains all pages of this memory; none if there are several or it is unknown.
   std::optional<int> node_of(const void* data, std::size_t bytes) const;
 
  private:

@@ -9,24 +9,25 @@
 namespace egt {
 namespace {
 
-constexpr int buckets = 4;  // of the gradients, at most, of about the same size
+constexpr int buckets = 4;  // max number of gradient buckets, of about the same size
 
-/// The operations of a layer; those that it has not are null.
+/// The operations of a layer. Operations that the layer lacks are null.
 struct LayerOperations {
   std::unique_ptr<Convolution> convolution;
   std::unique_ptr<BatchNorm> batch_norm;
   std::unique_ptr<Pooling> pooling;
 };
 
-/// What is enqueued between two sums over ranks: the forward pass before the first one, then the backward
-/// pass of layers [first, end), whose gradients are the elements [begin_bucket, end_bucket).
+/// The work enqueued between two all-reduces: the backward pass of layers [first, end), whose gradients are
+/// the elements [begin_bucket, end_bucket). The first part also contains the forward pass.
 struct Part {
   std::size_t first = 0, end = 0;
   std::int64_t begin_bucket = 0, end_bucket = 0;
   std::unique_ptr<CapturedWork> work;  ///< null: not captured yet
 };
 
-/// Nothing is added between the two.
+/// True if the layer is a batch normalization whose ReLU can be fused, because no skip tensor is added in
+/// between.
 bool normalizes_with_relu(const NetworkLayer& layer) {
   return layer.kind == LayerKind::batch_norm && layer.relu && layer.skip < 0;
 }
@@ -70,17 +71,17 @@ struct ConvNet::Impl {
   Device& device;
   Communicator& communicator;
   const ConvNetConfig config;
-  const ElementType type;  ///< of activations
+  const ElementType type;  ///< element type of activations
   const NetworkPlan plan;
   std::vector<Tampering> tampering;
 
   NetworkMemory memory;
   std::vector<LayerOperations> operations;
-  std::vector<Part> parts;      ///< of a pass, in order
-  bool has_run = false;         ///< once: then it can be captured
-  std::string capture_failure;  ///< why it cannot; empty: it can
+  std::vector<Part> parts;      ///< parts of a forward/backward pass, in order
+  bool has_run = false;         ///< true after the first pass, which must precede capture
+  std::string capture_failure;  ///< why passes cannot be captured; empty if they can
   std::unique_ptr<Event> bucket_made, bucket_summed;
-  std::unique_ptr<Stream> summing, compute;  ///< last: they wait for their work before the memory goes
+  std::unique_ptr<Stream> summing, compute;  ///< last: they wait for their work before the memory is freed
 };
 
 Status ConvNet::Impl::open(Dnn& dnn) {
@@ -110,8 +111,6 @@ Status ConvNet::Impl::open(Dnn& dnn) {
   EGT_TRY(memory.initialize(memory.trained, config.seed, *compute));
   return memory.initialize(memory.initial, config.seed, *compute);
 }
-
-// Forward
 
 Status ConvNet::Impl::forward(const NetworkParameters& set, bool training, Digest** answers) {
   const VectorView given{memory.images.data(), ElementType::f32, plan.tensors.front().count()};
@@ -156,7 +155,7 @@ Status ConvNet::Impl::forward_layer(const NetworkLayer& layer, LayerOperations& 
   return device.activate(memory.pixels(layer.y, y), bias, {}, *compute);
 }
 
-/// y = x W^T, of the last layer on top of its bias; the others' is added by their ReLU.
+/// y = x W^T. The last layer accumulates onto its bias. In other layers the ReLU operation adds the bias.
 Status ConvNet::Impl::forward_linear(const NetworkLayer& layer, const NetworkParameters& set) {
   const MatrixView x = memory.rows(layer.x, memory.activation(layer.x)),
                    y = memory.rows(layer.y, memory.activation(layer.y));
@@ -184,8 +183,6 @@ Status ConvNet::Impl::loss(float gradient_scale) {
                               .larger = memory.larger.as<std::int32_t>()},
                              *compute);
 }
-
-// Backward
 
 Status ConvNet::Impl::backward(const NetworkParameters& set, std::size_t first, std::size_t end,
                                Digest** answers) {
@@ -238,7 +235,7 @@ Status ConvNet::Impl::backward_layer(const NetworkLayer& layer, LayerOperations&
                     memory.vector(layer.x, memory.term.data()), *compute);
 }
 
-/// What a linear layer reads has no other reader.
+/// The input of a linear layer has no other reader, so its gradient needs no accumulation.
 Status ConvNet::Impl::backward_linear(const NetworkLayer& layer, const NetworkParameters& set) {
   const MatrixView x = memory.rows(layer.x, memory.activation(layer.x));
   MatrixView y = memory.rows(layer.y, memory.gradient_of(layer.y));
@@ -268,9 +265,7 @@ Status ConvNet::Impl::backward_linear(const NetworkLayer& layer, const NetworkPa
                      *compute);
 }
 
-// A pass
-
-/// Where gradients are summed, a part ends where enough of them are made for a bucket.
+/// If gradients are all-reduced, a part ends when it has produced enough gradients for one bucket.
 void ConvNet::Impl::plan_parts() {
   std::size_t end = layers();
   std::int64_t begin_bucket = plan.parameters, end_bucket = plan.parameters;
@@ -293,7 +288,8 @@ Status ConvNet::Impl::enqueue_part(const Part& part) {
   return config.trains ? backward(memory.trained, part.first, part.end, nullptr) : Status();
 }
 
-/// As one piece of captured work, once it has run; without that where it cannot be captured.
+/// Runs the part as one captured graph after its first run. It runs uncaptured if capture failed or faults
+/// are injected.
 Status ConvNet::Impl::run_part(Part& part) {
   if (has_run && tampering.empty() && capture_failure.empty() && !part.work) {
     auto captured = device.capture(*compute, [this, &part] { return enqueue_part(part); });
@@ -349,8 +345,6 @@ Status ConvNet::Impl::tamper(TensorKind kind, std::size_t layer, WordsView words
 Status ConvNet::Impl::answer(WordsView words, Digest** answers) {
   return answers != nullptr ? device.digest(words, (*answers)++, *compute) : Status();
 }
-
-// What others see
 
 ConvNet::ConvNet(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ConvNet::~ConvNet() = default;

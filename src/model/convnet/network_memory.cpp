@@ -6,14 +6,14 @@
 namespace egt {
 namespace {
 
-// Of random numbers: other than those of images.
+// Random sequence numbers of the weights, disjoint from those of the images.
 constexpr std::uint64_t weight_sequences = std::uint64_t{1} << 62;
 
 std::size_t index_of(int tensor) {
   return static_cast<std::size_t>(tensor);
 }
 
-/// Rounded up, so that a tensor's last word is whole and can be digested.
+/// Rounds up to a whole 4-byte word, because digests read whole words.
 std::size_t bytes_of(std::int64_t count, ElementType type) {
   constexpr std::size_t word = 4;
   return (static_cast<std::size_t>(count) * size_of(type) + word - 1) / word * word;
@@ -54,9 +54,9 @@ Status NetworkMemory::take(bool trains, Stream& stream) {
   return trains ? take_gradients(stream) : Status();
 }
 
-/// Backward, from the last layer to the first, writes the gradient of each tensor where it is first made.
-/// That of a skipped tensor is the gradient of what it was added to, in the same memory: nobody needs the
-/// latter any more when the other branch's part is added.
+/// The backward pass runs from the last layer to the first and writes a tensor's gradient when it is first
+/// computed. The gradient of a skip tensor shares memory with the gradient of the tensor that it was added
+/// to. The latter is no longer needed when the other branch's contribution is accumulated.
 Status NetworkMemory::take_gradients(Stream& stream) {
   const auto parameters = static_cast<std::size_t>(plan_.parameters) * sizeof(float);
   EGT_TRY_ASSIGN(gradient, zeros(device_, parameters, stream));
@@ -70,7 +70,7 @@ Status NetworkMemory::take_gradients(Stream& stream) {
     gradients_[index_of(tensor)] = gradient_memory_.back().data();
     return {};
   };
-  gradients_.back() = activations_.back().data();  // in place of the logits
+  gradients_.back() = activations_.back().data();  // overwrites the logits
   for (std::size_t l = plan_.layers.size(); l-- > 0;) {
     const NetworkLayer& layer = plan_.layers[l];
     if (layer.skip > 0 && gradient_of(layer.skip) == nullptr)
@@ -87,7 +87,7 @@ Status NetworkMemory::take_gradients(Stream& stream) {
   return {};
 }
 
-/// Waits: what it copies from is the host's.
+/// Waits for the stream, because the copies read from a temporary host buffer.
 Status NetworkMemory::initialize(const NetworkParameters& set, std::uint64_t seed, Stream& stream) const {
   constexpr double timeout_seconds = 60;
   for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
@@ -100,7 +100,7 @@ Status NetworkMemory::initialize(const NetworkParameters& set, std::uint64_t see
                                .scale = std::sqrt(6.0f / static_cast<float>(inputs))},
                               stream));
   }
-  // Scales and variances of 1.
+  // Set scales and variances to 1.
   const std::int64_t count = std::max({plan_.statistics, plan_.tensors.front().images, std::int64_t{1}});
   EGT_TRY_ASSIGN(const Buffer host, device_.allocate_pinned(static_cast<std::size_t>(count) * sizeof(float)));
   std::fill_n(host.as<float>(), count, 1.0f);

@@ -9,8 +9,8 @@
 
 namespace egt {
 
-/// Weights of a network: fp32 master weights, their copy in the type that products read, running statistics
-/// (all means, then all variances).
+/// Weights of a network: fp32 master weights, their copy in the compute type, and running statistics (all
+/// means, then all variances).
 struct NetworkParameters {
   Buffer weights, copy, statistics;
 };
@@ -18,41 +18,41 @@ struct NetworkParameters {
 /// Device memory of a network's passes.
 class NetworkMemory {
  public:
-  /// `type`: of activations. `plan` outlives the memory. All but the initial weights is set to 0 on `stream`.
+  /// `type`: of activations. `plan` must outlive it. All memory but the initial weights is zeroed.
   NetworkMemory(Device& device, const NetworkPlan& plan, ElementType type)
       : device_(device), plan_(plan), type_(type) {}
-  /// `trains`: with gradients and momentum.
+  /// `trains`: also allocates gradients and momentum.
   Status take(bool trains, Stream& stream);
-  /// He's initialization; waits for `stream`.
+  /// He initialization; waits for `stream`.
   Status initialize(const NetworkParameters& set, std::uint64_t seed, Stream& stream) const;
 
   /// The logits are fp32 in every precision.
   ElementType type_of(int tensor) const {
     return static_cast<std::size_t>(tensor) + 1 == plan_.tensors.size() ? ElementType::f32 : type_;
   }
-  /// With a row a pixel, or a row an image.
+  /// Views with one row per pixel (`pixels`) or per image (`rows`).
   MatrixView pixels(int tensor, void* data) const;
   MatrixView rows(int tensor, void* data) const;
   VectorView vector(int tensor, void* data) const;
   void* activation(int tensor) const { return activations_[static_cast<std::size_t>(tensor)].data(); }
   WordsView activation_words(int tensor) const;
-  /// May be the memory of another tensor's gradient that is done with it.
+  /// May share memory with another tensor's gradient that is no longer needed.
   void* gradient_of(int tensor) const { return gradients_[static_cast<std::size_t>(tensor)]; }
-  /// Is the gradient of layer `l`'s x made in part already when backward comes to it? Then its own part goes
-  /// to `term` first.
+  /// True if the backward pass has already computed part of the gradient of layer `l`'s x when it reaches the
+  /// layer. The layer's own contribution is then computed into `term` and added.
   bool adds(std::size_t l) const { return adds_[l]; }
-  /// Weights of a layer, W with a row an output, as products read them.
+  /// Weights of a layer in the compute type, row-major outputs x inputs.
   void* compute_weights(const NetworkParameters& set, const NetworkLayer& layer) const;
   BatchNormState batch_norm(const NetworkParameters& set, const NetworkLayer& layer) const;
 
   NetworkParameters trained, initial;
-  Buffer velocity, gradient;              ///< flat as the weights, fp32
-  Buffer images, labels, losses, larger;  ///< as ConvNet tells them
-  Buffer ones;                            ///< fp32, one an image
-  Buffer zero;           ///< fp32, one a channel of the widest tensor: the bias of what has none
-  Buffer unused;         ///< likewise: column sums that nobody wants
-  Buffer narrow_logits;  ///< gradients of the logits as products read them; none where that is fp32
-  Buffer term;           ///< a gradient that is added to another one of the same tensor
+  Buffer velocity, gradient;              ///< fp32, in the flat layout of the weights
+  Buffer images, labels, losses, larger;  ///< see ConvNet
+  Buffer ones;                            ///< fp32, one per image
+  Buffer zero;           ///< fp32, one per channel of the widest tensor: the bias of layers without one
+  Buffer unused;         ///< same size; receives column sums that are not used
+  Buffer narrow_logits;  ///< gradients of the logits in the compute type; empty if that is fp32
+  Buffer term;           ///< a contribution that is added to an existing gradient of the same tensor
 
  private:
   Status take_gradients(Stream& stream);

@@ -13,7 +13,7 @@ std::int64_t padded(std::int64_t count) {
   return (count + alignment - 1) / alignment * alignment;
 }
 
-/// Adds layers behind each other; each call gives the tensor that it makes.
+/// Appends layers. Each call returns the index of the layer's output tensor.
 class Builder {
  public:
   explicit Builder(const ImageShape& images) { plan_.tensors.push_back(images); }

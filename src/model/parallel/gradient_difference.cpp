@@ -8,20 +8,20 @@ namespace egt {
 
 namespace {
 
-constexpr std::int64_t compared_at_once = 4 << 20;  ///< elements, in pinned memory
+constexpr std::int64_t compared_at_once = 4 << 20;  ///< elements per comparison, in pinned memory
 
 struct Norms {
   double difference = 0, whole = 0;
 };
 
-/// Holds gradients in device memory against each other, on the host.
+/// Compares gradients in device memory on the host.
 struct Comparison {
   Device& device;
   Stream& stream;
   double timeout_seconds;
   Buffer pinned = {};
 
-  /// Adds rows of `columns`, which lie `whole_stride` apart in the whole.
+  /// Accumulates norms over rows of `columns` elements, `whole_stride` elements apart in the whole.
   Status add(const float* own, const float* whole, std::int64_t rows, std::int64_t columns,
              std::int64_t whole_stride, Norms& norms) {
     const std::int64_t at_once = std::max<std::int64_t>(1, compared_at_once / whole_stride);
@@ -73,10 +73,10 @@ Result<double> difference_from_whole(Device& device, SplitMlp& part, MlpTrainer&
   return most;
 }
 
-/// Partial sums add up in another order, which changes values by their precision's rounding u, and turns a
-/// ReLU over where it is as near to 0: a share of about u of them, whose gradients are then whole or nothing.
-/// So the norm of the difference is about sqrt(u) of the whole, in each layer anew. A part that is missing is
-/// a difference of about 1.
+/// Partial sums accumulate in another order, which changes values by the precision's rounding u. It flips a
+/// ReLU whose input is that close to 0, which affects a share of about u of them and changes their gradients
+/// completely. So the relative norm of the difference is about sqrt(u) in each layer. A missing part gives a
+/// difference of about 1.
 double allowed_difference(Precision precision, int layers) {
   const double u = precision == Precision::fp32 ? 0x1p-24 : precision == Precision::tf32 ? 0x1p-11 : 0x1p-9;
   return std::min(0.5, 4 * std::sqrt(u * layers));

@@ -12,57 +12,57 @@
 #include "model/parameter_layout.hpp"
 #include "model/pass_tensor.hpp"
 
-/// Private to the trainer: the sums of gradients over ranks.
+/// Private to the trainer: the gradient all-reduce.
 namespace egt::mlp {
 
-/// Where the verification of a bucket's sum leaves what it finds: device memory.
+/// Output of a bucket's all-reduce verification, in device memory.
 struct SumEvidence {
-  Digest* result = nullptr;  ///< of the whole sum, as this rank has it
+  Digest* result = nullptr;  ///< digest of the whole result on this rank
   Mismatches* wrong =
-      nullptr;  ///< elements of this rank's slice that are not the sum of all ranks' gradients
+      nullptr;  ///< elements of this rank's slice that differ from the sum of all ranks' gradients
 };
 
-/// Sums buckets whole by all-reduce, or with MlpConfig::top_k_share the largest elements of each rank's, by
-/// all-gather, with error feedback (Stich et al., "Sparsified SGD with memory", 2018): what a rank does not
-/// send it adds to its gradient of the next step. All ranks make the same sums, in the order of the ranks.
+/// Reduces buckets by a full all-reduce. With MlpConfig::top_k_share, it all-gathers the top-k elements of
+/// each rank by magnitude with error feedback (Stich et al., "Sparsified SGD with memory", 2018). Elements
+/// that a rank does not send are added to its next gradient. All ranks accumulate in rank order.
 ///
-/// Whole sums can be verified: each rank gets one slice of all ranks' gradients before they are summed, and
-/// adds it up. With the digests of all ranks' results, each element of each result is then known to
-/// be right, to a rounding of each addition.
+/// Full all-reduces can be verified. Each rank receives one slice of all ranks' gradients before the
+/// all-reduce and adds it up. Together with the digests of all ranks' results, this checks each element of
+/// each result, to one rounding per addition.
 class GradientSums {
  public:
-  /// All must outlive it.
+  /// All arguments must outlive it.
   GradientSums(Device& device, Communicator& communicator, const MlpConfig& config,
                const ParameterLayout& layout)
       : device_(device), communicator_(communicator), config_(config), layout_(layout) {}
 
-  /// invalid_argument: a share of gradients that are not fp32.
+  /// invalid_argument: top_k_share with gradients that are not fp32.
   Status allocate();
-  /// The bucket of the flat `gradient` becomes its sum over ranks. `residual`: flat, too; read and written
-  /// with a share only.
+  /// Replaces the bucket of the flat `gradient` by its sum over ranks. `residual`: flat as well; used only
+  /// with top_k_share.
   Status sum(const GradientBucket& bucket, const Workspace& workspace, float* residual, Stream& stream);
-  /// Are sums verified? Then each bucket goes through the next one, `sum` and `verify`, in this order.
+  /// If true, each bucket needs `exchange_terms`, `sum` and `verify`, in this order.
   bool are_verified() const { return config_.has_second_pass && slices() > 1 && config_.top_k_share == 0; }
   Status exchange_terms(const GradientBucket& bucket, const Workspace& workspace, Stream& stream);
   Status verify(const GradientBucket& bucket, const Workspace& workspace, const SumEvidence& evidence,
                 Stream& stream);
-  /// Elements of a bucket's slices but the last, which may have less or none.
+  /// Elements per slice of a bucket. The last slice may have fewer or none.
   static std::int64_t slice_elements(const GradientBucket& bucket, int ranks) {
     return (bucket.count + ranks - 1) / ranks;
   }
-  /// In force for the sums enqueued from now on; of other tensors it has no effect.
+  /// Applies to all-reduces enqueued from now on. Other tensors are ignored.
   void set_tampering(std::vector<Tampering> tampering) { tampering_ = std::move(tampering); }
-  /// With a share: two digests a bucket, as Pass::tensors tells them, of what this rank would send of twice
-  /// the gradient in the workspace, and of that put back to what would be left.
+  /// With top_k_share, writes two digests per bucket, as in Pass::tensors, for twice the workspace's
+  /// gradient: of the elements that this rank would send, and of those merged with the rest.
   Status answer(const Workspace& workspace, Digest* answers, Stream& stream);
-  /// That each rank sends in a step, where sums and gathers go round a ring.
+  /// Bytes that each rank sends per step, if all-reduces and all-gathers use a ring algorithm.
   double sent_bytes() const;
 
  private:
-  /// Of a bucket; its place is that of all buckets'.
+  /// Selected elements of a bucket. All buckets share this memory.
   SparseView selected(const GradientBucket& bucket) const;
   int slices() const { return communicator_.size(); }
-  /// This bucket's, of a rank; empty behind the last element.
+  /// The given rank's slice of the bucket; empty past the last element.
   VectorView slice_of(int rank, const GradientBucket& bucket, const Workspace& workspace) const;
   Status tamper(TensorKind kind, const GradientBucket& bucket, const VectorView& gradient, Stream& stream);
   TopKSelection selection(const GradientBucket& bucket, const Workspace& workspace, float* residual) const;
@@ -72,9 +72,9 @@ class GradientSums {
   const MlpConfig& config_;
   const ParameterLayout& layout_;
   Buffer selected_, gathered_, scratch_;
-  Buffer terms_;  ///< all ranks' gradients of this rank's slice, of the bucket that is being summed
+  Buffer terms_;  ///< all ranks' gradients of this rank's slice, for the bucket in progress
   std::vector<Tampering> tampering_;
-  Buffer known_;  ///< a residual of known answers, of the largest bucket
+  Buffer known_;  ///< residual of known-answer tests, sized for the max bucket
 };
 
 }  // namespace egt::mlp

@@ -12,7 +12,7 @@ constexpr int measurements = 3;
 
 }  // namespace
 
-/// A network of the one layer, whose memory is taken for as long as that is measured.
+/// Measures each layer as a network of its own. Its memory is allocated only during its measurement.
 Result<std::vector<double>> measure_layers(Device& device, const MlpConfig& network, std::int64_t rows,
                                            double timeout_seconds) {
   const Precision precision = network.precisions.front();
@@ -48,7 +48,7 @@ Result<std::vector<double>> measure_layers(Device& device, const MlpConfig& netw
     if (const VectorView copy = parameters.compute_copy(precision); copy.data != nullptr)
       EGT_TRY(device.cast(copy, parameters.master(), *stream));
     EGT_TRY(device.randomize({x.data, x.type, x.count()}, {.seed = network.seed}, *stream));
-    EGT_TRY(enqueue());  // libraries load code at the first time
+    EGT_TRY(enqueue());  // warm up: libraries load code at first use
     std::vector<double> times;
     for (int i = 0; i < measurements; ++i) {
       EGT_TRY(device.record(*begin, *stream));

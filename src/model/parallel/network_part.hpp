@@ -5,7 +5,7 @@
 
 namespace egt {
 
-/// Layers [first, end) of a network, from 0.
+/// Layers [first, end) of a network, counted from 0.
 struct LayerRange {
   int first = 0, end = 0;
 
@@ -17,22 +17,22 @@ struct LayerRange {
 struct NeuronRange {
   std::int64_t first = 0, count = 0;
 };
-/// Part `part` of `parts` of them, in order; none differs from another by more than one.
+/// Part `part` of `parts` of the neurons, in order. Part sizes differ by one at most.
 NeuronRange part_of(std::int64_t neurons, int parts, int part);
 
-/// Layers in pairs (Shoeybi et al., "Megatron-LM", 2019): the first of a pair is divided by its outputs, the
-/// second by its inputs, so that a pair needs one sum forward and one backward. A layer left over at the end
-/// is whole on every rank.
+/// Layers are split in pairs (Shoeybi et al., "Megatron-LM", 2019): the first of a pair by its outputs, the
+/// second by its inputs. So a pair needs one all-reduce forward and one backward. An unpaired last layer is
+/// replicated on every rank.
 enum class LayerSplit { none, by_outputs, by_inputs };
-/// `layers`: of the whole network.
+/// `layers`: number of layers of the whole network.
 LayerSplit split_of(int layer, int layers, int tensor);
 
-/// Which part of a network one rank holds: a run of layers, and of each of them one of `tensor` parts.
+/// The part of a network on one rank: a range of layers, and of each of them one of `tensor` parts.
 struct NetworkPart {
-  std::vector<std::int64_t> neurons;  ///< of the whole network, input first
+  std::vector<std::int64_t> neurons;  ///< neurons of the whole network, input first
   LayerRange layers;
   int tensor = 1, part = 0;
-  std::size_t passes = 1;  ///< whose activations are kept at a time
+  std::size_t passes = 1;  ///< passes whose activations are kept at the same time
 
   int all_layers() const { return static_cast<int>(neurons.size()) - 1; }
   bool has_input() const { return layers.first == 0; }
@@ -41,10 +41,10 @@ struct NetworkPart {
   LayerSplit split(std::size_t l) const {
     return split_of(layers.first + static_cast<int>(l), all_layers(), tensor);
   }
-  /// What of layer l's weights is here: these rows and columns of the whole.
+  /// Rows and columns of the whole weight matrix of layer l that this part holds.
   NeuronRange outputs(std::size_t l) const;
   NeuronRange inputs(std::size_t l) const;
-  /// Neurons of the activations that are here, the part's input first.
+  /// Neurons of this part's activations, the part's input first.
   std::vector<std::int64_t> local_neurons() const;
 };
 

@@ -86,7 +86,7 @@ std::string why_not(const ParallelPlan& plan, const std::vector<std::int64_t>& n
   return {};
 }
 
-/// The best cut of the first u units into s stages, for all u, stage by stage.
+/// Dynamic programming over s: the best cut of the first u units into s stages, for all u.
 Result<std::vector<LayerRange>> cut_stages(const ParallelPlan& plan, const std::vector<double>& layer_ms,
                                            const std::vector<std::uint64_t>& layer_bytes,
                                            std::optional<std::uint64_t> most_bytes) {

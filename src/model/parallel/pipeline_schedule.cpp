@@ -12,7 +12,7 @@ std::vector<PipelineOperation> schedule_1f1b(int stage, int stages, int micro_ba
   using enum PipelineOperation::Kind;
   const bool first = stage == 0, last = stage + 1 == stages;
   std::vector<PipelineOperation> operations;
-  PipelineOperation next;  // the exchange to come
+  PipelineOperation next;  // the pending exchange
   const auto compute = [&](PipelineOperation::Kind kind, int micro_batch) {
     if (next.send_forward || next.receive_forward || next.send_backward || next.receive_backward)
       operations.push_back(next);

@@ -12,7 +12,7 @@ namespace egt {
 
 namespace {
 
-/// Of every layer one product: gradients travel when all micro-batches are through.
+/// One GEMM per layer, because gradients are sent only after all micro-batches.
 constexpr std::int64_t one_bucket = std::numeric_limits<std::int64_t>::max();
 
 NetworkPart part_of(const SplitConfig& config) {
@@ -171,12 +171,12 @@ Status SplitMlp::exchange(const PipelineOperation& operation) {
 Result<bool> SplitMlp::make_input(MatrixView input) {
   if (!config_.make_input || rows_ > 0) return false;
   EGT_TRY(config_.make_input(sequence_, samples(micro_batch_).first, input, *stream_));
-  if (!part_.has_input()) return true;  // the last stage's own, for its targets
+  if (!part_.has_input()) return true;  // the last stage's own input, for its targets
   EGT_TRY(digest_matrix({TensorKind::activation, -1}, input, false));
   return true;
 }
 
-/// A product of a part of the inputs, or of the gradient of a part of the outputs, is a part of the sum.
+/// A GEMM over a part of the inputs, or for the gradient of a part of the outputs, gives a partial sum.
 Status SplitMlp::after(const Operation& operation, const PassTensor& tensor) {
   const LayerSplit split = part_.split(static_cast<std::size_t>(tensor.layer));
   const bool is_partial = (tensor.kind == TensorKind::product && split == LayerSplit::by_inputs) ||
@@ -221,7 +221,7 @@ Status SplitMlp::digest(const PassTensor& tensor, WordsView words, bool is_of_pe
   return device_.digest(words, next_digest_++, *stream_);
 }
 
-/// The rest of a last word is made 0, as in what a pass makes.
+/// Zeroes the rest of the last word, as Pass does.
 Status SplitMlp::digest_matrix(const PassTensor& tensor, MatrixView matrix, bool is_of_peers) {
   constexpr std::size_t word = sizeof(std::uint32_t);
   if (!next_digest_) return {};
@@ -262,7 +262,7 @@ Status SplitMlp::enqueue_update() {
   return {};
 }
 
-/// Those of a pass, what may be summed or received behind them, and the sum over replicas.
+/// Counts the tensors of each pass, the ones reduced or received after it, and the data-parallel all-reduce.
 std::size_t SplitMlp::most_tensors() const {
   const std::size_t a_pass = mlp::Pass::tensors(layout_, local_).size() + 2 * layers() + 4;
   return static_cast<std::size_t>(config_.micro_batches) * a_pass + 1;

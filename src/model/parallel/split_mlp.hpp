@@ -20,7 +20,7 @@
 
 namespace egt {
 
-/// Of one rank in each dimension of a plan, numbered as the parts are; of size 1 where there is one.
+/// One rank's communicators per dimension, numbered as the parts are. The size is 1 for one part.
 struct PlanCommunicators {
   Communicator& data;
   Communicator& tensor;
@@ -28,94 +28,94 @@ struct PlanCommunicators {
 };
 
 struct SplitConfig {
-  /// Of the whole network, all alike on all ranks: `batch.global`, one precision; no `part` yet.
+  /// The whole network, the same on all ranks: `batch.global`, one precision, no `part`.
   MlpConfig network;
   ParallelPlan plan;
   int rank = 0;
-  std::vector<LayerRange> stages;  ///< plan.pipeline
+  std::vector<LayerRange> stages;  ///< plan.pipeline entries
   int micro_batches = 1;
-  /// Enqueues what fills the input of a step's micro-batch, packed: samples of `sequence` from the first one
-  /// on, the same on all ranks; micro-batch after micro-batch. Empty: random numbers. The first stage needs
-  /// it, and the last, whose targets depend on it.
+  /// Enqueues the fill of a micro-batch's packed input with samples of `sequence` starting at first_sample,
+  /// the same on all ranks. Called once per micro-batch, in order. Empty: random numbers. The first stage
+  /// needs it, and so does the last, whose targets depend on the input.
   std::function<Status(std::uint64_t sequence, std::int64_t first_sample, MatrixView input, Stream&)>
       make_input = {};
 };
 
-/// What one step took on this rank, known when it is over.
+/// Loss and times of one step on this rank, available when it is complete.
 struct SplitStep {
-  /// Of this rank's replica, mean over its samples; empty where another stage has the loss, none where
-  /// nothing was computed.
+  /// Mean over the samples of this rank's data-parallel copy. Empty if another stage has the loss or nothing
+  /// was computed.
   std::optional<double> loss;
-  double step_ms = 0;                   ///< from its first work to its last
-  std::optional<double> since_last_ms;  ///< to its last from that of the step before, where both are known
-  double outside_ms = 0;                ///< of that: exchanges and sums, and waits for the peers in them
+  double step_ms = 0;                   ///< from its first to its last work
+  std::optional<double> since_last_ms;  ///< from the end of the previous step to its own, if known
+  double outside_ms = 0;                ///< thereof: exchanges and all-reduces, with communication wait
 };
 
-/// One tensor of a pass that is held against a repetition.
+/// One tensor of a pass that is compared with a repetition.
 struct SplitTensor {
   PassTensor tensor;
   int micro_batch = 0;
-  /// It came from peers, or was summed with theirs: where only such differ, the fault is another rank's.
+  /// Received from peers or all-reduced with them. If only such tensors differ, another rank is faulty.
   bool is_of_peers = false;
 };
 
-/// Trains the part of an MLP that a plan gives to this rank: a stage of layers (pipeline, 1F1B), of each of
-/// them a part (tensor), with a share of the batch (data). fp32, tf32 and bf16; gradients in fp32. Inputs,
-/// targets and weights are those of MlpTrainer's whole network, element by element. All that a step does is
-/// put in one stream, in an order that is the same on all ranks of each dimension; the host waits for
-/// nothing. One thread. All ranks of the plan call in the same order.
+/// Trains this rank's part of an MLP: a pipeline stage (1F1B), a tensor-parallel part of its layers, and a
+/// data-parallel share of the batch. Supports fp32, tf32 and bf16, with fp32 gradients. Inputs, targets and
+/// weights equal those of MlpTrainer's whole network, element by element. A step enqueues all work on one
+/// stream, in the same order on all ranks of each dimension, and the host never waits. Not thread-safe. All
+/// ranks of the plan must call in the same order.
 class SplitMlp final : private mlp::PassCompanion {
  public:
-  static constexpr std::int64_t depth = 2;  ///< steps that may be under way when another one is enqueued
+  static constexpr std::int64_t depth = 2;  ///< steps that may be in flight when another one is enqueued
 
-  /// Why such a network cannot be trained in parts; empty: it can.
+  /// Why such a network cannot be trained in parts; empty if it can.
   static std::string why_not(const MlpConfig& network, const ParallelPlan& plan);
-  /// Takes memory; device and communicators outlive it.
+  /// Allocates memory. Device and communicators must outlive it.
   static Result<std::unique_ptr<SplitMlp>> create(Device& device, const PlanCommunicators& ranks,
                                                   const SplitConfig& config);
 
-  /// The weights as training began, and moments of 0.
+  /// Restores the initial weights and zero moments.
   Status reset();
-  /// `computes` false: only what a step exchanges and sums, with nothing computed in between; the state
-  /// stays, what passes made does not.
+  /// `computes` false: enqueues only the exchanges and all-reduces of a step. The training state is
+  /// preserved, the passes' results are not.
   Status enqueue_step(std::int64_t step, bool computes = true);
-  /// Waits for a step, in order; fails where a communicator did.
+  /// Waits for a step, in order. Fails if a communicator failed.
   Result<SplitStep> retire_step(std::int64_t step, double timeout_seconds);
 
-  /// A pass of `rows` samples a micro-batch, of random numbers (0: of all, as in a step) whose gradients,
-  /// summed over replicas, stay until the next pass; the weights stay too. `digests`: of every tensor, in
-  /// order, device memory for most_tensors(); null: not wanted.
+  /// Enqueues a pass of `rows` random samples per micro-batch (0: all, as in a step). Its gradients, summed
+  /// over data-parallel copies, stay valid until the next pass. The weights do not change. `digests`: device
+  /// memory for most_tensors() digests, one per tensor in order; null: none.
   Status enqueue_pass(std::uint64_t sequence, std::int64_t rows, Digest* digests);
   std::size_t most_tensors() const;
-  /// What the digests of the last pass are of.
+  /// The tensors that the digests of the last pass cover.
   const std::vector<SplitTensor>& tensors() const { return tensors_; }
-  /// The update that follows a pass.
+  /// Enqueues the update after a pass.
   Status enqueue_update();
 
   std::vector<StateTensor> state_tensors() const { return trained_.tensors(); }
   WordsView state(const StateTensor& tensor) const { return trained_.words(tensor); }
-  /// Changes these tensors (layers count from 0 in this part) in every pass enqueued from now on; none:
-  /// stops.
+  /// Injects faults into these tensors in every later pass; layers count from 0 in this part. An empty list
+  /// stops the injection.
   void set_tampering(std::vector<Tampering> tampering) { pass_->set_tampering(std::move(tampering)); }
   const ParameterLayout& layout() const { return layout_; }
-  /// The gradient of the last pass or step, flat, as layout() says.
+  /// The flat gradient of the last pass or step, laid out as layout().
   VectorView gradient() const { return workspace_.gradient_range(0, layout_.size()); }
   const NetworkPart& part() const { return part_; }
   Stream& stream() { return *stream_; }
-  /// Samples of this replica's micro-batch `i`.
+  /// Samples of micro-batch `i` of this data-parallel copy.
   NeuronRange samples(int i) const;
-  /// Bytes that it took of the device for what training keeps.
+  /// Device memory of the training state, in bytes.
   std::uint64_t state_bytes() const { return trained_.bytes() + workspace_.gradient.bytes(); }
 
  private:
   using EventHandle = mlp::EventHandle;
-  /// Of a step that is under way.
+  /// Events and losses of a step in flight.
   struct Marks {
     EventHandle begin, end;
     std::vector<std::array<EventHandle, 2>> outside;
-    std::size_t used = 0;  // of `outside`
+    std::size_t used = 0;  // entries of `outside` in use
     float* losses = nullptr;
-    float* told = nullptr;  // the same, pinned
+    float* told = nullptr;  // pinned copy of `losses`
   };
 
   SplitMlp(Device& device, const PlanCommunicators& ranks, const SplitConfig& config);
@@ -124,15 +124,15 @@ class SplitMlp final : private mlp::PassCompanion {
   Status compute(const PipelineOperation& operation);
   Status exchange(const PipelineOperation& operation);
   Status sum_over_tensor(MatrixView matrix);
-  /// What a pass would sum, of what lies there.
+  /// Enqueues the all-reduces of a pass on the existing memory contents.
   Status sums_of(const PipelineOperation& operation);
   Status sum_over_data();
-  /// With its time where a step is measured.
+  /// Records the time if the step is measured.
   template <typename Enqueue>
   Status outside(const Enqueue& enqueue);
   Status digest(const PassTensor& tensor, WordsView words, bool is_of_peers);
   Status digest_matrix(const PassTensor& tensor, MatrixView matrix, bool is_of_peers);
-  // Along a pass
+  // Hooks of a pass
   Result<bool> make_input(MatrixView input) override;
   Status after(const Operation& operation, const PassTensor& tensor) override;
   Status made(const PassTensor& tensor, WordsView words) override { return digest(tensor, words, false); }
@@ -159,9 +159,9 @@ class SplitMlp final : private mlp::PassCompanion {
   const std::vector<PipelineOperation> schedule_;
   const Precision precision_;
 
-  // Of what is being enqueued
+  // The pass being enqueued
   std::uint64_t sequence_ = 0;
-  std::int64_t rows_ = 0;  // of a micro-batch; 0: all
+  std::int64_t rows_ = 0;  // rows per micro-batch; 0: all
   int micro_batch_ = 0;
   Digest* next_digest_ = nullptr;
   std::vector<SplitTensor> tensors_;
@@ -169,7 +169,7 @@ class SplitMlp final : private mlp::PassCompanion {
   Marks* measured_ = nullptr;
   std::optional<std::int64_t> last_retired_;
 
-  // Streams die before the memory that their work uses: members are destroyed from the last to the first.
+  // Members are destroyed in reverse order, so streams are destroyed before the memory that their work uses.
   mlp::TrainedState trained_;
   mlp::Workspace workspace_;
   Buffer losses_memory_, pinned_;
@@ -178,15 +178,15 @@ class SplitMlp final : private mlp::PassCompanion {
   std::unique_ptr<mlp::Pass> pass_;
 };
 
-/// The largest over this part's layers of ||gradient - whole|| / ||whole||, of the last pass of both;
-/// infinity where one is not finite. `whole`: trains the whole network on this device alone. Waits.
+/// Max over this part's layers of ||gradient - whole|| / ||whole||, for the last pass of both; infinity if a
+/// value is not finite. `whole`: trains the whole network on this device alone. Waits.
 Result<double> difference_from_whole(Device& device, SplitMlp& part, MlpTrainer& whole,
                                      double timeout_seconds);
-/// What rounding may make of that: see gradient_difference.cpp.
+/// Upper bound of that difference caused by rounding; see gradient_difference.cpp.
 double allowed_difference(Precision precision, int layers);
 
-/// Milliseconds that each layer's products and activation take on this device, forward and backward, with
-/// `rows` samples; the middle of several measurements. Waits; takes memory of the largest layer meanwhile.
+/// Forward plus backward time in ms of each layer's GEMMs and activation on this device with `rows` samples,
+/// median of several measurements. Waits. Temporarily allocates the memory of the layer measured.
 Result<std::vector<double>> measure_layers(Device& device, const MlpConfig& network, std::int64_t rows,
                                            double timeout_seconds);
 

@@ -10,7 +10,7 @@ namespace egt {
 
 namespace {
 
-/// Of the products that lead one vector through the encoder.
+/// GEMM operations for encoding one vector.
 double encoder_flops(const RetrievalConfig& config) {
   double products = 0;
   std::int64_t inputs = config.inputs;
@@ -65,8 +65,8 @@ Status check_retrieval(const Device& device, const RetrievalConfig& config) {
   return support.yes() ? Status() : Status(StatusCode::unsupported, support.why_not);
 }
 
-/// Forward, and twice as much backward, without the gradient of the inputs; two products make the
-/// similarities, four their gradients.
+/// Forward plus twice as much backward, without the gradient of the inputs. The similarities need two GEMMs
+/// and their gradients four.
 double training_flops(const RetrievalConfig& config) {
   const auto views = static_cast<double>(2 * config.shards * config.pairs);
   const double first = 2.0 * static_cast<double>(config.inputs * config.hidden.front());
@@ -85,8 +85,7 @@ namespace {
 
 constexpr float unit_variance = 1.7320508f;  // uniform in +-sqrt(3)
 
-// Sequences of random numbers: a step's is its number, of each purpose another. ParameterSet has those from
-// 2^63 on.
+// Bases of random sequences, one per purpose; a step adds its number. ParameterSet uses those from 2^63.
 constexpr std::uint64_t evaluation_sequence = std::uint64_t{1} << 56;
 constexpr std::uint64_t map_sequence = std::uint64_t{2} << 56;
 constexpr std::uint64_t latent_purpose = std::uint64_t{4} << 56;
@@ -95,7 +94,7 @@ constexpr std::uint64_t noise_purpose[] = {std::uint64_t{8} << 56, std::uint64_t
 }  // namespace
 
 Result<Buffer> Encoder::allocate(std::int64_t elements, ElementType type) {
-  // A fault on purpose hits words of 4 bytes.
+  // Round up to whole words, because an injected fault flips 4-byte words.
   return device_.allocate((static_cast<std::size_t>(elements) * size_of(type) + 3) / 4 * 4);
 }
 
@@ -148,7 +147,7 @@ Status Encoder::multiply(const MatrixView& a, bool a_transposed, const MatrixVie
                       stream_);
 }
 
-/// view = noise + latent vectors times the side's map. `view` has no gaps between its rows.
+/// view = noise + latent vectors times the side's map. The rows of `view` must be contiguous.
 Status Encoder::make_view(Side side, std::uint64_t sequence, std::int64_t first_pair,
                           const MatrixView& view) {
   const auto of_side = static_cast<std::size_t>(side);
@@ -170,7 +169,7 @@ Status Encoder::make_view(Side side, std::uint64_t sequence, std::int64_t first_
   return multiply(latent, false, map, true, view, 1.0, 1.0);
 }
 
-/// From the views in activation 0, of as many rows as `embeddings` has.
+/// Encodes the views in activation 0, as many rows as `embeddings` has.
 Status Encoder::forward(const mlp::ParameterSet& parameters, const MatrixView& embeddings,
                         const Flip* fault) {
   const std::vector<LinearLayer>& layers = layout_.layers();
@@ -189,8 +188,8 @@ Status Encoder::forward(const mlp::ParameterSet& parameters, const MatrixView& e
   return {};
 }
 
-/// InfoNCE in both ways: each query among all documents of the shard, and each document among all queries.
-/// `embeddings` and their `gradient`: the queries' rows, then the documents'.
+/// InfoNCE in both directions: each query against all documents of the shard, and each document against all
+/// queries. `embeddings` and `gradient`: the queries' rows, then the documents'.
 Status Encoder::contrast(const MatrixView& embeddings, const MatrixView& gradient, float* losses) {
   const std::int64_t pairs = config_.pairs;
   const double sharpness = 1.0 / config_.temperature;

@@ -13,40 +13,40 @@
 
 namespace egt {
 
-/// A retrieval test: pairs of a query and a document are two noisy views of one latent vector; an encoder,
-/// one for both views, learns to give them embeddings whose inner product is the largest for the pair.
+/// A retrieval test. A query and its document are two noisy views of one latent vector. One encoder for both
+/// views learns embeddings whose inner product is largest for matching pairs.
 struct RetrievalConfig {
-  std::int64_t latent = 16;                  ///< numbers of a latent vector
-  std::int64_t inputs = 64;                  ///< numbers of a view
+  std::int64_t latent = 16;                  ///< elements of a latent vector
+  std::int64_t inputs = 64;                  ///< elements of a view
   std::vector<std::int64_t> hidden = {128};  ///< neurons of the hidden layers, at least one layer
-  std::int64_t embedding = 32;               ///< numbers of an embedding
-  float noise = 0.3f;  ///< standard deviation of a view's noise; without it a number of a view has 1
+  std::int64_t embedding = 32;               ///< elements of an embedding
+  float noise = 0.3f;  ///< standard deviation of a view's noise, relative to 1 for its signal
 
-  std::int64_t shards = 8;   ///< of a step's batch, each with its own negatives
-  std::int64_t pairs = 64;   ///< of a shard
-  double temperature = 0.1;  ///< what inner products are divided by in training
+  std::int64_t shards = 8;   ///< shards per step, each with its own negatives
+  std::int64_t pairs = 64;   ///< pairs per shard
+  double temperature = 0.1;  ///< divisor of inner products in training
   Optimizer optimizer = Optimizer::adam;
   double learning_rate = 2e-3;
-  float momentum = 0.9f;  ///< of SGD
+  float momentum = 0.9f;  ///< for SGD
 
-  std::int64_t evaluated = 1024;  ///< pairs of the evaluation set: each query searches all documents of it
-  std::int64_t block = 128;       ///< pairs that are encoded and searched at once; divides `evaluated`
+  std::int64_t evaluated = 1024;  ///< pairs of the evaluation set; each query searches all documents in it
+  std::int64_t block = 128;       ///< pairs encoded and searched per GEMM; divides `evaluated`
 
-  Precision precision = Precision::fp32;  ///< of all products: fp32, tf32 or bf16
+  Precision precision = Precision::fp32;  ///< of all GEMMs: fp32, tf32 or bf16
   std::uint64_t seed = 1;
 
   std::int64_t blocks() const { return evaluated / block; }
 };
 
-/// A test of some seconds on one core: 200 steps of training reach a recall@1 far above chance.
+/// Runs some seconds on one core: 200 training steps reach a recall@1 far above chance.
 RetrievalConfig small_retrieval();
-/// For GPUs: 7.3 million parameters, about 1.4 TFLOP a step of training, 6.3 TFLOP an evaluation; some 2 GiB.
+/// For GPUs: 7.3 million parameters, 2 GiB, about 1.4 TFLOP per training step, 6.3 TFLOP per evaluation.
 RetrievalConfig large_retrieval();
 
-/// invalid_argument: a size that does not fit; unsupported: a precision that the device or the test has not.
+/// invalid_argument: a size is invalid. unsupported: the device or the test does not support the precision.
 Status check_retrieval(const Device& device, const RetrievalConfig& config);
 
-/// Floating-point operations of the matrix products of a training step, of all shards; of an evaluation.
+/// GEMM operations of a training step over all shards, and of an evaluation.
 double training_flops(const RetrievalConfig& config);
 double evaluation_flops(const RetrievalConfig& config);
 
@@ -54,29 +54,29 @@ namespace retrieval {
 
 enum class Side { query, document };
 
-/// Private to RetrievalModel: data, forward, loss and backward of one shard or block. Whatever is enqueued
-/// goes to one stream and works in memory of the encoder's own: one thread, one call after the other.
+/// Private to RetrievalModel: data, forward, loss and backward of one shard or block. All work uses one
+/// stream and the encoder's own memory, so calls must not overlap. Not thread-safe.
 class Encoder {
  public:
-  /// All outlive the encoder.
+  /// All arguments must outlive the encoder.
   Encoder(Device& device, const RetrievalConfig& config, const ParameterLayout& layout, Stream& stream)
       : device_(device), config_(config), layout_(layout), stream_(stream) {}
 
-  /// Takes memory and enqueues the making of the fixed maps from latent vectors to views.
+  /// Allocates memory and enqueues the generation of the fixed maps from latent vectors to views.
   Status prepare();
 
   /// The type of activations and embeddings.
   ElementType type() const { return activation_type(config_.precision); }
 
-  /// The loss of the pairs [shard * pairs, ..) of the step's batch, and its share of the gradient of the mean
-  /// over the batch. `gradient`: fp32, layout.size(); biases of the last layer and padding are not written.
-  /// `losses`: fp32, 2 * pairs, of each query among the shard's documents, then of each document among the
-  /// queries. `fault`: words of the first hidden layer's activation that are changed on purpose; null: none.
+  /// Computes the loss of the pairs [shard * pairs, ..) of the step's batch, and their share of the gradient
+  /// of the batch mean. `gradient`: fp32, layout.size(); biases of the last layer and padding are not
+  /// written. `losses`: fp32, 2 * pairs, for each query over the shard's documents, then for each document
+  /// over the queries. `fault`: injected into the first hidden layer's activation; null: none.
   Status train_shard(const mlp::ParameterSet& parameters, std::int64_t step, std::int64_t shard,
                      float* gradient, float* losses, const Flip* fault);
 
-  /// Embeddings of one side of the evaluation set's pairs [first_pair, first_pair + embeddings.rows).
-  /// `embeddings`: of `type`, at most max(2 * pairs, block) rows.
+  /// Computes the embeddings of one side of the evaluation set's pairs [first_pair, first_pair +
+  /// embeddings.rows). `embeddings`: of `type`, up to max(2 * pairs, block) rows.
   Status encode(const mlp::ParameterSet& parameters, Side side, std::int64_t first_pair,
                 MatrixView embeddings);
 
@@ -94,13 +94,13 @@ class Encoder {
   const RetrievalConfig& config_;
   const ParameterLayout& layout_;
   Stream& stream_;
-  std::array<Buffer, 2> maps_;       // by Side: inputs x latent
+  std::array<Buffer, 2> maps_;       // indexed by Side: inputs x latent
   Buffer latent_;                    // rows x latent
-  std::vector<Buffer> activations_;  // [0]: views; [l]: behind hidden layer l; rows x neurons
+  std::vector<Buffer> activations_;  // [0]: views; [l]: output of hidden layer l; rows x neurons
   Buffer embeddings_, embeddings_gradient_;
-  std::array<Buffer, 2> gradients_;     // of activations, by turns
-  std::array<Buffer, 2> similarities_;  // pairs x pairs, fp32: of queries to documents, and the other way
-  std::array<Buffer, 2> operands_;      // their gradients as products read them, where that is not fp32
+  std::array<Buffer, 2> gradients_;     // of activations, alternating
+  std::array<Buffer, 2> similarities_;  // pairs x pairs, fp32: queries to documents, and the transpose
+  std::array<Buffer, 2> operands_;      // their gradients in the compute type; empty if that is fp32
 };
 
 }  // namespace retrieval

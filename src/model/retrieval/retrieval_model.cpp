@@ -16,7 +16,7 @@ using mlp::EventHandle;
 using retrieval::Side;
 
 constexpr double preparation_timeout_s = 60.0;
-constexpr std::int64_t slot_unit = 64;  // elements that a shard's slot is a multiple of: 256 bytes
+constexpr std::int64_t slot_unit = 64;  // elements, 256 bytes; a shard's slot is a multiple of this
 
 ParameterLayout layout_of(const RetrievalConfig& config) {
   std::vector<std::int64_t> neurons = {config.inputs};
@@ -25,7 +25,7 @@ ParameterLayout layout_of(const RetrievalConfig& config) {
   return ParameterLayout(neurons, std::numeric_limits<std::int64_t>::max());
 }
 
-/// What the weights and their optimizer are kept by.
+/// Configuration of the weights and their optimizer.
 MlpConfig training_of(const RetrievalConfig& config) {
   MlpConfig training;
   training.precisions = {config.precision};
@@ -66,13 +66,11 @@ struct RetrievalModel::Impl {
   Result<EventHandle> timing_event() { return device.create_event(EventUse::timing); }
   const Flip* flip_of(RetrievalPart part, std::int64_t index) const;
 
-  // Training
   Status make_shard(std::int64_t step, std::int64_t shard);
   Status sum_shards();
   Status update();
   VectorView slot(const Buffer& slots_memory, std::int64_t index) const;
 
-  // Evaluation
   BlockRange own_blocks() const;
   MatrixView embeddings(const Buffer& memory, std::int64_t first_row, std::int64_t rows) const;
   Status gather(const Buffer& own, const Buffer& all);
@@ -91,22 +89,22 @@ struct RetrievalModel::Impl {
   const MlpConfig training;
   const ParameterLayout layout;
   const std::int64_t slot_count;   // fp32 elements of a shard's slot: its gradient, then its losses
-  const std::int64_t slots;        // of this rank, some of which may stay unused
-  const std::int64_t blocks_each;  // of a rank; the last ranks may have fewer, or none
+  const std::int64_t slots;        // slots of this rank, some of which may be unused
+  const std::int64_t blocks_each;  // blocks per rank; the last ranks may have fewer or none
   std::optional<RetrievalTampering> tampering;
 
-  // The stream dies before the memory that its work uses: members are destroyed from the last to the first.
+  // Members are destroyed in reverse order, so the stream is destroyed before the memory that its work uses.
   mlp::TrainedState trained;
-  Buffer own_slots, all_slots, sum;   // of shards
+  Buffer own_slots, all_slots, sum;   // shards' slots, and their sum
   Buffer own_queries, own_documents;  // embeddings of this rank's blocks
-  Buffer queries, documents;          // of all, in order, and room for blocks that there are not
-  Buffer own_larger, larger;          // likewise: of each query, how many documents come before its own
+  Buffer queries, documents;          // of all ranks, in order, padded to whole blocks
+  Buffer own_larger, larger;          // in the same order: how many documents rank before each query's own
   Buffer similarity;                  // block x evaluated, fp32
   Buffer answers;                     // Digests
   Buffer losses_on_host, larger_on_host, answers_on_host;  // pinned
   std::array<EventHandle, depth> step_begin, step_end;
   EventHandle evaluation_begin, encoded, searched, read;
-  std::optional<retrieval::Encoder> encoder;  // with memory of its own
+  std::optional<retrieval::Encoder> encoder;  // owns its memory
   std::unique_ptr<Stream> stream;
 };
 
@@ -140,7 +138,7 @@ Status RetrievalModel::Impl::prepare() {
   return device.synchronize(*stream, preparation_timeout_s);
 }
 
-/// What is not written by anybody, padding and unused slots, stays zero.
+/// Padding and unused slots are never written, so they stay zero.
 Result<Buffer> RetrievalModel::Impl::allocate_zeros(std::int64_t count, std::size_t element_bytes) {
   EGT_TRY_ASSIGN(Buffer buffer, device.allocate(static_cast<std::size_t>(count) * element_bytes));
   EGT_TRY(device.set_zero(buffer.data(), buffer.bytes(), *stream));
@@ -199,7 +197,7 @@ Status RetrievalModel::Impl::make_shard(std::int64_t step, std::int64_t shard) {
   return device.flip(VectorView{gradient, ElementType::f32, layout.size()}.words(), *flip, *stream);
 }
 
-/// Losses are summed with the gradients, row by row of a shard.
+/// The slots contain gradients and losses. Losses accumulate by row of a shard.
 Status RetrievalModel::Impl::sum_shards() {
   const std::int64_t ranks = communicator.size();
   EGT_TRY(communicator.all_gather(own_slots.data(), all_slots.data(), own_slots.bytes(), *stream));
@@ -267,7 +265,7 @@ Status RetrievalModel::Impl::gather(const Buffer& own, const Buffer& all) {
   return communicator.all_gather(own.data(), all.data(), own.bytes(), *stream);
 }
 
-/// Nobody is past it before all have come to it.
+/// Barrier: completes only after all ranks have reached it.
 Status RetrievalModel::Impl::meet() {
   return communicator.all_gather(own_larger.data(), larger.data(), sizeof(std::int32_t), *stream);
 }

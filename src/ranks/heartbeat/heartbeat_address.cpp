@@ -11,7 +11,7 @@
 namespace egt {
 namespace {
 
-/// None where no other host can use it.
+/// None if no other host can use the address.
 std::optional<std::string> usable_address(const ifaddrs& interface) {
   if (!interface.ifa_addr || (interface.ifa_flags & IFF_LOOPBACK) || !(interface.ifa_flags & IFF_UP))
     return {};

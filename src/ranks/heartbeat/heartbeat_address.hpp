@@ -8,7 +8,7 @@
 
 namespace egt {
 
-/// A socket address of either family.
+/// An IPv4 or IPv6 socket address.
 struct Address {
   sockaddr_storage storage{};
   socklen_t bytes = 0;
@@ -17,12 +17,12 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-/// None: `text` is no address of either family.
+/// None if `text` is not an IPv4 or IPv6 address.
 std::optional<Address> parse_address(const std::string& text, int port);
 int port_of(const Address& address);
 
-/// Of this host's interfaces that are up, as text; those that no other host can use left out. Which of them a
-/// certain host can reach is not known here: behind a tunnel or a bridge of containers sits nobody else.
+/// Addresses of this host's active interfaces as text, without those that no other host can use. Whether a
+/// certain host can reach them is unknown: tunnels and container bridges lead to no other host.
 std::vector<std::string> own_addresses();
 
 }  // namespace egt

@@ -37,7 +37,7 @@ bool would_block() {
 
 HeartbeatLink::HeartbeatLink(Descriptor socket) : socket_(std::move(socket)) {
   const int yes = 1;
-  // Where these fail the link is slower, or the next call tells.
+  // If these fail, the link is slower or the next call reports the error.
   (void)::setsockopt(descriptor(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
   (void)::fcntl(descriptor(), F_SETFL, O_NONBLOCK);
   (void)::fcntl(descriptor(), F_SETFD, FD_CLOEXEC);
@@ -61,8 +61,8 @@ bool HeartbeatLink::next_frame() {
   return true;
 }
 
-/// What the peer sent before the link broke is still to be taken: `take` finds the end, but no more the
-/// error.
+/// Data that the peer sent before the link broke must still be read. `take` then detects the end of the
+/// stream, but no longer the error.
 void HeartbeatLink::stop_sending(int error) {
   if (error != EPIPE && error_ == 0) error_ = error;
   waiting_.clear();
@@ -95,7 +95,7 @@ bool HeartbeatLink::receive() {
   return count > 0;
 }
 
-/// A process that ends, or its host that starts anew, resets the connection instead.
+/// A process that exits, or a host that reboots, resets the connection instead.
 bool HeartbeatLink::was_cut() const {
   return error_ == ETIMEDOUT || error_ == EHOSTUNREACH || error_ == ENETUNREACH || error_ == ENETDOWN ||
          error_ == EHOSTDOWN;

@@ -19,32 +19,32 @@ struct Frame {
 };
 
 /// One TCP connection that carries frames: [bytes of the body: u32, little endian][kind: u8][body]. Never
-/// blocks; holds at most one frame in part and one of each kind behind it.
+/// blocks. Holds up to one partly sent frame, and one waiting frame of each kind.
 class HeartbeatLink {
  public:
   static constexpr std::size_t hello_limit = 1024, text_limit = std::size_t{16} << 20;  ///< bytes of a body
 
-  /// Takes a connected or connecting socket and makes it fit: no delay, no blocking.
+  /// Owns a connected or connecting socket, and sets it to no delay and non-blocking.
   explicit HeartbeatLink(Descriptor socket);
 
   int descriptor() const { return socket_.get(); }
-  /// What a peer may send from here on: strangers less than peers.
+  /// Limits the body size of received frames. The limit is lower before a peer has identified its rank.
   void allow(std::size_t bytes) { limit_ = bytes; }
 
-  /// In line to be sent; replaces one of its kind that is not begun.
+  /// Queues a frame. It replaces a frame of its kind whose sending has not started.
   void put(FrameKind kind, const std::string& body);
-  /// Sends what the system takes now.
+  /// Sends as much as the system accepts now.
   void push();
   bool wants_to_send() const { return !ended_ && (sent_ < sending_.size() || !waiting_.empty()); }
-  /// Has the peer's host got everything?
+  /// Returns whether the peer's host has received everything.
   bool delivered() const;
-  /// All whole frames that came.
+  /// Returns all complete frames received.
   std::vector<Frame> take();
-  /// The peer closed it, it broke, or what came makes no sense. There may still be frames to take before.
+  /// The peer closed the link, it broke, or the data was invalid. Frames from before may still be readable.
   bool ended() const { return ended_; }
-  /// What broke it (errno); 0: nothing did, the peer closed it or talked nonsense.
+  /// The errno that broke it; 0: none, since the peer closed it or sent invalid data.
   int error() const { return error_; }
-  /// The network broke it: nothing is known of the peer's process.
+  /// The network broke the link, so the state of the peer's process is unknown.
   bool was_cut() const;
 
  private:
@@ -56,7 +56,7 @@ class HeartbeatLink {
   Descriptor socket_;
   std::size_t limit_ = hello_limit;
   std::string sending_;
-  std::size_t sent_ = 0;  ///< bytes of `sending_`
+  std::size_t sent_ = 0;  ///< bytes of `sending_` sent so far
   std::vector<Frame> waiting_;
   std::string received_;
   bool ended_ = false;

@@ -28,16 +28,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// How a rank can be reached.
+/// Contact data of a rank.
 struct Whereabouts {
-  std::string token;  ///< the run's is that of rank 0
+  std::string token;  ///< rank 0's token is the run's
   std::string hostname;
   int pid = 0;
   int port = 0;
   std::vector<std::string> addresses;
 };
 
-/// What all ranks know before they connect.
+/// Data that all ranks share before they connect.
 struct Directory {
   int self = 0;
   std::vector<Whereabouts> ranks;
@@ -46,14 +46,14 @@ struct Directory {
   const std::string& token() const { return ranks.front().token; }
 };
 
-constexpr std::size_t most_strangers = 64;     ///< connections that said nothing yet, beside the ranks'
-constexpr double next_address_seconds = 0.25;  ///< as browsers do (RFC 8305)
+constexpr std::size_t most_strangers = 64;     ///< connections without a hello, in addition to the ranks'
+constexpr double next_address_seconds = 0.25;  ///< as in browsers (RFC 8305)
 
 std::string hello_text(const Directory& directory, int to) {
   return Json{{"token", directory.token()}, {"rank", directory.self}, {"to", to}}.dump();
 }
 
-/// The rank that says this hello to `self`; none: a stranger's.
+/// The rank that sent this hello to `self`; none: an unknown sender.
 std::optional<int> rank_of_hello(const Frame& frame, const Directory& directory) {
   if (frame.kind != FrameKind::hello) return std::nullopt;
   const Json hello = Json::parse(frame.body, nullptr, false);
@@ -69,7 +69,7 @@ pollfd entry_of(const HeartbeatLink& link) {
   return {link.descriptor(), static_cast<short>(link.wants_to_send() ? POLLIN | POLLOUT : POLLIN), 0};
 }
 
-/// A connection that is being made, or its errno.
+/// A connection in progress, or its errno.
 Result<Descriptor> begin_connection(const std::string& text, int port) {
   const auto address = parse_address(text, port);
   if (!address) return Status(StatusCode::invalid_argument, "not an address");
@@ -80,7 +80,7 @@ Result<Descriptor> begin_connection(const std::string& text, int port) {
   return socket;
 }
 
-/// The calling of one rank.
+/// The connection attempts to one rank.
 class Call {
  public:
   Call(int peer, const Directory& directory)
@@ -89,10 +89,10 @@ class Call {
   }
 
   int peer() const { return peer_; }
-  /// Begins what is due and hears what was begun: the link to the rank once it greets.
+  /// Starts due attempts and polls those in progress. Returns the link to the rank once it has sent a hello.
   std::optional<HeartbeatLink> turn();
   bool has_failed() const { return next_ == addresses_.size() && attempts_.empty(); }
-  /// Until `turn` has something to begin.
+  /// Seconds until `turn` can start another attempt.
   double seconds_to_next() const;
   void add_entries(std::vector<pollfd>& entries) const {
     for (const Attempt& attempt : attempts_) entries.push_back(entry_of(attempt.link));
@@ -114,10 +114,10 @@ class Call {
   int peer_;
   const Directory& directory_;
   std::vector<std::string> addresses_;
-  std::size_t next_ = 0;  ///< of the addresses, to be called
+  std::size_t next_ = 0;  ///< index of the next address to call
   Clock::time_point begun_at_;
-  std::vector<Attempt> attempts_;   ///< under way
-  std::vector<std::string> tales_;  ///< of those that failed
+  std::vector<Attempt> attempts_;   ///< in progress
+  std::vector<std::string> tales_;  ///< of failed attempts
 };
 
 void Call::begin_next() {
@@ -161,12 +161,12 @@ Status Call::failure(StatusCode code) const {
                             there().hostname, there().port, fmt::join(tales, ", "))};
 }
 
-/// Calls the lower ranks and takes the calls of the higher ones, all at the same time, until each has proved
-/// that it knows the token. A rank is called at its addresses one after the other; the next one's turn comes
-/// when those before failed or did not answer at once, and none is given up before one of them has led to the
-/// rank: so an address that leads nowhere costs a moment, and one that leads to somebody else does no harm.
+/// Calls the lower ranks and accepts calls of the higher ones concurrently, until each has proved that it
+/// knows the token. Addresses of a rank are called one after the other. The next one follows if earlier ones
+/// failed or did not answer at once. No attempt is aborted before one of them has reached the rank. An
+/// unreachable address therefore costs little time, and an address of another host is harmless.
 ///
-/// Calls that are on `listener`, a listening socket, and come from strangers are dropped.
+/// Calls from unknown peers on `listener`, a listening socket, are dropped.
 class Meeting {
  public:
   Meeting(const Descriptor& listener, const Directory& directory,
@@ -220,7 +220,7 @@ class Meeting {
     guests_ = std::move(waiting);
   }
 
-  /// Does this guest still have to say who it is? A rank that calls a second time has been answered before.
+  /// Returns whether this guest must still send its hello. A rank that calls again was answered before.
   bool hear(HeartbeatLink& guest) {
     const auto frames = guest.take();
     if (frames.empty()) return !guest.ended();
@@ -240,7 +240,7 @@ class Meeting {
     connections_.push_back({rank, there.pid, there.hostname, std::move(link)});
   }
 
-  /// Until something came, or a call's next address is due.
+  /// Waits until data arrives, or a call's next address is due.
   void wait(double seconds) const {
     std::vector<pollfd> entries = {{listener_.get(), POLLIN, 0}};
     for (const HeartbeatLink& guest : guests_) entries.push_back(entry_of(guest));
@@ -248,7 +248,7 @@ class Meeting {
       call.add_entries(entries);
       seconds = std::min(seconds, std::max(0.0, call.seconds_to_next()));
     }
-    // What fails here fails in the calls that follow, too.
+    // An error here also occurs in the calls that follow.
     (void)::poll(entries.data(), entries.size(), static_cast<int>(std::ceil(seconds * 1000)));
   }
 
@@ -261,16 +261,16 @@ class Meeting {
   const Descriptor& listener_;
   const Directory& directory_;
   std::vector<HeartbeatConnection>& connections_;
-  std::list<Call> calls_;              ///< of lower ranks
-  std::vector<int> missing_;           ///< higher ranks that did not call yet
-  std::vector<HeartbeatLink> guests_;  ///< who did not say yet who they are
+  std::list<Call> calls_;              ///< to lower ranks
+  std::vector<int> missing_;           ///< higher ranks that have not called yet
+  std::vector<HeartbeatLink> guests_;  ///< connections without a hello so far
 };
 
 std::string system_error(const char* what) {
   return fmt::format("{}: {}", what, std::strerror(errno));
 }
 
-/// A listening socket on all addresses of that family, on a port of the system's choice.
+/// A listening socket on all addresses of that family, on a port that the system chooses.
 Result<Descriptor> listen_on(int family) {
   Descriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return Status(StatusCode::unavailable, system_error("socket"), errno);
@@ -285,7 +285,7 @@ Result<Descriptor> listen_on(int family) {
   return socket;
 }
 
-/// On both families where the host has both.
+/// Listens on both families if the host has both.
 Result<Descriptor> listen_on_all() {
   auto both = listen_on(AF_INET6);
   return both.ok() ? std::move(both) : listen_on(AF_INET);
@@ -297,8 +297,8 @@ int port_of(const Descriptor& listener) {
   return ::getsockname(listener.get(), address.get(), &address.bytes) == 0 ? port_of(address) : 0;
 }
 
-/// Do all ranks succeed? Else the last one's reason, on all: of two ranks that do not meet the higher one
-/// calls, and so knows more.
+/// If any rank fails, returns the last failing rank's reason on all ranks. Of two ranks that do not meet, the
+/// higher one calls and so knows more.
 Status agree_on_last(Control& control, const Status& own) {
   EGT_TRY_ASSIGN(const auto reasons, all_gather(control, own.what()));
   const auto last =
@@ -312,7 +312,7 @@ std::string new_token() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
-/// Tells all ranks where this one listens, and learns it of all.
+/// Exchanges the listening addresses of all ranks.
 Result<Directory> share_directory(Control& control, int port) {
   const Json own = {{"token", new_token()},
                     {"hostname", control.place().hostname},

@@ -9,7 +9,7 @@
 
 namespace egt {
 
-/// A connection to another rank, which proved that it knows the run's token.
+/// A connection to a rank that proved that it knows the run's token.
 struct HeartbeatConnection {
   int rank = 0;
   int pid = 0;
@@ -17,8 +17,8 @@ struct HeartbeatConnection {
   HeartbeatLink link;
 };
 
-/// Connects every rank with every other one, as `open_tcp_heartbeat` tells. In rank order. `own`: whether
-/// this rank has all else that it needs; where one has not, none opens.
+/// Connects every pair of ranks as described at `open_tcp_heartbeat`, and returns the connections in rank
+/// order. `own`: whether this rank has all other resources. If one rank lacks any, none connects.
 Result<std::vector<HeartbeatConnection>> open_heartbeat_connections(Control& control, const Status& own,
                                                                     double timeout_seconds);
 

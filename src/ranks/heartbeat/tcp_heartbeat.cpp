@@ -15,8 +15,8 @@
 namespace egt {
 namespace {
 
-/// A peer that says nothing for this long may be stopped: its buffers are not to be filled with old news, so
-/// that there is room for the last ones.
+/// A peer that is silent for this long may be stopped. Its buffers must not fill with outdated news, so that
+/// the newest fits.
 constexpr double quiet_seconds = 1, quiet_period_seconds = 1;
 constexpr double goodbye_seconds = 0.5;
 
@@ -36,7 +36,7 @@ class TcpHeartbeat final : public Heartbeat {
   struct Line {
     HeartbeatLink link;
     Clock::time_point heard = Clock::now(), put = Clock::time_point();
-    bool up_to_date = true;  ///< it was given the newest text
+    bool up_to_date = true;  ///< the newest text was queued
   };
 
   bool take_in();
@@ -49,7 +49,7 @@ class TcpHeartbeat final : public Heartbeat {
   Descriptor alarm_;
   std::string newest_;
   std::vector<Peer> peers_;
-  std::vector<Line> lines_;  ///< of `peers_`
+  std::vector<Line> lines_;  ///< parallel to `peers_`
 };
 
 TcpHeartbeat::TcpHeartbeat(int rank, Descriptor alarm, std::vector<HeartbeatConnection> connections)
@@ -89,7 +89,7 @@ void TcpHeartbeat::push(bool to_quiet_ones) {
   }
 }
 
-/// One peer's frames. Did anything happen?
+/// Receives one peer's frames, and returns whether anything happened.
 bool TcpHeartbeat::take_in(Peer& peer, Line& line) {
   if (!peer.connected()) return false;
   auto frames = line.link.take();
@@ -110,7 +110,7 @@ bool TcpHeartbeat::take_in() {
   return any;
 }
 
-/// Until something can be taken in or sent. True: woken by `wake`.
+/// Waits until data can be received or sent. True: woken by `wake`.
 bool TcpHeartbeat::wait(double seconds) {
   std::vector<pollfd> entries = {{alarm_.get(), POLLIN, 0}};
   for (std::size_t i = 0; i < lines_.size(); ++i) {
@@ -148,14 +148,14 @@ bool TcpHeartbeat::flush(double wait_seconds) {
     take_in();
     if (delivered()) return true;
     if (seconds_since(start) >= wait_seconds) return false;
-    // Acknowledgements wake nobody.
+    // An acknowledgement does not wake poll.
     ::usleep(1000);
   }
 }
 
 void TcpHeartbeat::wake() {
   const std::uint64_t one = 1;
-  // It fails only where the counter is full: then it wakes already.
+  // It fails only if the counter is full, and then poll wakes anyway.
   (void)!::write(alarm_.get(), &one, sizeof(one));
 }
 

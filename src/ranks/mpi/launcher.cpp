@@ -23,9 +23,9 @@ struct Row {
   bool of_node = false;
 };
 
-/// The first row with a variable that is set applies, so the launcher that may run inside the others comes
-/// first. Variables that state the size of an allocation (SLURM_NTASKS, PBS_NP, LSB_DJOB_NUMPROC) are not
-/// here: a batch script may start a single rank.
+/// The first row whose variable is set applies, so launchers that may run inside others come first. Variables
+/// for the size of an allocation (SLURM_NTASKS, PBS_NP, LSB_DJOB_NUMPROC) are not listed, since a batch
+/// script may start a single rank.
 constexpr Row rows[] = {
     {"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
      with_this_mpi},

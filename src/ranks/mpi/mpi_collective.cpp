@@ -9,11 +9,11 @@
 namespace egt {
 namespace {
 
-/// Bytes of a collective that are sent and summed together: large enough for the full rate, small enough for
+/// Bytes of a collective that are sent and reduced together. Large enough for the full rate, small enough for
 /// a cache.
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 
-/// The part [first, first + count) of n elements that `rank` of `size` ranks sums.
+/// The part [first, first + count) of n elements that `rank` of `size` ranks reduces.
 struct Share {
   std::size_t first;
   std::size_t count;
@@ -27,7 +27,7 @@ Share share_of(std::size_t n, int rank, int size) {
 
 }  // namespace
 
-/// Sends every peer its share of the chunk, and receives all peers' parts of this rank's.
+/// Sends every peer its share of the chunk, and receives all peers' parts of this rank's share.
 Status MpiCollective::scatter(const Chunk& chunk, std::size_t width) {
   const std::size_t mine = share_of(chunk.count, group_.rank, group_.size).count * width;
   std::byte* part = chunk.parts;
@@ -53,7 +53,7 @@ Status MpiCollective::sum(MpiTransfer& transfer, const std::byte* peers, const s
   return {};
 }
 
-/// Sums this rank's share in rank order, sends it to all, and receives the other shares in place.
+/// Reduces this rank's share in rank order, sends it to all, and receives the other shares in place.
 Status MpiCollective::sum_and_gather(const Chunk& chunk, ElementType type) {
   const std::size_t width = size_of(type);
   const Share mine = share_of(chunk.count, group_.rank, group_.size);
@@ -69,7 +69,7 @@ Status MpiCollective::sum_and_gather(const Chunk& chunk, ElementType type) {
 }
 
 Status MpiCollective::all_reduce(std::byte* data, std::size_t count, ElementType type) {
-  if (group_.size == 1) return {};  // the identity, also for a NaN
+  if (group_.size == 1) return {};  // the identity, even for a NaN
   const std::size_t width = size_of(type), per_chunk = std::min(count, chunk_bytes / width);
   const std::size_t chunks = count == 0 ? 0 : (count + per_chunk - 1) / per_chunk;
   const auto size = static_cast<std::size_t>(group_.size);
@@ -79,7 +79,7 @@ Status MpiCollective::all_reduce(std::byte* data, std::size_t count, ElementType
     return {data + i * per_chunk * width, std::min(per_chunk, count - i * per_chunk),
             scratch_->data() + i % stages * parts_bytes, &transfers_[i % stages]};
   };
-  // A chunk's parts are under way while the one before it is summed and the one before that comes back.
+  // A chunk is scattered while the one before it is reduced and the one before that is gathered.
   for (std::size_t i = 0; i < chunks + stages - 1; ++i) {
     if (i < chunks) EGT_TRY(scatter(chunk(i), width));
     if (i >= 1 && i - 1 < chunks) EGT_TRY(sum_and_gather(chunk(i - 1), type));
@@ -88,8 +88,8 @@ Status MpiCollective::all_reduce(std::byte* data, std::size_t count, ElementType
   return {};
 }
 
-/// A binomial tree, counted from the root: a rank's parent is the rank without its lowest bit. A chunk is
-/// passed on while the next one comes.
+/// A binomial tree with positions relative to the root. A rank's parent is its position without the lowest
+/// set bit. A chunk is forwarded while the next one arrives.
 Status MpiCollective::broadcast(std::byte* data, std::size_t bytes, int root) {
   const int place = (group_.rank - root + group_.size) % group_.size;
   const auto rank_at = [&](int p) { return (p + root) % group_.size; };
@@ -114,7 +114,7 @@ Status MpiCollective::reduce_scatter(const std::byte* send, std::byte* recv, std
                                      ElementType type) {
   const std::size_t width = size_of(type), slice = recv_count * width;
   const auto size = static_cast<std::size_t>(group_.size), rank = static_cast<std::size_t>(group_.rank);
-  if (size == 1) {  // the identity, also for a NaN
+  if (size == 1) {  // the identity, even for a NaN
     if (slice > 0 && recv != send) std::memcpy(recv, send, slice);
     return {};
   }
@@ -134,7 +134,7 @@ Status MpiCollective::reduce_scatter(const std::byte* send, std::byte* recv, std
     }
     return {};
   };
-  // A piece's parts are under way while the one before it is summed.
+  // A piece is transferred while the one before it is reduced.
   for (std::size_t i = 0; i <= pieces; ++i) {
     if (i < pieces) EGT_TRY(exchange(i));
     if (i == 0) continue;
@@ -163,7 +163,7 @@ Status MpiCollective::all_gather(const std::byte* send, std::byte* recv, std::si
 
 Status MpiCollective::gather_choices(std::vector<SplitChoice>& choices) {
   const std::size_t bytes = choices.size() * sizeof(SplitChoice), own = static_cast<std::size_t>(group_.rank);
-  scratch_ = group_.take_scratch(bytes);  // which stays where MPI still works on it
+  scratch_ = group_.take_scratch(bytes);  // stays allocated while MPI still uses it
   std::memcpy(scratch_->data() + own * sizeof(SplitChoice), &choices[own], sizeof(SplitChoice));
   EGT_TRY(all_gather(scratch_->data() + own * sizeof(SplitChoice), scratch_->data(), sizeof(SplitChoice)));
   std::memcpy(choices.data(), scratch_->data(), bytes);

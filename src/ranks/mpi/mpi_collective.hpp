@@ -14,17 +14,16 @@
 
 namespace egt {
 
-/// What a rank brings to the split of a communicator.
+/// A rank's input to the split of a communicator.
 struct SplitChoice {
   std::int64_t group;
-  std::uint64_t next_number;  ///< MpiWorld's
+  std::uint64_t next_number;  ///< of MpiWorld
 };
 
-/// One collective while it runs: its tags, its limits and its transfers, which end with it or go to the
-/// session.
+/// One collective in progress: its tags, limits and transfers, which end with it or pass to the session.
 class MpiCollective {
  public:
-  /// `sequence`: the same on all ranks, another for each collective. `ended`: what gives it up.
+  /// `sequence`: the same on all ranks, different for each collective. `ended` aborts the collective.
   MpiCollective(MpiGroup& group, std::size_t sequence, const std::atomic<bool>& ended)
       : group_(group),
         tag_(group.collective_tag(sequence)),
@@ -35,17 +34,17 @@ class MpiCollective {
   Status broadcast(std::byte* data, std::size_t bytes, int root);
   Status reduce_scatter(const std::byte* send, std::byte* recv, std::size_t recv_count, ElementType type);
   Status all_gather(const std::byte* send, std::byte* recv, std::size_t bytes);
-  /// `choices`: of all ranks, with this rank's at its place.
+  /// `choices`: one entry per rank, with this rank's entry filled in.
   Status gather_choices(std::vector<SplitChoice>& choices);
 
-  /// Gives the scratch back, or leaves it and what is under way to the session.
+  /// Returns the scratch memory, or passes it and pending transfers to the session.
   Status end(Status status);
 
  private:
-  static constexpr std::size_t stages = 3;  ///< chunks of an all-reduce under way: scatter, sum and gather
+  static constexpr std::size_t stages = 3;  ///< chunks of an all-reduce in flight: scatter, reduce and gather
 
-  /// A chunk of the all-reduce: `count` elements from `data`, and where the peers' parts of this rank's
-  /// share come to.
+  /// A chunk of the all-reduce: `count` elements at `data`, and the buffer that receives the peers' parts of
+  /// this rank's share.
   struct Chunk {
     std::byte* data;
     std::size_t count;
@@ -54,7 +53,7 @@ class MpiCollective {
   };
   Status scatter(const Chunk& chunk, std::size_t width);
   Status sum_and_gather(const Chunk& chunk, ElementType type);
-  /// Waits for the peers' parts of `count` elements, and sums them and `own` in rank order.
+  /// Waits for the peers' parts of `count` elements, and reduces them and `own` in rank order.
   Status sum(MpiTransfer& transfer, const std::byte* peers, const std::byte* own, std::byte* out,
              std::size_t count, ElementType type);
 

@@ -91,7 +91,7 @@ class MpiCommunicator final : public Communicator {
   void abort() override { group_->abort(); }
 
  private:
-  /// Puts `work` in the stream as the next collective.
+  /// Enqueues `work` in the stream as the next collective.
   template <typename Work>
   Status enqueue(Stream& stream, Work work) {
     EGT_TRY(check());
@@ -102,11 +102,11 @@ class MpiCommunicator final : public Communicator {
     });
     return {};
   }
-  /// Those of `messages` that go to or come from others, with their tags; `counts` has the pairs' so far.
+  /// The messages to or from other ranks, with their tags. `counts`: messages per peer so far.
   std::vector<Tagged> tag(std::span<const Message> messages, std::vector<std::size_t>& counts) const;
 
   std::shared_ptr<MpiGroup> group_;
-  std::size_t sequence_ = 0;           ///< collectives so far: the same on all ranks
+  std::size_t sequence_ = 0;           ///< number of collectives so far, the same on all ranks
   std::vector<std::size_t> sent_;      ///< messages to each rank so far
   std::vector<std::size_t> received_;  ///< messages from each rank so far
 };
@@ -143,7 +143,7 @@ Result<std::unique_ptr<Communicator>> MpiCommunicator::split(int group) {
   choices[static_cast<std::size_t>(rank())] = {group, world.next_number};
   MpiCollective collective(*group_, sequence_++, group_->interrupted);
   EGT_TRY(collective.end(collective.gather_choices(choices)));
-  // The same on all ranks, and new to each: so no two communicators of one pair have the same.
+  // The number is the same on all ranks and new to each, so no two communicators of a pair share it.
   std::uint64_t number = 0;
   std::vector<int> members;
   int own = 0;

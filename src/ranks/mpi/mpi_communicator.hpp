@@ -7,16 +7,16 @@
 
 namespace egt {
 
-/// Data over MPI for the host backend: collectives run as tasks of a HostStream, of one or several streams.
-/// Collective: all ranks open it in the same order among what they open. `timeout_seconds` bounds this call,
-/// a split, and each collective or exchange from its start in the stream; one that fails makes all later ones
-/// fail at once. What is split from it has the same timeout, and fails by itself.
+/// Data communicator over MPI for the host backend. Collectives run as tasks of one or several HostStreams.
+/// Collective: all ranks open their objects in the same order. `timeout_seconds` bounds this call, a split,
+/// and each collective or exchange from its start in the stream. After a failure all later calls fail at
+/// once. Communicators split from it have the same timeout and fail independently.
 ///
-/// Sums are made in rank order by the one rank that owns the element, in fp32, and rounded once for bf16: so
-/// all ranks get the same bits, on every run and with any version of MPI.
+/// Each element is reduced in rank order by the one rank that owns it, in fp32, and rounded once for bf16.
+/// All ranks therefore get the same bits, in every run and with any version of MPI.
 ///
-/// After a failure or `abort`, receives are withdrawn, but MPI may still read from or write to a buffer
-/// whose transfer had begun: keep the buffers of a failed collective until the session has ended.
+/// After a failure or `abort`, receives are withdrawn, but MPI may still access a buffer whose transfer had
+/// started. Keep the buffers of a failed collective until the session has ended.
 Result<std::unique_ptr<Communicator>> open_mpi_communicator(MpiSession& session, double timeout_seconds);
 
 }  // namespace egt

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int text_tag = 1;
 
-/// One collective under way and the memory it works on: kept together, since MPI may use it after a timeout.
+/// One collective in progress and its memory, kept together since MPI may use it after a timeout.
 struct Collective {
   MPI_Request request = MPI_REQUEST_NULL;
   std::string mine;
@@ -40,7 +40,7 @@ class MpiControl final : public Control {
   Result<std::optional<std::string>> receive() override;
 
  private:
-  /// Shared, not moved: MPI uses the text where it is.
+  /// Shared, not moved, since MPI uses the text in place.
   struct Message {
     std::string text;
     MPI_Request request = MPI_REQUEST_NULL;
@@ -58,12 +58,11 @@ class MpiControl final : public Control {
   const double timeout_seconds_;
   std::deque<std::shared_ptr<Message>> outgoing_;
   std::shared_ptr<Message> incoming_;
-  std::deque<std::string> own_;  ///< rank 0's texts to itself
+  std::deque<std::string> own_;  ///< texts that rank 0 sent to its own queue
 };
 
 MpiControl::~MpiControl() {
-  // A failure here needs no word of its own: what is not sent is left to the session, which then does not
-  // finalize.
+  // A failure needs no report here. Unsent texts pass to the session, which then does not finalize.
   const Status sent =
       wait_until([this] { return sent_all(); },
                  {.seconds = timeout_seconds_, .what = "the sending of the last texts to rank 0"});

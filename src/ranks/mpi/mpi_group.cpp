@@ -9,7 +9,7 @@ namespace egt {
 namespace {
 
 /// Tags of one communicator: two for each of `calls` collectives, one for each of `calls` messages of a pair.
-/// So many may be under way at once.
+/// This bounds how many are in flight.
 constexpr int calls = 4096;
 constexpr int tags_of_one = 3 * calls;
 
@@ -19,7 +19,7 @@ int MpiWorld::first_tag(std::uint64_t number) const {
   int* highest = nullptr;
   int known = 0;
   MPI_Comm_get_attr(comm, MPI_TAG_UB, &highest, &known);
-  const int places = (known ? *highest : 32767) / tags_of_one;  // MPI promises tags up to 32767
+  const int places = (known ? *highest : 32767) / tags_of_one;  // MPI guarantees tags up to 32767
   return static_cast<int>(number % static_cast<std::uint64_t>(places)) * tags_of_one;
 }
 
@@ -43,7 +43,7 @@ void MpiGroup::add_child(const std::shared_ptr<MpiGroup>& child) {
     std::erase_if(children_, [](const auto& one) { return one.expired(); });
     children_.push_back(child);
   }
-  // Where it was too late for the list.
+  // Applies to a child that was added too late for the list.
   if (interrupted) child->interrupt();
   if (aborted) child->abort();
 }

@@ -16,11 +16,11 @@
 
 namespace egt {
 
-/// Memory for parts of a collective, kept from one to the next.
+/// Memory for parts of a collective, reused by the next ones.
 using Scratch = std::vector<std::byte>;
 
-/// The MPI communicator of all ranks that were opened together: it serves all that is split from it, each
-/// with tags of its own. Safe from any thread.
+/// The MPI communicator of all ranks that were opened together. It serves all communicators split from it,
+/// each with its own tags. Thread-safe.
 class MpiWorld {
  public:
   MpiWorld(MpiSession::Impl& s, MPI_Comm c) : session(s), comm(c) {}
@@ -35,12 +35,12 @@ class MpiWorld {
 
   MpiSession::Impl& session;
   MPI_Comm comm;
-  std::atomic<bool> spoiled{false};           ///< something was given up: MPI may still work on it
-  std::atomic<std::uint64_t> next_number{1};  ///< no communicator with it or a higher one has this rank
+  std::atomic<bool> spoiled{false};           ///< a transfer was aborted, so MPI may still use `comm`
+  std::atomic<std::uint64_t> next_number{1};  ///< no communicator of this rank has this or a higher number
 };
 
-/// The ranks of a communicator: what it and its tasks in streams share. Alive until the last task is over.
-/// Safe from any thread.
+/// The ranks of a communicator, shared by it and its tasks in streams. Alive until the last task has ended.
+/// Thread-safe.
 class MpiGroup {
  public:
   MpiGroup(std::shared_ptr<MpiWorld> w, std::vector<int> members, int own, std::uint64_t number,
@@ -52,18 +52,18 @@ class MpiGroup {
         timeout_seconds(seconds),
         first_tag_(world->first_tag(number)) {}
 
-  /// Of the first task that failed, or that the communicator was given up.
+  /// The error of the first failed task, or that the communicator was aborted.
   Status failure();
   void fail(const Status& status);
-  /// Both reach what was split from this one.
+  /// Both also apply to the communicators split from this one.
   void interrupt();
   void abort();
   void add_child(const std::shared_ptr<MpiGroup>& child);
-  /// Of a collective, and the tag behind it is its too; of a message between two ranks. Both are counted from
-  /// 0, on all ranks alike.
+  /// Tag of a collective, which also owns the next tag, and tag of a message between two ranks. Both count
+  /// from 0, alike on all ranks.
   int collective_tag(std::size_t sequence) const;
   int message_tag(std::size_t number) const;
-  /// `ended`: what gives the transfers up.
+  /// `ended` aborts the transfers.
   TransferLimits limits_from_now(const std::atomic<bool>& ended) const;
   std::shared_ptr<Scratch> take_scratch(std::size_t bytes);
   void give_scratch(std::shared_ptr<Scratch> scratch);
@@ -73,15 +73,15 @@ class MpiGroup {
   const int rank;
   const int size;
   const double timeout_seconds;
-  std::atomic<bool> interrupted{false};  ///< for calls and their waits
-  std::atomic<bool> aborted{false};      ///< for tasks too
+  std::atomic<bool> interrupted{false};  ///< ends calls and their waits
+  std::atomic<bool> aborted{false};      ///< also ends tasks
 
  private:
   std::vector<std::shared_ptr<MpiGroup>> children();
 
   const int first_tag_;
   std::mutex mutex_;
-  Status failure_;                                 ///< the first
+  Status failure_;                                 ///< first failure
   std::vector<std::shared_ptr<Scratch>> scratch_;  ///< not in use
   std::vector<std::weak_ptr<MpiGroup>> children_;
 };

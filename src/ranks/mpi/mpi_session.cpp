@@ -22,17 +22,17 @@ namespace {
 constexpr double orphan_seconds = 0.2;
 constexpr std::size_t mpi_bytes = std::size_t{256} << 20;
 constexpr int mpi_descriptors = 24;
-constexpr int mpi_threads = 12;  // with those of the daemon that it starts where there is no mpirun
+constexpr int mpi_threads = 12;  // including those of the daemon that it starts without an mpirun
 
-/// Copies one word from this process to itself with the call that Open MPI uses between processes. Seccomp
-/// filters of containers deny it for every process.
+/// Copies one word within this process with the call that Open MPI uses between processes. Seccomp filters of
+/// containers deny it for every process.
 bool can_copy_between_processes() {
   int from = 1, to = 0;
   const iovec source{&from, sizeof from}, target{&to, sizeof to};
   return ::process_vm_readv(::getpid(), &target, 1, &source, 1, 0) == sizeof to;
 }
 
-/// Open MPI would print a line per refused copy.
+/// Otherwise Open MPI prints a line per refused copy.
 std::string avoid_copies_between_processes() {
   const int error = can_copy_between_processes() ? 0 : errno;
   if (error == 0) return {};
@@ -54,7 +54,7 @@ Result<std::string> own_hostname() {
   return std::string(name.data());
 }
 
-/// Every rank's hostname, and the lowest rank of those that share its `local`.
+/// Every rank's hostname, and the lowest rank of its `local` communicator.
 Result<std::vector<RankHost>> gather_hosts(MPI_Comm world, MPI_Comm local, const RankPlace& place) {
   struct Entry {
     std::array<char, 256> hostname;
@@ -105,7 +105,7 @@ Result<bool> mpi_done(std::span<MPI_Request> requests) {
 }
 
 Result<MPI_Comm> MpiSession::Impl::duplicate(double timeout_seconds) {
-  // MPI writes the new communicator when the request is done, maybe after this call has given up.
+  // MPI writes the new communicator when the request completes, possibly after this call has timed out.
   auto made = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
   MPI_Request request = MPI_REQUEST_NULL;
   EGT_TRY(mpi_status(MPI_Comm_idup(world, made.get(), &request), "MPI_Comm_idup"));
@@ -156,7 +156,7 @@ void MpiSession::Impl::close() {
     MPI_Comm_free(&world);
     MPI_Finalize();
   }
-  // MPI may use what is under way until the process ends, so that memory must stay.
+  // MPI may use pending memory until the process ends, so that memory is leaked.
   if (!clean) [[maybe_unused]]
     auto* left_to_mpi = new std::vector<MpiOrphan>(std::move(orphans_));
 }
@@ -167,7 +167,7 @@ Result<std::unique_ptr<MpiSession>> MpiSession::open(int& argc, char**& argv) {
   int initialized = 0;
   EGT_TRY(mpi_status(MPI_Initialized(&initialized), "MPI_Initialized"));
   if (initialized) return Status(StatusCode::internal, "MPI was already started in this process");
-  // Without them it crashes, or ends the process with 1, which would mean a fault.
+  // Without these resources MPI crashes, or exits with 1, which would mean a fault.
   EGT_TRY(check_address_space("the start of MPI", mpi_bytes));
   EGT_TRY(check_threads("the start of MPI", mpi_threads));
   EGT_TRY(check_descriptors("the start of MPI", mpi_descriptors));
@@ -178,7 +178,7 @@ Result<std::unique_ptr<MpiSession>> MpiSession::open(int& argc, char**& argv) {
     EGT_TRY(mpi_status(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread"));
   }
   if (const Status status = require_thread_multiple(provided); !status.ok()) {
-    MPI_Finalize();  // the same answer on every rank, so all come
+    MPI_Finalize();  // all ranks get the same answer, so all finalize
     return status;
   }
   auto impl = std::make_unique<Impl>();

@@ -12,12 +12,12 @@
 
 namespace egt {
 
-/// Ok, or what MPI says about `call`.
+/// Ok, or MPI's error text for `call`.
 Status mpi_status(int code, const char* call);
-/// Have all of them come to their end? Never waits.
+/// Returns whether all requests have completed. Never blocks.
 Result<bool> mpi_done(std::span<MPI_Request> requests);
 
-/// Requests that nobody waits for any more, and the memory that MPI may still use for them.
+/// Requests that no call waits for any more, and the memory that MPI may still use for them.
 struct MpiOrphan {
   std::vector<MPI_Request> requests;
   std::shared_ptr<const void> memory;
@@ -29,17 +29,17 @@ struct MpiSession::Impl {
   std::atomic<bool> abandoned{false};
   std::string warning;
 
-  /// A communicator of all ranks for one adapter. Collective, bounded.
+  /// A communicator of all ranks for one adapter. Collective, with a timeout.
   Result<MPI_Comm> duplicate(double timeout_seconds);
-  /// Takes over what cannot be waited for here and now. From any thread.
+  /// Adopts requests that cannot be awaited now. Any thread.
   void adopt(MpiOrphan orphan);
-  /// Meets the others and finalizes, or leaves MPI as it is; frees nothing that MPI may still use.
+  /// Finalizes together with the other ranks, or leaves MPI running. Frees nothing that MPI may still use.
   void close();
 
  private:
-  /// Waits for all ranks to come to the end; bounded.
+  /// Waits until all ranks reach the end, with a timeout.
   Status meet();
-  /// Have all orphans come to their end? Forgets those that have.
+  /// Returns whether all orphans have completed, and removes those that have.
   Result<bool> orphans_done();
 
   std::mutex mutex_;

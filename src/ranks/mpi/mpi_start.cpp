@@ -20,14 +20,14 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t max_host_name = 58;  ///< Open MPI 4.1 overflows a buffer with a longer one
-constexpr std::size_t session_bytes = std::size_t{4} << 20;  ///< what its session directory needs
+constexpr std::size_t max_host_name = 58;  ///< a longer one overflows a buffer of Open MPI 4.1
+constexpr std::size_t session_bytes = std::size_t{4} << 20;  ///< needed by its session directory
 
-constinit std::atomic<pid_t> starting{0};  ///< the process that is in MPI_Init; a child of it is another one
+constinit std::atomic<pid_t> starting{0};  ///< the process that is in MPI_Init; a forked child differs
 
 bool has_network() {
   ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return true;  // not known
+  if (::getifaddrs(&all) != 0) return true;  // unknown
   bool found = false;
   for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next)
     found = found || ((one->ifa_flags & IFF_UP) != 0 && one->ifa_addr != nullptr);
@@ -35,7 +35,7 @@ bool has_network() {
   return found;
 }
 
-/// Why Open MPI could not write its session directory; empty if that is possible.
+/// Why Open MPI could not write its session directory; empty if it can.
 std::string temporary_folder_problem() {
   const char* folder = "/tmp";
   for (const char* name : {"TMP", "TEMP", "TMPDIR"})
@@ -50,7 +50,7 @@ std::string temporary_folder_problem() {
                      std::strerror(error));
 }
 
-/// The variables that choose components of Open MPI; mpirun sets others itself.
+/// The variables that select components of Open MPI. mpirun sets others on its own.
 std::string component_settings() {
   std::string found;
   for (char** one = environ; one != nullptr && *one != nullptr; ++one)
@@ -79,7 +79,7 @@ std::string likely_cause() {
   __builtin_unreachable();
 }
 
-/// In MPI_Init: reports why, and ends the process. Otherwise returns.
+/// In MPI_Init: reports the cause and ends the process. Otherwise returns.
 void end_start() {
   pid_t self = ::getpid();
   if (!starting.compare_exchange_strong(self, 0)) return;
@@ -102,7 +102,7 @@ MpiStart::~MpiStart() {
 
 }  // namespace egt
 
-/// In place of the C library's: MPI's libraries and plug-ins call it where MPI_Init fails.
+/// Replaces the C library's function, which MPI's libraries and plug-ins call if MPI_Init fails.
 extern "C" [[gnu::visibility("default")]] void _exit(int code) {
   egt::end_start();
   egt::end_process(code);

@@ -2,9 +2,8 @@
 
 namespace egt {
 
-/// Open MPI ends the process with exit code 1 if MPI_Init fails, which would mean a fault. While one of these
-/// lives, the process ends with exit_code::no_environment instead, after one line that names the likely
-/// cause.
+/// Open MPI exits with code 1 if MPI_Init fails, which would mean a fault. While an object of this class
+/// exists, the process ends with exit_code::no_environment instead, after one line with the likely cause.
 class MpiStart {
  public:
   MpiStart();

@@ -12,13 +12,13 @@ namespace egt {
 namespace {
 
 constexpr double withdraw_seconds = 0.2;
-/// A poll is what moves the bytes, piece by piece: so it is repeated while they come, and leaves the core to
-/// the compute threads while a peer is late.
+/// Polling moves the bytes, piece by piece. It repeats while they arrive, and leaves the core to the compute
+/// threads while a peer is late.
 constexpr double polling_seconds = 100e-6;
 constexpr std::chrono::microseconds longest_sleep{300};
-/// Of a message: large enough for the full rate, small enough that a poll does not take long.
+/// Piece of a message: large enough for the full rate, small enough that a poll is short.
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
-constexpr std::size_t pieces_under_way = 2;  ///< of one message, so that the next waits while one comes
+constexpr std::size_t pieces_under_way = 2;  ///< of one message, so that the next waits while one arrives
 
 Status why_ended(const TransferLimits& limits) {
   if (limits.aborted) return {StatusCode::aborted, "the collective was given up"};
@@ -49,7 +49,7 @@ Status MpiTransfer::begin_piece(Flow& flow, MPI_Request& request) {
   const std::size_t first = flow.begun, bytes = std::min(piece_bytes, flow.bytes - first);
   if (bytes == 0) return {};
   flow.begun += bytes;
-  // The pieces have one tag: MPI keeps their order.
+  // The pieces share one tag, since MPI keeps their order.
   const int count = static_cast<int>(bytes);
   if (flow.source)
     return mpi_status(
@@ -67,7 +67,7 @@ Status MpiTransfer::finish(const TransferLimits& limits) {
     EGT_TRY(mpi_status(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, over.data(),
                                     MPI_STATUSES_IGNORE),
                        "MPI_Testsome"));
-    if (count == MPI_UNDEFINED) break;  // none is under way
+    if (count == MPI_UNDEFINED) break;  // none is in flight
     if (count > 0) poll.progressed();
     for (int i = 0; i < count; ++i) {
       const auto request = static_cast<std::size_t>(over[static_cast<std::size_t>(i)]);
@@ -81,7 +81,7 @@ Status MpiTransfer::finish(const TransferLimits& limits) {
 }
 
 std::vector<MPI_Request> MpiTransfer::withdraw() {
-  // A cancelled receive completes; a send, or a receive whose message has begun, completes with its peer or
+  // A cancelled receive completes. A send, or a receive whose message has started, completes with its peer or
   // not at all.
   for (MPI_Request& request : requests_)
     if (request != MPI_REQUEST_NULL) MPI_Cancel(&request);

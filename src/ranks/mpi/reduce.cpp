@@ -10,7 +10,7 @@ namespace {
 
 template <typename T>
 void sum(T* out, std::span<const std::byte* const> parts, std::size_t count) {
-  constexpr std::size_t block = 1024;  // stays in the first cache
+  constexpr std::size_t block = 1024;  // fits into the L1 cache
   std::array<float, block> total;
   for (std::size_t first = 0; first < count; first += block) {
     const std::size_t n = std::min(block, count - first);

@@ -19,7 +19,7 @@
 namespace egt {
 namespace {
 
-/// Ok for ncclSuccess, else why `doing` failed, with what NCCL says of it.
+/// Ok for ncclSuccess, else why `doing` failed, with NCCL's error text.
 Status nccl_status(ncclResult_t result, std::string_view doing, ncclComm_t communicator = nullptr) {
   if (result == ncclSuccess) return {};
   const StatusCode code = result == ncclInvalidArgument || result == ncclInvalidUsage ? StatusCode::internal
@@ -38,28 +38,28 @@ Result<ncclUniqueId> parse_unique_id(const std::string& text) {
   return id;
 }
 
-/// NCCL's communicator and what bounds the waits for it. Shared with the one that it was split from, and with
-/// the thread that aborts it.
+/// NCCL's communicator and the timeout of its waits. Shared with the communicator from which it was split,
+/// and with the thread that aborts it.
 struct Link {
   Link(int cuda_device, double seconds) : device(cuda_device), timeout_seconds(seconds) {}
 
-  /// Has NCCL come through with what it was asked for? Relays an asynchronous error.
+  /// Returns whether NCCL has completed its last request. Relays an asynchronous error.
   Result<bool> settled();
-  /// A call that may have gone on in NCCL's own thread: waits until the work is in the stream.
+  /// For a call that may continue in NCCL's own thread: waits until the work is in the stream.
   Status settle(ncclResult_t result, const char* doing);
-  /// May NCCL be called? Makes this thread's device the communicator's.
+  /// Checks that NCCL may be called, and selects the communicator's device on this thread.
   Status ready() const;
   void interrupt();
   void add_child(const std::shared_ptr<Link>& child);
-  /// This one and all that was split from it.
+  /// Appends all communicators that were split from this one.
   void append_family(std::vector<std::shared_ptr<Link>>& family);
 
   const int device;
   const double timeout_seconds;
-  ncclComm_t native = nullptr;  ///< null: one rank, or aborted. NCCL writes it when a split is through
+  ncclComm_t native = nullptr;  ///< null: one rank, or aborted. NCCL writes it when a split completes
   bool aborted = false;
   std::atomic<bool> interrupted{false};
-  std::shared_ptr<Link> unfinished;  ///< a split that began and did not come through: NCCL may yet write it
+  std::shared_ptr<Link> unfinished;  ///< a split that started and did not complete; NCCL may still write it
 
  private:
   std::mutex mutex_;  ///< interrupts come from any thread
@@ -116,10 +116,10 @@ void Link::add_child(const std::shared_ptr<Link>& child) {
     std::erase_if(children_, [](const auto& one) { return one.expired(); });
     children_.push_back(child);
   }
-  if (interrupted) child->interrupted = true;  // where it was too late for the list
+  if (interrupted) child->interrupted = true;  // applies to a child that was added too late for the list
 }
 
-/// Gives all of them up at once, and waits for their ends together.
+/// Aborts all of them at once, and waits for the aborts together.
 void abort_links(const std::vector<std::shared_ptr<Link>>& links, double timeout_seconds) {
   const auto under_way = std::make_shared<std::atomic<int>>(0);
   for (const std::shared_ptr<Link>& link : links) {
@@ -127,12 +127,12 @@ void abort_links(const std::vector<std::shared_ptr<Link>>& links, double timeout
     link->aborted = true;
     if (!native) continue;
     ++*under_way;
-    // An abort can hang itself, so it gets a thread of its own that is left behind if it does. The thread
-    // owns all that it touches. Where there is none, the communicator is left to the process's end.
+    // An abort can hang, so it runs on its own thread, which is left behind then. The thread owns all that it
+    // uses. Without a thread, the communicator remains until the process ends.
     auto thread = start_thread("NCCL's abort", [native, unfinished = std::exchange(link->unfinished, nullptr),
                                                 device = link->device, link, under_way] {
       if (select_cuda_device(device).ok()) {
-        static_cast<void>(ncclCommAbort(native));  // ends a split that is under way, too
+        static_cast<void>(ncclCommAbort(native));  // also ends a split in progress
         if (unfinished && unfinished->native) static_cast<void>(ncclCommAbort(unfinished->native));
       }
       --*under_way;
@@ -149,7 +149,7 @@ class NcclCommunicator : public Communicator {
       : rank_(rank), size_(size), link_(std::move(link)) {}
   ~NcclCommunicator() override;
 
-  /// Joins the other ranks; not for one rank.
+  /// Joins the other ranks. Not for a single rank.
   Status connect(const ncclUniqueId& id);
 
   int rank() const override { return rank_; }
@@ -166,9 +166,9 @@ class NcclCommunicator : public Communicator {
   void abort() override;
 
  private:
-  /// NCCL's part of a split: makes `child->native`, unless `group` is below 0.
+  /// NCCL's part of a split. Creates `child->native`, unless `group` is below 0.
   Status split_native(int group, const std::shared_ptr<Link>& child);
-  /// The messages between this rank and others, as one operation of NCCL.
+  /// The messages between this rank and other ranks, as one NCCL group operation.
   Status exchange_with_others(std::span<const Message> sends, std::span<const Message> receives,
                               Stream& stream);
   ncclResult_t begin_messages(std::span<const Message> sends, std::span<const Message> receives,
@@ -191,7 +191,7 @@ Status NcclCommunicator::connect(const ncclUniqueId& id) {
                        "connect the ranks");
 }
 
-/// The native type of what is summed.
+/// The NCCL type of a reduction.
 Result<ncclDataType_t> summed_type(ElementType type) {
   if (type == ElementType::f32) return ncclFloat32;
   if (type == ElementType::bf16) return ncclBfloat16;
@@ -199,7 +199,7 @@ Result<ncclDataType_t> summed_type(ElementType type) {
                 fmt::format("collectives sum f32 or bf16, not {}", to_string(type)));
 }
 
-/// What a collective of one rank does with its data.
+/// A collective of one rank copies its data.
 Status copy_alone(const void* from, void* to, std::size_t bytes, Stream& stream) {
   if (from == to || bytes == 0) return {};
   return cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "copy memory");
@@ -237,7 +237,7 @@ Status NcclCommunicator::all_gather(const void* send, void* recv, std::size_t by
                        "start an all-gather");
 }
 
-/// Messages of 0 bytes are none: NCCL would want both sides to name them.
+/// Skips messages of 0 bytes, since NCCL would require both sides to post them.
 ncclResult_t NcclCommunicator::begin_messages(std::span<const Message> sends,
                                               std::span<const Message> receives, Stream& stream) {
   const auto took = [](ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; };
@@ -262,7 +262,7 @@ Status NcclCommunicator::exchange_with_others(std::span<const Message> sends,
   constexpr const char* doing = "start an exchange";
   EGT_TRY(nccl_status(ncclGroupStart(), doing));
   const ncclResult_t begun = begin_messages(sends, receives, stream);
-  const ncclResult_t ended = ncclGroupEnd();  // also after a failure: the group is this thread's
+  const ncclResult_t ended = ncclGroupEnd();  // also after a failure, since the group is per thread
   if (begun != ncclSuccess) return nccl_status(begun, doing, link_->native);
   return link_->settle(ended, doing);
 }
@@ -291,14 +291,14 @@ Result<std::unique_ptr<Communicator>> NcclCommunicator::split(int group) {
 }
 
 Status NcclCommunicator::split_native(int group, const std::shared_ptr<Link>& child) {
-  // Calls before may still go on in NCCL's own thread, which it refuses to split beside.
+  // Earlier calls may still run in NCCL's own thread, and NCCL refuses to split meanwhile.
   EGT_TRY(link_->settle(ncclInProgress, "end what came before a split"));
   ncclConfig_t config = nonblocking();
   link_->unfinished = child;
   const ncclResult_t begun =
       ncclCommSplit(link_->native, group < 0 ? NCCL_SPLIT_NOCOLOR : group, rank_, &child->native, &config);
   EGT_TRY(link_->settle(begun, "split the communicator"));
-  // Either of them may be told to be under way after the call was through.
+  // Either communicator may still report that it is in progress after the call completed.
   EGT_TRY(link_->settle(ncclInProgress, "split the communicator"));
   if (child->native) EGT_TRY(child->settle(ncclInProgress, "split the communicator"));
   link_->unfinished.reset();
@@ -343,7 +343,7 @@ Result<std::unique_ptr<Communicator>> open_nccl_communicator(const std::string& 
                                                          std::make_shared<Link>(device, timeout_seconds));
   if (place.size > 1) {
     EGT_TRY_ASSIGN(const ncclUniqueId id, parse_unique_id(unique_id));
-    // On an error the destructor would talk to peers that may not be there.
+    // After an error the destructor would communicate with peers that may not exist.
     if (const Status connected = communicator->connect(id); !connected.ok()) {
       communicator->abort();
       return connected;

@@ -7,17 +7,17 @@
 #include "egt/ranks/communicator.hpp"
 #include "egt/ranks/control.hpp"
 
-/// The adapter of the data port for GPUs. Its collectives take the streams of a CUDA device only.
+/// The NCCL adapter of the data port for GPUs. Its collectives accept only streams of a CUDA device.
 namespace egt {
 
-/// What rank 0 makes and every rank gets before `open_nccl_communicator`, as hexadecimal text.
+/// Created on rank 0. Every rank needs it before `open_nccl_communicator`, as hexadecimal text.
 Result<std::string> make_nccl_unique_id();
 
-/// Collective: every rank of `place.size` calls it with the same `unique_id`, its GPU being the calling
-/// thread's current CUDA device (open_cuda_device makes it so). `timeout_seconds` bounds this call, and later
-/// every wait for NCCL to take a collective or an exchange (the first between two ranks waits for the peer),
-/// a split, and the end of an abort; what is split from it has the same. One rank needs no NCCL: `unique_id`
-/// is then not looked at.
+/// Collective: every rank of `place.size` calls it with the same `unique_id`, on the calling thread's current
+/// CUDA device (set by open_cuda_device). `timeout_seconds` bounds this call, a split, the end of an abort,
+/// and every wait until NCCL accepts a collective or an exchange. The first exchange between two ranks waits
+/// for the peer. Communicators split from it have the same timeout. A single rank needs no NCCL and ignores
+/// `unique_id`.
 Result<std::unique_ptr<Communicator>> open_nccl_communicator(const std::string& unique_id,
                                                              const RankPlace& place, double timeout_seconds);
 

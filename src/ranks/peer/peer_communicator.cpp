@@ -11,17 +11,16 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t host_chunk_bytes = std::size_t{1} << 20;  ///< stays in a cache
-constexpr std::size_t gpu_chunk_bytes = std::size_t{64} << 20;  ///< far longer than a meeting
-constexpr std::size_t pair_chunk_bytes = std::size_t{256}
-                                         << 20;  ///< of two GPUs: a training step's largest sum
-constexpr std::size_t alignment_bytes = 256;     ///< of each rank's part
+constexpr std::size_t host_chunk_bytes = std::size_t{1} << 20;    ///< fits into a cache
+constexpr std::size_t gpu_chunk_bytes = std::size_t{64} << 20;    ///< far longer than a meeting
+constexpr std::size_t pair_chunk_bytes = std::size_t{256} << 20;  ///< two GPUs: max all-reduce of a step
+constexpr std::size_t alignment_bytes = 256;                      ///< of each rank's part
 
 constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-/// `count` elements from `data`, of which each rank sums `per_rank`, the last ones fewer or none.
+/// `count` elements at `data`. Each rank reduces `per_rank` of them, the last ones fewer or none.
 struct Chunk {
   std::byte* data;
   std::size_t count;
@@ -41,7 +40,7 @@ class PeerCommunicator final : public Communicator {
 
   Status prepare();
   void join(std::unique_ptr<PeerMemory> memory) { memory_ = std::move(memory); }
-  /// A part of each rank's and the sums of a chunk; of two ranks, two chunks of the other one's.
+  /// Bytes for a part from each rank and the sums of a chunk; for two ranks, two chunks of the peer.
   static std::size_t memory_bytes(std::size_t part_bytes, std::size_t size) { return 2 * part_bytes * size; }
 
   int rank() const override { return inner_->rank(); }
@@ -73,18 +72,18 @@ class PeerCommunicator final : public Communicator {
   Status sum(const Chunk& chunk, Stream& stream);
   Status sum_of_two(const Chunk& chunk, Stream& stream);
   Status add_parts(const Chunk& chunk, Stream& stream);
-  /// What follows in the stream comes after all that is before it in every rank's.
+  /// Synchronizes the streams: what follows in one runs after all that precedes the meeting in every rank's.
   Status meet(Stream& stream);
   Status copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
     return bytes > 0 ? device_.copy(to, from, bytes, stream) : Status();
   }
-  /// Where a member gets the part of a sender.
+  /// Buffer of a member for the part of a sender.
   std::byte* part_of(int member, int sender) const {
     return memory_->data(member) + static_cast<std::size_t>(sender) * part_bytes_;
   }
-  /// Where a member gets the sums, laid out as the chunk.
+  /// Buffer of a member for the sums, in the chunk's layout.
   std::byte* sums_of(int member) const { return part_of(member, size()); }
-  /// Tells a member, behind what is in the stream, and awaits what one tells.
+  /// Signals a member after the work in the stream; waits for a sender's signal.
   Status tell(int member, PeerSignal which, std::uint32_t number, Stream& stream) {
     return device_.write_signal(memory_->signal(member, which, rank()), number, stream);
   }
@@ -94,12 +93,12 @@ class PeerCommunicator final : public Communicator {
 
   Device& device_;
   std::unique_ptr<Communicator> inner_;
-  const std::size_t part_bytes_;  ///< for one rank's part of a chunk
+  const std::size_t part_bytes_;  ///< of one rank's part of a chunk
   std::unique_ptr<PeerMemory> memory_;
-  std::uint32_t meetings_ = 0;          ///< or chunks, of two ranks
-  std::unique_ptr<Event> last_;         ///< all-reduce
-  std::unique_ptr<Event> made_, sent_;  ///< a chunk of two ranks
-  std::unique_ptr<Stream> copies_;      ///< of two ranks: one is sent while the one before is summed
+  std::uint32_t meetings_ = 0;          ///< meetings so far, or chunks for two ranks
+  std::unique_ptr<Event> last_;         ///< of the newest all-reduce
+  std::unique_ptr<Event> made_, sent_;  ///< for two ranks: a chunk is ready, and sent
+  std::unique_ptr<Stream> copies_;      ///< for two ranks: sends a chunk while the previous one is added
 };
 
 Status PeerCommunicator::prepare() {
@@ -112,10 +111,10 @@ Status PeerCommunicator::prepare() {
   return check();
 }
 
-/// What ends a wait, own or a peer's, ends it for all that is enqueued: nothing summed since can be trusted.
-/// So the waits end here, before anybody waits for the streams: the end of what `inner` was split from
-/// reaches `inner` alone. Who hears of a peer first is to wait for what the watchdog says of it, as of one
-/// that does not come.
+/// A wait that was ended, by this rank or a peer, is ended for all enqueued work, so no later sum can be
+/// trusted. The waits end here before any thread waits for the streams, since an abort of `inner`'s parent
+/// reaches `inner` alone. A rank that learns this from a peer reports a timeout, as for a missing peer, so
+/// that it waits for the watchdog's decision.
 Status PeerCommunicator::check() {
   const Status of_inner = inner_->check();
   if (!memory_) return of_inner;
@@ -144,10 +143,10 @@ Status PeerCommunicator::all_reduce(void* data, std::size_t count, ElementType t
   return device_.record(*last_, stream);
 }
 
-/// The peers' parts of the next chunk are written behind the second meeting, when all are summed, its sums
-/// behind the next first one, when all have been taken.
+/// Peers write their parts of the next chunk after the second meeting, when all parts are reduced. They write
+/// its sums after the next first meeting, when all sums have been read.
 Status PeerCommunicator::sum(const Chunk& chunk, Stream& stream) {
-  for (int turn = 1; turn < size(); ++turn) {  // from the next one on: so no two ranks begin with the same
+  for (int turn = 1; turn < size(); ++turn) {  // from the next rank on, so first peers are distinct
     const int peer = (rank() + turn) % size();
     EGT_TRY(copy(part_of(peer, rank()), chunk.data + chunk.offset(peer), chunk.bytes_of(peer), stream));
   }
@@ -162,10 +161,9 @@ Status PeerCommunicator::sum(const Chunk& chunk, Stream& stream) {
   return copy(chunk.data + after, sums + after, chunk.count * size_of(chunk.type) - after, stream);
 }
 
-/// Each sends the other all of its own, which is as many bytes as a part there and its sums back, and adds
-/// what came: which of two terms is first makes no difference. Nothing but the addition needs a
-/// multiprocessor, so products beside it keep theirs. A place is written again when the other one has added
-/// what it held.
+/// Each rank sends the other its whole chunk, which is as many bytes as a part and its sums back. Each adds
+/// what arrived, since the order of two terms does not matter. Only the addition uses SMs, so concurrent
+/// GEMMs keep theirs. A buffer is written again once the peer has added its content.
 Status PeerCommunicator::sum_of_two(const Chunk& chunk, Stream& stream) {
   const int peer = 1 - rank();
   const std::uint32_t number = ++meetings_;
@@ -177,15 +175,15 @@ Status PeerCommunicator::sum_of_two(const Chunk& chunk, Stream& stream) {
   EGT_TRY(copy(place(peer), chunk.data, bytes, *copies_));
   EGT_TRY(tell(peer, PeerSignal::come, number, *copies_));
   EGT_TRY(device_.record(*sent_, *copies_));
-  EGT_TRY(device_.wait(stream, *sent_));  // what is sent is the sum from here on
+  EGT_TRY(device_.wait(stream, *sent_));  // from here on the sum overwrites what was sent
   EGT_TRY(await(PeerSignal::come, peer, number, stream));
   const auto elements = static_cast<std::int64_t>(chunk.count);
   EGT_TRY(device_.add({chunk.data, chunk.type, elements}, {place(rank()), chunk.type, elements}, stream));
   return tell(peer, PeerSignal::taken, number, stream);
 }
 
-/// In rank order, in place: the parts of lower ranks are summed where the first one's is, and added here as
-/// one term, which is the same sum as if this rank's were added to it.
+/// Reduces in rank order, in place. The parts of lower ranks are summed in the first one's buffer, and added
+/// here as one term. The result is the same as if this rank's part were added to them.
 Status PeerCommunicator::add_parts(const Chunk& chunk, Stream& stream) {
   const auto elements = static_cast<std::int64_t>(chunk.count_of(rank()));
   if (elements == 0) return {};

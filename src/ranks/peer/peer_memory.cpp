@@ -14,7 +14,7 @@
 
 namespace egt {
 
-/// What a rank tells of its piece, as one line; "-" where it shares nothing.
+/// A rank's offer of its piece, as one line; "-" if it shares nothing.
 struct PeerMemory::Offer {
   std::string members = "-";
   std::string bytes = "-";
@@ -84,7 +84,7 @@ Result<std::unique_ptr<PeerMemory>> PeerMemory::open(Device& device, Control& co
   const Status agreed = agree(control, made ? made->open_peers(device, ranks, own, offers) : Status());
   if (!agreed.ok()) {
     if (made) made->release_peers();
-    static_cast<void>(control.barrier());  // nobody frees what another one still has open
+    static_cast<void>(control.barrier());  // no rank frees what another one still has open
     return agreed;
   }
   if (made) made->joined_ = true;

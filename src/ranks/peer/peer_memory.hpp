@@ -16,23 +16,23 @@
 
 namespace egt {
 
-/// What members tell each other by signals: that something has come, and that it was taken.
+/// Signals between members: data has arrived, and data was consumed.
 enum class PeerSignal { come, taken };
 constexpr std::size_t peer_signals = 2;
 
-/// Device memory of several ranks of one host that all of them reach: one piece a rank, of equal size.
+/// Device memory of several ranks of one host that all of them can access: one piece per rank, of equal size.
 /// Members are counted from 0, in the order of the list of ranks.
 ///
-/// Its destructor releases the peers' pieces, then waits for the peers to have released this rank's, at most
-/// `leave_seconds`, and frees it. Who destroys it makes sure that no enqueued work uses it any more.
+/// The destructor releases the peers' pieces, waits up to `leave_seconds` until the peers have released this
+/// rank's, and frees it. The owner must ensure that no enqueued work still uses it.
 class PeerMemory {
  public:
   static constexpr double leave_seconds = 10;
 
-  /// Collective over all ranks of `control`: all leave with the same Status. `ranks`: who shares with this
-  /// rank, itself too, the same list on each of them; empty: this rank takes part in the call only, and gets
-  /// null. Several groups may open theirs in one call. `bytes` of each member, not initialized; all members
-  /// give the same. The device must outlive the memory. Fails as allocate_shared and open_shared do.
+  /// Collective over all ranks of `control`, which return the same Status. `ranks`: those that share with
+  /// this rank, including this one, the same list on each. An empty list joins the call only and gets null.
+  /// Several groups may open theirs in one call. `bytes` per member, not initialized, equal on all members.
+  /// The device must outlive the memory. Fails like allocate_shared and open_shared.
   static Result<std::unique_ptr<PeerMemory>> open(Device& device, Control& control, std::size_t bytes,
                                                   const std::vector<int>& ranks);
   ~PeerMemory();
@@ -40,25 +40,26 @@ class PeerMemory {
   PeerMemory& operator=(const PeerMemory&) = delete;
 
   int size() const { return static_cast<int>(pieces_.size()); }
-  int index() const { return index_; }  ///< this rank's
+  int index() const { return index_; }  ///< this rank's member number
   std::size_t bytes() const { return bytes_; }
-  /// The piece of a member, as this rank's device sees it; 256-byte aligned.
+  /// A member's piece as seen by this rank's device; 256-byte aligned.
   std::byte* data(int member) const;
-  /// A signal of a member's, which it awaits and `sender` writes; 0 at first.
+  /// A signal that `member` awaits and `sender` writes; initially 0.
   std::uint32_t* signal(int member, PeerSignal which, int sender) const;
-  /// Ends what this rank's streams await, now and later, and tells the other members. Any thread.
+  /// Ends all current and later signal waits of this rank's streams, and informs the other members. Any
+  /// thread.
   void give_up();
-  /// Has any member given up?
+  /// Returns whether any member has aborted.
   bool is_given_up() const;
 
  private:
   struct Offer;
-  /// A member's piece: allocated here, or opened; and its page, on which it tells that it has left, and
-  /// others that they have given up and that their signals have come.
+  /// A member's piece, allocated here or opened. Through its page, the member reports its release, and other
+  /// members report aborts and signal arrivals.
   struct Piece {
     Buffer memory;
     std::optional<SharedPages> page;
-    Buffer registered;  ///< the page, with the device
+    Buffer registered;  ///< the page, registered with the device
     int process = 0;
   };
   static constexpr std::size_t released_word = 0, given_up_word = 1, first_signal = 2;
@@ -78,10 +79,10 @@ class PeerMemory {
 
   const std::size_t bytes_;
   const int index_;
-  bool joined_ = false;  ///< all members have all pieces
+  bool joined_ = false;  ///< all members have opened all pieces
   std::vector<Piece> pieces_;
   std::mutex giving_up_;
-  std::jthread given_up_;  ///< last: writes the signals again and again, since peers still write theirs
+  std::jthread given_up_;  ///< last: rewrites the signals repeatedly, since peers still write theirs
 };
 
 }  // namespace egt

@@ -21,23 +21,23 @@
 namespace egt {
 namespace {
 
-/// One rank may vary by so many times what all of them together may.
+/// A single rank may vary by this multiple of the tolerance for all ranks together.
 constexpr double slack_of_one = 4;
-constexpr double rounding = 1e-9;     // 5 % planted in decimals is not "more than 5 %"
-constexpr int most_depth = 64;        // of nesting: what reads Json calls itself for each
+constexpr double rounding = 1e-9;     // so that a decline of exactly 5 % does not exceed 5 %
+constexpr int most_depth = 64;        // nesting limit, since readers of Json recurse
 constexpr std::size_t most_told = 8;  // reasons of one kind
 
 Status no_result(std::string why) {
   return {StatusCode::invalid_argument, std::move(why)};
 }
 
-/// Whether `a` is of the test's baseline rather than `b`.
+/// Whether `a` is a better baseline than `b`.
 bool is_before(const ComparedFigure& a, const ComparedFigure& b) {
   if (a.file != b.file) return a.file < b.file;
   return a.configuration < b.configuration;
 }
 
-/// A test that measured nothing in one file stands beside what it measured in others: it may have failed.
+/// A test without a metric in one file is joined with its metrics in other files, since it may have failed.
 void join_those_without_figure(std::vector<ComparedTest>& tests) {
   for (ComparedTest& test : tests) {
     if (!test.figure.empty()) continue;
@@ -51,7 +51,7 @@ void join_those_without_figure(std::vector<ComparedTest>& tests) {
   std::erase_if(tests, [](const ComparedTest& test) { return test.values.empty(); });
 }
 
-/// Did both files run some test in this configuration, or in any where there is none?
+/// Whether both files ran some test in this configuration, or in any if null.
 bool has_in_common(const std::vector<ComparedTest>& tests, std::size_t a, std::size_t b,
                    const Configuration* configuration) {
   const auto has = [&](const ComparedTest& test, std::size_t file) {
@@ -63,15 +63,15 @@ bool has_in_common(const std::vector<ComparedTest>& tests, std::size_t a, std::s
                      [&](const ComparedTest& test) { return has(test, a) && has(test, b); });
 }
 
-/// Are both of one command on the same devices? Then what one ran without a choice of modes the other ran,
-/// too.
+/// Whether both files have the same command and devices. Then both must have run the tests that do not depend
+/// on the mode.
 bool are_alike(const ComparedFile& a, const ComparedFile& b) {
   return text_at(a.result, "command") == text_at(b.result, "command") &&
          device_models(a.result) == device_models(b.result);
 }
 
-/// A figure that an earlier file measured, and that a later one of the same configuration lacks, gets a value
-/// that is missing: a test that was left out or did not measure must not pass as one that is no worse.
+/// Adds a missing value if an earlier file measured a metric in a configuration that a later file has too.
+/// Omitted or unmeasured tests must not count as passed.
 void add_missing(const Comparison& comparison, std::vector<ComparedTest>& tests) {
   const std::vector<ComparedTest> found = tests;
   for (ComparedTest& test : tests)
@@ -97,7 +97,7 @@ void add_missing(const Comparison& comparison, std::vector<ComparedTest>& tests)
     }
 }
 
-/// All files' tests by name and figure, in the order in which they first come.
+/// All files' tests by name and metric, in order of first appearance.
 std::vector<ComparedTest> aligned(const Comparison& comparison) {
   std::vector<ComparedTest> tests;
   std::map<std::pair<std::string, std::string>, std::size_t> places;
@@ -115,7 +115,7 @@ std::vector<ComparedTest> aligned(const Comparison& comparison) {
   return tests;
 }
 
-/// The first of an earlier file that ran in the same configuration.
+/// The value of the first earlier file with the same configuration.
 const ComparedFigure* reference_of(const ComparedTest& test, const ComparedFigure& value) {
   for (const ComparedFigure& one : test.values)
     if (one.file < value.file && one.configuration == value.configuration) return &one;
@@ -132,13 +132,13 @@ void compare_with_others(ComparedTest& test) {
     const ComparedFigure* reference = reference_of(test, value);
     if (!reference) continue;
     value.reference = reference->file;
-    // Of the figure itself, whichever direction is the better one.
+    // Change of the value itself, whichever direction is better.
     if (const auto ratio = times_better(value.value, reference->value, Better::higher))
       value.change_percent = (*ratio - 1) * 100;
   }
 }
 
-/// What `value` is, compared with its like in an earlier file.
+/// Compares `value` with its reference in an earlier file.
 std::optional<Regression> judge(const ComparedTest& test, const ComparedFigure& value, double tolerance) {
   const ComparedFigure* reference = reference_of(test, value);
   if (!reference) return std::nullopt;
@@ -151,7 +151,7 @@ std::optional<Regression> judge(const ComparedTest& test, const ComparedFigure& 
       return regression;
     }
   }
-  // One device that is far worse hardly shows in the sum or the median of many.
+  // One much slower device hardly changes the sum or median of many.
   if (const auto times = times_better(value.worst, reference->worst, test.better);
       times && (1 - *times) > slack_of_one * tolerance + rounding) {
     regression.worse_percent = (1 - *times) * 100;
@@ -163,7 +163,7 @@ std::optional<Regression> judge(const ComparedTest& test, const ComparedFigure& 
   return std::nullopt;
 }
 
-/// A failed test is told once, however many figures it has.
+/// A failed test is reported once, however many metrics it has.
 bool is_told(const Comparison& comparison, const ComparedTest& test, const ComparedFigure& value) {
   return std::any_of(comparison.regressions.begin(), comparison.regressions.end(),
                      [&](const Regression& known) {
@@ -188,16 +188,15 @@ void find_regressions(Comparison& comparison) {
   }
 }
 
-/// How bad a run was, by its verdict. Who interrupted a run found nothing wrong with it; of a verdict that is
-/// not there nothing is known.
+/// Severity of a run's verdict. An interrupted run has no detected problem. A missing verdict is unknown.
 int weight_of(const ComparedFile& file) {
   const std::string verdict = text_at(file.result, "verdict");
   if (verdict == "pass" || verdict == "interrupted") return 0;
   return verdict == "degraded" ? 1 : verdict == "fault" ? 3 : 2;
 }
 
-/// Candidates that did not complete without a fault, whatever the baseline did, and others whose verdict is worse than
-/// the baseline's (the first file). A single file is a candidate; its baseline is a pass.
+/// Candidates that did not complete without a fault, whatever the baseline did, and others whose verdict is
+/// worse than the baseline's (the first file). A single file is a candidate; its baseline is a pass.
 void find_worse_verdicts(Comparison& comparison) {
   const std::vector<std::size_t> used = comparison.used();
   const bool is_alone = used.size() == 1;
@@ -209,7 +208,8 @@ void find_worse_verdicts(Comparison& comparison) {
 
 std::string verdict_reason(const ComparedFile& file) {
   const std::string verdict = text_at(file.result, "verdict");
-  return fmt::format("{}: its verdict is {}{}", file.label, verdict.empty() ? "missing" : verdict, first_reason(file.result));
+  return fmt::format("{}: its verdict is {}{}", file.label, verdict.empty() ? "missing" : verdict,
+                     first_reason(file.result));
 }
 
 std::string regression_reason(const Comparison& comparison, const Regression& regression) {
@@ -234,7 +234,7 @@ bool any_in_common(const std::vector<ComparedTest>& tests) {
   });
 }
 
-/// Is any figure told as a multiple of another's?
+/// Whether any value has a speed-up over another.
 bool any_compared(const std::vector<ComparedTest>& tests) {
   return std::any_of(tests.begin(), tests.end(), [](const ComparedTest& test) {
     return std::any_of(test.values.begin() + 1, test.values.end(),
@@ -242,7 +242,7 @@ bool any_compared(const std::vector<ComparedTest>& tests) {
   });
 }
 
-/// Some test ran in two files alike, and none of these has a figure in both.
+/// Whether some test ran in the same configuration in two files, but no metric is in both.
 bool nothing_measured(const Comparison& comparison) {
   if (comparison.judged > 0 || !comparison.regressions.empty() || !comparison.worse_verdicts.empty())
     return false;
@@ -252,8 +252,8 @@ bool nothing_measured(const Comparison& comparison) {
   return false;
 }
 
-/// Files of which nothing is judged, since they ran on another number of devices than the first. The speed-up
-/// on more devices is what `bench` is for.
+/// Files that are not judged, since they ran on a different number of devices than the first. `bench`
+/// measures the speed-up on more devices.
 std::vector<std::string> other_device_counts(const Comparison& comparison) {
   std::vector<std::string> reasons;
   const std::vector<std::size_t> used = comparison.used();
@@ -364,7 +364,7 @@ Result<Json> parse_result(std::string_view text) {
   } catch (const Json::parse_error& error) {
     return no_result(
         fmt::format("is damaged: no JSON at byte {}; `report DIR` makes a run's result anew", error.byte));
-  } catch (const Json::exception&) {  // a number that no double holds
+  } catch (const Json::exception&) {  // a number that exceeds the range of double
     return no_result("is damaged: holds a number that is too large; `report DIR` makes a run's result anew");
   }
   if (depth >= most_depth) return no_result("is damaged: nests too deep for a result");

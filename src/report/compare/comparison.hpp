@@ -10,42 +10,42 @@
 #include "egt/core/record.hpp"
 #include "egt/core/status.hpp"
 
-/// Result files side by side: speed-up, efficiency, regressions and cost. Pure: texts and Json in, texts and
-/// Json out.
+/// Compares result files: speed-up, efficiency, regressions and cost. Pure: texts and Json in, texts and Json
+/// out.
 namespace egt {
 
-/// What one device costs an hour.
+/// Price of one device per hour.
 struct Price {
-  std::string name;  ///< a file's label, or a device's name or a part of it, as "H200"
+  std::string name;  ///< a file's label, or a device name or part of it, such as "H200"
   double per_hour = 0;
 };
 
 struct ComparisonOptions {
-  double tolerance = 0.05;  ///< 0 to 1: what may be worse before it is a regression
+  double tolerance = 0.05;  ///< 0 to 1: decline allowed before it is a regression
   std::vector<Price> prices;
 };
 
-/// The content of a result.json, or why it is none that could be compared and what to do: in one line,
-/// without the file's name (invalid_argument).
+/// Parses the content of a result.json. On error (invalid_argument), returns one line without the file name:
+/// why it cannot be compared, and what to do.
 Result<Json> parse_result(std::string_view text);
 
-/// A short name for every file: the run's directory for DIR/result.json, else the file's name without its
-/// ending; the whole path where that would not be unique.
+/// A short label per file: the run's directory for DIR/result.json, else the file name without its extension.
+/// The whole path is used if the label would not be unique.
 std::vector<std::string> labels_of(const std::vector<std::string>& paths);
 
-/// A file that was named, and what came of reading it.
+/// An input file and its parsed result.
 struct ComparedFile {
   std::string path;
   std::string label;
-  Json result;          ///< as parse_result gave it
-  std::string problem;  ///< why it is left out; empty: it is compared
+  Json result;          ///< from parse_result
+  std::string problem;  ///< why it is excluded; empty: it is compared
 };
 
 enum class Better { higher, lower };
-/// How the figures of a test's ranks become one.
+/// Reduction of a metric over the ranks of a test.
 enum class OverRanks { sum, median };
 
-/// A field of a test that says how well it went: a number, or an object with its "p50" or "median".
+/// A performance field of a test: a number, or an object with its "p50" or "median".
 struct KnownFigure {
   std::string_view name;
   std::string_view unit;
@@ -53,8 +53,8 @@ struct KnownFigure {
   OverRanks over_ranks = OverRanks::sum;
 };
 
-/// How fast a test did its work. The first of these that an entry has speaks for it, alone: the others would
-/// say the same in other units.
+/// Metrics of a test's speed. Only the first one that an entry has is compared, since the others express the
+/// same in other units.
 inline constexpr KnownFigure work_figures[] = {
     {"items_per_second", "items/s", Better::higher, OverRanks::sum},
     {"throughput_samples_per_second", "samples/s", Better::higher, OverRanks::sum},
@@ -65,9 +65,9 @@ inline constexpr KnownFigure work_figures[] = {
     {"avg_iteration_time_ms", "ms", Better::lower, OverRanks::median},
 };
 
-/// Those of a test that has none of the above, by what their names end with, which carry their unit: each
-/// speaks for itself, by the first row that fits. What a collective moved all its ranks tell alike; what a
-/// memory or a disk moved is each rank's own.
+/// Metrics of tests that have none of the above, matched by a suffix of the field name, which carries the
+/// unit. Each field is compared separately, using the first row that matches. All ranks report the same value
+/// for a collective, but separate values for memory and disk.
 inline constexpr KnownFigure part_figures[] = {
     {"bus_gb_per_s", "GB/s", Better::higher, OverRanks::median},
     {"bus_gb_per_second", "GB/s", Better::higher, OverRanks::median},
@@ -79,95 +79,95 @@ inline constexpr KnownFigure part_figures[] = {
     {"latency_ms", "ms", Better::lower, OverRanks::median},
 };
 
-/// On what a test ran.
+/// The configuration a test ran on.
 struct Configuration {
-  std::string mode;  ///< "single", "p2p", ..; empty: none told
+  std::string mode;  ///< "single", "p2p", ..; empty: not reported
   std::int64_t devices = 1;
-  std::vector<std::string> models;  ///< one a device, sorted
+  std::vector<std::string> models;  ///< one per device, sorted
 
   bool operator==(const Configuration&) const = default;
-  /// Fewest devices first, then "single", "p2p", "collective", "hetero", others.
+  /// Fewest devices first, then "single", "p2p", "collective", "hetero" and other modes.
   bool operator<(const Configuration& other) const;
 };
-/// "2x NVIDIA H200 (p2p)", "1x NVIDIA H200" for the mode "single" or none.
+/// "2x NVIDIA H200 (p2p)"; "1x NVIDIA H200" for mode "single" or an empty mode.
 std::string to_text(const Configuration& configuration);
 
-/// A test's figure in one file and configuration, beside two others: the test's baseline, for the speed-up,
-/// and its like in an earlier file (same mode, devices and models), for the change. Empty: there is none, or
-/// it would divide by zero.
+/// A test's metric in one file and configuration. `speedup` refers to the test's baseline. `change_percent`
+/// refers to an earlier file with the same mode, devices and models. Both are empty without a reference or if
+/// the ratio would divide by zero.
 struct ComparedFigure {
   std::size_t file = 0;
   Configuration configuration;
-  std::optional<double> value;           ///< 0 or above; nothing: not measured, or not on every rank
-  std::optional<double> worst;           ///< of its ranks' own, where each has one
-  std::optional<double> spread_percent;  ///< the largest of the ranks
-  std::optional<double> power_w;         ///< of all its devices
-  std::optional<double> ms_per_batch;    ///< of `bench` only
+  std::optional<double> value;           ///< at least 0; empty: not measured on every rank
+  std::optional<double> worst;           ///< worst rank, if ranks have own values
+  std::optional<double> spread_percent;  ///< max over the ranks
+  std::optional<double> power_w;         ///< sum over its devices
+  std::optional<double> ms_per_batch;    ///< only for `bench`
   bool success = true;                   ///< on every rank
-  bool is_missing = false;               ///< an earlier file has it, this one not: it has no value
-  std::string failure;                   ///< the first rank's; empty: none told
+  bool is_missing = false;               ///< present in an earlier file only, so it has no value
+  std::string failure;                   ///< of the first rank; empty: not reported
   std::optional<double> speedup;         ///< above 1: better than the baseline
-  std::optional<double> efficiency;      ///< speedup over (devices / the baseline's devices)
-  std::optional<std::size_t> reference;  ///< the earlier file
-  std::optional<double> change_percent;  ///< of the figure itself: a time that grew is above 0
+  std::optional<double> efficiency;      ///< speedup over (devices / baseline devices)
+  std::optional<std::size_t> reference;  ///< index of the earlier file
+  std::optional<double> change_percent;  ///< change of the value itself; positive if a time grew
 };
 
 struct ComparedTest {
   std::string test;
-  std::string figure;  ///< its field's name; empty: the test has no known figure, only `success`
+  std::string figure;  ///< field name; empty: no known metric, only `success`
   std::string unit;
   Better better = Better::higher;
-  std::string workload;                ///< of `bench` only, as is the next
-  std::optional<double> size;          ///< of a batch
-  std::vector<ComparedFigure> values;  ///< the baseline first: of the first file, of fewest devices
+  std::string workload;                ///< only for `bench`, as is the next field
+  std::optional<double> size;          ///< batch size
+  std::vector<ComparedFigure> values;  ///< the baseline first: first file, fewest devices
 
   const ComparedFigure& baseline() const { return values.front(); }
 };
 
-/// The tests of the result of one file, in its order, and each one's values in theirs. Entries of equal
-/// `test_name`: those that name `devices` are of that configuration, and several of one are repeats (each
-/// device alone, say), of which the mean is taken; those of one `rank` each are parts of one whole, put
-/// together as the tables say; others are of the ranks that they name, or of all the file's. What is marked
-/// `forecast`, as older versions did, is left out.
+/// The tests of one file's result, in file order, with their values. Entries with the same `test_name` are
+/// combined as follows. Entries that name `devices` belong to that configuration, and several of them are
+/// repeats, which are averaged. Entries with a `rank` are reduced over ranks as in the tables above. Other
+/// entries belong to the ranks that they name, or to all ranks. Entries marked `forecast` by older versions
+/// are skipped.
 std::vector<ComparedTest> tests_of(const Json& result, std::size_t file = 0);
 
-/// Of all ranks, sorted; empty where the result names none.
+/// Device models of all ranks, sorted; empty if the result has none.
 std::vector<std::string> device_models(const Json& result);
 
-/// The seed's table of `bench`: configurations down, workloads across.
+/// The seed's `bench` table: one row per configuration, one column per workload.
 struct Scaling {
   struct Column {
     std::string workload;
-    std::size_t test = 0;  ///< into Comparison::tests
+    std::size_t test = 0;  ///< index into Comparison::tests
   };
   struct Row {
     std::size_t file = 0;
     Configuration configuration;
-    std::vector<std::optional<double>> ms;  ///< a column: one device's batch
-    std::optional<double> speedup;  ///< geometric mean over its columns, against one of its own devices
+    std::vector<std::optional<double>> ms;  ///< per column, for one device's batch
+    std::optional<double> speedup;  ///< geometric mean over its columns, relative to one of its devices
     std::size_t counted = 0;        ///< columns in that mean
   };
   std::vector<Column> columns;
   std::vector<Row> rows;
 };
 
-/// What a file's fastest configuration gives and costs; of a single file, each of its configurations.
+/// Performance and cost of a file's fastest configuration; for a single file, of each configuration.
 struct Cost {
   std::size_t file = 0;
   Configuration configuration;
-  std::size_t tests = 0;              ///< in the mean below
-  std::optional<double> performance;  ///< geometric mean of the speed-ups against the first file's baselines
-  std::optional<double> scaling;      ///< of its row in the table of `bench`
+  std::size_t tests = 0;              ///< number of tests in `performance`
+  std::optional<double> performance;  ///< geometric mean of the speed-ups over the first file's baselines
+  std::optional<double> scaling;      ///< of its row in the `bench` table
   std::optional<double> price_per_hour, performance_per_price, power_w, performance_per_kilowatt;
 };
 
-/// One that got worse by more than the tolerance, or passed once and failed now.
+/// A value that declined by more than the tolerance, or a test that passed before and failed now.
 struct Regression {
-  std::size_t test = 0;   ///< into Comparison::tests
-  std::size_t value = 0;  ///< into its values
+  std::size_t test = 0;   ///< index into Comparison::tests
+  std::size_t value = 0;  ///< index into the values of that test
   std::optional<double> reference_value;
-  std::optional<double> worse_percent;  ///< nothing: it failed
-  bool is_of_one = false;               ///< the worst rank alone
+  std::optional<double> worse_percent;  ///< empty: the test failed
+  bool is_of_one = false;               ///< only the worst rank declined
 };
 
 struct Comparison {
@@ -177,26 +177,26 @@ struct Comparison {
   Scaling scaling;
   std::vector<Cost> costs;
   std::vector<Regression> regressions;
-  std::vector<std::size_t> worse_verdicts;  ///< candidates with a fault, incomplete, or worse than the baseline
-  std::size_t judged = 0;                   ///< figures that had a reference to get worse than
-  std::vector<std::string> notes;           ///< what to know when reading the figures
+  std::vector<std::size_t> worse_verdicts;  ///< candidates: fault, incomplete, or worse than the baseline
+  std::size_t judged = 0;                   ///< metrics that had a reference value
+  std::vector<std::string> notes;           ///< hints for the interpretation of the metrics
   std::string verdict;                      ///< "pass", "degraded", "incomplete"; empty with exit code 2
-  int exit_code = 0;  ///< 0, 5 (a regression), 4 (nothing was compared), 2 (not all that was named could be)
+  int exit_code = 0;  ///< 0, 5 (regression), 4 (nothing compared), 2 (not all inputs could be compared)
   std::vector<std::string> reasons;
 
-  std::vector<std::size_t> used() const;  ///< the files that are compared
+  std::vector<std::size_t> used() const;  ///< indices of the compared files
 };
 
-/// invalid_argument: a price is for nothing that is there.
+/// invalid_argument: a price matches no file and no device.
 Result<Comparison> compare_results(std::vector<ComparedFile> files, ComparisonOptions options);
 
-/// For people: the tables, regressions, notes and the verdict; ends with a newline.
+/// The tables, regressions, notes and verdict as text; ends with a newline.
 std::string comparison_text(const Comparison& comparison);
 
-/// For programs; names are the contract's, figures that are not there are null.
+/// The comparison as JSON with the contract's names. Missing values are null.
 Json comparison_json(const Comparison& comparison);
 
-/// One HTML file for people, which needs nothing else and no script.
+/// One self-contained HTML file without scripts.
 std::string comparison_page(const Comparison& comparison);
 
 }  // namespace egt

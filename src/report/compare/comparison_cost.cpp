@@ -24,7 +24,7 @@ std::string lowered(std::string text) {
   return text;
 }
 
-/// "H100" is in "NVIDIA H100 PCIe"; "A10" is not in "NVIDIA A100". Upper and lower case are one.
+/// "H100" matches "NVIDIA H100 PCIe"; "A10" does not match "NVIDIA A100". Case-insensitive.
 bool names_device(const std::string& part, const std::string& model) {
   const std::string name = lowered(part), whole = lowered(model);
   for (std::size_t at = whole.find(name); at != std::string::npos; at = whole.find(name, at + 1)) {
@@ -35,7 +35,8 @@ bool names_device(const std::string& part, const std::string& model) {
   return false;
 }
 
-/// Of one device: a price for the file goes before one for the device; of these the longest name's.
+/// Price of one device. A price for the file precedes one for the device; among these the longest name is
+/// used.
 std::optional<double> price_of(const std::string& label, const std::string& model,
                                const std::vector<Price>& prices) {
   const Price* best = nullptr;
@@ -57,8 +58,8 @@ std::optional<double> price_of(const std::string& label, const Configuration& co
   return sum;
 }
 
-/// The mean power of all the file's ranks together, by their energy counters; a rank without one counts with
-/// the average of its samples. Nothing where a rank has neither.
+/// Mean power of all ranks together from their energy counters, or from averaged samples without a counter.
+/// Empty if a rank has neither.
 std::optional<double> telemetry_power(const Json& result) {
   double sum = 0;
   const Json& ranks = member(result, "telemetry");
@@ -72,15 +73,15 @@ std::optional<double> telemetry_power(const Json& result) {
   return sum;
 }
 
-/// What the tests of one file tell of one configuration.
+/// One file's test data for one configuration.
 struct Found {
   bool has_figure = false;
-  std::map<std::string, std::vector<double>> speedups;  ///< by test, against the first file
-  std::vector<double> powers;                           ///< watts, of its tests that tell
+  std::map<std::string, std::vector<double>> speedups;  ///< by test, relative to the first file
+  std::vector<double> powers;                           ///< watts, of tests that report power
 };
 using FoundByFile = std::map<std::pair<std::size_t, Configuration>, Found>;
 
-/// A test counts once, however many figures it has, and only against the first file.
+/// A test counts once, however many metrics it has, and only relative to the first file.
 FoundByFile found_in(const Comparison& comparison) {
   FoundByFile all;
   const std::vector<std::size_t> used = comparison.used();
@@ -95,7 +96,7 @@ FoundByFile found_in(const Comparison& comparison) {
   return all;
 }
 
-/// The mean of its tests' own; where they have none, of the run if all its devices took part.
+/// Mean power of the tests. Without it, that of the run if all its devices participated.
 std::optional<double> power_of(const std::vector<double>& powers, const Json& result, std::int64_t devices) {
   const double sum = std::accumulate(powers.begin(), powers.end(), 0.0);
   if (!powers.empty() && std::isfinite(sum)) return sum / static_cast<double>(powers.size());

@@ -25,7 +25,7 @@ using Entries = std::vector<const Json*>;
 struct Group {
   Configuration configuration;
   Entries entries;
-  bool of_ranks = false;  ///< one a rank, parts of one whole
+  bool of_ranks = false;  ///< one entry per rank of the same measurement
 };
 
 int mode_order(std::string_view mode) {
@@ -33,7 +33,7 @@ int mode_order(std::string_view mode) {
   return static_cast<int>(std::find(modes.begin(), modes.end(), mode) - modes.begin());
 }
 
-/// Finite and not below 0: others are no measurements. Of a distribution the middle.
+/// A finite value of at least 0, else empty. The median of a distribution.
 std::optional<double> figure_at(const Json& entry, std::string_view name) {
   const std::string key(name);
   const Json& field = member(entry, key);
@@ -43,7 +43,7 @@ std::optional<double> figure_at(const Json& entry, std::string_view name) {
   return value && *value >= 0 ? value : std::nullopt;
 }
 
-/// Of each rank, as the mean of its entries; of a whole just one. Empty where an entry has none.
+/// One value per rank (mean of its entries), or a single one for the whole. Empty if any entry lacks it.
 std::vector<double> by_rank(const Group& group, const std::string& name) {
   std::map<std::int64_t, std::vector<double>> repeats;
   for (const Json* entry : group.entries) {
@@ -58,7 +58,7 @@ std::vector<double> by_rank(const Group& group, const std::string& name) {
   return values;
 }
 
-/// Of all entries; nothing where one has none, or they are too large to add.
+/// Reduction over all entries; empty if one lacks the metric or the sum overflows.
 std::optional<double> combined(const Group& group, const std::string& name, OverRanks over_ranks) {
   const std::vector<double> values = by_rank(group, name);
   if (values.empty()) return std::nullopt;
@@ -67,7 +67,7 @@ std::optional<double> combined(const Group& group, const std::string& name, Over
   return std::isfinite(one) ? std::optional(one) : std::nullopt;
 }
 
-/// Of several ranks.
+/// The worst rank; empty for fewer than two ranks.
 std::optional<double> worst_of(const Group& group, const std::string& name, Better better) {
   const std::vector<double> values = by_rank(group, name);
   if (values.size() < 2) return std::nullopt;
@@ -87,11 +87,10 @@ bool any_has(const Entries& entries, std::string_view name) {
                      [&](const Json* entry) { return figure_at(*entry, name).has_value(); });
 }
 
-/// Beginnings of names that are no figures to compare: what others are compared with, or others in other
-/// words.
+/// Prefixes of fields that are not compared: reference values, and duplicates of other fields.
 constexpr std::string_view left_out[] = {"expected_", "warn_", "line_rate_", "algorithm_"};
 
-/// "write_gb_per_s" fits "gb_per_s".
+/// "write_gb_per_s" matches "gb_per_s".
 bool fits(const KnownFigure& known, std::string_view name) {
   if (name == known.name) return true;
   for (const std::string_view beginning : left_out)
@@ -100,7 +99,7 @@ bool fits(const KnownFigure& known, std::string_view name) {
          name[name.size() - known.name.size() - 1] == '_';
 }
 
-/// The figures to compare by, with their fields' names; of a test without any a nameless one.
+/// The metrics to compare, by field name. A test without any gets one without a name.
 std::map<std::string, const KnownFigure*> chosen_figures(const Entries& entries) {
   static constexpr KnownFigure none{};
   for (const KnownFigure& known : work_figures)
@@ -133,7 +132,8 @@ std::map<std::int64_t, std::string> models_by_rank(const Json& result) {
   return models;
 }
 
-/// The models of `ranks`, one a device; where they are not that many, what all ranks of the file have.
+/// Models of `ranks`, one per device. If the count differs from `devices`, uses the models of all ranks of
+/// the file.
 std::vector<std::string> models_of(const std::set<std::int64_t>& ranks, std::int64_t devices,
                                    const std::map<std::int64_t, std::string>& by_rank) {
   std::vector<std::string> models;
@@ -158,7 +158,7 @@ std::set<std::int64_t> ranks_of(const Json& entry) {
   return numbers;
 }
 
-/// Those of a rank each, put together by mode; their devices are the ranks that have one.
+/// Groups entries with one rank each by mode. Their devices are these ranks.
 std::vector<Group> rank_groups(const Entries& entries, const std::map<std::int64_t, std::string>& by_rank) {
   std::map<std::string, Group> groups;
   std::map<std::string, std::set<std::int64_t>> ranks;
@@ -203,7 +203,7 @@ std::vector<Group> groups_of(const Entries& entries, const std::map<std::int64_t
   return groups;
 }
 
-/// All but what differs from figure to figure.
+/// The fields common to all metrics of the group.
 ComparedFigure describe(std::size_t file, const Group& group) {
   ComparedFigure common;
   common.file = file;
@@ -225,7 +225,7 @@ std::string unit_of(const std::string& figure, const KnownFigure& known, const J
   return figure == "items_per_second" && !items.empty() ? items + "/s" : std::string(known.unit);
 }
 
-/// One test a figure.
+/// One test per metric.
 void add_tests(const std::string& name, const Entries& entries, std::size_t file,
                const std::map<std::int64_t, std::string>& by_rank, std::vector<ComparedTest>& tests) {
   const std::vector<Group> groups = groups_of(entries, by_rank);
@@ -270,7 +270,7 @@ std::vector<ComparedTest> tests_of(const Json& result, std::size_t file) {
   std::map<std::string, Entries> by_name;
   for (const Json& entry : member(result, "results")) {
     const std::string name = text_at(entry, "test_name");
-    if (name.empty() || value_at<bool>(entry, "forecast").value_or(false)) continue;  // of an older version
+    if (name.empty() || value_at<bool>(entry, "forecast").value_or(false)) continue;  // from older versions
     Entries& entries = by_name[name];
     if (entries.empty()) names.push_back(name);
     entries.push_back(&entry);

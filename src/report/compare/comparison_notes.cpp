@@ -14,7 +14,7 @@ namespace {
 
 using Notes = std::vector<std::string>;
 
-/// Of a file by itself.
+/// Notes on a single file.
 void note_outcome(const ComparedFile& file, bool is_baseline, Notes& notes) {
   const std::string who = is_baseline ? fmt::format("the baseline {}", file.label) : file.label;
   if (const std::string verdict = text_at(file.result, "verdict"); verdict != "pass")
@@ -34,13 +34,13 @@ std::string models_text(const Json& result) {
   return models.empty() ? "unknown devices" : fmt::format("{}", fmt::join(models, " and "));
 }
 
-/// Long ones are cut: some options are lists.
+/// Cuts long values, since some options are lists.
 std::string short_text(const Json& value) {
   const std::string text = one_line(value);
   return text.size() <= 40 ? text : text.substr(0, 37) + "...";
 }
 
-/// What differs between two results of one command, but for how long they ran and where.
+/// Options that differ between two results of one command, except for duration and location.
 std::string other_options(const Json& one, const Json& first) {
   const std::set<std::string> without_effect = {"command", "devices", "duration", "steps", "seed", "io-dir"};
   const Json& options = member(one, "options");
@@ -54,7 +54,7 @@ std::string other_options(const Json& one, const Json& first) {
   return list_text(differing);
 }
 
-/// Of a file beside the first.
+/// Notes on a file compared with the first.
 void note_differences(const ComparedFile& file, const ComparedFile& first, Notes& notes) {
   const std::string models = models_text(file.result), first_models = models_text(first.result);
   if (models != first_models)
@@ -71,7 +71,7 @@ void note_differences(const ComparedFile& file, const ComparedFile& first, Notes
     notes.push_back(fmt::format("{}: other options than {}: {}", file.label, first.label, options));
 }
 
-/// Tests that some files have and others have not, by who has them.
+/// Tests that only some files contain, grouped by these files.
 void note_missing(const Comparison& comparison, const std::vector<std::size_t>& used, Notes& notes) {
   std::vector<std::string> order;
   std::map<std::string, std::set<std::size_t>> files_by_test;
@@ -94,7 +94,7 @@ void add_once(std::vector<std::string>& texts, std::string text) {
   if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(std::move(text));
 }
 
-/// What keeps single figures from being compared, or from being trusted.
+/// Why single metrics are not compared or not trusted.
 void note_tests(const Comparison& comparison, Notes& notes) {
   std::vector<std::string> without, zero;
   std::map<std::size_t, std::vector<std::string>> failed, missing;

@@ -9,33 +9,33 @@
 /// The steps of compare_results.
 namespace egt {
 
-/// How many times better `value` is than `base`; nothing where that would divide by zero or is not finite.
+/// Speed-up of `value` over `base`; empty if it would divide by zero or is not finite.
 std::optional<double> times_better(std::optional<double> value, std::optional<double> base, Better better);
 
-/// Of what is there; nothing of nothing.
+/// Empty if there are no values.
 std::optional<double> geometric_mean(const std::vector<double>& values);
 
-/// The table of `bench`, from the tests of all files.
+/// The `bench` table, from the tests of all files.
 Scaling scaling_of(const std::vector<ComparedTest>& tests);
 
-/// invalid_argument: a price that fits no file and no device.
+/// invalid_argument: a price matches no file and no device.
 Status check_prices(const std::vector<ComparedFile>& files, const std::vector<Price>& prices);
 
 std::vector<Cost> costs_of(const Comparison& comparison);
 
-/// " (the result's first reason)"; empty where it tells none.
+/// " (the result's first reason)"; empty if there is none.
 std::string first_reason(const Json& result);
 
-/// What to know when reading the figures: results that are not `pass`, other versions, hardware, drivers or
-/// options, tests that are in one file only, failed tests.
+/// Hints for the interpretation of the metrics: results that are not `pass`, different versions, hardware,
+/// drivers or options, tests in only one file, and failed tests.
 std::vector<std::string> notes_of(const Comparison& comparison);
 
-/// "1.73x", "+5.0 %" (`sign`), "12.35 k samples/s"; a dash where there is nothing, of a value "not measured".
+/// "1.73x", "+5.0 %" (`sign`), "12.35 k samples/s"; a dash for an empty value, "not measured" for value_text.
 std::string times_text(std::optional<double> times);
 std::string percent_text(std::optional<double> percent, bool sign);
 std::string value_text(const ComparedTest& test, const std::optional<double>& value);
 
-/// The table of `bench`, with a title; empty where there is nothing of it.
+/// The `bench` table with a title; empty if there is none.
 std::string scaling_text(const Comparison& comparison);
 
 /// "a, b, c and 5 more"

@@ -10,7 +10,7 @@
 namespace egt {
 namespace {
 
-/// The workloads of `bench` in the order of the columns, and the size that stands for each.
+/// Workloads of `bench` in column order, with the representative size of each.
 struct KnownWorkload {
   std::string_view name;
   double size;
@@ -29,7 +29,7 @@ double size_that_stands_for(std::string_view workload) {
   return known < std::size(known_workloads) ? known_workloads[known].size : 0;
 }
 
-/// Of each workload the size that most configurations ran: of several such the known one, else the largest.
+/// For each workload, the size that most configurations ran; among these the known size, else the max.
 std::vector<Scaling::Column> columns_of(const std::vector<ComparedTest>& tests) {
   using Choice = std::tuple<std::ptrdiff_t, bool, double>;
   std::map<std::pair<std::size_t, std::string>, std::pair<Choice, Scaling::Column>> chosen;
@@ -52,7 +52,7 @@ std::set<std::string> distinct_models(const Configuration& configuration) {
   return {configuration.models.begin(), configuration.models.end()};
 }
 
-/// What one device alone did: of the first file that tells.
+/// The result of a single device, from the first file that has it.
 std::optional<double> alone(const ComparedTest& test, const std::string& model) {
   for (const ComparedFigure& value : test.values) {
     const Configuration& configuration = value.configuration;
@@ -62,8 +62,8 @@ std::optional<double> alone(const ComparedTest& test, const std::string& model) 
   return std::nullopt;
 }
 
-/// What a configuration's speed-up is against: its devices, each alone, in the mean. Where that was not
-/// measured: the fewest devices of those models.
+/// Reference of a configuration's speed-up: the mean of its devices running alone. If not measured, the
+/// smallest configuration of these models.
 std::optional<double> base_of(const ComparedTest& test, const Configuration& configuration) {
   double sum = 0;
   std::size_t told = 0;
@@ -81,21 +81,21 @@ std::optional<double> base_of(const ComparedTest& test, const Configuration& con
   return fewest ? fewest->value : std::nullopt;
 }
 
-/// Adds the row's figure of one column, if it ran there.
+/// Adds the row's value in one column, if it ran there.
 void fill(Scaling::Row& row, const ComparedTest& test, std::vector<double>& speedups) {
   row.ms.emplace_back();
   for (const ComparedFigure& value : test.values) {
     if (value.file != row.file || value.configuration != row.configuration) continue;
     row.ms.back() = value.ms_per_batch;
     const auto base = base_of(test, row.configuration);
-    // A time of the whole step would not tell: more devices do more work in it.
+    // The step time is unsuitable, since more devices do more work per step.
     if (test.better == Better::higher)
       if (const auto speedup = times_better(value.value, base, test.better)) speedups.push_back(*speedup);
   }
 }
 
-/// One a file and configuration: those of one kind of device together, in the order in which kinds come.
-/// Where devices share one batch, others' rows would be beside what they do with one each: those have no row.
+/// One row per file and configuration, grouped by device kind in order of first appearance. Strong scaling,
+/// where devices share one batch, has no row, since the other rows have one batch per device.
 std::vector<Scaling::Row> empty_rows(const std::vector<ComparedTest>& tests,
                                      const std::vector<Scaling::Column>& columns) {
   std::map<std::set<std::string>, std::size_t> kinds;

@@ -48,7 +48,7 @@ std::string files_text(const Comparison& comparison) {
   return text;
 }
 
-/// "2x NVIDIA H200 (p2p)", with the file's label where another file has one like it.
+/// "2x NVIDIA H200 (p2p)", with the file's label if another file has the same configuration.
 std::string row_name(const Comparison& comparison, const Scaling::Row& row) {
   const auto same =
       std::count_if(comparison.scaling.rows.begin(), comparison.scaling.rows.end(),
@@ -118,7 +118,7 @@ Row row_of(const Comparison& comparison, const ComparedTest& test, const Compare
           percent_text(one.spread_percent, false)};
 }
 
-/// Several figures of one test are told apart by their names.
+/// The metric's name distinguishes several metrics of one test.
 std::string tests_text(const Comparison& comparison) {
   std::vector<Row> rows = {{"Test", "Value", "Speedup", "Efficiency", "Change", "Spread"}};
   for (const ComparedTest& test : comparison.tests) {
@@ -156,7 +156,7 @@ const CostLine power_line = {"Power", &Cost::power_w, false,
 const CostLine per_power_line = {"Performance/kW", &Cost::performance_per_kilowatt, true,
                                  [](double value) { return fmt::format("{:.3g}x/kW", value); }};
 
-/// Null where fewer than two have the figure, or the best two read alike.
+/// Null if fewer than two have the metric, or if the best two are displayed alike.
 const Cost* winner_of(const std::vector<Cost>& costs, const CostLine& line) {
   std::vector<const Cost*> having;
   for (const Cost& cost : costs)

@@ -17,7 +17,7 @@ namespace egt {
 namespace {
 
 constexpr double redraw_period_s = 0.25;
-/// A device that is broken through and through must not flood the terminal: the journal has every fault.
+/// Limits the output of a badly broken device. The journal has every fault.
 constexpr std::uint64_t most_faults_shown = 50;
 
 }  // namespace
@@ -67,9 +67,9 @@ Status Console::write(const Record& record) {
     case RecordKind::restart:
       show_event(record, Colour::yellow);
       break;
-    case RecordKind::late_stop:  // told at once, not when the records come
+    case RecordKind::late_stop:  // already shown when it occurred
     case RecordKind::start:
-      break;  // on_start shows all ranks' together
+      break;  // on_start shows all ranks together
   }
   return state();
 }
@@ -96,7 +96,8 @@ void Console::on_verdict(const Verdict& verdict, const Json& result, const std::
 
 void Console::show_fault(const Record& record) {
   const int rank = value_at<int>(record.body, "rank").value_or(-1);
-  if (!value_at<bool>(record.body, "provisional").value_or(false)) ++faults_[rank];  // else more is told soon
+  // Provisional faults are not counted, since a final one follows.
+  if (!value_at<bool>(record.body, "provisional").value_or(false)) ++faults_[rank];
   due_ = true;
   if (level_of(record) < style_.messages || ++fault_count_ > most_faults_shown) return;
   print(messages_, coloured(style_.messages_colour, Colour::red, line(record)));
@@ -124,7 +125,7 @@ void Console::show_event(const Record& record, Colour colour) {
   print(messages_, coloured(style_.messages_colour, colour, line(record)));
 }
 
-/// The record's line, as of one of several hosts where there are several.
+/// The record's line, with the node if there are several.
 std::string Console::line(const Record& record) const {
   return line_of(record, start_of(value_at<int>(record.body, "rank").value_or(-1)), starts_.size(),
                  several_hosts(starts_));
@@ -141,14 +142,14 @@ void Console::note_progress(const Record& record) {
   due_ = true;
 }
 
-/// One line or more, above the bar.
+/// Prints one or more lines above the bar.
 void Console::print(std::ostream& stream, const std::string& text) {
   erase_bar();
   stream << text << std::endl;
 }
 
-/// From the first column, wherever the cursor is: a terminal echoes what is typed, Ctrl-C as "^C". In a
-/// window that was made narrower since, its lines were broken.
+/// Starts at column 1, since the terminal echoes input such as "^C" at the cursor. Accounts for lines that
+/// wrapped after the window became narrower.
 void Console::erase_bar() {
   if (!style_.terminal.empty()) style_.size = terminal_size(style_.terminal);
   if (bar_columns_.empty()) return;
@@ -172,7 +173,7 @@ void Console::draw_bar() {
     const Json start = start_of(rank);
     lines.push_back(row_text(device_label(start, name_host), start, body, faults_[rank]));
   }
-  // What is above the window's first line could not be erased; and tmux keeps what is erased from the first
+  // Lines above the top of the window cannot be erased. tmux also keeps lines that are erased from the top
   // line on.
   const auto fit = static_cast<std::size_t>(std::max(style_.size.lines - 2, 0));
   if (fit > 0 && lines.size() > fit) {
@@ -190,7 +191,7 @@ void Console::draw_bar() {
   due_ = false;
 }
 
-/// Null where the rank is not known.
+/// Null if the rank is unknown.
 Json Console::start_of(int rank) const {
   const bool known = rank >= 0 && static_cast<std::size_t>(rank) < starts_.size();
   return known ? starts_[static_cast<std::size_t>(rank)] : Json();
@@ -204,7 +205,7 @@ Status Console::state() const {
 
 namespace {
 
-/// Writes what it was given at each flush, and waits for a descriptor that does not.
+/// Writes its buffer at each flush, and waits for a descriptor that is not writable.
 class DescriptorBuffer : public std::stringbuf {
  public:
   explicit DescriptorBuffer(int file) : std::stringbuf(std::ios::out), file_(file) {}
@@ -220,7 +221,7 @@ class DescriptorBuffer : public std::stringbuf {
   const int file_;
 };
 
-/// The console and its streams.
+/// The console together with its streams.
 struct StandardConsole {
   explicit StandardConsole(const ConsoleStyle& style)
       : console(style, results, style.one_terminal ? results : messages,

@@ -15,30 +15,31 @@
 
 namespace egt {
 
-/// What people see of a run, on rank 0 only: results go to one stream, messages (faults, notices) and
-/// progress to another, which may be the same. Used by one thread at a time; a stream may block it for ever.
+/// The console output of a run, on rank 0 only. Results go to one stream, messages (faults, notices) and
+/// progress to another, which may be the same. Used by one thread at a time. A stream may block that thread
+/// forever.
 class Console : public Sink {
  public:
-  /// `seconds`: a clock that only grows. The streams outlive the console.
+  /// `seconds`: a monotonic clock. The streams must outlive the console.
   Console(ConsoleStyle style, std::ostream& results, std::ostream& messages, std::function<double()> seconds);
 
-  /// The banner, the devices and the network; `bodies`: those of all ranks' start records, in rank order.
+  /// The banner, devices and network. `bodies`: start record bodies of all ranks, in rank order.
   void on_start(const std::vector<Json>& bodies);
-  /// Bytes of the rank's device in use after the memory part took its share.
+  /// Used bytes of the rank's device after the memory part allocated its share.
   void on_memory_filled(int rank, std::uint64_t used_bytes, std::uint64_t total_bytes);
-  /// Shows a fault, injection or notice at once, an epoch or progress record as the style says; ignores the
-  /// others.
+  /// Shows faults, injections and notices at once, and epoch and progress records as the style defines.
+  /// Ignores other records.
   Status write(const Record& record) override;
-  /// Redraws the bar where it is due.
+  /// Redraws the bar if it is due.
   Status flush() override;
-  /// What people should know, and no record tells.
+  /// Shows a warning that no record contains.
   void on_warning(const std::string& text);
-  /// Where the live page is, in every style: the user asked for it, and may not know its port.
+  /// Shows the URL of the live page in every style, since its port may not be known.
   void on_live_page(const std::string& url);
-  /// Lines that a command tells before the verdict.
+  /// Lines of the command, printed before the verdict.
   void on_summary(const std::string& lines);
-  /// The last word. `result`: that of build_result; `directory`: where the files are, with result.json if
-  /// `has_result`.
+  /// Prints the verdict. `result` comes from build_result. `directory` contains the files, including
+  /// result.json if `has_result`.
   void on_verdict(const Verdict& verdict, const Json& result, const std::string& directory,
                   bool has_result = true);
 
@@ -62,16 +63,16 @@ class Console : public Sink {
   std::function<double()> seconds_;
   std::vector<Json> starts_;             // by rank
   std::map<int, Json> progress_;         // last body of each rank
-  std::map<int, std::uint64_t> faults_;  // by rank; -1: not known whose
+  std::map<int, std::uint64_t> faults_;  // by rank; -1: unknown rank
   std::uint64_t fault_count_ = 0, injection_count_ = 0;
   std::string last_epoch_;
-  std::vector<int> bar_columns_;  // of each of its lines on the screen now
+  std::vector<int> bar_columns_;  // width of each bar line on the screen
   std::optional<double> drawn_;
-  bool due_ = false;  // something is new since it was drawn
+  bool due_ = false;  // new data since the last redraw
 };
 
-/// On this process's standard output and error, past the buffers of the C and C++ libraries: a terminal that
-/// blocks holds nobody but the thread that writes.
+/// Writes to this process's stdout and stderr, bypassing the buffers of the C and C++ libraries. A blocked
+/// terminal then blocks only the writing thread.
 std::shared_ptr<Console> open_console(const ConsoleStyle& style);
 
 }  // namespace egt

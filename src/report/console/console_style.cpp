@@ -33,7 +33,7 @@ std::string process_name(const std::string& proc, int pid) {
   return name;
 }
 
-/// 0 where it is not known.
+/// 0 if unknown.
 int parent_of(const std::string& proc, int pid) {
   std::ifstream status(proc + "/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(status, line);)
@@ -52,7 +52,7 @@ bool under_launcher() {
   return !environment("OMPI_COMM_WORLD_SIZE").empty() || !environment("PMI_RANK").empty();
 }
 
-/// That people see what goes to `file` on.
+/// The terminal that displays `file`.
 std::optional<std::string> terminal_of(int file) {
   if (under_launcher()) return launcher_terminal("/proc", ::getpid(), file);
   return ::isatty(file) ? std::optional("/proc/self/fd/" + std::to_string(file)) : std::nullopt;
@@ -64,7 +64,7 @@ bool is_same_terminal(const std::string& one, const std::string& other) {
   return ::stat(one.c_str(), &a) == 0 && ::stat(other.c_str(), &b) == 0 && a.st_rdev == b.st_rdev;
 }
 
-/// The first of these that is set decides, as in POSIX.
+/// The first variable that is set decides, as in POSIX.
 bool locale_is_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     std::string value = environment(name);

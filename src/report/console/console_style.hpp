@@ -7,36 +7,34 @@
 
 namespace egt {
 
-/// How the console shows that the run goes on: a bar redrawn in place, one line an epoch, or only the
-/// verdict.
+/// Progress display: a bar redrawn in place, one line per epoch, or only the verdict.
 enum class ProgressStyle { automatic, bar, lines, none };
 
 struct TerminalSize {
   int columns = 80;  ///< at least 2
-  int lines = 0;     ///< 0: not known
+  int lines = 0;     ///< 0: unknown
 };
 
 struct ConsoleStyle {
   ProgressStyle progress = ProgressStyle::lines;  ///< never automatic
-  bool results_colour = false;                    ///< of standard output
-  bool messages_colour = false;                   ///< of standard error, where progress goes too
-  bool one_terminal = false;  ///< both are the same one: a single stream keeps their order
-  bool utf8 = false;          ///< emoji are welcome
-  std::string terminal = {};  ///< that shows progress; empty: none, or its `size` stays
+  bool results_colour = false;                    ///< for standard output
+  bool messages_colour = false;                   ///< for standard error, which also gets progress
+  bool one_terminal = false;  ///< both are the same terminal: one stream keeps their order
+  bool utf8 = false;          ///< emoji are allowed
+  std::string terminal = {};  ///< terminal with the progress; empty: none, or fixed `size`
   TerminalSize size = {};
-  LogLevel messages = LogLevel::info;  ///< which faults and notices are told; the verdict always is
+  LogLevel messages = LogLevel::info;  ///< min severity of messages; the verdict is always shown
 };
 
-/// What suits this process's output, error and environment (NO_COLOR, TERM, the locale). Under mpirun rank
-/// 0's own are always terminals or pipes of mpirun's making, so mpirun's are looked at.
+/// The style for this process's stdout, stderr and environment (NO_COLOR, TERM, locale). Under mpirun, rank
+/// 0's own streams are always mpirun's terminals or pipes, so mpirun's own streams are checked.
 ConsoleStyle detect_console_style(ProgressStyle wanted);
 
-/// Of the terminal at that path, now: it changes when its window does.
+/// Current size of the terminal at that path. It changes when its window is resized.
 TerminalSize terminal_size(const std::string& terminal);
 
-/// The terminal that `file` (1: standard output, 2: error) of the launcher (mpirun) above process `pid` goes
-/// to; nothing where it is a file or a pipe or there is no launcher. `proc`: where the process file system
-/// is.
+/// The terminal of stream `file` (1: stdout, 2: stderr) of the launcher (mpirun) above process `pid`. Empty
+/// if it is a file or a pipe, or without a launcher. `proc`: path of the process file system.
 std::optional<std::string> launcher_terminal(const std::string& proc, int pid, int file);
 
 }  // namespace egt

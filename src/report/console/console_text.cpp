@@ -20,7 +20,7 @@
 namespace egt {
 namespace {
 
-constexpr std::uint64_t mib = 1ull << 20;  // as nvidia-smi's "MB"
+constexpr std::uint64_t mib = 1ull << 20;  // called "MB" by nvidia-smi
 constexpr const char* arrow = " → ";
 
 const Json& identity_of(const Json& start) {
@@ -30,13 +30,13 @@ const Json& device_of(const Json& start) {
   return member(identity_of(start), "device");
 }
 
-/// "1.5 unit", or nothing where it was not measured.
+/// "1.5 unit"; empty if not measured.
 std::optional<std::string> figure(const Json& json, const char* key, const char* format) {
   const auto value = value_at<double>(json, key);
   return value ? std::optional(fmt::format(fmt::runtime(format), *value)) : std::nullopt;
 }
 
-/// The newest value of a telemetry quantity: its last, else its average.
+/// The latest value of a telemetry metric: its last, else its average.
 std::optional<double> current(const Json& progress, const char* quantity) {
   const Json& summary = member(member(progress, "telemetry"), quantity);
   const auto last = value_at<double>(summary, "last");
@@ -48,7 +48,7 @@ std::uint64_t verified_bytes(const Json& progress) {
   return work.bytes_patrolled + work.bytes_file_verified;
 }
 
-/// How much of the plan is done, 0 to 1: of the time or the steps, whichever is further.
+/// Completed fraction of the time or step limit, whichever is further, 0 to 1.
 double fraction_done(const Json& start, const Json& progress) {
   double done = 0;
   const auto further = [&](const char* planned_key, const char* key) {
@@ -271,7 +271,7 @@ std::string row_text(const std::string& label, const Json& start, const Json& pr
 
 namespace {
 
-/// How many columns the character takes that begins with this byte; 0: none begins here.
+/// Display width of the character that starts with this byte; 0 for continuation bytes.
 int columns_of(char first) {
   const auto byte = static_cast<unsigned char>(first);
   return (byte & 0xC0u) == 0x80u ? 0 : byte >= 0xF0u ? 2 : 1;

@@ -9,51 +9,49 @@
 #include "judge/verdict.hpp"
 #include "report/console/console_style.hpp"
 
-/// The console's texts, line by line; pure functions. Each text ends without a newline.
+/// The console's texts, line by line; pure functions. No text ends with a newline.
 namespace egt {
 
 enum class Colour { red, green, yellow };
 
-/// `text` in that colour, where there are colours.
+/// `text` in that colour if `has_colours`.
 std::string coloured(bool has_colours, Colour colour, const std::string& text);
 
 std::string banner_text(const ConsoleStyle& style);
-/// "GPU 0"; with more than one host "GPU 0 on node7".
+/// "GPU 0"; with several nodes "GPU 0 on node7".
 std::string device_label(const Json& start, bool name_host);
 bool several_hosts(const std::vector<Json>& starts);
 /// "GPU 0 (NVIDIA H200): 143771 MB total, 143204 MB free"
 std::string device_text(const Json& start, bool name_host);
-/// "Network configuration:", the batch size of all ranks and the architecture.
+/// "Network configuration:", the global batch size and the architecture.
 std::string network_text(const Json& start);
-/// "Host defaults: --batch 128, .."; empty where there are none.
+/// "Host defaults: --batch 128, .."; empty if there are none.
 std::string host_defaults_text(const Json& start);
 /// "GPU 0 Memory: 129394/143771 MB (90.0%)"
 std::string memory_text(const std::string& label, std::uint64_t used_bytes, std::uint64_t total_bytes);
-/// "EXTREME EPOCH 0 completed in 4247 ms: .."; what was not measured is left out.
+/// "EXTREME EPOCH 0 completed in 4247 ms: .."; omits unmeasured values.
 std::string epoch_text(const Json& epoch, std::size_t ranks);
-/// "FAULT on rank 1 (GPU 1), step 7: .."; `start`: of the fault's rank, null where it is not known.
+/// "FAULT on rank 1 (GPU 1), step 7: .."; `start`: start body of the fault's rank, null if unknown.
 std::string fault_text(const Record& record, const Json& start, bool name_host);
 /// "Injected on rank 1, step 20: weight, layer 3, bits 0x00000080 (weights of layer 3)"
 std::string injection_text(const Record& record);
 
-/// "step 120, 30 s elapsed, 5.00 GB verified, 402 TFLOP/s, 61 C, 600 W"; what was not measured is left out.
+/// "step 120, 30 s elapsed, 5.00 GB verified, 402 TFLOP/s, 61 C, 600 W"; omits unmeasured values.
 std::string progress_text(const Json& progress);
-/// One line about the record, whatever its kind. `start`: see fault_text; `ranks`: of the run, as far as
-/// known.
+/// One line for a record of any kind. `start`: see fault_text. `ranks`: number of ranks known so far.
 std::string line_of(const Record& record, const Json& start, std::size_t ranks, bool name_host);
-/// "[####----] 42 %  21 s elapsed, 29 s left, step 120", as wide as the terminal allows.
+/// "[####----] 42 %  21 s elapsed, 29 s left, step 120", fitted to the terminal's width.
 std::string bar_text(const ConsoleStyle& style, const Json& start, const Json& progress);
 std::string row_header();
 /// Utilization, memory, temperature, power, TFLOP/s, verified bytes and faults of one rank.
 std::string row_text(const std::string& label, const Json& start, const Json& progress, std::uint64_t faults);
-/// Of UTF-8; an emoji counts as two.
+/// Width of UTF-8 text; an emoji has two columns.
 int columns_of(const std::string& text);
 /// The text's first `columns` columns.
 std::string clipped(const std::string& text, int columns);
 
-/// The last words of a run, several lines: the verdict with its reasons, what was verified, and what its load
-/// and its training steps came to; with where the files are, also report.html if it is there. `has_result`:
-/// is result.json one of them?
+/// Final lines of a run: the verdict with its reasons, the verified work, and a summary of load and steps.
+/// Also lists the files, including report.html if it exists and result.json if `has_result`.
 std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, const Json& result,
                          const std::string& directory, bool has_result);
 

@@ -24,7 +24,7 @@
 namespace egt {
 namespace {
 
-/// What there is of it: not every command does every kind of work.
+/// Lists only the kinds of work that the command did.
 std::string work_text(const Json& result) {
   const VerifiedWork work = work_from_json(member(result, "verified_work"));
   std::vector<std::string> parts;
@@ -35,7 +35,7 @@ std::string work_text(const Json& result) {
   return fmt::format("  Verified: {}", parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", ")));
 }
 
-/// "Verified share: gemm 100 %, files 99.8 %"; empty where no part measures its own.
+/// "Verified share: gemm 100 %, files 99.8 %"; empty if no part reports shares.
 std::string share_text(const Json& result) {
   std::vector<std::string> shares;
   for (const auto& [kind, share] : member(result, "verified_share").items()) {
@@ -46,11 +46,11 @@ std::string share_text(const Json& result) {
   return shares.empty() ? "" : fmt::format("\n  Verified share: {}", fmt::join(shares, ", "));
 }
 
-/// Empty where no check of the training has anything to tell.
+/// Empty if no training check has anything to report.
 std::string checks_text(const Json& result) {
   const VerifiedWork work = work_from_json(member(result, "verified_work"));
-  std::optional<double> fraction;  // of the rank that they cost most
-  std::uint64_t compared = 0;      // steps, of the rank that compared most
+  std::optional<double> fraction;  // max over the ranks
+  std::uint64_t compared = 0;      // steps, max over the ranks
   for (const Json& part : member(result, "results")) {
     if (const auto own = value_at<double>(part, "checks_fraction"))
       fraction = std::max(fraction.value_or(0), *own);
@@ -63,7 +63,7 @@ std::string checks_text(const Json& result) {
   return text;
 }
 
-/// "Not run: weight consistency check, known-answer collectives: one rank has no peers": a line a reason.
+/// "Not run: weight consistency check, known-answer collectives: one rank has no peers"; one line per reason.
 std::string not_run_text(const Json& result) {
   std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;
   for (const Json& one : member(result, "checks_not_run")) {
@@ -92,7 +92,7 @@ std::string range_text(const std::vector<double>& values, const char* format) {
   return low == high ? low : fmt::format("{} to {}", low, high);
 }
 
-/// Why a device did not reach its power limit, as far as its telemetry tells.
+/// Why a device did not reach its power limit, if its telemetry shows it.
 std::string why_below_limit(const Json& telemetry) {
   const Json& mix = member(telemetry, "mix");
   if (const std::string wrong = text_at(mix, "power_sensor"); !wrong.empty())
@@ -113,8 +113,8 @@ std::string why_below_limit(const Json& telemetry) {
   return "nothing held its clocks down: this load does not need more";
 }
 
-/// Of the ranks whose devices count their energy: "689 to 691 W on average of 700 W (98.4 to 98.7 %)"; empty
-/// where none does.
+/// For ranks with an energy counter: "689 to 691 W on average of 700 W (98.4 to 98.7 %)"; empty if there are
+/// none.
 std::string power_text(const Json& result) {
   constexpr double low_percent = 90;
   std::vector<double> watts, limits, percent;
@@ -136,8 +136,8 @@ std::string power_text(const Json& result) {
          below;
 }
 
-/// "Pulse: 1 Hz, duty 0.5: 118 rises, at most 0.41 ms apart, half of them 0.07; 688 W high, 205 W low";
-/// empty: the load is steady.
+/// "Pulse: 1 Hz, duty 0.5: 118 rises, at most 0.41 ms apart, half of them 0.07; 688 W high, 205 W low"; empty
+/// if the load is steady.
 std::string pulse_text(const Json& result) {
   std::string text;
   double apart_ms = 0, usual_ms = 0;
@@ -170,7 +170,7 @@ std::string pulse_text(const Json& result) {
 }
 
 /// "Work index: 1.23 to 1.25 (extreme 0.66, products 0.12, memory 0.45), 1 being one part after the other,
-/// each alone"; the shares are the ranks' means. Shares that are not trusted are named apart, and are in no
+/// each alone". Shares are means over ranks. Mistrusted shares are listed separately and excluded from the
 /// sum. Empty if no rank reports it.
 std::string work_index_text(const Json& result) {
   constexpr std::string_view prefix = "share_";
@@ -202,7 +202,7 @@ std::string work_index_text(const Json& result) {
                      range_text(indices, "{:.2f}"), fmt::join(terms, ", "), apart);
 }
 
-/// The mean over the ranks' `train` entries of one figure of their breakdown, and its figures by entry.
+/// One breakdown metric of the ranks' `train` entries, and its mean.
 struct PhaseMs {
   std::vector<double> of_ranks;
   double mean() const {
@@ -219,21 +219,22 @@ PhaseMs phase_ms(const Json& result, const char* name) {
   return phase;
 }
 
-/// What a step spends most of its time with; empty: that is not known.
+/// The dominant phase of a step; empty if unknown.
 std::string bottleneck_text(const std::vector<std::pair<std::string, double>>& shares, const PhaseMs& wait) {
   const auto most = std::max_element(shares.begin(), shares.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most->first == "other") return "";
   if (most->first != "waiting for sums") return fmt::format("; most of it is {}", most->first);
   const auto least = std::min_element(wait.of_ranks.begin(), wait.of_ranks.end());
-  // Whom all wait for waits for nobody itself.
+  // The rank that all others wait for does not wait itself.
   if (*least < 0.5 * wait.mean())
     return fmt::format("; the others wait for rank {}", least - wait.of_ranks.begin());
   return "; the sums over ranks hold it up";
 }
 
 /// "Step: 41.2 ms: products 24 %, extreme compute 70 %, update 4 %, waiting for sums 1 %, other 1 %; most of
-/// it is extreme compute"; means over ranks and measured steps, checks apart. Empty: no step was measured.
+/// it is extreme compute". Means over ranks and measured steps, without checks. Empty if no step was
+/// measured.
 std::string breakdown_text(const Json& result) {
   const double step_ms = phase_ms(result, "step_ms").mean();
   if (step_ms <= 0) return "";
@@ -261,8 +262,8 @@ std::string breakdown_text(const Json& result) {
                      bottleneck_text(shares, wait));
 }
 
-/// "Shares of a step: 171 to 341 samples a rank, its passes 1.29 times as fast as with even ones"; empty:
-/// they are even by option.
+/// "Shares of a step: 171 to 341 samples a rank, its passes 1.29 times as fast as with even ones". Empty if
+/// the options request even shares.
 std::string balance_text(const Json& result) {
   std::vector<double> samples, gains;
   for (const Json& entry : member(result, "results")) {
@@ -277,7 +278,7 @@ std::string balance_text(const Json& result) {
                                       range_text(gains, "{:.2f}")));
 }
 
-/// "3 faults", and how many more were held back.
+/// "3 faults", with the number of suppressed repeats.
 std::string fault_count_text(const Json& result) {
   std::uint64_t repeats = 0;
   for (const Json& repeat : member(result, "fault_repeats"))
@@ -287,7 +288,7 @@ std::string fault_count_text(const Json& result) {
   return repeats ? fmt::format("{} and {}", text, counted(repeats, "repeat")) : text;
 }
 
-/// A line a restart; a transient stall is nothing that a verdict tells by itself.
+/// One line per restart, since the verdict does not mention transient stalls.
 std::string restarts_text(const Json& result) {
   std::string text;
   for (const Json& restart : member(result, "restarts"))
@@ -316,7 +317,7 @@ std::string verdict_text(const ConsoleStyle& style, const Verdict& verdict, cons
   const Json& summary = member(result, "test_summary");
   if (const auto seconds = value_at<double>(summary, "actual_duration_seconds"))
     text += fmt::format("\n  {} in {}", fault_count_text(result), format_duration(*seconds));
-  const std::string page = directory + "/report.html";  // gone where it cannot be written
+  const std::string page = directory + "/report.html";  // removed if it could not be written
   return text + fmt::format("\nFiles: {}{}{}/journal.rank*.jsonl", is_file(page) ? page + ", " : "",
                             has_result ? directory + "/result.json, " : "", directory);
 }

@@ -15,13 +15,13 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t most_faults_told = 100;  // a testcase; result.json has them all
+constexpr std::size_t most_faults_told = 100;  // per testcase; result.json has all
 constexpr int whole_run = -1;                  // instead of a rank
 
 struct Case {
   std::string name;
   double seconds = 0;
-  const char* outcome = "";  ///< the element: failure, error or skipped; empty: passed
+  const char* outcome = "";  ///< XML element: failure, error or skipped; empty: passed
   std::string type = {}, message = {}, text = {};
 };
 
@@ -31,13 +31,13 @@ struct Suite {
   std::vector<std::pair<std::string, std::string>> properties;
   std::vector<Case> cases;
 };
-using Suites = std::map<int, Suite>;  // by rank; the run's comes first
+using Suites = std::map<int, Suite>;  // by rank; the run's suite comes first
 
 std::string value_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : one_line(value);
 }
 
-/// What is not null, objects by "PREFIX.KEY".
+/// All non-null values; members of objects as "PREFIX.KEY".
 void add_properties(Suite& suite, const std::string& name, const Json& value) {
   if (value.is_object())
     for (const auto& [key, inner] : value.items())
@@ -46,7 +46,7 @@ void add_properties(Suite& suite, const std::string& name, const Json& value) {
     suite.properties.emplace_back(name, value_text(value));
 }
 
-/// Of each key that has a value, the words before it and the value.
+/// For each key with a value, its prefix text and the value.
 std::string told(const Json& json, std::initializer_list<std::pair<const char*, const char*>> keys) {
   std::string all;
   for (const auto& [key, words] : keys)
@@ -85,7 +85,7 @@ std::string fault_lines(const std::vector<const Json*>& faults) {
   return lines;
 }
 
-/// A selftest's are all its own, put in on purpose.
+/// Empty for selftest, which injects all its faults.
 std::vector<const Json*> faults_of(const Json& result) {
   std::vector<const Json*> faults;
   if (text_at(result, "command") == "selftest") return faults;
@@ -93,8 +93,8 @@ std::vector<const Json*> faults_of(const Json& result) {
   return faults;
 }
 
-/// Those of the entry's part and rank, with those of the rank that are of no part; where there is none, all
-/// of its rank.
+/// Faults of the entry's part and rank, and those of the rank without a part. If there are none, all faults
+/// of the rank.
 std::vector<const Json*> faults_of(const Json& result, const Json& entry) {
   const Json& rank = member(entry, "rank");
   std::vector<const Json*> of_rank, of_part;
@@ -107,7 +107,7 @@ std::vector<const Json*> faults_of(const Json& result, const Json& entry) {
   return of_part.empty() ? of_rank : of_part;
 }
 
-/// Did the run find something, rather than not come to it?
+/// Whether the run detected a problem, as opposed to being incomplete.
 bool has_findings(const Json& result) {
   const auto code = value_at<int>(result, "exit_code");
   return code == exit_code::fault || code == exit_code::degraded;
@@ -132,7 +132,7 @@ Case case_of(const Json& result, const Json& entry) {
   return test;
 }
 
-/// Why it is what it is, all reasons and all faults.
+/// The verdict with all reasons and all faults.
 Case verdict_case(const Json& result) {
   const Json& seconds = member(result, "test_summary");
   Case test{.name = "verdict", .seconds = value_at<double>(seconds, "actual_duration_seconds").value_or(0)};
@@ -159,7 +159,7 @@ int rank_of(const Json& json) {
   return std::max(value_at<int>(json, "rank").value_or(whole_run), whole_run);
 }
 
-/// Ranks that did not come to their end.
+/// Ranks that did not complete the run.
 void add_lost_ranks(Suites& suites, const Json& result) {
   for (const Json& loss : member(result, "losses")) {
     const std::string what =
@@ -202,7 +202,7 @@ Suites suites_of(const Json& result) {
   return suites;
 }
 
-/// "2026-01-31T23:59:59", UTC, as the schemas want it. `text`: with fractions and a zone.
+/// "2026-01-31T23:59:59" in UTC, as the schemas require. `text` has fractions and a time zone.
 std::string timestamp(const std::string& text) {
   const std::string whole = text.substr(0, 19);
   const std::string shape = "0000-00-00T00:00:00";
@@ -212,7 +212,7 @@ std::string timestamp(const std::string& text) {
   return is_time ? whole : "1970-01-01T00:00:00";
 }
 
-/// For a name that may not be empty.
+/// For attributes that must not be empty.
 std::string or_else(const std::string& text, const char* otherwise) {
   return xml_attribute(text.empty() ? otherwise : text);
 }

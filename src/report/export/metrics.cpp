@@ -20,10 +20,10 @@ namespace {
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-/// Metrics in the order in which they were first told, each with all its samples behind it.
+/// Metrics in insertion order, each followed by all its samples.
 class Exposition {
  public:
-  /// Not finite: nothing is told. Of two samples with the same labels the first counts.
+  /// Skips values that are not finite. The first of two samples with the same labels is kept.
   void add(const std::string& name, const char* help, std::optional<double> value,
            const Labels& labels = {}) {
     if (!value || !std::isfinite(*value)) return;
@@ -59,10 +59,10 @@ struct Figure {
   const char* field;
   const char* name;
   const char* help;
-  double per = 1;  ///< base unit
+  double per = 1;  ///< divisor that converts to the base unit
 };
 
-/// Each a number, or one a `stat`.
+/// Each is a number, or one number per `stat`.
 constexpr Figure telemetry_figures[] = {
     {"power_w", "rank_power_watts", "Power of the device by its sensor."},
     {"power_w_mean", "rank_mean_power_watts", "Mean power of the device by its energy counter."},
@@ -76,7 +76,7 @@ constexpr Figure telemetry_figures[] = {
     {"memory_used_bytes", "rank_memory_used_bytes", "Memory of the device in use."},
     {"sensor_failures", "rank_sensor_failures", "Readings of the device's sensors that failed."}};
 
-/// Of the results of one part, likewise.
+/// A metric of one part's results, in the same form.
 struct PartFigure {
   const char* part;
   Figure figure;
@@ -97,7 +97,7 @@ std::optional<double> number(const Json& value, double per = 1) {
   return value.is_number() ? std::optional(value.get<double>() / per) : std::nullopt;
 }
 
-/// Seconds since 1970 of "2026-01-31T23:59:59.123Z".
+/// Parses "2026-01-31T23:59:59.123Z" to seconds since 1970.
 std::optional<double> unix_seconds(const std::string& utc) {
   std::tm time{};
   double seconds = 0;
@@ -146,7 +146,7 @@ void add_verdict(Exposition& all, const Json& result) {
             number(member(summary, fmt::format("{}_tests", outcome))), {{"outcome", outcome}});
 }
 
-/// By rank, those that were held back too; -1: not known whose.
+/// Faults by rank, including suppressed repeats; -1: unknown rank.
 std::map<int, double> faults_by_rank(const Json& result) {
   std::map<int, double> faults;
   for (const Json& fault : member(result, "faults")) ++faults[value_at<int>(fault, "rank").value_or(-1)];
@@ -174,7 +174,7 @@ void add_shares(Exposition& all, const Json& result) {
             with({}, "kind", kind));
 }
 
-/// A number, or those that are told by `stat`.
+/// A number, or one number per `stat`.
 void add_figure(Exposition& all, const Figure& figure, const Json& value, const Labels& rank) {
   all.add(figure.name, figure.help, number(value, figure.per), rank);
   for (const char* stat : {"min", "avg", "max", "last", "p50", "p95", "p99"})

@@ -16,7 +16,7 @@
 namespace egt {
 namespace {
 
-/// A pipe could be waited for without an end, so only regular files are read.
+/// Only regular files are read, since opening a pipe could block forever.
 bool holds(const std::string& path, const std::string& text) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;

@@ -9,34 +9,32 @@
 
 namespace egt {
 
-/// A result as JUnit XML, for CI systems: a suite of the run (the verdict, what all ranks did together) and
-/// one a rank that has anything of its own. A testcase is the verdict, an entry of the result's `results[]`,
-/// or a rank that was lost or could not go on. A `failure` is wrong or slow; an `error` was not done, or the
-/// verdict says nothing; `skipped` was not done because the run was interrupted. Valid XML 1.0 whatever
-/// the result holds, and made for the stricter of the known schemas.
+/// The result as JUnit XML for CI systems. It has a suite for the run (verdict and work of all ranks) and one
+/// per rank with own entries. A testcase is the verdict, an entry of `results[]`, or a rank that was lost or
+/// could not continue. `failure`: wrong or slow. `error`: not done, or the verdict is inconclusive.
+/// `skipped`: the run was interrupted first. Always valid XML 1.0 for the stricter of the known schemas.
 std::string junit_xml(const Json& result);
 
-/// A result in Prometheus' text exposition format, for the textfile collector of its node exporter: gauges in
-/// base units (seconds, bytes, watts, degrees Celsius, ratios), those of a rank with the labels `rank`,
-/// `hostname` and, where there is one, `device_uuid`. What was not measured is left out; nothing is NaN.
+/// The result in Prometheus' text format, for the node exporter's textfile collector. Gauges in base units
+/// (seconds, bytes, watts, degrees Celsius, ratios). Gauges of a rank have the labels `rank`, `hostname` and,
+/// if known, `device_uuid`. Unmeasured values are omitted; none is NaN.
 std::string prometheus_text(const Json& result);
 
-/// A file of a run's directory that is made of its result and of its records over time: `report` can make it
-/// at any time.
+/// A file in the run directory, built from the result and the time series. `report` can rebuild it at any
+/// time.
 struct ResultFile {
   const char* name;
   std::string (*text)(const Json& result, const TimeLines& lines);
 };
 const std::vector<ResultFile>& result_files();
 
-/// Writes them into `directory`, where they are not the same already; readers see an old file or a whole one.
-/// They are no evidence, so what goes wrong here changes no verdict: the answer is a line for each that
-/// cannot be written, which is then gone, as far as that can be done, rather than one of another result. Any
-/// thread.
+/// Writes the files into `directory` if they changed. Readers see the old file or the complete new one. The
+/// files are no evidence, so errors do not change the verdict. Returns one line per file that cannot be
+/// written. Such a file is removed if possible, so that no outdated one remains. Callable from any thread.
 std::vector<std::string> write_result_files(const std::string& directory, const Json& result,
                                             const TimeLines& lines, Durability durability = Durability::disk);
 
-/// The list of hosts that --nodes-file asks for; nothing where `path` is empty. Errors are one line.
+/// The node list for --nodes-file; does nothing if `path` is empty. Errors are one line.
 Status write_node_list(const std::string& path, const Json& result);
 
 }  // namespace egt

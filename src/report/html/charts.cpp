@@ -12,14 +12,14 @@
 namespace egt {
 namespace {
 
-// Of the drawing, in its own units: about pixels on a phone.
+// Size of the drawing in its own units, about the pixels of a phone.
 constexpr double width = 400, height = 250, left = 48, right = 12, top = 10, bottom = 42;
 constexpr std::size_t most_ticks = 8, colours = 6;
 
-/// Logarithmic: as many times more is as far, wherever.
+/// Logarithmic axis: equal ratios have equal distances.
 struct Axis {
-  double least, most, begin, end;  ///< values, and where these are in the drawing
-  std::vector<double> ticks;       ///< those of `all`, or every second of them, or third ..
+  double least, most, begin, end;  ///< data range, and its position in the drawing
+  std::vector<double> ticks;       ///< every n-th value of `all`
 
   Axis(const std::set<double>& all, double from, double to)
       : least(*all.begin()), most(*all.rbegin()), begin(from), end(to) {
@@ -33,7 +33,7 @@ struct Axis {
   }
 };
 
-/// By shape as well as by colour.
+/// Series differ by marker shape as well as by colour.
 std::string mark_svg(std::size_t kind, double x, double y, const std::string& title) {
   constexpr std::array<const char*, 4> shapes = {"M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0Z", "M-3.5,-3.5h7v7h-7Z",
                                                  "M0,-4.5L4.5,3.5H-4.5Z", "M0,-5L5,0L0,5L-5,0Z"};

@@ -4,13 +4,13 @@
 #include <utility>
 #include <vector>
 
-/// Drawings as HTML that need no script: inline SVG, whose words are escaped here.
+/// HTML drawings without scripts: inline SVG. These functions escape all texts.
 namespace egt {
 
 struct ChartSeries {
   std::string name;
   std::vector<std::pair<double, double>> points;  ///< x and y, finite and above 0, in any order
-  bool is_ideal = false;                          ///< dashed, and without marks
+  bool is_ideal = false;                          ///< dashed, without markers
 };
 
 struct LineChart {
@@ -18,11 +18,11 @@ struct LineChart {
   std::vector<ChartSeries> series;
 };
 
-/// A figure with its legend, both axes logarithmic; each point tells its values. Empty where less than two
-/// values of x are there.
+/// A figure with a legend and two logarithmic axes. Each point has a tooltip with its values. Empty if there
+/// are fewer than two distinct x values.
 std::string line_chart(const LineChart& chart);
 
-/// A bar for the cell of a table: `share` of the cell's width, with a rule at `mark` of it; both 0 to 1.
+/// A bar in a table cell: `share` of the cell's width, with a marker at `mark`; both 0 to 1.
 std::string bar(double share, double mark);
 
 }  // namespace egt

@@ -23,14 +23,15 @@ Point point_of(const ComparedFigure& value) {
   return {static_cast<double>(value.configuration.devices), *value.speedup};
 }
 
-/// `begin`: the first point of a line that is not there yet.
+/// `begin` is the first point of a new line.
 void add(Series& series, const std::string& name, const Point& begin, const Point& point) {
   auto one = std::find_if(series.begin(), series.end(), [&](auto& known) { return known.name == name; });
   if (one == series.end()) one = series.insert(one, {.name = name, .points = {begin}});
   if (point != begin) one->points.push_back(point);
 }
 
-/// A line a mode and file, which begins with the baseline's number of devices: that file's, or the baseline.
+/// One line per mode and file. It starts at the baseline's number of devices, with that file's value or the
+/// baseline.
 Series measured(const Comparison& comparison, const ComparedTest& test) {
   Series series;
   std::map<std::size_t, Point> begins;
@@ -48,7 +49,7 @@ Series measured(const Comparison& comparison, const ComparedTest& test) {
   return series;
 }
 
-/// Beside it as many times faster as there are more devices than the baseline's.
+/// Adds the ideal line: speed-up proportional to the number of devices.
 std::string chart_of(const std::string& title, Series series, const ComparedTest& test) {
   if (series.empty()) return "";
   ChartSeries ideal = {.name = "ideal", .points = {}, .is_ideal = true};
@@ -74,7 +75,7 @@ std::string files_table(const Comparison& comparison) {
   return table.html();
 }
 
-/// A bar a value: how many times better than the test's baseline it is, which the rule marks.
+/// One bar per value: its speed-up over the test's baseline, which the marker shows.
 std::string tests_table(const Comparison& comparison) {
   HtmlTable table("Each test; a bar is the speed-up, so longer is better, and its rule is the baseline",
                   {"test", "file and devices", "speed-up", "times", "value", "efficiency", "change"}, true);

@@ -11,9 +11,9 @@ namespace egt {
 
 std::string script_json(const Json& json) {
   std::string text;
-  // In ASCII: U+2028 and U+2029, which are ends of lines to some, are escaped with all the others.
+  // ASCII output also escapes U+2028 and U+2029, which some parsers treat as line ends.
   for (const char c : json.dump(-1, ' ', true, Json::error_handler_t::replace))
-    if (c == '<' || c == '>' || c == '&')  // within strings only
+    if (c == '<' || c == '>' || c == '&')  // occur only within strings
       text += fmt::format("\\u{:04x}", c);
     else
       text += c;

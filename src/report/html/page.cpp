@@ -29,7 +29,7 @@ constexpr const char* live_footer =
     "What the run's first rank knows, about a second old; times are UTC. At its end the run writes "
     "report.html.";
 
-/// What makes a page live: how often it asks, and what it may ask.
+/// Attributes and policy of a live page: its polling interval, and what it may request.
 constexpr const char* live_period = " data-live=\"2000\"";  // milliseconds
 constexpr const char* live_policy = " connect-src 'self';";
 constexpr const char* reload = "<noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>\n";
@@ -37,7 +37,7 @@ constexpr const char* live_line = "<p id=\"live\" role=\"status\" data-own></p>\
 
 enum class Kind { file, live, live_parts };
 
-/// Those that have something to tell, and links to them.
+/// The non-empty sections, and links to them.
 struct Sections {
   std::string html, nav;
 
@@ -50,7 +50,7 @@ struct Sections {
   }
 };
 
-/// The template with each {{name}} replaced; what is put in is not looked at again.
+/// Replaces each {{name}} in the template. Inserted text is not expanded again.
 std::string filled(std::string_view page, const std::map<std::string_view, std::string>& values) {
   std::string text;
   for (;;) {

@@ -7,14 +7,14 @@
 
 namespace egt {
 
-/// A run's result as one HTML file for people, which needs nothing else: a pure function. The result may be
-/// of another version, or cut.
+/// A run's result as one self-contained HTML file; a pure function. The result may be truncated or from
+/// another version.
 std::string page_text(const Json& result, const TimeLines& lines);
 
-/// The same of a run that goes on, whose `result` has "running": true: its script asks the server that it
-/// came from for what is new (`live_parts_text`, and time_lines_json of page::), without one it reloads.
+/// The page of a running run, whose `result` has "running": true. Its script polls the server for updates
+/// (`live_parts_text`, and time_lines_json of page::). Without scripts the page reloads.
 std::string live_page_text(const Json& result, const TimeLines& lines);
-/// That page without its styles, its scripts and what the charts show.
+/// The live page without styles, scripts and chart data.
 std::string live_parts_text(const Json& result, const TimeLines& lines);
 
 }  // namespace egt

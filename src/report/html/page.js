@@ -1,17 +1,17 @@
 'use strict';
-// Draws the time lines of the page's data, zoomed together, and keeps the page of a run that goes on up to date. All else
-// stands in the page without it.
+// Draws the time series of the page's data with a common zoom, and updates the page of a running run. The page shows
+// everything else without this script.
 (() => {
   let data = JSON.parse(document.getElementById('data').textContent);
   const light = ['#0b57b0', '#b3140f', '#0b6b34', '#8a4fbe', '#b05a00', '#007a87', '#a3216f', '#5c6300'];
   const dark = ['#7fb2ff', '#ff8f87', '#6bd896', '#c9a0f5', '#ffb45e', '#5fd3df', '#ff8fcb', '#d3d867'];
   const isDark = matchMedia('(prefers-color-scheme: dark)');
-  const isTouch = matchMedia('(pointer: coarse)').matches;  // where a finger on a chart has to scroll the page
+  const isTouch = matchMedia('(pointer: coarse)').matches;  // a finger on a chart must scroll the page
   const hidden = new Set();
   const graphs = [];
   let marks, faults, count, times, whole, names, shown;
 
-  // What follows from the data.
+  // Computes the values derived from the data.
   function derive() {
     marks = data.marks.map((mark) => ({ ...mark, at: Date.parse(mark.time) })).filter((mark) => mark.at);
     faults = marks.filter((mark) => mark.kind === 'fault').sort((a, b) => a.at - b.at);
@@ -36,7 +36,7 @@
     return element;
   }
 
-  // Phases, limits and events, behind the lines.
+  // Draws phases, limits and events behind the lines.
   function drawMarks(canvas, area, graph, limits) {
     const [from, to] = graph.xAxisRange();
     data.phases.forEach((phase, at) => {
@@ -54,7 +54,7 @@
     canvas.strokeStyle = style('--text');
     canvas.setLineDash([6, 4]);
     for (const limit of limits) line(area.x, graph.toDomYCoord(limit), area.x + area.w, graph.toDomYCoord(limit));
-    const drawn = new Set();  // the lines stay visible behind a crowd of marks
+    const drawn = new Set();  // limits the density of marks, so that the lines stay visible
     for (const mark of marks) {
       const x = graph.toDomXCoord(mark.at), place = mark.kind + Math.round(x / 6);
       if (mark.at < from || mark.at > to || drawn.has(place)) continue;
@@ -201,7 +201,7 @@
     const action = actions[event.target.dataset.do];
     if (action) action();
   });
-  // The time of an event is a button, which shows that moment.
+  // Turns the time of an event into a button that shows this time in the charts.
   function nameMoments() {
     if (tools.hidden) return;
     for (const time of document.querySelectorAll('td time')) {
@@ -223,7 +223,7 @@
     return button;
   }
 
-  // Of a run that goes on: more points, or all of them anew.
+  // Accepts an update of a running run: further points, or all points again.
   function take(fresh) {
     const shape = (all) => JSON.stringify(all.charts.map((chart) => [chart.title, chart.lines.map((line) => line.name)]));
     const isMore = fresh.from > 0, isSame = shape(fresh) === shape(data);
@@ -253,8 +253,8 @@
       if (part === 'mean' || old[part] || line[part]) line[part] = (old[part] || old.mean).slice(0, from).concat(line[part] || more);
   }
 
-  // Makes `old` like `fresh`, a part of the page that the server made anew, and leaves alone what is the same already and
-  // what this script put in: nothing flickers, and what is open, scrolled or selected stays so.
+  // Updates `old` to `fresh`, a part of the page from the server. Keeps equal nodes and those of this script, so that
+  // nothing flickers and open, scrolled or selected elements keep their state.
   const isOwn = (node) => node.dataset !== undefined && 'own' in node.dataset;
   function sync(old, fresh) {
     if (old.nodeType !== Node.ELEMENT_NODE) {
@@ -288,7 +288,7 @@
 
   const period = Number(document.documentElement.dataset.live);
   async function ask(path, more) {
-    const query = new URLSearchParams(location.search);  // which may hold the token
+    const query = new URLSearchParams(location.search);  // may contain the token
     for (const [name, value] of Object.entries(more)) query.set(name, value);
     const answer = await fetch(`${path}?${query}`, { cache: 'no-store' });
     if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);

@@ -46,7 +46,7 @@ std::string peers_table(const Json& result) {
   return table.html();
 }
 
-/// {"ecc_corrected": {"before", "after"}, ..} and the same of every NVLink, by a name for people.
+/// {"ecc_corrected": {"before", "after"}, ..} and the counters of every NVLink, by display name.
 std::map<std::string, Json> flat_counters(const Json& counters) {
   std::map<std::string, Json> flat;
   for (const auto& [name, value] : counters.items())

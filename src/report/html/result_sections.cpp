@@ -15,7 +15,7 @@
 namespace egt::page {
 namespace {
 
-constexpr std::size_t most_text = 80;  // of a figure that is text: longer ones are no figures
+constexpr std::size_t most_text = 80;  // longer texts are not shown as metrics
 constexpr std::size_t most_entries = 500;
 
 struct MatrixCell {
@@ -42,7 +42,7 @@ std::string matrix_html(const std::string& caption, const Matrix& cells) {
   return table.html();
 }
 
-/// Numbers, short texts and truths at any depth: {"step_ms p50": 41.2, ..}
+/// Numbers, short texts and booleans at any depth: {"step_ms p50": 41.2, ..}
 void flatten(const Json& json, const std::string& prefix, std::map<std::string, Json>& flat) {
   for (const auto& [name, value] : json.items()) {
     const std::string key = prefix.empty() ? name : prefix + " " + name;
@@ -54,7 +54,7 @@ void flatten(const Json& json, const std::string& prefix, std::map<std::string, 
   }
 }
 
-/// Entries of one kind: a figure a row where there are more of those.
+/// Entries of one kind. If there are more metrics than entries, each metric is a row.
 std::string figures_table(const std::string& name, const std::vector<const Json*>& entries) {
   std::vector<std::map<std::string, Json>> all;
   std::vector<std::string> titles;
@@ -140,7 +140,7 @@ std::string results_section(const Json& result) {
   }
   std::string html, tables;
   const std::string summary = summary_text(result);
-  const bool is_open = summary.empty() && order.size() == 1;  // a selftest: nothing else tells it
+  const bool is_open = summary.empty() && order.size() == 1;  // selftest has no other summary
   if (!summary.empty())
     html += "<pre tabindex=\"0\" role=\"region\" aria-label=\"Results as the terminal shows them\">" +
             html_text(summary) + "</pre>\n";

@@ -5,39 +5,39 @@
 #include "egt/core/record.hpp"
 #include "report/html/time_lines.hpp"
 
-/// The parts of a run's page, as HTML that needs no script; empty: the result has nothing of the kind. The
-/// result may be of another version, or cut.
+/// Sections of a run's page, as HTML without scripts. Empty if the result has no such data. The result may be
+/// truncated or from another version.
 namespace egt {
 struct Comparison;
 
 namespace page {
 
-/// Its faults are all put in, and say nothing about a device.
+/// All faults of selftest are injected, so they are no evidence against a device.
 bool is_selftest(const Json& result);
-/// The verdict and why: of a run or a comparison, `of` what and `when`.
+/// The verdict and its reasons, for a run or a comparison. `of`: its subject; `when`: its time.
 std::string verdict_header(const Json& result, const std::string& of, const std::string& when);
-/// The same, whom the faults name, and the figures that tell most.
+/// The verdict header, the blamed ranks, and the key metrics.
 std::string verdict_section(const Json& result);
-/// Faults with their bits; losses, findings, restarts and faults that were put in.
+/// Faults with their bits; losses, findings, restarts and injected faults.
 std::string faults_section(const Json& result);
-/// A row a rank.
+/// One row per rank.
 std::string ranks_section(const Json& result);
-/// A heat map of each way to measure pairs.
+/// One heat map per method of measuring pairs.
 std::string links_section(const Json& result);
-/// A chart a test of `bench`: its speed-up against the number of devices, beside that of an ideal machine.
-/// Empty: nothing was measured on more than one number of devices.
+/// One chart per `bench` test: its speed-up over the number of devices, next to the ideal speed-up. Empty if
+/// only one number of devices was measured.
 std::string scaling_charts(const Comparison& comparison);
-/// Those of a bench.
+/// The scaling charts of a `bench` result.
 std::string scaling_section(const Json& result);
-/// Every figure of every part, in tables by what was measured, below what the terminal shows.
+/// All metrics of all parts, in tables by subject, below the text that the terminal shows.
 std::string results_section(const Json& result);
 std::string counters_section(const Json& result);
-/// What a manufacturer asks for.
+/// System data that a vendor's support needs.
 std::string system_section(const Json& result);
 
-/// A table of the lines with a small drawing of each.
+/// A table of the time series, with a small chart for each.
 std::string time_lines_section(const TimeLines& lines);
-/// What the page's script draws: the lines from point `from` on, their limits, and what happened when.
+/// Data for the page's script: the series from point `from` on, their limits, and events with their times.
 Json time_lines_json(const TimeLines& lines, const Json& result, std::size_t from = 0);
 
 }  // namespace page

@@ -12,26 +12,26 @@
 namespace egt {
 namespace {
 
-constexpr double least_period_s = 0.5;  // between two values of a counter: its rate scatters less
+constexpr double least_period_s = 0.5;  // min time between two counter values, which smooths the rate
 constexpr std::size_t most_phases = 200;
-constexpr double latest_time = 1e11;  // what is beyond is no time of a run
+constexpr double latest_time = 1e11;  // later values are invalid times
 
-/// Where a figure stands in a record, and what it means there.
+/// The source of a metric in a record, and its meaning there.
 enum class From {
-  telemetry,  ///< progress: the last value of the sensor
-  work,       ///< progress: counts on, verified by all parts
-  files,      ///< progress: counts on, of the part `io`
-  throttle,   ///< progress: seconds that count on
-  steps,      ///< progress: count on
-  epoch,      ///< epoch of rank 0
+  telemetry,  ///< progress: the sensor's last value
+  work,       ///< progress: cumulative, verified by all parts
+  files,      ///< progress: cumulative, from the part `io`
+  throttle,   ///< progress: cumulative, in seconds
+  steps,      ///< progress: cumulative
+  epoch,      ///< epoch record of rank 0
 };
 
 struct Source {
   LineKind kind;
   From from;
   const char* field;
-  double scale;                   ///< to the unit
-  const char* instead = nullptr;  ///< where that is not told: another field
+  double scale;                   ///< factor to the unit
+  const char* instead = nullptr;  ///< fallback field, if the first is missing
 };
 
 constexpr Source sources_before_work[] = {
@@ -43,7 +43,7 @@ constexpr Source sources_before_work[] = {
     {{"Memory in use", "GB", nullptr, false}, From::telemetry, "memory_used_bytes", 1e-9},
     {{"Training", "samples/s", nullptr, true}, From::epoch, "samples_per_second", 1},
     {{"Training, a rank", "TFLOP/s", nullptr, true}, From::epoch, "tflops", 1},
-    {{"Step time", "ms", nullptr, true}, From::epoch, "ms", 1},  // a step: see epoch_value
+    {{"Step time", "ms", nullptr, true}, From::epoch, "ms", 1},  // per step: see epoch_value
     {{"Loss", "", nullptr, true}, From::epoch, "loss", 1},
     {{"All-reduce", "GB/s", nullptr, true}, From::epoch, "all_reduce_gb_per_s", 1},
     {{"Steps", "steps/s", nullptr, false}, From::steps, "steps", 1}};
@@ -59,13 +59,13 @@ constexpr Source sources_after_work[] = {
     {{"Processors of the host", "%", nullptr, false}, From::telemetry, "cpu_percent", 1},
     {{"Memory of the host", "%", nullptr, false}, From::telemetry, "host_memory_percent", 1}};
 
-/// In the order of the charts.
+/// In chart order.
 const std::vector<Source>& sources() {
   static const std::vector<Source> all = [] {
     std::vector<Source> list(std::begin(sources_before_work), std::end(sources_before_work));
     for (const WorkField& field : work_fields) {
       if (!field.chart) continue;
-      const bool is_flop = field.unit == WorkField::Unit::flop;  // else bytes: counts have no chart
+      const bool is_flop = field.unit == WorkField::Unit::flop;  // otherwise bytes; counts have no chart
       list.push_back({{field.chart, is_flop ? "TFLOP/s" : "GB/s", nullptr, false},
                       From::work,
                       field.key,
@@ -135,7 +135,7 @@ Status TimeLines::write(const Record& record) {
   if (!(record.time >= 0 && record.time < latest_time) || record.rank < 0) return {};
   const bool is_epoch = record.kind == RecordKind::epoch;
   const bool is_progress = record.kind == RecordKind::progress || record.kind == RecordKind::end;
-  if (record.kind == RecordKind::start)  // of a part of the run, where all counts begin anew
+  if (record.kind == RecordKind::start)  // a part of the run, in which all counters restart
     std::erase_if(before_, [&](const auto& entry) { return entry.first.second == record.rank; });
   if (is_epoch && record.rank == 0) add_phase(record);
   for (std::size_t kind = 0; kind < sources().size(); ++kind) {
@@ -154,7 +154,7 @@ Status TimeLines::write(const Record& record) {
 
 void TimeLines::add(std::size_t kind, int rank, double time, double value) {
   if (!std::exchange(has_begun_, true)) began_ = time;
-  const double after = std::max(0.0, time - began_);  // clocks of hosts differ
+  const double after = std::max(0.0, time - began_);  // host clocks differ
   while (after / seconds_ >= static_cast<double>(most_buckets_)) halve();
   Line& line = lines_[kind][rank];
   const auto at = static_cast<std::size_t>(after / seconds_);
@@ -162,7 +162,7 @@ void TimeLines::add(std::size_t kind, int rank, double time, double value) {
   line[at].add(value);
 }
 
-/// `count`: in units of the line, from the beginning of this part of the run.
+/// `count`: since the start of this part of the run, in units of the line.
 void TimeLines::add_rate(std::size_t kind, const Record& record, double count) {
   const auto [before, is_first] =
       before_.try_emplace({kind, record.rank}, Count{.time = record.time, .value = count});
@@ -170,7 +170,7 @@ void TimeLines::add_rate(std::size_t kind, const Record& record, double count) {
   if (is_first || seconds < least_period_s) return;
   const double more = count - before->second.value;
   before->second = {.time = record.time, .value = count};
-  // Seconds are counted by samples, of which now two, now none come between two records.
+  // Throttle seconds are counted per sample, so zero, one or two samples fall between two records.
   const Source& source = sources()[kind];
   const double most = source.from == From::throttle ? source.scale : std::numeric_limits<double>::max();
   if (more >= 0) add(kind, record.rank, record.time, std::min(more / seconds, most));
@@ -182,7 +182,7 @@ void TimeLines::halve() {
     for (auto& [rank, line] : of_ranks) line = thinned(line, (line.size() + 1) / 2);
 }
 
-/// An epoch of one precision, which its record tells at its end.
+/// A phase of epochs with one precision. The record marks the end of its epoch.
 void TimeLines::add_phase(const Record& epoch) {
   const std::string name = text_at(epoch.body, "precision");
   const double time = epoch.time - value_at<double>(epoch.body, "ms").value_or(0) / 1e3;

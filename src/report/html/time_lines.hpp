@@ -12,12 +12,12 @@
 
 namespace egt {
 
-/// What a figure was within a stretch of time: a short peak stays, however long the stretch.
+/// Min, max and mean of a metric in a time interval. A short peak stays visible in a long interval.
 struct Bucket {
   double least = 0;
   double most = 0;
   double sum = 0;
-  std::uint32_t count = 0;  ///< 0: nothing was told
+  std::uint32_t count = 0;  ///< 0: no samples
 
   void add(double value) { add(Bucket{.least = value, .most = value, .sum = value, .count = 1}); }
   void add(const Bucket& other);
@@ -25,17 +25,16 @@ struct Bucket {
 };
 using Line = std::vector<Bucket>;
 
-/// A figure that is drawn over time.
+/// A metric that is plotted over time.
 struct LineKind {
   const char* title;
   const char* unit;
-  const char* limit;  ///< its limit's name in a rank's telemetry, or in the guard's part of it; null: none
-  bool is_of_run;     ///< the same on all ranks, told by rank 0
+  const char* limit;  ///< name of its limit in the telemetry or in its limiter part; null: none
+  bool is_of_run;     ///< the same on all ranks, reported by rank 0
 };
 
-/// The figures of a run over time, as its records tell them, in a bounded number of buckets: when there are
-/// too many, two become one. Records of one rank come in the order of their time. Used by one thread at a
-/// time.
+/// Time series of a run, from its records, in a bounded number of buckets. Two buckets are merged into one
+/// whenever there are too many. Records of one rank must arrive in time order. Used by one thread at a time.
 class TimeLines : public Sink {
  public:
   static constexpr std::size_t default_buckets = 1200;
@@ -45,16 +44,16 @@ class TimeLines : public Sink {
   Status flush() override { return {}; }
 
   struct Phase {
-    double time = 0;  ///< when it began, seconds since 1970
+    double time = 0;  ///< start, in seconds since 1970
     std::string name;
   };
 
   static const std::vector<LineKind>& kinds();
-  /// By rank; of a kind of `kinds`.
+  /// The series of one kind of `kinds`, by rank.
   const std::map<int, Line>& lines(std::size_t kind) const { return lines_[kind]; }
-  double began() const { return began_; }             ///< seconds since 1970
-  double bucket_seconds() const { return seconds_; }  ///< the same of all lines
-  /// In turn; none where there would be more than can be told apart.
+  double began() const { return began_; }             ///< in seconds since 1970
+  double bucket_seconds() const { return seconds_; }  ///< the same for all series
+  /// In time order; empty if there are too many to distinguish.
   const std::vector<Phase>& phases() const { return phases_; }
 
  private:
@@ -71,13 +70,14 @@ class TimeLines : public Sink {
   struct Count {
     double time = 0, value = 0;
   };
-  std::map<std::pair<std::size_t, int>, Count> before_;  ///< of counters, by kind and rank
+  std::map<std::pair<std::size_t, int>, Count> before_;  ///< counters by kind and rank
   std::vector<Phase> phases_;
 };
 
-/// Two buckets are one, and so on: at most `most` are left. `factor` gets how many are one.
+/// Merges pairs of buckets until at most `most` remain. `factor` returns the number of buckets merged into
+/// one.
 Line thinned(const Line& line, std::size_t most, std::size_t* factor = nullptr);
-/// Bucket by bucket the ranks together.
+/// Merges the ranks, bucket by bucket.
 Line merged(const std::map<int, Line>& lines);
 
 }  // namespace egt

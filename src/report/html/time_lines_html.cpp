@@ -15,10 +15,10 @@ namespace egt::page {
 namespace {
 
 constexpr std::size_t spark_points = 120, spark_height = 28;
-constexpr std::size_t most_ranks = 16;        // with a line of their own; of more ranks all are one
-constexpr std::size_t most_points = 250'000;  // of all lines: what a phone draws in a second
-constexpr std::size_t least_points = 60;      // of each, however many lines there are
-constexpr std::size_t most_marks = 1000;      // of each kind; of more, as many in equal distances
+constexpr std::size_t most_ranks = 16;        // ranks with own lines; more ranks are merged
+constexpr std::size_t most_points = 250'000;  // over all lines: a phone draws them in a second
+constexpr std::size_t least_points = 60;      // per line, for any number of lines
+constexpr std::size_t most_marks = 1000;      // per kind; more are thinned evenly
 
 Bucket whole(const Line& line) {
   Bucket all;
@@ -26,7 +26,7 @@ Bucket whole(const Line& line) {
   return all;
 }
 
-/// Is there a line to draw?
+/// Whether the line has more than one value.
 bool changes(const Line& line) {
   const Bucket all = whole(line);
   return all.least < all.most &&
@@ -37,7 +37,7 @@ std::string short_text(double value) {
   return fmt::format("{:.4g}", value);
 }
 
-/// A line of the means within a band of the extremes.
+/// A line of the means within a band from min to max.
 std::string spark(const Line& line, const std::string& label) {
   if (line.size() < 2) return "";
   const Line less = thinned(line, spark_points);
@@ -57,7 +57,7 @@ std::string spark(const Line& line, const std::string& label) {
       less.size() - 1, spark_height, html_text(label), above, below, means);
 }
 
-/// Which rank told the extreme value.
+/// The rank with the min or max value.
 int rank_of(const std::map<int, Line>& lines, bool most, double value) {
   for (const auto& [rank, line] : lines)
     for (const Bucket& bucket : line)
@@ -65,7 +65,7 @@ int rank_of(const std::map<int, Line>& lines, bool most, double value) {
   return 0;
 }
 
-/// Four digits are more than a screen shows.
+/// Four digits exceed the resolution of a screen.
 Json rounded(double value) {
   return std::isfinite(value) ? Json(std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr)) : Json();
 }
@@ -86,7 +86,7 @@ Json line_json(const std::string& name, const Line& line, std::size_t most, std:
   return json;
 }
 
-/// The ranks that faults, findings and losses name.
+/// Ranks with faults, findings or losses.
 std::set<int> noted_ranks(const Json& result) {
   std::set<int> ranks;
   for (const char* key : {"faults", "losses", "findings"})
@@ -99,7 +99,7 @@ std::string title_of(const LineKind& kind) {
   return *kind.unit ? fmt::format("{}, {}", kind.title, kind.unit) : kind.title;
 }
 
-/// Those that ranks have; all the same as a rule.
+/// The distinct limits of the ranks, normally a single one.
 Json limits_of(const LineKind& kind, const Json& result) {
   std::set<double> limits;
   if (kind.limit)
@@ -166,7 +166,7 @@ Json time_lines_json(const TimeLines& lines, const Json& result, std::size_t fro
   std::size_t longest = 0, drawn_lines = 0;
   for (std::size_t kind = 0; kind < TimeLines::kinds().size(); ++kind) {
     const Line all = merged(lines.lines(kind));
-    if (!changes(all)) continue;  // what never does is told by the table
+    if (!changes(all)) continue;  // the table shows constant values
     shown.push_back(kind);
     longest = std::max(longest, all.size());
     drawn_lines += std::min(lines.lines(kind).size(), most_ranks);

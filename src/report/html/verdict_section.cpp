@@ -19,8 +19,8 @@
 namespace egt::page {
 namespace {
 
-constexpr std::size_t most_reasons = 8;  // that are seen at once
-constexpr std::size_t most_rows = 1000;  // of faults; all are in result.json
+constexpr std::size_t most_reasons = 8;  // visible without expanding
+constexpr std::size_t most_rows = 1000;  // fault rows; result.json has all
 
 /// "4 ranks on 2 hosts: NVIDIA H200"
 std::string machines_text(const Json& result) {
@@ -36,7 +36,7 @@ std::string machines_text(const Json& result) {
                      fmt::join(names, ", "));
 }
 
-/// The devices that faults name, those with most faults first: what an operator goes and looks for.
+/// Devices blamed by faults, most faults first, so that an operator can locate them.
 std::string named_devices(const Json& result) {
   std::map<int, int> faults;
   for (const Json& fault : member(result, "faults"))
@@ -104,7 +104,7 @@ std::string tiles(const Json& result) {
   return "<dl class=\"tiles\">" + html + "</dl>";
 }
 
-/// "0x02000080 (bits 7, 25)": what tells a stuck bit from a lost line.
+/// "0x02000080 (bits 7, 25)", which distinguishes a stuck bit from a lost line.
 std::string xor_text(const std::string& mask) {
   constexpr int most_bits = 4;
   if (!mask.starts_with("0x") || mask.size() > 18) return mask;
@@ -122,7 +122,7 @@ std::string xor_text(const std::string& mask) {
   return fmt::format("{} (bit{} {})", mask, set.size() == 1 ? "" : "s", fmt::join(set, ", "));
 }
 
-/// The script makes a button of it, which shows that moment in the charts.
+/// The script turns it into a button that shows this time in the charts.
 std::string time_html(const Json& entry) {
   const std::string time = html_text(text_at(entry, "time"));
   return time.empty() ? "-" : fmt::format("<time datetime=\"{0}\">{0}</time>", time);
@@ -152,7 +152,7 @@ std::string fault_table(const Json& faults) {
   return html;
 }
 
-/// What else happened, one line each.
+/// Other events, one line each.
 std::string event_table(const Json& result) {
   HtmlTable table("Losses, findings, restarts, faults put in on purpose", {"what", "rank", "time", "text"},
                   true);
@@ -170,7 +170,7 @@ std::string event_table(const Json& result) {
   });
   add("put in", member(result, "injections"), [](const Json& entry) {
     const Json& found = member(entry, "found");
-    const std::string planned = text_at(entry, "planned");  // of a selftest: nothing
+    const std::string planned = text_at(entry, "planned");  // empty for selftest
     return fmt::format("{}: {}{}", planned.empty() ? text_at(entry, "kind") : planned,
                        text_at(entry, "where"),
                        found.is_null() ? ""

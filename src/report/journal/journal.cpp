@@ -32,7 +32,7 @@ namespace {
 constexpr std::chrono::milliseconds sync_period{500};
 constexpr std::chrono::seconds last_sync_patience{2};
 constexpr std::chrono::milliseconds lock_period{100};
-constexpr int deleted = -1;  ///< next to the errnos
+constexpr int deleted = -1;  ///< distinct from all errno values
 constexpr int truncated = -2;
 constexpr std::size_t scan_bytes = 1 << 16;
 constexpr std::size_t first_records_bytes = 1 << 14;
@@ -44,7 +44,7 @@ bool must_be_on_disk(const Record& record) {
   return record.kind == RecordKind::end && text_at(record.body, "reason") != "signal";
 }
 
-/// Records that may be dropped or thinned carry no number: a gap always shows lost evidence.
+/// Records that may be dropped or thinned have no number, so every gap is lost evidence.
 std::string line_of(const Record& record, RecordCount& count) {
   Json json = to_json(record);
   if (!may_be_dropped(record.kind)) json["number"] = ++count;
@@ -56,13 +56,13 @@ Status failed_at(const std::string& path, const char* what, int error) {
           fmt::format("{}: {}: {}", path, what, std::strerror(error)), error};
 }
 
-/// -1: not known.
+/// -1 if unknown.
 std::int64_t length_of(int file) {
   struct stat found {};
   return ::fstat(file, &found) == 0 ? static_cast<std::int64_t>(found.st_size) : -1;
 }
 
-/// Where the last whole line ends, bytes; 0: there is none.
+/// Byte offset after the last complete line; 0: there is none.
 std::int64_t end_of_lines(int file, std::int64_t length) {
   std::string chunk(scan_bytes, '\0');
   for (std::int64_t end = length; end > 0;) {
@@ -76,7 +76,7 @@ std::int64_t end_of_lines(int file, std::int64_t length) {
   return 0;
 }
 
-/// Who writes the journal, as its newest start record says.
+/// The writer of the journal, from its latest start record.
 std::string writer_of(const std::string& path) {
   std::string who;
   static_cast<void>(for_each_line(path, [&](const JournalLine& line) {
@@ -94,8 +94,8 @@ Status is_written(const std::string& path) {
                       writer_of(path))};
 }
 
-/// For as long as the file is open, here or in a child. unavailable: another process has it; `unlocked` tells
-/// where the file system has no locks.
+/// Locks the file while it is open, here or in a child process. unavailable: another process holds the lock.
+/// `unlocked` is set if the file system has no locks.
 Status lock(int file, const std::string& path, std::string& unlocked) {
   if (::flock(file, LOCK_EX | LOCK_NB) == 0) return {};
   if (errno == EWOULDBLOCK) return is_written(path);
@@ -106,7 +106,7 @@ Status lock(int file, const std::string& path, std::string& unlocked) {
   return {};
 }
 
-/// A line that a crash tore would run into the next one.
+/// A line torn by a crash would merge with the next one, so it is removed.
 Status cut_torn_line(int file, const std::string& path) {
   const std::int64_t length = length_of(file);
   const std::int64_t whole = end_of_lines(file, length);
@@ -114,12 +114,11 @@ Status cut_torn_line(int file, const std::string& path) {
   return failed_at(path, "its torn last line cannot be cut off", errno);
 }
 
-/// Will the disk take a run's first records? A file system that reserves nothing tells it with the first
-/// byte.
+/// Checks that the disk can hold a run's first records. File systems without space reservation fail at the
+/// first byte.
 Status try_space(int file, const std::string& path) {
   const std::int64_t length = length_of(file);
-  int error =
-      write_all(file, std::string(first_records_bytes, '\0'));  // without a newline: torn, and so no line
+  int error = write_all(file, std::string(first_records_bytes, '\0'));  // torn line, which readers skip
   if (error == 0 && ::fdatasync(file) != 0) error = errno;
   if (::ftruncate(file, length) != 0 && error == 0) error = errno;
   return error == 0 ? Status() : failed_at(path, "cannot be written", error);
@@ -131,15 +130,15 @@ std::string journal_name(int rank) {
   return fmt::format("journal.rank{}.jsonl", rank);
 }
 
-/// What the journal and its thread share.
+/// State shared by the journal and its thread.
 struct Journal::Shared {
   std::atomic<bool> dirty = false;
   std::atomic<int> sync_error = 0;       ///< an errno, `deleted` or `truncated`
-  std::atomic<std::int64_t> length = 0;  ///< bytes that the written file has at least
+  std::atomic<std::int64_t> length = 0;  ///< min size of the open file in bytes
   std::mutex mutex;
   std::condition_variable wake;
-  std::shared_ptr<const Descriptor> file;    ///< the one that is written
-  std::shared_ptr<const Descriptor> closed;  ///< the newest part, until the history was thinned; else none
+  std::shared_ptr<const Descriptor> file;    ///< the open file
+  std::shared_ptr<const Descriptor> closed;  ///< closed part not yet thinned; else null
   bool stopping = false;
   bool ended = false;
 
@@ -148,7 +147,7 @@ struct Journal::Shared {
   void sync(const Descriptor& one);
 };
 
-/// The life of the thread.
+/// Main loop of the thread.
 void Journal::Shared::keep(const std::string& directory, int rank, std::int64_t history_bytes) {
   std::unique_lock lock(mutex);
   for (;;) {
@@ -159,7 +158,7 @@ void Journal::Shared::keep(const std::string& directory, int rank, std::int64_t 
     lock.unlock();
     if (part && ::fdatasync(part->get()) != 0) sync_error = errno;
     sync(*now);
-    // A history that cannot be thinned (a full disk, a folder that became read-only) stays as it is.
+    // A history that cannot be thinned (full disk, read-only folder) stays as it is.
     if (part) static_cast<void>(thin_history(directory, rank, history_bytes));
     lock.lock();
     if (part) closed.reset();
@@ -168,8 +167,8 @@ void Journal::Shared::keep(const std::string& directory, int rank, std::int64_t 
   wake.notify_all();
 }
 
-/// Is the written file still the one of that name, with all that was written? Log rotation moves or truncates
-/// files. `mutex` is held, so that the journal's own rotation is over.
+/// Checks that the open file still has its name and all written bytes. Log rotation moves or truncates files.
+/// The caller holds `mutex`, so that the journal's own rotation is complete.
 void Journal::Shared::check_place(const std::string& path) {
   const std::int64_t written = length;
   struct stat open {
@@ -242,7 +241,7 @@ Journal::~Journal() {
   if (ended)
     keeper_.join();
   else
-    keeper_.detach();  // the disk holds it, maybe for ever; what it uses is its own
+    keeper_.detach();  // the disk may block it forever; the thread owns what it uses
 }
 
 Status Journal::failed(const char* what, int error) const {
@@ -254,7 +253,7 @@ Status Journal::write(const Record& record) {
   const std::int64_t before = length_of(file_->get());
   if (before < shared_->length) shared_->sync_error = truncated;
   if (const int error = write_all(file_->get(), line)) {
-    // Best effort: a torn line is tolerated at the end, not in the middle.
+    // Best effort: readers tolerate a torn line at the end, but not in the middle.
     if (::ftruncate(file_->get(), before) != 0)
       return failed("cannot be cut back after a failed write", errno);
     return failed("cannot be written", error);
@@ -267,10 +266,10 @@ Status Journal::write(const Record& record) {
   return {};
 }
 
-/// The file becomes a part, and a new one takes its place. Where that fails the old one just grows on.
+/// Renames the file to a closed part and opens a new one. On failure the old file keeps growing.
 void Journal::rotate(std::int64_t length) {
   const std::lock_guard lock(shared_->mutex);
-  if (shared_->closed) return;  // one at a time
+  if (shared_->closed) return;  // one part at a time
   rotate_at_ = length + limits_.part;
   const auto next = next_part();
   if (!next || std::rename(path_.c_str(), next->c_str()) != 0) return;
@@ -287,7 +286,7 @@ void Journal::rotate(std::int64_t length) {
   rotate_at_ = limits_.part;
 }
 
-/// The path of the part that is closed next; none: the folder cannot be read.
+/// The path of the next closed part; empty if the folder cannot be read.
 std::optional<std::string> Journal::next_part() const {
   const auto parts = find_journal_parts(directory_);
   if (!parts.ok()) return std::nullopt;
@@ -298,7 +297,7 @@ std::optional<std::string> Journal::next_part() const {
 }
 
 Status Journal::flush() {
-  if (const auto now = Clock::now(); now - looked_ >= sync_period) {  // the thread may wait for a busy disk
+  if (const auto now = Clock::now(); now - looked_ >= sync_period) {  // the thread may block on a busy disk
     looked_ = now;
     const std::lock_guard lock(shared_->mutex);
     shared_->check_place(path_);
@@ -322,17 +321,17 @@ Status Journal::sync() {
 
 namespace {
 
-/// What became of lines that are appended.
+/// Result of appending lines.
 struct Appended {
   Status status;
-  std::size_t lines = 0;  ///< that are whole in the file
+  std::size_t lines = 0;  ///< complete lines in the file
 };
 
 Appended append_lines(const std::string& path, const std::vector<std::string>& lines) {
   Appended done;
   const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!file.valid()) return {failed_at(path, "cannot be opened", errno)};
-  // Never cut: what looks torn may be the owner's line on its way. An empty line is none for the reader.
+  // Never truncate: a torn line may be one that the owner is still writing. Readers skip empty lines.
   const std::int64_t length = length_of(file.get());
   const bool torn = end_of_lines(file.get(), length) != length;
   for (const std::string& line : lines) {
@@ -364,7 +363,7 @@ Status append_records(const std::string& directory, std::vector<Record>& records
   std::future<Appended> done = task->get_future();
   auto thread = start_thread("the last words", [task] { (*task)(); });
   if (thread.ok())
-    thread.value().detach();  // a disk may hold it for ever
+    thread.value().detach();  // a disk may block it forever
   else
     (*task)();
   if (done.wait_for(std::chrono::duration<double>(seconds)) != std::future_status::ready) {
@@ -373,7 +372,7 @@ Status append_records(const std::string& directory, std::vector<Record>& records
             fmt::format("{}: the disk did not take the last words within {:g} s", path, seconds)};
   }
   const Appended appended = done.get();
-  // The numbers of lines that are not in the file are used again, unless another thread took later ones.
+  // Numbers of lines not in the file are reused, unless another thread assigned later ones.
   if (appended.lines < counts.size()) count->compare_exchange_strong(after, counts[appended.lines]);
   records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(appended.lines));
   return appended.status;
@@ -384,7 +383,7 @@ Status await_writers(const std::string& directory, double patience_seconds) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience_seconds);
   for (const JournalPart& part : parts) {
     const Descriptor file(part.is_open ? ::open(part.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1);
-    if (!file.valid()) continue;  // reading it will tell
+    if (!file.valid()) continue;  // the later read reports it
     const auto is_busy = [&] { return ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK; };
     bool busy = is_busy();
     for (; busy && std::chrono::steady_clock::now() < deadline; busy = is_busy())

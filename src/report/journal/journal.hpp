@@ -14,52 +14,52 @@
 
 namespace egt {
 
-/// "journal.rank3.jsonl": the file that is being written. Of a long run there are parts that came before it,
-/// "journal.rank3.1-7.jsonl"; `read_journals` knows them.
+/// "journal.rank3.jsonl": the open file of the journal. A long run also has closed parts, such as
+/// "journal.rank3.1-7.jsonl"; `read_journals` reads them too.
 std::string journal_name(int rank);
 
-/// How many records of a rank were numbered in this part of the run. Every record that is evidence has a
-/// number, from 1, so that a reader sees which ones are missing. Journals of earlier versions have none.
+/// Number of numbered records of a rank in this part of the run. Every record that is evidence has a number,
+/// starting at 1, so that readers detect gaps. Journals of earlier versions have none.
 using RecordCount = std::atomic<std::uint64_t>;
 
-/// How large a rank's journal may become, bytes.
+/// Size limits of a rank's journal, in bytes.
 struct JournalLimits {
-  std::int64_t part = 32 << 20;     ///< then the file is closed, and another one begun
-  std::int64_t history = 32 << 20;  ///< of all closed parts together: then they are thinned
+  std::int64_t part = 32 << 20;     ///< size at which the file is closed and a new one opened
+  std::int64_t history = 32 << 20;  ///< total size of the closed parts, above which they are thinned
 };
 
-/// A rank's records as they happen, one JSON line each. Every record is the system's when `write` returns, so
-/// that a crash of the process loses none. A fault, put in on purpose or not, a loss and the end of a run
-/// that no signal hurries are on disk by then too; the others follow within about a second, from a thread of
-/// the journal's own: a busy disk may take long.
+/// Writes a rank's records as JSON lines. Each record is in the kernel when `write` returns, so a process
+/// crash loses none. Faults (also injected ones), losses, and the end of a run without a signal are also on
+/// disk by then. Others are synced within about a second by the journal's own thread, since a busy disk may
+/// block.
 ///
-/// It stays bounded however long the run is: the same thread thins the closed parts, of which progress, epoch
-/// and notice records are kept at a distance of 2^k seconds, as small as `history` allows and the same from
-/// the run's beginning to its end. All other records stay for good. At no moment is a record in no file, or a
-/// part half written: a crash leaves the parts before or after the thinning, or both, which the reader tells.
+/// The journal stays bounded for any duration. The same thread thins the closed parts, in which progress,
+/// epoch and notice records are kept every 2^k seconds. The interval is uniform over the run and as small as
+/// `history` allows. All other records are kept. At no time is a record in no file, or a part half written. A
+/// crash leaves the parts before or after thinning, or both, which the reader detects.
 ///
-/// It is locked as long as the process lives, however that ends, so that no other one writes to it as well.
+/// The file is locked while the process lives, so that no other process writes to it.
 ///
-/// Used by one thread. Its destructor waits for the disk some seconds at most.
+/// Used by one thread. The destructor waits at most a few seconds for the disk.
 class Journal : public Sink {
  public:
   enum class Mode {
-    create,  ///< a new file; an error where it exists already, so that two runs do not mix
-    resume,  ///< goes on behind what is there, less a last line that a crash tore; or begins, where none is
+    create,  ///< a new file; fails if it exists, so that two runs do not mix
+    resume,  ///< appends, after removing an incomplete last line; creates the file if missing
   };
-  /// unavailable: it cannot be made, or another process writes it, of which the text tells. no_space: the
-  /// disk does not even take a run's first records; then no new file is left.
+  /// unavailable: it cannot be created, or another process is writing it, as the text says. no_space: the
+  /// disk cannot hold the run's first records; no new file remains.
   static Result<std::unique_ptr<Journal>> open(const std::string& directory, int rank,
                                                Mode mode = Mode::create, const JournalLimits& limits = {});
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
   ~Journal() override;
 
-  /// Why the file system did not lock the file, and what not to do; empty: it did.
+  /// Why the file system did not lock the file, and what to avoid; empty if it is locked.
   const std::string& unlocked() const { return unlocked_; }
   /// For `append_records`; outlives the journal.
   const std::shared_ptr<RecordCount>& count() const { return count_; }
-  /// One write(2) of a whole line. On a full disk: no_space, and the file still ends with a whole line.
+  /// One write(2) per whole line. On a full disk: no_space, and the file still ends with a whole line.
   Status write(const Record& record) override;
   /// Never waits. Reports a file that could not be synced, or that was deleted, replaced or truncated during
   /// the run.
@@ -80,45 +80,45 @@ class Journal : public Sink {
   const int rank_;
   const JournalLimits limits_;
   const std::string path_;
-  std::shared_ptr<const Descriptor> file_;  ///< a thread that the disk holds may use it last
+  std::shared_ptr<const Descriptor> file_;  ///< an abandoned thread may be its last user
   std::string unlocked_;
   std::int64_t rotate_at_;  ///< bytes
   const std::shared_ptr<RecordCount> count_ = std::make_shared<RecordCount>(0);
   const std::shared_ptr<Shared> shared_;
-  Clock::time_point looked_ = Clock::now();  ///< whether the file is still in its place
-  std::thread keeper_;  ///< owns a share of `shared_`: a disk that hangs may outlive the journal
+  Clock::time_point looked_ = Clock::now();  ///< last check that the file is still in place
+  std::thread keeper_;  ///< shares ownership of `shared_`, since a hanging disk may outlive the journal
 };
 
-/// Waits until no process writes the journals of `directory` any more: those of a run whose mpirun has ended
-/// may take some seconds to end too. unavailable after `patience_seconds`: which rank's does.
+/// Waits until no process writes the journals of `directory`. Processes may need some seconds to exit after
+/// mpirun has ended. After `patience_seconds`: unavailable, with the rank that still writes.
 Status await_writers(const std::string& directory, double patience_seconds);
 
-/// The last words of somebody else than the journal's owner, a watchdog say, and from any thread: lines more
-/// at the end of the journal of the rank of `records` (all of one), brought to the disk. Takes `seconds` at
-/// most, then `timeout`: whether the lines arrive is not known. On any other error `records` keeps those that
-/// are not in the file; else it is empty then. `count`: of the journal.
+/// Appends the final records of another writer, such as a watchdog, to the journal of the rank of `records`
+/// and syncs them. Callable from any thread. `records` must have one rank; `count` comes from the journal.
+/// After at most `seconds`, returns `timeout`, and the lines may or may not arrive. On other errors `records`
+/// keeps those not in the file; otherwise it is empty.
 Status append_records(const std::string& directory, std::vector<Record>& records,
                       const std::shared_ptr<RecordCount>& count, double seconds = 2.0);
 
-/// What the journals of a run hold.
+/// The content of a run's journals.
 struct Journals {
-  std::vector<Record> records;  ///< by rank, in the order of their writing
-  std::vector<int> ranks;       ///< that left a journal, in order
-  /// Lines that are no records of the rank, files that cannot be read, and missing records; of each file the
-  /// first few, and how many more.
+  std::vector<Record> records;  ///< by rank, in the order they were written
+  std::vector<int> ranks;       ///< ranks that left a journal, in order
+  /// Invalid lines, unreadable files and missing records: the first few of each file, and the number of
+  /// others.
   std::vector<std::string> problems;
 };
 
-/// Which records of a journal are wanted.
+/// Which records to return.
 enum class JournalContent {
   everything,
-  evidence,  ///< what the verdict and the result are made of, so little of a long run: no epochs, no notices,
-             ///< and of progress records that follow each other the last
+  evidence,  ///< input of the verdict and result, a small part of a long run: no epochs or notices, and only
+             ///< the last of consecutive progress records
 };
 
-/// All records of all ranks that left a journal in `directory`, of all its parts; what a crash tore off is
-/// left out. unavailable: no such directory, or not one journal in it. `see` gets each record in turn, also
-/// those that `content` leaves out; null: nobody.
+/// Reads all records of all journals in `directory`, from all parts, without lines torn by a crash.
+/// unavailable: no such directory, or no journal in it. `see`, if not null, gets each record in turn, also
+/// those that `content` excludes.
 Result<Journals> read_journals(const std::string& directory,
                                JournalContent content = JournalContent::everything, Sink* see = nullptr);
 

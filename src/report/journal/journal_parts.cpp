@@ -25,11 +25,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view prefix = "journal.rank", suffix = ".jsonl";
-constexpr int most_doublings = 40;  ///< of the distance between records: more than any run is long
+constexpr int most_doublings = 40;  ///< of the interval between records: longer than any run
 constexpr std::size_t read_bytes = 1 << 18;
-constexpr std::size_t longest_line = 16 << 20;  ///< what is longer is no record, and cut
+constexpr std::size_t longest_line = 16 << 20;  ///< longer lines are no records, and are cut
 
-/// None: it is no journal.
+/// Empty if it is not a journal file.
 std::optional<JournalPart> parse_name(std::string_view name) {
   if (!name.starts_with(prefix) || !name.ends_with(suffix)) return std::nullopt;
   name.remove_prefix(prefix.size());
@@ -43,7 +43,7 @@ std::optional<JournalPart> parse_name(std::string_view name) {
   return is_range && part.first > 0 && part.first <= part.last ? std::optional(part) : std::nullopt;
 }
 
-/// By rank; of parts with the same beginning the one that reaches furthest first; the open one last.
+/// Sorted by rank. Among parts with the same start, the longest comes first; the open file comes last.
 bool comes_before(const JournalPart& a, const JournalPart& b) {
   return std::tuple(a.rank, a.is_open, a.first, ~a.last) < std::tuple(b.rank, b.is_open, b.first, ~b.last);
 }
@@ -53,14 +53,14 @@ bool holds(const JournalPart& range, const JournalPart& part) {
          part.last <= range.last;
 }
 
-/// May it be left out of a long history?
+/// Whether a long history may omit the record.
 bool is_thinned(const JournalLine& line) {
   return line.is_record && (line.record.kind == RecordKind::progress ||
                             line.record.kind == RecordKind::epoch || line.record.kind == RecordKind::notice);
 }
 
-/// Which records stay where those of a kind that may be left out are `distance` seconds apart; shown all of
-/// them in their order.
+/// Selects the records to keep: omittable records of one kind are kept `distance` seconds apart. Must be
+/// called for all records in order.
 class Thinning {
  public:
   explicit Thinning(double distance) : distance_(distance) {}
@@ -68,7 +68,7 @@ class Thinning {
     if (!is_thinned(line)) return true;
     const double time = line.record.time;
     const auto [last, is_first] = kept_.try_emplace(line.record.kind, time);
-    // A clock that was set back begins a new distance.
+    // If the clock was set back, a new interval starts.
     if (!is_first && time >= last->second && time < last->second + distance_) return false;
     last->second = time;
     return true;
@@ -79,7 +79,7 @@ class Thinning {
   std::map<RecordKind, double> kept_;
 };
 
-/// What is left of the parts with the least distance of 2^k seconds that makes them small enough.
+/// The records that remain with the min interval of 2^k seconds that satisfies the size limit.
 Result<std::string> thinned_text(const std::vector<JournalPart>& parts, std::int64_t bytes) {
   std::vector<Thinning> trials;
   for (int doublings = 0; doublings <= most_doublings; ++doublings)
@@ -141,7 +141,7 @@ Result<std::vector<JournalPart>> find_journal_parts(const std::string& directory
 
 namespace {
 
-/// Hands one line to `take`; an empty one is none.
+/// Passes one line to `take`, unless it is empty.
 Status take_line(JournalLine& line, const std::function<Status(JournalLine&)>& take) {
   if (line.text.empty()) return {};
   line.record = {};
@@ -161,7 +161,7 @@ Status take_line(JournalLine& line, const std::function<Status(JournalLine&)>& t
 
 Status for_each_line(const std::string& path, const std::function<Status(JournalLine&)>& take) {
   std::error_code error;
-  // A pipe could be waited for without an end, and a device has none.
+  // Opening a pipe could block forever, and a device is endless.
   if (const auto kind = fs::status(path, error).type(); kind != fs::file_type::regular)
     return {StatusCode::unavailable,
             fmt::format("{}: {}", path,

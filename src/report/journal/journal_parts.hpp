@@ -10,20 +10,20 @@
 
 namespace egt {
 
-/// One file of a rank's journal. Closed parts are numbered from 1; a thinned file holds a range of them.
+/// One file of a rank's journal. Closed parts are numbered from 1. A thinned file has a range of numbers.
 struct JournalPart {
   int rank = 0;
   std::uint64_t first = 0;
   std::uint64_t last = 0;
-  bool is_open = false;  ///< the one that is written, behind all the others
+  bool is_open = false;  ///< the file being written, after all others
   std::string path;
 };
 
 /// "journal.rank3.1-7.jsonl"
 std::string journal_part_name(int rank, std::uint64_t first, std::uint64_t last);
 
-/// The journal files of a directory by rank, each rank's in the order of their writing. Those that a larger
-/// range replaces are left out, and handed to `replaced` where one is given.
+/// The journal files of a directory by rank, in the order they were written. Files that a larger range
+/// replaces are excluded, and returned in `replaced` if it is set.
 Result<std::vector<JournalPart>> find_journal_parts(const std::string& directory,
                                                     std::vector<JournalPart>* replaced = nullptr);
 
@@ -31,17 +31,17 @@ Result<std::vector<JournalPart>> find_journal_parts(const std::string& directory
 struct JournalLine {
   std::string text;          ///< without its newline; `take` may change it
   bool is_record = false;    ///< else `record` is empty
-  bool has_newline = true;   ///< else it is the file's last
-  std::uint64_t number = 0;  ///< of the record; 0: it has none
+  bool has_newline = true;   ///< else it is the file's last line
+  std::uint64_t number = 0;  ///< record number; 0: none
   Record record;
 };
 
-/// Hands every line of the file that is not empty to `take`; of one that is far too long its beginning.
-/// unavailable: it cannot be opened, or is no regular file; io_error.
+/// Passes every non-empty line of the file to `take`; an oversized line is cut. unavailable: the file cannot
+/// be opened or is not regular; io_error.
 Status for_each_line(const std::string& path, const std::function<Status(JournalLine&)>& take);
 
-/// Where the parts that a rank has closed are together larger than `bytes`: makes one file of them that is
-/// not, as far as that can be had from progress, epoch and notice records. At any moment a crash may come.
+/// If the closed parts of a rank exceed `bytes` in total, merges them into one file within that limit, if
+/// dropping progress, epoch and notice records suffices. A crash at any time is safe.
 Status thin_history(const std::string& directory, int rank, std::int64_t bytes);
 
 }  // namespace egt

@@ -11,7 +11,7 @@
 namespace egt {
 namespace {
 
-constexpr int most_told_lines = 3;  ///< of those of a file that are no records
+constexpr int most_told_lines = 3;  ///< reported lines per file that are no records
 
 void keep(Record&& record, JournalContent content, std::vector<Record>& records) {
   const RecordKind kind = record.kind;
@@ -24,7 +24,7 @@ void keep(Record&& record, JournalContent content, std::vector<Record>& records)
   records.push_back(std::move(record));
 }
 
-/// The numbers of one rank's records: each part of the run counts from 1, and none may lack.
+/// Checks one rank's record numbers: each part of the run counts from 1 without gaps.
 class NumberCheck {
  public:
   NumberCheck(int rank, std::vector<std::string>& problems) : rank_(rank), problems_(problems) {}
@@ -32,10 +32,10 @@ class NumberCheck {
   NumberCheck& operator=(const NumberCheck&) = delete;
   ~NumberCheck() { close(); }
 
-  /// 0: the record has none.
+  /// 0: the record has no number.
   void add(std::uint64_t number) {
     if (number == 0) return;
-    if (number == 1 || numbers_.contains(number)) close();  // the next part of the run
+    if (number == 1 || numbers_.contains(number)) close();  // next part of the run
     numbers_.insert(number);
   }
 
@@ -56,7 +56,7 @@ class NumberCheck {
   std::set<std::uint64_t> numbers_;
 };
 
-/// Evidence is read as far as it can be read.
+/// Reads as much evidence as possible, even from damaged files.
 void read_part(const JournalPart& part, JournalContent content, Sink* see, NumberCheck& numbers,
                Journals& journals) {
   int number = 0, wrong = 0, foreign = 0;
@@ -90,7 +90,7 @@ Result<Journals> read_journals(const std::string& directory, JournalContent cont
   if (parts.empty())
     return Status(StatusCode::unavailable, fmt::format("{}: holds no journal of a run", directory));
   Journals journals;
-  std::optional<NumberCheck> numbers;  // of the rank
+  std::optional<NumberCheck> numbers;  // of the current rank
   for (const JournalPart& part : parts) {
     if (journals.ranks.empty() || journals.ranks.back() != part.rank) {
       journals.ranks.push_back(part.rank);

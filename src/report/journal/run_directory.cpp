@@ -26,7 +26,7 @@ void remove_made(const std::vector<std::string>& made) {
   for (auto path = made.rbegin(); path != made.rend(); ++path) ::rmdir(path->c_str());
 }
 
-/// mkdir -p; `made` gets the folders that were not there, outermost first. On an error none of them is left.
+/// mkdir -p; `made` returns the created folders, outermost first. On an error they are removed again.
 Status make_folders(const std::string& path, std::vector<std::string>& made) {
   fs::path folder;
   for (const fs::path& part : fs::path(path)) {
@@ -64,7 +64,7 @@ Status check_writable(const std::string& path) {
                 "not writable; name another folder", errno);
 }
 
-/// The default path with a number behind it until it is new.
+/// Appends increasing numbers to the default path until it is unique.
 Result<std::string> make_unique(const std::string& run_id, std::vector<std::string>& made) {
   const std::string base =
       fmt::format("{}/{}{}{}", default_parent, utc_stamp(), run_id.empty() ? "" : "-", run_id);

@@ -7,21 +7,21 @@
 
 namespace egt {
 
-/// The folder that a run's files go to.
+/// The folder for a run's files.
 class RunDirectory {
  public:
   RunDirectory() = default;
-  /// On rank 0: makes a folder for a new run. `requested` empty: a new one, unlike all others, under
-  /// extreme_gpu_trainer_runs, whose name ends with `run_id` if that is not empty. An error
-  /// (invalid_argument: it is a file or holds a run; unavailable: not writable) leaves nothing behind.
+  /// Called on rank 0: creates a folder for a new run. An empty `requested` creates a unique one under
+  /// extreme_gpu_trainer_runs; its name ends with `run_id` if that is not empty. An error leaves nothing
+  /// behind. invalid_argument: it is a file or contains a run; unavailable: not writable.
   static Result<RunDirectory> create(const std::string& requested, const std::string& run_id = {});
-  /// On the other ranks: the folder that rank 0 made, or on another host one of the same path.
+  /// Called on other ranks: opens rank 0's folder, or on another node creates one with the same path.
   static Result<RunDirectory> join(const std::string& path);
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
 
-  /// The run did not begin: removes what `create` or `join` made, as far as it is empty.
+  /// Called if the run did not start: removes what `create` or `join` created, if empty.
   void discard();
 
  private:

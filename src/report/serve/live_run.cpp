@@ -20,10 +20,10 @@ namespace egt {
 namespace {
 
 constexpr double least_age_s = 1;
-constexpr std::size_t most_points = 16;  // texts of them: clients ask for nearly the same
+constexpr std::size_t most_points = 16;  // cached texts; clients request nearly the same points
 constexpr std::size_t most_journal_bytes = 1 << 20;
 
-/// Each rank's hosts may pass or not at the end only.
+/// Node verdicts exist only at the end of a run.
 Json result_so_far(const std::vector<Record>& records) {
   const Verdict verdict = judge_so_far(records);
   Json result = build_result(records, verdict);
@@ -60,7 +60,7 @@ void LiveRun::end() {
   settings_.main_thread = nullptr;
 }
 
-/// With the lock.
+/// The caller holds the lock.
 void LiveRun::refresh() {
   if (!has_news_ || (made_at_ && steady_seconds() - *made_at_ < least_age_s)) return;
   std::vector<Record> records = settings_.earlier;
@@ -84,7 +84,7 @@ LiveRun::Text LiveRun::text(Kind kind) {
   return text;
 }
 
-/// With the lock.
+/// The caller holds the lock.
 const LiveRun::Points& LiveRun::points(std::size_t from) {
   if (points_.size() >= most_points) points_.clear();
   const auto [found, is_new] = points_.try_emplace(from);
@@ -114,11 +114,11 @@ Result<std::string> LiveRun::journal(int rank, std::int64_t from) const {
   if (!file.valid() || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode))
     return Status(StatusCode::unavailable, fmt::format("this host has no journal of rank {}", rank));
   if (from > about.st_size) from = 0;
-  const std::int64_t before = from > 0 ? 1 : 0;  // the end of the line before
+  const std::int64_t before = from > 0 ? 1 : 0;  // the preceding newline
   std::size_t begin = static_cast<std::size_t>(before);
   std::string text;
   ssize_t got = 0;
-  do {  // once, but for a record that is longer than that
+  do {  // repeated only for records longer than that
     text.resize(text.size() + most_journal_bytes);
     got = ::pread(file.get(), text.data(), text.size(), from - before);
     if (got < before || (before && text[0] != '\n')) return no_record;

@@ -17,39 +17,39 @@
 
 namespace egt {
 
-/// A run while it goes on, as rank 0 knows it, in the texts that are served. Records come on one thread,
-/// texts are asked for on others. A text is at most as old as the last record, and made once a second at
-/// most, whoever asks; those who ask share it.
+/// A running run as seen by rank 0, as texts to serve. Records arrive on one thread; other threads request
+/// texts. A text is at most as old as the last record. It is built at most once per second, and all clients
+/// share it.
 class LiveRun : public Sink {
  public:
   struct Settings {
     std::string directory;  ///< of the run
     int ranks = 1;
-    std::vector<Record> earlier;            ///< the evidence of the run's parts before this one
-    TimeLines lines;                        ///< theirs
-    std::function<Activity()> main_thread;  ///< what it does now; called on the thread of the records
-    double patience_seconds = 30;           ///< how long that may take where it does not say
+    std::vector<Record> earlier;            ///< evidence from earlier parts of the run
+    TimeLines lines;                        ///< of those parts
+    std::function<Activity()> main_thread;  ///< its current activity; called on the record thread
+    double patience_seconds = 30;           ///< max time without a report from the main thread
   };
   explicit LiveRun(Settings settings) : settings_(std::move(settings)) {}
 
   Status write(const Record& record) override;
   Status flush() override;
-  /// The main thread's surroundings go: it is asked for no more, once this returns. Any thread.
+  /// The main thread's context ends: after this returns, it is not queried again. Callable from any thread.
   void end();
 
   using Text = std::shared_ptr<const std::string>;
   enum Kind { page, parts, result, metrics };
   static constexpr std::size_t kinds = 4;
 
-  /// Of the run so far: the page, what of it changes (live_parts_text), result.json and metrics.prom.
+  /// Of the run so far: the page, its changing parts (live_parts_text), result.json and metrics.prom.
   Text text(Kind kind);
-  /// What the charts show from point `from` on, or, where a point is not `seconds` any more, all of it: JSON.
+  /// Chart data from point `from` on, or all of it if a point no longer spans `seconds`: JSON.
   Text lines(std::size_t from, double seconds);
-  /// The records of a rank's journal from byte `from` on, 1 MiB or one record at most: {"rank", "from",
-  /// "next", "records"}. Where the file was begun anew meanwhile, from its begin. invalid_argument: no record
-  /// begins there; unavailable: this host has no such journal.
+  /// The records of a rank's journal from byte `from` on, at most 1 MiB or one record: {"rank", "from",
+  /// "next", "records"}. If the file was restarted meanwhile, from its start. invalid_argument: no record
+  /// starts there; unavailable: this node has no such journal.
   Result<std::string> journal(int rank, std::int64_t from) const;
-  /// Why nobody should rely on the run: the main thread is stuck, a fault, a lost rank. Empty: it is well.
+  /// Why the run is not healthy: a stuck main thread, a fault or a lost rank. Empty if it is healthy.
   std::string trouble();
 
  private:
@@ -57,19 +57,19 @@ class LiveRun : public Sink {
   struct Points;
   const Points& points(std::size_t from);
 
-  std::mutex main_mutex_;  ///< of the settings' main_thread
+  std::mutex main_mutex_;  ///< protects the settings' main_thread
   Settings settings_;
-  std::mutex mutex_;  ///< of what follows, and of the settings' lines
+  std::mutex mutex_;  ///< protects the members below and the settings' lines
   KeptRecords kept_;
   bool has_news_ = true;
   std::optional<double> made_at_;  ///< steady seconds
   Json result_;
   std::array<Text, kinds> texts_;
   struct Points {
-    double seconds = 0;  ///< of each
+    double seconds = 0;  ///< per point
     Text text;
   };
-  std::map<std::size_t, Points> points_;  ///< by the first
+  std::map<std::size_t, Points> points_;  ///< by first point
   Activity main_;
   double main_read_at_ = steady_seconds();
 };

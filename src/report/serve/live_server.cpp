@@ -32,16 +32,16 @@
 namespace egt {
 namespace {
 
-constexpr int workers = 8;                  // that answer at the same time, besides the one for /healthz
-constexpr std::size_t most_waiting = 64;    // requests of a queue; what comes beyond is closed at once
-constexpr std::size_t most_arriving = 64;   // connections whose request is incomplete; more close the oldest
-constexpr std::size_t most_request = 8192;  // bytes, with its headers
-constexpr int send_buffer = 64 << 10;       // bytes of the system, a connection
-constexpr double request_s = 3;             // for a request to be here,
-constexpr double answer_s = 10;             // and for its answer to be taken, from the beginning
+constexpr int workers = 8;                  // threads that answer concurrently, without the one for /healthz
+constexpr std::size_t most_waiting = 64;    // queued requests; further ones are closed at once
+constexpr std::size_t most_arriving = 64;   // incomplete requests; more close the oldest
+constexpr std::size_t most_request = 8192;  // bytes, including headers
+constexpr int send_buffer = 64 << 10;       // kernel send buffer in bytes per connection
+constexpr double request_s = 3;             // max time to receive a request
+constexpr double answer_s = 10;             // max time from the start until its answer is sent
 constexpr double end_patience_s = 1;
-constexpr int busy_pause_ms = 50;  // where no file may be opened
-constexpr int low_priority = 19;   // the lowest: what is computed comes first
+constexpr int busy_pause_ms = 50;  // if no file can be opened
+constexpr int low_priority = 19;   // the lowest, so that the computation has precedence
 
 constexpr const char* policy =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
@@ -50,7 +50,7 @@ constexpr const char* paths =
     "there are: / /api/page /api/result /api/lines?from=N&seconds=S /api/journal?from=N&rank=R /metrics "
     "/healthz\n";
 
-/// Takes the same time wherever the texts differ.
+/// Constant-time comparison: it does not depend on the position of the first difference.
 bool is_same_secret(std::string_view given, std::string_view secret) {
   unsigned different = given.size() == secret.size() ? 0 : 1;
   for (std::size_t at = 0; at < given.size(); ++at)
@@ -59,7 +59,7 @@ bool is_same_secret(std::string_view given, std::string_view secret) {
   return different == 0;
 }
 
-/// A whole number of 0 or more; nothing where the text is none. Absent: 0.
+/// A nonnegative integer parameter; empty if invalid. Absent: 0.
 template <typename T>
 std::optional<T> number_in(const httplib::Request& request, const char* name) {
   const std::string text = request.has_param(name) ? request.get_param_value(name) : "0";
@@ -69,16 +69,16 @@ std::optional<T> number_in(const httplib::Request& request, const char* name) {
   return is_number ? std::optional(value) : std::nullopt;
 }
 
-/// A client's connection, bounded in time and in what it takes in. The library has no such bounds: its
-/// timeouts begin again with each byte, a line is as long as the client likes, and no connection is closed
-/// for another. Its request is here before the library reads it.
+/// A client's connection with limits on time and received bytes. The library has no such limits: its timeouts
+/// restart with each byte, lines may have any length, and connections are never closed in favor of others.
+/// The request is complete before the library reads it.
 class Connection : public httplib::Stream {
  public:
-  /// `stop`: becomes readable when all is to end.
+  /// `stop` becomes readable at shutdown.
   Connection(Descriptor file, int stop) : file_(std::move(file)), stop_(stop) {}
 
   int file() const { return file_.get(); }
-  /// Receives what is there, without waiting.
+  /// Receives the available bytes without waiting.
   void take_in() {
     const ssize_t got = ::recv(file(), buffer_.data() + total_, buffer_.size() - total_, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -87,7 +87,7 @@ class Connection : public httplib::Stream {
     else
       total_ += static_cast<std::size_t>(got);
   }
-  /// Its request is here up to the blank line, or no more of it will come.
+  /// Whether the request is received up to the blank line, or the client sends no more.
   bool is_ready() const {
     return is_ended_ || total_ == buffer_.size() || received().find("\r\n\r\n") != std::string_view::npos;
   }
@@ -110,7 +110,7 @@ class Connection : public httplib::Stream {
     }
     return -1;
   }
-  // Some of what follows is asked for by older versions of the library only, some by newer ones.
+  // Older and newer versions of the library require different members of the following.
   bool is_readable() const override { return true; }
   bool is_writable() const { return true; }
   bool wait_readable() const { return true; }
@@ -118,7 +118,7 @@ class Connection : public httplib::Stream {
   time_t duration() const { return 0; }
   void get_remote_ip_and_port(std::string&, int&) const override {}
   void get_local_ip_and_port(std::string&, int&) const override {}
-  socket_t socket() const override { return 0; }  // which the library compares with select's limit
+  socket_t socket() const override { return 0; }  // the library compares it with select's limit
 
  private:
   std::string_view received() const { return {buffer_.data(), total_}; }
@@ -134,17 +134,17 @@ class Connection : public httplib::Stream {
   const int stop_;
   const Clock::time_point began_ = Clock::now();
   std::array<char, most_request> buffer_;
-  std::size_t at_ = 0, total_ = 0;  ///< read by the library; received
+  std::size_t at_ = 0, total_ = 0;  ///< bytes read by the library; bytes received
   bool is_ended_ = false;           ///< the client sends no more
 };
 using Connections = std::deque<std::unique_ptr<Connection>>;
 
-/// The library, for one request a connection: what it reads of it, and how an answer is written.
+/// Uses the library for one request per connection: parsing the request and writing the answer.
 class Answers : public httplib::Server {
  public:
   Answers(std::shared_ptr<LiveRun> run, ServeAddress address, std::string token)
       : run_(std::move(run)), address_(std::move(address)), token_(std::move(token)) {
-    svr_sock_ = 0;  // it writes while this is no INVALID_SOCKET
+    svr_sock_ = 0;  // the library writes only if this is not INVALID_SOCKET
     set_default_headers({{"Content-Security-Policy", policy},
                          {"X-Content-Type-Options", "nosniff"},
                          {"Referrer-Policy", "no-referrer"},
@@ -155,13 +155,13 @@ class Answers : public httplib::Server {
     });
   }
 
-  /// A template, since only one of the calls compiles: newer versions of the library want the addresses of
-  /// both ends too, which are not used here.
+  /// A template, since only one of the calls compiles. Newer versions of the library also require both
+  /// endpoint addresses, which are unused here.
   void serve(auto& connection) {
     bool is_closed = false;
     const auto limit = [](httplib::Request& request) {
-      request.ranges.clear();                    // of which a client may ask for thousands
-      request.headers.erase("Accept-Encoding");  // whose cost nobody asked for
+      request.ranges.clear();                    // a client may request thousands
+      request.headers.erase("Accept-Encoding");  // compression would cost CPU time
     };
     if constexpr (requires { process_request(connection, true, is_closed, limit); })
       process_request(connection, true, is_closed, limit);
@@ -229,9 +229,9 @@ class Answers : public httplib::Server {
     give(response, std::move(why));
   }
 
-  /// A page of another site, whose name was made to lead here, asks by that name.
+  /// Rejects DNS rebinding: a page of another site would send its own host name.
   bool is_host(std::string host) const {
-    if (!address_.is_loopback()) return true;  // which the token keeps
+    if (!address_.is_loopback()) return true;  // protected by the token
     const std::size_t colon = host.rfind(':');
     if (colon != std::string::npos && host.find(']', colon) == std::string::npos) host.resize(colon);
     return host == "localhost" || host == "127.0.0.1" || host == "[::1]" || host == address_.address;
@@ -250,7 +250,7 @@ class Answers : public httplib::Server {
   const std::string token_;
 };
 
-/// `address` gets the port.
+/// Sets the port in `address`.
 Result<Descriptor> listen_at(ServeAddress& address) {
   sockaddr_in6 six{};
   sockaddr_in four{};
@@ -271,7 +271,7 @@ Result<Descriptor> listen_at(ServeAddress& address) {
   return file;
 }
 
-/// The name tells in `top -H` what the thread is for.
+/// The thread name identifies it in `top -H`.
 void settle_thread() {
   ::pthread_setname_np(::pthread_self(), "live page");
   static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), low_priority));
@@ -283,7 +283,7 @@ Status check_live_server() {
   return {};
 }
 
-/// What the server and its threads share.
+/// State shared by the server and its threads.
 struct LiveServer::State {
   State(std::shared_ptr<LiveRun> a_run, const ServeAddress& address, Descriptor a_file)
       : run(a_run), answers(std::move(a_run), address, serve_token()), file(std::move(a_file)) {}
@@ -298,12 +298,12 @@ struct LiveServer::State {
 
   const std::shared_ptr<LiveRun> run;
   Answers answers;
-  Descriptor file;  ///< that listens; once there are threads, of that one alone
+  Descriptor file;  ///< listening socket; used only by the listener thread once it runs
   const Descriptor stopping{::eventfd(0, EFD_CLOEXEC)};
   std::vector<std::thread> threads;
-  std::mutex mutex;  ///< of what follows
+  std::mutex mutex;  ///< protects the members below
   std::condition_variable changed;
-  Connections waiting, health;  ///< requests; those for /healthz have a thread of their own
+  Connections waiting, health;  ///< requests; /healthz has its own thread
   int running = 0;
   bool is_stopped = false;
 };
@@ -327,7 +327,7 @@ void LiveServer::State::stop() {
   changed.notify_all();
 }
 
-/// The life of the thread that listens. Requests arrive here, so that a slow client occupies no other thread.
+/// Main loop of the listener thread. Requests are received here, so a slow client blocks no other thread.
 void LiveServer::State::accept() {
   settle_thread();
   Connections arriving;
@@ -346,7 +346,7 @@ void LiveServer::State::accept() {
       if (one->is_ready())
         enqueue(std::move(one));
       else if (one->seconds_left(request_s) <= 0)
-        one = nullptr;  // which closes it
+        one = nullptr;  // closes it
     }
     std::erase(arriving, nullptr);
     if (files[0].revents != 0) take_client(arriving);
@@ -355,7 +355,7 @@ void LiveServer::State::accept() {
   leave();
 }
 
-/// If no more files can be opened, the connection of the oldest slow client is closed.
+/// If no more files can be opened, closes the oldest connection with an incomplete request.
 void LiveServer::State::take_client(Connections& arriving) {
   Descriptor client(::accept4(file.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   const bool lacks_files =
@@ -373,12 +373,12 @@ void LiveServer::State::take_client(Connections& arriving) {
 void LiveServer::State::enqueue(std::unique_ptr<Connection> connection) {
   Connections& queue = connection->asks_for_health() ? health : waiting;
   const std::lock_guard lock(mutex);
-  if (queue.size() >= most_waiting) return;  // which closes it
+  if (queue.size() >= most_waiting) return;  // closes it
   queue.push_back(std::move(connection));
   changed.notify_all();
 }
 
-/// The life of a thread that answers.
+/// Main loop of an answering thread.
 void LiveServer::State::work(Connections& queue) {
   settle_thread();
   std::unique_lock lock(mutex);

@@ -9,26 +9,26 @@
 
 namespace egt {
 
-/// Why this build cannot serve a page, with the package that it lacks; ok: it can.
+/// Checks whether this build can serve a page. An error contains the missing package.
 Status check_live_server();
 
-/// Serves a run's page to browsers and its figures to monitors, on threads of low priority. It is read-only
-/// and bounded, whatever clients do: so many at once, so long and so many bytes each. No caller waits for
-/// one.
+/// Serves a run's page to browsers and its metrics to monitors, on low-priority threads. It is read-only and
+/// bounded: the number of connections, their duration and their bytes are limited. No caller waits for a
+/// client.
 class LiveServer {
  public:
-  /// Listens. `unavailable`: the port is taken, or there are no threads; unsupported: see check_live_server.
+  /// Listens. unavailable: the port is in use or no thread can start; unsupported: see check_live_server.
   static Result<std::unique_ptr<LiveServer>> open(const ServeAddress& address, std::shared_ptr<LiveRun> run);
-  /// Closes, and waits a second at most; a thread that does not end then is left behind, with all it uses.
+  /// Closes, waiting at most one second. A thread that does not end by then is abandoned, with all it uses.
   ~LiveServer();
   LiveServer(const LiveServer&) = delete;
   LiveServer& operator=(const LiveServer&) = delete;
 
-  /// Takes all ranks' records, and keeps nobody waiting.
+  /// Accepts all ranks' records without blocking the caller.
   Sink& records() { return *records_; }
   /// "http://127.0.0.1:8080/", with the port that the system chose.
   const std::string& url() const { return url_; }
-  /// From here on nobody is answered, and the port is closed within a moment. Does not wait.
+  /// Stops answering, and closes the port shortly after. Does not wait.
   void close();
 
  private:

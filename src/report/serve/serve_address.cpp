@@ -12,7 +12,7 @@ namespace egt {
 namespace {
 
 constexpr const char* token_variable = "EGT_SERVE_TOKEN";
-constexpr std::size_t least_token = 16;  // characters: nobody guesses them
+constexpr std::size_t least_token = 16;  // characters, so that it cannot be guessed
 
 bool is_address(int family, const std::string& text) {
   in6_addr parsed{};

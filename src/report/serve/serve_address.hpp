@@ -8,22 +8,22 @@
 
 namespace egt {
 
-/// Where a live page is served.
+/// The address of the live page.
 struct ServeAddress {
-  std::string address = "127.0.0.1";  ///< an IP address, without brackets
-  int port = 0;                       ///< 0: the system chooses a free one
+  std::string address = "127.0.0.1";  ///< IP address, without brackets
+  int port = 0;                       ///< 0: the system chooses a free port
 
   bool is_loopback() const;
   std::string text() const;  ///< "127.0.0.1:8080", "[::1]:8080"
 };
 
-/// "8080", "0.0.0.0:8080" or "[::1]:8080"; "localhost" is 127.0.0.1. Nothing where the text is none of these.
+/// Parses "8080", "0.0.0.0:8080" or "[::1]:8080"; "localhost" is 127.0.0.1. Empty if invalid.
 std::optional<ServeAddress> parse_serve_address(std::string_view text);
 
-/// What whoever asks has to give: the environment variable EGT_SERVE_TOKEN; empty: nothing.
+/// The token that clients must send: environment variable EGT_SERVE_TOKEN; empty: none.
 std::string serve_token();
 
-/// invalid_argument where anybody in the network could read the page.
+/// invalid_argument if the page would be readable by the whole network.
 Status check_serve_token(const ServeAddress& address);
 
 }  // namespace egt

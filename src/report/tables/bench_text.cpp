@@ -26,12 +26,11 @@ std::string amount(const std::optional<double>& value) {
   return value ? format_amount(*value) : not_measured;
 }
 
-/// As a percentage.
 std::string share(const std::optional<double>& value) {
   return cell(value ? std::optional(100 * *value) : std::nullopt, "{:.1f} %");
 }
 
-/// "2, p2p", and of one device alone which.
+/// "2, p2p"; for a single device its rank.
 std::string ranks_text(const Json& entry) {
   const Json& ranks = member(entry, "ranks");
   const std::string mode = text_at(entry, "mode");
@@ -59,7 +58,7 @@ Row row_of(const Json& entry) {
           cell(figure(entry, "sm_clock_mhz"), "{:.0f} MHz")};
 }
 
-/// What a row has no room for.
+/// Details that do not fit into the row.
 std::string notes_of(const Json& entry) {
   const std::string what = fmt::format("{} ({})", text_at(entry, "test_name"), ranks_text(entry));
   std::string text;
@@ -110,7 +109,7 @@ std::string table_of(const std::string& workload, const Entries& entries) {
   return titled_table(printable(workload), std::move(rows)) + notes;
 }
 
-/// Each workload's, in the order in which they come.
+/// Entries by workload, in order of first appearance.
 std::vector<std::pair<std::string, Entries>> by_workload(const Json& result) {
   std::vector<std::pair<std::string, Entries>> groups;
   for (const Json& entry : member(result, "results")) {

@@ -14,7 +14,7 @@
 namespace egt {
 namespace {
 
-/// A test's entries, one a rank.
+/// A test's entries, one per rank.
 struct Test {
   std::string name;
   std::vector<const Json*> ranks;
@@ -24,7 +24,7 @@ struct Group {
   std::vector<Test> tests;
 };
 
-/// Of the ranks that tell it.
+/// Values of the ranks that report the metric.
 std::vector<double> figures(const Test& test, const std::string& name) {
   std::vector<double> values;
   for (const Json* entry : test.ranks)
@@ -36,7 +36,7 @@ std::optional<double> median(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(median_of(values));
 }
 
-/// The part of `list` with that name, put behind the others where there is none yet.
+/// The part of `list` with that name, appended if missing.
 template <typename Part>
 Part& part_of(std::vector<Part>& list, const std::string& name) {
   const auto found =
@@ -62,7 +62,7 @@ std::string unit_text(const std::string& unit) {
   return unit == "bus_gb_per_s" ? "bus GB/s" : "GB/s";
 }
 
-/// The median over ranks; the lowest ratio with its rank, the widest spread.
+/// The median over ranks, the min ratio with its rank, and the max relative range.
 Row row_of(const Test& test) {
   const Json& first = *test.ranks.front();
   const std::string unit = text_at(first, "unit"), limit = text_at(first, "limit");

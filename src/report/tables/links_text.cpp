@@ -23,31 +23,31 @@ namespace egt {
 namespace {
 
 using Direction = std::pair<int, int>;  ///< from, to
-constexpr int most_listed_ranks = 8;    ///< with more the matrices tell what a list of pairs would
+constexpr int most_listed_ranks = 8;    ///< above this, matrices replace the list of pairs
 
-/// Microseconds.
+/// In microseconds.
 struct Latency {
   std::optional<double> value;
   bool scatters = false;  ///< another measurement may differ
 };
 
-/// What is known of one direction of a pair, by its better method.
+/// Measurements of one direction of a pair, using its faster method.
 struct DirectionFigures {
-  std::optional<double> one_way, both_ways;  ///< GB/s; of both directions together
-  std::string method;                        ///< of the one-way figure
+  std::optional<double> one_way, both_ways;  ///< in GB/s; `both_ways` is the sum of both directions
+  std::string method;                        ///< of the one-way rate
   double lowest = 0, highest = 0;            ///< of its repeats
   Latency latency;                           ///< by the same method
   Latency message;                           ///< of a message
-  /// Another measurement may give another rate.
+  /// Another measurement may give a different rate.
   bool is_unstable() const { return one_way && highest - lowest > *one_way * unstable_percent / 100; }
 };
 
-/// All that the entries of pairs tell.
+/// Data of all pair entries.
 struct Pairs {
   std::map<Direction, DirectionFigures> figures;
-  std::map<Direction, Json> types;       ///< the lower rank first
-  std::map<Direction, Json> line_ratio;  ///< of the better method, likewise
-  std::set<Direction> failed;            ///< by every method, both directions
+  std::map<Direction, Json> types;       ///< lower rank first
+  std::map<Direction, Json> line_ratio;  ///< of the faster method, lower rank first
+  std::set<Direction> failed;            ///< by every method, in both directions
 };
 
 std::string number(std::optional<double> value) {
@@ -67,7 +67,7 @@ std::string rate_text(double gigabytes) {
   return fmt::format("{} GB/s ({})", number(gigabytes), format_bit_rate(gigabytes * 8e9));
 }
 
-/// Of one test, in the order of the result.
+/// Entries of one test, in result order.
 std::vector<const Json*> entries_of(const Json& result, const char* measurement) {
   std::vector<const Json*> found;
   for (const Json& entry : member(result, "results"))
@@ -146,7 +146,7 @@ std::string pair_list(const Json& result, const Pairs& pairs) {
   return titled_table("Pairs, by the better method", std::move(rows));
 }
 
-/// A square table over all ranks; `cell`: of the row's rank and the column's.
+/// A square table over all ranks. `cell` gets the ranks of row and column.
 std::string matrix(const std::string& title, int size, const std::function<std::string(Direction)>& cell) {
   std::vector<Row> rows = {{"rank"}};
   for (int to = 0; to < size; ++to) rows[0].push_back(std::to_string(to));
@@ -157,7 +157,7 @@ std::string matrix(const std::string& title, int size, const std::function<std::
   return titled_table(title, std::move(rows));
 }
 
-/// As short as `nvidia-smi topo -m` has it.
+/// Link type in the notation of `nvidia-smi topo -m`.
 std::string short_type(const Json& type) {
   const std::string kind = text_at(type, "kind");
   const auto width = value_at<int>(type, "width");
@@ -254,7 +254,7 @@ std::string collectives_text(const Json& result) {
   return titled_table("Collectives of all ranks (bandwidths as nccl-tests defines them)", std::move(rows));
 }
 
-/// Directions whose repeats differ so much that their rate is not one figure; empty: none.
+/// Directions whose repeats differ too much for a single rate; empty: none.
 std::string unstable_text(const Pairs& pairs) {
   std::size_t count = 0;
   const std::pair<const Direction, DirectionFigures>* worst = nullptr;
@@ -293,7 +293,7 @@ std::string pair_summary(const Pairs& pairs) {
          unstable_text(pairs);
 }
 
-/// The errors that the links themselves counted in the run; empty where nobody tells them.
+/// New errors in the link counters during the run; empty if not reported.
 std::string link_errors_text(const Json& result) {
   std::map<std::string, std::uint64_t> grown;
   for (const auto& [rank, counters] : member(result, "counters").items())
@@ -318,7 +318,7 @@ std::string summary_part(const Json& result, const Pairs& pairs) {
   return text + link_errors_text(result);
 }
 
-/// What could not be measured, and what is too slow.
+/// Failed measurements, and links that are too slow.
 std::string warnings_text(const Json& result) {
   std::string text;
   std::set<std::string> impossible;

@@ -33,7 +33,7 @@ Row test_row(const Json& entry) {
           value_at<bool>(entry, "success").value_or(false) ? "yes" : "NO"};
 }
 
-/// "Training | 2.1 s | 1.2 s | 1.75x", of the retrieval test.
+/// "Training | 2.1 s | 1.2 s | 1.75x" for the retrieval test.
 std::string speedup_table(const Json& entry) {
   const auto figure = [&](const std::string& name, const char* format) {
     return cell(value_at<double>(entry, name.c_str()), format);

@@ -22,7 +22,7 @@ std::string bytes(const Json& entry, const char* name) {
   return value ? format_bytes(*value) : not_measured;
 }
 
-/// Does it divide anything else than the batch?
+/// Whether it uses more than data parallelism.
 bool divides(const Json& entry) {
   const Json& plan = member(entry, "parallel");
   return value_at<int>(plan, "tensor").value_or(1) > 1 || value_at<int>(plan, "pipeline").value_or(1) > 1 ||
@@ -43,7 +43,7 @@ Row row_of_mode(const Json& entry) {
           bytes(entry, "memory_bytes")};
 }
 
-/// How a pipeline was cut, and what its gradients were held against.
+/// The pipeline stages, and the reference of the gradient comparison.
 std::string cut_of(const Json& entry) {
   std::string text;
   for (const Json& stage : member(entry, "stages"))

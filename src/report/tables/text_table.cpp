@@ -11,7 +11,7 @@
 namespace egt {
 namespace {
 
-/// Columns of a terminal that a text takes: fmt counts them when it pads.
+/// Display columns of a text, as fmt counts them for padding.
 std::size_t width_of(const std::string& text) {
   constexpr std::size_t wide = 4096;
   return wide - (fmt::format("{:<{}}", text, wide).size() - text.size());

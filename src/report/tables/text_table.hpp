@@ -9,17 +9,17 @@ namespace egt {
 constexpr const char* not_measured = "-";  ///< a cell
 using Row = std::vector<std::string>;
 
-/// `value` in that format, or a dash where it was not measured.
+/// `value` in that format, or a dash if not measured.
 std::string cell(std::optional<double> value, const char* format);
 
-/// Measurements of one rate whose range (highest - lowest) is above this share of their median are unstable.
+/// A rate is unstable if the range of its measurements (max - min) exceeds this percentage of their median.
 constexpr double unstable_percent = 30;
 
-/// A table for people, in the seeds' form, which is Markdown's: the first row is the head, then a line, then
-/// the others; the first column to the left, all others to the right. Rows have as many cells as the head.
-/// Control characters in cells become '?'. Ends with a newline.
+/// A table in the seeds' form, which is Markdown: header row, separator, then the other rows. The first
+/// column is left-aligned, all others right-aligned. Rows have as many cells as the header. Control
+/// characters in cells become '?'. Ends with a newline.
 std::string table_text(std::vector<Row> rows);
-/// Below an empty line and its title; empty where there is nothing but the head.
+/// The table below an empty line and its title; empty if it has only the header.
 std::string titled_table(const std::string& title, std::vector<Row> rows);
 
 }  // namespace egt

@@ -23,7 +23,7 @@ std::string use_text(const DeviceUse& use) {
   return use.figures.empty() ? text : fmt::format("{}\n      {}", text, use.figures);
 }
 
-/// "All 4 GPUs are actively being used!", or which are not, and why.
+/// "All 4 GPUs are actively being used!", or the unused ones with the reason.
 std::string conclusion(const std::vector<DeviceUse>& devices, const char* word) {
   std::vector<std::string> idle;
   for (const DeviceUse& use : devices)
@@ -36,7 +36,7 @@ std::string conclusion(const std::vector<DeviceUse>& devices, const char* word) 
   return fmt::format("   All {} {}s are actively being used!", devices.size(), word);
 }
 
-/// YES, or which ranks have it not.
+/// YES, or the ranks without it.
 std::string answer(const Operation& operation) {
   if (!operation.left_out.empty()) return "-";
   std::vector<int> not_on;

@@ -143,7 +143,7 @@ void ErrorCounterMonitor::look_at_corrected(CounterNews& news) {
     corrected_hour_ = {moment_.seconds, corrected};
 }
 
-/// What is new since the last notice, if anything.
+/// Reports the errors since the last notice, if any.
 void ErrorCounterMonitor::report_corrected(CounterNews& news) {
   const std::uint64_t corrected = ecc_corrected_.grown();
   const std::uint64_t count = corrected - corrected_reported_.count;
@@ -183,8 +183,8 @@ void ErrorCounterMonitor::look_at_remaps(const SensorCounters& now, CounterNews&
                         "replaced"));
 }
 
-/// Events of two sources need not keep their order, and a detail may come later than its number: so an event
-/// is known by its number and how many of that number come before it.
+/// Events from two sources may arrive out of order, and a detail may arrive after its number. An event is
+/// therefore identified by its number and its index among events of that number.
 void ErrorCounterMonitor::look_at_xids(const SensorCounters& now, CounterNews& news) {
   xids_told_ = xids_told_ || now.xids_told;
   std::map<unsigned, std::size_t> count;
@@ -196,11 +196,11 @@ void ErrorCounterMonitor::look_at_xids(const SensorCounters& now, CounterNews& n
       seen->second.step = moment_.step;
       seen->second.phase = moment_.phase;
     }
-    if (is_new || has_new_detail) tell_xid(event, news);  // the detail may change what the number means
+    if (is_new || has_new_detail) tell_xid(event, news);  // the detail may change the meaning of the number
   }
 }
 
-/// "pid=7, name=python, Ch 00000001, ..", by its number or its name: in a container numbers differ.
+/// Matches "pid=7, name=python, Ch 00000001, .." by pid or name, since pids differ in a container.
 bool ErrorCounterMonitor::is_of_this_process(const XidEvent& event) const {
   const std::string text = event.detail + ",";
   const auto has = [&](const std::string& field) { return text.find(field + ",") != std::string::npos; };
@@ -208,7 +208,7 @@ bool ErrorCounterMonitor::is_of_this_process(const XidEvent& event) const {
          (!device_.program.empty() && has("name=" + device_.program));
 }
 
-/// Once for each number and kind.
+/// Reports each number and kind once.
 void ErrorCounterMonitor::tell_xid(const XidEvent& event, CounterNews& news) {
   XidKind kind = xid_meaning(event.xid, event.detail).kind;
   const bool is_own = kind == XidKind::program && is_of_this_process(event);
@@ -276,7 +276,7 @@ void ErrorCounterMonitor::look_at_link(const LinkCounters& now, CounterNews& new
         device_.rank, name, crc, replays));
 }
 
-/// While idle, a link sinks to save power.
+/// Judges the link under load only, since an idle link slows down to save power.
 void ErrorCounterMonitor::look_at_pcie(Lane& lane, const char* name, std::optional<unsigned> now,
                                        std::optional<unsigned> max, CounterNews& news) {
   if (!now) return;
@@ -298,7 +298,7 @@ void ErrorCounterMonitor::look_at_pcie(Lane& lane, const char* name, std::option
       *lane.max, *now));
 }
 
-/// A device that never answered is one without counters.
+/// A device that never answered is treated as one without counters.
 void ErrorCounterMonitor::look_at_silence(const Status& status, CounterNews& news) {
   if (status.code() == StatusCode::aborted) {
     tell_lost(status.what(), news);

@@ -17,70 +17,72 @@
 
 namespace egt {
 
-/// When and amid what the counters were read.
+/// Time and context of a counter reading.
 struct LedgerMoment {
-  double seconds = 0;      ///< on a steady clock; never falls
-  std::int64_t step = -1;  ///< of training; -1: outside the steps
-  std::string phase;       ///< what the rank is doing
+  double seconds = 0;      ///< on a monotonic clock
+  std::int64_t step = -1;  ///< training step; -1: outside the steps
+  std::string phase;       ///< current phase of the rank
   std::optional<double> utilization_percent;
 };
 
-/// What is to be reported now.
+/// Events to report now.
 struct CounterNews {
-  std::vector<Fault> faults;  ///< all of them of certain blame
+  std::vector<Fault> faults;  ///< all with certain blame
   std::vector<Finding> findings;
   std::vector<std::string> notices;
 };
 
-/// Keeps a device's error counters: before, after, and in which phase each moved; and judges them, as a pure
-/// function of what it is shown. Each thing is reported once.
-///
-/// Faults: new uncorrectable memory errors ("ecc"); a row remap newly pending or failed ("remap"); an Xid of
-/// the hardware kinds ("xid"); an NVLink that went down or had to recover ("nvlink"; where the device reports
-/// failed recoveries apart, only those); a device that is lost, or answers nothing for silent_seconds
-/// ("gpu-lost").
-/// Findings: what of this was so before the run; new corrected memory errors above the limit ("ecc"); other
-/// Xids but those of other programs ("xid"); NVLink recoveries that did well, and a PCIe link below its
-/// generation or width for narrow_seconds under load ("link"); a driver that keeps a look for stalled_seconds
-/// ("sensor"). Notices: new corrected memory errors with their rate, every corrected_seconds at most; Xids of
-/// other programs; NVLink errors that the link put right itself. PCIe replays are kept only.
-///
-/// For one thread at a time.
+/// Tracks a device's error counters (before, after, changes per phase) and judges them. It is a pure function
+/// of its input and reports each event once. One thread at a time.
+/// - Fault "ecc": new uncorrectable memory errors.
+/// - Fault "remap": a row remap newly pending or failed.
+/// - Fault "xid": an Xid of the hardware kinds.
+/// - Fault "nvlink": an NVLink that went down or had to recover. If the device counts failed recoveries
+///   separately, only those are faults.
+/// - Fault "gpu-lost": the device is lost, or does not answer for silent_seconds.
+/// - Finding of the same kind: such a condition from before the run.
+/// - Finding "ecc": new corrected memory errors above the limit.
+/// - Finding "xid": other Xids, except those of other programs.
+/// - Finding "link": successful NVLink recoveries, or a PCIe link below its generation or width for
+///   narrow_seconds under load.
+/// - Finding "sensor": the driver blocks a reading for stalled_seconds.
+/// - Notices: new corrected memory errors with their rate (once per corrected_seconds or less often), Xids of
+///   other programs, and NVLink errors corrected by the link. PCIe replays are only recorded.
 class ErrorCounterMonitor {
  public:
   static constexpr double silent_seconds = 10;
   static constexpr double stalled_seconds = 15;
   static constexpr double narrow_seconds = 30;
   static constexpr double corrected_seconds = 60;
-  static constexpr double load_percent = 50;  ///< of utilization: from here on it is under load
+  static constexpr double load_percent = 50;  ///< min utilization that counts as load
 
-  /// `corrected_limit`: new corrected memory errors that are no finding; none: any number.
+  /// `corrected_limit`: accepted number of new corrected memory errors; none: any number.
   ErrorCounterMonitor(MonitoredDevice device, std::optional<CorrectedLimit> corrected_limit);
 
-  /// A look at the counters, about every 1 to 5 s, and once at the end.
+  /// Processes one reading, about every 1 to 5 s and once at the end.
   CounterNews look(const LedgerMoment& moment, const Result<SensorCounters>& counters);
-  /// No look has come for too long? To be asked by a thread that does not wait for the driver. `seconds` is
-  /// of the same clock.
+  /// Checks whether a reading is overdue. Call it from a thread that does not wait for the driver. `seconds`
+  /// is on the same clock.
   CounterNews overdue(double seconds);
-  /// After the last look: what is still to be reported.
+  /// Returns pending reports after the last reading.
   CounterNews finish();
 
-  /// {name: {before, after, moved}}: null what was not answered; `moved`, where it did: {phase: by how much}.
-  /// Further `xid`: [{xid, time, step, phase, detail}], null where nobody reports Xids; `nvlinks`: [{link,
-  /// up, crc, replay, recovery, recovery_failed}], each {before, after, moved}; `pcie_generation` and
-  /// `pcie_width`: {before, after, max, under_load}, the latter as last seen under load.
+  /// Returns {name: {before, after, moved}}, with null for unanswered values; `moved` is {phase: increase},
+  /// if it moved. `xid`: [{xid, time, step, phase, detail}], null if Xids are not reported. `nvlinks`:
+  /// [{link, up, crc, replay, recovery, recovery_failed}], each {before, after, moved}. `pcie_generation` and
+  /// `pcie_width`: {before, after, max, under_load}, the last as seen under load.
   Json counters() const;
 
  private:
-  /// A figure before and after, and what it grew by in which phase.
+  /// A counter before and after the run, and its increase per phase.
   struct Counter {
     std::optional<std::uint64_t> before, after;  ///< none: the device does not report it, or no longer
     std::map<std::string, std::uint64_t> moved;
-    std::uint64_t last = 0, peak = 0;  ///< values seen
-    bool was_missing = false;          ///< it was looked at and not there
+    std::uint64_t last = 0, peak = 0;  ///< values read
+    bool was_missing = false;          ///< some reading lacked it
 
-    /// By how much it grew. One that falls was reset and counts on from there; if the next value is the peak
-    /// or more, the fall was a wrong reading. `from_zero`: one that was missing at first grew from 0.
+    /// Returns the increase. A counter that falls was reset and continues from there. If the next value
+    /// reaches the peak, the fall was a wrong reading. `from_zero`: a counter missing at first started at 0.
     std::uint64_t look(std::optional<std::uint64_t> now, const std::string& phase, bool from_zero = false);
     std::uint64_t grown() const;
     Json json() const;
@@ -97,7 +99,7 @@ class ErrorCounterMonitor {
     Flag down;
     Json json(unsigned link) const;
   };
-  /// A property of the PCIe link.
+  /// Generation or width of the PCIe link.
   struct Lane {
     std::optional<unsigned> before, after, max, under_load;
     std::optional<double> narrow_since;
@@ -126,32 +128,32 @@ class ErrorCounterMonitor {
 
   Fault fault(const char* kind, std::string where, std::string expected, std::string actual,
               std::uint64_t count = 1) const;
-  /// The first time that this is asked of it.
+  /// Returns whether this is the first call for `what`.
   bool first(const std::string& what) { return told_.insert(what).second; }
 
   const MonitoredDevice device_;
   const std::optional<CorrectedLimit> corrected_limit_;
-  LedgerMoment moment_;  ///< of the newest look
+  LedgerMoment moment_;  ///< of the newest reading
   std::set<std::string> told_;
 
   Counter ecc_corrected_, ecc_uncorrected_, remapped_rows_, remapped_rows_uncorrected_, pcie_replay_;
   Counter nvlink_crc_, nvlink_replay_, nvlink_recovery_;
   struct Reported {
-    double seconds = 0;       ///< up to when
-    std::uint64_t count = 0;  ///< of the new corrected errors by then
+    double seconds = 0;       ///< end of the reported interval
+    std::uint64_t count = 0;  ///< new corrected errors by then
   };
-  Reported corrected_reported_;                  ///< in notices
-  std::optional<double> corrected_reported_at_;  ///< when the newest notice came
-  Reported corrected_hour_;                      ///< at the beginning of the current hour of the run
+  Reported corrected_reported_;                  ///< up to the newest notice
+  std::optional<double> corrected_reported_at_;  ///< time of the newest notice
+  Reported corrected_hour_;                      ///< at the start of the current hour of the run
   Flag remap_pending_, remap_failure_;
   Lane generation_, width_;
   std::map<unsigned, Link> links_;
   bool xids_told_ = false;
-  std::map<std::pair<unsigned, std::size_t>, SeenXid> xids_;  ///< by number, and which of that number
+  std::map<std::pair<unsigned, std::size_t>, SeenXid> xids_;  ///< by number, and index in that number
 
-  std::optional<double> looked_, answered_;  ///< seconds of the newest look, and of the newest answer
-  std::optional<double> asked_;              ///< seconds of the newest call of overdue
-  bool missed_ = false;                      ///< it was reported that no answer comes
+  std::optional<double> looked_, answered_;  ///< times of the newest reading and of the newest answer
+  std::optional<double> asked_;              ///< time of the newest call of overdue
+  bool missed_ = false;                      ///< the missing answer was reported
 };
 
 }  // namespace egt

@@ -8,22 +8,22 @@
 namespace egt {
 namespace {
 
-constexpr double slowdown_margin_c = 4;  ///< below it the limit stays, whatever is asked for
+constexpr double slowdown_margin_c = 4;  ///< the limit stays below it, whatever is requested
 constexpr double shutdown_margin_c = 7;
-constexpr double slowdown_to_shutdown_c = 3;  ///< where the slowdown temperature is not reported
-constexpr double memory_above_device_c = 10;  ///< stacked memory is made for so much more: 95 and 85
+constexpr double slowdown_to_shutdown_c = 3;  ///< used if the slowdown temperature is not reported
+constexpr double memory_above_device_c = 10;  ///< stacked memory is specified for 95, the GPU for 85
 constexpr double lowest_plausible_c = 40, highest_plausible_c = 150;
 constexpr double warning_gap_seconds = 60;
 constexpr double blind_seconds = 5;
-constexpr double least_judged_seconds = 2;  ///< a look is a second: less may be one moment
+constexpr double least_judged_seconds = 2;  ///< a sample lasts a second, so less may be one moment
 constexpr double full_duty = 0.995;
 
-/// A threshold may come as a distance to a limit, or as nonsense.
+/// Rejects a threshold reported as a distance to a limit, or an invalid one.
 std::optional<double> plausible_threshold(const std::optional<double>& c) {
   return c && *c > lowest_plausible_c && *c < highest_plausible_c ? c : std::nullopt;
 }
 
-/// A reading may too; NaN is none.
+/// Rejects invalid readings in the same way; NaN is none.
 std::optional<double> plausible_reading(const std::optional<double>& c) {
   return c && *c > -40 && *c < highest_plausible_c ? c : std::nullopt;
 }
@@ -48,7 +48,7 @@ std::string percent(double share) {
   return fmt::format("{:.0f} %", 100 * share);
 }
 
-/// The larger share of memory in use, of the device and of the host.
+/// The larger used share of device memory and host memory.
 struct MemoryUse {
   double share = 0;
   const char* of = "";
@@ -88,7 +88,7 @@ std::array<Guard::Throttle, 4> Guard::throttles() {
                    .meaning = "the hardware",
                    .advice = "check cooling and power supply",
                    .bit = hw_slowdown,
-                   .unless = hw_thermal | hw_power_brake}};  // which set it too
+                   .unless = hw_thermal | hw_power_brake}};  // these two set it too
 }
 
 Guard::Guard(const GuardOptions& options, const SensorLimits& limits, MonitoredDevice device,
@@ -155,7 +155,7 @@ void Guard::watch_heat(const SensorReading& reading, double now, double seconds,
   tell_heat(*hot, held_before, now, decision);
 }
 
-/// A temperature that comes and goes is one story, not a flood.
+/// Limits the messages of a temperature that oscillates around the limit.
 void Guard::tell_heat(const Hottest& hot, bool held_before, double now, GuardDecision& decision) {
   if (heat_.holds() && !held_before) {
     taken_over_at_ = now;
@@ -173,7 +173,7 @@ void Guard::tell_heat(const Hottest& hot, bool held_before, double now, GuardDec
   }
 }
 
-/// Who cannot see does not raise the load.
+/// Warns that the load cannot be raised without temperature readings.
 void Guard::tell_blindness(double now, GuardDecision& decision) {
   if (!heat_.holds() || blindness_told_ || now - heat_known_at_ < blind_seconds) return;
   blindness_told_ = true;

@@ -14,65 +14,64 @@
 
 namespace egt {
 
-/// What the guard is shown, about once a second.
+/// Input of the limiter, about once a second.
 struct GuardSample {
-  double seconds = 0;                   ///< since the load began; never falls
-  std::optional<SensorReading> device;  ///< none: there is no sensor, or it does not answer
+  double seconds = 0;                   ///< since the load started; monotonic
+  std::optional<SensorReading> device;  ///< none: no sensor, or no answer
   HostLoad host;
 };
 
-/// What is to be done: the load that is allowed from now on, and what is to be reported now.
+/// The load allowed from now on, and events to report now.
 struct GuardDecision {
-  double duty = 1;          ///< LoadControl's
-  double memory_share = 1;  ///< LoadControl's
+  double duty = 1;          ///< for LoadControl
+  double memory_share = 1;  ///< for LoadControl
   std::vector<std::string> notices;
   std::vector<std::string> warnings;
   std::vector<Finding> findings;
 };
 
-/// Keeps the load from harming the node, as a pure function of what it is shown:
-/// - heat: at the limit a warning, then less duty until the temperature is a little below it, and slowly more
-///   again. The limit is GuardOptions::temperature_limit_c, but always some degrees below the device's
-///   slowdown and shutdown temperatures; the memory's limit is 10 degrees above. Lowered for longer than
-///   throttle_limit of the run: a finding "temperature".
-/// - power above its enforced limit for 10 s: a finding "power", and less duty.
-/// - clocks held down by heat, hardware or a power brake for longer than throttle_limit of the run: a finding
-///   "throttle". Held down by the power cap: the aim of a burn-in.
-/// - memory of the device or the host above memory_limit: a warning, and a smaller fill, step by step.
-/// Each kind of finding once a run. For one thread at a time.
+/// Limits the load to protect the node. It is a pure function of its input, for one thread at a time. Each
+/// kind of finding is reported once per run.
+/// - Heat: at the limit it warns, reduces the load until the temperature is slightly below, then raises it
+///   slowly. The limit is GuardOptions::temperature_limit_c, but always some degrees below the device's
+///   slowdown and shutdown temperatures. The memory's limit is 10 degrees higher. Reduced load for longer
+///   than throttle_limit of the run is a finding "temperature".
+/// - Power: above its enforced limit for 10 s, it is a finding "power", and the load is reduced.
+/// - Clocks: throttled by heat, hardware or a power brake for longer than throttle_limit of the run, they are
+///   a finding "throttle". Throttling by the power cap is the aim of a burn-in.
+/// - Memory: if device or host memory exceeds memory_limit, it warns and shrinks the fill step by step.
 class Guard {
  public:
-  /// `planned_seconds`: of the run; none: not known, and what is judged by its share of the run is judged at
-  /// the end.
+  /// `planned_seconds`: planned run time. If it is unknown, shares of the run are judged at the end.
   Guard(const GuardOptions& options, const SensorLimits& limits, MonitoredDevice device,
         std::optional<double> planned_seconds = {});
 
   GuardDecision look(const GuardSample& sample);
-  /// The run is over: judges what is a share of it.
+  /// Judges the shares of the run at its end.
   std::vector<Finding> finish();
-  /// The temperature at which it lowers the duty, degrees Celsius.
+  /// Temperature at which the load is reduced, in degrees Celsius.
   double temperature_limit() const { return temperature_limit_c_; }
-  /// {temperature_limit_c, heat_seconds, least_heat_duty, power_seconds, throttle_seconds: {reason: seconds},
-  /// memory_steps}: what it did. Heat and power seconds: with a lowered duty.
+  /// Returns {temperature_limit_c, heat_seconds, least_heat_duty, power_seconds, throttle_seconds: {reason:
+  /// seconds}, memory_steps}. Heat and power seconds count the time with reduced load.
   Json summary() const;
 
  private:
-  /// One of the reasons for which clocks are held down.
+  /// One reason for throttled clocks.
   struct Throttle {
-    const char* name = "";     ///< of NVML's clocks event reasons, as in the telemetry
-    const char* meaning = "";  ///< for people
+    const char* name = "";     ///< from NVML's clocks event reasons, as in the telemetry
+    const char* meaning = "";  ///< text for reports
     const char* advice = "";
     std::uint64_t bit = 0;
-    std::uint64_t unless = 0;                                 ///< bits of more exact reasons
-    std::optional<double> ThrottleTimes::*counter = nullptr;  ///< null: there is none
+    std::uint64_t unless = 0;                                 ///< bits of more specific reasons
+    std::optional<double> ThrottleTimes::*counter = nullptr;  ///< null: no counter
     std::optional<double> counter_before = {};
     double counted_seconds = 0;
     double sampled_seconds = 0;
     bool told = false;
-    /// A counter misses nothing, but some never move.
+    /// A counter misses nothing, but some counters never move.
     double seconds() const { return counted_seconds > 0 ? counted_seconds : sampled_seconds; }
   };
-  /// What is nearest to its limit.
+  /// The temperature closest to its limit.
   struct Hottest {
     const char* what = "";
     double temperature_c = 0;
@@ -105,13 +104,13 @@ class Guard {
   PressureControl pressure_;
   std::array<Throttle, 4> throttles_ = throttles();
 
-  double heat_seconds_ = 0, power_seconds_ = 0;  ///< with lowered duty
+  double heat_seconds_ = 0, power_seconds_ = 0;  ///< with reduced load
   double least_heat_duty_ = 1;
   std::optional<Hottest> hottest_;  ///< so far
-  double heat_known_at_ = 0;        ///< these three: seconds of the run
+  double heat_known_at_ = 0;        ///< in seconds of the run, as the next two
   double taken_over_at_ = 0;
   std::optional<double> heat_told_at_;
-  bool heat_was_told_ = false;  ///< this time that it is lowered
+  bool heat_was_told_ = false;  ///< the current reduction was reported
   bool heat_found_ = false, power_found_ = false, blindness_told_ = false;
   int memory_steps_ = 0;
 };

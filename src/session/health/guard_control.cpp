@@ -8,32 +8,32 @@
 namespace egt {
 namespace {
 
-constexpr double aim_c = 2;              ///< below the limit: where the temperature is held
-constexpr double proportional = 0.05;    ///< duty a degree
-constexpr double integral_rate = 0.004;  ///< duty a degree and second
-constexpr double most_coolness_c = 4;    ///< that counts: from there on it is raised at one rate
-constexpr double raise_rate = 0.03;      ///< duty a second, at most
-constexpr double tracking_seconds = 3;   ///< in which the integral follows a duty that is bounded
+constexpr double aim_c = 2;              ///< target temperature below the limit
+constexpr double proportional = 0.05;    ///< duty cycle per degree
+constexpr double integral_rate = 0.004;  ///< duty cycle per degree and second
+constexpr double most_coolness_c = 4;    ///< max margin that counts, which bounds the rate of increase
+constexpr double raise_rate = 0.03;      ///< max increase of the duty cycle per second
+constexpr double tracking_seconds = 3;   ///< in which the integral follows a clamped output
 constexpr double smoothing_seconds = 2;
-constexpr double critical_c = 1;  ///< below the slowdown: no more waiting for a controller
+constexpr double critical_c = 1;  ///< below the slowdown; from here on the load is minimal at once
 constexpr double calm_wanted_seconds = 15;
 constexpr double calm_c = 3;         ///< below the limit
-constexpr double longest_gap_s = 5;  ///< a look after a longer gap says no more than that
+constexpr double longest_gap_s = 5;  ///< longer gaps between samples count as this
 
 constexpr double power_step = 0.1;
 constexpr double power_raise_seconds = 30;
 
 constexpr double pressure_step = 0.1;
-constexpr double pressure_seconds = 1.5;  ///< one look above the limit is no pressure
+constexpr double pressure_seconds = 1.5;  ///< one sample above the limit does not count
 constexpr double settle_seconds = 5;
-constexpr double least_effect = 0.002;  ///< of the memory in use
+constexpr double least_effect = 0.002;  ///< min effect of a step, as a share of the memory
 constexpr int futile_steps = 3;
 constexpr double least_share = 0.1;
 
 }  // namespace
 
-/// Where it will be at the next look, if it goes on to rise as in the last two, counts too: a little of that
-/// may be the sensor's noise, so it halves the load only.
+/// Extrapolates the last two samples to the next one. Part of the rise may be sensor noise, so this only
+/// halves the load.
 double HeatControl::highest_duty(const Heat& heat) {
   const double before = headrooms_c_[1].value_or(headrooms_c_[0].value_or(heat.headroom_c));
   const double looks = headrooms_c_[1] ? 2 : 1;
@@ -88,7 +88,7 @@ bool PowerControl::look(double power_w, double limit_w, double seconds) {
   return true;
 }
 
-/// Only where what it would draw then is within the limit, or it would go up and down for ever.
+/// Raises only if the expected power stays within the limit. Otherwise the load would oscillate.
 void PowerControl::raise(double power_w, double limit_w) {
   if (below_seconds_ < power_raise_seconds) return;
   const double higher = std::min(duty_ + power_step, 1.0);

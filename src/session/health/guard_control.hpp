@@ -4,31 +4,31 @@
 #include <limits>
 #include <optional>
 
-/// The three controllers of the guard. Each is a pure function of what it was shown so far: no clock, no
-/// thread, no sensor. For one thread at a time.
+/// The three controllers of the limiter. Each is a pure function of its input, without clock, thread or
+/// sensor. One thread at a time.
 namespace egt {
 
-/// How near a device is to what heat may do to it.
+/// Thermal margins of a device.
 struct Heat {
   double excess_c = 0;                                          ///< above the limit; negative: below it
   double headroom_c = std::numeric_limits<double>::infinity();  ///< below the temperature of its slowdown
 };
 
-/// Holds a device a little below its limit by its duty: a proportional-integral controller that takes over at
-/// the limit, and lets go when the device stays cool at full duty. (Astrom and Haegglund, "Advanced PID
-/// Control", 2006: anti-windup by back-calculation, from a first-order plant's gain of 40 to 100 degrees and
-/// a time constant of 3 to 200 s.)
+/// PI controller that keeps a device slightly below its temperature limit by its duty cycle. It engages at
+/// the limit, and disengages once the device stays cool at full load. Source: Astrom and Haegglund, "Advanced
+/// PID Control", 2006 (anti-windup by back-calculation, first-order plant with a gain of 40 to 100 degrees
+/// and a time constant of 3 to 200 s).
 class HeatControl {
  public:
-  /// About once a second; `seconds` since the look before. Not called where no temperature is known: the duty
-  /// then stays as it is.
+  /// Called about once a second, with the `seconds` since the previous sample. Without a temperature it is
+  /// not called, and the load stays unchanged.
   void look(const Heat& heat, double seconds);
   double duty() const { return duty_; }
-  /// Has it taken over?
+  /// Returns whether the controller is engaged.
   bool holds() const { return holds_; }
 
  private:
-  /// What the nearness of the slowdown leaves of the duty, whatever the controller wants.
+  /// Upper bound near the slowdown temperature, independent of the controller.
   double highest_duty(const Heat& heat);
   void take_over(const Heat& heat);
   void control(double seconds, double highest);
@@ -38,18 +38,18 @@ class HeatControl {
   double duty_ = 1;
   double integral_ = 1;
   double excess_c_ = 0;                               ///< rises at once, falls slowly
-  double calm_seconds_ = 0;                           ///< cool at full duty
-  std::array<std::optional<double>, 2> headrooms_c_;  ///< of the two looks before, newest first
+  double calm_seconds_ = 0;                           ///< time cool at full load
+  std::array<std::optional<double>, 2> headrooms_c_;  ///< of the two previous samples, newest first
 };
 
-/// Lowers the duty where the power stays above what the device may draw. The driver keeps to its limit by
-/// itself: this is for one that does not.
+/// Reduces the load if the power stays above the device's limit. It is a fallback for drivers that do not
+/// enforce the limit.
 class PowerControl {
  public:
-  static constexpr double tolerance = 0.05;     ///< of the limit: sensors are that wrong
-  static constexpr double window_seconds = 10;  ///< above the limit for so long: too long
+  static constexpr double tolerance = 0.05;     ///< share of the limit, for sensor errors
+  static constexpr double window_seconds = 10;  ///< max time above the limit
 
-  /// Has it just been above the limit, in every look, for a whole window?
+  /// Returns whether every sample of a whole window was above the limit.
   bool look(double power_w, double limit_w, double seconds);
   double duty() const { return duty_; }
 
@@ -61,14 +61,14 @@ class PowerControl {
   double below_seconds_ = 0;
 };
 
-/// Lowers the share of memory that the fill may hold where too much is in use, step by step, each with time
-/// to take effect. What was given back stays given back.
+/// Shrinks the share of memory for the fill step by step while too much is in use. Each step has time to show
+/// an effect. Released memory is not filled again.
 class PressureControl {
  public:
   enum class Move {
     none,
-    lowered,  ///< the share
-    gave_up,  ///< it does not help: the memory is used by others
+    lowered,  ///< the share was reduced
+    gave_up,  ///< it does not help, since other processes use the memory
   };
 
   explicit PressureControl(double limit) : limit_(limit) {}

@@ -9,28 +9,29 @@
 namespace egt {
 namespace {
 
-/// NVML's clocks event reasons: the power cap; heat, by driver and hardware, the power brake, the hardware.
+/// NVML's clocks event reasons: power cap; slowdowns by driver heat, hardware heat, power brake, hardware.
 constexpr std::uint64_t power_cap = 0x4, slowdowns = 0x20 | 0x40 | 0x80 | 0x8;
 constexpr double idle_percent = 10, busy_percent = 90;
 constexpr double shortest_mean_s = 0.9, longest_pause_s = 5;
 
-constexpr double impossible = 1.5, impossible_seconds = 10;  ///< of the limit
-constexpr double idle_like = 0.2;                            ///< of the limit
-constexpr double difference = 0.2;                           ///< of the larger one
+constexpr double impossible = 1.5, impossible_seconds = 10;  ///< share of the limit
+constexpr double idle_like = 0.2;                            ///< share of the limit
+constexpr double difference = 0.2;                           ///< share of the larger value
 constexpr double doubt_seconds = 30;
-constexpr double answer_seconds = 10;  ///< in which a switch of the load shows on any sensor
-constexpr double near = 0.9;           ///< of the limit: a capped device may well stay there
+constexpr double answer_seconds = 10;  ///< in which any sensor shows a switch of the load
+constexpr double near = 0.9;           ///< share of the limit; a capped device may stay there
 
-/// Of the limit; of a capped device smoothed, since the cap may meet peaks alone and leave the mean below it.
+/// Shares of the limit. The power of a capped device is smoothed, since the cap may cut peaks only and leave
+/// the mean below it.
 constexpr double aim = 0.985, capped_aim = 0.98, far_below = 0.95;
-constexpr double least_smoothed = 0.92;  ///< so that one look does not reach it
-constexpr double smoothed_seconds = 10;  ///< for that
+constexpr double least_smoothed = 0.92;  ///< so that one sample does not reach it
+constexpr double smoothed_seconds = 10;  ///< time constant of the smoothing
 constexpr double unsettled_seconds = 2;
-constexpr double lower_seconds = 10;  ///< at the limit
+constexpr double lower_seconds = 10;  ///< time at the limit before a step down
 constexpr double first_step = 0.1, least_step = 0.025;
-constexpr double raise_seconds = 5;      ///< between steps up: slow sensors show them late
-constexpr double fast_raise_rate = 0.5;  ///< a second
-constexpr int looks_to_raise = 2;        ///< one may be a moment
+constexpr double raise_seconds = 5;      ///< between steps up, since slow sensors lag
+constexpr double fast_raise_rate = 0.5;  ///< per second
+constexpr int looks_to_raise = 2;        ///< a single sample may be a transient
 constexpr double first_wait_s = 60, longest_wait_s = 1800;
 constexpr double unheld_duty = 0.995;
 
@@ -105,7 +106,7 @@ std::string PowerSensorCheck::look(const PowerMean& power, LoadLead lead, bool i
   return {};
 }
 
-/// A reading of a device under load is never still, but for one that is held at its limit.
+/// A reading under load fluctuates, unless the device is capped at its limit.
 bool PowerSensorCheck::stays(const PowerMean& power, LoadLead lead) {
   const auto w = power.newest.power_w;
   const bool may_be_capped = power.is_capped() || !power.newest.event_reasons,
@@ -163,7 +164,7 @@ void MixControl::move(double now, const PowerMean& power, LoadLead lead) {
   looks_below_ = is_below ? looks_below_ + 1 : 0;
   looks_far_below_ = is_below && ratio < far_below ? looks_far_below_ + 1 : 0;
   if (is_below && !power.is_capped() && duty_ >= 1) unreached_seconds_ += power.seconds;
-  if (lead == LoadLead::products) return;  // which run all the time
+  if (lead == LoadLead::products) return;  // the GEMMs run all the time
   at_limit_seconds_ = is_below ? 0 : at_limit_seconds_ + power.seconds;
   lowered_seconds_ += power.seconds;
   if (at_limit_seconds_ >= lower_seconds && now >= lower_from_ && duty_ > least_duty_) {
@@ -174,15 +175,15 @@ void MixControl::move(double now, const PowerMean& power, LoadLead lead) {
   if (looks_below_ >= looks_to_raise && duty_ < 1) raise(now, power.seconds);
 }
 
-/// Back to where it was, if that was left just now; else fast where much is missing, and in steps where
-/// little is, or a slow sensor would send it far up.
+/// Returns to the previous share if it was just lowered. Otherwise it raises fast if much power is missing.
+/// It raises in steps if little is missing, since a slow sensor would cause overshoot.
 void MixControl::raise(double now, double seconds) {
   const bool goes_back = was_lowered_ && lowered_seconds_ <= answer_seconds,
              is_fast = !goes_back && looks_far_below_ >= looks_to_raise;
   if (!is_fast && now - raised_at_ < raise_seconds) return;
   duty_ = std::min(duty_ + (is_fast ? fast_raise_rate * std::min(seconds, 1.0) : step_), 1.0);
   raised_at_ = now;
-  if (goes_back) looks_below_ = looks_far_below_ = 0;  // what was seen so far was below it
+  if (goes_back) looks_below_ = looks_far_below_ = 0;  // the samples so far belong to the lower share
   smooth_ratio_ = 1;
   lower_from_ = now + wait_seconds_;
   if (!std::exchange(was_lowered_, false)) return;

@@ -8,27 +8,27 @@
 #include "egt/core/record.hpp"
 #include "egt/device/sensor.hpp"
 
-/// What holds the power at its limit with the least products. Pure functions of what they were shown so far:
-/// no clock, no thread, no sensor. For one thread at a time.
+/// Keeps the power at its limit with as few memory-resident GEMMs as possible. Pure functions of their input,
+/// without clock, thread or sensor. One thread at a time.
 namespace egt {
 
-/// What a device drew on average in the last second or so, and its newest reading.
+/// Mean power of the last second or so, and the newest reading.
 struct PowerMean {
   double seconds = 0;
-  std::optional<double> read_w;     ///< by its power readings
-  std::optional<double> counted_w;  ///< by its energy counter
+  std::optional<double> read_w;     ///< from the power readings
+  std::optional<double> counted_w;  ///< from the energy counter
   SensorReading newest;
 
-  /// One of the two is known.
+  /// One of the two is known; the energy counter has precedence.
   double watts() const { return counted_w ? *counted_w : *read_w; }
   bool is_capped() const;
-  /// Are its clocks held down by heat or the hardware?
+  /// Returns whether heat or the hardware throttles the clocks.
   bool is_slowed() const;
-  /// Does it do nothing? Where no utilization is known: no.
+  /// Returns whether the device is idle; false if its utilization is unknown.
   bool is_idle() const;
 };
 
-/// Makes means of samples; a gap begins a new one.
+/// Averages samples; a gap starts a new mean.
 class PowerMeter {
  public:
   std::optional<PowerMean> add(double now, const std::optional<SensorReading>& reading);
@@ -39,11 +39,11 @@ class PowerMeter {
   int readings_ = 0;
 };
 
-/// Says of a power sensor that it cannot be right.
+/// Detects an implausible power sensor.
 class PowerSensorCheck {
  public:
   explicit PowerSensorCheck(double limit_w) : limit_w_(limit_w) {}
-  /// What is wrong, in words; empty: nothing. `is_full`: nobody holds the load or the clocks down.
+  /// Returns the problem as text; empty: none. `is_full`: neither the load nor the clocks are limited.
   std::string look(const PowerMean& power, LoadLead lead, bool is_full);
 
  private:
@@ -52,29 +52,29 @@ class PowerSensorCheck {
   const double limit_w_;
   double high_seconds_ = 0, low_seconds_ = 0;
   double compared_seconds_ = 0, read_j_ = 0, counted_j_ = 0;
-  std::optional<double> last_w_;  ///< these four: of a reading that stays as it is
+  std::optional<double> last_w_;  ///< these four: of a reading that does not change
   double still_seconds_ = 0;
   LoadLead lead_ = LoadLead::extreme;
-  std::optional<double> switched_;  ///< when the lead first changed, of still_seconds_
+  std::optional<double> switched_;  ///< first change of the lead, in still_seconds_
 };
 
-/// Finds the least share of the time for products, where extreme terms lead, that holds the power at its
-/// limit: begins with all of it, lowers it step by step, and returns where that was too little, with longer
-/// and longer waits before it tries again. Stays as it is while the guard or heat hold the device down, and
-/// where nothing is known.
+/// Minimizes the time share of memory-resident GEMMs that keeps the power at its limit while transcendental
+/// chains lead. It starts with the full share and lowers it step by step. If the power falls too low it
+/// returns to the previous share, and waits longer before each new attempt. It does not change while the
+/// limiter or heat reduces the load, or while the power is unknown.
 class MixControl {
  public:
-  /// Of the share: with less, products would not have a quarter of their own rate over a round of epochs.
+  /// Min share. With less, GEMMs would run below a quarter of their standalone rate over a round of epochs.
   static constexpr double usual_least_duty = 0.6;
-  /// `fixed`: why the share is not controlled; empty: it is, where a limit and the power are known.
-  /// `least_duty`: it is not lowered below this.
+  /// `fixed`: why the share is not controlled. If empty, it is controlled once a limit and the power are
+  /// known. `least_duty`: min share.
   MixControl(const std::optional<double>& limit_w, std::string fixed, double least_duty = usual_least_duty);
-  /// About once a second, or more often. A warning; empty: none.
+  /// Call it about once a second or more often. Returns a warning, or an empty string.
   std::string look(double now, const std::optional<SensorReading>& reading, LoadLead lead, double guard_duty);
-  /// LoadControl's.
+  /// The share for LoadControl.
   double products_duty() const { return duty_; }
-  /// {control: "power", or why it is fixed; power_sensor: what is wrong with it, or null; unreached_seconds:
-  /// below the limit with all parts at full duty and nothing that holds the clocks down}.
+  /// Returns {control: "power", or why it is fixed; power_sensor: its problem, or null; unreached_seconds:
+  /// time below the limit with all parts at full load and clocks not throttled}.
   Json summary() const;
 
  private:
@@ -88,12 +88,12 @@ class MixControl {
   bool power_known_ = false;
   LoadLead lead_ = LoadLead::extreme;
   double duty_ = 1, step_;
-  double unsettled_at_ = 0;  ///< since the load changed for other reasons
+  double unsettled_at_ = 0;  ///< last change of the load for other reasons
   double at_limit_seconds_ = 0, unreached_seconds_ = 0;
-  double smooth_ratio_ = 1;                    ///< of power and limit, settled
-  int looks_below_ = 0, looks_far_below_ = 0;  ///< in a row
+  double smooth_ratio_ = 1;                    ///< of power and limit, while settled
+  int looks_below_ = 0, looks_far_below_ = 0;  ///< consecutive samples
   bool was_lowered_ = false;                   ///< since the last raise
-  double lowered_seconds_ = 0;                 ///< since then, settled where extreme terms lead
+  double lowered_seconds_ = 0;  ///< since the last step down, settled and while transcendental chains lead
   double raised_at_ = 0, wait_seconds_, lower_from_ = 0;
 };
 

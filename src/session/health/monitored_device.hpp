@@ -10,14 +10,14 @@
 
 namespace egt {
 
-/// The device that the guard, the error counters and the session judge: for faults and findings.
+/// The device judged by limiter, error counters and session, as faults and findings identify it.
 struct MonitoredDevice {
   int rank = 0;
   std::string hostname;
   std::string device_uuid;
-  std::string detector = "NVML";  ///< who counts its errors
-  int process = 0;                ///< that uses it, as the kernel log names it; 0: not known
-  std::string program = {};       ///< its name there, the first 15 characters; empty: not known
+  std::string detector = "NVML";  ///< source of the error counters
+  int process = 0;                ///< pid that uses it, as in the kernel log; 0: unknown
+  std::string program = {};       ///< name there, first 15 characters; empty: unknown
 
   Fault fault(std::string kind, std::string where, std::string expected, std::string actual,
               std::int64_t step, std::string phase) const {
@@ -47,7 +47,7 @@ struct MonitoredDevice {
   }
 };
 
-/// `error` is of the code device_error.
+/// `error` has the code device_error.
 inline Fault make_device_fault(const MonitoredDevice& device, const Status& error, std::int64_t step,
                                std::string phase) {
   Fault fault =

@@ -11,9 +11,9 @@
 namespace egt {
 namespace {
 
-constexpr double longest_sleep_s = 0.02;  ///< a stop is heard so soon
+constexpr double longest_sleep_s = 0.02;  ///< max delay until a stop is detected
 constexpr double preparation_seconds = 30;
-constexpr double spun_s = 0.0005;  ///< before an edge: a sleep ends late by a fraction of that
+constexpr double spun_s = 0.0005;  ///< busy wait before an edge; a sleep ends late by a fraction of it
 
 }  // namespace
 
@@ -45,15 +45,14 @@ Status Pulse::start() {
   return {};
 }
 
-/// The threads end in this order: what a probe waits for is held no more.
+/// The threads end in this order, so that no probe waits for held work.
 Pulse::~Pulse() {
   edges_ = {};
   device_.hold(false);
   probes_ = {};
 }
 
-/// Of an edge that this thread comes too late for, the next one counts; but nothing stays held in a high
-/// part.
+/// If this thread is late for an edge, it continues with the next one. Nothing stays held in a high part.
 void Pulse::run(const std::stop_token& stop) {
   if (!wait_until_edge(seconds() + shape_.warm_up_seconds, stop)) return;
   is_warm_ = true;
@@ -76,8 +75,8 @@ void Pulse::run(const std::stop_token& stop) {
   device_.hold(false);
 }
 
-/// After each fall enqueues what is begun with the other work at the next rise. Where others' calls hold it
-/// up for longer, the next fall counts.
+/// After each fall, enqueues a probe that starts with the other work at the next rise. If calls of other
+/// threads block it for longer, it continues with the next fall.
 void Pulse::run_probes(const std::stop_token& stop) {
   const std::stop_callback wake(stop, [this] {
     ++falls_;
@@ -87,12 +86,12 @@ void Pulse::run_probes(const std::stop_token& stop) {
     falls_.wait(seen);
     if (stop.stop_requested()) return;
     if (!is_done(enqueued_)) continue;
-    if (!enqueue_probe().ok()) return;  // whoever uses the device hears of it
+    if (!enqueue_probe().ok()) return;  // other users of the device report the error
     ++enqueued_;
   }
 }
 
-/// False: a stop was asked for.
+/// Returns false if a stop was requested.
 bool Pulse::wait_until_edge(double planned, const std::stop_token& stop) const {
   for (double left = planned - seconds(); left > 0; left = planned - seconds()) {
     if (stop.stop_requested() || StopSignal::received() != 0) return false;
@@ -104,13 +103,13 @@ bool Pulse::wait_until_edge(double planned, const std::stop_token& stop) const {
   return !stop.stop_requested() && StopSignal::received() == 0;
 }
 
-/// One operation: the second of two would wait for room beside all that begins with the first.
+/// One operation only. The second of two would wait for space next to all work that starts with the first.
 Status Pulse::enqueue_probe() {
   const auto* const answer = answers_.as<std::uint32_t>() + (enqueued_ + 1) % 2;
   return device_.copy(answer_.data(), answer, sizeof(*answer), *stream_);
 }
 
-/// The last one that was enqueued; the device writes its answer.
+/// Checks the last enqueued probe; the device writes its answer.
 bool Pulse::is_done(std::uint64_t probe) const {
   return std::atomic_ref(*answer_.as<std::uint32_t>()).load(std::memory_order_acquire) == probe % 2;
 }

@@ -15,41 +15,41 @@
 
 namespace egt {
 
-/// Where a pulse stands. It is high for `duty` of each period, from the origin on.
+/// State of a pulse, which is high for `duty` of each period, starting at the origin.
 struct PulsePhase {
   bool is_high = true;
-  double since_edge = 0, until_edge = 0;  ///< seconds
+  double since_edge = 0, until_edge = 0;  ///< in seconds
 };
 /// `seconds`: since the origin, 0 or more.
 PulsePhase phase_at(const PulseShape& shape, double seconds);
 
-/// Steps a rank's device between idle and full, in phase with all ranks': a thread holds its work back from
-/// each falling edge to the next rising one, by a clock that the ranks agreed on, and measures how late the
-/// device begins again. It makes no call that another thread's could hold up: a full stream holds up all who
-/// enqueue, and is held itself. Ends by itself, with nothing held, when the process is told to stop.
+/// Toggles a rank's device between idle and full load, in phase with all ranks. A thread holds its work from
+/// each falling edge to the next rising one, by a clock that the ranks agreed on. It measures how late the
+/// device resumes. The thread calls nothing that another thread can block: a full, held stream blocks every
+/// thread that enqueues. It ends, with nothing held, when the process is asked to stop.
 class Pulse {
  public:
-  /// `device`, whose holds are allowed, outlives it. `origin`: the same moment on all ranks, within
+  /// `device` outlives it and allows holds. `origin`: the same moment on all ranks, within
   /// `clock_error_seconds`. Nothing is held before `start`.
   static Result<std::unique_ptr<Pulse>> create(Device& device, const PulseShape& shape,
                                                Clock::time_point origin, double clock_error_seconds);
-  /// From the first edge behind the warm-up on; once. unavailable: there is no thread for it.
+  /// Starts at the first edge after the warm-up. Call it once. unavailable if a thread cannot be created.
   Status start();
-  /// Nothing is held any more.
+  /// Releases all held work.
   ~Pulse();
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
-  /// Is the device in the later half of a high (true) or low (false) part, where its power may be read? None:
-  /// neither, or the pulse is faster than sensors are. Any thread.
+  /// Returns whether the device is in the later half of a high (true) or low (false) part, when its power may
+  /// be read. None if it is in neither, or the pulse is faster than sensors. Any thread.
   std::optional<bool> settled_part() const;
   static constexpr double fastest_sensed_hertz = 2;
-  /// How often a sensor is to be asked for a few samples in each part; seconds.
+  /// Sensor period for a few samples in each part, in seconds.
   double sample_seconds() const;
 
-  /// {hertz, duty, rises, clock_error_ms, late_ms: {p50, p99, max}}: how long after the agreed moment the
-  /// device began again, null before the first rise; of the rises for which a probe was enqueued in time. Any
-  /// thread.
+  /// Returns {hertz, duty, rises, clock_error_ms, late_ms: {p50, p99, max}}. `late_ms` is the delay of the
+  /// device after the agreed moment, null before the first rise. Only rises with a probe enqueued in time
+  /// count. Any thread.
   Json figures() const;
 
  private:
@@ -67,13 +67,13 @@ class Pulse {
   const PulseShape shape_;
   const Clock::time_point origin_;
   const double clock_error_seconds_;
-  Buffer answers_, answer_;  ///< what probes answer in turn, on the device; that of the last one, pinned
-  std::unique_ptr<Stream> stream_;  ///< behind the buffers, which its work uses
+  Buffer answers_, answer_;  ///< alternating answers of the probes, on the device; the last one, pinned
+  std::unique_ptr<Stream> stream_;  ///< after the buffers, which its work uses
   std::atomic<bool> is_warm_{false};
-  std::atomic<std::uint64_t> falls_{0}, enqueued_{0};  ///< of the latter: probes
+  std::atomic<std::uint64_t> falls_{0}, enqueued_{0};  ///< falling edges; enqueued probes
   mutable std::mutex mutex_;
   Histogram late_ms_;
-  std::jthread probes_, edges_;  ///< last: they use all of the above
+  std::jthread probes_, edges_;  ///< last, since they use all of the above
 };
 
 }  // namespace egt

@@ -7,7 +7,7 @@
 
 namespace egt {
 
-/// A PeerReview as a sink of all ranks' records, on rank 0: what it finds goes into `records`.
+/// Runs a PeerReview on all ranks' records, on rank 0. Its findings go into `records`.
 class StragglerDetector : public Sink {
  public:
   /// `records` outlives the object.

@@ -25,10 +25,10 @@ namespace egt {
 namespace {
 
 constexpr double full_load_percent = 90;
-constexpr double full_power = 0.9;     ///< of the limit
-constexpr double counter_seconds = 5;  ///< between looks at the counters: they cost more than a sample
-constexpr double guard_seconds = 1;    ///< between looks of the guard, at most
-constexpr const char* idle = "idle";   ///< the phase of a thread that rests
+constexpr double full_power = 0.9;     ///< share of the limit
+constexpr double counter_seconds = 5;  ///< between counter readings, which cost more than a sample
+constexpr double guard_seconds = 1;    ///< max time between samples of the limiter
+constexpr const char* idle = "idle";   ///< phase of an idle thread
 
 /// NVML's clocks event reasons.
 struct Reason {
@@ -39,16 +39,16 @@ constexpr Reason reasons[] = {{0x1, "gpu_idle"},    {0x2, "applications_clocks"}
                               {0x8, "hw_slowdown"}, {0x10, "sync_boost"},         {0x20, "sw_thermal"},
                               {0x40, "hw_thermal"}, {0x80, "hw_power_brake"},     {0x100, "display"}};
 
-/// Everything a report needs of the samples so far.
+/// Statistics of all samples so far, for reports.
 struct Figures {
   Extent utilization, power, temperature, memory_temperature, sm_clock, memory_used, cpu, host_memory;
   Extent duty, memory_share, products_duty;
-  Extent power_between;          ///< means from sample to sample, by the energy counter
+  Extent power_between;          ///< means between samples, from the energy counter
   Extent power_high, power_low;  ///< in the parts of a pulse
   std::map<std::string, double> reason_seconds;
   bool reasons_answered = false;
   struct EnergyReading {
-    double joules, seconds;  ///< since the process's start
+    double joules, seconds;  ///< since the process started
   };
   std::optional<EnergyReading> energy_first, energy_last;
   std::optional<double> time_to_full_load, time_to_full_power;
@@ -56,7 +56,7 @@ struct Figures {
   SensorReading latest;
   HostLoad latest_host;
 
-  /// `seconds`: since the sample before; `process_seconds`: since the process's start.
+  /// `seconds`: since the previous sample; `process_seconds`: since the process started.
   void add(const SensorReading& reading, double seconds, double process_seconds,
            const std::optional<double>& power_limit_w);
   void add(const HostLoad& load) {
@@ -68,7 +68,7 @@ struct Figures {
   Json energy() const {
     return energy_first && energy_last ? Json(energy_last->joules - energy_first->joules) : Json(nullptr);
   }
-  /// By the energy counter: samples of the instantaneous power miss what swings between them.
+  /// Uses the energy counter, since samples of the instantaneous power miss swings between them.
   Json mean_power() const {
     if (!energy_first || energy_last->seconds <= energy_first->seconds) return nullptr;
     return (energy_last->joules - energy_first->joules) / (energy_last->seconds - energy_first->seconds);
@@ -103,7 +103,7 @@ void Figures::add(const SensorReading& reading, double seconds, double process_s
     time_to_full_load = process_seconds;
 }
 
-/// A guard and what it acts on.
+/// A limiter and the objects that it controls.
 struct Post {
   Guarding guarding;
   Guard guard;
@@ -173,30 +173,30 @@ struct Telemetry::State {
   }
   std::optional<Result<SensorCounters>> read_counters();
 
-  // Used by the thread alone once it runs.
+  // Used by the thread alone while it runs.
   const std::shared_ptr<Sensor> sensor;
   const double sample_seconds;
   const Clock::time_point process_started;
   HostLoadSampler host;
   Clock::time_point last_sample = Clock::now();
-  double counted = 0;  ///< when the counters were looked at, by `clock`
+  double counted = 0;  ///< time of the last counter reading, by `clock`
   Status started;
   std::thread thread;  ///< used by `stop` alone
 
-  mutable std::mutex mutex;  ///< of all that follows
+  mutable std::mutex mutex;  ///< protects all that follows
   std::condition_variable changed;
   bool stopping = false;
   bool ended = false;
-  bool abandoned = false;    ///< nobody waits for the thread any more
-  std::optional<Post> post;  ///< none: nothing is guarded (any more)
+  bool abandoned = false;    ///< no thread waits for it any longer
+  std::optional<Post> post;  ///< none: limiter not (or no longer) active
   Json guard_summary, mix_summary;
   std::optional<double> power_limit_w;
-  const std::function<double()> clock;  ///< of guard and error counters: seconds
+  const std::function<double()> clock;  ///< of limiter and error counters, in seconds
   ErrorCounterMonitor monitor;
   Figures figures;
 };
 
-/// None where there is nobody to ask.
+/// None without a sensor.
 std::optional<Result<SensorCounters>> Telemetry::State::read_counters() {
   if (!sensor) return std::nullopt;
   return sensor->counters();
@@ -232,7 +232,7 @@ void Telemetry::State::keep(const std::optional<Result<SensorReading>>& reading,
   figures.products_duty.add(std::optional(post->guarding.load.products_duty()));
 }
 
-/// The error counters are judged.
+/// Judges the error counters.
 void Telemetry::State::enter(const std::optional<Result<SensorCounters>>& counters) {
   if (!counters) return;
   const Activity activity = post ? post->main_activity() : Activity{};
@@ -248,7 +248,7 @@ void Telemetry::State::ask_overdue() {
   if (post) post->tell(monitor.overdue(clock()));
 }
 
-/// The last judgements. From here on what the guard acts on may go.
+/// Emits the last judgements. After this call, objects used by the limiter may be destroyed.
 void Telemetry::State::close_post() {
   if (!post) return;
   ask_overdue();
@@ -270,9 +270,9 @@ void Telemetry::State::run() {
   std::unique_lock lock(mutex);
   for (bool last = false; !last; next = std::max(next + period, Clock::now())) {
     changed.wait_until(lock, next, [this] { return stopping; });
-    if (abandoned) return;  // what sensor and clock use may be gone
+    if (abandoned) return;  // objects used by sensor and clock may be gone
     last = stopping;
-    const bool wanted = !last || !sampled;  // the load is over by now, so only where there is no other sample
+    const bool wanted = !last || !sampled;  // the load is over, so sample only if there is no other sample
     const bool counts = last || clock() - counted >= counter_seconds;
     lock.unlock();
     if (wanted) sample();

@@ -76,7 +76,7 @@ bool equal_letters(std::string_view a, std::string_view b) {
                     [](char one, char other) { return (one | 0x20) == (other | 0x20); });
 }
 
-/// "NETIR_LINK_EVT  Fatal   XC0 i0 Link 02 (0x..)": is "Fatal" a word of it?
+/// Returns whether "Fatal" is a word of a detail like "NETIR_LINK_EVT  Fatal   XC0 i0 Link 02 (0x..)".
 bool is_fatal(std::string_view detail) {
   constexpr std::string_view separators = " ,";
   while (!detail.empty()) {

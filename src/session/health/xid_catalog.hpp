@@ -4,23 +4,23 @@
 
 namespace egt {
 
-/// What an Xid says about the device.
+/// Meaning of an Xid for the device.
 enum class XidKind {
-  hardware,  ///< memory, link, bus or chip did wrong
-  unclear,   ///< hardware, driver or program: needs a look
-  program,   ///< a program's mistake: of this process, whose binary is right on other GPUs, it needs a look
-  application,  ///< the echo of another Xid, or harmless: no evidence by itself
+  hardware,     ///< memory, link, bus or chip failed
+  unclear,      ///< hardware, driver or program; needs investigation
+  program,      ///< a program's error; in this process, which works on other GPUs, it needs investigation
+  application,  ///< follows another Xid, or is harmless; no evidence on its own
 };
 
 struct XidMeaning {
   XidKind kind = XidKind::unclear;
-  const char* text = "";  ///< for people: what the driver saw; empty: not in the table
+  const char* text = "";  ///< what the driver detected; empty: not in the table
 };
 
-/// By NVIDIA's "Xid Errors" and its catalog for Ampere and newer (docs.nvidia.com/deploy/xid-errors). Numbers
-/// whose first action there is to reset or replace the device, or that report memory it could not correct,
-/// are `hardware`, but those of its firmware are `unclear`; "restart the application" is `application` where
-/// programs can cause it. What is not in the table is `unclear`.
+/// Based on NVIDIA's "Xid Errors" and its catalog for Ampere and newer (docs.nvidia.com/deploy/xid-errors).
+/// Xids whose first action there is to reset or replace the device are `hardware`, as are those for
+/// uncorrectable memory. Xids of its firmware are `unclear`. "restart the application" is `application` if
+/// programs can cause it. Xids that are not in the table are `unclear`.
 /// `detail`: the rest of the kernel log's line. For the NVLink Xids 144 to 150 its severity word decides:
 /// "Fatal" is `hardware`; "Nonfatal", or no word, is `unclear`.
 XidMeaning xid_meaning(unsigned xid, std::string_view detail = {});

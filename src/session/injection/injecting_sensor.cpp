@@ -16,7 +16,7 @@ constexpr double hot_c = 92;
 constexpr double least_excess_c = 5;
 constexpr double rise_seconds = 4;
 constexpr double pressed_share = 0.97;
-constexpr std::uint64_t nominal_memory_bytes = std::uint64_t{64} << 30;  ///< where the total is not known
+constexpr std::uint64_t nominal_memory_bytes = std::uint64_t{64} << 30;  ///< used if the total is unknown
 constexpr unsigned double_bit_xid = 48;
 
 std::function<double()> steady_clock() {
@@ -57,7 +57,7 @@ void InjectingSensor::take_lasting(InjectionKind kind, Lasting& lasting, const s
   }
 }
 
-/// The injector is asked before the real sensor, whose driver may hang for ever.
+/// Asks the injector first, since the real sensor's driver may hang forever.
 Result<SensorReading> InjectingSensor::read() {
   take_lasting(InjectionKind::temperature, heat_, "the sensor's temperature");
   take_lasting(InjectionKind::memory_pressure, pressure_, "the sensor's memory in use");

@@ -10,24 +10,23 @@
 
 namespace egt {
 
-/// A sensor whose real readings are changed by the faults on purpose that are due on this rank:
-/// - temperature: it rises from the limit to 92 C (or to 5 above the limit), is there for `ms` (10 s), and is
-///   the real one again; with count=C above 1, for C readings instead of a time;
-/// - memory-pressure: 97 % of the memory are shown in use, for 10 s;
-/// - xid: the driver reports Xid 48, a double-bit ECC error;
+/// Sensor that applies the injected faults due on this rank to the real readings:
+/// - temperature: rises from the limit to 92 C (or to 5 above the limit), stays there for `ms` (10 s), and
+///   returns to the real one. With count=C above 1 it lasts for C readings instead.
+/// - memory-pressure: shows 97 % of the memory in use, for 10 s.
+/// - xid: the driver reports Xid 48, a double-bit ECC error.
 /// - ecc: one more uncorrectable error is counted.
-/// Each is reported when the first reading shows it. Where there is no real figure (no temperature on this
-/// host, no counter), there is one as long as such a fault is planned for the run. For one thread at a time,
-/// as all sensors.
+/// Each is reported when the first reading shows it. Missing values (no temperature on this host, no counter)
+/// are emulated while such a fault is planned for the run. One thread at a time, as for all sensors.
 class InjectingSensor final : public Sensor {
  public:
   struct Settings {
-    double temperature_limit_c = 85;       ///< the guard's
-    std::function<std::int64_t()> step;    ///< of training, now; from the sensor's thread
-    std::function<double()> seconds = {};  ///< a clock that never falls; empty: the steady clock
+    double temperature_limit_c = 85;       ///< of the limiter
+    std::function<std::int64_t()> step;    ///< current training step; called on the sensor's thread
+    std::function<double()> seconds = {};  ///< a monotonic clock; empty: the steady clock
   };
 
-  /// `injector` outlives the last call. `sensor` may be null: then all is as if nothing were known.
+  /// `injector` outlives the last call. A null `sensor` behaves like one that reports nothing.
   InjectingSensor(std::shared_ptr<Sensor> sensor, Injector& injector, Settings settings);
 
   SensorLimits limits() override;
@@ -35,11 +34,11 @@ class InjectingSensor final : public Sensor {
   Result<SensorCounters> counters() override;
 
  private:
-  /// A strike that lasts: until a time, or for a number of readings.
+  /// An injection that lasts for a time or for a number of readings.
   struct Lasting {
     double began = 0;
     double seconds = 0;
-    std::uint64_t readings = 0;  ///< left, where they are counted; else 0
+    std::uint64_t readings = 0;  ///< remaining ones if they are counted, else 0
     bool is_counted = false;
     bool active = false;
 

@@ -11,26 +11,26 @@
 
 namespace egt {
 
-/// Hands the faults of a rank's memory, host copies and files out one at a time, whatever the speed of the
-/// patrol and of the disk: the next one when the detector reported the last, or did not within
-/// `patience_seconds` after it struck (with every miss in a row half as long: a deaf detector is not waited
-/// for that often). Injections of the other detectors are spread by the plan and pass at once.
+/// Releases a rank's memory, host copy and file injections one at a time, independent of memory test and disk
+/// speed. The next one follows once the detector has reported the last, or has missed it for
+/// `patience_seconds` after it struck. Every consecutive miss halves the patience, so that a failing detector
+/// is rarely awaited. Injections for other detectors are spaced by the plan and pass at once.
 class InjectionSerializer : public Sink {
  public:
   explicit InjectionSerializer(double patience_seconds) : patience_seconds_(patience_seconds) {}
 
-  /// The rank's InjectionGate; any thread.
+  /// The rank's InjectionGate. Any thread.
   bool admits(const Injection& injection);
 
-  /// This rank's records, as they happen.
+  /// Receives this rank's records as they occur.
   Status write(const Record& record) override;
   Status flush() override { return {}; }
 
  private:
   struct Awaited {
-    bool is_out = false;                      ///< one was handed out, and is not reported yet
-    std::optional<Clock::time_point> struck;  ///< when it did, if it did
-    int missed = 0;                           ///< in a row
+    bool is_out = false;                      ///< one was released and is not reported yet
+    std::optional<Clock::time_point> struck;  ///< when it struck, if it did
+    int missed = 0;                           ///< consecutive misses
   };
 
   bool is_lost(const Awaited& awaited) const;

@@ -15,15 +15,15 @@ namespace egt {
 
 namespace {
 
-/// Nothing ends it but the end of the process.
+/// Hangs until the process ends.
 [[noreturn]] void hang() {
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-/// Stops this process; a child of it lets it go on after `ms`.
+/// Stops this process; a child process continues it after `ms`.
 void stop_for(double ms) {
   const pid_t self = getpid();
-  if (_Fork() == 0) {  // only calls that are safe after a fork of several threads
+  if (_Fork() == 0) {  // only async-signal-safe calls are allowed after a fork with several threads
     timespec time{.tv_sec = static_cast<time_t>(ms / 1e3),
                   .tv_nsec = static_cast<long>(std::fmod(ms, 1e3) * 1e6)};
     nanosleep(&time, nullptr);

@@ -7,17 +7,19 @@
 
 namespace egt {
 
-/// Injected faults of this rank's process and device that begin with a step: `idle` (its device gets no more
-/// work), `device-error` (a call of its device fails, and every later one), `hang` (the main thread does
-/// nothing for `ms`, or for good), `stop` (the process is stopped, and continued after `ms`, or never) and
-/// `kill`. Main thread only.
+/// Injected faults of this rank's process and device that start with a step. Main thread only.
+/// - `idle`: the device receives no more work.
+/// - `device-error`: a call of the device fails, and every later one.
+/// - `hang`: the main thread is blocked for `ms`, or forever.
+/// - `stop`: the process is stopped, and continued after `ms`, or never.
+/// - `kill`: the process ends by SIGKILL.
 class StallInjection {
  public:
-  /// All outlive it. `device`: null if no fault of the device is planned for this rank.
+  /// All references outlive it. `device`: null if no device fault is planned for this rank.
   StallInjection(Injector& injector, RecordRouter& route, InjectingDevice* device)
       : injector_(injector), route_(route), device_(device) {}
 
-  /// What is due before `step` is enqueued; its record is on disk first. May not return.
+  /// Executes what is due before `step` is enqueued, with its record on disk first. May not return.
   void strike(std::int64_t step);
 
  private:
@@ -28,8 +30,8 @@ class StallInjection {
   InjectingDevice* const device_;
 };
 
-/// Begins the device errors that are due at `step`. The call that fails reports the injection. The injector
-/// outlives the last call of the device.
+/// Arms the device errors due at `step`. The failing call reports the injection. The injector outlives the
+/// last call of the device.
 void begin_device_errors(Injector& injector, InjectingDevice& device, std::int64_t step);
 
 }  // namespace egt

@@ -33,15 +33,15 @@
 namespace egt {
 namespace {
 
-// mpirun leaves a second between the death of a rank and the end of all.
+// mpirun leaves a second between the death of a rank and the end of the job.
 constexpr double main_thread_s = 0.4, journals_s = 0.3;
-constexpr double sync_s = 0.1;    // for the journal; the disk may take it later
+constexpr double sync_s = 0.1;    // for the journal; the disk may complete it later
 constexpr double warn_s = 0.1;    // for the console, before the disk is used
 constexpr double say_s = 0.5;     // for the console, whose terminal may be stopped
 constexpr double clean_up_s = 3;  // for the main thread to remove its files
 constexpr double result_s = 5;
-constexpr double told_late_s = 2;  ///< shorter steps are no news
-constexpr int reprieve_s = 3;      // before a process that does not answer is killed
+constexpr double told_late_s = 2;  ///< shorter activities are not reported
+constexpr int reprieve_s = 3;      // before an unresponsive process is killed
 constexpr const char* journal_word = "journal written";
 
 std::string exit_word(int code) {
@@ -53,11 +53,11 @@ bool has_said(const Peer& peer, const std::string& word) {
   return news && std::find(news->words.begin(), news->words.end(), word) != news->words.end();
 }
 
-/// A child that outlives this process, and kills those that do not answer. mpirun does so by itself.
+/// Forks a child that outlives this process and kills unresponsive ones. mpirun does so on its own.
 void kill_later(const std::vector<int>& processes) {
   if (processes.empty() || _Fork() != 0) return;
-  ::syscall(SYS_close_range, 0u, ~0u, 0u);  // pipes that others read to their end, and the journals' locks
-  std::vector<int> handles;                 // of processes, not of numbers that may be given anew
+  ::syscall(SYS_close_range, 0u, ~0u, 0u);  // pipes that other processes read to EOF, and the journals' locks
+  std::vector<int> handles;                 // pidfds, since pids may be reused
   for (const int process : processes)
     handles.push_back(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
   const timespec reprieve{.tv_sec = reprieve_s, .tv_nsec = 0};
@@ -67,7 +67,7 @@ void kill_later(const std::vector<int>& processes) {
   ::_exit(0);
 }
 
-/// Removes files on a thread of its own: a disk that does not answer must not keep this process from ending.
+/// Removes files on its own thread, so that a disk that hangs cannot keep this process alive.
 void remove_within(double seconds, std::function<void()> remove) {
   auto removed = std::make_shared<std::promise<void>>();
   const std::future<void> end = removed->get_future();
@@ -89,11 +89,11 @@ void CrashReport::execute(const std::vector<Loss>& losses, Watchdog& watchdog) {
   if (watchdog.is_deputy()) warn_of_disk(losses, watchdog);
   keep_faults_of_peers(watchdog);
   write_journal();
-  if (watchdog.is_deputy()) static_cast<void>(store(report()));  // mpirun may end all at any moment
+  if (watchdog.is_deputy()) static_cast<void>(store(report()));  // mpirun may end the job at any moment
   watchdog.wait_until([this] { return work_is_over_.load(); }, main_thread_s);
   write_journal();
   watchdog.tell_all(journal_word);
-  if (is_lost) clean_up(watchdog, 0);  // who is not lost soon ends, and mpirun then ends this one
+  if (is_lost) clean_up(watchdog, 0);  // remaining ranks exit soon, and mpirun then ends this one
   int code = exit_code::incomplete;
   if (watchdog.is_deputy()) {
     watchdog.wait_until(
@@ -112,7 +112,7 @@ void CrashReport::execute(const std::vector<Loss>& losses, Watchdog& watchdog) {
   clean_up(watchdog, clean_up_s);
   end_silent(losses, watchdog);
   remove_within(clean_up_s, [directory = context_.io_directory, hostname = context_.place.hostname] {
-    remove_leftover_files(directory, hostname);  // of those that were killed
+    remove_leftover_files(directory, hostname);  // of killed processes
   });
   std::fflush(nullptr);
   std::_Exit(code);
@@ -128,12 +128,12 @@ void CrashReport::write_ahead(const std::vector<LateStop>& stops) {
   for (const Record& record : all)
     if (record.rank == context_.place.rank) unwritten_.push_back(record);
   const Status written = append_records(context_.directory, unwritten_, context_.record_count, sync_s);
-  // A slow disk may still take them.
+  // A timeout is not a failure, since a slow disk may still complete the write.
   if (!written.ok() && written.code() != StatusCode::timeout) context_.route.fail_journal(written);
   if (context_.place.rank != 0) return;
   const std::lock_guard lock(ahead_mutex_);
   if (superseded_) return;
-  // Not from the journals: to read those of a long run takes seconds, in which this thread answers nobody.
+  // Does not read the journals: for a long run that takes seconds, in which this thread answers no peer.
   std::vector<Record> known = context_.route.kept();
   known.insert(known.end(), taken.begin(), taken.end());
   known.insert(known.end(), all.begin(), all.end());
@@ -144,7 +144,7 @@ void CrashReport::write_ahead(const std::vector<LateStop>& stops) {
   tell_late(stops);
 }
 
-/// Whom the others wait for, where that lasts.
+/// Reports the ranks that block the others for long.
 void CrashReport::tell_late(const std::vector<LateStop>& stops) {
   for (const LateStop& stop : stops) {
     if (stop.waits_for_peers || stop.seconds < told_late_s) continue;
@@ -158,8 +158,8 @@ void CrashReport::supersede() {
   superseded_ = true;
 }
 
-/// The journal of a peer whose device failed may be on a disk of its own: the faults are kept here as well,
-/// provisional, since its own record counts where both are read.
+/// The journal of a peer whose device failed may be on another disk, so its faults are kept here as well.
+/// They are provisional, since the peer's own record has precedence if both are read.
 void CrashReport::keep_faults_of_peers(Watchdog& watchdog) {
   for (const Peer& peer : watchdog.peers()) {
     const auto news = parse_watch_news(peer.text);
@@ -171,7 +171,7 @@ void CrashReport::keep_faults_of_peers(Watchdog& watchdog) {
   }
 }
 
-/// Before anything is written: the disk that a rank is stuck in may be that of the run directory.
+/// Warns before anything is written, since the rank may be stuck on the disk of the run directory.
 void CrashReport::warn_of_disk(const std::vector<Loss>& losses, Watchdog& watchdog) const {
   for (const Loss& loss : losses) {
     if (!loss.phase.starts_with("journal")) continue;
@@ -181,13 +181,13 @@ void CrashReport::warn_of_disk(const std::vector<Loss>& losses, Watchdog& watchd
   }
 }
 
-/// What a disk does not take now it may take the next time.
+/// Records that the disk rejects now are retried next time.
 void CrashReport::write_journal() {
   for (Record& record : context_.records.drain()) unwritten_.push_back(std::move(record));
   static_cast<void>(append_records(context_.directory, unwritten_, context_.record_count, sync_s));
 }
 
-/// The main thread removes what this process made, unless it is the one that hangs.
+/// The main thread removes this process's files, unless it is the thread that hangs.
 void CrashReport::clean_up(Watchdog& watchdog, double patience_seconds) const {
   if (watchdog.wait_until([this] { return work_is_over_.load(); }, patience_seconds)) return;
   remove_within(clean_up_s, [directory = context_.io_directory, hostname = context_.place.hostname] {
@@ -195,7 +195,7 @@ void CrashReport::clean_up(Watchdog& watchdog, double patience_seconds) const {
   });
 }
 
-/// From the journals, and for ranks whose journals are on other hosts from what they sent.
+/// Built from the journals and, for ranks whose journals are on other hosts, from the records they sent.
 RunReport CrashReport::report(Sink* see) const {
   std::vector<Record> records;
   std::vector<std::string> problems;
@@ -215,7 +215,7 @@ Status CrashReport::store(const RunReport& known) const {
   return write_atomically(context_.directory + "/result.json", result_text(known.result), Durability::system);
 }
 
-/// The result once more, with what came in since, and the last words.
+/// Writes the result again, with the records received since, and prints the verdict.
 int CrashReport::write_result(Watchdog& watchdog) const {
   TimeLines lines;
   RunReport last = report(&lines);
@@ -225,7 +225,7 @@ int CrashReport::write_result(Watchdog& watchdog) const {
     last.warnings.push_back(listed.what());
   if (!written.ok()) {
     last.verdict.reasons.push_back(written.what());
-    last.warnings.clear();  // for the same reason
+    last.warnings.clear();  // they failed for the same reason
   }
   for (std::string& elsewhere :
        tell_journals_elsewhere(context_.run_directories, context_.place.rank, "a rank was lost"))

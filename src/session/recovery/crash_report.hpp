@@ -18,12 +18,12 @@
 
 namespace egt {
 
-/// What is done with a run that cannot go on, on every rank that is left: the losses and all that was not
-/// written yet go to this rank's journal, one rank writes the result and the last words, and the process
-/// ends, whatever its other threads hang in. On the watchdog's thread.
+/// Ends a run that cannot continue, on every remaining rank. Losses and unwritten records go to this rank's
+/// journal. One rank writes the result and prints the verdict. The process exits even if its other threads
+/// hang. Runs on the watchdog's thread.
 class CrashReport {
  public:
-  /// All references outlive it. The main thread may use all of it meanwhile.
+  /// All references outlive it. The main thread may use them concurrently.
   struct Context {
     const RankPlace& place;
     RecordQueue& records;
@@ -38,15 +38,15 @@ class CrashReport {
   };
   explicit CrashReport(Context context) : context_(std::move(context)) {}
 
-  /// The work of the main thread is over, well or not: what it made is removed. Any thread.
+  /// The main thread's work has ended, successfully or not, and its files are removed. Any thread.
   void end_work() { work_is_over_ = true; }
-  /// The run is told to stop and does not end at once: should this process be killed, it has left in its
-  /// journal what was found so far and what it still did, and rank 0 a result; test files are removed. On the
+  /// Called if the run is asked to stop and does not end at once, since this process may be killed. Journals
+  /// the findings and what the rank is still doing, removes test files, and writes a result on rank 0. On the
   /// watchdog's thread.
   void write_ahead(const std::vector<LateStop>& stops);
-  /// The result is written now: from here on `write_ahead` writes none. Any thread.
+  /// The final result is being written, so `write_ahead` writes none from here on. Any thread.
   void supersede();
-  /// From `WatchdogHooks::on_give_up` of `watchdog`. Does not return.
+  /// Called from `WatchdogHooks::on_give_up` of `watchdog`. Does not return.
   [[noreturn]] void execute(const std::vector<Loss>& losses, Watchdog& watchdog);
 
  private:
@@ -64,9 +64,9 @@ class CrashReport {
 
   Context context_;
   std::atomic<bool> work_is_over_{false};
-  std::mutex ahead_mutex_;  ///< while the result is written ahead
+  std::mutex ahead_mutex_;  ///< held while the result is written ahead
   bool superseded_ = false;
-  std::vector<Record> unwritten_;  ///< that the journal does not have yet
+  std::vector<Record> unwritten_;  ///< records that the journal lacks so far
 };
 
 }  // namespace egt

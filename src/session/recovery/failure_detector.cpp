@@ -17,7 +17,7 @@ constexpr const char *main_line = "main", *journal_line = "journal";
 constexpr double long_write_seconds = 1;  ///< a stopped rank may have been in a short one
 constexpr double background_patience_seconds = 120, background_timeouts = 4;
 
-// ---- Text of the news.
+// ---- Serialization of the news.
 
 Json activity_to_json(const Activity& activity) {
   return {{"line", activity.line},
@@ -77,7 +77,7 @@ Json losses_to_json(const std::vector<Loss>& losses) {
   return list_to_json(losses, [](const Loss& loss) { return to_json(loss); });
 }
 
-// ---- What is known of a rank.
+// ---- State of a rank.
 
 bool takes_part(const RankView& view) {
   return !view.left && !view.gone_at;
@@ -91,7 +91,7 @@ std::size_t index(int rank) {
   return static_cast<std::size_t>(rank);
 }
 
-/// For how long this rank has said nothing.
+/// Seconds since this rank's last message.
 double news_age(const WatchTable& table, int rank, double now) {
   if (rank == table.self) return 0;
   return now - std::max(table.ranks[index(rank)].heard_at, table.watched_from);
@@ -101,20 +101,19 @@ bool is_silent(const WatchTable& table, const WatchOptions& options, int rank, d
   return takes_part(table.ranks[index(rank)]) && news_age(table, rank, now) > watch::silence_limit(options);
 }
 
-/// Its news are of the time that counts.
+/// Whether its news is recent enough to judge.
 bool is_known(const WatchTable& table, int rank) {
   return rank == table.self || table.ranks[index(rank)].heard_at >= table.watched_from;
 }
 
-/// None where it rests.
+/// None if the thread is idle.
 const Activity* activity_of(const RankView& view, const char* line) {
   for (const Activity& activity : view.news.activities)
     if (activity.line == line && !activity.phase.empty()) return &activity;
   return nullptr;
 }
 
-/// What the main thread does, for however short a time: it writes the journal, too. None where it rests or is
-/// not known.
+/// The main thread's activity, however short, including journal writes. None if it is idle or unknown.
 std::optional<Activity> main_activity(const RankView& view) {
   const Activity *main = activity_of(view, main_line), *journal = activity_of(view, journal_line);
   if (!main) return std::nullopt;
@@ -128,7 +127,7 @@ std::optional<Activity> main_activity(const RankView& view) {
   return activity;
 }
 
-/// For how long it has lasted, as far as that time counts.
+/// Duration of the activity, as far as that time counts.
 double age_of(const WatchTable& table, const RankView& view, const Activity& activity, double now) {
   double from = table.watched_from;
   if (table.all_arrived_at) from = std::max(from, *table.all_arrived_at);
@@ -180,9 +179,9 @@ Loss vanished_rank(const WatchTable& table, int rank) {
 
 // ---- The rules, one by one. An empty list: nothing to judge.
 
-/// Vanished, or reported that they failed. A peer's end makes others fail: so these are named only where
-/// no rank vanished. A restart fails the ranks that are not in their steps: those are named that it waited
-/// for.
+/// Ranks that exited unexpectedly or reported a failure. An exit causes failures on peers, so failed ranks
+/// are blamed only if none exited. A restart fails ranks outside their steps. Then the ranks that it waited
+/// for are blamed.
 std::vector<Loss> ended_ranks(const WatchTable& table, double now) {
   std::vector<Loss> vanished, failed;
   bool any_by_restart = false;
@@ -215,8 +214,8 @@ bool any_ended_its_steps(const WatchTable& table) {
                      [](const RankView& view) { return view.news.steps_ended; });
 }
 
-/// Those that did not come to the restart, as they were when it was ordered. A rank whose steps
-/// had ended cannot come. If no other rank is missing, the ranks that were waited for prevented the end.
+/// Ranks that did not join the restart, as they were when it was ordered. A rank whose steps had ended cannot
+/// join. If no other rank is missing, the ranks that the restart waited for are blamed.
 std::vector<Loss> missing_ranks(const WatchTable& table, const WatchOptions& options, double now) {
   std::vector<Loss> losses;
   for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank) {
@@ -234,7 +233,7 @@ std::vector<Loss> missing_ranks(const WatchTable& table, const WatchOptions& opt
   return losses.empty() ? table.order.waited_for : losses;
 }
 
-/// One rank's main thread, as the rule about culprits sees it.
+/// One rank's main thread, as the rule for culprits sees it.
 struct MainThread {
   int rank;
   Activity activity;
@@ -253,7 +252,7 @@ std::vector<MainThread> known_main_threads(const WatchTable& table, const WatchO
   return threads;
 }
 
-/// Of those at the least step the ones that do not wait for peers; where all wait, all of them.
+/// Threads at the min step that do not wait for peers, or all at that step if all of them wait.
 std::vector<MainThread> hindmost(const std::vector<MainThread>& threads) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const MainThread& one : threads) least = std::min(least, one.activity.step);
@@ -277,7 +276,7 @@ std::vector<MainThread> culprits(const std::vector<MainThread>& threads, const W
                 (!one.old && watch::patience(one.activity, options) > options.collective_timeout_seconds);
   }
   if (!any_old || !busy.empty()) return busy;
-  // All that are too late wait: for one that may take longer than a collective, or for the hindmost.
+  // All late threads wait: for one that may outlast a collective, or for those at the min step.
   return long_work ? std::vector<MainThread>() : hindmost(threads);
 }
 
@@ -295,7 +294,7 @@ std::vector<Loss> stuck_main_threads(const WatchTable& table, const WatchOptions
   return losses;
 }
 
-/// Somebody has said nothing for a while, and it is not said yet that this one is silent.
+/// Returns whether a rank has been quiet for a while, but not long enough to count as silent.
 bool may_be_silent(const WatchTable& table, const WatchOptions& options, double now) {
   for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank)
     if (takes_part(table.ranks[index(rank)]) && news_age(table, rank, now) > watch::quiet_seconds &&
@@ -309,12 +308,12 @@ bool any_excused(const WatchTable& table, double now) {
                      [&](const RankView& view) { return is_excused(view, now); });
 }
 
-/// Who holds up the main threads: the silent ranks, and the stuck ones that wait for nobody.
+/// Ranks that block the main threads: silent ones, and stuck ones that do not wait for peers.
 std::vector<Loss> obstacles(const WatchTable& table, const WatchOptions& options, double now) {
   std::vector<Loss> losses;
   for (int rank = 0; rank < static_cast<int>(table.ranks.size()); ++rank)
     if (is_silent(table, options, rank, now)) losses.push_back(silent_rank(table, rank, now));
-  // Those that a cut network takes away do not fall silent in the same instant, and belong together.
+  // Ranks cut off by one network failure do not go silent at the same instant, but belong together.
   if (may_be_silent(table, options, now) || (losses.empty() && any_excused(table, now))) return {};
   const bool any_silent = !losses.empty();
   for (Loss& loss : stuck_main_threads(table, options, now)) {
@@ -327,7 +326,7 @@ std::vector<Loss> obstacles(const WatchTable& table, const WatchOptions& options
   return losses;
 }
 
-/// Threads other than the main ones whose activity `is_stuck(activity, seconds)`.
+/// Threads other than main threads whose activity satisfies `is_stuck(activity, seconds)`.
 template <typename IsStuck>
 std::vector<Loss> background_threads(const WatchTable& table, double now, const IsStuck& is_stuck) {
   std::vector<Loss> losses;
@@ -359,9 +358,9 @@ std::vector<Loss> stuck_background(const WatchTable& table, const WatchOptions& 
   });
 }
 
-/// A disk that does not answer blocks whoever waits for the thread that uses it. No peer and no restart can
-/// end a file operation. What a rank reported counts: of a stopped process nobody knows more. The journal's
-/// disk is judged with the main thread, which writes to it.
+/// A disk that does not answer blocks all threads that wait for its user. No peer and no restart can end a
+/// file operation. Only the reported time counts, since a stopped process reports nothing newer. The
+/// journal's disk is judged with the main thread, which writes to it.
 std::vector<Loss> blocked_files(const WatchTable& table, const WatchOptions& options, double now) {
   return background_threads(table, now, [&](const Activity& activity, double) {
     return activity.line != journal_line && !activity.file.empty() &&

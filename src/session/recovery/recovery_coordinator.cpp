@@ -14,7 +14,7 @@ namespace {
 constexpr double heartbeat_timeout_s = 20;
 constexpr double verdict_timeout_s = 30;  // for the crash report to end the process
 
-/// Seconds since it was first called after a stop signal.
+/// Seconds since its first call after a stop signal.
 std::function<double()> stop_watch() {
   return [since = std::optional<Clock::time_point>()]() mutable {
     if (StopSignal::received() == 0) return 0.0;
@@ -34,7 +34,7 @@ Result<std::unique_ptr<RecoveryCoordinator>> RecoveryCoordinator::open(Setup set
 Status RecoveryCoordinator::open_watchdog() {
   EGT_TRY_ASSIGN(heartbeat_, open_tcp_heartbeat(setup_.control, heartbeat_timeout_s));
   const RankPlace& place = setup_.control.place();
-  // Known to all, since whoever is left reports on the others.
+  // All ranks need these, since any remaining rank reports on the others.
   EGT_TRY_ASSIGN(const auto hostnames, all_gather(setup_.control, place.hostname));
   EGT_TRY_ASSIGN(const auto device_uuids, all_gather(setup_.control, setup_.device_uuid));
   std::vector<WatchedRank> ranks;
@@ -58,7 +58,7 @@ Status RecoveryCoordinator::open_watchdog() {
   return {};
 }
 
-/// A communicator that fails may do so before the watchdog knows whose fault it is.
+/// A communicator may fail before the watchdog knows which rank caused it.
 std::optional<RestartOrder> RecoveryCoordinator::await_order(const Status& failure) {
   if (given_up_ || setup_.control.place().size == 1) return std::nullopt;
   if (auto order = watchdog_->restart_ordered()) return order;

@@ -18,14 +18,14 @@
 
 namespace egt {
 
-/// What ties a rank to its peers beside the work: the watchdog, the restarts that it orders, and the end when
-/// it finds that a rank is lost. One thread, but for what says otherwise.
+/// Connects a rank with its peers outside the workload: the watchdog, its restarts, and the end of the run
+/// after a lost rank. One thread, unless stated otherwise.
 class RecoveryCoordinator : public Rejoin {
  public:
-  /// Opens a new communicator; all ranks call it together.
+  /// Opens a new communicator. Collective.
   using Connect = std::function<Result<std::unique_ptr<Communicator>>()>;
 
-  /// All references outlive the recovery.
+  /// All references outlive the object.
   struct Setup {
     Control& control;
     RestartableCommunicator& communicator;
@@ -37,7 +37,7 @@ class RecoveryCoordinator : public Rejoin {
     CrashReport& crash_report;  ///< executed when a rank is lost
   };
 
-  /// Collective: opens the heartbeat. Nobody is judged before `start`.
+  /// Collective. Opens the heartbeat. No rank is judged before `start`.
   static Result<std::unique_ptr<RecoveryCoordinator>> open(Setup setup);
   Status start() { return watchdog_->start(); }
 
@@ -47,15 +47,14 @@ class RecoveryCoordinator : public Rejoin {
   /// Any thread.
   bool lost_peers() const override { return given_up_; }
 
-  /// This rank cannot go on, and its work is over: hands over to the watchdog, by which all are informed, and
-  /// to the crash report, which ends this process as all others. Returns where it did not within half a
-  /// minute.
+  /// This rank cannot continue, and its work is over. The watchdog informs all ranks, and the crash report
+  /// ends this process like all others. Returns only if that did not happen within half a minute.
   void fail(const Status& why, const Json& fault);
-  /// An orderly end.
+  /// An orderly shutdown.
   void leave() { watchdog_->leave(); }
-  /// Was this rank given up by the others while its process did not run?
+  /// Returns whether the other ranks reported this one as lost while its process was stopped.
   bool was_given_up() { return watchdog_->given_up(); }
-  /// Lets this process's crash report, which ends the process, write all of its files.
+  /// Waits until this process's crash report has written its files and ends the process.
   void await_crash_report();
 
  private:
@@ -65,10 +64,10 @@ class RecoveryCoordinator : public Rejoin {
   Status rebuild(int number, const std::function<Status()>& drain);
 
   Setup setup_;
-  std::unique_ptr<Heartbeat> heartbeat_;  ///< none: one rank alone
+  std::unique_ptr<Heartbeat> heartbeat_;  ///< without connections if there is one rank
   std::unique_ptr<Watchdog> watchdog_;
   std::atomic<bool> given_up_{false};
-  RestartOrder order_;  ///< of the restart that is being made
+  RestartOrder order_;  ///< of the restart in progress
 };
 
 }  // namespace egt

@@ -11,11 +11,11 @@ namespace egt {
 namespace {
 
 constexpr double period_s = 0.05, longest_period_s = 0.5;
-constexpr double ranks_at_period = 16;  ///< more ranks report their news less often
-constexpr double slept_s = 1;           ///< a turn that takes longer: this process was stopped
-constexpr double flush_s = 0.3;         ///< for the network to take what must not be lost
+constexpr double ranks_at_period = 16;  ///< more ranks send their news less often
+constexpr double slept_s = 1;           ///< a longer turn means that this process was stopped
+constexpr double flush_s = 0.3;         ///< for the network to accept what must not be lost
 constexpr double pump_s = 0.02;
-constexpr double stop_excuse_s = 0.2;  ///< after a stop signal: mpirun may have ended a rank that is gone
+constexpr double stop_excuse_s = 0.2;  ///< after a stop signal: mpirun may have ended a missing rank
 constexpr double late_stop_s = 0.5;    ///< mpirun leaves a second
 constexpr std::chrono::seconds drain_deadline{1};
 
@@ -48,7 +48,7 @@ Watchdog::~Watchdog() {
   leave();
 }
 
-// ---- What other threads ask and report.
+// ---- Calls from other threads.
 
 Status Watchdog::start() {
   turned_at_ = table_.watched_from = clock_();
@@ -123,7 +123,7 @@ bool Watchdog::given_up() {
   return lost_;
 }
 
-// ---- The thread.
+// ---- The watchdog's thread.
 
 void Watchdog::run() {
   const auto leaving = [this] {
@@ -149,8 +149,8 @@ void Watchdog::turn(double wait_seconds) {
   progressed_.notify_all();
 }
 
-/// Gives the time that the news were taken at: whoever judges later than that, since this thread was kept
-/// from its core, must not take the time between for silence.
+/// Returns the time at which the news was read. With a later time, a scheduling delay of this thread would
+/// count as silence.
 double Watchdog::exchange(double wait_seconds) {
   const double period = period_of(table_.ranks.size());
   const double before = clock_();
@@ -162,7 +162,7 @@ double Watchdog::exchange(double wait_seconds) {
   if (changed || before - sent_at_ >= period) send_news(before);
   heartbeat_.poll(std::clamp(sent_at_ + period - before, 0.0, wait_seconds));
   const double now = clock_();
-  // What this process believed of its peers is as old as its sleep.
+  // What this process knows of its peers is outdated after it was stopped.
   if (now - turned_at_ > slept_s) table_.watched_from = now;
   turned_at_ = now;
   take_news(now);
@@ -191,7 +191,7 @@ void Watchdog::take_news(double now) {
   self.heard_at = now;
   if (self.news.failed && !self.failed_at) self.failed_at = now;
   const std::vector<Peer>& peers = heartbeat_.peers();
-  const double asked = clock_();  // not before: a peer may seem younger than it is, never older
+  const double asked = clock_();  // after the call, so that a peer may seem younger than it is, never older
   for (const Peer& peer : peers) take_peer(peer, asked);
 }
 
@@ -222,7 +222,7 @@ void Watchdog::tell_late_stop(double now) {
   if (hooks_.on_late_stop) hooks_.on_late_stop(late_stops(table_, now));
 }
 
-/// What others decided, and what became of the restart.
+/// Applies the decisions of other ranks, and tracks the restart.
 void Watchdog::follow(double now) {
   for (const RankView& view : table_.ranks)
     if (!view.news.given_up.empty()) return give_up(view.news.given_up);
@@ -261,7 +261,7 @@ void Watchdog::decide(double now) {
 }
 
 void Watchdog::give_up(const std::vector<Loss>& losses) {
-  const std::vector<Loss> lost = losses;  // the news that hold them change below
+  const std::vector<Loss> lost = losses;  // copied, since the news that hold them change below
   {
     const std::lock_guard lock(mutex_);
     if (leaving_) return;

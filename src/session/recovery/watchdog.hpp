@@ -17,67 +17,68 @@
 
 namespace egt {
 
-/// What the owner does when the watchdog decides. Called on the watchdog's thread.
+/// Callbacks for the watchdog's decisions. Called on the watchdog's thread.
 struct WatchdogHooks {
-  /// Once per restart; makes the main thread's wait for peers end soon. Returns within the silence limit.
+  /// Once per restart. Interrupts the main thread's wait for peers. Returns within the silence limit.
   std::function<void(const RestartOrder&)> on_restart;
-  /// Once: the run cannot go on, on any rank. Writes what is known and ends the process (or returns: then
-  /// nothing is judged any more, news still go out).
+  /// Once, if the run cannot continue on any rank. Writes all known results and ends the process. If it
+  /// returns, nothing is judged any more, but news is still sent.
   std::function<void(const std::vector<Loss>&)> on_give_up;
-  /// Seconds since a stop signal came; 0: none did. Soon after it mpirun ends ranks, which is no loss.
+  /// Seconds since a stop signal; 0: none. Soon after it mpirun ends ranks, which is no loss.
   std::function<double()> stopping_for;
-  /// Once, some time after a stop signal: this process may be killed at any moment. What the main threads of
-  /// all ranks still do.
+  /// Once, some time after a stop signal, since this process may be killed at any moment. The argument lists
+  /// what the main threads of all ranks still do.
   std::function<void(std::vector<LateStop>)> on_late_stop;
 };
 
-/// A thread on every rank that reports to all others what this rank's threads do, and judges by
-/// `failure_detector.hpp` whether somebody is stuck or gone: the lowest rank that answers decides for all.
+/// Thread on every rank that reports this rank's activities to all others, and detects stuck or lost ranks by
+/// `failure_detector.hpp`. The lowest rank that answers decides for all.
 class Watchdog {
  public:
-  /// `heartbeat` and `board` outlive it; the heartbeat is the watchdog's alone from `start` on. `ranks`: by
-  /// rank, of all. Nothing happens before `start`.
+  /// `heartbeat` and `board` outlive it. Only the watchdog uses the heartbeat from `start` on. `ranks`: of
+  /// all ranks, in rank order. Nothing happens before `start`.
   Watchdog(Heartbeat& heartbeat, const ProgressBoard& board, std::vector<WatchedRank> ranks,
            const WatchOptions& options, WatchdogHooks hooks, SecondsClock clock = steady_seconds);
-  /// Leaves, if that was not done.
+  /// Leaves, unless that was done before.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// The thread begins; from here on peers that say nothing are judged. All ranks start at about the same
-  /// time: right after the heartbeat was opened. unavailable: there is no thread for it.
+  /// Starts the thread; from here on silent peers are judged. All ranks start at about the same time, right
+  /// after the heartbeat was opened. unavailable if the thread cannot be created.
   Status start();
 
-  /// This rank cannot go on. Any thread. All ranks give up soon; does not wait for that.
+  /// This rank cannot continue. All ranks abort soon, which it does not wait for. Any thread.
   void fail(const Status& why, const Json& fault = nullptr);
-  /// Waits until `on_give_up` has returned, if it does, at most `seconds`. Not on the watchdog's thread.
+  /// Waits until `on_give_up` has returned, for up to `seconds`. Not on the watchdog's thread.
   void await_end(double seconds);
-  /// The restart that this rank's main thread has not gone on after. Any thread; takes a lock only.
+  /// The restart after which this rank's main thread has not resumed yet. Any thread; only locks a mutex.
   std::optional<RestartOrder> restart_ordered() const;
-  /// The main thread came to restart `number`, touches the old communicator no more, and waits.
+  /// The main thread joined restart `number`, no longer uses the old communicator, and waits.
   void arrived(int number);
-  /// Did all come to restart `number`? The main thread polls it before it builds the new communicator.
+  /// Returns whether all joined restart `number`. The main thread polls it before it builds the new
+  /// communicator.
   bool all_arrived(int number) const;
-  /// The main thread has the new communicator and goes on.
+  /// The main thread has the new communicator and resumes.
   void resumed(int number);
-  /// The main thread has done all its steps: it comes to no restart any more.
+  /// The main thread has completed all its steps and joins no further restart.
   void end_steps();
-  /// An orderly end: says goodbye and ends the thread. Nothing is judged any more. Once; the main thread.
+  /// An orderly shutdown: sends a goodbye and ends the thread. Nothing is judged any more. Once; main thread.
   void leave();
-  /// Did another rank give this one up? Looks at what came while this process slept (waits for the watchdog's
-  /// thread, at most a second). Any thread.
+  /// Returns whether another rank reported this one as lost. Reads the news that arrived while this process
+  /// was stopped, and waits up to a second for the watchdog's thread. Any thread.
   bool given_up();
 
   // For on_give_up, on the watchdog's thread only.
 
-  /// Is this the rank that writes the result? Known to all alike.
+  /// Returns whether this rank writes the result. All ranks agree on it.
   bool is_deputy() const;
-  /// All other ranks, as they are now.
+  /// All other ranks in their current state.
   std::vector<Peer> peers();
-  /// Reports to all that are left; `heard` there is true from then on.
+  /// Sends `word` to all remaining ranks, where `heard` is true from then on.
   void tell_all(const std::string& word);
   bool heard(const std::string& word);
-  /// Goes on exchanging news until `done` (true) or at most `seconds` (false).
+  /// Exchanges news until `done` (true), or for up to `seconds` (false).
   bool wait_until(const std::function<bool()>& done, double seconds);
 
  private:
@@ -102,26 +103,26 @@ class Watchdog {
   const WatchdogHooks hooks_;
   const SecondsClock clock_;
 
-  // Of the thread alone.
+  // Used by the thread alone.
   WatchTable table_;
-  std::vector<std::uint64_t> texts_;  ///< of each rank that were taken in
+  std::vector<std::uint64_t> texts_;  ///< number of texts read, by rank
   double sent_at_ = -1;
   double turned_at_ = 0;
-  bool restarting_ = false;  ///< a restart is under way
+  bool restarting_ = false;  ///< a restart is in progress
   bool ending_ = false;      ///< on_give_up was called
   bool late_stop_told_ = false;
 
-  mutable std::mutex mutex_;  ///< of what follows
+  mutable std::mutex mutex_;  ///< protects what follows
   std::condition_variable progressed_;
-  bool changed_ = false;  ///< `mine_`, since it was sent
+  bool changed_ = false;  ///< `mine_` changed since it was sent
   WatchNews mine_;        ///< without the activities
   int all_arrived_ = 0;
-  bool lost_ = false;   ///< another gave this rank up
+  bool lost_ = false;   ///< this rank is among the losses
   bool ended_ = false;  ///< on_give_up has returned
   std::uint64_t drain_wanted_ = 0, drain_done_ = 0;
   bool leaving_ = false;
 
-  std::jthread thread_;  ///< last, so that it is joined before the rest goes
+  std::jthread thread_;  ///< last, so that it is joined before the other members are destroyed
 };
 
 }  // namespace egt

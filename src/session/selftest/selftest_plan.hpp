@@ -6,22 +6,22 @@
 
 #include "egt/core/injection.hpp"
 
-/// Which faults a selftest puts in, where and when: so that each is over before the next that could be taken
-/// for it.
+/// Plans which faults a selftest injects, where and when. Each one is over before the next that could be
+/// confused with it.
 namespace egt {
 
-/// What of a run decides which faults can be put in.
+/// Properties of a run that decide which faults can be injected.
 struct SelftestScope {
   int ranks = 1;
-  int layers = 1;           ///< with weights
-  std::int64_t period = 4;  ///< steps between checks of weights, replays, chains and collectives; at least 2
+  int layers = 1;           ///< layers with weights
+  std::int64_t period = 4;  ///< steps between checks of weights, replays, chains and collectives; min 2
   bool extreme = true;
   bool covers_all = true;  ///< --coverage full
   bool memory = true;
   bool files = true;
 };
 
-/// A kind that is not put in, and why, in words.
+/// A kind that is not injected, and the reason as text.
 struct LeftOut {
   InjectionKind kind = InjectionKind::weight;
   std::string why;
@@ -33,18 +33,17 @@ struct SelftestPlan {
   std::int64_t period = 4;            ///< as in the scope
 };
 
-/// Injections of one kind that strike once: more where there are more ranks.
+/// Number of injections of one kind that strike once; it grows with the number of ranks.
 int injections_of_a_kind(int ranks);
-/// Of each kind of a pass or all-reduce as many strike every pass up to the next check.
+/// Injections per kind of a forward/backward pass or all-reduce that strike every pass until the next check.
 constexpr int persistent_injections_of_a_kind = 20;
 bool is_persistent(const Injection& injection);
 
-/// Every kind that the scope has, on every rank in turn, each bit of a word alone, then several bits and
-/// strided words. Of detectors that look every
-/// period at most one injection falls into a period of the whole job, and the period after it has none: there
-/// the check must find all well again. What replicas and replays report makes training go back to the last
-/// state that was proven, so these two take turns. Memory, host copies and files have theirs enqueued from
-/// the first step on, for an InjectionSerializer gate to hand out.
+/// Covers every kind in the scope, on every rank in turn: each bit of a word alone, then several bits and
+/// strided words. Detectors that check every period get up to one injection in a period of the whole job. The
+/// next period has none, and its check must pass. Weight consistency checks and replays reset training to the
+/// last verified state, so these two alternate. Memory, host copy and file injections are queued from the
+/// first step on, and an InjectionSerializer releases them.
 SelftestPlan plan_selftest(const SelftestScope& scope);
 
 }  // namespace egt

@@ -21,17 +21,17 @@ namespace {
 
 constexpr std::size_t most_false_alarms_told = 5;
 
-/// Where a fault on purpose struck.
+/// Injections that struck.
 using Strikes = std::set<std::pair<std::string, int>>;  // kind and rank
 
-/// Does the part fail where a fault of the kind is found? `is_own`: it was put in on the part's own rank.
+/// Returns whether the part fails if a fault of the kind is found. `is_own`: injected on the part's own rank.
 bool explains(const std::string& kind, bool is_own, const std::string& part) {
   const InjectionRow* const row = find_injection_row(kind);
   if (!row || !row->detector || part != row_of(*row->detector).part) return false;
   return is_own || looks_every_period(*row->detector);
 }
 
-/// Has the part nothing to complain of but what was put in?
+/// Returns whether injections explain all errors of the part.
 bool is_explained(const Json& part, int rank, const Strikes& strikes) {
   return member(member(part, "figures"), "undone").is_null() &&
          std::any_of(strikes.begin(), strikes.end(), [&](const auto& strike) {
@@ -39,7 +39,7 @@ bool is_explained(const Json& part, int rank, const Strikes& strikes) {
          });
 }
 
-/// The records as they would be had nothing been injected and found; what is left is judged as any run.
+/// The records as if nothing had been injected and found. The rest is judged like any run.
 std::vector<Record> without_injections(const std::vector<Record>& records) {
   Strikes strikes;
   for (const Record& record : records)
@@ -63,7 +63,7 @@ std::string never_injected(const SelftestRow& row) {
   return fmt::format("{}: {} of {} never injected", name_of(row), row.planned - row.injected, row.planned);
 }
 
-/// What is wrong with a row; empty: nothing. `is_stopped`: the run ended before it came to all of the plan.
+/// Errors of a row; empty: none. `is_stopped`: the run ended before it reached all of the plan.
 std::vector<std::string> failures(const SelftestRow& row, std::int64_t longest, bool is_stopped) {
   const std::string name = name_of(row);
   const int missed = row.injected - row.found - row.awaited;
@@ -93,7 +93,7 @@ std::vector<std::string> failures(const SelftestPlan& plan, const SelftestScore&
   return all;
 }
 
-/// What a stopped run did not come to.
+/// Work that a stopped run did not reach.
 std::vector<std::string> left_undone(const SelftestRow& row) {
   std::vector<std::string> texts;
   if (row.injected < row.planned) texts.push_back(never_injected(row));
@@ -122,7 +122,7 @@ Json text_or_null(const std::vector<std::string>& texts) {
   return texts.empty() ? Json() : Json(fmt::format("{}", fmt::join(texts, "; ")));
 }
 
-/// A row of a stopped run may be neither passed nor failed.
+/// A row of a stopped run may have neither passed nor failed.
 const char* mark_of(const SelftestRow& row, std::int64_t longest, bool is_stopped) {
   if (row.passed()) return "";
   return failures(row, longest, is_stopped).empty() ? "  not done" : "  failed";
@@ -141,7 +141,7 @@ bool is_above_zero(const Json& fill) {
   return fill.is_number() && fill.get<double>() > 0;
 }
 
-/// The parts saw what was injected, so their own words say nothing.
+/// The parts saw the injected faults, so their own results do not count.
 Json result_of(const SelftestPlan& plan, const SelftestScore& score, const std::vector<Record>& records,
                const Verdict& verdict) {
   Json result = build_result(records, verdict);

@@ -16,7 +16,7 @@
 namespace egt {
 namespace {
 
-/// An injection that struck, and who reported it.
+/// An injection that struck, and the checks that reported it.
 struct Struck {
   const Record* record = nullptr;
   InjectionKind kind = InjectionKind::weight;
@@ -24,7 +24,7 @@ struct Struck {
   std::set<std::string> told_by;  ///< names of checks
 };
 
-/// What a detector reports is of the whole job where it looks every period, else of one rank.
+/// Scope of a detector's reports: the whole job if it checks every period, else one rank.
 struct Track {
   Detector detector = Detector::replica;
   int rank = -1;
@@ -41,9 +41,9 @@ std::optional<InjectionKind> kind_of(const Record& injection) {
   return row && row->changes_data() ? std::optional(row->kind) : std::nullopt;
 }
 
-/// What one rank reports of its memory, host copies and files stays in the order in which it happened. The
-/// other records are of all ranks, whose clocks may differ and whose records arrive in any order; but all
-/// count the same steps, and what struck in a step was found later in that step.
+/// Orders the records. A rank's memory, host copy and file records keep their order. The other records are of
+/// all ranks, with different clocks and arrival times, so they are sorted by step. Within a step, an
+/// injection comes before its fault.
 std::vector<const Record*> in_order(const std::vector<Record>& records) {
   const std::vector<const Record*> faults = faults_of(records);
   const std::set<const Record*> holding(faults.begin(), faults.end());
@@ -61,7 +61,7 @@ std::vector<const Record*> in_order(const std::vector<Record>& records) {
   return local;
 }
 
-/// Steps that all ranks have done; 0 if the records do not show it.
+/// Steps completed by all ranks; 0 if the records do not show it.
 std::int64_t steps_done(const std::vector<Record>& records) {
   const std::vector<ByRank> parts = parts_of(records);
   std::optional<std::int64_t> done;
@@ -104,7 +104,7 @@ class Scorer {
                                         text_at(fault.body, "where"), fault.step));
   }
 
-  /// `steps`: how many all ranks have done.
+  /// `steps`: completed by all ranks.
   SelftestScore score(std::int64_t steps, bool is_stopped) && {
     SelftestScore score{.rows = {}, .false_alarms = std::move(false_alarms_), .is_stopped = is_stopped};
     for (const auto& [track, struck] : last_) {
@@ -141,7 +141,7 @@ class Scorer {
   }
 
   const std::int64_t longest_latency_, period_;
-  std::map<std::pair<InjectionKind, bool>, SelftestRow> rows_;  ///< by kind, and whether it is persistent
+  std::map<std::pair<InjectionKind, bool>, SelftestRow> rows_;  ///< by kind, and whether persistent
   std::map<Track, Struck> last_;
   std::vector<std::string> false_alarms_;
 };

@@ -10,45 +10,45 @@
 
 namespace egt {
 
-/// What became of one kind's injections that strike once, or of its persistent ones.
+/// Results for one kind's injections that strike once, or for its persistent ones.
 struct SelftestRow {
   InjectionKind kind = InjectionKind::weight;
   bool is_persistent = false;
   int planned = 0;
   int injected = 0;
   int found = 0;
-  int blamed_rightly = 0;  ///< of those found: with blame certain or majority, on the rank that was hit
+  int blamed_rightly = 0;  ///< of those found: with certain or majority blame, on the rank that was hit
   int awaited = 0;         ///< of those injected: neither found nor due when the run was stopped
-  int late = 0;            ///< of those found: more steps after it struck than the plan allows
-  std::vector<std::int64_t> latencies;  ///< steps from striking to the fault, of those found, ascending
+  int late = 0;            ///< of those found: after more steps than the plan allows
+  std::vector<std::int64_t> latencies;  ///< steps from injection to fault, of those found, ascending
 
   bool passed() const {
     return injected == planned && found == injected && blamed_rightly == found && late == 0;
   }
 };
 
-/// What a selftest came to.
+/// Score of a selftest.
 struct SelftestScore {
-  std::vector<SelftestRow> rows;          ///< of the kinds that are planned, in the order of kinds
-  std::vector<std::string> false_alarms;  ///< each a fault that no injection explains, in words
-  bool is_stopped = false;                ///< by a signal: what was not injected or due by then is no failure
+  std::vector<SelftestRow> rows;          ///< of the planned kinds, in the order of kinds
+  std::vector<std::string> false_alarms;  ///< faults that no injection explains, as text
+  bool is_stopped = false;                ///< by a signal: injections not done or due by then are no failures
 
-  bool settled() const;  ///< all that is planned was injected and found
-  bool passed() const;   ///< every row did, there are some, and there was no false alarm
+  bool settled() const;  ///< all planned faults were injected and found
+  bool passed() const;   ///< there are rows, all passed, and there was no false alarm
 };
 
 /// "gemm", "gemm-persistent"
 std::string name_of(const SelftestRow& row);
 
-/// Steps that may lie between an injection and its fault, of detectors that look every period.
+/// Max steps between an injection and its fault, for detectors that check every period.
 std::int64_t longest_latency(const SelftestPlan& plan);
 
-/// Compares injections (records of kind injection) with faults, those of each rank in the order in which they
-/// happened. Progress and end records show how far the run came; all other records change nothing. An
-/// injection is found by the first fault that fits it after it struck and before the detector's next
-/// injection. A further fault of the same injection is a false alarm unless another check reports it: one
-/// incident gives one fault of a check. An injection is due when its detector's next one has struck or, if
-/// the detector looks every period, a period after the max latency.
+/// Compares injection records with faults, each rank's in the order of occurrence. Progress and end records
+/// show how far the run came; all other records are ignored. An injection is found by the first fault that
+/// fits it after it struck and before the detector's next injection. A further fault of the same injection is
+/// a false alarm unless another check reports it, since a check reports an incident once. An injection is due
+/// when its detector's next one has struck. If the detector checks every period, it is also due one period
+/// after the max latency.
 SelftestScore score_selftest(const SelftestPlan& plan, const std::vector<Record>& records);
 
 }  // namespace egt

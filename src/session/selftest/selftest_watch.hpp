@@ -10,19 +10,19 @@
 
 namespace egt {
 
-/// Follows a selftest on rank 0: what was injected, what was found, and whether there is more to wait for.
-/// Main thread only.
+/// Tracks a selftest on rank 0: injected faults, found faults, and whether more are expected. Main thread
+/// only.
 class SelftestWatch : public Sink {
  public:
-  /// `patience_seconds`: how long nothing may happen, once the plan's last step is over, before what is still
-  /// awaited is given up.
+  /// `patience_seconds`: max time without news after the plan's last step. Then missing faults are not
+  /// awaited any longer.
   SelftestWatch(SelftestPlan plan, double patience_seconds);
 
-  /// All ranks' records, as they arrive.
+  /// Receives all ranks' records as they arrive.
   Status write(const Record& record) override;
   Status flush() override { return {}; }
 
-  /// Asked before each step: is all found and two more periods passed, or is nothing more to be expected?
+  /// Called before each step. True if all is found and two more periods have passed, or no more is expected.
   bool is_done(std::int64_t step);
   SelftestScore score() const { return score_selftest(plan_, records_); }
   /// Injections and faults so far.
@@ -34,10 +34,10 @@ class SelftestWatch : public Sink {
 
   const SelftestPlan plan_;
   const double patience_seconds_;
-  std::int64_t last_step_ = 0;  ///< of the injections that strike at their step
+  std::int64_t last_step_ = 0;  ///< of the injections that strike at a planned step
   std::vector<Record> records_;
   Clock::time_point last_news_ = Clock::now();
-  std::size_t scored_ = 0;  ///< records, when `settled_` was found out
+  std::size_t scored_ = 0;  ///< number of records when `settled_` was computed
   bool settled_ = false;
   std::optional<std::int64_t> settled_step_;
 };

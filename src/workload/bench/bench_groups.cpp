@@ -12,12 +12,12 @@
 namespace egt {
 namespace {
 
-/// What says that these devices cannot do it, and nothing worse.
+/// Whether the status only means that these devices do not support it.
 bool is_no_way(const Status& status) {
   return status.code() == StatusCode::unsupported || status.code() == StatusCode::unavailable;
 }
 
-/// All ranks leave with the same Status, so that none waits for others further on.
+/// All ranks return the same Status, so that none waits for other ranks later.
 Result<std::unique_ptr<Communicator>> split(Environment& environment, Control& control, int group) {
   auto made = environment.communicator.split(group);
   EGT_TRY(agree(control, made.status()));
@@ -64,7 +64,7 @@ Result<std::unique_ptr<BenchGroups>> BenchGroups::open(Environment& environment,
   return made;
 }
 
-/// Ranks that are on another host take part in the calls only.
+/// Ranks on other hosts only take part in the calls.
 Status BenchGroups::open_memory(Environment& environment, Control& control,
                                 const std::vector<std::size_t>& bytes) {
   const int own = environment.place.rank;
@@ -78,14 +78,14 @@ Status BenchGroups::open_memory(Environment& environment, Control& control,
       slot_bytes_ = *size;
     }
     if (opened.code() != StatusCode::out_of_memory) break;
-    no_slots_ = opened.what();  // and with the next smaller one those trials are made that it is enough for
+    no_slots_ = opened.what();  // trials that fit the next smaller size still run
   }
   if (is_no_way(opened)) why_none_ = opened.what();
   return is_no_way(opened) || opened.code() == StatusCode::out_of_memory ? Status() : opened;
 }
 
-/// Ranks beyond the plan take part in the calls only. Those that are alone in a dimension get a number there.
-/// A plan of one part is every rank's own.
+/// Ranks beyond the plan only take part in the calls. A rank that is alone in a dimension gets a group of its
+/// own there. A plan of one part gives every rank its own groups.
 Status BenchGroups::open_plan(Environment& environment, Control& control, const ParallelPlan& plan) {
   const int own = environment.place.rank;
   const ParallelPlace place = place_of(plan, own);

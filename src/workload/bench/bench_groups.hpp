@@ -14,45 +14,45 @@
 
 namespace egt {
 
-/// What data goes through between the ranks of a trial: made once for all trials, and anew after a restart.
+/// Data paths between the ranks of a trial, created once for all trials and again after a restart.
 class BenchGroups {
  public:
   struct Needs {
-    std::vector<int> counts;  ///< of the first ranks that work together
-    bool peer_sums = false;   ///< gradients by peer copies
-    /// Of each rank's memory for batches by peer copies, ascending: the largest that there is room for is
-    /// taken. None: no batches are moved so.
+    std::vector<int> counts;  ///< sizes of groups, each of the first ranks
+    bool peer_sums = false;   ///< all-reduce gradients by peer copies
+    /// Sizes of each rank's memory for batches by peer copies, ascending. The largest one that fits is used.
+    /// If empty, no batches are moved by peer copies.
     std::vector<std::size_t> slot_bytes = {};
     std::vector<RankPlace> places = {};
-    std::vector<ParallelPlan> plans = {};  ///< of the first ranks, that divide a network
+    std::vector<ParallelPlan> plans = {};  ///< plans of the first ranks that divide a network
   };
 
-  /// Of this rank in a plan, numbered as its parts are; with itself alone where a dimension is 1.
+  /// Communicators of this rank in a plan, ranked by part; in a dimension of 1 with this rank only.
   struct Split {
     std::unique_ptr<Communicator> data, tensor, pipeline;
   };
 
-  /// Collective: all ranks leave with the same Status. `control`, used in the call only, is of the same ranks
-  /// as the environment's communicator.
+  /// Collective: all ranks return the same Status. `control` is used during the call only, and has the same
+  /// ranks as the environment's communicator.
   static Result<std::unique_ptr<BenchGroups>> open(Environment& environment, Control& control,
                                                    const Needs& needs);
 
-  /// This rank's own.
+  /// Communicator of this rank only.
   Communicator& alone() { return *alone_; }
-  /// Of the first `count` ranks, of which this is one.
+  /// Communicator of the first `count` ranks, this one included.
   Communicator& of_first(int count) { return *collectives_.at(count); }
-  /// The same, where gradients go by peer copies; only if why_no_peers is empty.
+  /// The same with gradients moved by peer copies. Only if why_no_peers is empty.
   Communicator& peers_of_first(int count) { return *peers_.at(count); }
-  /// Of a plan that this rank takes part in.
+  /// Communicators of a plan that includes this rank.
   const Split& of_plan(const ParallelPlan& plan) const { return splits_.at(plan); }
-  /// For batches by peer copies, of the first ranks; only if why_no_peers is empty.
+  /// Memory for batches by peer copies, of the first ranks. Only if why_no_peers is empty.
   const PeerMemory& peer_memory() const { return *memory_; }
-  /// Why the first `count` ranks cannot copy into each other's memory; empty: they can. The same on all
+  /// Why the first `count` ranks cannot copy into each other's memory; empty if they can. The same on all
   /// ranks.
   std::string why_no_peers(int count) const;
-  /// The same of memory for it, where there is a way: for gradients of the first `count`, ..
+  /// Why peer copies lack memory for gradients of the first `count` ranks; empty if they do not.
   std::string why_no_sums(int count) const;
-  /// .. and for batches that need so much.
+  /// Why peer copies lack memory for batches of that size; empty if they do not.
   std::string why_no_slots(std::size_t bytes) const;
 
  private:
@@ -60,12 +60,12 @@ class BenchGroups {
   Status open_peer_sums(Environment& environment, Control& control, int count);
   Status open_memory(Environment& environment, Control& control, const std::vector<std::size_t>& bytes);
 
-  int on_first_host_ = 1;        ///< so many first ranks share the first one's host
-  std::string first_elsewhere_;  ///< who does not: "ranks 0 and 2 are on different hosts"
-  std::string why_none_;         ///< of those on one host
+  int on_first_host_ = 1;        ///< number of first ranks on the host of rank 0
+  std::string first_elsewhere_;  ///< the reason, as "ranks 0 and 2 are on different hosts"
+  std::string why_none_;         ///< why ranks on one host cannot use peer copies
   std::map<int, std::string> no_sums_;
   std::string no_slots_;
-  std::size_t slot_bytes_ = 0;  ///< that there was room for
+  std::size_t slot_bytes_ = 0;  ///< allocated size
   std::unique_ptr<Communicator> alone_;
   std::map<int, std::unique_ptr<Communicator>> collectives_, peers_;
   std::map<ParallelPlan, Split> splits_;

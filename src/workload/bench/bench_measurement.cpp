@@ -10,15 +10,15 @@
 namespace egt {
 namespace {
 
-/// As they are shared.
+/// Layout in which the ranks share them.
 using Figures = std::array<double, sizeof(RankFigures) / sizeof(double)>;
 
-/// Enough for a spread, and no memory to speak of in a trial of an hour.
+/// Enough for a relative range, at negligible memory in a trial of one hour.
 constexpr std::size_t most_kept_steps = 1 << 16;
 
-constexpr double normal_quantile_95 = 1.6448536269514722;  // in standard deviations from the mean
+constexpr double normal_quantile_95 = 1.6448536269514722;  // in standard deviations above the mean
 
-/// The largest of all ranks' i-th figure.
+/// The max of the ranks' i-th values.
 double largest(const std::vector<std::vector<double>>& ranks, std::size_t i) {
   double most = 0;
   for (const std::vector<double>& figures : ranks) most = std::max(most, figures[i]);
@@ -79,7 +79,7 @@ Status BenchTrialMaker::measure(BenchJob* job) {
       const std::size_t kept = std::min(times.step_ms.size(), most_kept_steps - steps_.size());
       steps_.insert(steps_.end(), times.step_ms.begin(),
                     times.step_ms.begin() + static_cast<std::ptrdiff_t>(kept));
-      // The first time it is the burst's: NaN is no number to take the least of.
+      // The first value replaces NaN, because fmin ignores NaN.
       own_.busy_ms = std::fmin(own_.busy_ms, times.busy_ms / static_cast<double>(chunks * plan.per_chunk));
     }
     EGT_TRY_ASSIGN(const auto ranks, meet(own, "bench: measures"));
@@ -128,7 +128,7 @@ Status BenchTrialMaker::conclude(BenchJob* job) {
     std::copy_n(figures.begin(), of_rank.size(), of_rank.begin());
     measured_.ranks.push_back(std::bit_cast<RankFigures>(of_rank));
   }
-  measured_.interrupted = false;  // all is measured: the next step tells of the stop
+  measured_.interrupted = false;  // all is measured, so the next step handles the stop
   return {};
 }
 

@@ -16,31 +16,31 @@
 
 namespace egt {
 
-/// What a rank tells of a trial and of its device in it. NaN: not known, or it took no part.
+/// Values of a rank and its device in a trial. NaN: unknown, or the rank took no part.
 struct RankFigures {
   static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
   static constexpr std::size_t sum_sizes = 3;
 
-  double failures = 0;            ///< 1: it found something wrong
-  double busy_ms = unknown;       ///< an iteration in its fastest burst
+  double failures = 0;            ///< 1: wrong results detected
+  double busy_ms = unknown;       ///< per iteration, in its fastest burst
   double copy_ms = unknown;       ///< see JobReport
-  double memory_bytes = unknown;  ///< in use when the trial is over
-  // Of the rest the mean of what its sensor said while it was measured.
+  double memory_bytes = unknown;  ///< in use at the end of the trial
+  // Means of the sensor's readings during the measurement.
   double gpu_utilization_percent = unknown, power_w = unknown, sm_clock_mhz = unknown;
   double communication_ms = unknown, outside_share = unknown, compared = unknown;  ///< see JobReport
   double loss = unknown, sent_bytes = unknown;                                     ///< see JobReport
-  double sigma_ms = unknown;  ///< standard deviation of an iteration, from p50 and p95
+  double sigma_ms = unknown;  ///< standard deviation per iteration, from p50 and p95
   SumTime sums[sum_sizes] = {{unknown, unknown}, {unknown, unknown}, {unknown, unknown}};  ///< see JobReport
 };
 
-/// What came of a measurement: the same on all ranks, apart from what this one found.
+/// Result of a measurement: the same on all ranks except `own`.
 struct Measured {
-  bool interrupted = false;        ///< somebody was told to stop: nothing was measured
+  bool interrupted = false;        ///< a rank was asked to stop: nothing was measured
   ScalingTimes step;               ///< of the slowest device
   JobReport own;                   ///< of this rank
-  std::vector<RankFigures> ranks;  ///< of all
+  std::vector<RankFigures> ranks;  ///< by rank
 
-  /// A figure of all devices of the trial in one, `both` for two; empty where one did not tell it.
+  /// Reduces a value over all devices of the trial by `both`. Empty if a device has no value.
   template <typename Figure, typename Both>
   std::optional<double> of_devices(const BenchTrial& trial, const Figure& figure, const Both& both) const {
     std::optional<double> all;
@@ -53,17 +53,17 @@ struct Measured {
   }
 };
 
-/// How the ranks of a trial keep in step: by figures that each rank brings and all get. One trial; all ranks
-/// make it, those that take no part without a job.
+/// Synchronizes the ranks of a trial by sharing values. Use it for one trial. All ranks call it; those that
+/// take no part have no job.
 class BenchTrialMaker {
  public:
-  /// All ranks' figures, [rank * own.size() + i]; `phase`: a literal.
+  /// Returns all ranks' values, [rank * own.size() + i]. `phase`: a string literal.
   using Share = std::function<Result<std::vector<double>>(std::span<const double> own, const char* phase)>;
 
   struct Surroundings {
     Share share;
-    std::function<bool()> stopping;  ///< was this rank told to stop?
-    // Of this rank's device, now
+    std::function<bool()> stopping;  ///< whether this rank was asked to stop
+    // Current values of this rank's device.
     std::function<SensorReading()> reading;
     std::function<std::optional<double>()> memory_bytes;
     double trial_seconds = 1;
@@ -72,11 +72,11 @@ class BenchTrialMaker {
   BenchTrialMaker(const Surroundings& surroundings, std::int64_t multiple)
       : surroundings_(surroundings), multiple_(multiple) {}
 
-  /// Warms up, measures, checks. `job`: null where this rank takes no part.
+  /// Warms up, measures and checks. `job`: null if this rank takes no part.
   Result<Measured> make(BenchJob* job);
 
  private:
-  /// Of what a sensor said; NaN where it said nothing.
+  /// Mean of sensor readings; NaN without readings.
   struct Mean {
     double sum = 0;
     double count = 0;
@@ -90,10 +90,10 @@ class BenchTrialMaker {
 
   Status warm_up(BenchJob* job);
   Status measure(BenchJob* job);
-  /// Makes the iterations that are missing until the job's figures can be told.
+  /// Runs the missing iterations that the job's values require.
   Status make_up(BenchJob* job);
   Status conclude(BenchJob* job);
-  /// The figures, and with them whether to stop; of all ranks, [rank][i].
+  /// Shares the values and the stop request. Returns all ranks' values, [rank][i].
   Result<std::vector<std::vector<double>>> meet(std::span<const double> own, const char* phase);
 
   const Surroundings& surroundings_;
@@ -101,7 +101,7 @@ class BenchTrialMaker {
   double step_ms_ = 0;  ///< at the end of the warm-up
   RankFigures own_;
   Mean utilization_, power_, clock_;
-  std::vector<double> steps_;  ///< milliseconds of the first ones, where they are told apart
+  std::vector<double> steps_;  ///< the first steps in ms, if timed separately
   Measured measured_;
 };
 

@@ -13,8 +13,8 @@
 namespace egt {
 namespace {
 
-/// Of the all-reduces that are timed alone: each size is so much smaller than the one before, and each time
-/// is of a block of several.
+/// For all-reduces timed without concurrent work. Each size is this many times smaller than the previous one,
+/// and each time is per all-reduce of a block of several.
 constexpr std::int64_t sum_divisor = 64;
 constexpr std::size_t sum_blocks = 15, most_sums_a_block = 8, sum_block_bytes = std::size_t{64} << 20;
 
@@ -58,12 +58,12 @@ class MlpJob final : public BenchJob {
   FaultReporter& reporter_;
   ProgressBoard::Line& line_;
   std::int64_t next_ = 0, retired_ = 0;
-  Answers known_;  ///< of the replay: a digest a tensor
+  Answers known_;  ///< digests of the known-answer pass, one per tensor
   LearningCheck losses_;
   JobReport report_;
   Buffer digests_, pinned_;
   std::unique_ptr<Event> done_, sums_begin_, sums_end_;
-  // The trainer's streams go before the memory that their work uses.
+  // Declared last: the trainer's streams are destroyed before the memory that their work uses.
   std::optional<SlowInjection> slowness_;
   std::optional<DigestExchange> replicas_;
   std::unique_ptr<MlpTrainer> trainer_;
@@ -110,7 +110,7 @@ Result<Answers> MlpJob::replay() {
   return Answers(digests, digests + digests_.bytes() / sizeof(Digest));
 }
 
-/// All tensors' in one, for the comparison of ranks: which one differs, each rank's own repetition tells.
+/// One digest of all tensors, for the comparison of ranks. Each rank's own replay locates a difference.
 Result<Answers> MlpJob::answers() {
   EGT_TRY_ASSIGN(known_, replay());
   Digest all;
@@ -126,8 +126,8 @@ Status MlpJob::enqueue() {
   return trainer_->enqueue_step(next_++, {}, false);
 }
 
-/// Until this device's own pass is made nobody else can be waited for: so a stuck device is told from its
-/// peers.
+/// While this device's own pass is running, it cannot be waiting for peers. This separates a stuck device
+/// from its peers.
 Status MlpJob::wait_for_pass() {
   line_.go_on("bench: pass");
   EGT_TRY(trainer_->wait_for_pass(retired_, environment_.peer_timeout_seconds));
@@ -145,7 +145,7 @@ Result<StepResult> MlpJob::retire() {
   return result;
 }
 
-/// The first step's time would hold what the host did before it.
+/// The first step is excluded: its time would include the host's work before it.
 Result<BurstTimes> MlpJob::burst(int chunks, std::int64_t per_chunk) {
   const std::int64_t first = next_ + 1, end = first + chunks * per_chunk;
   BurstTimes times{.chunk_ms = std::vector<double>(static_cast<std::size_t>(chunks), 0.0)};
@@ -172,7 +172,7 @@ Result<JobReport> MlpJob::check() {
   return std::exchange(report_, {});
 }
 
-/// The same batch and weights as at first must give the same bits.
+/// The batch and weights of the first pass must give the same bits again.
 Status MlpJob::check_replay() {
   EGT_TRY_ASSIGN(const Answers again, replay());
   const std::vector<PassTensor> tensors = trainer_->replay_tensors();
@@ -196,7 +196,7 @@ Status MlpJob::check_replicas() {
   EGT_TRY(replicas_->enqueue(states.size()));
   EGT_TRY_ASSIGN(const auto answers, replicas_->collect(environment_.peer_timeout_seconds));
   ++report_.work.replica_checks;
-  // The group's ranks are the first ones of all.
+  // The group consists of the first ranks of the run.
   const auto dissents =
       vote(answers, std::vector<int>(answers.size(), 0), std::vector<Answers>(answers.size()));
   for (const Dissent& dissent : dissents) {
@@ -210,8 +210,8 @@ Status MlpJob::check_replicas() {
   return {};
 }
 
-/// The fabric alone, in the place of the gradients: the updates that wait for these came with the digests of
-/// the state. The same sizes on all ranks.
+/// Times the fabric alone, in the memory of the gradients. The updates that read them finished before the
+/// state digests. All ranks use the same sizes.
 Status MlpJob::measure_sums() {
   if (communicator_.size() < 2) return {};
   line_.wait_for_peers("bench: all-reduce by size");
@@ -225,7 +225,7 @@ Status MlpJob::measure_sums() {
   return {};
 }
 
-/// The middle of some blocks, behind a first all-reduce in which the ranks meet.
+/// Median over several blocks, after a first all-reduce that aligns the ranks.
 Result<double> MlpJob::sum_ms(const VectorView& part) {
   Stream& stream = trainer_->communication_stream();
   const auto repeats = std::clamp<std::size_t>(sum_block_bytes / part.bytes(), 1, most_sums_a_block);

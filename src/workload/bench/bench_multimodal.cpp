@@ -8,7 +8,7 @@
 namespace egt {
 namespace {
 
-/// Where the parts of a batch lie, in bytes: the timeline first, then each stream's times and values.
+/// Byte offsets of the parts of a batch: the timeline first, then each stream's times and values.
 struct BatchLayout {
   explicit BatchLayout(const FusionShape& shape) {
     const auto place = [this](std::int64_t elements, std::size_t width) {
@@ -27,14 +27,14 @@ struct BatchLayout {
   std::array<std::size_t, most_fusion_streams> times{}, values{};
 };
 
-/// A number of [0, 1) that depends on all of these.
+/// A number in [0, 1) that depends on all arguments.
 double unit(std::uint64_t seed, std::uint64_t purpose, std::uint64_t index) {
   constexpr double two_to_53 = 9007199254740992.0;
   const std::uint64_t word = mix64(mix64(seed + purpose * 0x9E3779B97F4A7C15ull) + index);
   return static_cast<double>(word >> 11) / two_to_53;
 }
 
-/// Rows of rising times: evenly, each somewhere in the middle of its period.
+/// Writes rows of rising times, one per period, each within the middle half of its period.
 void write_times(double* times, std::int64_t rows, std::int64_t samples, double hz, std::uint64_t seed,
                  std::uint64_t purpose) {
   for (std::int64_t i = 0; i < rows * samples; ++i) {
@@ -43,8 +43,8 @@ void write_times(double* times, std::int64_t rows, std::int64_t samples, double 
   }
 }
 
-/// A robot's streams, as stream_fusion.hpp has them. The timeline comes with the input; so do the streams, or
-/// they are this device's own.
+/// Sensor streams of robots, as in stream_fusion.hpp. The timeline is part of the input. The streams are part
+/// of it too, or belong to this device.
 class Multimodal final : public BenchOperation {
  public:
   Multimodal(Device& device, std::uint64_t seed, StreamOrigin origin, const BatchItems& samples)
@@ -68,11 +68,11 @@ class Multimodal final : public BenchOperation {
  private:
   Status write_doubles(std::byte* to, std::int64_t samples, double hz, std::uint64_t purpose, Stream& stream);
   Status make_streams(int generation, std::byte* batch, Stream& stream);
-  /// Where the streams of a generation lie, as if the timeline were before them.
+  /// Address of a generation's streams, computed as if the timeline preceded them.
   const std::byte* own_batch(int generation) const {
     return streams_.as<std::byte>() + static_cast<std::size_t>(generation) * layout_.bytes;
   }
-  /// Sequences of random numbers, one each.
+  /// Each stream and generation has its own random sequence.
   static std::uint64_t purpose_of(int stream, int generation) {
     constexpr std::uint64_t above_those_of_points = std::uint64_t{1} << 32;
     return above_those_of_points + static_cast<std::uint64_t>((stream + 1) * generations + generation);
@@ -83,7 +83,7 @@ class Multimodal final : public BenchOperation {
   const StreamOrigin origin_;
   const FusionShape shape_, most_;
   const BatchLayout layout_;
-  Buffer streams_;  ///< of all generations, where they are this device's own
+  Buffer streams_;  ///< of all generations, if they belong to this device
   Buffer fused_, dropped_, scratch_, pinned_;
 };
 
@@ -106,7 +106,7 @@ Status Multimodal::prepare() {
   return device_.synchronize(*stream, ready_seconds);
 }
 
-/// Waits, since the pinned memory is used again.
+/// Blocks, because the pinned memory is reused.
 Status Multimodal::write_doubles(std::byte* to, std::int64_t samples, double hz, std::uint64_t purpose,
                                  Stream& stream) {
   write_times(pinned_.as<double>(), most_.batch, samples, hz, seed_, purpose);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int copy_chunks = 5;
 
-/// Lets the host be ahead of the device, but not by much: so nothing waits for the host, and a stop is quick.
+/// Bounds the host's lead over the device: the device never waits for the host, and a stop is quick.
 class SubmissionWindow {
  public:
   static constexpr std::int64_t iterations = 16;  ///< between two marks
@@ -27,8 +27,8 @@ class SubmissionWindow {
     }
     return {};
   }
-  /// The mark that must be reached before iteration `number` is enqueued; null: none. It is then to be
-  /// recorded again.
+  /// The mark that must complete before iteration `number` is enqueued, and is then recorded again; null:
+  /// none.
   Event* due(std::int64_t number) {
     if (number % iterations != 0) return nullptr;
     return marks_[static_cast<std::size_t>(number / iterations) % marks].get();
@@ -62,28 +62,28 @@ class StreamJob final : public BenchJob {
  private:
   Status make(std::int64_t iterations, std::int64_t per_chunk);
   Status work(std::int64_t iteration);
-  /// Batches that come from a peer cannot be told from work that is stuck.
+  /// A wait for a peer's batches looks the same as a stuck device: report it as a wait for peers.
   void tell_progress();
   Status wait(const Event& event, const char* what);
-  /// The window's mark before iteration `number`, as soon as it may be used again.
+  /// Waits for the window's mark before iteration `number`, and records it again.
   Status keep_pace(std::int64_t number, const char* what);
   Result<Answers> digests_of_outputs();
-  /// The first of `digests_`; waits for them.
+  /// Waits for the first `count` of `digests_` and returns them.
   Result<Answers> read_digests(std::size_t count, const char* what);
   Status check_last_output();
   Result<bool> is_input_right();
   Result<double> copy_ms();
-  /// Memory for a while: it is kept where a wait for work in it failed.
+  /// Allocates temporary memory, which is kept if a wait for work in it failed.
   Result<std::byte*> borrow(std::size_t bytes);
 
   Environment& environment_;
   Device& device_;
   const FeedShape shape_;
-  const double slow_;  ///< percent of work added
+  const double slow_;  ///< percent of extra work
   ProgressBoard::Line& line_;
-  double owed_ = 0;  ///< of the added work, in operations
+  double owed_ = 0;  ///< pending extra work, in operations
   std::int64_t next_ = 0, per_chunk_ = 1;
-  Answers known_;  ///< a generation's outputs, one generation behind the other
+  Answers known_;  ///< digests of the outputs, generation by generation
   JobReport report_;
   std::unique_ptr<BenchOperation> operation_;
   const std::vector<BenchOperation::Output> outputs_;
@@ -92,7 +92,7 @@ class StreamJob final : public BenchJob {
   std::vector<std::unique_ptr<Event>> chunk_ends_;
   std::unique_ptr<Event> done_, moved_;
   SubmissionWindow window_;
-  // Streams go before the memory that their work uses.
+  // Declared last: streams are destroyed before the memory that their work uses.
   std::unique_ptr<InputPipeline> feed_;
   std::unique_ptr<Stream> compute_;
 };
@@ -117,7 +117,7 @@ Status StreamJob::wait(const Event& event, const char* what) {
   return wait_with_peers(device_, environment_.communicator, event, environment_.peer_timeout_seconds, what);
 }
 
-/// Input made in this device's own memory, so nothing depends on what is moved.
+/// Inputs are written to this device's own memory, so that no transfer affects the answers.
 Result<Answers> StreamJob::answers() {
   known_.clear();
   EGT_TRY_ASSIGN(std::byte* const input, borrow(shape_.stride));
@@ -137,7 +137,7 @@ Result<std::byte*> StreamJob::borrow(std::size_t bytes) {
   return borrowed_.back().as<std::byte>();
 }
 
-/// Of the last batch enqueued; waits for it.
+/// Digests of the last enqueued batch's outputs. Blocks until done.
 Result<Answers> StreamJob::digests_of_outputs() {
   Digest* digest = digests_.as<Digest>();
   for (const auto& [name, memory] : outputs_) EGT_TRY(device_.digest(memory->words(), digest++, *compute_));
@@ -152,7 +152,7 @@ Result<Answers> StreamJob::read_digests(std::size_t count, const char* what) {
   return Answers(digests, digests + count);
 }
 
-/// The first delivery is not timed: it fills the slots.
+/// The first delivery fills the slots and is not timed.
 Result<BurstTimes> StreamJob::burst(int chunks, std::int64_t per_chunk) {
   const std::int64_t iterations = multiple() + chunks * per_chunk;
   per_chunk_ = per_chunk;
@@ -177,7 +177,7 @@ Result<BurstTimes> StreamJob::burst(int chunks, std::int64_t per_chunk) {
   return times;
 }
 
-/// The next delivery is enqueued ahead of the work on this one.
+/// Enqueues the next delivery before the work on the current one.
 Status StreamJob::make(std::int64_t iterations, std::int64_t per_chunk) {
   const std::int64_t first = next_, end = first + iterations, per_delivery = shape_.per_delivery;
   const std::int64_t deliveries = end / per_delivery;
@@ -230,14 +230,14 @@ Status StreamJob::check_last_output() {
       fault.blame = Blame::ambiguous;
       fault.suspects = {0, environment_.place.rank};
     }
-    if (report_.failure.empty()) environment_.records.emit(fault);  // one a trial says enough
+    if (report_.failure.empty()) environment_.records.emit(fault);  // one fault per trial is enough
     report_.failure = fmt::format("rank {}: {}", environment_.place.rank, fault.where);
     break;
   }
   return {};
 }
 
-/// Is the last batch's input, where it was moved to, what it should be?
+/// Whether the last batch's input is still correct in its destination memory.
 Result<bool> StreamJob::is_input_right() {
   if (!feed_->is_moved()) return true;
   const std::size_t bytes = shape_.bytes[static_cast<std::size_t>(shape_.index)];
@@ -265,7 +265,7 @@ Result<JobReport> StreamJob::check() {
   return std::exchange(report_, {});
 }
 
-/// As the operation was measured: as many times, back to back, from as many places.
+/// Mirrors the measurement of the operation: the same number of calls, back to back, from as many sources.
 Result<double> StreamJob::copy_ms() {
   const std::size_t bytes = aligned_input(operation_->necessary_bytes() / 2);
   EGT_TRY_ASSIGN(std::byte* const data, borrow((BenchOperation::generations + 1) * bytes));

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::int64_t coordinates = 3;
 
-/// Points that lie evenly in the grid's box.
+/// Points distributed uniformly in the grid's box.
 class Voxelize final : public BenchOperation {
  public:
   Voxelize(Device& device, std::uint64_t seed, std::int32_t grid, const BatchItems& points)
@@ -43,7 +43,7 @@ class Voxelize final : public BenchOperation {
 Status Voxelize::prepare() {
   const auto voxels = static_cast<std::size_t>(call_.grid.voxels());
   call_.scratch_bytes = voxelization_scratch_bytes(points_.own, call_.grid);
-  // Whole words, for the digest.
+  // Digests need whole words.
   EGT_TRY_ASSIGN(occupancy_, device_.allocate((voxels + 3) / 4 * 4));
   EGT_TRY_ASSIGN(features_, device_.allocate(voxels * sizeof(VoxelFeatures)));
   EGT_TRY_ASSIGN(counts_, device_.allocate(sizeof(VoxelCounts)));

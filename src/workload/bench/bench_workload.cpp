@@ -15,8 +15,8 @@
 namespace egt {
 namespace {
 
-/// How much longer than its like a device may take in all that it did, and in how many tests it must be seen:
-/// on a host, whose cores others use too, much and more.
+/// A device is reported if it is slower than others of its model by this factor in all tests, and in this
+/// many tests or more. A host's cores are shared with other processes, so its limits are higher.
 constexpr double gpu_slowness_limit = 1.1, host_slowness_limit = 1.5;
 constexpr int gpu_fewest_tests = 1, host_fewest_tests = 2;
 
@@ -64,7 +64,7 @@ BenchGroups::Needs BenchSuite::needs() const {
   return needs;
 }
 
-/// However many batches turn out to be moved together.
+/// Sized for any number of batches per delivery.
 std::size_t BenchSuite::slot_bytes(const BenchTrial& trial) const {
   const std::size_t stride = aligned_input(input_bytes(trial, trial.size));
   return peer_feed_bytes(stride, batches_per_delivery(0, stride));
@@ -83,7 +83,7 @@ std::string BenchSuite::phase_of(std::int64_t trial) const {
   return fmt::format("bench: {}", describe(plan_[static_cast<std::size_t>(trial)]));
 }
 
-/// A slow device on purpose stays slow from its trial on, in every workload.
+/// An injected slowdown persists from its trial on, in every workload.
 void BenchSuite::take_slowness(std::int64_t trial) {
   if (slow_) return;
   slow_ = environment().injector.take(InjectionKind::slow, trial);
@@ -105,7 +105,7 @@ BenchEntry BenchSuite::entry_of(std::int64_t number) const {
   return entry;
 }
 
-/// What speaks against it before it is begun.
+/// Finds reasons to skip the trial before it starts.
 void BenchSuite::look_at_peers(BenchEntry& entry) const {
   const BenchTrial& trial = entry.trial;
   if (trial.mode != BenchMode::p2p || !entry.not_possible.empty()) return;
@@ -128,7 +128,7 @@ Status BenchSuite::make_trial(std::int64_t number) {
   return {};
 }
 
-/// The same load twice: in equal shares, and in those that suit what each device does alone.
+/// Measures the same load twice: in equal shares, and in shares weighted by each device's standalone speed.
 Status BenchSuite::measure_hetero(BenchEntry& entry) {
   std::vector<double> batches_per_ms;
   for (const BenchEntry* one : each_alone(entries_, entry.trial)) batches_per_ms.push_back(1 / one->own_ms);
@@ -170,7 +170,7 @@ Status BenchSuite::measure(BenchEntry& entry) {
   return {};
 }
 
-/// And what it makes of known input.
+/// Opens the job and returns its known answers.
 Result<Answers> BenchSuite::open_own_job(const BenchEntry& entry) {
   if (entry.trial.tasks.empty()) {
     EGT_TRY_ASSIGN(job_, make_job(entry));
@@ -182,7 +182,7 @@ Result<Answers> BenchSuite::open_own_job(const BenchEntry& entry) {
   return job_->answers();
 }
 
-/// Of a rank that takes no part nothing is asked.
+/// A rank that takes no part has no answers to compare.
 Status BenchSuite::open_job(BenchEntry& entry) {
   const BenchTrial& trial = entry.trial;
   std::vector<BenchEntry> parts = parts_of(entry);
@@ -206,7 +206,7 @@ Status BenchSuite::open_job(BenchEntry& entry) {
       entry.failure = fmt::format("rank {}: {}", r, r == rank() ? status.what() : to_string(code));
   }
   trials_without_memory_ += lacks_memory;
-  // Parts of a network are held against themselves: their jobs do it.
+  // Parts of a network are compared with their own repetition by their jobs.
   if (!entry.failure.empty() || trial.is_divided()) return {};
   for (BenchEntry& part : parts) {
     std::vector<Answers> by_rank(static_cast<std::size_t>(ranks()));
@@ -219,8 +219,7 @@ Status BenchSuite::open_job(BenchEntry& entry) {
   return {};
 }
 
-/// What a device made of a batch whose content is known, beside what it made of it before and what others
-/// did.
+/// Compares a device's answers for a known batch with its previous answers and with other devices'.
 void BenchSuite::judge_answers(BenchEntry& entry, const std::vector<Answers>& by_rank) {
   const BenchTrial& trial = entry.trial;
   const bool is_mlp = trial.workload == BenchWorkload::mlp;
@@ -229,7 +228,7 @@ void BenchSuite::judge_answers(BenchEntry& entry, const std::vector<Answers>& by
     // A known-answer pass has no more samples than an equal share.
     sizes[static_cast<std::size_t>(trial.ranks[device])] =
         is_mlp ? std::min(entry.shares[device], entry.items() / trial.devices()) : entry.shares[device];
-  // Its gradients are scaled by the samples of all devices.
+  // Gradients are scaled by the samples of all devices.
   std::string question = trial.name;
   if (is_mlp)
     question += fmt::format(", {} devices, {} in all, gradients {}", trial.devices(), entry.items(),
@@ -370,7 +369,7 @@ std::optional<double> BenchSuite::used_memory_bytes() const {
   return static_cast<double>(memory.value().used_bytes());
 }
 
-/// This rank may have kept it already while others did not come so far: it is lost for all.
+/// This rank may have kept the trial already while others failed in it. It is lost on all ranks.
 void BenchSuite::lose_trial(std::int64_t number) {
   if (number < 0) return;
   entries_.resize(std::min(entries_.size(), static_cast<std::size_t>(number)));
@@ -390,7 +389,7 @@ Status BenchSuite::reconnect() {
   return open_groups();
 }
 
-/// A device that is slower than its like in all that it did alone.
+/// Reports a device that was slower than others of its model in all single-device tests.
 Status BenchSuite::finish(const Ending& ending) {
   if (ending.hurry) return {};
   const auto times =

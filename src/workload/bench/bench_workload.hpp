@@ -18,21 +18,21 @@
 
 namespace egt {
 
-/// What `bench` is asked to do.
+/// Configuration of `bench`.
 struct BenchParts {
   BenchOptions bench;
-  TrainOptions train;             ///< of mlp; `batch`: samples a device
+  TrainOptions train;             ///< for mlp; `batch`: samples per device
   std::vector<RankPlace> places;  ///< of all ranks
-  std::vector<int> models;        ///< by rank: devices of one number must give the same bits
-  /// Was this process told to stop? Ends a trial early.
+  std::vector<int> models;        ///< by rank; devices with equal numbers must give the same bits
+  /// Whether this process was asked to stop. Ends a trial early.
   std::function<bool()> stopping = [] { return false; };
 };
 
-/// How work scales from one device to all: each trial is one workload and size on some of the devices. All
-/// results are checked. Rank 0 tells the entries, every rank what it verified.
+/// Measures how work scales from one device to all. Each trial runs one workload and size on some of the
+/// devices. All results are verified. Rank 0 reports the entries; every rank reports what it verified.
 class BenchSuite final : public MeasurementWorkload {
  public:
-  /// `control` is used by the main thread only, in prepare and after a restart. All outlive the suite.
+  /// Only the main thread uses `control`, in prepare and after a restart. All must outlive the suite.
   BenchSuite(Environment& environment, Control& control, const BenchParts& parts);
 
   std::string name() const override { return "bench"; }
@@ -53,12 +53,12 @@ class BenchSuite final : public MeasurementWorkload {
   BenchGroups::Needs needs() const;
   Status open_groups();
   void take_slowness(std::int64_t trial);
-  /// Nothing is measured yet; equal shares.
+  /// An entry without measurements, in equal shares.
   BenchEntry entry_of(std::int64_t trial) const;
   std::size_t slot_bytes(const BenchTrial& trial) const;
   void look_at_peers(BenchEntry& entry) const;
   Status measure_hetero(BenchEntry& entry);
-  /// In its shares. Where nothing came of it the entry tells why, or somebody was told to stop.
+  /// Measures in the entry's shares. Without a result there is a failure or a stop request.
   Status measure(BenchEntry& entry);
   Status open_job(BenchEntry& entry);
   Result<Answers> open_own_job(const BenchEntry& entry);
@@ -76,23 +76,23 @@ class BenchSuite final : public MeasurementWorkload {
   void add_rates(BenchEntry& entry, const Measured& measured) const;
   void keep(BenchEntry entry);
   std::optional<double> used_memory_bytes() const;
-  /// Where other processes use the device's cores too.
+  /// On a host, other processes share the device's cores.
   bool is_host() const { return environment().device.info().backend == "host"; }
 
   Control& control_;
   const BenchParts& parts_;
   const BenchTrialMaker::Surroundings surroundings_;
   std::vector<BenchTrial> plan_;
-  std::vector<BenchEntry> entries_;  ///< on all ranks alike
+  std::vector<BenchEntry> entries_;  ///< the same on all ranks
   BenchAnswers answers_;
   FaultReporter reporter_;
   VerifiedWork work_;              ///< of this rank
-  int trials_without_memory_ = 0;  ///< on some rank
-  bool interrupted_ = false;       ///< somebody was told to stop in the trial that is being made
-  std::optional<Injection> slow_;  ///< this device, from some trial on
+  int trials_without_memory_ = 0;  ///< trials in which some rank lacked memory
+  bool interrupted_ = false;       ///< a rank was asked to stop in the current trial
+  std::optional<Injection> slow_;  ///< of this device, from some trial on
   std::unique_ptr<BenchGroups> groups_;
-  std::unique_ptr<BenchJob> job_;  ///< of the trial that is being made
-  /// Of a communicator that was given up: its transfers may still look at this memory.
+  std::unique_ptr<BenchJob> job_;  ///< of the current trial
+  /// Kept after an aborted communicator, because its transfers may still access this memory.
   std::vector<std::unique_ptr<BenchGroups>> old_groups_;
   std::vector<std::unique_ptr<BenchJob>> old_jobs_;
 };

@@ -14,7 +14,7 @@ std::size_t slot_bytes(const FeedShape& shape) {
   return static_cast<std::size_t>(shape.per_delivery) * shape.stride;
 }
 
-/// The generations one behind the other, and so many of them again that every delivery is in one piece.
+/// The generations in order, followed by copies of the first ones to make every delivery contiguous.
 class Ring {
  public:
   Status prepare(Device& device, const FeedShape& shape, const InputPipeline::MakeInput& make) {
@@ -30,7 +30,7 @@ class Ring {
     return device.synchronize(*stream, ready_seconds);
   }
   const std::byte* of_generation(int generation) const { return entry(static_cast<std::size_t>(generation)); }
-  /// What a device is to get.
+  /// The data for a device.
   std::byte* delivery(std::int64_t number, int to) const {
     const FeedShape of_receiver{.index = to, .devices = shape_.devices, .bytes = {}};
     return entry(static_cast<std::size_t>(of_receiver.generation(number * shape_.per_delivery)));
@@ -43,7 +43,7 @@ class Ring {
   Buffer memory_;
 };
 
-/// The first device's batches, which it uses itself where they are; alone it moves none.
+/// Uses the first device's batches in place, without transfers.
 class LocalFeed : public InputPipeline {
  public:
   LocalFeed(Device& device, const FeedShape& shape) : device_(device), shape_(shape) {}
@@ -64,7 +64,7 @@ class LocalFeed : public InputPipeline {
   Ring ring_;
 };
 
-/// What both ways of moving have: a stream for the movement, and what a receiver's streams wait for.
+/// Common parts of both transfer methods: a transfer stream, and the events a receiver's streams wait for.
 class MovingFeed : public LocalFeed {
  public:
   using LocalFeed::LocalFeed;
@@ -76,7 +76,7 @@ class MovingFeed : public LocalFeed {
   }
   bool is_moved() const override { return !is_source(); }
   Stream* stream() override { return move_.get(); }
-  /// Nothing of the movement is put in `compute`, where it would take time from the work.
+  /// Enqueues no transfer work in `compute`, where it would delay the computation.
   Status ready(std::int64_t delivery, Stream& compute) override {
     return is_source() ? Status() : device_.wait(compute, *arrived_[index(delivery)]);
   }
@@ -99,8 +99,8 @@ class MovingFeed : public LocalFeed {
   bool is_source() const { return shape_.index == 0; }
   static std::size_t index(std::int64_t delivery) { return static_cast<std::size_t>(delivery % slots); }
 
-  std::array<std::unique_ptr<Event>, slots> arrived_, released_;  ///< a receiver's
-  std::unique_ptr<Stream> move_;  ///< goes before the memory of the ring; derived ones see to theirs
+  std::array<std::unique_ptr<Event>, slots> arrived_, released_;  ///< used by receivers
+  std::unique_ptr<Stream> move_;  ///< destroyed before the ring's memory; derived classes reset it
 };
 
 class ExchangeFeed final : public MovingFeed {
@@ -139,7 +139,7 @@ class ExchangeFeed final : public MovingFeed {
   Buffer slots_;
 };
 
-/// A message tells the first device that a slot is free, another one the receiver that it is filled.
+/// One message signals the first device that a slot is free. Another signals the receiver that it is filled.
 class PeerFeed final : public MovingFeed {
  public:
   PeerFeed(Device& device, Communicator& communicator, const PeerMemory& memory, const FeedShape& shape)
@@ -168,7 +168,7 @@ class PeerFeed final : public MovingFeed {
   }
 
  private:
-  /// The delivery before in the same slot is used up; the first ones find theirs free.
+  /// Waits until the slot's previous delivery is released. The first deliveries find their slots free.
   Status receive(std::int64_t delivery) {
     const std::array free = {token(0, 0)}, filled = {token(1, 0)};
     EGT_TRY(device_.wait(*move_, *released_[index(delivery)]));

@@ -48,7 +48,7 @@ std::vector<Dissent> BenchAnswers::judge(const std::string& test, const std::vec
     if (answers[rank].empty()) answers[rank] = past[rank];
     const auto next = static_cast<int>(group_of.size());
     groups[rank] = group_of.try_emplace({models_[rank], sizes[rank]}, next).first->second;
-    // With nothing to say it stands apart.
+    // A rank without answers gets a group of its own.
     if (answers[rank].empty()) groups[rank] = -1 - static_cast<int>(rank);
   }
   const std::vector<Dissent> dissents = vote(answers, groups, past);

@@ -12,22 +12,22 @@
 
 namespace egt {
 
-/// How many known answers a job of the workload gives.
+/// Number of known answers that a job of the workload returns.
 std::size_t answers_of(BenchWorkload workload);
 
-/// Bit for bit, as figures to be shared, and `count` answers from there.
+/// Converts answers to values for sharing and `count` answers back, bit for bit.
 std::vector<double> to_figures(const Answers& answers);
 Answers from_figures(const double* figures, std::size_t count);
 
-/// What every rank answered to the known-answer questions of a test: compared with what it answered before,
-/// and against the ranks of the same device model that had the same question. The same on all ranks.
+/// All ranks' known answers of a test. Compares them with the rank's previous answers and with ranks of the
+/// same device model and the same batch size. The same on all ranks.
 class BenchAnswers {
  public:
-  /// `models`: by rank; ranks of one number must give the same bits.
+  /// `models`: by rank; ranks with equal numbers must give the same bits.
   explicit BenchAnswers(std::vector<int> models) : models_(std::move(models)) {}
 
-  /// By rank: the size of the batch that it was asked about, and what it answered; no answers: it took no
-  /// part. Who is wrong, as `vote` finds it, those who answered earlier being witnesses too.
+  /// `sizes` and `now`: batch size and answers by rank; a rank without answers took no part. Returns the
+  /// wrong ranks as `vote` finds them; earlier answers count as witnesses too.
   std::vector<Dissent> judge(const std::string& test, const std::vector<std::int64_t>& sizes,
                              const std::vector<Answers>& now);
 
@@ -35,7 +35,7 @@ class BenchAnswers {
   using Key = std::tuple<std::string, std::int64_t, int>;  ///< test, size, rank
 
   const std::vector<int> models_;
-  std::map<Key, Answers> past_;  ///< answers that nobody doubted
+  std::map<Key, Answers> past_;  ///< answers that were never in doubt
 };
 
 }  // namespace egt

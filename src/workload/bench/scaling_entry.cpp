@@ -15,7 +15,7 @@
 namespace egt {
 namespace {
 
-/// Of what each device does alone.
+/// Mean over the single-device entries.
 template <typename Figure>
 double mean(const std::vector<const BenchEntry*>& alone, const Figure& figure) {
   double sum = 0;
@@ -29,7 +29,7 @@ Json step_json(const BenchEntry& entry) {
   return {{"min", step.min}, {"p50", step.p50}, {"p95", step.p95}, {"max", step.max}};
 }
 
-/// One device's batch of work.
+/// Time for one device's batch.
 std::optional<double> ms_per_batch(const BenchEntry& entry) {
   if (!entry.step) return std::nullopt;
   return entry.step->p50 * static_cast<double>(entry.trial.size) / static_cast<double>(entry.items());
@@ -55,7 +55,7 @@ Json tasks_json(const std::vector<BenchTask>& tasks) {
   return all;
 }
 
-/// Layers count from 1 for people.
+/// Layer numbers in the report start at 1.
 Json stages_json(const std::vector<LayerRange>& stages) {
   Json all = Json::array();
   for (const LayerRange& stage : stages) all.push_back({stage.first + 1, stage.end});

@@ -22,7 +22,7 @@ namespace {
 
 constexpr double delivery_period_ms = 0.2;
 
-/// Ways of dividing a network among `ranks`: by one dimension, and among all ranks also by two or three.
+/// Plans that divide a network among `ranks` by one dimension, and among all ranks also by two or three.
 std::vector<ParallelPlan> splits(const BenchOptions& options, int ranks, bool all) {
   std::vector<ParallelPlan> plans;
   const bool tensor = options.measures(Parallel::tensor), pipeline = options.measures(Parallel::pipeline);
@@ -75,7 +75,7 @@ void add_modes(const BenchTrial& test, const BenchOptions& options, int ranks,
     }
 }
 
-/// Fusion, then a network whose first stage it feeds: on one device, and as one pipeline.
+/// Fusion followed by a network whose first stage uses its output: on one device, and as one pipeline.
 void add_chains(const BenchOptions& options, std::vector<BenchTrial>& plan, int ranks) {
   if (!options.measures(Parallel::pipeline) ||
       std::find(options.workloads.begin(), options.workloads.end(), BenchWorkload::multimodal) ==
@@ -131,7 +131,7 @@ std::vector<BenchTrial> plan_trials(const BenchOptions& options, std::int64_t ml
                                     const std::vector<Precision>& precisions, int ranks) {
   std::vector<BenchTrial> plan;
   for (const BenchWorkload workload : options.workloads) {
-    // Layers are mlp's alone.
+    // Only mlp has layers.
     if (workload != BenchWorkload::mlp && !options.measures(Parallel::data) &&
         !options.measures(Parallel::task))
       continue;
@@ -139,7 +139,7 @@ std::vector<BenchTrial> plan_trials(const BenchOptions& options, std::int64_t ml
       add_modes(test, options, ranks, plan);
   }
   add_chains(options, plan, ranks);
-  // The largest of each workload whose batches need nothing of another device's.
+  // The max size of each workload whose batches need no data of other devices.
   std::vector<BenchTask> jobs;
   for (const BenchTrial& trial : plan)
     if (trial.workload != BenchWorkload::mlp && trial.mode == BenchMode::single &&
@@ -189,7 +189,7 @@ const char* items_of(BenchWorkload workload) {
   return workload == BenchWorkload::voxelize ? "points" : "samples";
 }
 
-/// What is left over after rounding down goes to those that lost most by it.
+/// The remainder goes to the devices that lost the most by rounding down.
 std::vector<std::int64_t> share_load(std::int64_t total, const std::vector<double>& speeds,
                                      std::int64_t unit) {
   total /= unit;
@@ -210,13 +210,13 @@ std::vector<std::int64_t> share_load(std::int64_t total, const std::vector<doubl
     ++shares[most];
     lost[most] -= 1;
   }
-  for (; left < 0; ++left) --*std::max_element(shares.begin(), shares.end());  // what the least ones took
+  for (; left < 0; ++left) --*std::max_element(shares.begin(), shares.end());  // offsets the min shares
   for (std::int64_t& share : shares) share *= unit;
   return shares;
 }
 
 LoopPlan plan_loop(double step_ms, double trial_seconds, std::int64_t multiple) {
-  step_ms = std::max(step_ms, 1e-6);  // a clock may be too coarse for one step
+  step_ms = std::max(step_ms, 1e-6);  // the clock may be too coarse for one step
   const double trial_ms = trial_seconds * 1e3, burst_ms = burst_seconds * 1e3;
   const auto steps = static_cast<std::int64_t>(std::min(trial_ms / usual_chunks, burst_ms) / step_ms);
   LoopPlan plan;
@@ -240,7 +240,7 @@ ScalingTimes step_times(std::vector<double> ms) {
 void WarmUp::add(double step_ms) {
   const std::int64_t made = iterations();
   const std::int64_t wanted = plan_loop(step_ms, trial_seconds_, multiple_).per_chunk;
-  const bool full = 2 * made >= wanted;  // as long as a chunk, or nearly so
+  const bool full = 2 * made >= wanted;  // about as long as a chunk
   const bool agrees = std::abs(step_ms - step_ms_) <= agreement * step_ms_;
   ++rounds_;
   spent_ms_ += static_cast<double>(made) * step_ms;

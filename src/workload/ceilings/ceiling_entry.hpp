@@ -9,23 +9,23 @@
 
 namespace egt {
 
-/// What this rank measured of a row. What was not measured is empty.
+/// Measurements of a row on this rank. Unmeasured values are empty.
 struct CeilingEntry {
   CeilingRow row;
-  std::string failure;              ///< what went wrong; empty: nothing
-  std::vector<double> ours, limit;  ///< FLOP, bytes or turns a second, of each round
+  std::string failure;              ///< the error; empty: none
+  std::vector<double> ours, limit;  ///< FLOP, bytes or chain iterations per second, by round
   std::optional<double> sm_clock_mhz, power_w;
-  Json facts = Json::object();  ///< what else the result tells of it
+  Json facts = Json::object();  ///< further values for the result
 
-  /// Ours over the limit of the same round.
+  /// Our rate over the limit of the same round.
   std::vector<double> ratios() const;
 };
 
-/// From the lowest to the highest, in percent of the middle one; 0 of nothing.
+/// Relative range: max minus min over the median, in percent; 0 without values.
 double spread_percent(const std::vector<double>& values);
 
 PartReport report_of(const CeilingEntry& entry);
-/// "verify: 12.3 of 14.1 GB/s (copy bandwidth), ratio 0.872, spread 1.2 %"
+/// For example "verify: 12.3 GB/s, 0.872 of the read bandwidth (14.1), spread 1.2 %".
 std::string line_of(const CeilingEntry& entry);
 
 }  // namespace egt

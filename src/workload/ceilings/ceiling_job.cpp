@@ -32,7 +32,7 @@ class StreamCeiling final : public CeilingJob {
 
   Environment& environment_;
   StreamTrial trial_;
-  StreamTimer timer_;  ///< last: its stream ends before the memory goes
+  StreamTimer timer_;  ///< declared last: its stream ends before the memory is freed
 };
 
 Result<JobReport> StreamCeiling::check() {

@@ -14,40 +14,40 @@
 
 namespace egt {
 
-/// What a side did in a burst.
+/// Result of one side in a burst.
 struct CeilingBurst {
   double ms = 0;
-  std::vector<double> rates;  ///< FLOP, bytes or turns a second, one a row of the trial
+  std::vector<double> rates;  ///< FLOP, bytes or chain iterations per second, one per row of the trial
 };
 
-/// Both sides of a trial, ready on this rank. One thread; all ranks make the same calls with the same counts.
-/// Where a call fails, give_up follows, or the end of the program, or it is not used any more.
+/// Both sides of a trial, prepared on this rank. One thread; all ranks make the same calls with the same
+/// counts. After a failed call, only give_up, the end of the program or destruction may follow.
 class CeilingJob {
  public:
   virtual ~CeilingJob() = default;
-  /// `count` operations, one behind the other; waits for them.
+  /// Runs `count` operations, one after the other, and waits for them.
   virtual Result<CeilingBurst> ours(std::int64_t count) = 0;
   virtual Result<CeilingBurst> limit(std::int64_t count) = 0;
-  /// After the last burst: is what ours made right? A fault was told by its own record.
+  /// Verifies our side's results after the last burst. Faults have their own records.
   virtual Result<JobReport> check() { return JobReport(); }
-  /// What else the result tells of it.
+  /// Further values for the result.
   virtual Json facts() const { return Json::object(); }
   /// See BenchJob.
   virtual Status give_up(double seconds) = 0;
 };
 
-/// A side that is work in one stream.
+/// A side that consists of work in one stream.
 struct StreamSide {
-  double units = 0;  ///< FLOP, bytes or turns of one operation
+  double units = 0;  ///< FLOP, bytes or chain iterations per operation
   std::function<Status(Stream& stream)> enqueue;
 };
 
-/// One side's bursts, timed by events of the device.
+/// Times one side's bursts by device events.
 class StreamTimer {
  public:
-  /// `with_peers`: other ranks take part in what is enqueued. The environment outlives it.
+  /// `with_peers`: other ranks take part in the enqueued work. The environment must outlive the timer.
   static Result<StreamTimer> make(Environment& environment, bool with_peers);
-  /// Milliseconds.
+  /// Returns milliseconds.
   Result<double> time(std::int64_t count, const std::function<Status(Stream& stream)>& enqueue);
   Stream& stream() { return *stream_; }
   Status give_up(double seconds) { return environment_->device.forget_failure(*stream_, seconds); }
@@ -60,33 +60,33 @@ class StreamTimer {
   std::unique_ptr<Stream> stream_;
 };
 
-/// Both sides are work in one stream.
+/// A trial whose two sides are work in one stream.
 struct StreamTrial {
   StreamSide ours, limit;
   bool with_peers = false;
-  /// In the device's memory, reset: what ours, and then `last_look`, found that is not as expected; null:
-  /// nothing is verified.
+  /// Mismatches found by our side and then by `last_look`, in device memory, reset before. Null if nothing is
+  /// verified.
   Mismatches* found = nullptr;
-  std::function<Status(Stream& stream)> last_look = {};  ///< after the last burst
-  Fault fault = {};                                      ///< what those words are told as
-  VerifiedWork work = {};                                ///< once they are looked at
+  std::function<Status(Stream& stream)> last_look = {};  ///< verification after the last burst
+  Fault fault = {};                                      ///< template of the fault for wrong words
+  VerifiedWork work = {};                                ///< verified by `last_look`
   std::vector<Buffer> memory = {};
-  std::shared_ptr<void> keep = {};  ///< what else must outlive the stream's work
+  std::shared_ptr<void> keep = {};  ///< other objects that must outlive the stream's work
 };
 Result<std::unique_ptr<CeilingJob>> make_stream_ceiling(Environment& environment, StreamTrial trial);
 
-/// What the jobs stand in; outlives them.
+/// Context of the jobs; outlives them.
 struct CeilingWorld {
   Environment& environment;
   FaultReporter& reporter;
   const TrainOptions& train;
   const FileOptions& file;
   const std::function<bool()>& stopping;
-  Communicator* alone;  ///< this rank's own; of steps
+  Communicator* alone;  ///< communicator of this rank only, for steps
   bool is_gpu() const { return environment.device.info().backend != "host"; }
 };
 
-/// Take memory and make it ready; out_of_memory, unsupported and what a disk says concern the trial only.
+/// Create jobs with their memory prepared. out_of_memory, unsupported and disk errors fail the trial only.
 Result<std::unique_ptr<CeilingJob>> make_product_ceiling(const CeilingWorld& world,
                                                          const CeilingTrial& trial);
 Result<std::unique_ptr<CeilingJob>> make_checked_product_ceiling(const CeilingWorld& world,
@@ -99,7 +99,7 @@ Result<std::unique_ptr<CeilingJob>> make_extreme_ceiling(const CeilingWorld& wor
 Result<std::unique_ptr<CeilingJob>> make_host_copies_ceiling(const CeilingWorld& world);
 Result<std::unique_ptr<CeilingJob>> make_sum_ceiling(const CeilingWorld& world, const CeilingTrial& trial);
 Result<std::unique_ptr<CeilingJob>> make_file_ceiling(const CeilingWorld& world);
-/// By its kind.
+/// Creates the job for the trial's kind.
 Result<std::unique_ptr<CeilingJob>> make_ceiling(const CeilingWorld& world, const CeilingTrial& trial);
 
 }  // namespace egt

@@ -9,7 +9,7 @@
 namespace egt {
 namespace {
 
-/// 8 B to what a step of the default network sums, on the host less.
+/// From 8 B to the gradients of a step of the default network; less on the host.
 std::vector<std::uint64_t> bytes_of_sums(bool is_gpu) {
   if (!is_gpu) return {8, 1 << 16, 1 << 20, 16 << 20};
   return {8, 1 << 16, 1 << 20, 16 << 20, 120'000'000, 480'000'000};
@@ -26,7 +26,7 @@ CeilingScope scope_of(const CeilingParts& parts, int ranks, bool is_gpu) {
           .sums = bytes_of_sums(is_gpu)};
 }
 
-/// Of what a sensor said; nothing where it said nothing.
+/// Mean of sensor readings; none without readings.
 class Mean {
  public:
   void add(const std::optional<double>& figure) {
@@ -155,7 +155,7 @@ void CeilingsSuite::keep(std::vector<CeilingEntry> entries) {
   entries_.push_back(std::move(entries));
 }
 
-/// This rank may have kept it already while others did not come so far: it is lost for all.
+/// This rank may have kept the trial already while others failed in it. It is lost on all ranks.
 void CeilingsSuite::lose_trial(std::int64_t number) {
   if (number < 0) return;
   const auto index = static_cast<std::size_t>(number);

@@ -15,21 +15,21 @@
 
 namespace egt {
 
-/// What `bench --ceilings` is asked to do.
+/// Configuration of `bench --ceilings`.
 struct CeilingParts {
   double trial_seconds = 1;
   TrainOptions train;
   FileOptions file;
-  std::vector<Precision> products;  ///< of products over memory, the same on all ranks, as those of `train`
-  /// Was this process told to stop? Ends a trial early.
+  std::vector<Precision> products;  ///< of memory-resident GEMMs; on all ranks the same, as in `train`
+  /// Whether this process was asked to stop. Ends a trial early.
   std::function<bool()> stopping = [] { return false; };
 };
 
-/// Every part of the load beside the machine's own limit, on all devices at the same time: in each round of a
-/// trial first ours, then the limit. All results of ours are checked. Every rank tells its own entries.
+/// Compares every part of the load with the machine's limit, on all devices concurrently. Each round of a
+/// trial measures our side, then the limit. Our results are verified. Every rank reports its own entries.
 class CeilingsSuite final : public MeasurementWorkload {
  public:
-  /// `control` is used by the main thread only, in prepare and after a restart. All outlive the suite.
+  /// Only the main thread uses `control`, in prepare and after a restart. All must outlive the suite.
   CeilingsSuite(Environment& environment, Control& control, const CeilingParts& parts);
 
   std::string name() const override { return "ceilings"; }
@@ -51,9 +51,9 @@ class CeilingsSuite final : public MeasurementWorkload {
   Status warm_up(const CeilingPace& pace);
   Status measure_rounds(const CeilingPace& pace, std::vector<CeilingEntry>& entries);
   Status check(std::vector<CeilingEntry>& entries);
-  /// One side's, on all ranks; a barrier at its end.
+  /// Runs a burst of one side on all ranks. Ends with a barrier.
   Result<CeilingBurst> burst(bool of_limit);
-  /// `own`: of this rank, or why it has none.
+  /// `own`: status of this rank; if not ok, it has no time.
   Status meet(const Status& own, double ms, const char* phase);
   void keep(std::vector<CeilingEntry> entries);
 
@@ -65,10 +65,10 @@ class CeilingsSuite final : public MeasurementWorkload {
   std::vector<std::vector<CeilingEntry>> entries_;  ///< by trial
   VerifiedWork work_;
   std::unique_ptr<BenchGroups> groups_;
-  std::unique_ptr<CeilingJob> job_;  ///< of the trial that is being made
-  std::int64_t counts_[2] = {1, 1};  ///< operations in the next burst of ours and of the limit
-  Meeting met_;                      ///< the last one
-  /// Of a communicator that was given up: its transfers may still look at this memory.
+  std::unique_ptr<CeilingJob> job_;  ///< of the current trial
+  std::int64_t counts_[2] = {1, 1};  ///< operations in the next burst of our side and of the limit
+  Meeting met_;                      ///< of the last meeting
+  /// Kept after an aborted communicator, because its transfers may still access this memory.
   std::vector<std::unique_ptr<BenchGroups>> old_groups_;
   std::vector<std::unique_ptr<CeilingJob>> old_jobs_;
 };

@@ -14,10 +14,10 @@
 namespace egt {
 namespace {
 
-constexpr double burst_seconds = 0.1;  ///< for which a file is written
+constexpr double burst_seconds = 0.1;  ///< write time per file
 
-/// The file part's own cycle (written from the device, read back, verified there) beside the bare writes and
-/// reads of as large chunks into another file of the same directory, by the same calls of the system.
+/// Compares the file part's cycle (write from the device, read back, verify there) with bare writes and
+/// reads. Those use the same system calls and chunk size on another file of the same directory.
 class FileCeiling final : public CeilingJob {
  public:
   FileCeiling(const CeilingWorld& world)
@@ -36,7 +36,7 @@ class FileCeiling final : public CeilingJob {
             {"file_system", file_system_.type.empty() ? Json() : Json(file_system_.type)},
             {"mistrusted", mistrusted(file_system_, pass_->figures().stays_cached)}};
   }
-  /// It has no peers to wait for.
+  /// The job has no peers to wait for.
   Status give_up(double) override { return {}; }
 
  private:
@@ -47,9 +47,9 @@ class FileCeiling final : public CeilingJob {
 
   const CeilingWorld& world_;
   const std::unique_ptr<FileLayer> layer_;
-  const std::array<std::string, FilePass::files + 1> paths_;  ///< the last one is the raw one
+  const std::array<std::string, FilePass::files + 1> paths_;  ///< the last one is for bare access
   FileSystem file_system_;
-  std::uint64_t bytes_ = 0;  ///< of the raw file, at most
+  std::uint64_t bytes_ = 0;  ///< size limit of the bare file
   Buffer chunk_;
   std::unique_ptr<FileClaim> claim_;
   std::unique_ptr<FilePass> pass_;
@@ -62,7 +62,7 @@ FileCeiling::~FileCeiling() {
       world_.environment.records.warning(fmt::format("bench: a file is left behind: {}", removed.what()));
 }
 
-/// Of each of the three.
+/// Size of each of the three files.
 Result<std::uint64_t> FileCeiling::file_bytes() const {
   EGT_TRY_ASSIGN(const DiskSpace space, layer_->space(world_.file.directory));
   const std::uint64_t most =
@@ -120,7 +120,7 @@ Result<CeilingBurst> FileCeiling::limit(std::int64_t) {
   return CeilingBurst{seconds * 1e3, {size / write_seconds, size / (seconds - write_seconds)}};
 }
 
-/// As FilePass does: until it is on the disk; what the page cache holds back stays small.
+/// Syncs to disk like FilePass, so that the page cache holds little dirty data.
 Status FileCeiling::write_raw(bool direct, std::uint64_t& bytes) {
   EGT_TRY_ASSIGN(const auto file, layer_->open(raw_path(), FileAccess::rewrite, direct));
   const Clock::time_point start = Clock::now();

@@ -14,7 +14,7 @@ namespace {
 
 constexpr Pattern first{.kind = PatternKind::random, .seed = 1}, second{.kind = PatternKind::address};
 
-/// So much that no cache holds it, and that leaves room for the rest.
+/// Larger than any cache, and small enough to leave room for other parts.
 Result<std::size_t> bytes_of_memory(const CeilingWorld& world) {
   constexpr std::uint64_t of_gpu = 8ull << 30, of_host = 256u << 20, share = 8;
   EGT_TRY_ASSIGN(const MemoryInfo memory, world.environment.device.memory());
@@ -22,7 +22,7 @@ Result<std::size_t> bytes_of_memory(const CeilingWorld& world) {
   return bytes / (2 * memory_quantum_bytes) * (2 * memory_quantum_bytes);
 }
 
-/// Takes memory that belongs to a trial, and makes it ready in a stream.
+/// Allocates memory that belongs to a trial, and initializes it in a stream.
 class Maker {
  public:
   explicit Maker(const CeilingWorld& world) : world_(world), device_(world.environment.device) {}
@@ -45,7 +45,7 @@ class Maker {
     EGT_TRY(device_.fill(words, pattern, *stream_));
     return words;
   }
-  /// For what is wrong, which is told as such a fault.
+  /// Allocates the mismatch report, and sets the fault for wrong words.
   Status watch(std::string kind, std::string where) {
     EGT_TRY_ASSIGN(void* const found, take(sizeof(Mismatches)));
     trial.found = static_cast<Mismatches*>(found);
@@ -53,7 +53,7 @@ class Maker {
     trial.fault.where = std::move(where);
     return device_.reset(trial.found, *stream_);
   }
-  /// Bytes read and written within the device.
+  /// Sets a device-to-device copy as the limit; counts bytes read and written.
   Status beside_copy(std::size_t bytes) {
     EGT_TRY_ASSIGN(const WordsView from, take_filled(bytes / 2, first));
     EGT_TRY_ASSIGN(void* const to, take(bytes / 2));
@@ -62,7 +62,7 @@ class Maker {
                    }};
     return {};
   }
-  /// Bytes read, by next to nothing else.
+  /// Sets a sum over the words, almost a bare read, as the limit.
   Status beside_read(const WordsView& words) {
     EGT_TRY_ASSIGN(void* const sums, take(sizeof(Digest)));
     trial.limit = {static_cast<double>(words.bytes()), [this_device = &device_, words, sums](Stream& stream) {
@@ -89,8 +89,8 @@ class Maker {
   std::unique_ptr<Stream> stream_;
 };
 
-/// Ours is the verification of all blocks at rest, one behind the other, by the clock of the host: with all
-/// that the patrol itself does between two operations.
+/// Our side verifies all resting blocks, one after the other, timed by the host clock. That includes the
+/// memory test's own host work between two operations.
 class PatrolCeiling final : public CeilingJob {
  public:
   PatrolCeiling(std::unique_ptr<MemoryPatrol> patrol, std::unique_ptr<CeilingJob> read)
@@ -201,7 +201,7 @@ Result<std::unique_ptr<CeilingJob>> make_patrol_ceiling(const CeilingWorld& worl
   return std::unique_ptr<CeilingJob>(new PatrolCeiling(std::move(patrol), std::move(read)));
 }
 
-/// Of all weights at once, without a copy of them for products.
+/// Updates all weights at once, without a low-precision copy for GEMMs.
 Result<std::unique_ptr<CeilingJob>> make_update_ceiling(const CeilingWorld& world) {
   Device& device = world.environment.device;
   Maker maker(world);
@@ -211,7 +211,7 @@ Result<std::unique_ptr<CeilingJob>> make_update_ceiling(const CeilingWorld& worl
   const bool is_adam = world.train.optimizer == Optimizer::adam;
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
   const std::size_t gradient_bytes = static_cast<std::size_t>(count) * size_of(type);
-  float* state[3] = {};  // the weights, and what the optimizer keeps of each
+  float* state[3] = {};  // the weights, and the optimizer state of each
   for (float*& one : state) {
     EGT_TRY_ASSIGN(void* const data, maker.take(bytes));
     EGT_TRY(device.set_zero(data, bytes, maker.stream()));
@@ -236,8 +236,8 @@ Result<std::unique_ptr<CeilingJob>> make_update_ceiling(const CeilingWorld& worl
   return maker.done();
 }
 
-/// As an activation of the load, beside chains ten times as long on a tenth of the elements: what the chain's
-/// own instructions allow, where reading, writing and beginning do not count any more.
+/// Our side is the load's activation. The limit runs chains ten times as long on a tenth of the elements,
+/// where reads, writes and launches are negligible. It shows what the chain's instructions allow.
 Result<std::unique_ptr<CeilingJob>> make_extreme_ceiling(const CeilingWorld& world) {
   constexpr std::int64_t columns = 1024;
   Device& device = world.environment.device;
@@ -261,8 +261,8 @@ Result<std::unique_ptr<CeilingJob>> make_extreme_ceiling(const CeilingWorld& wor
   return maker.done();
 }
 
-/// To the host and back to another place, where every word is verified; what comes in one trip is not what
-/// came in the one before.
+/// Copies to the host and back to other device memory, where every word is verified. Consecutive round trips
+/// have different data.
 Result<std::unique_ptr<CeilingJob>> make_host_copies_ceiling(const CeilingWorld& world) {
   constexpr std::size_t of_gpu = 256u << 20, of_host = 32u << 20;
   const std::size_t bytes = world.is_gpu() ? of_gpu : of_host;

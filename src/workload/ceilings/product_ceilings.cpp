@@ -9,16 +9,16 @@
 namespace egt {
 namespace {
 
-/// Rows of a product that the device is as fast in as in any.
+/// Rows of a GEMM large enough for the device's full rate.
 std::int64_t large_rows(const CeilingWorld& world) {
   return world.is_gpu() ? 8192 : 512;
 }
 
-/// The second product of two square layers: its operand is behind a ReLU, as those of most of the step's.
+/// Second GEMM of two square layers. Its operand follows a ReLU, as in most GEMMs of the step.
 constexpr std::size_t behind_relu = 1;
 
-/// Training beside the bare products of its step, on a stream of their own; with sums, beside the slower of
-/// those and of one all-reduce of all gradients.
+/// Compares training with the bare GEMMs of its step in another stream. With all-reduce, the limit is the
+/// slower of these GEMMs and one all-reduce of all gradients.
 class StepCeiling final : public CeilingJob {
  public:
   StepCeiling(double flops, std::unique_ptr<BenchJob> training, StepProducts products, StreamTimer timer)
@@ -54,13 +54,13 @@ class StepCeiling final : public CeilingJob {
     return CeilingBurst{ms, {flops_ * static_cast<double>(count) / ms * 1e3}};
   }
 
-  const double flops_;  ///< of a step
+  const double flops_;  ///< per step
   std::unique_ptr<BenchJob> training_;
   StepProducts products_;
   Buffer gradients_;
   std::function<Status(Stream& stream)> sum_;
   std::optional<StreamTimer> sum_timer_;
-  StreamTimer timer_;  ///< last: its stream ends before the products' memory goes
+  StreamTimer timer_;  ///< declared last: its stream ends before the GEMMs' memory is freed
 };
 
 Status StepCeiling::add_sum(const CeilingWorld& world) {
@@ -98,7 +98,7 @@ Result<std::unique_ptr<CeilingJob>> make_product_ceiling(const CeilingWorld& wor
   return make_stream_ceiling(world.environment, std::move(both));
 }
 
-/// As the patrol makes them: the operands are patterns of memory, those of a narrow type twice as long.
+/// Like the memory test's GEMMs: the operands are memory patterns, twice as long for a narrow type.
 Result<std::unique_ptr<CeilingJob>> make_checked_product_ceiling(const CeilingWorld& world,
                                                                  const CeilingTrial& trial) {
   Device& device = world.environment.device;

@@ -93,7 +93,7 @@ Status StepProducts::rectify(Stream& stream) {
   return device_->synchronize(stream, ready_seconds);
 }
 
-/// Forward does not write into the activations, which would be no longer behind a ReLU. Of fp8 all is A B^T.
+/// Forward GEMMs write elsewhere, so that the activations stay ReLU outputs. In fp8 every GEMM is A B^T.
 Status StepProducts::enqueue(std::size_t index, Stream& stream) const {
   const auto& [part, l, m, n, k] = products_[index];
   const bool is_forward = part == Part::forward, is_fp8 = precision_ == Precision::fp8;

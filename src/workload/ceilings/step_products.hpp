@@ -9,32 +9,32 @@
 
 namespace egt {
 
-/// One product of a training step.
+/// One GEMM of a training step.
 struct StepProduct {
   enum class Part { forward, input_gradient, weight_gradient };
   Part part = Part::forward;
-  std::size_t layer = 0;             ///< whose weights, from 0
+  std::size_t layer = 0;             ///< layer of the weights, from 0
   std::int64_t m = 0, n = 0, k = 0;  ///< see Gemm
 
   double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n * k); }
 };
 
-/// Those of a network on a batch, in the order in which a step makes them. `neurons`: input first.
+/// The GEMMs of a network on a batch, in the order of a step. `neurons`: input layer first.
 std::vector<StepProduct> products_of_step(const std::vector<std::int64_t>& neurons, std::int64_t batch);
-/// "forward 2, 128x384x512": the layer from 1, m x n x k.
+/// For example "forward 2, 128x384x512": layer from 1, then m x n x k.
 std::string describe(const StepProduct& product);
 
-/// The products of one step, bare: the same shapes, types, order and data (activations behind a ReLU, of
-/// which half are 0; of fp8 quantized once), each layer in memory of its own, nothing between them. Not for
+/// The bare GEMMs of one step: same shapes, types, order and data, and nothing between them. Activations are
+/// ReLU outputs, half of them 0; fp8 operands are quantized once. Each layer has its own memory. Not for
 /// int8.
 class StepProducts {
  public:
-  /// Takes memory and makes it ready; waits.
+  /// Allocates and initializes memory. Blocks until done.
   static Result<StepProducts> make(Device& device, const std::vector<std::int64_t>& neurons,
                                    std::int64_t batch, Precision precision);
 
   const std::vector<StepProduct>& products() const { return products_; }
-  /// One of them; all of them. The stream's work goes before this does.
+  /// Enqueues one GEMM, or all. The stream's work must end before this object does.
   Status enqueue(std::size_t index, Stream& stream) const;
   Status enqueue_all(Stream& stream) const;
 
@@ -44,7 +44,7 @@ class StepProducts {
   struct Matrix {
     Buffer buffer;
     MatrixView view;
-    Buffer quantized, scale;      ///< fp8: memory of what follows, and its scale
+    Buffer quantized, scale;      ///< fp8: memory of `copy` and `transposed`, and their scale
     MatrixView copy, transposed;  ///< see Quantization
   };
   Status add(std::vector<Matrix>& matrices, ElementType type, std::int64_t rows, std::int64_t columns,
@@ -55,7 +55,7 @@ class StepProducts {
   Device* device_;
   Precision precision_;
   std::vector<StepProduct> products_;
-  /// Of each layer's neurons, and of the weights between two.
+  /// By layer; weights and gradients lie between two layers.
   std::vector<Matrix> activations_, differences_, weights_, gradients_;
 };
 

@@ -11,8 +11,9 @@
 
 namespace egt {
 
-/// An all-reduce beside a ring of bare copies of as many bytes as each rank must send in it: to the next
-/// rank, from the one before, at the same time. One of known answers, made and verified, beside the bare one.
+/// The limit of an all-reduce is a ring of bare copies of the bytes each rank must send, to the next rank and
+/// from the previous one concurrently. The limit of a known-answer all-reduce, fill and verify included, is a
+/// bare one.
 Result<std::unique_ptr<CeilingJob>> make_sum_ceiling(const CeilingWorld& world, const CeilingTrial& trial) {
   Environment& environment = world.environment;
   Device& device = environment.device;

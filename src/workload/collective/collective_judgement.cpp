@@ -15,7 +15,7 @@ namespace {
 using Role = CollectiveFinding::Role;
 using Findings = std::vector<CollectiveFinding>;
 using Ranks = std::vector<int>;
-using Reports = std::vector<const Mismatches*>;  ///< of all ranks, on the same thing
+using Reports = std::vector<const Mismatches*>;  ///< reports of all ranks on the same data
 
 Ranks wrong_among(const Reports& reports) {
   Ranks wrong;
@@ -50,7 +50,7 @@ bool is_minority(const Ranks& ranks, int size) {
   return ranks.size() == 1 || 2 * ranks.size() < static_cast<std::size_t>(size);
 }
 
-/// The whole number that an fp32 word holds exactly, if it is one that the fields can give.
+/// The whole number that an fp32 word represents exactly; nothing if the bit fields cannot produce it.
 std::optional<std::uint32_t> whole_number(std::uint32_t word) {
   const float value = float_from_bits(word);
   if (!(value >= 0 && value < 16777216.0f)) return std::nullopt;
@@ -58,7 +58,7 @@ std::optional<std::uint32_t> whole_number(std::uint32_t word) {
   return float_bits(static_cast<float>(number)) == word ? std::optional(number) : std::nullopt;
 }
 
-/// The bits of the sum's 24 in which the samples differ; none if they are no sums at all.
+/// Bits in which the samples differ, of the sum's 24; nothing if a sample is not a valid sum.
 std::optional<std::uint32_t> wrong_bits(const Mismatches& found) {
   std::uint32_t bits = 0;
   const auto taken = std::min<std::uint64_t>(found.samples, Mismatches::max_samples);
@@ -71,7 +71,7 @@ std::optional<std::uint32_t> wrong_bits(const Mismatches& found) {
   return bits;
 }
 
-/// The rank in whose field alone all these sums are wrong.
+/// The only rank whose bit field is wrong in all these sums, if there is one.
 std::optional<int> only_source(const CollectiveRound& round, const Reports& reports, const Ranks& wrong) {
   std::uint32_t bits = 0;
   for (const int rank : wrong) {
@@ -111,10 +111,10 @@ CollectiveFinding suspect(CollectiveFinding finding, Ranks ranks, std::string wh
   return finding;
 }
 
-/// What all ranks must receive alike.
+/// A result that all ranks must receive identically.
 struct Shared {
   CollectiveKind kind;
-  int sender = -1;  ///< of a broadcast or a block
+  int sender = -1;  ///< rank that sent the broadcast or block
   std::uint64_t first_element = 0;
   Reports reports;
 
@@ -128,7 +128,7 @@ struct Shared {
   }
 };
 
-/// All ranks received the same wrong thing.
+/// For the case that all ranks received the same wrong data.
 CollectiveFinding blame_origin(const CollectiveRound& round, const Shared& shared, const Ranks& wrong) {
   CollectiveFinding finding = shared.seen_by(wrong.front());
   const std::string where = shared.element(finding) + ", on all ranks alike";
@@ -179,7 +179,7 @@ std::string element_of_slice(const CollectiveFinding& finding, int owner) {
   return fmt::format("element {} of rank {}'s slice of the reduce-scatter", finding.sample.index, owner);
 }
 
-/// Ranks whose own buffers are wrong, and the slices that this explains, which are taken out of `wrong`.
+/// Blames ranks with wrong send buffers. Removes the slices that this explains from `wrong`.
 void judge_put_in(const CollectiveRound& round, const std::vector<RankReports>& reports,
                   const Reports& slices, Ranks& wrong, Findings& findings) {
   for (int rank = 0; rank < round.size; ++rank) {
@@ -225,7 +225,7 @@ void judge_reduce_scatter(const CollectiveRound& round, const std::vector<RankRe
   }
 }
 
-/// Adds `more`, of another block, to what is blamed on the same rank in the same role, if there is any.
+/// Merges `more`, from another block, into the finding for the same rank, role and blame, if one exists.
 void add_block(Findings& findings, CollectiveFinding more) {
   const auto same = std::find_if(findings.begin(), findings.end(), [&](const CollectiveFinding& one) {
     return one.role == more.role && one.rank == more.rank && one.blame == more.blame;
@@ -259,7 +259,7 @@ bool is_whole(const RankReports& one) {
          is_plausible(one.put_in) && std::all_of(one.blocks.begin(), one.blocks.end(), is_plausible);
 }
 
-/// Ranks whose report did not come through as it was sent; it then counts as one of nothing.
+/// Finds ranks whose report was corrupted in transit. Such a report then counts as one without mismatches.
 void judge_exchange(std::vector<RankReports>& reports, Findings& findings) {
   Ranks damaged;
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {

@@ -16,12 +16,12 @@ namespace {
 
 constexpr std::uint64_t word = sizeof(std::uint32_t);
 constexpr std::uint64_t probe_bytes = 1'000'000;
-constexpr int most_in_row = 16;  ///< each has patterns of its own, for every pair of ranks
-/// Parts begin at multiples of as many words, where they are long enough: kernels are fastest so.
+constexpr int most_in_row = 16;  ///< each needs its own patterns for every pair of ranks
+/// Alignment of the parts in words, if they are long enough, for kernel speed.
 constexpr std::uint64_t part_grain = 64;
 
-/// Each block is of one rank for another: the two of them, and where several blocks have a rank in common
-/// that one, by majority.
+/// Each block goes from one rank to another, so both are suspects. If all wrong blocks share one rank, it is
+/// blamed by majority.
 std::vector<CollectiveFinding> judge_all_to_all(const std::vector<RankReports>& reports) {
   std::vector<std::pair<int, int>> wrong;
   std::vector<CollectiveFinding> findings;
@@ -124,12 +124,12 @@ Result<LinkCollectiveOutcome> LinkCollectiveTrial::make() {
   return std::move(outcome_);
 }
 
-/// By the slowest rank's first figures, the same on all.
+/// Uses the slowest rank's first measurements, so that all ranks have the same plan.
 Result<PairPlan> LinkCollectiveTrial::agree_on_plan() {
   std::array<double, 2> own{};
   const std::uint64_t sizes[] = {word * ranks(), std::min(probe_bytes, options_.size)};
-  constexpr int probe_repeats = 2;        // the first one connects all
-  constexpr std::uint64_t probes = 1000;  // their numbers are no size's
+  constexpr int probe_repeats = 2;        // the first repeat opens the connections
+  constexpr std::uint64_t probes = 1000;  // row numbers of probes, different from those of sizes
   for (std::size_t i = 0; i < own.size(); ++i) {
     EGT_TRY_ASSIGN(own[i], measure(row_of(probes + i, sizes[i], 1), probe_repeats));
   }
@@ -182,7 +182,7 @@ Result<std::vector<double>> LinkCollectiveTrial::share_means(const std::vector<d
   return means;
 }
 
-/// All ranks' reports of the first size at which any of them found something wrong.
+/// Gathers all ranks' reports for the first size at which any rank found a mismatch.
 Status LinkCollectiveTrial::judge() {
   const auto own = std::find_if(told_.begin(), told_.end(), [](const auto& told) {
     return std::any_of(told.begin(), told.end(), [](const Mismatches& found) { return found.count > 0; });

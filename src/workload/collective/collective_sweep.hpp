@@ -15,27 +15,27 @@
 
 namespace egt {
 
-/// One size of a collective. `bytes` is nccl-tests' size: of an all-reduce a rank's data; of the others all
-/// parts together, of every rank for every rank.
+/// One size of a collective. `bytes` is the size as in nccl-tests: for an all-reduce, the data of one rank;
+/// otherwise, all parts of every rank for every rank.
 struct CollectiveSize {
   std::uint64_t bytes = 0;
-  double seconds = 0;  ///< of one, the median over repeats, averaged over ranks as nccl-tests does
+  double seconds = 0;  ///< of one collective: median over repeats, then mean over ranks as in nccl-tests
 };
 
 struct LinkCollectiveOutcome {
   int repeats = 0;
-  std::vector<CollectiveSize> sizes;        ///< the same on all ranks
-  std::vector<CollectiveFinding> findings;  ///< of the first size that was wrong; the same on all ranks
-  std::uint64_t wrong_size = 0;             ///< that size; 0: none was
-  std::uint64_t own_wrong_words = 0;        ///< that this rank received, of all sizes
+  std::vector<CollectiveSize> sizes;        ///< equal on all ranks
+  std::vector<CollectiveFinding> findings;  ///< of the first wrong size; equal on all ranks
+  std::uint64_t wrong_size = 0;             ///< first wrong size; 0: none
+  std::uint64_t own_wrong_words = 0;        ///< received by this rank, over all sizes
 };
 
-/// The trial of one collective on all ranks, by size. Every element is known beforehand and verified on the
-/// device (known_answer.hpp). Of an all-to-all each block is from one rank, so who sent and who received is
-/// known.
+/// Measures one collective on all ranks, over a range of sizes. Every element is known in advance and
+/// verified on the device (known_answer.hpp). Each all-to-all block comes from one rank, so sender and
+/// receiver are known.
 class LinkCollectiveTrial {
  public:
-  /// Every rank brings figures, all get all of them.
+  /// Each rank passes its values and receives those of all ranks.
   using Share = std::function<Result<std::vector<double>>(std::span<const double> own)>;
 
   LinkCollectiveTrial(LinkContext& bench, LinkInjections& injections, std::int64_t trial,
@@ -44,24 +44,24 @@ class LinkCollectiveTrial {
   Result<LinkCollectiveOutcome> make();
 
  private:
-  /// `count` of them in a row, each in memory of its own.
+  /// A batch of `count` collectives, each in its own memory.
   struct Row {
-    std::uint64_t index = 0;       ///< among the sizes
-    std::uint64_t part_words = 0;  ///< of one rank for one rank; of an all-reduce all
+    std::uint64_t index = 0;       ///< of the size
+    std::uint64_t part_words = 0;  ///< per pair of ranks; for an all-reduce, all words
     int count = 1;
   };
   std::size_t ranks() const { return static_cast<std::size_t>(ranks_); }
   bool is_split() const { return collective_ != CollectiveKind::all_reduce; }
   Row row_of(std::uint64_t index, std::uint64_t bytes, int count) const;
   std::uint64_t bytes_of(const Row& row) const;
-  /// All that one rank receives.
+  /// All words that one rank receives.
   WordsView received(const Row& row) const;
   CollectiveRound round_of(const Row& row) const;
-  /// The collectives of a row, one behind the other in memory.
+  /// The collectives of a row, contiguous in memory.
   std::vector<KnownAnswer> answers(const Row& row, int repeat) const;
 
   Result<PairPlan> agree_on_plan();
-  /// Seconds of one; what is wrong is kept.
+  /// Seconds per collective; mismatches are stored.
   Result<double> measure(const Row& row, int repeats);
   Result<std::vector<double>> share_means(const std::vector<double>& own);
   Status judge();
@@ -75,8 +75,8 @@ class LinkCollectiveTrial {
   const Share share_;
   const int ranks_, self_;
   bool changes_ = false;
-  std::vector<Row> rows_;                      ///< that were measured, also to make the plan
-  std::vector<std::vector<Mismatches>> told_;  ///< this rank's reports, by row
+  std::vector<Row> rows_;                      ///< all measured rows, including those for the plan
+  std::vector<std::vector<Mismatches>> told_;  ///< this rank's reports, per row
   LinkCollectiveOutcome outcome_;
 };
 

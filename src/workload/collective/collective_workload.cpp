@@ -13,14 +13,14 @@ namespace egt {
 
 namespace {
 
-/// Slices begin at multiples of as many words, where they are long enough: kernels are fastest so.
+/// Alignment of slices in elements, if they are long enough, for kernel speed.
 constexpr std::uint64_t slice_grain = 64;
-/// The place, as an injection's layer counts, of what a rank puts into the all-reduce; those below are the
+/// The place (an injection's layer minus 1) of a rank's all-reduce contribution. Lower places are the
 /// collectives that it receives.
 constexpr int contribution_place = collective_kinds;
 
-/// Who a rank is, so that a fault names the host and device of any rank, and what its products over memory
-/// gave; it goes with every report.
+/// Identity of a rank, so that a fault can name the host and device of any rank, and the results of its
+/// memory-resident GEMMs. Sent with every report.
 struct Introduction {
   char hostname[256];
   char device_uuid[64];
@@ -78,7 +78,7 @@ std::uint64_t CollectiveWorkload::seed(const Slot& slot, CollectiveKind kind, in
   return seed;
 }
 
-/// All slices lie in `data_`, this rank's own in `slice_`.
+/// `data_` holds all slices, `slice_` the one of this rank.
 KnownAnswer CollectiveWorkload::known_answer(const Slot& slot, CollectiveKind kind) const {
   using enum CollectiveKind;
   auto *const data = data_.as<std::uint32_t>(), *const own = slice_.as<std::uint32_t>();
@@ -122,8 +122,8 @@ Status CollectiveWorkload::introduce(Slot& slot) {
   return environment_.device.copy(told_.data(), self, sizeof(Introduction), stream_());
 }
 
-/// All-reduces with nothing beside them, behind one collective of each kind, which may load code; all ranks
-/// make as many.
+/// Times all-reduces on otherwise idle devices, after one warm-up collective of each kind, which may load
+/// code. All ranks run equally many.
 Status CollectiveWorkload::start() {
   if (!planned()) return {};
   constexpr int timed = 4;
@@ -151,7 +151,7 @@ Status CollectiveWorkload::await_peers(const Event& event, const char* what) {
       {.seconds = environment_.peer_timeout_seconds, .what = what});
 }
 
-/// Bus bytes of one round's collective.
+/// Bus bytes of one collective of a round.
 double CollectiveWorkload::moved_by(CollectiveKind kind) const {
   const bool is_split = kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_gather;
   const std::uint64_t words = is_split ? slice_elements_ * ranks() : options_.elements;
@@ -193,7 +193,7 @@ Status CollectiveWorkload::enqueue_collective(Slot& slot, CollectiveKind kind) {
   return answer.verify(environment_.device, own_report(sum_report), stream_());
 }
 
-/// Always, so that all ranks make the same calls. Zeros are no report: an exchange that does nothing is seen.
+/// Unconditional, because it is collective. Zeros are not a valid report, so a no-op is detected.
 Status CollectiveWorkload::enqueue_exchange(Slot& slot) {
   Device& device = environment_.device;
   EGT_TRY(device.set_zero(gathered_.data(), gathered_.bytes(), stream_()));
@@ -202,7 +202,7 @@ Status CollectiveWorkload::enqueue_exchange(Slot& slot) {
   return device.record(*slot.done, stream_());
 }
 
-/// From 0; as CollectiveWorkload counts them.
+/// From 0; `layer` minus 1 as described at CollectiveWorkload.
 int CollectiveWorkload::place_of(const Injection& injection) const {
   return choose_layer(injection, injection.layer ? contribution_place + 1 : contribution_place,
                       environment_.seed);
@@ -221,7 +221,7 @@ void CollectiveWorkload::take_injections(const Slot& slot) {
     own_injections_.push_back(*std::move(injection));
 }
 
-/// Puts into `words` what is to strike at `place` in this round.
+/// Flips bits in `words` for the injections of this round at `place`.
 Status CollectiveWorkload::inject(const Slot& slot, int place, WordsView words) {
   for (const Injection& injection : own_injections_) {
     if (place_of(injection) != place || !strikes(injection, slot.round)) continue;
@@ -240,8 +240,8 @@ Status CollectiveWorkload::inject(const Slot& slot, int place, WordsView words) 
   return {};
 }
 
-/// All words that are hit become one valid contribution of this rank, which the first one was not: a flip of
-/// a float's bits would reach other sources' parts of the sum.
+/// Replaces all affected words by one valid contribution of this rank that differs from the first word's.
+/// Flipping bits of the float would corrupt other sources' fields of the sum.
 Flip CollectiveWorkload::flip_contribution(const Slot& slot, const Injection& injection, Flip flip) const {
   const PatternFunction own(known_answer(slot, CollectiveKind::all_reduce).put_in(injection.rank, 0));
   const std::uint32_t parts = contribution_parts(own.pattern.seed, flip.first) & own.field_mask;
@@ -264,7 +264,7 @@ Status CollectiveWorkload::retire(std::int64_t step, StepOutcome&) {
   return has_round(step) ? collect_round() : Status();
 }
 
-/// Some ranks may have collected a round that others had to give up: the numbers begin anew.
+/// Some ranks may have collected a round that other ranks aborted, so round numbers restart at a new base.
 Status CollectiveWorkload::resume(RestartInfo& restart) {
   constexpr int most_rounds_log2 = 40;
   first_number_ = static_cast<std::uint64_t>(restart.number) << most_rounds_log2;
@@ -277,7 +277,7 @@ Status CollectiveWorkload::resume(RestartInfo& restart) {
   return {};
 }
 
-/// Collects the oldest round under way.
+/// Collects the oldest round in flight.
 Status CollectiveWorkload::collect_round() {
   const Slot& slot = slots_[rounds_ % slots];
   ProgressBoard::Line& line = environment_.board.line("main");
@@ -296,7 +296,7 @@ Status CollectiveWorkload::collect_round() {
   return {};
 }
 
-/// What the ranks' products over the same operands gave. The rank that is wrong tells it.
+/// Compares the ranks' GEMM results over the same operands. The faulty rank reports the fault.
 void CollectiveWorkload::compare_operands(const Slot& slot) {
   std::vector<std::vector<OperandAnswer>> answers;
   std::vector<std::uint64_t> models;
@@ -358,7 +358,7 @@ void CollectiveWorkload::tell(const Slot& slot, const CollectiveFinding& finding
   environment_.records.emit(fault);
 }
 
-/// All ranks come here after the same step and with the same plan of injections. Each of these gets its turn
+/// All ranks call this after the same step with the same injection plan. Each pending injection is applied
 /// within as many rounds as there are ranks.
 Status CollectiveWorkload::finish(const Ending& ending) {
   if (ending.hurry || !planned()) return {};

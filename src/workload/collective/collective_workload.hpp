@@ -17,20 +17,20 @@
 
 namespace egt {
 
-/// From time to time, while the devices are busy with a step: a round of all-reduce, broadcast,
-/// reduce-scatter and all-gather whose every element is known beforehand and verified on the device.
-/// All ranks exchange what they found, judge it alike (collective_judgement.hpp), and rank 0 tells the
-/// faults. With one rank there is nothing to do.
+/// Runs a round of known-answer collectives at intervals, while the devices are busy with a step: all-reduce,
+/// broadcast, reduce-scatter and all-gather. Every element is known in advance and verified on the device.
+/// The ranks exchange their mismatches and judge them identically (collective_judgement.hpp); rank 0 reports
+/// the faults. A single rank does nothing.
 ///
-/// Injections of kind collective, by `layer`: what the rank receives of 1 the all-reduce, 2 the broadcast,
-/// 3 the reduce-scatter (its slice), 4 the all-gather; 5 what it puts into the all-reduce (it waits for a
-/// round in which the rank puts something in). None: one of 1 to 4. Without a mask, 5 puts another valid
-/// contribution in place of the rank's own.
+/// Injections of kind collective corrupt, by `layer`, what the rank receives: 1 all-reduce, 2 broadcast, 3
+/// reduce-scatter (its slice), 4 all-gather. 5 corrupts what it sends to the all-reduce, in the next round in
+/// which it contributes. Default: one of 1 to 4. Without a mask, 5 replaces the rank's contribution by
+/// another valid one.
 class CollectiveWorkload : public Workload {
  public:
-  /// `stream`: gives, from `prepare` on, the stream on which the communicator's other collectives run;
-  /// `summed_bytes`: how much they sum over ranks a step; `answers`: what products over memory gave,
-  /// the newest most_operand_answers: with each round the ranks compare it.
+  /// `stream`: after `prepare`, returns the stream of the communicator's other collectives. `summed_bytes`:
+  /// their all-reduced bytes per step. `answers`: results of the memory-resident GEMMs, the newest
+  /// most_operand_answers; the ranks compare them in each round.
   CollectiveWorkload(const Environment& environment, const CollectiveOptions& options,
                      std::function<Stream&()> stream, std::function<double()> summed_bytes,
                      std::function<std::vector<OperandAnswer>()> answers);
@@ -41,19 +41,19 @@ class CollectiveWorkload : public Workload {
   Status enqueue(const Step& step) override;
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   Status resume(RestartInfo& restart) override;
-  /// A run shorter than the period still gets its round, and so do injections that are due.
+  /// Runs one round if the run was shorter than the period, and further rounds for due injections.
   Status finish(const Ending& ending) override;
   PartReport report() const override;
 
  private:
-  static constexpr std::size_t slots = 4;  ///< rounds under way at once: more than steps are
+  static constexpr std::size_t slots = 4;  ///< max rounds in flight; exceeds the max steps in flight
 
-  /// A round under way. Its data shares buffers with the others', in the order of the stream.
+  /// A round in flight. Rounds share the data buffers and are ordered by the stream.
   struct Slot {
     std::int64_t step = 0;
     CollectiveRound round;
-    Buffer introduction;  ///< pinned: of this rank
-    Buffer gathered;      ///< pinned: what all ranks told
+    Buffer introduction;  ///< pinned: introduction of this rank
+    Buffer gathered;      ///< pinned: introductions and reports of all ranks
     std::array<std::unique_ptr<Event>, collective_kinds> begin, end;
     std::unique_ptr<Event> done;
   };
@@ -64,7 +64,7 @@ class CollectiveWorkload : public Workload {
   std::size_t told_bytes() const;
 
   Mismatches* own_report(std::size_t index) const;
-  /// `block`: the rank that a part belongs to; 0 where there is one part only.
+  /// `block`: rank that a part belongs to; 0 if there is only one part.
   std::uint64_t seed(const Slot& slot, CollectiveKind kind, int block) const;
   KnownAnswer known_answer(const Slot& slot, CollectiveKind kind) const;
 
@@ -94,19 +94,19 @@ class CollectiveWorkload : public Workload {
   std::function<Stream&()> stream_;
   std::function<double()> summed_bytes_;
   std::function<std::vector<OperandAnswer>()> answers_;
-  FaultReporter reporter_;      ///< of products over memory
-  std::optional<double> rate_;  ///< alone, bus bytes/s of an all-reduce
-  double moved_bytes_ = 0;      ///< bus bytes: of gradients and rounds
+  FaultReporter reporter_;      ///< for memory-resident GEMMs
+  std::optional<double> rate_;  ///< standalone all-reduce bus bandwidth, bytes/s
+  double moved_bytes_ = 0;      ///< bus bytes of gradients and rounds
   std::uint64_t slice_elements_ = 1;
   Buffer data_, slice_, told_, gathered_;
   std::array<Slot, slots> slots_;
-  std::uint64_t enqueued_ = 0, rounds_ = 0;  ///< rounds enqueued, and collected
-  std::uint64_t first_number_ = 0;           ///< of the rounds after the last restart
-  std::uint64_t rounds_before_ = 0;          ///< collected before it
-  std::int64_t last_step_ = 0;               ///< enqueued last
+  std::uint64_t enqueued_ = 0, rounds_ = 0;  ///< rounds enqueued and rounds collected
+  std::uint64_t first_number_ = 0;           ///< number of the first round after the last restart
+  std::uint64_t rounds_before_ = 0;          ///< rounds collected before that restart
+  std::int64_t last_step_ = 0;               ///< last enqueued step
   CollectiveIncidents incidents_;
-  std::vector<Injection> planned_injections_;  ///< of all ranks, the same everywhere: not yet had their turn
-  std::vector<Injection> own_injections_;      ///< taken, to strike in the next round that gives the chance
+  std::vector<Injection> planned_injections_;  ///< pending ones of all ranks, the same list on every rank
+  std::vector<Injection> own_injections_;      ///< to be applied in the next suitable round
   AnswerComparison operands_;
   std::uint64_t elements_checked_ = 0, mismatches_ = 0, wrong_rounds_ = 0;
   std::array<double, collective_kinds> milliseconds_{};

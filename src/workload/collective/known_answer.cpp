@@ -15,7 +15,7 @@ bool is_sum(Kind kind) {
   return kind == Kind::all_reduce || kind == Kind::reduce_scatter;
 }
 
-/// Where the reports of what is received begin.
+/// Index of the first report on received data.
 std::size_t first_report(Kind kind) {
   constexpr std::size_t places[] = {sum_report, message_report, slice_report, first_block_report,
                                     first_block_report};
@@ -50,7 +50,7 @@ Pattern KnownAnswer::put_in(int from, int to) const {
   return {.kind = PatternKind::random, .seed = seed(kind == Kind::broadcast ? -1 : from, to)};
 }
 
-/// Of the part that this rank receives from rank `from`; 0 where there is one part only.
+/// Expected data of the part that rank `from` sends to this rank; 0 if there is only one part.
 Pattern KnownAnswer::answer(int from) const {
   const int to = kind == Kind::reduce_scatter || kind == Kind::all_to_all ? rank : 0;
   if (is_sum(kind))
@@ -64,7 +64,7 @@ Status KnownAnswer::fill(Device& device, Stream& stream) const {
   const auto received = static_cast<int>(parts_received(kind, round.size));
   for (int from = 0; from < received && !is_in_place(kind); ++from) {
     Pattern before = answer(from);
-    before.kind = PatternKind::random_inverse;  // one in 2^32 of these words is a sum by accident
+    before.kind = PatternKind::random_inverse;  // one in 2^32 of these words equals a sum by chance
     EGT_TRY(device.fill(part(receive, from), before, stream));
   }
   const auto sent = static_cast<int>(parts_put_in(kind, round.size));

@@ -10,7 +10,7 @@
 
 namespace egt {
 
-/// Reports of one rank as they lie in memory: these, then one a rank's block of an all-gather or all-to-all.
+/// Layout of one rank's reports in memory. One report per all-gather or all-to-all block follows.
 enum CollectiveReport : std::size_t {
   sum_report,
   message_report,
@@ -21,20 +21,20 @@ enum CollectiveReport : std::size_t {
 constexpr std::size_t reports_of(int ranks) {
   return first_block_report + static_cast<std::size_t>(ranks);
 }
-/// `told`: `reports_of(ranks)` of them.
+/// Expects `reports_of(ranks)` reports.
 RankReports rank_reports(const Mismatches* told, int ranks);
 
-/// A collective whose every element is known beforehand, as one rank makes it. Contributions to sums are
-/// whole numbers with bits of their own a source, so their sum is exact in any order. What lies in the memory
-/// before is unlike the answer, so a collective that does nothing is seen.
+/// One rank's call of a collective whose every element is known in advance. Contributions to sums are whole
+/// numbers with a separate bit field per source, so the sum is exact in any order. The receive buffer
+/// initially differs from the answer, so a collective that does nothing is detected.
 struct KnownAnswer {
   CollectiveKind kind = CollectiveKind::all_reduce;
   CollectiveRound round = {};
   int rank = 0;
-  std::uint64_t part_words = 1;  ///< of one rank for one rank; of an all-reduce and a broadcast all
-  /// An all-reduce and a broadcast are made in place, in `receive`.
+  std::uint64_t part_words = 1;  ///< per pair of ranks; for all-reduce and broadcast, all words
+  /// All-reduce and broadcast run in place, in `receive`.
   std::uint32_t *send = nullptr, *receive = nullptr;
-  /// Of what rank `from` (-1: all together, or the root) puts in for rank `to` (0: for all).
+  /// Seed of what rank `from` (-1: all, or the root) sends to rank `to` (0: to all).
   std::function<std::uint64_t(int from, int to)> seed = {};
 
   /// In units of `part_words`.
@@ -43,11 +43,11 @@ struct KnownAnswer {
 
   Status fill(Device& device, Stream& stream) const;
   Status run(Communicator& communicator, Stream& stream) const;
-  /// `reports`: in the device's memory, as CollectiveReport has them. Of a reduce-scatter what was put in is
-  /// looked at too; see collective_judgement.hpp.
+  /// `reports`: in device memory, in the order of CollectiveReport. For a reduce-scatter, the send buffer is
+  /// verified too; see collective_judgement.hpp.
   Status verify(Device& device, Mismatches* reports, Stream& stream) const;
 
-  /// What this rank receives; of an all-reduce, before it is run, what the rank puts in.
+  /// Data that this rank receives; for an all-reduce that has not run yet, the rank's contribution.
   WordsView received() const { return {receive, part_words * parts_received(kind, round.size)}; }
   Pattern put_in(int from, int to) const;
 

@@ -9,13 +9,13 @@ namespace {
 constexpr double one_operation = 0, shortest_ms = 1e-3, deadline_seconds = 60;
 constexpr int most_repeats = 1 << 16;
 constexpr int most_windows = 5;
-constexpr double enough_ms = 100;             ///< of all windows together: a slow operation has fewer
-constexpr double long_enough_seconds = 2e-4;  ///< of one operation: launches do not count any more
+constexpr double enough_ms = 100;             ///< of all windows; slow operations run in fewer
+constexpr double long_enough_seconds = 2e-4;  ///< per operation: launch overhead is negligible
 constexpr std::int64_t fewest_rows = 256, most_rows = 8192;
 constexpr std::int64_t columns_of_chains = 1024, fewest_chain_rows = 4, most_chain_rows = 8192;
-constexpr double growth_of_full = 1.1;  ///< of the rate with four times the chains, if the device is full
-/// Of one operation: more chains are not tried. On a busy host, noise looks like growth, and a rank that
-/// measures for half a minute keeps its peers waiting in their first collective.
+constexpr double growth_of_full = 1.1;  ///< max rate gain of four times the chains on a full device
+/// Limit per operation: no larger chain count is tried beyond it. On a busy host, noise looks like a gain,
+/// and a rank that measures for half a minute delays its peers in their first collective.
 constexpr double too_long_seconds = 0.25;
 constexpr std::uint64_t scratch_divisor = 64;
 
@@ -94,7 +94,7 @@ Result<double> product_rate_alone(Device& device, Stream& stream, Precision prec
   }
 }
 
-/// A few long chains take long, too, but do not fill the device: their number grows until the rate does not.
+/// Long chains alone do not fill the device, so their number grows until the rate no longer does.
 Result<double> extreme_rate_alone(Device& device, Stream& stream, int iterations, double least_ms) {
   double last_rate = 0;
   for (std::int64_t rows = fewest_chain_rows;; rows *= 4) {

@@ -13,24 +13,24 @@
 
 namespace egt {
 
-/// Digests of every rank for every rank: each writes its own on its device, all get all. One exchange at a
-/// time. All ranks make the same calls in the same order.
+/// All-gather of digests: each rank writes its own on the device, and every rank receives all. One exchange
+/// at a time. Collective: the same calls in the same order on all ranks.
 class DigestExchange {
  public:
-  /// `stream`: where the communicator's other collectives run; `line`: where the wait is reported. All
-  /// outlive the exchange.
+  /// `stream`: stream of the communicator's other collectives. `line`: board line that reports the wait. All
+  /// must outlive the exchange.
   DigestExchange(Device& device, Communicator& communicator, Stream& stream, ProgressBoard::Line& line)
       : device_(device), communicator_(communicator), stream_(stream), line_(line) {}
 
-  /// Takes memory for `most` digests a rank.
+  /// Allocates memory for up to `most` digests per rank.
   Status prepare(std::size_t most);
-  /// Where this rank's digests go, in device memory, before `enqueue`.
+  /// This rank's digests in device memory; write them before `enqueue`.
   Digest* own() const { return memory_.as<Digest>(); }
-  /// Puts the exchange of the first `count` in the stream.
+  /// Enqueues the exchange of the first `count` digests.
   Status enqueue(std::size_t count);
-  /// Waits for it: one list a rank. `step`: for the board.
+  /// Waits for the exchange and returns one list per rank. `step`: for the board.
   Result<std::vector<Answers>> collect(double timeout_seconds, std::int64_t step = -1);
-  /// Exchanges `text` and waits: ranks that brought the same text get the same number, of each rank.
+  /// Exchanges `text` and waits. Returns a group number per rank; ranks with equal text have equal numbers.
   Result<std::vector<int>> groups_of(const std::string& text, double timeout_seconds);
 
  private:
@@ -40,8 +40,8 @@ class DigestExchange {
   Communicator& communicator_;
   Stream& stream_;
   ProgressBoard::Line& line_;
-  Buffer memory_;  ///< own, then all ranks'
-  Buffer pinned_;  ///< all ranks'
+  Buffer memory_;  ///< own digests, then those of all ranks
+  Buffer pinned_;  ///< those of all ranks
   std::unique_ptr<Event> own_done_, done_;
   std::size_t most_ = 0, count_ = 0;
 };

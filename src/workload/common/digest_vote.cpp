@@ -12,8 +12,8 @@
 namespace egt {
 namespace {
 
-/// The only value that can be a strict majority is the one left when unequal pairs are struck out (Boyer and
-/// Moore); whether it is one is counted.
+/// Boyer-Moore majority vote: only the value that remains after pairs of different values cancel can be a
+/// strict majority. A count then confirms it.
 std::optional<Digest> strict_majority(const std::vector<Digest>& testimonies) {
   Digest candidate;
   std::size_t surplus = 0;
@@ -26,7 +26,7 @@ std::optional<Digest> strict_majority(const std::vector<Digest>& testimonies) {
   return candidate;
 }
 
-/// The vote within one group. Numbered rules are those of the header.
+/// The vote within one group. Rule numbers refer to the header.
 class GroupVote {
  public:
   GroupVote(const std::vector<Answers>& ranks, const std::vector<Answers>& past, std::vector<int> members)
@@ -79,7 +79,7 @@ bool GroupVote::agree(const std::vector<int>& ranks, std::size_t question) const
                      [&](int rank) { return answer(rank, question) == answer(ranks.front(), question); });
 }
 
-/// Rules 1 and 2, for every member: those that are wrong elsewhere too. The first evidence stays.
+/// Applies rules 1 and 2 to all members, even those already wrong elsewhere. Keeps the first evidence.
 void GroupVote::accuse(std::size_t question, const std::optional<Digest>& truth) {
   for (const int rank : members_) {
     const Digest& actual = answer(rank, question);
@@ -131,7 +131,7 @@ Dissent GroupVote::dissent_of(int rank, const std::map<std::size_t, Wrong>& wron
 
 std::vector<Dissent> GroupVote::dissents() {
   std::size_t known;
-  do {  // at most once a member: a rank found wrong is no witness in the next round
+  do {  // at most one iteration per member: a rank found wrong loses its vote in the next one
     known = wrong_.size();
     undecided_.reset();
     const std::vector<int> now = witnesses();

@@ -10,44 +10,44 @@
 
 namespace egt {
 
-/// Reports what the ranks' common checks find. The rank that is wrong reports it himself; where it is not
-/// known which, rank 0 names all suspects. All ranks make the same calls but for what only one of them knows
-/// of itself. Equal faults of later checks are the queue's to count. Main thread only.
+/// Reports faults found by checks that all ranks run together. The faulty rank reports its own fault; if the
+/// rank is unknown, rank 0 reports all suspects. Calls are collective, except for faults that only one rank
+/// sees. The record queue counts repeated equal faults of later checks. Main thread only.
 class FaultReporter {
  public:
   /// `environment` outlives the reporter.
   explicit FaultReporter(Environment& environment) : environment_(environment) {}
 
-  /// `fault`: as if this rank were wrong; who really is, and on what evidence, comes from `dissent`.
+  /// `fault`: filled in for this rank; `dissent` supplies the actual rank and the blame.
   void tell(Fault fault, const Dissent& dissent);
-  /// The same before it is known in full: `tell` of the same `fault.incident` follows, unless the run breaks
-  /// off before. Reported at once where nothing of this kind and rank was reported yet, else by
-  /// `tell_for_others` if the check breaks off, so that no fault is lost and what lasts is no flood.
+  /// Reports a fault whose details are not complete yet. `tell` of the same `fault.incident` follows, unless
+  /// the run aborts before. The first fault of this kind and rank is reported at once. Repetitions are
+  /// reported by `tell_for_others` if the check aborts, which loses no fault and avoids a flood of records.
   void tell_provisionally(Fault fault, const Dissent& dissent);
-  /// Has this check found this kind on `rank`?
+  /// True if this check found this kind of fault on `rank`.
   bool found(const std::string& kind, int rank) const;
-  /// The same of a rank or of these suspects.
+  /// The same for the rank or the suspects of `dissent`.
   bool found(const std::string& kind, const Dissent& dissent) const;
-  /// Was this rank found wrong in this check?
+  /// True if this check found this rank wrong.
   bool own_found() const { return own_found_; }
-  /// Was it one of the suspects?
+  /// True if this rank is one of the suspects.
   bool own_suspected() const { return own_suspected_; }
   void end_check();
-  /// All ranks are over the last check: they have come to the next one.
+  /// All ranks have completed the last check, since they reached the next one.
   void confirm_last_check() { of_others_.clear(); }
-  /// Ranks lost touch or the run ends: whoever is wrong may not have heard of it, so this rank reports what
-  /// it knows of the last check about others. Records of one incident count once.
+  /// Call this when ranks lose communication or the run ends. The faulty rank may not know the result of the
+  /// last check, so this rank reports its faults. Records of one incident count once.
   void tell_for_others();
 
  private:
   Fault addressed(Fault fault, const Dissent& dissent) const;
 
   Environment& environment_;
-  std::set<std::string> current_;    ///< incidents of this check: kind and who
-  std::set<std::string> told_;       ///< of all checks
-  std::vector<Fault> of_others_;     ///< of the last check, left to them to report
-  std::set<std::string> announced_;  ///< `Fault::incident` of all that were reported provisionally
-  std::vector<Fault> unannounced_;   ///< provisional, of this check, not reported yet
+  std::set<std::string> current_;    ///< incidents of this check: kind and ranks
+  std::set<std::string> told_;       ///< incidents of all checks
+  std::vector<Fault> of_others_;     ///< faults of the last check that other ranks are expected to report
+  std::set<std::string> announced_;  ///< `Fault::incident` of all provisional reports
+  std::vector<Fault> unannounced_;   ///< provisional faults of this check, not reported yet
   bool own_found_ = false, own_suspected_ = false;
 };
 

@@ -13,28 +13,28 @@
 
 namespace egt {
 
-/// May hold back an injection of this rank that is due (false); called on the thread that asks for one.
+/// May defer a due injection of this rank by returning false. Runs on the thread that requests the injection.
 using InjectionGate = std::function<bool(const Injection&)>;
 
-/// The faults that a run suffers on purpose. Workloads ask it at their own places whether one is due there,
-/// put it into the real data, and tell what they did; detectors know nothing of it. Safe from any thread.
+/// The injected faults of a run. Workloads ask whether one is due, inject it into the real data and report
+/// it. Detectors do not know of injections. Thread-safe.
 class Injector {
  public:
-  /// `gate` empty: whatever is due is handed out.
+  /// An empty `gate` defers nothing.
   Injector(std::vector<Injection> all, const RankPlace& place, RecordQueue& records, InjectionGate gate = {});
 
-  /// The next of `kind` that is due on this rank at `step`, and `which` says yes to, which is thereby taken;
-  /// call it until it gives nothing.
+  /// Removes and returns the next injection of `kind` that is due on this rank at `step` and that `which`
+  /// accepts. Call it until it returns nothing.
   std::optional<Injection> take(InjectionKind kind, std::int64_t step, const InjectionGate& which = {});
-  /// Is one of `kind` due on this rank at `step`, and not taken yet?
+  /// True if an injection of `kind` is due and pending on this rank at `step`.
   bool waits(InjectionKind kind, std::int64_t step) const;
-  /// Tells that it struck: a record of kind injection, with `where` it did.
+  /// Emits an injection record; `where`: the location of the flip.
   void tell(const Injection& injection, std::int64_t step, const Flip& flip, std::string where);
   /// The same for a kind that flips no words.
   void tell(const Injection& injection, std::int64_t step, std::string where);
-  /// Those of all ranks, taken or not.
+  /// Injections of all ranks, including past ones.
   const std::vector<Injection>& all() const { return all_; }
-  /// Is any of this kind planned, on any rank?
+  /// True if any rank has a planned injection of this kind.
   bool plans(InjectionKind kind) const;
 
  private:
@@ -43,7 +43,7 @@ class Injector {
   RecordQueue& records_;
   const InjectionGate gate_;
   mutable std::mutex mutex_;
-  std::vector<Injection> waiting_;  ///< of this rank, by step
+  std::vector<Injection> waiting_;  ///< this rank's pending injections, by step
 };
 
 }  // namespace egt

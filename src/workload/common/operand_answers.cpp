@@ -39,7 +39,7 @@ Digest AnswerList::digest() const {
 
 std::vector<AnswerDissent> AnswerComparison::compare(const std::vector<std::vector<OperandAnswer>>& ranks,
                                                      const std::vector<int>& group) {
-  std::map<Key, std::map<int, Digest>> questions;  // by rank
+  std::map<Key, std::map<int, Digest>> questions;  // inner key: rank
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     for (const auto& [name, precision, rows, pairs, digest] : ranks[rank])
       questions[{group[rank], name, precision, rows, pairs}][static_cast<int>(rank)] = digest;
@@ -48,7 +48,7 @@ std::vector<AnswerDissent> AnswerComparison::compare(const std::vector<std::vect
   std::map<Key, std::size_t> now;
   for (const auto& [key, digests] : questions) {
     const auto& [model, name, precision, rows, pairs] = key;
-    // Of three there may be a majority: two are not compared before the third has answered.
+    // Three answers can give a majority, so two are not compared before the third arrives.
     const auto fewest = std::min<std::ptrdiff_t>(std::count(group.begin(), group.end(), model), 3);
     const auto before = last_.find(key);
     now[key] = digests.size();

@@ -12,17 +12,17 @@
 
 namespace egt {
 
-/// What the products of one block gave: the same on all ranks of a device model where the other fields are.
+/// Result of one block's GEMMs. It is equal on all ranks of a device model if the other fields are equal.
 struct OperandAnswer {
-  std::uint64_t name = 0;  ///< of the operands, whose bits follow from it and the run's seed
-  std::uint32_t precision = 0, rows = 0, pairs = 0;  ///< Precision; of a result; of operands
+  std::uint64_t name = 0;  ///< of the operands; with the run's seed it determines their bits
+  std::uint32_t precision = 0, rows = 0, pairs = 0;  ///< Precision; rows of a result; operand pairs
   Digest digest;
 };
 
-/// That ranks exchange at once: the newest.
+/// Max answers per exchange; the newest are sent.
 constexpr std::size_t most_operand_answers = 64;
 
-/// As ranks exchange them: a list that a link has changed is empty, and so accuses nobody's products.
+/// Wire format of the exchange. A list corrupted by a link reads as empty, so it accuses no rank's GEMMs.
 class AnswerList {
  public:
   void set(const std::vector<OperandAnswer>& answers);
@@ -33,31 +33,30 @@ class AnswerList {
 
   std::uint64_t count_ = 0;
   OperandAnswer answers_[most_operand_answers];
-  Digest digest_;  ///< of the above
+  Digest digest_;  ///< of count_ and answers_
 };
 
-/// Ranks that did not give the same answer.
+/// Ranks whose answers differ.
 struct AnswerDissent {
-  OperandAnswer answer;  ///< its digest aside
+  OperandAnswer answer;  ///< without its digest
   Dissent dissent;
 };
 
-/// Compares those answers that two ranks or more of a group gave, each answer of a rank once. All ranks make
-/// the same calls.
+/// Compares answers given by two or more ranks of a group, each answer of a rank once. Collective.
 class AnswerComparison {
  public:
-  /// `ranks`: of each, its newest answers, some of which may have come before. `group[r]`: ranks of one
-  /// device model have the same. Who is wrong: see `vote`; in a group of three or more, the answers of two
-  /// are not compared before a third is there. At most one dissent of each rank, and one of suspects.
+  /// `ranks`: newest answers of each rank, possibly repeated from earlier calls. `group[r]`: equal for ranks
+  /// of one device model. `vote` decides which rank is wrong. In a group of three or more, the comparison
+  /// waits for a third answer. Returns at most one dissent per rank, and one of suspects.
   std::vector<AnswerDissent> compare(const std::vector<std::vector<OperandAnswer>>& ranks,
                                      const std::vector<int>& group);
-  /// Questions that ranks of one group answered both so far.
+  /// Number of questions compared so far.
   std::uint64_t compared() const { return compared_; }
 
  private:
   /// Group, name, precision, rows, pairs.
   using Key = std::tuple<int, std::uint64_t, std::uint32_t, std::uint32_t, std::uint32_t>;
-  std::map<Key, std::size_t> last_;  ///< of the last call: how many ranks answered
+  std::map<Key, std::size_t> last_;  ///< number of ranks that had answered, at the last call
   std::uint64_t compared_ = 0;
 };
 

@@ -14,60 +14,59 @@
 
 namespace egt {
 
-/// What an operation leaves on the device for the host to judge. All start as zeros.
+/// Result of an operation that the device leaves for the host to judge. Initially zero.
 struct Evidence {
   Mismatches mismatches;
-  Digest first;   ///< of the first run of an operation that is run twice
-  Digest second;  ///< of its second run
-  Digest sample;  ///< of a third one, on the last word alone
-  GemmMismatches gemm;  ///< of the verification of a GEMM
+  Digest first;         ///< of the first run of an operation that runs twice
+  Digest second;        ///< of its second run
+  Digest sample;        ///< of a third run, over the last word only
+  GemmMismatches gemm;  ///< of a verified GEMM
 
-  /// Were both runs made, and did they give the same bits?
+  /// True if both runs were done and gave the same bits.
   bool runs_agree() const { return first == second && first != Digest{}; }
 };
 
-/// A stream of its own with a bounded number of operations enqueued, so that the work of others is never
-/// behind much of it and a stop is quick. Each operation's evidence is copied to pinned memory and judged,
-/// in order, when its event is reached. For one thread at a time.
+/// A separate stream with a bounded number of enqueued operations, so that other work is not delayed and a
+/// stop is quick. Each operation's evidence is copied to pinned memory and judged in order, once its event
+/// completes. One thread at a time.
 class OperationPipeline {
  public:
-  static constexpr std::size_t slots =
-      2;  ///< operations enqueued at most, where `create` is not told another
+  static constexpr std::size_t slots = 2;  ///< default depth of `create`: max enqueued operations
 
-  /// Puts the operation in the stream.
+  /// Enqueues the operation on the stream.
   using Enqueue = std::function<Status(Stream& stream, Evidence* on_device)>;
-  /// Looks at what came of it; `device_ms`: how long it lasted in the stream.
+  /// Judges the evidence; `device_ms`: duration on the stream.
   using Judge = std::function<Status(const Evidence& evidence, double device_ms)>;
 
-  /// `name` is for messages: "the memory patrol". `depth`: operations enqueued at most.
+  /// `name` is used in messages. `depth`: max enqueued operations.
   static Result<std::unique_ptr<OperationPipeline>> create(Device& device, StreamPriority priority,
                                                            StreamUse use, std::string name,
                                                            std::size_t depth = slots);
 
   Stream& stream() { return *stream_; }
-  /// Waits until the slot that the next `submit` takes is free, and gives its index: buffers kept one a slot
-  /// may then be used again. Relays what a judge said.
+  /// Waits until the next `submit` has a free slot, and returns its index; buffers of that slot may then be
+  /// reused. Returns the judge's errors.
   Result<std::size_t> acquire(const std::stop_token& stop);
   Status submit(const Enqueue& enqueue, Judge judge, const std::stop_token& stop);
-  /// How many were submitted so far, and how many of them were judged.
+  /// Numbers of operations submitted and judged so far.
   std::uint64_t submitted() const { return submitted_; }
   std::uint64_t judged() const { return judged_; }
-  /// Would `submit` wait now? Judges what is over, without waiting.
+  /// True if `submit` would block. Judges completed operations without waiting.
   Result<bool> is_full();
-  /// Waits until the first `count` of all submitted are judged; what was submitted behind them works on.
+  /// Waits until the first `count` submitted operations are judged; later ones keep running.
   Status judge_first(std::uint64_t count, const std::stop_token& stop);
-  /// Waits for all enqueued, at most `seconds` together, and judges it; what is over is judged in any case.
+  /// Waits at most `seconds` in total for all enqueued operations; judges those that completed.
   Status drain(double seconds, const std::stop_token& stop = {});
-  /// Waits for all enqueued, at most `seconds` together, and drops it unjudged.
+  /// Waits at most `seconds` in total for all enqueued operations and discards their results.
   Status discard(double seconds);
 
-  static constexpr double deadline_seconds = 120;  ///< of one operation, behind the work of all others
+  static constexpr double deadline_seconds = 120;  ///< per operation, queued behind all other work
 
  private:
   struct Slot {
     std::unique_ptr<Event> begin;
     std::unique_ptr<Event> end;
-    Judge judge;  ///< empty: nothing is enqueued
+    Judge judge;  ///< empty: free slot
   };
 
   OperationPipeline(Device& device, std::string name, std::size_t depth)
@@ -77,11 +76,11 @@ class OperationPipeline {
 
   Device& device_;
   const std::string name_;
-  Buffer on_device_;  ///< Evidence of each slot
-  Buffer pinned_;     ///< Evidence of each slot
+  Buffer on_device_;  ///< Evidence per slot
+  Buffer pinned_;     ///< Evidence per slot
   std::vector<Slot> slots_;
   std::uint64_t submitted_ = 0, judged_ = 0;
-  std::unique_ptr<Stream> stream_;  ///< last: it waits for its work before the buffers go
+  std::unique_ptr<Stream> stream_;  ///< last: its destructor waits for its work before the buffers are freed
 };
 
 }  // namespace egt

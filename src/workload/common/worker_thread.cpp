@@ -10,7 +10,7 @@
 namespace egt {
 namespace {
 
-/// An exception (of the standard library: no host memory) must not end the process without a word.
+/// A standard library exception (such as no host memory) must not terminate the process silently.
 Status guarded(const WorkerThread::Work& work, const std::stop_token& stop, const std::string& name) {
   try {
     return work(stop);

@@ -11,29 +11,29 @@
 
 namespace egt {
 
-/// A workload's own thread, and the status that it ended with. Its destructor asks it to stop and waits; a
-/// thread for which `stop` said timeout is stuck in a system call, and then the process must be left instead.
-/// Called by one thread, the owner's, but for what says otherwise.
+/// A workload's own thread and its final status. The destructor requests a stop and joins. If `stop` returned
+/// timeout, the thread is stuck in a system call, and the process must exit without the destructor. Only the
+/// owner's thread may call it, unless noted otherwise.
 class WorkerThread {
  public:
   using Work = std::function<Status(std::stop_token)>;
 
-  /// `name` is for messages: "the memory patrol".
+  /// `name` is used in messages.
   explicit WorkerThread(std::string name) : name_(std::move(name)) {}
   ~WorkerThread() { ask_to_stop(); }
   WorkerThread(const WorkerThread&) = delete;
   WorkerThread& operator=(const WorkerThread&) = delete;
 
-  /// Once. `work` returns soon after a stop is asked for. unavailable: there is no thread for it.
+  /// Call once. `work` must return soon after a stop request. `unavailable`: no thread created.
   Status start(Work work);
   bool started() const { return thread_.joinable(); }
-  /// Has it returned by itself within `seconds`? True where it was never started.
+  /// True if the work returned within `seconds`, or was never started.
   bool ended_within(double seconds);
-  /// Asks it to stop, without waiting; one that is started later stops at once. Any thread.
+  /// Requests a stop without waiting; a thread started later stops at once. Any thread.
   void ask_to_stop() { stop_.request_stop(); }
-  /// Asks it to stop and waits for it at most `seconds`, else timeout. Ok where it was never started.
+  /// Requests a stop and waits at most `seconds`, else timeout. Ok if it was never started.
   Status stop(double seconds);
-  /// What it failed with; ok while it runs, when it ended well and when it was stopped.
+  /// Error of the work; ok while it runs, after success and after a stop.
   Status failure() const;
 
  private:
@@ -45,7 +45,7 @@ class WorkerThread {
   std::condition_variable changed_;
   bool ended_ = false;
   Status failure_;
-  std::jthread thread_;  ///< last, so that it is joined before the rest goes
+  std::jthread thread_;  ///< last, so that it is joined before the other members are destroyed
 };
 
 }  // namespace egt

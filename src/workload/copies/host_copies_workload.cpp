@@ -17,8 +17,8 @@ HostCopiesWorkload::HostCopiesWorkload(Environment& environment)
                                       place_of_host_copy(environment_.place.rank, copies_.chunk_bytes());
                                 }}) {}
 
-/// The rate is the mean of both ways. What is then left in the host's memory is not what the first trip
-/// brings there.
+/// The rate is the mean of both directions. Host memory afterwards holds other data than the first trip
+/// writes.
 Status HostCopiesWorkload::prepare() {
   Device& device = environment_.device;
   EGT_TRY(copies_.prepare());
@@ -43,8 +43,7 @@ Pattern HostCopiesWorkload::pattern(std::size_t chunk, std::uint64_t trip) const
           .seed = pattern_seed(environment_, PatternPurpose::host_copy, chunk, trip)};
 }
 
-/// Both places on the device hold other patterns: that of the trip's start is the last one, that of its end
-/// the one before.
+/// Both device buffers hold other patterns: the source that of the last trip, the destination the one before.
 Result<PacedCopies::Brought> HostCopiesWorkload::copy(std::size_t chunk, std::uint64_t trip, Stream& stream) {
   const Chunk& own = chunks_[chunk];
   const WordsView from = words(own, trip), to = words(own, trip + 1);

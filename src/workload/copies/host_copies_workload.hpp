@@ -7,8 +7,8 @@
 
 namespace egt {
 
-/// Copies chunks of device memory to pinned host memory and back to another place, both ways at once. Each
-/// round trip has a pattern of its own, so that a copy that does nothing is seen.
+/// Copies chunks of device memory to pinned host memory and back into another buffer, in both directions
+/// concurrently. Each round trip has its own pattern, so that a copy that does nothing is detected.
 class HostCopiesWorkload : public Workload {
  public:
   explicit HostCopiesWorkload(Environment& environment);
@@ -20,7 +20,7 @@ class HostCopiesWorkload : public Workload {
     copies_.set_step(step.index);
     return {};
   }
-  /// Relays what the thread failed with.
+  /// Returns the thread's error.
   Status retire(std::int64_t, StepOutcome&) override { return copies_.failure(); }
   void stop_background() override { copies_.ask_to_stop(); }
   Status finish(const Ending& ending) override { return copies_.finish(ending).status(); }
@@ -28,7 +28,7 @@ class HostCopiesWorkload : public Workload {
 
  private:
   struct Chunk {
-    std::array<Buffer, 2> device;  ///< a trip begins in one of them, in turn, and ends in the other
+    std::array<Buffer, 2> device;  ///< a trip starts in one and ends in the other, alternately
     Buffer host;                   ///< pinned
   };
 
@@ -40,7 +40,7 @@ class HostCopiesWorkload : public Workload {
 
   Environment& environment_;
   std::array<Chunk, PacedCopies::chunks> chunks_;
-  PacedCopies copies_;  ///< last: its streams end before the memory goes
+  PacedCopies copies_;  ///< last: its streams finish before the memory is freed
 };
 
 }  // namespace egt

@@ -15,11 +15,11 @@ namespace egt {
 namespace {
 
 constexpr std::uint64_t smallest_chunk = 1u << 16, largest_chunk_on_host = 1u << 20;
-constexpr std::uint64_t memory_divisor = 512;  ///< a chunk is at most this part of the device's memory
-/// On the host, whose cores do the copies and all else, only so that the same code runs.
+constexpr std::uint64_t memory_divisor = 512;  ///< max chunk size as a fraction of device memory
+/// Minimal on the host backend, which has the same CPU cores for copies and all other work.
 constexpr double pace_on_gpu = 0.15, pace_on_host = 0.001;
-constexpr double longest_round_seconds = 0.5;  ///< where the rate was measured beside other processes
-constexpr double width = 1;                    ///< of verifying, blocks a multiprocessor
+constexpr double longest_round_seconds = 0.5;  ///< bound if other processes slowed down the rate measurement
+constexpr double width = 1;                    ///< blocks per multiprocessor for the verification
 constexpr double stop_seconds = 10;
 
 }  // namespace
@@ -63,13 +63,13 @@ Status PacedCopies::run(const std::stop_token& stop) {
   return {};
 }
 
-/// From one round's start to the next.
+/// Time from the start of one round to the next, in seconds.
 double PacedCopies::round_seconds() const {
   const auto bytes = static_cast<double>(chunks * OperationPipeline::slots * chunk_bytes_);
   return std::min(bytes / (pace_ * *rate_), longest_round_seconds) / environment_.load.duty();
 }
 
-/// All copies are enqueued before the first is waited for, so that those of one chunk meet those of another.
+/// Enqueues all copies before waiting for the first, so that copies of different chunks overlap.
 Status PacedCopies::copy_round(const std::stop_token& stop) {
   for (std::size_t copy = 0; copy < chunks * OperationPipeline::slots; ++copy) {
     Flight& flight = flights_[copy % chunks];
@@ -96,7 +96,7 @@ Status PacedCopies::enqueue(std::size_t chunk, std::uint64_t trip, Stream& strea
                                              Direction::ascending, report, stream);
 }
 
-/// Puts in the faults on purpose that are due.
+/// Applies the due injections.
 Status PacedCopies::strike(WordsView words, Stream& stream) {
   while (const auto due = environment_.injector.take(link_.injection, step_, link_.is_hit)) {
     const Flip flip = choose_flip(*due, words.count, environment_.seed);

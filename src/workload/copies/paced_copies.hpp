@@ -18,27 +18,27 @@
 
 namespace egt {
 
-/// Copies of chunks over a link, which are verified on the device where they come: from a thread of its own,
-/// all the time, paced to a share of the rate that the link reaches alone, times the duty of
-/// Environment::load. What is wrong becomes a fault of the kind link. The calls are those of a workload.
+/// Copies chunks over a link and verifies them on the receiving device. A separate thread copies
+/// continuously, paced to a share of the link's standalone rate, times the duty cycle of Environment::load.
+/// Mismatches become faults of kind link. Its calls mirror those of a workload.
 class PacedCopies {
  public:
-  static constexpr std::size_t chunks = 2;  ///< on their way at the same time, each in a stream of its own
+  static constexpr std::size_t chunks = 2;  ///< in flight concurrently, each on its own stream
 
-  /// What a copy brings: words of the pattern `expected`, which then become those of `next`.
+  /// Received words: verified as `expected`, then overwritten with `next`.
   struct Brought {
     WordsView words;
     Pattern expected, next;
   };
   struct Link {
-    std::string name;                         ///< "host copies": of faults and messages
-    std::string part;                         ///< of the run: "host-copies"
-    std::uint64_t largest_chunk = 64u << 20;  ///< bytes, on a GPU: so that copies, and no waits, fill a round
-    InjectionKind injection = InjectionKind::host_copy;  ///< that changes what was brought
-    InjectionGate is_hit = {};                           ///< which of the kind; empty: all
-    /// Enqueues the copy of a chunk, the `trip`th. On the thread.
+    std::string name;                         ///< used in faults and messages, as in "host copies"
+    std::string part;                         ///< part of the run, as in "host-copies"
+    std::uint64_t largest_chunk = 64u << 20;  ///< bytes on a GPU; fills a round with copies, not waits
+    InjectionKind injection = InjectionKind::host_copy;  ///< corrupts received data
+    InjectionGate is_hit = {};                           ///< selects among this kind; empty: all
+    /// Enqueues copy number `trip` of a chunk. Runs on the thread.
     std::function<Result<Brought>(std::size_t chunk, std::uint64_t trip, Stream& stream)> copy;
-    std::function<void(Fault& fault)> locate;  ///< puts in where it is, and whose
+    std::function<void(Fault& fault)> locate;  ///< fills in location and blame
   };
 
   PacedCopies(Environment& environment, Link link);
@@ -47,26 +47,26 @@ class PacedCopies {
   WordsView words(const Buffer& chunk) const { return {chunk.as<std::uint32_t>(), chunk_bytes_ / 4}; }
   Stream& stream(std::size_t chunk) { return flights_[chunk].in_flight->stream(); }
 
-  /// Makes the streams.
+  /// Creates the streams.
   Status prepare();
-  /// `enqueue`: copies of `bytes` in all, in the stream of the first chunk.
+  /// `enqueue`: enqueues copies of `bytes` in total on the first chunk's stream.
   Status measure_rate(double bytes, const std::function<Status()>& enqueue);
   Status start();
   void set_step(std::int64_t step) { step_ = step; }
   Status failure() const { return thread_.failure(); }
   void ask_to_stop() { thread_.ask_to_stop(); }
-  /// Ends the thread; makes some copies more, unless in a hurry. False: the thread still has the chunks.
+  /// Stops the thread, then copies once more unless in a hurry. False: the thread still uses the chunks.
   Result<bool> finish(const Ending& ending);
 
-  /// Figures, outcome and work. Planned: once the rate is measured.
+  /// Writes metrics, outcome and work. The copies count as planned once the rate was measured.
   void tell(PartReport& report) const;
-  /// How long what was copied would have taken alone, seconds; none: not measured.
+  /// Standalone duration of the copies so far, in seconds; nothing if not measured.
   std::optional<double> seconds_alone() const;
   std::optional<double> rate() const { return rate_; }
 
  private:
   struct Flight {
-    std::uint64_t trips = 0;  ///< enqueued
+    std::uint64_t trips = 0;  ///< enqueued so far
     std::unique_ptr<OperationPipeline> in_flight;
   };
 
@@ -82,18 +82,18 @@ class PacedCopies {
   Environment& environment_;
   const Link link_;
   std::uint64_t chunk_bytes_ = 0;
-  double pace_ = 0;             ///< share of the rate alone
-  std::optional<double> rate_;  ///< alone, bytes/s
+  double pace_ = 0;             ///< share of the standalone rate
+  std::optional<double> rate_;  ///< standalone rate, bytes/s
   std::array<Flight, chunks> flights_;
   Clock::time_point started_ = Clock::now();
   std::atomic<std::int64_t> step_{-1};
-  std::atomic<std::uint64_t> trips_{0}, wrong_words_{0};  ///< of trips that were judged
-  std::atomic<std::uint64_t> enqueued_{0};                ///< trips
-  std::atomic<double> seconds_{0};                        ///< from the start to the last of them
+  std::atomic<std::uint64_t> trips_{0}, wrong_words_{0};  ///< of judged trips
+  std::atomic<std::uint64_t> enqueued_{0};                ///< trips enqueued
+  std::atomic<double> seconds_{0};                        ///< from the start to the last judged trip
   std::mutex mutex_;
   std::condition_variable_any woken_;
   bool finished_ = false, hurried_ = false;
-  WorkerThread thread_;  ///< last: it is joined before the rest goes
+  WorkerThread thread_;  ///< last: it is joined before the other members are destroyed
 };
 
 }  // namespace egt

@@ -16,7 +16,7 @@ namespace egt {
 namespace {
 
 constexpr const char* no_other_rank = "there is no other rank on this host";
-constexpr std::size_t figures_of_offer = 128;  ///< doubles, of the size of an Offer
+constexpr std::size_t figures_of_offer = 128;  ///< size of an Offer in doubles
 constexpr double fill_seconds = 60, leave_seconds = 10, hurried_leave_seconds = 0.2;
 
 void put_text(const std::string& text, std::span<char> to) {
@@ -25,10 +25,10 @@ void put_text(const std::string& text, std::span<char> to) {
 
 }  // namespace
 
-/// What a rank tells the others.
+/// Data that each rank sends to all ranks.
 struct PeerCopiesWorkload::Offer {
   std::uint64_t host = 0;
-  std::int32_t process = 0, opened = false;  ///< has it opened the memory of the one before it?
+  std::int32_t process = 0, opened = false;  ///< whether the previous rank's memory is open
   char memory[752] = {}, page[256] = {};     ///< handles; empty: none
 };
 
@@ -63,7 +63,7 @@ Pattern PeerCopiesWorkload::pattern(int rank, std::size_t chunk, PatternKind kin
   return {.kind = kind, .seed = pattern_seed(environment_.seed, rank, PatternPurpose::peer_copy, chunk, 0)};
 }
 
-/// What the exchange of `start` needs is taken here: a rank that fails there would leave the others waiting.
+/// Allocates what the exchange in `start` needs. A rank that failed there would leave its peers waiting.
 Status PeerCopiesWorkload::prepare() {
   if (environment_.place.size > 1) EGT_TRY(offers_.prepare(figures_of_offer));
   if (environment_.place.local_size < 2) {
@@ -101,7 +101,7 @@ Result<std::vector<PeerCopiesWorkload::Offer>> PeerCopiesWorkload::exchange(cons
   return each;
 }
 
-/// The second exchange tells who copies from whom: this rank's memory must outlive that.
+/// The second exchange shows which rank copies from this one. This rank's memory must outlive those copies.
 Status PeerCopiesWorkload::start() {
   const RankPlace& place = environment_.place;
   if (place.size < 2) return {};
@@ -148,7 +148,7 @@ Status PeerCopiesWorkload::open(const Offer& from) {
   return {};
 }
 
-/// The words that lie there before are those of the last copy, each bit the other way round.
+/// Before the copy, the words are the bitwise inverse of the last copy.
 Result<PacedCopies::Brought> PeerCopiesWorkload::copy(std::size_t chunk, Stream& stream) {
   const WordsView words = copies_.words(copied_[chunk]);
   EGT_TRY(environment_.device.copy(words.data, opened_.as<std::byte>() + chunk * words.bytes(), words.bytes(),

@@ -13,15 +13,15 @@
 
 namespace egt {
 
-/// Copies chunks from the memory of the rank before this one on the same host (the last one before the
-/// first), so that the links between all neighbours are busy. Each rank fills what others copy once; where
-/// they are copied to, other words lie before each copy, so that one that does nothing is seen. No copy waits
-/// for another rank, so one that stops, or begins anew, holds nobody up. Where there is no such rank, or its
-/// memory cannot be reached, nothing is planned, and the result says why.
+/// Copies chunks from the memory of the previous rank on the same host (the first copies from the last), so
+/// that the links between all neighbours are busy. Each rank fills its source once. The destination holds
+/// other words before each copy, so that a copy that does nothing is detected. Copies never wait for another
+/// rank, so a stopped or restarted rank delays no other. Without such a rank, or if its memory is not
+/// accessible, no copies are planned, and the result gives the reason.
 class PeerCopiesWorkload : public Workload {
  public:
   explicit PeerCopiesWorkload(Environment& environment);
-  /// Waits a while for who copies from this rank's memory.
+  /// Waits a limited time for the rank that copies from this rank's memory.
   ~PeerCopiesWorkload() override;
 
   std::string name() const override { return "peer-copies"; }
@@ -32,7 +32,7 @@ class PeerCopiesWorkload : public Workload {
     copies_.set_step(step.index);
     return {};
   }
-  /// Relays what the thread failed with.
+  /// Returns the thread's error.
   Status retire(std::int64_t, StepOutcome&) override { return copies_.failure(); }
   void stop_background() override { copies_.ask_to_stop(); }
   Status finish(const Ending& ending) override;
@@ -50,16 +50,16 @@ class PeerCopiesWorkload : public Workload {
 
   Environment& environment_;
   ValueExchange offers_;
-  std::string impossible_;     ///< why nothing is copied; empty: it is
-  int from_ = -1;              ///< whose memory is copied
-  int process_of_reader_ = 0;  ///< that copies from `source_`; 0: none does
+  std::string impossible_;     ///< reason why no copies run; empty: they run
+  int from_ = -1;              ///< rank whose memory is copied
+  int process_of_reader_ = 0;  ///< process that copies from `source_`; 0: none
   bool hurried_ = false;
-  SharedBuffer source_;  ///< the chunks that the next rank copies
+  SharedBuffer source_;  ///< chunks that the next rank copies
   std::optional<SharedPages> left_,
-      left_there_;  ///< a word: nobody copies from `source_`, or `opened_`, any more
-  Buffer opened_;   ///< the source of `from_`
+      left_there_;  ///< a word: `source_`, or `opened_`, is no longer copied from
+  Buffer opened_;   ///< the source memory of rank `from_`
   std::array<Buffer, PacedCopies::chunks> copied_;
-  PacedCopies copies_;  ///< last: its streams end before the memory goes
+  PacedCopies copies_;  ///< last: its streams finish before the memory is freed
 };
 
 }  // namespace egt

@@ -7,10 +7,10 @@
 namespace egt {
 namespace {
 
-/// 512 bytes, the least that a disk writes, less the words of an identity that may happen to be right.
+/// 512 bytes, the smallest disk write, less the words of an identity that may match by chance.
 constexpr std::size_t sector_words = 128 - identity_words;
-constexpr std::size_t part_words = 64;      ///< more than identities of one run have in common
-constexpr std::size_t few_bits_a_word = 8;  ///< words that have nothing in common differ in 16
+constexpr std::size_t part_words = 64;      ///< more words than identities of one run have in common
+constexpr std::size_t few_bits_a_word = 8;  ///< on average; unrelated words differ in 16 bits
 constexpr std::size_t tail_at = file_block_words - identity_words;
 
 using IdentityWords = std::array<std::uint32_t, identity_words>;
@@ -44,15 +44,15 @@ std::size_t place_of(BlockEnd end) {
   return end == BlockEnd::head ? 0 : tail_at;
 }
 
-/// How a block differs from what it must be.
+/// Difference between a block and its expected content.
 struct Difference {
-  std::size_t wrong = 0;  ///< words
+  std::size_t wrong = 0;  ///< number of words
   std::size_t first = 0;
   std::size_t bits = 0;
   std::uint32_t xor_or = 0;
   std::uint32_t xor_and = ~0u;
 
-  /// Bits that flipped, rather than other words.
+  /// True for flipped bits rather than other data.
   bool is_near() const { return wrong < sector_words || bits < few_bits_a_word * wrong || xor_or == xor_and; }
 };
 
@@ -69,7 +69,7 @@ Difference compare(const std::uint32_t* block, const FileBlock& expected) {
   return found;
 }
 
-/// Of the words that tell two generations of a block apart: how many are of either.
+/// Counts only words that differ between two rewrites of a block: how many belong to each.
 struct Generations {
   std::size_t older = 0;
   std::size_t expected = 0;
@@ -85,7 +85,7 @@ Generations count_generations(const std::uint32_t* block, const FileBlock& expec
   return count;
 }
 
-/// The identities at the two ends that are not the expected one.
+/// Identities at the two ends of a block that differ from the expected one.
 struct Strangers {
   std::optional<BlockIdentity> head;
   std::optional<BlockIdentity> tail;
@@ -101,7 +101,7 @@ Strangers strangers_in(const std::uint32_t* block, const BlockIdentity& expected
   return found;
 }
 
-/// What the place held before: as the block itself says, else the generation before.
+/// Previous content of this place: as the block's identity states, else the previous rewrite.
 BlockIdentity older_than(const BlockIdentity& expected, const Strangers& strangers) {
   for (const auto& end : {strangers.head, strangers.tail})
     if (end && end->same_place(expected)) return *end;
@@ -122,7 +122,7 @@ void tell_apart(const std::uint32_t* block, const FileBlock& right, const BlockI
   const BlockIdentity older = older_than(expected, strangers);
   if (older.generation > 0) {
     const Generations of = count_generations(block, right, make(older));
-    // One word alone may be a flipped bit of the generation.
+    // A single word could be a flipped bit of the rewrite number.
     if (of.older > 1 && 2 * of.older > difference.wrong) {
       finding.held = older;
       finding.kind = of.expected > 0 ? FileFault::torn : FileFault::stale;

@@ -9,28 +9,28 @@
 
 #include "egt/core/pattern.hpp"
 
-/// A file is made of blocks of 4 KiB: words of a pattern, and at both ends the block's identity instead, so
-/// that of a block that is wrong one can tell what it is.
+/// A file consists of 4 KiB blocks: pattern words, with the block's identity at both ends. It shows which
+/// block a wrong block holds.
 namespace egt {
 
 constexpr std::uint64_t file_block_bytes = 4096;
 constexpr std::size_t file_block_words = file_block_bytes / sizeof(std::uint32_t);
-constexpr std::size_t identity_words = 8;  ///< at either end
+constexpr std::size_t identity_words = 8;  ///< at each end
 
-/// Whole blocks.
+/// Number of whole blocks.
 constexpr std::uint64_t blocks_in(std::uint64_t bytes) {
   return bytes / file_block_bytes;
 }
 
 using FileBlock = std::array<std::uint32_t, file_block_words>;
 
-/// Which block it is, and which writing of it.
+/// Identifies a block and the number of its rewrite.
 struct BlockIdentity {
-  std::uint64_t run = 0;     ///< of the seed and the start of the run: what an earlier run left is not ours
-  std::uint64_t offset = 0;  ///< in its file, bytes
-  std::uint32_t generation = 0;  ///< how often it was written, this time included
+  std::uint64_t run = 0;         ///< hash of seed and start of the run; excludes data of earlier runs
+  std::uint64_t offset = 0;      ///< in its file, bytes
+  std::uint32_t generation = 0;  ///< rewrite number, from 1
   std::uint32_t rank = 0;
-  std::uint32_t file = 0;  ///< which of the rank's files
+  std::uint32_t file = 0;  ///< index among the rank's files
 
   bool operator==(const BlockIdentity&) const = default;
   bool same_place(const BlockIdentity& other) const {
@@ -40,47 +40,47 @@ struct BlockIdentity {
 
 enum class BlockEnd { head, tail };
 
-/// Puts the identity at both ends of the block's words, with a checksum that also tells the ends apart.
+/// Writes the identity into both ends of the block, with a checksum that also distinguishes the ends.
 void stamp(std::uint32_t* block, const BlockIdentity& identity);
-/// Are both ends, bit for bit, what `stamp` puts there?
+/// True if both ends are bit-identical to what `stamp` writes.
 bool carries(const std::uint32_t* block, const BlockIdentity& identity);
-/// The identity at one end; none: no identity is there, or it is damaged.
+/// Identity at one end; nothing if there is none or it is damaged.
 std::optional<BlockIdentity> identity_at(BlockEnd end, const std::uint32_t* block);
-/// The reverse of `stamp`: the words of `pattern` at both ends; `first_word` is the block's in the pattern.
+/// Reverses `stamp`: restores the words of `pattern` at both ends. `first_word`: the block's index in it.
 void restore(std::uint32_t* block, const PatternFunction& pattern, std::uint64_t first_word);
 
-/// What can be wrong with a file, told apart by what is there instead.
+/// Kinds of file faults, distinguished by the data found instead.
 enum class FileFault {
-  bit,        ///< the right block: less than a sector of it, or only few bits a word, or one mask, is wrong
-  stale,      ///< all that differs is of an older generation of this place: the write did not happen
-  torn,       ///< a part is of this generation, the rest of an older one or of no block: written in part
-  misplaced,  ///< another block's whole identity, from another offset
-  swapped,    ///< the block of this offset from another file or rank: files exchanged
-  lost,       ///< no block of this run is there (zeros, say), and none of the words that were written
+  bit,        ///< right block, but part of a sector, few bits per word, or one mask is wrong
+  stale,      ///< all wrong words are of an older rewrite of this block: the write was lost
+  torn,       ///< partly this rewrite, else an older one or no block: partial write
+  misplaced,  ///< another block's complete identity, from another offset
+  swapped,    ///< this offset's block of another file or rank: files were swapped
+  lost,       ///< no block of this run (zeros, for example) and no written word
   truncated,  ///< the file is shorter than what was written
-  copy,       ///< the host read it right, but the device holds it wrong: the copy, or the device's memory
+  copy,       ///< the host read it right, but device data is wrong: copy or device memory
 };
 constexpr std::size_t file_fault_kinds = 8;
 
-/// "file-bit", ..: the kind in a fault's record.
+/// "file-bit" etc.: the kind in a fault record.
 const char* to_string(FileFault kind);
 
-/// One block that is wrong.
+/// One wrong block.
 struct BlockFinding {
   FileFault kind = FileFault::bit;
   std::uint64_t offset = 0;           ///< of the block in its file, bytes
-  std::optional<BlockIdentity> held;  ///< whose block is there, or in part; none: nobody's, or the right one
+  std::optional<BlockIdentity> held;  ///< foreign block found, maybe in part; none: unknown, or the right one
   std::uint64_t wrong_words = 0;
-  std::size_t first_word = 0;  ///< in the block, the first that differs
+  std::size_t first_word = 0;  ///< first wrong word in the block
   std::uint32_t expected = 0;
   std::uint32_t actual = 0;
 };
 
-/// Makes the block of an identity as it is written.
+/// Generates the block of an identity as it is written.
 using MakeBlock = std::function<FileBlock(const BlockIdentity&)>;
 
-/// What is wrong with a block as it was read; none: it is right, bit for bit. Slow (it makes blocks): for
-/// those that are known or suspected to be wrong.
+/// Finding for a block as read; nothing if it is bit-identical. Slow, because it generates blocks: only for
+/// blocks that are known or suspected to be wrong.
 std::optional<BlockFinding> examine(const std::uint32_t* block, const BlockIdentity& expected,
                                     const MakeBlock& make);
 

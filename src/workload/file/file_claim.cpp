@@ -28,8 +28,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view prefix = "extreme_gpu_trainer.rank", suffix = ".tmp";
 constexpr int claim_attempts = 200;
 constexpr std::chrono::milliseconds between_attempts{5};
-constexpr double untouched_seconds = 24 * 3600;  ///< of a file from another host
-constexpr double making_seconds = 2;             ///< in which a new file gets its lock and its bytes
+constexpr double untouched_seconds = 24 * 3600;  ///< for a file from another host
+constexpr double making_seconds = 2;             ///< within which a new file gets its lock and content
 
 enum class Lock { taken, held_by_another, not_supported };
 
@@ -38,7 +38,7 @@ Lock try_lock(const Descriptor& file) {
   return errno == EWOULDBLOCK ? Lock::held_by_another : Lock::not_supported;
 }
 
-/// Is it the open file that has this name? Sets errno where the name leads nowhere.
+/// True if `path` names this open file. Sets errno if the path does not exist.
 bool is_named(const struct stat& file, const std::string& path) {
   struct stat named {};
   errno = 0;
@@ -62,7 +62,7 @@ class PosixClaim : public FileClaim {
   }
 
  private:
-  const Descriptor file_;  ///< with its lock
+  const Descriptor file_;  ///< holds the lock
   const struct stat identity_;
   const std::string path_;
 };
@@ -75,12 +75,12 @@ bool is_left_over(const TestFileName& name, const std::string& hostname, Lock lo
   if (lock == Lock::held_by_another) return false;
   const double age_seconds = std::difftime(std::time(nullptr), file.st_mtime);
   if (name.hostname != hostname) return age_seconds > untouched_seconds;
-  // By another rank, which has not locked it yet. Its process may have ended and still be there, a zombie.
+  // Possibly created by another rank that has not locked it yet. An exited process may remain as a zombie.
   const bool may_be_in_the_making = file.st_size == 0 && age_seconds < making_seconds;
   return (lock == Lock::taken && !may_be_in_the_making) || is_gone(name.process);
 }
 
-/// Holds the lock while it removes the name: whoever just made the file sees that it lost it.
+/// Holds the lock while unlinking, so that a process that just created the file detects its loss.
 void remove_if_left_over(const std::string& path, const TestFileName& name, const std::string& hostname,
                          Leftovers& removed) {
   const Descriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -99,7 +99,7 @@ std::string to_text(const TestFileName& name) {
                      name.hostname, suffix);
 }
 
-/// The time of day: also where the system gives a process number once more.
+/// Uses the time of day, because process ids are reused.
 TestFileName first_test_file(const RankPlace& place) {
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();
   return {.rank = place.rank,
@@ -123,8 +123,8 @@ std::optional<TestFileName> parse_test_file_name(std::string_view text) {
   return name;
 }
 
-/// Between the making and the lock somebody who clears up may hold the file for a moment, which is waited
-/// for, or remove it: then it is made again.
+/// Between creation and lock, a cleanup may hold the file briefly, which is waited for. Or it may remove the
+/// file, which is then created again.
 Result<std::unique_ptr<FileClaim>> claim_file(const std::string& path) {
   Descriptor file;
   int error = 0;

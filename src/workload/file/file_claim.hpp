@@ -12,30 +12,30 @@
 #include "egt/ranks/control.hpp"
 #include "workload/file/file_layer.hpp"
 
-/// Whose a test file is, so that what a killed run left behind goes, and nothing else.
+/// Ownership of test files, so that only the files of killed runs are removed.
 ///
-/// The files have names, rather than being unlinked while they are open: to find them again by name is one of
-/// the things that are tested. As long as it uses a file its owner holds a lock (flock) on it, which the
-/// system takes away with the process, however that ends, and which is seen across containers and, on most
-/// network file systems, hosts. So on the owner's host a file whose lock is free is left over. Where the file
-/// system knows no locks the process in the name must be gone instead, and from another host, whose locks and
-/// processes may be out of sight, the file must not have been touched for a day too.
+/// The files keep their names while open, instead of being unlinked, because finding them again by name is
+/// part of the test. The owner holds a lock (flock) on a file while using it. The system releases the lock
+/// when the process ends in any way. The lock is visible across containers and, on most network file systems,
+/// across hosts. So on the owner's host an unlocked file is a leftover. On a file system without locks, the
+/// process in the name must have exited instead. For a file of another host, whose locks and processes may be
+/// invisible, it must also have been untouched for a day.
 namespace egt {
 
-/// What the name of a test file tells: "extreme_gpu_trainer.rank3.4711.1f0c.0@node7.tmp".
+/// Content of a test file's name: "extreme_gpu_trainer.rank3.4711.1f0c.0@node7.tmp".
 struct TestFileName {
   int rank = 0;
-  std::int64_t process = 0;  ///< its number on its host
-  std::uint64_t run = 0;     ///< unlike that of any other run
-  std::size_t index = 0;     ///< which of the rank's files
+  std::int64_t process = 0;  ///< process id on its host
+  std::uint64_t run = 0;     ///< unique to this run
+  std::size_t index = 0;     ///< index among the rank's files
   std::string hostname;
 
   bool operator==(const TestFileName&) const = default;
 };
 std::string to_text(const TestFileName& name);
-/// Of this process: the first one's, and unlike any other run's at every call.
+/// Name of this process's first file; every call returns a new unique `run`.
 TestFileName first_test_file(const RankPlace& place);
-/// So many, in `directory`.
+/// Paths of `Count` files in `directory`.
 template <std::size_t Count>
 std::array<std::string, Count> test_file_paths(const std::string& directory, const RankPlace& place) {
   TestFileName name = first_test_file(place);
@@ -43,16 +43,16 @@ std::array<std::string, Count> test_file_paths(const std::string& directory, con
   for (; name.index < Count; ++name.index) paths[name.index] = directory + "/" + to_text(name);
   return paths;
 }
-/// None: it is another's file.
+/// Nothing if it is not a test file's name.
 std::optional<TestFileName> parse_test_file_name(std::string_view text);
 
-/// Makes the file, empty, and locks it. unavailable, no_space.
+/// Creates an empty file and locks it. Errors: unavailable, no_space.
 Result<std::unique_ptr<FileClaim>> claim_file(const std::string& path);
 
-/// Removes the test files in `directory` that nobody uses any more; called on host `hostname`.
+/// Removes the unused test files in `directory`; called on host `hostname`.
 Leftovers remove_leftover_files(const std::string& directory, const std::string& hostname);
 
-/// Removes those of one process of this host, also while it still uses them: it is about to end.
+/// Removes the files of one process of this host even while in use, because the process is about to end.
 void remove_test_files_of(std::int64_t process, const std::string& directory, const std::string& hostname);
 
 }  // namespace egt

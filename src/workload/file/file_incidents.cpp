@@ -9,7 +9,7 @@
 namespace egt {
 namespace {
 
-/// Beyond it, it is no longer one block that went astray.
+/// Beyond this number, it is no longer a single misplaced block.
 constexpr std::size_t most_related = 4096;
 
 }  // namespace

@@ -18,19 +18,19 @@
 namespace egt {
 namespace {
 
-constexpr std::uint64_t reread_divisor = 8;  ///< of a file's chunks, one in so many is read again
-/// A disk may take so long for one chunk before it counts as stuck; so long the system itself waits
+constexpr std::uint64_t reread_divisor = 8;  ///< one in this many chunks is read again
+/// Time limit for one chunk before the disk counts as stuck. The kernel uses the same limit
 /// (kernel.hung_task_timeout_secs).
 constexpr double patience_seconds = 120;
 
-/// What a device or a file system gives for its own failure (the kernel's block/blk-core.c), rather than for
-/// what somebody did to the files.
+/// True for errors that a block device or file system returns for its own failure (the kernel's
+/// block/blk-core.c), as opposed to changes by users.
 bool is_disk_error(long error) {
   constexpr long errors[] = {EIO, ENODATA, EREMOTEIO, EILSEQ, ENXIO, ENODEV, EUCLEAN, EBADMSG};
   return std::find(std::begin(errors), std::end(errors), error) != std::end(errors);
 }
 
-/// Another for every run, also with the same seed: what an earlier one left on the disk must not pass.
+/// Differs for every run, even with equal seeds, so that data of an earlier run does not pass verification.
 std::uint64_t identity_of_run(std::uint64_t seed) {
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();
   return mix64(seed ^ mix64(static_cast<std::uint64_t>(now)));
@@ -91,7 +91,7 @@ Status FilePass::run(const std::stop_token& stop) {
   for (File& file : files_)
     if (status.ok()) status = renew(file, stop);
   if (!status.ok()) {
-    // The judgements enqueued speak of a file that is closed by now.
+    // The enqueued judgements refer to a file that is already closed.
     EGT_TRY(in_flight_->discard(OperationPipeline::deadline_seconds));
     return status;
   }
@@ -121,7 +121,7 @@ Result<FileRates> FilePass::measure_once(double seconds) {
   return rates;
 }
 
-/// Since the figures were `before`; under the lock.
+/// Rates since the metrics were `before`; call with the lock held.
 FileRates FilePass::rates_since(const FileFigures& before) const {
   const auto written = static_cast<double>(figures_.bytes_written - before.bytes_written),
              read = static_cast<double>(figures_.bytes_read - before.bytes_read);
@@ -149,19 +149,19 @@ Status FilePass::rewrite(File& file, const std::stop_token& stop) {
   const Status written =
       timed(&FileFigures::write_seconds, [&] { return write_or_give_up_direct(file, stop); });
   if (written.code() == StatusCode::no_space && file_failed_)
-    static_cast<void>(verify_what_was_written(file, stop));  // why it ends is the first failure
+    static_cast<void>(verify_what_was_written(file, stop));  // the write error is reported
   EGT_TRY(written);
   EGT_TRY(spoil_buffers());
   return timed(&FileFigures::read_seconds, [&] { return verify(file, Reading::back, stop); });
 }
 
-/// A full disk loses nothing.
+/// Verifies the data that was written before the disk was full.
 Status FilePass::verify_what_was_written(File& file, const std::stop_token& stop) {
   EGT_TRY(in_flight_->discard(OperationPipeline::deadline_seconds));
   EGT_TRY(spoil_buffers());
   {
     EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> opened, open(file, FileAccess::rewrite));
-    EGT_TRY(of_file(opened->sync()));  // what is not on the disk yet stays in the page cache
+    EGT_TRY(of_file(opened->sync()));  // unsynced data stays in the page cache
   }
   return timed(&FileFigures::read_seconds, [&] { return verify(file, Reading::back, stop); });
 }
@@ -184,7 +184,7 @@ FileFigures FilePass::figures() const {
   return figures_;
 }
 
-/// Some file systems take direct I/O when the file is opened and refuse it when it is written.
+/// Some file systems accept direct I/O at open and refuse it at the first write.
 Status FilePass::write_or_give_up_direct(File& file, const std::stop_token& stop) {
   const Status status = write(file, stop);
   if (status.code() != StatusCode::unsupported || !direct_) return status;
@@ -214,7 +214,7 @@ Status FilePass::write(File& file, const std::stop_token& stop) {
   return of_file(opened->sync());
 }
 
-/// The write is the judgement of the copy: so it begins when the copy is done, with the next chunk enqueued.
+/// The write is the copy's judge callback, so it starts after the copy, with the next chunk enqueued.
 Status FilePass::fill_then_write(OpenFile& open, const Chunk& chunk, const std::stop_token& stop) {
   begin("wait for the device");
   EGT_TRY_ASSIGN(const std::size_t slot, in_flight_->acquire(stop));
@@ -239,7 +239,7 @@ Status FilePass::write_chunk(OpenFile& open, const Chunk& chunk, const void* dat
   begin("write", chunk.file->path);
   EGT_TRY(check_room(end - std::min(end, grown_to_)));
   EGT_TRY(of_file(open.write(data, chunk.bytes, chunk.offset)));
-  // What the page cache holds back stays small, so that no sync takes long.
+  // Keeps the dirty page cache small, so that every sync is short.
   if (!direct_) EGT_TRY(of_file(open.sync()));
   count(&FileFigures::bytes_written, chunk.bytes);
   chunk.file->written = end;
@@ -247,8 +247,8 @@ Status FilePass::write_chunk(OpenFile& open, const Chunk& chunk, const void* dat
   return {};
 }
 
-/// Is the reserve left where a file grows by so many bytes? The other ranks of the host may write to the same
-/// file system, and as much, between this look and the write.
+/// Checks that the reserve remains if a file grows by `growth` bytes. Other ranks of the host may write
+/// equally much to the same file system before this write.
 Status FilePass::check_room(std::uint64_t growth) {
   const Result<DiskSpace> space = layer_.space(directory_);
   EGT_TRY(of_file(space.status()));
@@ -260,7 +260,7 @@ Status FilePass::check_room(std::uint64_t growth) {
                               directory_, format_bytes(space.value().free_bytes), format_bytes(reserve))});
 }
 
-/// What was found is told also where the reading did not come to its end.
+/// Reports mismatches even if the reading aborts.
 Status FilePass::verify(File& file, Reading reading, const std::stop_token& stop) {
   const Status status = read(file, reading, stop);
   tell(file, reading);
@@ -269,7 +269,7 @@ Status FilePass::verify(File& file, Reading reading, const std::stop_token& stop
 
 Status FilePass::read(File& file, Reading reading, const std::stop_token& stop) {
   EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> opened, open(file, FileAccess::read));
-  const Result<bool> dropped = opened->drop_cache();  // what was read once may be cached again
+  const Result<bool> dropped = opened->drop_cache();  // earlier reads may have filled the cache
   EGT_TRY(of_file(dropped.status()));
   if (!dropped.value()) {
     const std::lock_guard lock(mutex_);
@@ -306,7 +306,7 @@ Status FilePass::read_then_verify(OpenFile& open, Chunk chunk, Reading reading, 
       stop);
 }
 
-/// Reads what is there of the chunk, which may become less at any moment, also between a look and the read.
+/// Reads the existing part of the chunk. The file may be truncated at any time, even between check and read.
 Status FilePass::read_chunk(OpenFile& open, Chunk& chunk, void* data) {
   begin("read", chunk.file->path);
   for (;;) {
@@ -319,7 +319,7 @@ Status FilePass::read_chunk(OpenFile& open, Chunk& chunk, void* data) {
   }
 }
 
-/// Whole blocks that the file still has.
+/// Limits the chunk to whole blocks that still exist.
 Status FilePass::leave_out_missing(OpenFile& open, Chunk& chunk) {
   const Result<std::uint64_t> size = open.size();
   EGT_TRY(of_file(size.status()));
@@ -329,8 +329,8 @@ Status FilePass::leave_out_missing(OpenFile& open, Chunk& chunk) {
   return {};
 }
 
-/// Before each reading: the buffers still hold what was written last, and a read or a copy that does nothing
-/// must not pass. Outside of the time of the reading, of which it would be half in a short measurement.
+/// Call before each reading. The buffers still hold the last written data, so a read or copy that does
+/// nothing would pass. It is not timed: it would be half the time of a short measurement.
 Status FilePass::spoil_buffers() {
   for (std::size_t slot = 0; slot < OperationPipeline::slots; ++slot) {
     std::memset(pinned_chunks_[slot].data(), 0, pinned_chunks_[slot].bytes());
@@ -353,7 +353,7 @@ Result<std::unique_ptr<OpenFile>> FilePass::open(const File& file, FileAccess ac
   return opened;
 }
 
-/// Remembers that it was the file's side that failed.
+/// Records that the failure is on the file's side.
 Status FilePass::of_file(Status status) {
   const bool direct_refused = direct_ && status.code() == StatusCode::unsupported;
   if (status.ok() || direct_refused) return status;
@@ -362,14 +362,14 @@ Status FilePass::of_file(Status status) {
   return status;
 }
 
-/// Not what was read was wrong, but that it could not be read or written.
+/// Reports a failed read or write, as opposed to wrong data.
 void FilePass::tell_disk_error(const Status& status) {
   Fault fault = fault_of(environment_, "file-error", "system call", "io", step_);
   fault.where = status.what();
   environment_.records.emit(fault);
 }
 
-/// Tells what it does, and where it would be stuck.
+/// Shows the current operation, and thus where the thread is stuck.
 void FilePass::begin(const char* phase) {
   line_.begin(phase, step_, patience_seconds);
 }
@@ -397,7 +397,7 @@ std::uint64_t FilePass::chunks(const File& file) const {
   return (file.bytes + chunk_bytes_ - 1) / chunk_bytes_;
 }
 
-/// All, or some at random, of which one may come twice.
+/// Indices of all chunks, or of a random selection that may contain duplicates.
 std::vector<std::uint64_t> FilePass::chunks_to_read(const File& file, Reading reading) const {
   const std::uint64_t all = chunks(file);
   std::vector<std::uint64_t> chosen(reading == Reading::back ? all

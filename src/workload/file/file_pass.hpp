@@ -22,76 +22,75 @@
 
 namespace egt {
 
-/// Bytes a second.
+/// Throughput in bytes per second.
 struct FileRates {
   double written = 0;
   double read = 0;
-  double both = 0;  ///< of a byte written and read back: twice that over both times
+  double both = 0;  ///< combined: all bytes over the sum of both times
 };
 
-/// What the passes did so far; seconds of the wall clock.
+/// Totals of the passes so far; wall-clock seconds.
 struct FileFigures {
-  std::uint64_t passes = 0;  ///< written, read back and verified as a whole
+  std::uint64_t passes = 0;  ///< written, read back and verified completely
   std::uint64_t bytes_written = 0;
-  std::uint64_t bytes_read = 0;      ///< back, after they were written
-  std::uint64_t bytes_right = 0;     ///< of those: as they were written
-  std::uint64_t bytes_reread = 0;    ///< later again, before they were rewritten
-  std::uint64_t bytes_judged = 0;    ///< of both: compared with what was written
+  std::uint64_t bytes_read = 0;      ///< read back after the write
+  std::uint64_t bytes_right = 0;     ///< of those: correct
+  std::uint64_t bytes_reread = 0;    ///< read again later, before the next rewrite
+  std::uint64_t bytes_judged = 0;    ///< of both: compared with the written data
   std::uint64_t bytes_measured = 0;  ///< written before the first pass
   double write_seconds = 0;
   double read_seconds = 0;
-  std::uint64_t mismatches = 0;                                ///< words that were not as expected
+  std::uint64_t mismatches = 0;                                ///< number of wrong words
   std::array<std::uint64_t, file_fault_kinds> wrong_blocks{};  ///< by FileFault
   bool direct_io = false;
-  bool stays_cached = false;  ///< in memory, from where it was read back
-  /// The highest rates of one file so far. `measure_rates_alone` counts, too.
+  bool stays_cached = false;  ///< served from memory when read back
+  /// Highest rates of one file so far, including `measure_rates_alone`.
   FileRates fastest;
 };
 
-/// Writes a rank's files from the device and reads them back to the device, where their payload is verified;
-/// chunk by chunk, so that the device makes or checks one chunk while the disk has another. The host puts
-/// the blocks' identities into what the device made. Of what was read it compares the identities bit for
-/// bit, and puts the pattern's own words back in their place, so that the device sees the plain pattern: no
-/// word of a block is left uncompared, and a word that is damaged after that on its way to the device shows
-/// there.
+/// Writes a rank's files from the device and reads them back to the device, which verifies their payload.
+/// Chunks are pipelined, so that the device generates or verifies one chunk while the disk transfers another.
+/// The host writes the blocks' identities into the data. After reading, it compares the identities bit for
+/// bit and restores the pattern's own words, so that the device verifies the plain pattern. So every word is
+/// compared, and corruption on the way to the device is detected too.
 ///
-/// There are two files, in turn written over in place, so that a write that did not happen leaves what was
-/// there before. What a file must hold, its generation, is kept here only. Before a file is rewritten, random
-/// chunks of it are read again: what went wrong after it was found right, while the other was written and
-/// read, shows then. Used by one thread; `figures` and `set_step` are safe from any other.
+/// The two files are overwritten in place alternately, so that a lost write leaves older data. The expected
+/// rewrite number of a file is kept only here. Before a rewrite, random chunks are read again. This detects
+/// corruption that happened after the first verification, while the other file was written and read. One
+/// thread; only `figures` and `set_step` are thread-safe.
 ///
-/// What the disk does wrong beside that ends the pass: a full disk, of which the reserve counts as full (see
-/// disk_reserve.hpp), after what was written until then has been read back and verified; an error of the
-/// device or the file system, which is a fault; a file that somebody deleted or replaced. One that became
-/// shorter is a fault too, told once, after which the pass goes on.
+/// Other disk errors end the pass. A full disk (including its reserve, see disk_reserve.hpp) ends it after
+/// the data written so far was read back and verified. An error of the block device or file system is a
+/// fault. A deleted or replaced file ends it too. A truncated file is a fault, reported once, and the pass
+/// continues.
 class FilePass {
  public:
-  static constexpr std::uint64_t block_bytes = file_block_bytes;  ///< a file is whole blocks
+  static constexpr std::uint64_t block_bytes = file_block_bytes;  ///< files consist of whole blocks
   static constexpr std::uint64_t largest_chunk = 16 << 20;        ///< bytes
   static constexpr std::size_t files = 2;
 
   struct Plan {
     std::array<std::string, files> paths;
-    std::string directory = ".";                ///< of all of them
-    std::uint64_t bytes = block_bytes;          ///< of all files: whole blocks, at least one
+    std::string directory = ".";                ///< of all files
+    std::uint64_t bytes = block_bytes;          ///< of all files together: whole blocks, at least one
     std::uint64_t chunk_bytes = largest_chunk;  ///< whole blocks
   };
 
   FilePass(Environment& environment, FileLayer& layer, const Plan& plan);
 
-  /// Makes the files, empty, and finds out whether direct I/O is to be had; takes the buffers.
+  /// Creates the empty files, detects whether direct I/O works, and allocates the buffers.
   Status prepare();
-  /// One pass over all files. Where it fails, `file_failed` tells whose fault it was.
+  /// Runs one pass over all files. After a failure, `file_failed` shows its origin.
   Status run(const std::stop_token& stop);
-  /// Before the first pass: writes the first bytes of a file, for so many seconds, and reads them back and
-  /// verifies them, with no other load. Bytes that do not exist yet are written twice, of which the second
-  /// time counts: the first one allocates space on the disk, which passes do not. May be called again. The
-  /// figures hold its faults, `bytes_measured` and `fastest` only.
+  /// Measures standalone rates before the first pass: writes the start of a file for `seconds`, reads it back
+  /// and verifies it. New bytes are written twice and only the second write counts, because the first one
+  /// allocates disk space, which passes do not. May be called again. Only faults, `bytes_measured` and
+  /// `fastest` enter the metrics.
   Result<FileRates> measure_rates_alone(double seconds);
-  /// Was it the file or its disk, rather than the device?
+  /// True if the file or its disk failed, not the device.
   bool file_failed() const { return file_failed_; }
 
-  /// For the records: the step that was enqueued last.
+  /// Last enqueued step, for the records.
   void set_step(std::int64_t step) { step_ = step; }
   FileFigures figures() const;
 
@@ -101,10 +100,10 @@ class FilePass {
     std::uint32_t index = 0;
     std::uint64_t bytes = 0;
     std::unique_ptr<FileClaim> claim;
-    std::uint32_t generation = 0;                 ///< of all its blocks: the pass that wrote them; 0: never
-    std::uint64_t written = 0;                    ///< of this generation: bytes from its start
-    std::vector<bool> told;                       ///< blocks of this generation that are known to be wrong
-    std::optional<std::uint32_t> exchanged_with;  ///< a file that was found to hold this one's blocks
+    std::uint32_t generation = 0;                 ///< pass that wrote all its blocks; 0: none
+    std::uint64_t written = 0;                    ///< bytes written in this rewrite, from the start
+    std::vector<bool> told;                       ///< blocks of this rewrite already known to be wrong
+    std::optional<std::uint32_t> exchanged_with;  ///< a file found to hold this file's blocks
   };
   struct Chunk {
     File* file = nullptr;
@@ -164,12 +163,12 @@ class FilePass {
   const std::uint64_t chunk_bytes_;
   const std::uint64_t run_;  ///< see BlockIdentity
   std::vector<File> files_;
-  std::optional<Clock::time_point> write_until_;  ///< no chunk is begun after it, except the first
-  std::uint64_t grown_to_ = 0;  ///< bytes of the file that is written: what is beyond needs room
+  std::optional<Clock::time_point> write_until_;  ///< no chunk starts later, except the first
+  std::uint64_t grown_to_ = 0;  ///< file size so far in bytes; writes beyond it need free space
   bool direct_ = true;
   bool file_failed_ = false;
-  std::uint32_t pass_ = 0;   ///< passes begun
-  FileIncidents incidents_;  ///< of the reading under way
+  std::uint32_t pass_ = 0;   ///< passes started
+  FileIncidents incidents_;  ///< of the current reading
   std::array<std::vector<std::uint64_t>, OperationPipeline::slots>
       strangers_;  ///< blocks with a wrong identity
   std::atomic<std::int64_t> step_{-1};
@@ -177,7 +176,7 @@ class FilePass {
   FileFigures figures_;
   std::array<Buffer, OperationPipeline::slots> device_chunks_;
   std::array<Buffer, OperationPipeline::slots> pinned_chunks_;
-  std::unique_ptr<OperationPipeline> in_flight_;  ///< last: its stream ends before the buffers go
+  std::unique_ptr<OperationPipeline> in_flight_;  ///< last: its stream finishes before the buffers are freed
 };
 
 }  // namespace egt

@@ -1,4 +1,4 @@
-// What a pass makes of the blocks that it has read: which are wrong, and the records that tell it.
+// Judgement of the blocks read in a pass: which are wrong, and the fault records.
 #include "workload/file/file_pass.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace egt {
 
-/// Remembers the blocks with a wrong identity and leaves them as they are; the others become plain pattern.
+/// Remembers the blocks with a wrong identity and keeps them unchanged; turns the rest into plain pattern.
 void FilePass::check_identities(std::size_t slot, const Chunk& chunk) {
   const PatternFunction payload(pattern(chunk.file->index, chunk.index, chunk.file->generation));
   strangers_[slot].clear();
@@ -34,8 +34,8 @@ void FilePass::judge(std::size_t slot, const Chunk& chunk, Reading reading, cons
   if (reading == Reading::back) count(&FileFigures::bytes_right, chunk.bytes - wrong_bytes);
 }
 
-/// What is wrong, block by block, from what the host still holds; returns how many bytes are not verified: of
-/// flipped bits their words, else whole blocks.
+/// Examines each block in host memory. Returns the number of unverified bytes: the wrong words of blocks with
+/// flipped bits, else whole blocks.
 std::uint64_t FilePass::examine_blocks(std::size_t slot, const Chunk& chunk, const Mismatches& found) {
   std::uint64_t wrong_bytes = 0;
   const MakeBlock make = [this](const BlockIdentity& of) { return make_block(of); };
@@ -81,7 +81,7 @@ void FilePass::note_missing(File& file, std::uint64_t size) {
   count(&FileFigures::mismatches, missing * file_block_words);
 }
 
-/// One record for each kind of fault in this reading.
+/// Emits one record per kind of fault in this reading.
 void FilePass::tell(File& file, Reading reading) {
   for (const FileIncidents::Incident& incident : incidents_.take()) {
     const BlockFinding& first = incident.first;
@@ -102,7 +102,7 @@ void FilePass::tell(File& file, Reading reading) {
   }
 }
 
-/// Two files that were exchanged are one incident, told where the first of them was read.
+/// Two exchanged files are one incident, reported when the first of them is read.
 bool FilePass::is_told_exchange(const File& file, const FileIncidents::Incident& incident) {
   if (incident.first.kind != FileFault::swapped) return false;
   const BlockIdentity& held = *incident.first.held;

@@ -20,11 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int most_layers = 8;  ///< of devices and file systems on top of each other
+constexpr int most_layers = 8;  ///< max nesting of devices and file systems
 
 FileSystem find(const std::string& directory, int layer);
 
-/// Spaces in mountinfo are "\040"; any byte may be written so.
+/// mountinfo escapes spaces as "\040"; any byte may be escaped like this.
 std::string unescaped(std::string_view text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -41,7 +41,7 @@ std::string unescaped(std::string_view text) {
   return plain;
 }
 
-/// The memory that stores the data of a block device, given by its folder in sysfs; empty: none.
+/// Memory behind a block device, given its folder in sysfs; empty: none.
 std::string memory_of_device(const fs::path& folder, int layer) {
   std::error_code error;
   fs::path device = fs::canonical(folder, error);
@@ -67,8 +67,8 @@ std::string memory_of_device(const fs::path& folder, int layer) {
   return memory.empty() ? "" : fmt::format("{} on {}", name, memory);
 }
 
-/// The folder in sysfs of the device that is mounted. Some file systems (btrfs) mount under a number that is
-/// no device's: then it is the one that `source` names.
+/// Folder of the mounted device in sysfs. Some file systems (btrfs) mount with a number that is not a
+/// device's. Then the device is the one in `source`.
 fs::path device_folder(const std::string& number, const std::string& source, const std::string& sysfs) {
   if (!number.starts_with("0:")) return fs::path(sysfs) / "dev/block" / number;
   std::error_code error;
@@ -96,7 +96,7 @@ FileSystem parse(std::string_view line, const std::string& sysfs, int layer) {
   return found;
 }
 
-/// The kernel numbers every mount, and reports the mount of each open file.
+/// The kernel numbers every mount and reports the mount of each open file in fdinfo.
 std::optional<std::string> mount_of(const std::string& directory) {
   const Descriptor opened(::open(directory.c_str(), O_PATH | O_CLOEXEC | O_DIRECTORY));
   if (!opened.valid()) return std::nullopt;

@@ -9,26 +9,26 @@
 
 namespace egt {
 
-/// The file system that a directory is on.
+/// The file system of a directory.
 struct FileSystem {
-  std::string type;    ///< as the kernel names it: "ext4", "nfs4", "tmpfs"; empty: unknown
-  std::string memory;  ///< why its files are in memory: "tmpfs", "ext4 on zram0"; empty: they are not
+  std::string type;    ///< name in the kernel: "ext4", "nfs4", "tmpfs"; empty: unknown
+  std::string memory;  ///< memory that stores the files: "tmpfs", "ext4 on zram0"; empty: none
 };
 
-/// Nothing is known of a directory that does not exist.
+/// All fields are empty for a directory that does not exist.
 FileSystem file_system_of(const std::string& directory);
 
-/// The same of one line of /proc/self/mountinfo (proc(5)). Follows overlays, loop devices and device mapper
-/// down to what stores the data. An overlay whose upper directory is out of sight (in a container) counts as
-/// a disk. `sysfs`: where it is mounted.
+/// The same from one line of /proc/self/mountinfo (proc(5)). Resolves overlays, loop devices and device
+/// mapper down to the storage. An overlay with an invisible upper directory (in a container) counts as a
+/// disk. `sysfs`: its mount point.
 FileSystem file_system_from(std::string_view line, const std::string& sysfs = "/sys");
 
-/// The figure `mistrusted` of tests of files there: why they test no disk, or null. `stays_cached`: they were
-/// read from the page cache.
+/// The metric `mistrusted`: why files there test no disk, or null. `stays_cached`: reads came from the page
+/// cache.
 Json mistrusted(const FileSystem& file_system, bool stays_cached);
 
-/// unavailable: --io-dir names a directory whose files are in memory, so no disk would be tested. The
-/// default, the working directory, is accepted: on a diskless node the other parts still run.
+/// Error `unavailable`: --io-dir is a directory in memory, so no disk would be tested. The default, the
+/// working directory, is accepted, so that the other parts run on a diskless node.
 Status refuse_memory(const FileOptions& options, const FileSystem& file_system);
 
 }  // namespace egt

@@ -15,13 +15,13 @@
 namespace egt {
 namespace {
 
-constexpr double first_pass_seconds = 30;  ///< at the end, where none was verified before
-constexpr double last_pass_seconds = 2;    ///< at the end, for the pass under way
-constexpr int most_last_passes = 8;        ///< at the end, for faults on purpose that still wait
-constexpr double stop_seconds = 30;        ///< for one chunk, on the slowest of disks
-constexpr double remove_seconds = 30;      ///< a disk may first write what is open
+constexpr double first_pass_seconds = 30;  ///< at the end, if no pass was verified before
+constexpr double last_pass_seconds = 2;    ///< at the end, for the pass in progress
+constexpr int most_last_passes = 8;        ///< at the end, for pending injections
+constexpr double stop_seconds = 30;        ///< for one chunk on the slowest disks
+constexpr double remove_seconds = 30;      ///< the disk may flush open files first
 
-/// The layer itself where no fault of files is planned.
+/// Returns the layer unchanged if no file faults are planned.
 std::unique_ptr<FileLayer> with_injections(std::unique_ptr<FileLayer> layer, Environment& environment,
                                            const std::atomic<std::int64_t>& step) {
   const auto& all = environment.injector.all();
@@ -47,7 +47,7 @@ FileWorkload::FileWorkload(Environment& environment, const FileOptions& options,
       paths_(test_file_paths<FilePass::files>(options.directory, environment.place)) {}
 
 FileWorkload::~FileWorkload() {
-  // Nobody is left to hear what fails here; finish() said it.
+  // A failure here has no recipient; finish() reported it.
   static_cast<void>(thread_.stop(stop_seconds));
   static_cast<void>(remove_files_within(remove_seconds));
 }
@@ -79,8 +79,7 @@ Status FileWorkload::prepare() {
   return {};
 }
 
-/// What is asked for, less where the free space or the budget allow less, in whole blocks; 0: nothing is
-/// planned.
+/// Requested size, reduced to the limits of free space and budget, in whole blocks; 0: nothing is planned.
 Result<std::uint64_t> FileWorkload::file_bytes() {
   const Result<DiskSpace> found = layer_->space(options_.directory);
   if (!found.ok())
@@ -133,7 +132,7 @@ Status FileWorkload::start_thread() {
   return thread_.start([this](std::stop_token stop) { return work(stop); });
 }
 
-/// Where the budget has room for it beside a pass. What the disk does wrong ends the part as in a pass.
+/// Measures only if the budget covers this and a pass. A disk failure ends the part, as in a pass.
 Status FileWorkload::measure_rate() {
   if (options_.rate_seconds <= 0 || (options_.budget && *options_.budget < 2 * bytes_)) return {};
   const Result<FileRates> rate = pass_->measure_rates_alone(options_.rate_seconds);
@@ -169,7 +168,7 @@ Status FileWorkload::work(const std::stop_token& stop) {
   }
   if (!status.ok() || stop.stop_requested()) return status;
   line.begin_file_operation("remove", paths_.front(), step_, remove_seconds);
-  remove_files();  // they have served
+  remove_files();  // no longer needed
   line.rest();
   return {};
 }
@@ -182,7 +181,7 @@ bool FileWorkload::await_request(const std::stop_token& stop) {
   return !closing_ || wants_last_pass();
 }
 
-/// At the end: where none was verified yet, or faults on purpose are due that found no chance to strike.
+/// At the end: true if no pass was verified yet, or due injections have not been applied.
 bool FileWorkload::wants_last_pass() const {
   if (pass_->figures().passes == 0) return true;
   return last_passes_ < most_last_passes &&
@@ -200,7 +199,7 @@ Status FileWorkload::cycle(const std::stop_token& stop) {
   return {};
 }
 
-/// Then what was put in must be verified before the end.
+/// If injections were due, their faults must be detected before the end.
 bool FileWorkload::suffers_injections() const {
   const auto& all = environment_.injector.all();
   return std::any_of(all.begin(), all.end(), [&](const Injection& one) {
@@ -233,7 +232,7 @@ bool FileWorkload::within_budget() {
 Status FileWorkload::pass(const std::stop_token& stop) {
   const Status status = pass_->run(stop);
   if (status.ok() || !pass_->file_failed()) return status;
-  // The files were taken away because of the stop.
+  // The files were removed because of the stop.
   if (stop.stop_requested() && status.code() == StatusCode::unavailable)
     return {StatusCode::stopped, "the file part was stopped"};
   end_by_failure(status);
@@ -248,7 +247,7 @@ void FileWorkload::end_by_failure(const Status& status) {
   disk_failure_ = why;
 }
 
-/// Of a full disk, what the system says is not all that one wants to know.
+/// For a full disk, adds the free space to the system's message.
 std::string FileWorkload::with_free_space(const Status& status) {
   if (status.code() != StatusCode::no_space || status.native() == 0) return status.what();
   const Result<DiskSpace> space = layer_->space(options_.directory);
@@ -257,7 +256,7 @@ std::string FileWorkload::with_free_space(const Status& status) {
                      format_bytes(space.value().total_bytes));
 }
 
-/// Lets the pass under way end if that does not take long, and those that `wants_last_pass` in any case.
+/// Lets the pass in progress complete if that is quick, and in any case those that `wants_last_pass`.
 void FileWorkload::close(double first_seconds, double pass_seconds) {
   {
     const std::lock_guard lock(mutex_);
@@ -265,13 +264,13 @@ void FileWorkload::close(double first_seconds, double pass_seconds) {
     changed_.notify_all();
     if (wants_last_pass() || suffers_injections()) pass_seconds = first_seconds;
   }
-  // Without a thread nothing is verified, which is told of the part.
+  // Without a thread nothing is verified; the part reports this.
   if (!thread_.started()) static_cast<void>(start_thread());
   static_cast<void>(thread_.ended_within(pass_seconds));
 }
 
-/// The files go at once, from a thread of their own: taking a name away may wait for the disk to write what
-/// is open.
+/// Removes the files at once on a separate thread, because unlink may wait until the disk has written the
+/// open data.
 void FileWorkload::stop_background() {
   thread_.ask_to_stop();
   static_cast<void>(remove_files_within(0));
@@ -283,7 +282,7 @@ Status FileWorkload::finish(const Ending& ending) {
   if (!pass_) return {};
   if (!ending.hurry) close(first_pass_seconds, last_pass_seconds);
   const Status stopped = explain(thread_.stop(ending.seconds(stop_seconds)));
-  // A disk that does not answer takes no name away either.
+  // A disk that does not respond cannot unlink either.
   const Status removed = remove_files_within(stopped.ok() ? ending.seconds(remove_seconds) : 0);
   if (!ending.hurry) {
     EGT_TRY(stopped);
@@ -293,7 +292,7 @@ Status FileWorkload::finish(const Ending& ending) {
   return thread_.failure();
 }
 
-/// Adds the system call that the disk does not answer. The part has failed.
+/// Adds the system call that the disk does not complete. The part has failed.
 Status FileWorkload::explain(const Status& stopped) {
   if (stopped.ok()) return {};
   const Activity activity = environment_.board.line("file").read();
@@ -310,8 +309,8 @@ void FileWorkload::remove_leftovers() {
                                           format_bytes(removed.bytes), options_.directory));
 }
 
-/// On a thread of its own: taking a name away may wait for the disk. Where there is none, on this one: files
-/// that stay would fill the disk.
+/// Runs on a separate thread, because unlink may wait for the disk. Without a thread it runs on the caller's,
+/// because remaining files would fill the disk.
 Status FileWorkload::remove_files_within(double seconds) {
   if (!made_) return {};
   const auto remove = [this](const std::stop_token&) {

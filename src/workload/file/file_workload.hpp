@@ -18,11 +18,11 @@
 
 namespace egt {
 
-/// Every so many steps writes files of its own from the device and reads them back, many times, on a thread
-/// and a stream of its own (see FilePass). What the disk does wrong while it runs (full, unreadable, gone)
-/// ends this part and not the run. The files are removed when they have served, when it fails and when it is
-/// destroyed; those that a killed run left in the directory go too (see file_claim.hpp). Faults on purpose
-/// are put in by the file layer (see injecting_file_layer.hpp), which is only there where such are planned.
+/// At regular steps, writes files from the device and reads them back repeatedly, on its own thread and
+/// stream (see FilePass). A disk failure during the run (full, unreadable, removed) ends this part but not
+/// the run. The files are removed after use, after a failure and by the destructor. Leftovers of killed runs
+/// in the directory are removed too (see file_claim.hpp). A file layer injects faults (see
+/// injecting_file_layer.hpp); it is present only if such faults are planned.
 class FileWorkload : public Workload {
  public:
   FileWorkload(Environment& environment, const FileOptions& options,
@@ -30,13 +30,13 @@ class FileWorkload : public Workload {
   ~FileWorkload() override;
 
   std::string name() const override { return "io"; }
-  /// unavailable: no such directory, not writable, or in memory (see refuse_memory); no_space: not one block
-  /// beside the disk's reserve.
+  /// unavailable: no such directory, not writable, or in memory (see refuse_memory); no_space: less than one
+  /// block above the disk's reserve.
   Status prepare() override;
   Status start() override;
-  /// Asks for a cycle every `every` steps, unless one is under way.
+  /// Requests a cycle every `every` steps, unless one is in progress.
   Status enqueue(const Step& step) override;
-  /// Relays what failed on the device's side.
+  /// Returns failures of the device.
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   void stop_background() override;
   Status finish(const Ending& ending) override;
@@ -64,34 +64,34 @@ class FileWorkload : public Workload {
   Status explain(const Status& stopped);
   void remove_leftovers();
   std::string with_free_space(const Status& status);
-  /// What was planned and not done, whatever was found; empty: nothing.
+  /// Planned work that was not done, whatever was found; empty: none.
   std::string undone(const FileFigures& figures) const;
 
   Environment& environment_;
   const FileOptions options_;
-  std::atomic<std::int64_t> step_{-1};  ///< the one that was enqueued last
+  std::atomic<std::int64_t> step_{-1};  ///< last enqueued step
   const std::unique_ptr<FileLayer> layer_;
   const std::array<std::string, FilePass::files> paths_;
-  std::uint64_t bytes_ = 0;         ///< of all files
-  std::atomic<bool> made_ = false;  ///< the files may be there
-  std::unique_ptr<FilePass> pass_;  ///< none: nothing is planned
-  FileSystem file_system_;          ///< of the files
-  bool rate_is_measured_ = false;   ///< without other load
+  std::uint64_t bytes_ = 0;         ///< of all files together
+  std::atomic<bool> made_ = false;  ///< the files may exist
+  std::unique_ptr<FilePass> pass_;  ///< null: nothing is planned
+  FileSystem file_system_;          ///< file system of the files
+  bool rate_is_measured_ = false;   ///< standalone rate was measured
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  bool requested_ = false;  ///< a cycle waits or is under way
-  bool closing_ = false;    ///< no more passes but those that `wants_last_pass`
-  int last_passes_ = 0;     ///< those begun since
-  bool over_ = false;       ///< no more cycles: the budget is used up, or the disk failed
+  bool requested_ = false;  ///< a cycle is requested or in progress
+  bool closing_ = false;    ///< only passes required by `wants_last_pass` still start
+  int last_passes_ = 0;     ///< started since closing
+  bool over_ = false;       ///< no more cycles: budget exhausted or disk failed
   std::string disk_failure_;
-  std::uint64_t cycles_ = 0;  ///< whole ones
+  std::uint64_t cycles_ = 0;  ///< complete cycles
 
   bool finished_ = false;
   bool hurried_ = false;
   WorkerThread thread_{"the file thread"};      ///< last: it uses all of the above
-  std::mutex removing_;                         ///< while the one that removes them is started
-  WorkerThread remover_{"removing the files"};  ///< a disk may hold it; last: it uses the rest
+  std::mutex removing_;                         ///< held while the remover starts
+  WorkerThread remover_{"removing the files"};  ///< the disk may block it; last: it uses the other members
 };
 
 }  // namespace egt

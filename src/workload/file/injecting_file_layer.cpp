@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t for_good = ~std::uint64_t{0};
 
-/// One write of whole blocks.
+/// A write of whole blocks.
 struct Write {
   const std::uint32_t* words;
   std::uint64_t blocks;
@@ -29,24 +29,24 @@ struct Write {
   const std::uint32_t* block(std::uint64_t index) const { return words + index * file_block_words; }
 };
 
-/// What a layer remembers of a file from one time that it is opened for writing to the next.
+/// Corrupted blocks of a file, kept from one opening for writing to the next.
 struct Spoiled {
-  std::vector<std::uint64_t> now;     ///< offsets of blocks that were left wrong
-  std::vector<std::uint64_t> before;  ///< the same of the time before: they held no right block
+  std::vector<std::uint64_t> now;     ///< offsets of blocks corrupted now
+  std::vector<std::uint64_t> before;  ///< the same at the previous opening: had no right block
 
   bool was(std::uint64_t offset) const {
     return std::find(before.begin(), before.end(), offset) != before.end();
   }
 };
 
-/// What all files of a layer share.
+/// State shared by all files of a layer.
 struct Shared {
   std::unique_ptr<FileLayer> layer;
   Injector& injector;
   std::function<std::int64_t()> step;
   std::uint64_t seed;
   std::map<std::string, Spoiled> spoiled;
-  std::uint64_t refusals = 0;  ///< writes that the full disk still refuses
+  std::uint64_t refusals = 0;  ///< writes that the full disk will still refuse
 
   Status refuse_if_full(const std::string& path, std::uint64_t offset);
 };
@@ -83,17 +83,17 @@ class InjectingFile : public OpenFile {
   Result<bool> drop_cache() override { return file_->drop_cache(); }
 
  private:
-  /// What strikes where.
+  /// A chosen injection and its location.
   struct Strike {
     Injection injection;
-    std::uint64_t block = 0;  ///< of the write, from 0
-    Flip flip;                ///< of its words
+    std::uint64_t block = 0;  ///< index in the write, from 0
+    Flip flip;                ///< words of the block to flip
   };
-  /// What becomes of its block.
+  /// Effect of a strike on its block.
   struct Damage {
-    std::uint64_t place;  ///< bytes: where it shows
+    std::uint64_t place;  ///< offset in bytes at which it is visible
     std::string what;
-    std::optional<FileBlock> instead;  ///< what is written there; none: nothing
+    std::optional<FileBlock> instead;  ///< data written instead; empty: none
   };
 
   std::optional<Strike> choose(const Write& write);
@@ -110,11 +110,11 @@ class InjectingFile : public OpenFile {
   const std::unique_ptr<OpenFile> file_;
   Shared& shared_;
   const std::string path_;
-  const std::uint64_t old_size_;  ///< when it was opened: so much of it was written before, bytes
+  const std::uint64_t old_size_;  ///< size in bytes when opened: this much was written before
   const bool direct_;
   Spoiled& spoiled_;
   bool struck_ = false;
-  alignas(file_block_bytes) FileBlock aligned_{};  ///< for direct I/O
+  alignas(file_block_bytes) FileBlock aligned_{};  ///< aligned for direct I/O
 };
 
 Status InjectingFile::write(const void* data, std::size_t bytes, std::uint64_t offset) {
@@ -138,14 +138,14 @@ std::optional<InjectingFile::Strike> InjectingFile::choose(const Write& write) {
     Strike chosen{*due, 0, choose_flip(*due, words, shared_.seed)};
     chosen.block = *choose_block(kind, write, chosen.flip.first / file_block_words);
     chosen.flip.first %= file_block_words;
-    chosen.flip.count = choose_flip(*due, file_block_words, shared_.seed).count;  // each word once
+    chosen.flip.count = choose_flip(*due, file_block_words, shared_.seed).count;  // flips each word once
     if (kind != InjectionKind::file_bit) chosen.flip = {.first = 0, .mask = 0};
     return chosen;
   }
   return std::nullopt;
 }
 
-/// The first block from `wish` on, around the end, that the kind can hit.
+/// The first block from `wish` on (cyclic) to which the kind is applicable.
 std::optional<std::uint64_t> InjectingFile::choose_block(InjectionKind kind, const Write& write,
                                                          std::uint64_t wish) const {
   for (std::uint64_t i = 0; i < write.blocks; ++i)
@@ -153,8 +153,8 @@ std::optional<std::uint64_t> InjectingFile::choose_block(InjectionKind kind, con
   return std::nullopt;
 }
 
-/// A block that is not written keeps what it held: that must be a whole block of ours, or for a misplaced one
-/// nothing; but no end of the file may be missing.
+/// A skipped block keeps its old content. It must be a complete block of this run, or for a misplaced one
+/// nothing. In either case the file's end must not be missing.
 bool InjectingFile::allows(InjectionKind kind, const Write& write, std::uint64_t block) const {
   const std::uint64_t place = write.place(block);
   const bool last = block + 1 == write.blocks;
@@ -164,7 +164,7 @@ bool InjectingFile::allows(InjectionKind kind, const Write& write, std::uint64_t
   return true;
 }
 
-/// The next block of the write, else the one before.
+/// The next block of the write, else the previous one.
 std::uint64_t InjectingFile::other_place(const Write& write, std::uint64_t block) const {
   if (block + 1 < write.blocks) return write.place(block + 1);
   return write.place(block) - (write.place(block) > 0 ? file_block_bytes : 0);
@@ -215,7 +215,7 @@ Status InjectingFile::write_part(const Write& write, std::uint64_t from, std::ui
   return file_->write(write.block(from), (to - from) * file_block_bytes, write.place(from));
 }
 
-/// What the disk holds of a block; zeros where nothing was written yet.
+/// The block's content on the disk; zeros if not written yet.
 Result<FileBlock> InjectingFile::held_at(std::uint64_t place) {
   if (!written_before(place)) return FileBlock{};
   EGT_TRY_ASSIGN(const std::unique_ptr<OpenFile> old, shared_.layer->open(path_, FileAccess::read, direct_));

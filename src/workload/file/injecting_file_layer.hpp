@@ -9,19 +9,19 @@
 
 namespace egt {
 
-/// Does a file layer inject faults of that kind?
+/// True if a file layer injects faults of this kind.
 constexpr bool is_of_files(InjectionKind kind) {
   return (row_of(kind).needs & needs_files) != 0;
 }
 
-/// Passes every call on to another layer, and changes what is really written where the injector says that a
-/// fault is due. diskfull: from then on writes are refused, as by a full disk, with a count above 1 so many
-/// of them. The others strike at most one block each time that a file is opened for writing, at the first
-/// write that allows it. file-bit: words of a block are flipped; file-stale: a block that was written before
-/// is not written again; file-torn: only its first half is; file-misplaced: it goes to the place of another,
-/// and its own keeps what it held; file-lost: zeros are there instead, as of a block that a disk gave up.
-/// Writes are whole blocks of 4096 bytes. `step` gives the step that was enqueued last; `seed` is of what an
-/// injection leaves open. The injector outlives the layer.
+/// Forwards every call to another layer and modifies the written data when an injection is due. diskfull: all
+/// later writes fail as on a full disk, or only `count` of them if count > 1. The other kinds hit up to one
+/// block per opening of a file for writing, at the first suitable write.
+/// file-bit: flips words of a block. file-stale: skips the rewrite of a block. file-torn: writes only its
+/// first half. file-misplaced: writes it to another block's place; its own stays unchanged. file-lost: writes
+/// zeros, as if the disk lost it.
+/// Writes are whole blocks of 4096 bytes. `step`: returns the last enqueued step. `seed`: for unspecified
+/// parameters of an injection. The injector must outlive the layer.
 std::unique_ptr<FileLayer> make_injecting_file_layer(std::unique_ptr<FileLayer> layer, Injector& injector,
                                                      std::function<std::int64_t()> step, std::uint64_t seed);
 

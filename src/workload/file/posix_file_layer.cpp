@@ -31,7 +31,7 @@ int flags_of(FileAccess access) {
   return O_RDONLY;
 }
 
-/// Calls until it is not interrupted by a signal.
+/// Repeats a call that a signal interrupts.
 template <typename Call>
 auto uninterrupted(const Call& call) {
   auto result = call();
@@ -85,7 +85,7 @@ class PosixFile : public OpenFile {
   Result<bool> drop_cache() override {
     if (const int error = ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_DONTNEED); error != 0)
       return file_error(path_, "cannot drop its cache", error);
-    constexpr std::uint64_t sample = 64 << 20;  // bytes: the first ones stand for all
+    constexpr std::uint64_t sample = 64 << 20;  // bytes; the first ones represent the file
     EGT_TRY_ASSIGN(const std::uint64_t bytes, size());
     const std::size_t looked_at = std::min(bytes, sample);
     void* const pages =

@@ -12,8 +12,8 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t text_bytes = 1024;  ///< a handle of shared memory takes a few hundred
-constexpr std::size_t pilot_bytes = 64;   ///< sent, received, and summed to be aligned
+constexpr std::size_t text_bytes = 1024;  ///< bytes; a shared-memory handle needs a few hundred
+constexpr std::size_t pilot_bytes = 64;   ///< sent, received, and reduced for alignment
 enum Stop : std::size_t { own_stop, peers_stop, all_stops, stop_words };
 constexpr std::uint64_t busy_words = 1024;
 constexpr int calibration_turns = 4000;
@@ -22,7 +22,7 @@ constexpr double least_hold_ms = 0.3;
 }  // namespace
 
 std::uint64_t link_seed(std::uint64_t run_seed, std::initializer_list<std::uint64_t> parts) {
-  std::uint64_t seed = mix64(run_seed ^ 0x6C696E6B73ull);  // no other workload's patterns
+  std::uint64_t seed = mix64(run_seed ^ 0x6C696E6B73ull);  // differs from the patterns of all other workloads
   for (const std::uint64_t part : parts) seed = mix64((seed ^ part) + 0x9E3779B97F4A7C15ull);
   return seed;
 }
@@ -54,7 +54,7 @@ Status LinkContext::calibrate_hold() {
   EGT_TRY_ASSIGN(busy_digest_, device.allocate(sizeof(Digest)));
   const WordsView words{busy_.as<std::uint32_t>(), busy_words};
   EGT_TRY(device.set_zero(words.data, words.bytes(), *stream_));
-  for (int warm = 0; warm < 2; ++warm) {  // the first time the kernel is loaded
+  for (int warm = 0; warm < 2; ++warm) {  // the first run loads the kernel
     EGT_TRY(device.record(*begin_, *stream_));
     EGT_TRY(device.sine_exponential(words, calibration_turns, busy_digest_.as<Digest>(), *stream_));
     EGT_TRY(device.record(*end_, *stream_));
@@ -73,7 +73,7 @@ Status LinkContext::hold(double milliseconds) {
                                               busy_digest_.as<Digest>(), *stream_);
 }
 
-/// What other ranks' data come into.
+/// Allocates the buffers that receive data of other ranks.
 Status LinkContext::allocate() {
   Device& device = environment_.device;
   EGT_TRY_ASSIGN(outgoing_, device.allocate(bytes_));
@@ -103,7 +103,7 @@ Status LinkContext::settle() {
   return {};
 }
 
-/// MPI may still write to what it was to receive into; NCCL's work has ended with the streams.
+/// MPI may still write to its receive buffers. NCCL's work has ended with the streams.
 Status LinkContext::renew() {
   if (environment_.device.info().backend != "host") return {};
   for (Buffer* buffer : {&outgoing_, &incoming_, &pilot_}) given_up_.push_back(std::move(*buffer));
@@ -135,8 +135,8 @@ Status LinkContext::wait() {
   return {};
 }
 
-/// After `wait`: was any of those that were last aligned asked to stop before? All of them get the same
-/// answer, so that they end a trial together; where none were aligned, it is this rank's own.
+/// After `wait`: whether any rank of the last alignment had been asked to stop. All aligned ranks get the
+/// same answer, so they end a trial together. Without an alignment, the answer is this rank's own.
 bool LinkContext::is_stopped() const {
   if (aligned_ == Aligned::nobody) return stopping_();
   if (aligned_ == Aligned::all) return *told_stop(all_stops) > 0;
@@ -154,8 +154,8 @@ Status LinkContext::idle(double seconds) {
   return waited.code() == StatusCode::timeout ? Status() : waited;
 }
 
-/// Who is aligned learns of the others' wish to stop by the same message. The stream has come past the last
-/// one: `wait` came between them.
+/// The alignment message also carries the stop requests of the aligned ranks. The host word is free again: a
+/// `wait` came between, so the stream has completed the previous copy.
 Status LinkContext::tell_stop(void* word) {
   *told_stop(own_stop) = stopping_() ? 1 : 0;
   return environment_.device.copy(word, told_stop(own_stop), sizeof(float), *stream_);
@@ -219,21 +219,21 @@ std::optional<WrongData> LinkContext::wrong_data(int from, std::uint64_t bytes, 
   return wrong;
 }
 
-/// Behind the end of what is timed, before any wait: is all of it enqueued before the device has come to its
-/// start? True where the host is the device.
+/// Called after the end event is enqueued and before any wait. True if the device has not yet reached the
+/// begin event, and always true if the host is the device.
 Result<bool> LinkContext::leads_device() {
   if (turns_a_ms_ <= 0) return true;
   EGT_TRY_ASSIGN(const bool began, environment_.device.done(*begin_));
   return !began;
 }
 
-/// After `wait`.
+/// Valid after `wait`.
 Result<double> LinkContext::clock_seconds() const {
   EGT_TRY_ASSIGN(const double ms, environment_.device.elapsed_ms(*begin_, *end_));
   return ms * 1e-3;
 }
 
-/// Small data out and in, by what `send` enqueues: waits.
+/// Copies small data to and from the device around what `send` enqueues. Blocks until done.
 template <typename Send>
 Status LinkContext::trade(const void* own, std::size_t bytes, void* theirs, std::size_t their_bytes,
                           const Send& send) {

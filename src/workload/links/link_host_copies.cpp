@@ -12,7 +12,7 @@
 namespace egt {
 namespace {
 
-/// PCIe is at its full rate long before; pinning memory takes about a second a gigabyte.
+/// PCIe reaches its full rate at much smaller sizes. Pinning memory needs about one second per gigabyte.
 constexpr std::uint64_t most_bytes = 256'000'000;
 
 }  // namespace
@@ -27,7 +27,7 @@ LinkHostCopies::LinkHostCopies(LinkContext& bench, std::int64_t trial, const Lin
   outcome_.repeats = options.repeats;
 }
 
-/// A wait that peers break off leaves copies under way, from and to memory of this object.
+/// An aborted wait leaves copies in flight from and to memory of this object.
 Result<HostCopyOutcome> LinkHostCopies::make() {
   auto made = make_on_nodes();
   if (!made.ok() && !bench_.settle().ok())
@@ -58,7 +58,7 @@ Result<HostCopyOutcome> LinkHostCopies::make_on_nodes() {
   return std::move(outcome_);
 }
 
-/// A page comes from the node of the thread that touches it first.
+/// First touch: a page comes from the NUMA node of the thread that touches it first.
 Status LinkHostCopies::take_memory() {
   for (Buffer* buffer : {&source_, &target_}) {
     *buffer = Buffer();
@@ -88,7 +88,7 @@ Pattern LinkHostCopies::pattern(int repeat, bool to_device) const {
 }
 
 Result<LinkTiming> LinkHostCopies::measure(Way way) {
-  const int repeats = outcome_.repeats + 1;  // the first one is for warming up
+  const int repeats = outcome_.repeats + 1;  // the first one is a warm-up
   EGT_TRY_ASSIGN(const auto measured,
                  bench_.measure({.repeats = repeats,
                                  .reports = 1,
@@ -102,8 +102,8 @@ Result<LinkTiming> LinkHostCopies::measure(Way way) {
   return timing_of(seconds_of(std::span(measured).subspan(1)));
 }
 
-/// What goes to the device lies in the host's memory, what comes from it in the device's; what is there
-/// before at both ends is something else.
+/// Data for the device start in host memory, and data from the device in device memory. The destinations hold
+/// other data before the copy.
 Status LinkHostCopies::prepare(int repeat) {
   Device& device = bench_.device();
   const std::uint64_t bytes = outcome_.bytes;
@@ -118,7 +118,7 @@ Status LinkHostCopies::prepare(int repeat) {
   return device.record(*prepared_, bench_.stream());
 }
 
-/// Both at once end with the later one.
+/// Concurrent copies end with the later one.
 Status LinkHostCopies::copy(Way way) {
   Device& device = bench_.device();
   const std::uint64_t bytes = outcome_.bytes;

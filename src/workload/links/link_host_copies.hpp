@@ -14,22 +14,22 @@ namespace egt {
 
 /// Copies between a device and pinned host memory of one NUMA node.
 struct HostCopyFigures {
-  std::optional<int> numa_node;                  ///< where its pages lie; none: not known, or on several
-  LinkTiming to_device, from_device, both_ways;  ///< of `bytes` each way
+  std::optional<int> numa_node;                  ///< node of its pages; none: unknown, or several nodes
+  LinkTiming to_device, from_device, both_ways;  ///< each transfer moves `bytes` per direction
 };
 
 struct HostCopyOutcome {
   std::uint64_t bytes = 0;
   int repeats = 0;
   std::vector<HostCopyFigures> nodes;
-  std::vector<WrongData> wrong;  ///< `from` is -1
+  std::vector<WrongData> wrong;  ///< with `from` = -1
 };
 
-/// Where a wrong one is told to be.
+/// Location text for a fault in such a copy.
 std::string place_of_host_copy(int rank, std::uint64_t bytes);
 
-/// Measures them on this rank alone, node by node; on the one that the system chooses, where memory cannot be
-/// bound to nodes. What is copied is verified on the device, to the host and back for the copies to the host.
+/// Measures the copies on this rank alone, node by node. If memory cannot be bound to nodes, the system
+/// chooses one. All data are verified on the device; data copied to the host are first copied back.
 class LinkHostCopies {
  public:
   LinkHostCopies(LinkContext& bench, std::int64_t trial, const LinksOptions& options);
@@ -51,8 +51,8 @@ class LinkHostCopies {
 
   LinkContext& bench_;
   const std::int64_t trial_;
-  std::uint64_t measurements_ = 0;  ///< begun: other patterns for each
-  Buffer source_, target_;          ///< pinned: what goes to the device, what comes from it
+  std::uint64_t measurements_ = 0;  ///< measurements begun; each has its own patterns
+  Buffer source_, target_;          ///< pinned: source of copies to the device, target of copies from it
   std::unique_ptr<Event> prepared_, other_end_;
   HostCopyOutcome outcome_;
 };

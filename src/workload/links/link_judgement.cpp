@@ -20,12 +20,12 @@ std::string rate_text(double bytes_per_second) {
   return fmt::format("{:.3g} GB/s ({})", bytes_per_second * 1e-9, format_bit_rate(bytes_per_second * 8));
 }
 
-/// What is compared with the limit.
+/// The rate that is compared with the limit.
 double judged_rate(const LinkFigure& figure) {
   return figure.needs_cores ? figure.best : figure.median;
 }
 
-/// A direction that is too slow, and by which limit.
+/// A direction that is too slow, and the limit it misses.
 struct Slow {
   const LinkFigure* figure;
   double limit;
@@ -53,8 +53,8 @@ void raise_by_line_rate(Limit& limit, const LinkType& type) {
                           *type.line_rate_bytes_per_second * 1e-9));
 }
 
-/// The median over all directions of one type's pairs, and over those without one rank: a rank that is slow
-/// itself makes half of four ranks' pairs slow, and their median with them.
+/// The median over all directions of one type's pairs, and the same without one rank. The second is needed
+/// because a slow rank makes half of the pairs of four ranks slow, and so their median too.
 class PeerMedians {
  public:
   explicit PeerMedians(const std::vector<LinkFigure>& figures) {
@@ -86,7 +86,7 @@ class PeerMedians {
  private:
   static constexpr int no_rank = -1;
 
-  /// 0: there are none.
+  /// Returns 0 if there are none.
   double median_without(const std::string& type, int rank) const {
     std::vector<double> rates;
     for (const LinkFigure* one : rates_.at(type))
@@ -119,7 +119,7 @@ std::string pair_text(const Pair& pair, const char* arrow = "<->") {
   return fmt::format("rank {} {} rank {}", pair.first, arrow, pair.second);
 }
 
-/// Some slow directions that are told together; never none.
+/// One finding for several slow directions; `slow` must not be empty.
 Finding finding_of(std::string where, const std::vector<const Slow*>& slow) {
   const Slow& worst = **std::min_element(
       slow.begin(), slow.end(), [](const Slow* a, const Slow* b) { return a->share() < b->share(); });
@@ -153,7 +153,7 @@ Finding finding_of(std::string where, const std::vector<const Slow*>& slow) {
   return finding;
 }
 
-/// Slow pairs, told by the least that explains them.
+/// Reports slow pairs with the fewest findings that explain them.
 class Teller {
  public:
   Teller(const std::vector<LinkFigure>& figures, const std::vector<LinkEndpoint>& ends,
@@ -183,7 +183,7 @@ class Teller {
 
   const LinkEndpoint& end(int rank) const { return ends_[static_cast<std::size_t>(rank)]; }
 
-  /// The pairs of which `which` says yes, where all of them are slow and they are two and more.
+  /// Reports the pairs that match `which` together, if there are two or more and all are slow.
   bool tell_together(const std::string& where, const Which& which) {
     std::set<Pair> pairs;
     for (const Pair& pair : all_)
@@ -228,7 +228,7 @@ class Teller {
 
   const std::vector<LinkEndpoint>& ends_;
   const std::vector<Slow> slow_;
-  std::set<Pair> all_, open_;  ///< measured; slow and not told yet
+  std::set<Pair> all_, open_;  ///< all measured pairs; slow pairs not yet reported
   std::vector<Finding> findings_;
 };
 

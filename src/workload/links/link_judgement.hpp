@@ -9,47 +9,49 @@
 #include "egt/core/record.hpp"
 #include "workload/links/link_type.hpp"
 
-/// Which links are slower than they should be, and who is to blame for wrong data: pure functions.
+/// Decides which links are too slow and which rank caused wrong data; pure functions.
 ///
-/// A direction of a pair is slow below the highest of these limits: what the user asks for; 75 % of the line
-/// rate, where the type tells one; 90 % of the median over all directions of pairs of that type, or over
-/// those without one of its own two ranks, where that is more. It is judged by the median of its repeats: a
-/// link that reaches its limit now and then is broken, too.
+/// A direction of a pair is slow if its rate is below the highest of these limits:
+/// - the user's limit
+/// - 75 % of the line rate, if known
+/// - 90 % of the median over all directions of pairs of that type, or over those without one of its two
+///   ranks, if higher
+/// The rate is the median of the repeats, because a link that reaches its limit only sometimes is broken too.
 ///
-/// On the host backend a transfer needs a core on both sides, and the system gives cores to others meanwhile.
-/// So there the best repeat counts; through memory, the limit is 20 % of the median; and directions between
-/// ranks that share cores are judged by what the user asks for only.
+/// On the host backend a transfer needs a core on both sides, and the system may assign cores elsewhere.
+/// There the best repeat counts, and the limit for host memory is 20 % of the median. Directions between
+/// ranks that share cores are compared with the user's limit only.
 namespace egt {
 
 constexpr double least_share_of_line_rate = 0.75;
 constexpr double least_share_of_peers = 0.9, least_share_of_peers_in_memory = 0.2;
 
-/// What one direction carried; bytes a second, by the better method.
+/// Rates of one direction in bytes per second, by the faster method.
 struct LinkFigure {
   int from = 0, to = 0;
   LinkType type;
   double median = 0;
-  double best = 0;  ///< of all repeats
+  double best = 0;  ///< max over all repeats
   double lowest = 0;
-  bool needs_cores = false;  ///< its bytes are moved by cores of the host
-  bool is_judged = true;     ///< by line rate and peers, too
-  std::size_t source = 0;    ///< the caller's own: which measurement it is from
+  bool needs_cores = false;  ///< host cores move its bytes
+  bool is_judged = true;     ///< compared with line rate and peers, too
+  std::size_t source = 0;    ///< caller's index of the measurement
 };
 
-/// Those that are slow, the one furthest below its limit first.
+/// Returns the slow directions, the one furthest below its limit first.
 std::vector<LinkFigure> slow_links(const std::vector<LinkFigure>& figures, double warn_below);
 
-/// One finding a slow link, of kind "link". Where all pairs between two hosts are slow, or all pairs of a
-/// rank, or all there are (of two and more), one finding names that. `ends`: of all ranks, by rank.
-/// `warn_below`: bytes a second; 0: none.
+/// One finding of kind "link" per slow link. If all pairs between two hosts, of a rank, or of the run are
+/// slow, one finding covers them; it needs two pairs or more. `ends`: of all ranks, by rank. `warn_below`:
+/// bytes per second; 0: none.
 std::vector<Finding> judge_links(const std::vector<LinkFigure>& figures,
                                  const std::vector<LinkEndpoint>& ends, double warn_below);
 
-/// A device and its host: the same by the line rate alone. `what`: "host to device".
+/// The same for a device and its host, by the line rate alone. `what`: for example "host to device".
 std::optional<Finding> judge_host_link(const LinkEndpoint& end, const std::string& what, double median);
 
-/// Pairs between which data came wrong so far: who is to blame for the last of them. Where there are several
-/// and one rank is in all of them, that rank, by majority; else nobody.
+/// Locates the rank that caused wrong data from all pairs with wrong data so far. If several pairs have one
+/// rank in common, returns that rank (majority); else none.
 std::optional<int> common_rank(const std::vector<std::pair<int, int>>& wrong_pairs);
 
 }  // namespace egt

@@ -8,8 +8,8 @@ namespace egt {
 namespace {
 
 constexpr std::uint64_t probe_bytes = 1'000'000, least_bytes = 8;
-constexpr int least_in_probe = 8, probe_repeats = 2;  // the first one connects the two
-constexpr double copy_call_ms = 0.02;                 ///< what enqueuing a copy may take the host
+constexpr int least_in_probe = 8, probe_repeats = 2;  // the first one sets up the connection
+constexpr double copy_call_ms = 0.02;                 ///< upper estimate of the host time to enqueue a copy
 constexpr double longest_leading_hold_ms = 25;
 
 }  // namespace
@@ -25,9 +25,9 @@ Result<PairOutcome> LinkPairTest::make() {
   return std::move(outcome_);
 }
 
-/// For copies. The reason where it cannot be opened, on either side; else empty.
+/// Used by the copy method. Returns the reason if either side cannot open the memory; else empty.
 Result<std::string> LinkPairTest::open_peers_memory() {
-  const std::string refused = "!";  // a handle is no such word
+  const std::string refused = "!";  // cannot occur in a handle
   EGT_TRY_ASSIGN(
       const std::string told,
       bench_.swap_text(setup_.peer, bench_.handle().empty() ? refused + bench_.unshared() : bench_.handle()));
@@ -51,7 +51,7 @@ Result<std::vector<LinkRepeat>> LinkPairTest::keep(const PairMeasurement& m) {
   return std::move(measured.repeats);
 }
 
-/// The slower of both ranks' figures, so that both plan alike.
+/// Uses the slower of both ranks' values, so that both compute the same plan.
 Result<PairProbe> LinkPairTest::probe() {
   const TransferRow rows[] = {{.bytes = least_bytes, .count = least_in_probe},
                               {.bytes = std::min(probe_bytes, setup_.options.size)}};
@@ -113,7 +113,7 @@ Status LinkPairTest::measure_latency() {
   return {};
 }
 
-/// A round trip waits for what the peer's host has not enqueued yet.
+/// A round trip also waits for work that the peer's host has not enqueued yet.
 Status LinkPairTest::take_peers_lead(std::vector<LinkRepeat>& blocks) {
   std::vector<std::uint8_t> own, theirs(blocks.size());
   for (const LinkRepeat& block : blocks) own.push_back(block.led);
@@ -157,7 +157,7 @@ Status LinkPairTest::prepare_data(const PairMeasurement& m, int repeat) {
   return bench_.device().fill(bench_.incoming(m.row.total()), before, bench_.stream());
 }
 
-/// Nobody waits for who only receives copies.
+/// No rank waits for a rank that only receives copies, so that rank does not hold.
 Status LinkPairTest::align(const PairMeasurement& m, double hold_factor) {
   const bool copies = setup_.method == LinkMethod::copy;
   const double one_ms = copies ? copy_call_ms : LinkContext::call_ms * (m.in_turns ? 2 : 1);
@@ -201,7 +201,7 @@ Status LinkPairTest::exchange(const PairMeasurement& m, bool sends, bool receive
                                         std::span(&receive, receives ? 1 : 0), bench_.stream());
 }
 
-/// What was copied into this rank's memory is there when the peer says so, by a message behind it.
+/// Copied data are complete once the peer's alignment message, sent after them, arrives.
 Status LinkPairTest::verify(const PairMeasurement& m, int repeat) {
   if (setup_.method == LinkMethod::copy) EGT_TRY(bench_.align_with(setup_.peer));
   if (!m.receives) return {};

@@ -14,50 +14,49 @@
 
 namespace egt {
 
-/// What one rank of a pair timed. One way is timed where the work is: by exchange it is the receiver who
-/// waits for the last byte, a copy is the sender's.
+/// Times measured by one rank of a pair. One-way times come from the receiver for exchanges, because it waits
+/// for the last byte, and from the sender for copies.
 struct PairSide {
-  std::uint64_t largest = 0;  ///< bytes
+  std::uint64_t largest = 0;  ///< transfer size in bytes
   int repeats = 0;
-  LinkLatency latency;  ///< of the lower rank; the other's is not measured
-  /// Seconds of a transfer, by size; medians; and of both at once.
+  LinkLatency latency;  ///< measured on the lower rank only
+  /// Median seconds per transfer, by size: one way, and both ways at once.
   std::array<double, most_link_sizes> one_way{}, both_ways{};
   LinkTiming one_way_largest, both_largest;
 };
 
-/// A pair's trial, as one of its ranks sees it.
+/// Outcome of a pair's trial on one of its ranks.
 struct PairOutcome {
   std::string impossible;  ///< why nothing could be measured; else empty
   PairSide side;
-  std::vector<WrongData> wrong;  ///< that this rank received
+  std::vector<WrongData> wrong;  ///< received by this rank
 };
 
-/// One measurement of a pair, as one of its ranks makes it; the other makes its counterpart at the same time.
+/// One measurement of a pair as one rank runs it. The other rank runs the counterpart at the same time.
 struct PairMeasurement {
   bool sends = false, receives = false;
-  /// Each transfer one way is answered by one the other way before the next begins; `starts`: by this rank.
+  /// Ping-pong: each transfer is answered before the next begins. `starts`: this rank sends first.
   bool in_turns = false, starts = false;
   bool with_all = false;  ///< all ranks start together, not only the pair
   TransferRow row = {};
   int repeats = 1;
-  /// Each repeat is held for longer than the one before, within limits, if that one did not lead.
+  /// If a repeat did not lead, the next repeat is held longer, within limits.
   bool must_lead = false;
   std::uint64_t extra_bytes = 0;  ///< see LinkInjections
-  bool changes = true;            ///< may what is received be changed on purpose?
+  bool changes = true;            ///< whether injections may corrupt the received data
 };
 
 struct MeasuredRow {
-  std::vector<LinkRepeat> repeats;  ///< on this rank's device
+  std::vector<LinkRepeat> repeats;  ///< timed on this rank's device
   std::optional<WrongData> wrong;
 };
 
-/// Moves data between two ranks by one method. The sender's memory holds words that follow from trial,
-/// measurement, repeat and direction, other ones in each transfer of a row; what lies in the receiver's
-/// memory before differs from them in every bit; and all of it is verified on the receiver's device after
-/// each repeat.
+/// Moves data between two ranks by one method. The sent words follow from trial, measurement, repeat and
+/// direction, and differ between the transfers of a row. The receive buffer is first filled with the inverse
+/// of every bit. All data are verified on the receiver's device after each repeat.
 ///
-/// Destroyed before the peer frees its memory, at the end of the trial, with nothing in the stream: that may
-/// wait for it.
+/// Destroy it at the end of the trial with an empty stream, before the peer frees its memory: the destructor
+/// may wait for the stream.
 class LinkPairTest {
  public:
   struct Setup {
@@ -74,14 +73,14 @@ class LinkPairTest {
         self_(bench.environment().place.rank),
         is_lower_(self_ < setup_.peer) {}
 
-  /// The trial of a pair: first some transfers that tell what it can, from which both ranks make the same
-  /// plan; then every row of that one way, the other, and both at once; at last the latency.
+  /// Runs the trial of a pair. Probe transfers come first, from which both ranks compute the same plan. Then
+  /// every row is timed one way, the other way, and both at once. Latency comes last.
   ///
-  /// Latency is half a round trip of 8 B by exchange, as osu_latency has it; for copies, which nobody
-  /// answers, the time of one of many copies of 8 B in a row, as in CUDA's p2pBandwidthLatencyTest: the
-  /// median of many blocks, each enqueued before the device begins with it.
+  /// Exchange latency is half an 8 B round trip, as in osu_latency. Copies have no reply: their latency is
+  /// the time per copy of many 8 B copies in a row, as in CUDA's p2pBandwidthLatencyTest. It is the median
+  /// over many blocks, each enqueued before the device starts it.
   Result<PairOutcome> make();
-  /// One measurement by itself; see LinkContext::measure.
+  /// Runs a single measurement; see LinkContext::measure.
   Result<MeasuredRow> measure(const PairMeasurement& measurement);
 
  private:
@@ -90,7 +89,7 @@ class LinkPairTest {
   Status measure_rows(const PairPlan& plan);
   Status measure_latency();
   Status take_peers_lead(std::vector<LinkRepeat>& blocks);
-  /// As a part of the trial: what is wrong is kept.
+  /// Runs a measurement of the trial and keeps wrong data in the outcome.
   Result<std::vector<LinkRepeat>> keep(const PairMeasurement& measurement);
   Result<LinkTiming> time_row(const TransferRow& row, int repeats, bool sends, bool receives);
 
@@ -108,7 +107,7 @@ class LinkPairTest {
   const Setup setup_;
   const int self_;
   const bool is_lower_;
-  std::uint64_t measurements_ = 0;  ///< begun: another pattern for each
+  std::uint64_t measurements_ = 0;  ///< measurements begun; each has its own pattern
   Buffer peers_memory_;
   PairProbe probe_;
   PairOutcome outcome_;

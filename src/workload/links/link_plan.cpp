@@ -7,12 +7,12 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t least_ranks_for_rounds = 4;  ///< with fewer a round is one pair, which was measured
-constexpr std::size_t most_again = 8;              ///< places: a node where more is slow is slow anyhow
-constexpr int fewest_repeats = 3;                  ///< below them a median says little
+constexpr std::size_t least_ranks_for_rounds = 4;  ///< with fewer, a round is one pair, already measured
+constexpr std::size_t most_again = 8;              ///< trials; a node with more slow pairs is slow anyway
+constexpr int fewest_repeats = 3;                  ///< with fewer, a median means little
 
-/// The pairs of round `round` of a tournament of all: the last player stays, the others move round ("circle
-/// method"). With an odd number of ranks the last player is nobody.
+/// Pairs of round `round` of a round-robin tournament by the circle method: the last player stays, the others
+/// rotate. With an odd number of ranks the last player is a dummy.
 std::vector<LinkTrial::Pair> tournament_round(int ranks, int round) {
   const int players = ranks + ranks % 2, moving = players - 1;
   const auto player = [&](int place) { return place == moving ? moving : (place + round) % moving; };
@@ -35,7 +35,7 @@ TransferRow row_of(std::uint64_t bytes, std::uint64_t buffer, const LinkLimits& 
 }
 
 double seconds_of(const PairPlan& plan, const LinkLimits& limits, const PairProbe& probe) {
-  constexpr double passes = 4;  // one way, the other, and both, which may take as long as one after the other
+  constexpr double passes = 4;  // one way, other way, both at once (may need as long as both in sequence)
   double sum = 0;
   for (const TransferRow& row : plan.rows) {
     const auto bytes = static_cast<double>(row.total());

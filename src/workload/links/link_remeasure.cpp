@@ -8,7 +8,7 @@
 namespace egt {
 namespace {
 
-/// Bytes per second of the slower direction; 0: it was not measured.
+/// Bytes per second of the slower direction; 0 if it was not measured.
 double slower_rate(const PairResult::Look& look) {
   double rate = 0;
   for (const PairSide* side : {&look.side_a, &look.side_b}) {

@@ -57,7 +57,7 @@ void put_pair_figures(const PairResult& result, const LinkType& type,
   figures.update(latency_json(result.side_a.latency));
 }
 
-/// All that an entry names where nothing was measured.
+/// All fields of an entry, as null, for pairs without a measurement.
 Json empty_pair_figures() {
   Json figures = Json::object();
   for (const char* name : {"size_bytes", "repeats", "looks", "one_way", "both_ways", "one_way_gb_per_second",

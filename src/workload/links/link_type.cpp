@@ -12,13 +12,13 @@
 namespace egt {
 namespace {
 
-/// Gigabytes a second and direction of one link, by generation. NVIDIA's data sheets give both directions of
-/// all links together: P100 160 GB/s of 4 links, V100 300 of 6, A100 600 of 12, H100 and H200 900 of 18, B200
-/// 1800 of 18.
+/// GB/s per direction and link, by generation. NVIDIA's data sheets give both directions of all links
+/// together. P100: 160 GB/s of 4 links, V100: 300 of 6, A100: 600 of 12, H100 and H200: 900 of 18, B200: 1800
+/// of 18.
 constexpr std::array nvlink_gigabytes = {0.0, 20.0, 25.0, 25.0, 25.0, 50.0};
 
-/// Gigabytes a second and direction of one lane: 2.5 and 5 GT/s at 8 of 10 bits; 8, 16 and 32 GT/s at 128 of
-/// 130; 64 GT/s at 242 of 256 bytes (PCI Express Base Specification 6.0).
+/// GB/s per direction and lane: 2.5 and 5 GT/s with 8b/10b encoding; 8, 16 and 32 GT/s with 128b/130b; 64
+/// GT/s with 242 of 256 bytes (PCI Express Base Specification 6.0).
 constexpr std::array pcie_lane_gigabytes = {0.0,
                                             2.5 * 8 / 10 / 8,
                                             5.0 * 8 / 10 / 8,
@@ -33,10 +33,10 @@ std::optional<double> rate_of(const std::array<double, N>& gigabytes, int genera
   return gigabytes[static_cast<std::size_t>(generation)] * 1e9;
 }
 
-/// NVLinks of one end, by what they lead to.
+/// NVLinks of one end with the same kind of remote end.
 struct Bundle {
   int count = 0;
-  int generation = 0;  ///< the least of them; 0: one is not told
+  int generation = 0;  ///< min over its links; 0: one is unknown
 };
 
 template <typename Which>
@@ -65,7 +65,7 @@ LinkType nvlink_type(const Bundle& links, bool through_switch) {
                           links.count, through_switch ? " through NVSwitch" : "")};
 }
 
-/// What the driver says of the two, where it says anything.
+/// The driver's answer for these two devices, if it has one.
 std::optional<bool> told_nvlink(const LinkEndpoint& a, const LinkEndpoint& b) {
   for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)})
     if (const auto told = one->links.nvlink_to.find(other->pci_id); told != one->links.nvlink_to.end())
@@ -92,7 +92,7 @@ std::optional<LinkType> nvlink_between(const LinkEndpoint& a, const LinkEndpoint
   return std::nullopt;
 }
 
-/// The most that an end can: what it is at this moment sinks while the device is idle.
+/// The max link of an end, because the current link state drops while the device is idle.
 std::optional<std::pair<int, int>> pcie_of(const LinkEndpoint& end) {
   const PcieLink& pcie = end.links.pcie;
   if (!pcie.max_generation || !pcie.max_width) return std::nullopt;
@@ -111,7 +111,7 @@ LinkType pcie_between(const LinkEndpoint& a, const LinkEndpoint& b) {
           .text = fmt::format("PCIe {} x{}", generation, width)};
 }
 
-/// Bits a second of the ports that may carry its traffic, where they are all alike.
+/// Bits per second of the ports that may carry the traffic, if all have the same rate.
 std::optional<double> port_rate(const LinkEndpoint& end) {
   const bool fabric =
       std::any_of(end.ports.begin(), end.ports.end(), [](auto& port) { return port.infiniband; });

@@ -16,7 +16,7 @@
 namespace egt {
 namespace {
 
-constexpr std::uint64_t size_grain = 16;  ///< transfers are made of whole words, and kernels like more
+constexpr std::uint64_t size_grain = 16;  ///< bytes; a multiple of whole words that suits kernels
 
 LinksOptions whole(LinksOptions options) {
   options.size = std::max(options.size / size_grain * size_grain, size_grain);
@@ -29,14 +29,14 @@ std::vector<std::string> host_ids_of(const std::vector<LinkEndpoint>& ends) {
   return ids;
 }
 
-/// An injected slow link is slower than shared cores make one: it is judged in any case.
+/// Without its CPU list an end is always judged. Injected slow links are slower than shared cores.
 std::vector<LinkEndpoint> judged_ends(std::vector<LinkEndpoint> ends, const Environment& environment) {
   if (environment.injector.plans(InjectionKind::slow))
     for (LinkEndpoint& end : ends) end.cpus.clear();
   return ends;
 }
 
-/// Room for a word of every rank for every rank too.
+/// The buffers also need room for one grain per rank.
 std::uint64_t memory_of(const LinksOptions& options, std::size_t ranks) {
   return std::max<std::uint64_t>(options.size, ranks * size_grain);
 }
@@ -128,7 +128,7 @@ Result<std::vector<T>> LinksWorkload::share_each(const T& own, const char* phase
   return each;
 }
 
-/// A failure of this rank alone fails the pair: its peer waits until all begin anew.
+/// A failure on this rank alone fails the pair. Its peer waits until all ranks restart.
 Result<LinksWorkload::PairNews> LinksWorkload::test_pair(std::int64_t trial, PairResult& result) {
   const int peer = rank() == result.a ? result.b : result.a;
   EGT_TRY(hang_on_purpose(trial, peer));
@@ -198,13 +198,13 @@ Status LinksWorkload::make_again(std::int64_t trial) {
   return {};
 }
 
-/// What some ranks know already of a look that others lost is nobody's.
+/// Discards a measurement that only some ranks know, so that all ranks agree again.
 void LinksWorkload::forget_again(std::int64_t trial) {
   if (again_.trial == trial) pairs_[again_.pair] = again_.before;
   if (const auto which = pair_to_measure_again()) pairs_[*which].is_settled = true;
 }
 
-/// Takes no part in the trial, where that is asked for.
+/// Skips the rank's part of the trial if a hang is injected.
 Status LinksWorkload::hang_on_purpose(std::int64_t trial, int peer) {
   const auto hang = injections_.take_hang(trial, peer);
   if (!hang) return {};
@@ -218,7 +218,7 @@ std::vector<const PairResult*> LinksWorkload::done_between(int a, int b) const {
   return done;
 }
 
-/// A pair whose own trial by exchange failed is left out: it would hold all others up again.
+/// Skips a pair whose own exchange trial failed, because it would delay all others again.
 Status LinksWorkload::make_round(std::int64_t trial) {
   RoundResult& round = round_of(trial);
   round.repeats = options_.repeats;
@@ -242,7 +242,7 @@ Status LinksWorkload::make_round(std::int64_t trial) {
   m.repeats = round.repeats;
   LinkPairTest test(bench_, injections_, {.trial = trial, .peer = m.sends ? partner : -1});
   auto made = test.measure(m);
-  if (made.status().code() == StatusCode::stopped) return {};  // on all ranks
+  if (made.status().code() == StatusCode::stopped) return {};  // all ranks stop together
   EGT_TRY_ASSIGN(const MeasuredRow measured, std::move(made));
   if (measured.wrong) tell_wrong(*measured.wrong, trial);
   const LinkTiming own = m.sends ? timing_of(seconds_of(measured.repeats)) : LinkTiming();
@@ -281,7 +281,7 @@ Status LinksWorkload::make_collective(std::int64_t trial) {
       bench_, injections_, trial, result.collective, options_, limits_,
       [this](std::span<const double> own) { return share(own, "waits for the collective's figures"); });
   auto made = collective.make();
-  if (made.status().code() == StatusCode::stopped) return {};  // on all ranks
+  if (made.status().code() == StatusCode::stopped) return {};  // all ranks stop together
   EGT_TRY_ASSIGN(result.outcome, std::move(made));
   result.is_made = true;
   wrong_words_ += result.outcome.own_wrong_words;
@@ -343,7 +343,7 @@ void LinksWorkload::tell_wrong(const WrongData& wrong, std::int64_t trial) {
     if (!common) fault.suspects = {pairs.back().first, pairs.back().second};
     if (common && *common != rank()) {
       fault.hostname = ends_[static_cast<std::size_t>(*common)].hostname;
-      fault.device_uuid.clear();  // the result knows it
+      fault.device_uuid.clear();  // the result contains it
     }
     fault.where = fmt::format("what rank {} received from rank {}, a transfer of {} B", rank(), wrong.from,
                               wrong.bytes);
@@ -366,7 +366,7 @@ void LinksWorkload::tell_wrong_collective(const CollectiveResult& result, const 
   environment().records.emit(fault);
 }
 
-/// Once, when all pairs had their trials.
+/// Runs once, after all pair trials.
 void LinksWorkload::judge_pairs() {
   if (std::exchange(pairs_are_judged_, true) || rank() != 0) return;
   for (const Finding& finding : judge_links(directions_of(pairs_, ends_), ends_, options_.warn_below / 8))

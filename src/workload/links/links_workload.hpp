@@ -16,13 +16,13 @@
 
 namespace egt {
 
-/// Measures the links between all devices, trial by trial (link_plan.hpp), verifies all that they carry, and
-/// judges them (link_judgement.hpp). Every rank knows every pair's figures; the lower rank of a pair reports
-/// them. A trial in which the ranks lost touch has failed, and the rest goes on without it.
+/// Measures the links between all devices trial by trial (link_plan.hpp), verifies all transferred data, and
+/// judges the links (link_judgement.hpp). Every rank has every pair's values; the lower rank of a pair
+/// reports them. A trial in which the ranks lost communication fails, and the run continues without it.
 class LinksWorkload : public MeasurementWorkload {
  public:
-  /// `ends`: of all ranks, by rank. `timeout_seconds`: for how long a rank may make no progress. `stopping`:
-  /// is the run to be interrupted? Then a trial ends where it is, and counts as not made.
+  /// `ends`: of all ranks, by rank. `timeout_seconds`: max time without progress on a rank. `stopping`:
+  /// whether the run is to be interrupted. If so, the current trial ends and does not count.
   LinksWorkload(Environment& environment, const LinksOptions& options, std::vector<LinkEndpoint> ends,
                 double timeout_seconds, LinkContext::Stopping stopping);
 
@@ -46,22 +46,22 @@ class LinksWorkload : public MeasurementWorkload {
   PairResult& pair_of(std::int64_t trial) { return pairs_[static_cast<std::size_t>(trial)]; }
   RoundResult& round_of(std::int64_t trial) { return rounds_[place_of(trial)]; }
   CollectiveResult& collective_of(std::int64_t trial) { return collectives_[place_of(trial)]; }
-  /// Among the trials of its kind.
+  /// Index among the trials of the same kind.
   std::size_t place_of(std::int64_t trial) const;
   bool is_gpu() const { return ends_[static_cast<std::size_t>(rank())].is_gpu; }
   const LinkEndpoint& own_end() const { return ends_[static_cast<std::size_t>(rank())]; }
 
   Status make_by_kind(std::int64_t trial);
-  /// By `result`'s ranks and method, into it.
+  /// Runs the pair's ranks and method given in `result`, and stores the outcome there.
   Status make_pair(std::int64_t trial, PairResult& result);
-  /// What a rank of a pair tells all of the pair's trial.
+  /// Message from a rank of a pair to all ranks about the pair's trial.
   struct PairNews {
     PairResult::State state = PairResult::State::not_made;
     std::uint64_t wrong_words = 0;
     PairSide side = {};
   };
   Result<PairNews> test_pair(std::int64_t trial, PairResult& result);
-  /// Of all ranks, by rank; a barrier, as `share`.
+  /// Returns the values of all ranks, by rank. Acts as a barrier, like `share`.
   template <typename T>
   Result<std::vector<T>> share_each(const T& own, const char* phase);
   Status make_again(std::int64_t trial);
@@ -71,7 +71,7 @@ class LinksWorkload : public MeasurementWorkload {
   Status make_host(std::int64_t trial);
   Status make_collective(std::int64_t trial);
   Status hang_on_purpose(std::int64_t trial, int peer);
-  /// The pair's own trials that came through.
+  /// The pair's own trials that succeeded.
   std::vector<const PairResult*> done_between(int a, int b) const;
 
   void tell_wrong(const WrongData& wrong, std::int64_t trial);
@@ -87,11 +87,11 @@ class LinksWorkload : public MeasurementWorkload {
   std::vector<LinkTrial> trials_;
   LinkContext bench_;
   LinkInjections injections_;
-  /// The last one: where it failed it stays until the streams are empty.
+  /// The last test. If it failed, it is kept until the streams are empty.
   std::optional<LinkPairTest> pair_test_;
 
-  std::vector<PairResult> pairs_;  ///< as the trials begin
-  /// The pair that was measured again last, as it was before: all ranks must know the same of it.
+  std::vector<PairResult> pairs_;  ///< in the order of the trials
+  /// The pair measured again last, in its previous state. All ranks must hold the same state of it.
   struct Again {
     std::int64_t trial = -1;
     std::size_t pair = 0;
@@ -102,7 +102,7 @@ class LinksWorkload : public MeasurementWorkload {
   HostResult host_;
   std::vector<CollectiveResult> collectives_;
   std::vector<std::pair<int, int>>
-      wrong_pairs_;  ///< whose data came wrong, as far as this rank received them
+      wrong_pairs_;  ///< pairs with wrong data, as far as this rank received them
   std::uint64_t wrong_words_ = 0;
   std::int64_t made_trials_ = 0, lost_trials_ = 0;
   bool pairs_are_judged_ = false;

@@ -25,11 +25,12 @@
 namespace egt {
 namespace {
 
-/// Of the pixel rows, one byte a channel.
+/// Pixel rows with one byte per channel.
 struct Picture {
   std::int64_t width = 0, height = 0, channels = 0;  ///< 1 or 3 channels
   const unsigned char* data = nullptr;
-  std::unique_ptr<unsigned char, decltype(&std::free)> memory{nullptr, &std::free};  ///< if not the file's
+  std::unique_ptr<unsigned char, decltype(&std::free)> memory{nullptr,
+                                                              &std::free};  ///< unless in the file's memory
 };
 
 Status bad(std::string why) {
@@ -44,7 +45,7 @@ Status check_size(std::int64_t width, std::int64_t height) {
   return {};
 }
 
-/// A number of a PNM header, at `at`, behind white space and comments; below 0: there is none.
+/// Reads a number of a PNM header at `at`, after white space and comments; negative if there is none.
 std::int64_t header_number(std::string_view bytes, std::size_t& at) {
   while (at < bytes.size() && (std::isspace(static_cast<unsigned char>(bytes[at])) || bytes[at] == '#'))
     at = bytes[at] == '#' ? std::min(bytes.find('\n', at), bytes.size()) : at + 1;
@@ -69,8 +70,8 @@ Status decode_pnm(std::string_view bytes, Picture& picture) {
 
 #ifdef EGT_WITH_STB
 
-/// The file as the decoder reads it. To want a byte behind its end is how a truncated JPEG shows, whose rest
-/// the decoder takes for zeros.
+/// The decoder's view of the file. Reading past its end reveals a truncated JPEG, because the decoder
+/// replaces the missing rest by zeros.
 struct Reading {
   std::string_view bytes;
   std::size_t at = 0;
@@ -99,7 +100,7 @@ Status decode_png_or_jpeg(std::string_view bytes, Picture& picture) {
   int width = 0, height = 0, channels = 0;
   Reading header{bytes}, all{bytes};
   if (stbi_info_from_callbacks(&calls, &header, &width, &height, &channels))
-    EGT_TRY(check_size(width, height));  // if not, the reason is told below
+    EGT_TRY(check_size(width, height));  // otherwise, the reason is reported below
   picture.memory.reset(stbi_load_from_callbacks(&calls, &all, &width, &height, &channels, 3));
   if (all.beyond) return bad("is truncated");
   if (!picture.memory) return bad(fmt::format("cannot be decoded: {}", stbi_failure_reason()));
@@ -125,7 +126,7 @@ Status decode(std::string_view bytes, Picture& picture) {
   return bad("is no PPM, PNG or JPEG");
 }
 
-/// Between which two pixels of a row or column a new one lies.
+/// The two pixels of a row or column between which a new pixel lies.
 struct Between {
   std::int64_t first, second;
   float weight;  ///< of the second
@@ -162,8 +163,8 @@ void resize(const Picture& picture, std::int64_t side, float* out) {
   }
 }
 
-/// Opens nothing but a regular file: to open another may wait, or do something to a machine. Behind the open
-/// it is looked at again, as it may have become another file.
+/// Opens regular files only, because opening another kind may block or have side effects. Checks the type
+/// again after the open, because the file may have been replaced.
 Status read_file(const std::string& path, std::string& bytes) {
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) return file_error(printable(path), "cannot be read", errno);

@@ -20,13 +20,12 @@ namespace {
 constexpr std::size_t most_entries = std::size_t{1} << 24;
 constexpr std::uint64_t of_order = 16;  ///< purpose of the key
 
-/// The images below a folder, with what is behind links; a link to a folder that it is itself in is not
-/// followed.
+/// Lists the images below a folder, following links, except links to an enclosing folder.
 class Listing {
  public:
   Listing(const std::string& folder, const std::stop_token& stop) : folder_(folder), stop_(stop) {}
 
-  /// Of the folder `below` it: "" or "cats/".
+  /// Lists subfolder `below`: "" or "cats/".
   Status add(const std::string& below) {
     const std::string path = folder_ + "/" + below;
     std::error_code error;
@@ -62,7 +61,7 @@ class Listing {
   std::size_t entries_ = 0;
 };
 
-/// Folder by folder: "a/z" is before "a-b/a".
+/// Orders folder by folder: "a/z" comes before "a-b/a".
 bool is_before(const std::string& a, const std::string& b) {
   const auto order = [](char c) { return c == '/' ? 0 : static_cast<unsigned char>(c); };
   return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(),
@@ -119,8 +118,8 @@ void ImageFolder::add_files(std::vector<std::string> paths) {
   is_bad_ = std::make_unique<std::atomic<bool>[]>(files_.size());
 }
 
-/// number -> number * a + b modulo the files, with random a, which has no common factor with their count, and
-/// b of the epoch.
+/// Maps number to number * a + b modulo the file count. `a` is random and coprime to the count; `b` is random
+/// per epoch.
 std::uint64_t ImageFolder::shuffled(std::uint64_t number) const {
   const std::uint64_t count = files_.size();
   const Philox4 words = philox4x32_10(number / count, 0, key(of_order));

@@ -13,17 +13,16 @@
 
 namespace egt {
 
-/// The image files below a folder. Its sub-folders are the classes, in the order of their names' bytes, as
-/// torchvision's ImageFolder has them; images that lie beside them are left out. Where no sub-folder has an
-/// image, those in the folder itself are taken, each of one of 16 classes by a hash of its name. Each epoch
-/// goes through all files of all ranks once, in an order of its own. In the place of a file that cannot be
-/// used comes the next one.
+/// The image files below a folder. Its subfolders are the classes, in byte order of their names, as in
+/// torchvision's ImageFolder. Images next to them are skipped. If no subfolder has images, those of the
+/// folder are used, in 16 classes by a hash of their names. Each epoch covers the files of all ranks once, in
+/// its own order. The next file replaces an unusable one.
 class ImageFolder : public ImageSet {
  public:
   static constexpr int hashed_classes = 16;
 
-  /// Lists the files and reads one. unavailable, one line that names the folder: it cannot be listed, has no
-  /// image or more than 2^24 entries, or none of its images can be used. stopped: a stop was asked for.
+  /// Lists the files and reads one. unavailable, in one line with the folder: it cannot be listed, has no
+  /// image or more than 2^24 entries, or none of its images is usable. stopped: a stop was requested.
   static Result<std::unique_ptr<ImageFolder>> open(const std::string& folder, std::uint64_t seed,
                                                    std::int64_t side, const std::stop_token& stop);
 
@@ -32,16 +31,16 @@ class ImageFolder : public ImageSet {
               const std::stop_token& stop) const override;
 
   std::int64_t files() const { return static_cast<std::int64_t>(files_.size()); }
-  /// Images beside the classes' folders.
+  /// Images next to the class folders.
   std::int64_t left_out() const { return left_out_; }
-  /// Files found until now that cannot be used.
+  /// Unusable files found so far.
   std::int64_t bad_files() const { return bad_count_.load(); }
-  /// What is to be told of files that are not used, in one line; empty: nothing.
+  /// One line about files that are not used; empty if none.
   std::string complaint() const;
 
  private:
   struct File {
-    std::string path;  ///< below the folder
+    std::string path;  ///< relative to the folder
     std::int32_t label = 0;
   };
 
@@ -55,10 +54,10 @@ class ImageFolder : public ImageSet {
   std::vector<File> files_;  ///< sorted
   int classes_ = 0;
   std::int64_t left_out_ = 0;
-  std::unique_ptr<std::atomic<bool>[]> is_bad_;  ///< of each file
+  std::unique_ptr<std::atomic<bool>[]> is_bad_;  ///< by file
   mutable std::atomic<std::int64_t> bad_count_ = 0;
   mutable std::mutex mutex_;
-  mutable std::string first_bad_;  ///< why; under mutex_
+  mutable std::string first_bad_;  ///< the reason; guarded by mutex_
 };
 
 }  // namespace egt

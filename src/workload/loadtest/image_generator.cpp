@@ -74,7 +74,7 @@ class DeviceImages : public ImageFeed {
   Device& device_;
   const GeneratedImages images_;
   ImageBatch next_;
-  Buffer one_hot_, prototypes_;  ///< the device's; images x classes, and classes x values
+  Buffer one_hot_, prototypes_;  ///< device memory; images x classes, and classes x values
   std::array<Slot, 4> slots_;
 };
 

@@ -18,14 +18,13 @@
 namespace egt {
 namespace {
 
-/// For the device to read a batch, which it may do late: it may be held, or be busy with long steps.
+/// Timeouts for the device to read a batch. It may be late, if it is held or busy with long steps.
 constexpr double longest_read_seconds = 600, longest_end_seconds = 60;
-/// A worker takes as many images at a time as have about so many numbers, so that the lock costs little.
+/// Workers claim parts of about this many values, so that locking costs little.
 constexpr std::int64_t part_values = 1 << 16;
 
-/// Batch b, counted from 0, is made in slot b % slots, part after part, by whichever worker is free. A slot
-/// is free for its next batch as soon as the copy out of it is enqueued, and may be written once that is
-/// done.
+/// Batch b, from 0, is made in slot b % slots, in parts by free workers. A slot is free for its next batch
+/// once the copy out of it is enqueued. It may be written once that copy is done.
 class ImageLoader : public ImageFeed {
  public:
   ImageLoader(Device& device, const ImageSet& set, const LoaderPlan& plan)
@@ -85,7 +84,7 @@ class ImageLoader : public ImageFeed {
   struct Slot {
     Buffer labels, pixels;        ///< pinned; images, and images x values
     std::unique_ptr<Event> read;  ///< by the device; recorded by the consumer before the slot is free
-    std::int64_t left = 0;        ///< images to make of its next batch; under mutex_
+    std::int64_t left = 0;        ///< images still missing in its next batch; under mutex_
   };
   /// Images [first, first + count) of batch `batch`.
   struct Part {
@@ -97,7 +96,7 @@ class ImageLoader : public ImageFeed {
     return [&] { return device_.done(*slot.read); };
   }
 
-  /// The slot of the consumer's next batch, once that is made. Counts what it waited behind the first one.
+  /// Waits for the consumer's next batch and returns its slot. Counts the wait time after the first batch.
   Result<Slot*> wait_for_batch(const WaitLimits& limits) {
     std::unique_lock lock(mutex_);
     const Clock::time_point start = Clock::now();
@@ -115,7 +114,7 @@ class ImageLoader : public ImageFeed {
                               limits.seconds));
   }
 
-  /// A worker's thread.
+  /// Runs on a worker's thread.
   Status work(const std::stop_token& stop) {
     while (const std::optional<Part> part = next_part(stop)) {
       const Status status = guarded_make(*part, stop);
@@ -127,7 +126,7 @@ class ImageLoader : public ImageFeed {
     return {};
   }
 
-  /// Nothing: the worker is to end.
+  /// Returns none if the worker must end.
   std::optional<Part> next_part(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     const std::int64_t slots = static_cast<std::int64_t>(slots_.size());
@@ -174,16 +173,16 @@ class ImageLoader : public ImageFeed {
   std::int64_t part_images_ = 1;
   std::vector<Slot> slots_;
 
-  mutable std::mutex mutex_;  ///< for all below but workers_
+  mutable std::mutex mutex_;  ///< guards all members below except workers_
   std::condition_variable_any changed_;
-  Part next_;               ///< to be made; its count is not used
+  Part next_;               ///< next part; its count is not used
   std::int64_t taken_ = 0;  ///< batches
-  Status failure_;          ///< the first of a worker
+  Status failure_;          ///< first failure of a worker
   Clock::time_point first_end_, last_end_;
   double waited_seconds_ = 0, worker_seconds_ = 0;
   std::int64_t made_ = 0;
 
-  std::deque<WorkerThread> workers_;  ///< last, so that they end before the rest goes
+  std::deque<WorkerThread> workers_;  ///< declared last: workers end before the other members
 };
 
 }  // namespace

@@ -9,15 +9,15 @@
 
 namespace egt {
 
-/// Which batch of a set: together with the set's seed it says everything about the batch.
+/// Identifies a batch of a set. With the set's seed it determines the batch completely.
 struct ImageBatch {
   std::uint64_t step = 0;   ///< below 2^48
   int rank = 0, ranks = 1;  ///< below 2^16
-  std::int64_t images = 1;  ///< a rank and step
+  std::int64_t images = 1;  ///< per rank and step
 };
 
-/// Images of side x side pixels of 3 channels, in this order, fp32 of about -1 .. 1, each with a label of 0
-/// .. classes - 1. Safe from several threads.
+/// Images of side x side pixels x 3 channels, in this order, in fp32 of about -1 .. 1. Each has a label of 0
+/// .. classes - 1. Thread-safe.
 class ImageSet {
  public:
   static constexpr std::int64_t channels = 3;
@@ -27,15 +27,15 @@ class ImageSet {
 
   virtual int classes() const = 0;
   std::int64_t side() const { return side_; }
-  /// Numbers an image.
+  /// Values per image.
   std::int64_t values() const { return side_ * side_ * channels; }
-  /// Image `index` of the batch into `pixels` (values() of them), the same bits each time. stopped: a stop
-  /// was asked for.
+  /// Writes image `index` of the batch to `pixels` (values() elements), with the same bits each time.
+  /// stopped: a stop was requested.
   virtual Status make(const ImageBatch& batch, std::int64_t index, float* pixels, std::int32_t* label,
                       const std::stop_token& stop) const = 0;
 
  protected:
-  /// Keys of the counter-based generator, one a purpose; unlike those of other workloads of the same seed.
+  /// Key of the counter-based generator for a purpose; different from other workloads of the same seed.
   std::uint64_t key(std::uint64_t purpose) const;
 
  private:
@@ -43,8 +43,8 @@ class ImageSet {
   const std::int64_t side_;
 };
 
-/// Images that a network can learn: half the prototype of the label's class plus half uniform noise. A
-/// prototype is a grid of cells x cells random colors.
+/// Learnable images: half the prototype of the label's class plus half uniform noise. A prototype is a grid
+/// of cells x cells random colors.
 class GeneratedImages : public ImageSet {
  public:
   static constexpr std::int64_t cells = 8;
@@ -55,7 +55,7 @@ class GeneratedImages : public ImageSet {
   Status make(const ImageBatch& batch, std::int64_t index, float* pixels, std::int32_t* label,
               const std::stop_token& stop) const override;
   std::int32_t label(const ImageBatch& batch, std::int64_t index) const;
-  /// Of the whole batch, image after image, as Device::randomize makes it.
+  /// Noise of the whole batch, image after image, as from Device::randomize.
   RandomSequence noise(const ImageBatch& batch) const;
   /// classes x values(), already halved.
   const std::vector<float>& prototypes() const { return prototypes_; }

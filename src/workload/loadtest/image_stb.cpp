@@ -1,11 +1,11 @@
-// The implementation of stb_image, whose own warnings are off in CMakeLists.txt.
+// Compiles stb_image. CMakeLists.txt disables its warnings.
 #include <cstdlib>
 
 #include "workload/loadtest/image_file.hpp"
 
 namespace {
 
-/// A small file may unpack to more than a machine has.
+/// A small file may decompress to more than the machine's memory.
 void* limited_realloc(void* memory, std::size_t bytes) {
   return bytes > static_cast<std::size_t>(egt::most_image_bytes) ? nullptr : std::realloc(memory, bytes);
 }
@@ -15,7 +15,7 @@ void* limited_realloc(void* memory, std::size_t bytes) {
 #define STBI_MALLOC(bytes) limited_realloc(nullptr, bytes)
 #define STBI_REALLOC(memory, bytes) limited_realloc(memory, bytes)
 #define STBI_FREE(memory) std::free(memory)
-#define STBI_ASSERT(condition) static_cast<void>(0)  // a damaged JPEG must not end the process
+#define STBI_ASSERT(condition) static_cast<void>(0)  // a damaged JPEG must not abort the process
 #define STBI_ONLY_PNG
 #define STBI_ONLY_JPEG
 #define STBI_NO_STDIO

@@ -10,7 +10,7 @@
 namespace egt {
 namespace {
 
-constexpr std::size_t most_answers = 256;  // of a test in both rounds
+constexpr std::size_t most_answers = 256;  // per test, in both rounds
 
 std::vector<Answers> of_questions(const std::vector<Answers>& ranks,
                                   const std::vector<std::size_t>& questions, std::size_t first) {
@@ -71,9 +71,9 @@ LoadChecks::Questions LoadChecks::of_kind(LoadAnswerKind kind) const {
   return questions;
 }
 
-/// The round in which all ranks agree, the first one if any, is the past that the other one must repeat. The
-/// second one is so only if at least half of the ranks gave the same in the first. Otherwise all may have it
-/// from a rank that computes wrong, whose parts are in what all make together: it accuses no rank.
+/// A round in which all ranks agree, preferably the first, is the reference for the other. The second one
+/// needs half of the ranks or more with equal answers in both rounds. Otherwise a faulty rank may have passed
+/// wrong values to all through shared results. The second round then accuses no rank.
 bool LoadChecks::judge_rounds(const std::vector<Answers>& all, const Questions& questions,
                               std::int64_t step) {
   if (questions.empty()) return true;

@@ -14,21 +14,21 @@
 
 namespace egt {
 
-/// Compares what tests give on all ranks, and with what each rank gave before. A check makes all answers of a
-/// test in two rounds, which must give the same on each rank. Faults name the rank whose answers differ, else
-/// that of the minority (see vote). One thread; all ranks make the same calls.
+/// Compares the tests' answers between all ranks, and with each rank's previous answers. A check computes all
+/// answers in two rounds, which must agree on each rank. A fault identifies the rank whose answers differ,
+/// else the minority's rank (see vote). One thread; all ranks make the same calls.
 class LoadChecks {
  public:
-  /// `environment` outlives the checks.
+  /// `environment` must outlive the checks.
   explicit LoadChecks(Environment& environment) : environment_(environment), reporter_(environment) {}
 
-  /// Takes memory; ranks agree on who is of whose device model. After a restart again.
+  /// Allocates memory and groups the ranks by device model. Call it again after a restart.
   Status prepare();
-  /// Of a new test: forgets the past. `name` is told with its faults.
+  /// Starts a new test and forgets previous answers. `name` is reported with its faults.
   Status begin(const LoadJob& job, const std::string& name);
-  /// `step`: for the records. `between`: called between the two rounds, with their work not done yet.
+  /// `step`: for the records. `between`: called between the two rounds, before their work is done.
   Status check(LoadJob& job, std::int64_t step, const std::function<Status()>& between = {});
-  /// Was any rank found wrong in the test, or suspected? The same on all ranks.
+  /// Whether a rank of the test was found wrong or suspected. The same on all ranks.
   bool found() const { return found_; }
   /// Checks that this rank passed.
   VerifiedWork work() const { return work_; }
@@ -38,7 +38,7 @@ class LoadChecks {
   using Questions = std::vector<std::size_t>;  ///< indices of answers
 
   Questions of_kind(LoadAnswerKind kind) const;
-  /// Of what changes between checks. Is all of it right?
+  /// Judges answers that change between checks. Returns true if all are right.
   bool judge_rounds(const std::vector<Answers>& all, const Questions& questions, std::int64_t step);
   bool judge(const std::vector<Answers>& answers, const Questions& questions, const char* kind,
              std::int64_t step, std::vector<Answers>& past);
@@ -47,14 +47,14 @@ class LoadChecks {
   FaultReporter reporter_;
   std::string name_;
   std::vector<LoadAnswer> answers_;
-  std::vector<Answers> past_;  ///< of the replays, one list a rank
+  std::vector<Answers> past_;  ///< of the replays, one list per rank
   std::vector<int> groups_;
   bool found_ = false;
   VerifiedWork work_;
   std::unique_ptr<Event> made_;
   std::unique_ptr<DigestExchange> exchange_;
   std::vector<std::unique_ptr<DigestExchange>> given_up_;  ///< a library may still write to their memory
-  std::unique_ptr<Stream> stream_;  ///< last: it waits for its work before the memory goes
+  std::unique_ptr<Stream> stream_;  ///< declared last: it waits for its work before the memory is freed
 };
 
 }  // namespace egt

@@ -12,30 +12,30 @@
 
 namespace egt {
 
-/// What a rank measured of a test.
+/// Measurements of a rank in a test.
 struct LoadRun {
-  Histogram ms;        ///< of the iterations behind the warm-up
-  double seconds = 0;  ///< that they took, without meetings and checks
+  Histogram ms;        ///< of the iterations after the warm-up
+  double seconds = 0;  ///< their total time, without meetings and checks
   Extent gpu_utilization, gpu_memory_mb, cpu, host_memory;
 
   void add(const SensorReading& reading, const HostLoad& host);
 };
 
-/// A rank's figures as numbers, so that ranks can exchange them; NaN: not measured.
+/// A rank's values as numbers for the exchange between ranks; NaN: not measured.
 std::vector<double> rank_figures(const LoadRun& run, const LoadJobFigures& job);
 
-/// A test of all ranks.
+/// A test's result over all ranks.
 struct LoadEntry {
   LoadTest test;
   Json figures = Json::object();
-  std::string failure;  ///< empty: it is a success
+  std::string failure;  ///< empty: success
 };
 
-/// `all`: rank_figures of every rank, one behind the other; `run` and `job`: this rank's.
+/// `all`: rank_figures of every rank, in rank order; `run` and `job`: this rank's.
 Json entry_figures(const LoadTest& test, const LoadTestParts& parts, std::span<const double> all, int ranks,
                    const LoadRun& run, const LoadJobFigures& job);
 PartReport report_of(const LoadEntry& entry);
-/// For the console.
+/// One line for the console.
 std::string line_of(const LoadEntry& entry);
 
 }  // namespace egt

@@ -12,7 +12,7 @@ namespace egt {
 namespace {
 
 constexpr double burst_seconds = 0.5;  // between meetings of the ranks
-constexpr std::int64_t warm_up = 2;    // iterations that are in no figure
+constexpr std::int64_t warm_up = 2;    // iterations that are not measured
 constexpr std::int64_t most_burst = 256;
 
 }  // namespace
@@ -71,12 +71,12 @@ Status LoadTestSuite::run_test(std::int64_t number, LoadRun& run) {
   EGT_TRY(run_iterations((all + 1) / 2, run));
   if (!met_.goes_on()) return {};
   EGT_TRY(check(number, true));
-  if (checks_.found()) return {};  // what follows from it would accuse others
+  if (checks_.found()) return {};  // later differences would accuse other ranks
   EGT_TRY(run_iterations(all / 2, run));
   return met_.goes_on() ? check(number, false) : Status();
 }
 
-/// In bursts that get longer, up to `burst_seconds`; behind each the ranks meet.
+/// Runs bursts that grow up to `burst_seconds`. The ranks meet after each burst.
 Status LoadTestSuite::run_iterations(std::int64_t count, LoadRun& run) {
   std::int64_t burst = 1;
   while (count > 0 && met_.goes_on()) {
@@ -101,16 +101,16 @@ Status LoadTestSuite::check(std::int64_t number, bool amid) {
   return checks_.check(*job_, number, [&] { return inject_weights(number); });
 }
 
-// Faults on purpose
+// Fault injection
 
-/// At rest between the two looks of a check.
+/// Between the two rounds of a check, when no training runs.
 Status LoadTestSuite::inject_weights(std::int64_t number) {
   while (const auto injection = environment().injector.take(InjectionKind::weight, number))
     EGT_TRY(inject(*injection, number));
   return {};
 }
 
-/// In every pass of the test from now on.
+/// In every later pass of the test.
 Status LoadTestSuite::inject_passes(std::int64_t number) {
   for (const InjectionKind kind : {InjectionKind::activation, InjectionKind::gradient})
     while (const auto injection = environment().injector.take(kind, number))
@@ -125,14 +125,14 @@ Status LoadTestSuite::inject(const Injection& injection, std::int64_t number) {
   return {};
 }
 
-// Ranks together
+// Coordination of the ranks
 
 Status LoadTestSuite::meet(const Status& own, double ms, const char* phase) {
   EGT_TRY_ASSIGN(met_, MeasurementWorkload::meet(own, ms, parts_.stopping(), phase));
   return {};
 }
 
-/// Whether a test is a success all ranks say together; why not, the first one that knows tells.
+/// All ranks decide if a test succeeded. The first rank that knows a failure reports the reason.
 Status LoadTestSuite::keep(const LoadTest& test, const LoadRun& run) {
   LoadEntry entry;
   entry.test = test;
@@ -163,14 +163,14 @@ Status LoadTestSuite::keep(const LoadTest& test, const LoadRun& run) {
   return {};
 }
 
-/// This rank may have kept it already while others did not come so far: it is lost for all.
+/// This rank may have kept the trial already while others failed in it. It is lost on all ranks.
 void LoadTestSuite::lose_trial(std::int64_t number) {
   if (number < 0) return;
   const auto index = static_cast<std::size_t>(number);
   entries_.resize(std::min(entries_.size(), index));
   LoadEntry& lost = entries_.emplace_back();
   lost.test = tests_[index];
-  std::vector<double> none;  // all names are there, with null
+  std::vector<double> none;  // all names are present, with null
   for (int r = 0; r < ranks(); ++r) {
     const std::vector<double> figures = rank_figures({}, {});
     none.insert(none.end(), figures.begin(), figures.end());
@@ -192,11 +192,12 @@ PartReport LoadTestSuite::report() const {
   report.description = "what this rank verified of the tests' results";
   report.figures = {{"tests", tests_.size()}, {"tests_made", entries_.size()}};
   report.work = checks_.work();
-  note_not_run(report, "comparison with an independent result", "loadtest compares repetitions and ranks only");
+  note_not_run(report, "comparison with an independent result",
+               "loadtest compares repetitions and ranks only");
   return report;
 }
 
-/// Rank 0 tells the tests.
+/// Rank 0 reports the tests.
 std::vector<PartReport> LoadTestSuite::reports() const {
   std::vector<PartReport> all;
   if (rank() == 0)

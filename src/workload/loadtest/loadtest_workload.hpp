@@ -14,12 +14,12 @@
 
 namespace egt {
 
-/// The suite of `loadtest`: each test on all devices at the same time, checked before, amid and after. A test
-/// that fails on one rank has failed; the others go on. Rank 0 tells one entry a test.
+/// The suite of `loadtest`: each test runs on all devices concurrently, with checks before, during and after.
+/// A test that fails on one rank fails; the other tests continue. Rank 0 reports one entry per test.
 class LoadTestSuite final : public MeasurementWorkload {
  public:
-  /// `control` is used by the main thread only, in prepare and after a restart. All but `dnn`, which is that
-  /// of `parts` and goes before the device does, outlive the suite.
+  /// Only the main thread uses `control`, in prepare and after a restart. `dnn` is that of `parts` and is
+  /// destroyed before the device. All other arguments must outlive the suite.
   LoadTestSuite(Environment& environment, Control& control, const LoadTestParts& parts,
                 std::unique_ptr<Dnn> dnn);
 
@@ -44,7 +44,7 @@ class LoadTestSuite final : public MeasurementWorkload {
   Status inject_weights(std::int64_t number);
   Status inject_passes(std::int64_t number);
   Status inject(const Injection& injection, std::int64_t number);
-  /// See MeasurementWorkload::meet; into `met_`.
+  /// See MeasurementWorkload::meet; stores the result in `met_`.
   Status meet(const Status& own, double ms, const char* phase);
   Status keep(const LoadTest& test, const LoadRun& run);
 
@@ -52,12 +52,12 @@ class LoadTestSuite final : public MeasurementWorkload {
   const std::unique_ptr<Dnn> dnn_;  ///< outlives the jobs
   const LoadTestParts& parts_;
   const std::vector<LoadTest> tests_;
-  std::vector<LoadEntry> entries_;  ///< of the tests that were made
+  std::vector<LoadEntry> entries_;  ///< of the completed tests
   LoadChecks checks_;
   std::unique_ptr<BenchGroups> groups_;
-  std::unique_ptr<LoadJob> job_;  ///< of the test that is being made
-  Meeting met_;                   ///< the last one
-  /// Of a communicator that was given up: its transfers may still look at this memory.
+  std::unique_ptr<LoadJob> job_;  ///< of the current test
+  Meeting met_;                   ///< of the last meeting
+  /// Kept after an aborted communicator, because its transfers may still access this memory.
   std::vector<std::unique_ptr<BenchGroups>> old_groups_;
   std::vector<std::unique_ptr<LoadJob>> old_jobs_;
 };

@@ -15,14 +15,14 @@ namespace egt {
 namespace {
 
 constexpr double learning_rate = 0.01;
-constexpr std::int64_t learns_after = 50;  // iterations: fewer need not show that the loss falls
+constexpr std::int64_t learns_after = 50;  // iterations; with fewer the loss need not fall
 
 /// A convolutional network that trains on, or classifies, the images of a feed.
 class NetworkTest final : public LoadJob {
  public:
   NetworkTest(Environment& environment, const LoadTestParts& parts, const LoadTest& test)
       : environment_(environment), device_(environment.device), parts_(parts), test_(test) {}
-  /// The feed reads the set, and copies into the network's memory on its stream.
+  /// The feed reads the set, and copies to the network's memory on the network's stream.
   ~NetworkTest() override { feed_.reset(); }
 
   Status open();
@@ -52,13 +52,13 @@ class NetworkTest final : public LoadJob {
   std::unique_ptr<GeneratedImages> generated_;  ///< null: images come from files
   std::unique_ptr<ImageFeed> feed_;
   Buffer known_, known_labels_;                ///< images of the known-answer passes, in device memory
-  Buffer losses_;                              ///< pinned, one an image
+  Buffer losses_;                              ///< pinned, one per image
   std::vector<std::unique_ptr<Event>> marks_;  ///< between the iterations of a call
   std::vector<LoadAnswer> answers_;
   double device_seconds_ = 0;  ///< of all iterations
   std::int64_t made_ = 0;      ///< iterations
   double loss_first_ = std::numeric_limits<double>::quiet_NaN(), loss_last_ = loss_first_;
-  std::unique_ptr<ConvNet> net_;  ///< last: its stream waits for its work before the memory goes
+  std::unique_ptr<ConvNet> net_;  ///< declared last: its stream finishes before the memory is freed
 };
 
 Status NetworkTest::open() {
@@ -77,7 +77,7 @@ Status NetworkTest::open() {
   if (trains()) answers_.push_back({"momentum", LoadAnswerKind::state});
   for (const PassTensor& tensor : net_->replay_tensors()) answers_.push_back({net_->name_of(tensor)});
   EGT_TRY_ASSIGN(losses_, device_.allocate_pinned(static_cast<std::size_t>(test_.batch) * sizeof(float)));
-  ProgressBoard::Line& line = environment_.board.line("main");  // each of these takes long on a slow host
+  ProgressBoard::Line& line = environment_.board.line("main");  // each of these is slow on a slow host
   line.go_on("loadtest: makes known images");
   EGT_TRY(keep_known_images());
   line.go_on("loadtest: tries a pass");
@@ -86,7 +86,7 @@ Status NetworkTest::open() {
   return open_feed();
 }
 
-/// What a library finds out only when it begins to work concerns this test: no other rank waits for it here.
+/// Finds library failures at first use, which fail only this test. No other rank waits here.
 Status NetworkTest::try_pass() {
   EGT_TRY_ASSIGN(const Buffer digests, device_.allocate(answers_.size() * sizeof(Digest)));
   const Status enqueued = enqueue_answers(digests.as<Digest>(), 0);
@@ -94,7 +94,7 @@ Status NetworkTest::try_pass() {
   return enqueued;
 }
 
-/// Alone each rank takes the same images, so that weights stay alike.
+/// Without ddp every rank uses the same images, so that the weights stay equal.
 Status NetworkTest::open_feed() {
   const LoadTestOptions& options = parts_.options;
   const bool ddp = options.mode == LoadTestMode::ddp;
@@ -114,11 +114,11 @@ Status NetworkTest::open_feed() {
   return {};
 }
 
-/// Generated ones, whatever the feed brings: the same on every rank.
+/// Generated images, whatever the feed delivers: the same on every rank.
 Status NetworkTest::keep_known_images() {
   const GeneratedImages set(environment_.seed, parts_.options.pixels);
   const auto images = static_cast<std::size_t>(test_.batch), values = static_cast<std::size_t>(set.values());
-  constexpr std::uint64_t step = (std::uint64_t{1} << 48) - 1;  // that no feed comes to
+  constexpr std::uint64_t step = (std::uint64_t{1} << 48) - 1;  // never reached by a feed
   EGT_TRY_ASSIGN(const Buffer host,
                  device_.allocate_pinned(images * (values * sizeof(float) + sizeof(std::int32_t))));
   auto* const labels = reinterpret_cast<std::int32_t*>(host.as<float>() + images * values);
@@ -140,7 +140,7 @@ Status NetworkTest::mark(std::size_t index) {
   return device_.record(*marks_[index], net_->stream());
 }
 
-/// Without new images it goes on with the old ones to the end: other ranks wait for its sums.
+/// Without new images it continues with the old ones, because other ranks wait for its all-reduces.
 Status NetworkTest::run(std::int64_t count, std::vector<double>& ms) {
   const double seconds = environment_.peer_timeout_seconds;
   EGT_TRY(mark(0));

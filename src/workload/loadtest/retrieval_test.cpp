@@ -11,10 +11,10 @@
 namespace egt {
 namespace {
 
-constexpr double least_recall_gain = 10;  // of recall@1 over chance
+constexpr double least_recall_gain = 10;  // min ratio of recall@1 to chance
 
-/// Trains an encoder twice, beside each other: on this device alone, and in shards on all. Both must give the
-/// same bits, on all ranks.
+/// Trains an encoder twice, step by step: on this device alone, and in shards on all. Both must give the same
+/// bits on all ranks.
 class RetrievalTest final : public LoadJob {
  public:
   RetrievalTest(Environment& environment, const LoadTestParts& parts)
@@ -85,7 +85,7 @@ Status RetrievalTest::run(std::int64_t count, std::vector<double>& ms) {
   return {};
 }
 
-/// First alone, then on all.
+/// Round 0 evaluates on this device alone, round 1 on all.
 Status RetrievalTest::enqueue_answers(Digest* digests, int round) {
   const double seconds = environment_.peer_timeout_seconds;
   RetrievalModel& model = round == 0 ? *alone_ : *all_;
@@ -102,7 +102,7 @@ Status RetrievalTest::enqueue_answers(Digest* digests, int round) {
   return environment_.device.copy(digests, host, digests_a_round * sizeof(Digest), all_->stream());
 }
 
-/// What it makes alone: in what all make together no rank has a part that the others could compare.
+/// Injects into the standalone model. In the shared one, no rank has a part that others could compare.
 Result<std::string> RetrievalTest::inject(const Injection& injection, Flip& flip) {
   const VectorView weights = all_->weights();
   if (injection.kind == InjectionKind::weight) {

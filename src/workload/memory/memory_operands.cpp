@@ -8,17 +8,17 @@
 #include "workload/common/findings.hpp"
 #include "workload/memory/memory_patrol.hpp"
 
-/// The part of the patrol that computes with what the blocks hold.
+/// The part of the memory test that uses block contents as GEMM and function operands.
 namespace egt {
 namespace {
 
 constexpr std::uint64_t fewest_turn_words = 4096;
 
-/// With more, the roundings of device and host grow apart.
+/// With more iterations, rounding differs too much between device and host.
 constexpr int comparable_iterations = 2;
 constexpr double sample_tolerance = 1e-5;
 
-/// math::sine_exponential with other functions.
+/// math::sine_exponential with the host library's functions.
 double sine_exponential_on_host(double v, int iterations) {
   double sum = 0;
   for (int i = 0; i < iterations; ++i) {
@@ -32,7 +32,7 @@ constexpr MemoryPass operands_pass{.kind = PatternKind::finite, .seed = MemoryPa
 
 }  // namespace
 
-/// One block after the other, each behind a visit.
+/// Turns one block after the other into an operand, each after its test.
 Status MemoryPatrol::take_next_operand(const std::stop_token& stop) {
   if (products_->held() >= products_->wanted(blocks_.size())) return {};
   const std::size_t block = std::exchange(next_operand_, next_operand_ + 1) % blocks_.size();
@@ -51,8 +51,8 @@ Status MemoryPatrol::take_next_operand(const std::stop_token& stop) {
   return {};
 }
 
-/// The block's words become finite numbers, all of which go through sines and exponentials, and then are the
-/// operands until all products are judged.
+/// Fills the block with finite numbers, runs all of them through sine and exponential, and then keeps them as
+/// GEMM operands until all results are judged.
 Status MemoryPatrol::take_operand(std::size_t block, const ProductLane::Plan& plan,
                                   const std::stop_token& stop) {
   const Check check{.block = block,
@@ -68,7 +68,7 @@ Status MemoryPatrol::take_operand(std::size_t block, const ProductLane::Plan& pl
   return turn_window(block, stop);
 }
 
-/// One turn for every word.
+/// One iteration for every word.
 Status MemoryPatrol::turn_all(std::size_t block, const std::stop_token& stop) {
   if (buffer_iterations_ == 0) return {};
   const std::uint64_t words = blocks_[block].words.count;
@@ -80,7 +80,7 @@ Status MemoryPatrol::turn_all(std::size_t block, const std::stop_token& stop) {
   return {};
 }
 
-/// All turns for a part of the block that moves on from visit to visit.
+/// All iterations for a window that advances through the block from use to use.
 Status MemoryPatrol::turn_window(std::size_t block, const std::stop_token& stop) {
   if (buffer_iterations_ <= 1) return {};
   MemoryBlock& b = blocks_[block];
@@ -121,7 +121,7 @@ Status MemoryPatrol::turn(std::size_t block, Window window, int iterations, cons
       stop);
 }
 
-/// That word went through the device's functions alone, and both runs agree with it.
+/// Checks the word that was computed separately on the device and that agrees with both runs.
 void MemoryPatrol::compare_with_host(float actual, std::uint32_t operand, int iterations,
                                      std::uint64_t offset, std::string where) {
   const double expected = sine_exponential_on_host(static_cast<double>(float_from_bits(operand)), iterations);
@@ -136,7 +136,7 @@ void MemoryPatrol::compare_with_host(float actual, std::uint32_t operand, int it
   ++figures_.disagreements;
 }
 
-/// Whole quanta, for the device's sake.
+/// A multiple of the memory quantum, for alignment.
 std::uint64_t MemoryPatrol::words_of_next_turn(int iterations) const {
   constexpr std::uint64_t quantum_words = memory_quantum_bytes / sizeof(std::uint32_t);
   const auto words = static_cast<std::uint64_t>(turn_pace_.units() / (2.0 * iterations));

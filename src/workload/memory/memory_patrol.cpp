@@ -11,10 +11,10 @@
 namespace egt {
 namespace {
 
-constexpr double operation_ms = 5;  ///< what one operation (two runs of it) is to last
-/// Of the patrol's operations, blocks a multiprocessor, as measured on H200s: with more of them beside
-/// extreme terms the power falls; beside products two draw 4 W more than one and a half (in tf32), and verify
-/// a tenth more.
+constexpr double operation_ms = 5;  ///< target duration of an operation (two runs of it)
+/// Blocks per multiprocessor for memory test operations, as measured on H200s. More of them concurrently with
+/// transcendental chains reduce the power. Concurrently with GEMMs (in tf32), two draw 4 W more than 1.5 and
+/// verify 10 % more.
 double patrol_width(const LoadControl& load) {
   return load.lead() == LoadLead::products ? 2 : 1.5;
 }
@@ -25,7 +25,7 @@ std::uint64_t bytes_of(const std::vector<MemoryBlock>& blocks) {
   return blocks.empty() ? 0 : blocks.back().offset + blocks.back().words.bytes();
 }
 
-/// How many of a flip's words differ: from there on it would come back to the first and undo itself.
+/// Number of distinct words of a flip. A longer flip would return to its first word and undo its effect.
 std::uint64_t distinct_words(const Flip& flip, std::uint64_t words) {
   return words / std::gcd(flip.stride, words);
 }
@@ -58,7 +58,7 @@ Status MemoryPatrol::prepare() {
   return device_.synchronize(in_flight_->stream(), fill_deadline_seconds);
 }
 
-/// The first look, which may load code, is not timed.
+/// The first verification, which may load code, is not timed.
 Result<double> MemoryPatrol::measure_rate_alone() {
   constexpr double enough_ms = 10;
   EGT_TRY(verify(0, {}));
@@ -70,7 +70,7 @@ Result<double> MemoryPatrol::measure_rate_alone() {
   EGT_TRY(settle(OperationPipeline::deadline_seconds));
   const PatrolFigures after = figures();
   {
-    const std::lock_guard lock(mutex_);  // what was found stays
+    const std::lock_guard lock(mutex_);  // mismatches stay counted
     figures_.verifications.assign(blocks_.size(), 0);
     figures_.bytes_enqueued = figures_.bytes_verified = figures_.bytes_right = 0;
     figures_.verify_ms = 0;
@@ -115,8 +115,8 @@ Status MemoryPatrol::settle(double seconds) {
   return in_flight_->drain(seconds - seconds_since(begun));
 }
 
-/// What is enqueued would work on while this thread rests. The last look at all blocks, which nobody stops,
-/// does not rest: all other load is over by then.
+/// Drains the operations first, because enqueued work would run during the rest. The final verification of
+/// all blocks has no stop token and does not rest, since all other load has ended.
 Status MemoryPatrol::rest(const std::stop_token& stop) {
   if (!stop.stop_possible() || environment_.load.duty() >= 1) {
     worked_ms_ = 0;
@@ -125,7 +125,7 @@ Status MemoryPatrol::rest(const std::stop_token& stop) {
   }
   Status drained = in_flight_->drain(OperationPipeline::deadline_seconds, stop);
   if (drained.ok()) drained = products_->drain(OperationPipeline::deadline_seconds, stop);
-  // The operation is enqueued, and what it writes is noted; the caller is stopped at its next one.
+  // The operation is enqueued and its write is recorded; the caller stops before its next one.
   if (drained.code() == StatusCode::stopped) return {};
   EGT_TRY(drained);
   const double worked_ms = std::exchange(worked_ms_, 0) + products_->take_worked_ms();
@@ -133,7 +133,7 @@ Status MemoryPatrol::rest(const std::stop_token& stop) {
   return {};
 }
 
-/// One block stays, so that there is something to patrol.
+/// Keeps one block to test.
 Status MemoryPatrol::keep_to_share(const std::stop_token& stop) {
   const double share = environment_.load.memory_share();
   const auto most = static_cast<std::uint64_t>(share * static_cast<double>(planned_bytes_));
@@ -152,7 +152,7 @@ Status MemoryPatrol::keep_to_share(const std::stop_token& stop) {
   return {};
 }
 
-/// Nothing is enqueued. A fault on purpose that waits for the block gets another place.
+/// Requires that nothing is enqueued. An injection that waits for the block is moved to another.
 void MemoryPatrol::give_back_last() {
   if (look_ && look_->block + 1 == blocks_.size()) look_.reset();
   products_->drop(blocks_.size() - 1);
@@ -187,7 +187,7 @@ WordsView MemoryPatrol::word(std::size_t block, std::uint64_t index) const {
   return {blocks_[block].words.data + index, 1};
 }
 
-/// The next block's look is enqueued before this one's is waited for, so that the device has work meanwhile.
+/// Enqueues the next block's verification before waiting for this one's, so that the device stays busy.
 Status MemoryPatrol::visit(std::size_t block, const std::stop_token& stop) {
   if (products_->holds(block)) {
     const bool is_all_there_is = products_->held() == blocks_.size();
@@ -217,8 +217,8 @@ Result<MemoryPatrol::Look> MemoryPatrol::look(std::size_t block, const std::stop
   return Look{block, in_flight_->submitted()};
 }
 
-/// What rested is judged before the block is used and rewritten: a wrong word must still be there for its
-/// second read, and a wrong operand would put the blame on the multiplier.
+/// Judges the retained content before the block is used and rewritten. A wrong word must still be present for
+/// its second read, and a wrong operand would put the blame on the multiplier.
 Status MemoryPatrol::await(const Look& look, const std::stop_token& stop) {
   EGT_TRY(in_flight_->judge_first(look.operations, stop));
   MemoryBlock& block = blocks_[look.block];
@@ -256,7 +256,7 @@ Status MemoryPatrol::run_test(std::size_t block, const std::stop_token& stop) {
   return {};
 }
 
-/// What was told of the block at rest is not told again: its first pass only fills.
+/// Mismatches reported by the retention verification are not reported again: the first pass then only fills.
 Status MemoryPatrol::apply(std::size_t block, std::size_t number, const std::stop_token& stop) {
   const BlockCourse& course = courses_[block];
   const Check check{
@@ -268,8 +268,8 @@ Status MemoryPatrol::apply(std::size_t block, std::size_t number, const std::sto
   return rewrite(check, course.test().passes[number], number == 0 && !blocks_[block].clean, stop);
 }
 
-/// What a pass writes is noted as soon as it is enqueued: `submit` may judge it, or one before it, by what
-/// the block then holds.
+/// Records the written pattern as soon as the pass is enqueued, because `submit` may judge this pass or an
+/// earlier one by the block's later content.
 Status MemoryPatrol::rewrite(const Check& check, const MemoryPass& pass, bool only_fill,
                              const std::stop_token& stop) {
   BlockCourse& course = courses_[check.block];
@@ -295,13 +295,13 @@ Status MemoryPatrol::rewrite(const Check& check, const MemoryPass& pass, bool on
       stop);
 }
 
-/// Each of the faults on purpose that are due gets its place now, and its moment when its block's turn comes.
+/// Each due injection gets its location now, and is applied before the next verification of its block.
 void MemoryPatrol::take_strikes() {
   while (const auto injection = environment_.injector.take(InjectionKind::memory, step_))
     strikes_.push_back(aim(*injection));
 }
 
-/// One block's words, so that it is one incident; not of a block that is held, which tells only much later.
+/// Uses one block's words, so that it is one incident, and avoids held blocks, which detect it much later.
 MemoryPatrol::Strike MemoryPatrol::aim(const Injection& injection) {
   const MemoryBlock& last = blocks_.back();
   const std::uint64_t region_words = last.offset / sizeof(std::uint32_t) + last.words.count;
@@ -318,7 +318,7 @@ MemoryPatrol::Strike MemoryPatrol::aim(const Injection& injection) {
   return {injection, block, flip};
 }
 
-/// Puts into a block at rest, right before its verification, what waits for it.
+/// Applies the pending injections of a block directly before its retention verification.
 Status MemoryPatrol::strike(std::size_t block) {
   for (const Strike& one : strikes_) {
     if (one.block != block) continue;
@@ -355,10 +355,10 @@ void MemoryPatrol::count_verification(const Check& check, const Mismatches& foun
   figures_.mismatches += found.count;
 }
 
-/// A closer look at one wrong word: was it stored or only read wrong, and can the cell hold both values?
+/// Diagnoses one wrong word: stored or only read wrong, and whether the cell holds both values.
 Status MemoryPatrol::tell_mismatch(const Check& check, const Mismatches& found,
                                    const Mismatches::Sample& sample) {
-  // What the word is to hold behind all that is enqueued by now.
+  // Final content of the word after all work enqueued so far.
   const std::uint32_t content = PatternFunction(courses_[check.block].pattern())(sample.index);
   EGT_TRY_ASSIGN(const CellProbe probe,
                  probe_cell(device_, in_flight_->stream(), probe_, word(check.block, sample.index), content));

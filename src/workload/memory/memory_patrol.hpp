@@ -21,23 +21,23 @@
 
 namespace egt {
 
-/// One block of the filled region. Owned by the patrol, used by the thread that runs it.
+/// One block of the filled region. Owned by the MemoryPatrol, used by its thread.
 struct MemoryBlock {
   Buffer buffer;
   WordsView words;
-  std::uint64_t offset = 0;  ///< bytes from the start of the whole region
-  std::uint64_t window = 0;  ///< first word of the next window of sines and exponentials
-  bool clean = true;         ///< what its last verification at rest found
-  bool right = true;         ///< nothing was wrong since its last visit began
-  bool was_visited = false;  ///< since it was an operand
+  std::uint64_t offset = 0;  ///< bytes from the start of the region
+  std::uint64_t window = 0;  ///< first word of the next sine and exponential window
+  bool clean = true;         ///< result of its last retention verification
+  bool right = true;         ///< no mismatch since its current test began
+  bool was_visited = false;  ///< was tested since it last was an operand
 };
 
-/// Learns how much work of one kind the device does in a time, so that no operation lasts long: others are
-/// never behind much of it, and a stop is quick. On any device, whatever else it does.
+/// Learns the device's rate for one kind of work, to size operations to a target time. So other work is not
+/// delayed and a stop is quick, on any device and under any load.
 class Pace {
  public:
   explicit Pace(double target_ms) : target_ms_(target_ms) {}
-  /// Units for one operation; 0 until something was learnt.
+  /// Units per operation; 0 before the first measurement.
   double units() const { return rate_ * target_ms_; }
   void learn(double units, double milliseconds) {
     if (milliseconds <= 0) return;
@@ -47,86 +47,85 @@ class Pace {
 
  private:
   const double target_ms_;
-  double rate_ = 0;  ///< units a millisecond
+  double rate_ = 0;  ///< units per millisecond
 };
 
-/// What the patrol did so far. Times are device time.
+/// Totals of the memory test so far. Times are device times.
 struct PatrolFigures {
-  std::uint64_t sweeps = 0;          ///< whole ones: every block had one test
-  std::uint64_t rounds = 0;          ///< whole ones: every block had all tests of the suite
-  std::uint64_t visits = 0;          ///< blocks verified, used and put through a test
-  std::uint64_t bytes_enqueued = 0;  ///< to be verified
+  std::uint64_t sweeps = 0;          ///< complete ones: every block had one test
+  std::uint64_t rounds = 0;          ///< complete ones: every block had all tests of the suite
+  std::uint64_t visits = 0;          ///< blocks verified, used and tested
+  std::uint64_t bytes_enqueued = 0;  ///< enqueued for verification
   std::uint64_t bytes_verified = 0;
   std::uint64_t bytes_written = 0;
-  std::uint64_t bytes_right = 0;  ///< of those: found as expected
-  double verify_ms = 0;           ///< and rewrite
-  double turns = 0;               ///< of sine and exponential, both runs counted, equal bit for bit
+  std::uint64_t bytes_right = 0;  ///< of the verified: as expected
+  double verify_ms = 0;           ///< including rewrites
+  double turns = 0;               ///< sine and exponential iterations of both runs, if bit-identical
   double turns_ms = 0;
-  std::uint64_t mismatches = 0;              ///< words that were not as expected
+  std::uint64_t mismatches = 0;              ///< number of wrong words
   std::uint64_t disagreements = 0;           ///< operations whose two runs differed
-  std::uint64_t freed_bytes = 0;             ///< given back since memory was short
-  std::vector<std::uint64_t> verifications;  ///< of each block that is still held
-  std::vector<std::uint64_t> passes;         ///< over a block, of each test of the suite
+  std::uint64_t freed_bytes = 0;             ///< freed on request because memory was short
+  std::vector<std::uint64_t> verifications;  ///< per block still held
+  std::vector<std::uint64_t> passes;         ///< over a block, per test of the suite
 };
 
-/// Goes round the blocks. Each visit verifies what rested in the block and puts it through the next test of
-/// the suite. One block after the other is filled with finite numbers instead, and is the operand of sines
-/// and exponentials and of large products while the patrol goes on with the others. What is wrong becomes a
-/// Fault record at once. It keeps to the duty of Environment::load, by the device time of its operations, and
-/// gives back the last blocks when they are more than its memory share. One thread at a time runs it;
-/// `figures` and `set_step` are safe from any other.
+/// Tests the blocks cyclically. Each time, it verifies what the block retained and runs the next test of the
+/// suite. One block after the other instead becomes an operand of sine and exponential and of large GEMMs,
+/// filled with finite numbers, while the other blocks are tested. Mismatches become Fault records at once.
+/// Its device time follows the duty cycle of Environment::load, and it frees the last blocks when they exceed
+/// its memory share. One thread at a time runs it; only `figures` and `set_step` are thread-safe.
 class MemoryPatrol {
  public:
-  /// So many that the device always has one to begin while the host judges others.
+  /// Enough for the device always to have work while the host judges other operations.
   static constexpr std::size_t operations_in_flight = 8;
 
   MemoryPatrol(Environment& environment, std::vector<MemoryBlock> blocks,
                std::unique_ptr<OperationPipeline> in_flight, std::unique_ptr<ProductLane> products,
                int buffer_iterations);
 
-  /// Makes ready what judging needs, puts the first pattern into every block and waits for it.
+  /// Prepares the diagnosis, fills every block with its first pattern and waits for that.
   Status prepare();
-  /// Bytes a second of verifying blocks, with nothing beside it; after `prepare`. What is wrong is told; of
-  /// the figures it counts in no other.
+  /// Standalone verification rate in bytes per second; call after `prepare`. Mismatches are reported; no
+  /// other metric is affected.
   Result<double> measure_rate_alone();
-  /// Patrols until a stop is asked for, and then leaves at most operations_in_flight enqueued.
+  /// Runs until a stop is requested, and leaves at most operations_in_flight operations enqueued.
   Status run(const std::stop_token& stop);
-  /// Judges what `run` left enqueued.
+  /// Judges the operations that `run` left enqueued.
   Status settle(double seconds);
-  /// Verifies every block once more; faults on purpose that are due are put in before.
+  /// Verifies every block once more, after applying the due injections.
   Status verify_all();
 
-  /// For the records: the step that was enqueued last.
+  /// Last enqueued step, for the records.
   void set_step(std::int64_t step) { step_ = step; }
   PatrolFigures figures() const;
   const ProductLane& products() const { return *products_; }
   const std::vector<MemoryBlock>& blocks() const { return blocks_; }
 
  private:
-  /// A verification enqueued.
+  /// An enqueued verification.
   struct Check {
     std::size_t block = 0;
     Pattern expected;
-    std::string place;       ///< of its finding, in words
-    bool rewritten = false;  ///< by a pass of a test; else the block rests, and a wrong word is still there
-    std::optional<std::size_t> test;  ///< of the suite, one of whose passes it is
+    std::string place;                ///< location for its finding, as text
+    bool rewritten = false;           ///< by a pass of a test; else a wrong word is still there
+    std::optional<std::size_t> test;  ///< index in the suite, if it is a pass of a test
   };
-  /// A fault on purpose that waits for the visit of its block.
+  /// An injection that waits for the next verification of its block.
   struct Strike {
     Injection injection;
     std::size_t block = 0;
-    Flip flip;  ///< of the block's words
+    Flip flip;  ///< words of the block to flip
   };
   struct Window {
-    std::uint64_t first = 0;  ///< word of the block
+    std::uint64_t first = 0;  ///< first word in the block
     std::uint64_t count = 0;
   };
-  /// A verification at rest that is enqueued ahead of its visit, and the operations up to it.
+  /// A retention verification enqueued ahead of the block's test, and the number of operations up to it.
   struct Look {
     std::size_t block = 0;
     std::uint64_t operations = 0;
   };
-  /// Is it held, or the operand of products, and so left alone?
+  /// True if a hold or the GEMMs use the block, so that it must not be tested.
   bool is_away(std::size_t block) const { return courses_[block].held() || products_->holds(block); }
   std::string place(std::size_t block) const;
   WordsView word(std::size_t block, std::uint64_t index) const;
@@ -170,23 +169,23 @@ class MemoryPatrol {
   Environment& environment_;
   Device& device_;
   std::vector<MemoryBlock> blocks_;
-  std::vector<BlockCourse> courses_;  ///< of each block
-  std::vector<Strike> strikes_;       ///< not done yet
+  std::vector<BlockCourse> courses_;  ///< one per block
+  std::vector<Strike> strikes_;       ///< pending
   std::uint64_t strikes_taken_ = 0;
-  std::optional<Look> look_;  ///< at the block that is visited next
+  std::optional<Look> look_;  ///< for the next block
   const std::uint64_t planned_bytes_;
   std::uint64_t held_bytes_;
   double worked_ms_ = 0;  ///< device time since the last rest
   MemoryLedger ledger_;
   Buffer probe_;  ///< pinned: a CellProbe
   const int buffer_iterations_;
-  std::size_t next_operand_ = 0;  ///< a block
+  std::size_t next_operand_ = 0;  ///< block index
   Pace turn_pace_;
   std::atomic<std::int64_t> step_{-1};
   mutable std::mutex mutex_;
   PatrolFigures figures_;
   std::unique_ptr<OperationPipeline>
-      in_flight_;  ///< these two last: their streams end before the memory goes
+      in_flight_;  ///< both last: their streams finish before the memory is freed
   std::unique_ptr<ProductLane> products_;
 };
 

@@ -16,12 +16,12 @@ constexpr std::uint64_t mebibyte = 1u << 20;
 constexpr std::uint64_t largest_block = 1024 * mebibyte;
 constexpr std::int64_t smallest_product_rows = 64, largest_product_rows = 8192;
 
-/// About 64 blocks where the region is small, so that one operation never lasts long.
+/// About 64 blocks for a small region, so that no operation is long.
 std::uint64_t block_size(std::uint64_t region) {
   return std::clamp(std::bit_floor(region / 64), mebibyte, largest_block);
 }
 
-/// So many rows that two square matrices of 2-byte elements fit in a block.
+/// The number of rows for which two square matrices of 2-byte elements fit in a block.
 std::int64_t product_rows(std::uint64_t region) {
   const double block = static_cast<double>(std::min(region, block_size(region)));
   const auto rows =
@@ -36,7 +36,7 @@ std::vector<std::uint64_t> divide(std::uint64_t bytes) {
   return blocks;
 }
 
-/// Left free for what libraries take later (kernels that are loaded at their first use).
+/// Memory left free for libraries, which load kernels at first use.
 std::uint64_t reserve(std::uint64_t total) {
   return std::min(256 * mebibyte, total / 64);
 }
@@ -73,7 +73,7 @@ Result<MemoryPlan> plan_memory(const MemoryInfo& now, const SizeOrShare& fill) {
 }
 
 SizeOrShare fill_within(const SizeOrShare& fill, std::uint64_t total_bytes, double limit) {
-  constexpr double margin = 0.01;  // drivers and libraries take a little more later
+  constexpr double margin = 0.01;  // drivers and libraries allocate more later
   const auto total = static_cast<double>(total_bytes);
   const auto most = static_cast<std::uint64_t>(std::max(limit - margin, 0.0) * total);
   const std::uint64_t wanted = fill.of(total_bytes);

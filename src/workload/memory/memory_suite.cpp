@@ -35,7 +35,7 @@ constexpr MemoryPass modulo(std::uint32_t phase, Direction direction, Seed seed,
           .inverse_seed = inverse};
 }
 
-// Two patterns that every bit rests in, once as 1 and once as 0. What is finite is used as an operand.
+// Two patterns that every bit retains, once as 1 and once as 0. The finite one is used as an operand.
 constexpr MemoryPass finite_passes[] = {fresh(finite, ascending)};
 constexpr MemoryPass finite_inverse_passes[] = {same(finite_inverse, descending)};
 
@@ -51,13 +51,13 @@ constexpr MemoryPass checkerboard_passes[] = {
     {.kind = checkerboard, .direction = descending, .parameter = 1},
 };
 
-// March C- (Marinescu 1982; van de Goor, "Testing Semiconductor Memories", 1991):
-// (w0); up(r0,w1); up(r1,w0); down(r0,w1); down(r1,w0); (r0). The last is the next visit's verification.
+// March C- (Marinescu 1982; van de Goor, "Testing Semiconductor Memories", 1991): (w0); up(r0,w1); up(r1,w0);
+// down(r0,w1); down(r1,w0); (r0). The retention verification is the last element.
 constexpr MemoryPass march_passes[] = {write(0, ascending), write(~0u, ascending), write(0, ascending),
                                        write(~0u, descending), write(0, descending)};
 
-// March C- writes the same to all bits of a word. For each two bits of a word, one of these backgrounds has
-// a 0 in one and a 1 in the other; both then go both ways at once.
+// March C- writes equal bits to a word. For any two bits of a word, one of these backgrounds has a 0 in one
+// and a 1 in the other. Both bits then change in both directions simultaneously.
 constexpr MemoryPass background_passes[] = {
     write(0x55555555u, ascending), write(~0x55555555u, descending), write(0x55555555u, ascending),
     write(0x33333333u, ascending), write(~0x33333333u, descending), write(0x33333333u, ascending),
@@ -69,7 +69,7 @@ constexpr MemoryPass background_passes[] = {
 constexpr MemoryPass inversions_passes[] = {fresh(random, ascending), same(random_inverse, ascending),
                                             same(random, descending)};
 
-// Two of the 20 phases a round.
+// Two of the 20 phases per round.
 constexpr MemoryPass modulo_passes[] = {
     modulo(0, ascending, Seed::fresh, false), modulo(0, descending, Seed::same, true),
     modulo(1, ascending, Seed::fresh, false), modulo(1, descending, Seed::same, true)};
@@ -133,8 +133,8 @@ void BlockCourse::wrote(const MemoryPass& pass) {
   ++generation_;
 }
 
-/// A hold starts behind the hold test of one round and ends with that of the next. A single block is not
-/// held: nothing else would be visited meanwhile.
+/// A hold begins after the hold test of one round and ends with that of the next. A single block is not held,
+/// because then no block would be tested.
 void BlockCourse::leave() {
   if (test().hold) {
     if (!held_) ++phase_;

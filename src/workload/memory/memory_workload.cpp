@@ -19,7 +19,7 @@ std::uint64_t least_verifications(const PatrolFigures& figures) {
   return least == figures.verifications.end() ? 0 : *least;
 }
 
-/// Passes over a block, by the name of the test.
+/// Passes over a block, by test name.
 Json passes_by_name(const PatrolFigures& figures) {
   Json passes = Json::object();
   for (std::size_t test = 0; test < memory_suite().size(); ++test)
@@ -71,7 +71,7 @@ Status MemoryWorkload::prepare() {
   return {};
 }
 
-/// Of training's precisions, and those that only the products over memory have.
+/// Rates of training's precisions and of those that only the memory-resident GEMMs use.
 Result<ProductRates> MemoryWorkload::product_rates(Stream& stream) {
   Device& device = environment_.device;
   ProductRates rates = trained_ ? trained_() : ProductRates();
@@ -128,11 +128,11 @@ Status MemoryWorkload::retire(std::int64_t, StepOutcome&) {
   return thread_.failure();
 }
 
-/// A GPU's memory is verified all the time, beside whatever else runs. On the host the system shares the
-/// cores with other processes.
+/// GPU memory must be verified continuously under any other load. The host backend is exempt, because its CPU
+/// cores are shared with other processes.
 void MemoryWorkload::look_for_starvation() {
   constexpr double least_share = 0.01;
-  // What is longer between two steps is a process that was stopped, and its patrol with it.
+  // A longer interval between two steps means that the process, and thus its memory test, was stopped.
   constexpr double longest_step_s = 1;
   if (!verify_rate_ || starvation_told_ || environment_.device.info().backend != "cuda") return;
   window_seconds_ += std::min(seconds_since(std::exchange(last_retired_, Clock::now())), longest_step_s);
@@ -163,18 +163,18 @@ Status MemoryWorkload::finish(const Ending& ending) {
   finished_ = true;
   hurried_ = ending.hurry;
   const Status stopped = thread_.stop(ending.seconds(stop_seconds));
-  if (ending.hurry && !stopped.ok()) return {};  // the thread still has the patrol
+  if (ending.hurry && !stopped.ok()) return {};  // the thread is still running
   EGT_TRY(stopped);
   EGT_TRY(thread_.failure());
   if (!patrol_) return {};
-  // What is still enqueued is worth a moment; a verdict cut short by a signal does not wait for it.
+  // Waits for enqueued operations, but not if a signal ends the run early.
   const Status settled = patrol_->settle(ending.seconds(OperationPipeline::deadline_seconds));
   if (ending.hurry && settled.code() == StatusCode::timeout) return {};
   EGT_TRY(settled);
   return ending.hurry ? Status() : verify_all();
 }
 
-/// All other load is over by now: this measures the rate alone again.
+/// All other load has ended, so this measures the standalone rate again.
 Status MemoryWorkload::verify_all() {
   const PatrolFigures before = patrol_->figures();
   EGT_TRY(patrol_->verify_all());
@@ -241,8 +241,7 @@ PartReport MemoryWorkload::report() const {
        {"sine_exponential_turns_per_second", ratio_or_null(figures.turns, figures.turns_ms * 1e-3)},
        {"mismatches", figures.mismatches},
        {"disagreements", figures.disagreements + products.disagreements}});
-  if (figures.rounds < 1)
-    note_not_run(report, "all memory patterns on every block", "the run ended before");
+  if (figures.rounds < 1) note_not_run(report, "all memory patterns on every block", "the run ended before");
   if (figures.rounds < 2)
     note_not_run(report, "memory retention test",
                  figures.verifications.size() > 1
@@ -256,7 +255,7 @@ PartReport MemoryWorkload::report() const {
   report.load.products = 0;
   ProductRates rates = product_rates_;
   if (trained_)
-    for (const auto& [precision, rate] : trained_()) rates[precision] = rate;  // may have been corrected
+    for (const auto& [precision, rate] : trained_()) rates[precision] = rate;  // training may correct it
   for (const auto& [precision, rate] : rates) {
     const auto done = products.flops.find(precision);
     if (done != products.flops.end()) *report.load.products += done->second / rate;

@@ -11,16 +11,16 @@
 namespace egt {
 namespace {
 
-/// What one product lasts at most, at its rate alone: so that others, and a stop, never wait long.
+/// Max duration of a GEMM at its standalone rate, so that other work and a stop are not delayed.
 constexpr double longest_product_s = 0.01;
-constexpr std::int64_t fewest_rows = 64;  ///< however slow the device is
-constexpr std::int64_t least_rows = 16;   ///< however small the block: tensor cores want as many of 8 bits
-/// Steps in which operands are numbered: ranks that work at different speeds begin anew together.
+constexpr std::int64_t fewest_rows = 64;  ///< even on a slow device
+constexpr std::int64_t least_rows = 16;   ///< even for a small block: 8-bit tensor core operations need 16
+/// Numbering of operands restarts after this many steps, so that fast and slow ranks realign.
 constexpr std::int64_t period_steps = 256;
 constexpr std::uint64_t names_of_a_period = 1 << 16;
 constexpr std::uint64_t seed_salt = 0x6F706572616E64;
 
-/// Products of 8 bits are so fast that looking at a result would else take a tenth of their time.
+/// 8-bit GEMMs are so fast that digesting a result would otherwise add 10 % to their time.
 std::int64_t inner(std::int64_t rows, Precision precision) {
   return is_narrow(precision) ? 2 * rows : rows;
 }
@@ -67,7 +67,7 @@ bool ProductLane::holds(std::size_t block) const {
                      [&](const Operands& operands) { return operands.block == block; });
 }
 
-/// Of the largest result whose operands have room; 0: not even a small one's.
+/// Rows of the largest result whose operands fit; 0 if none fits.
 std::int64_t ProductLane::rows_in(std::uint64_t bytes, Precision precision) const {
   const auto elements = static_cast<std::int64_t>(bytes / size_of(storage_type(precision)));
   const auto lasts_too_long = [&](std::int64_t rows) {
@@ -118,10 +118,10 @@ Status ProductLane::begin(std::size_t block, WordsView words, std::uint64_t offs
   return {};
 }
 
-/// Where extreme terms lead: is there device time left for one more product, by their duty? Operands that a
-/// small fill has no more to spare are used up.
+/// If transcendental chains lead: true if the duty cycle leaves device time for another GEMM. Operands that a
+/// small fill can no longer spare are used up.
 bool ProductLane::may_multiply(std::size_t blocks) {
-  constexpr double most_credit_ms = 250;  ///< so long is a burst
+  constexpr double most_credit_ms = 250;  ///< max length of a burst
   const double duty = environment_.load.products_duty();
   const double since_ms = 1e3 * seconds_since(std::exchange(credited_, Clock::now()));
   if (duty >= 1 || environment_.load.lead() == LoadLead::products || operands_.size() > wanted(blocks)) {
@@ -189,7 +189,7 @@ std::uint64_t ProductLane::offset_of(const Operands& operands, const Gemm& gemm)
   return operands.offset + static_cast<std::uint64_t>(static_cast<const char*>(gemm.a.data) - first);
 }
 
-/// The result's memory holds another pair's product before, or other words: a product that is not made shows.
+/// The result buffer holds another pair's result or other words before, so that a skipped GEMM is detected.
 Status ProductLane::multiply(Operands& operands, const std::stop_token& stop) {
   const std::size_t pair = operands.enqueued % operands.digests.size();
   const std::uint64_t round = operands.enqueued / operands.digests.size();
@@ -223,7 +223,7 @@ Status ProductLane::multiply(Operands& operands, const std::stop_token& stop) {
   return is_verified ? verify(operands, gemm, stop) : Status();
 }
 
-/// Random rows. `cheap_terms`: fp64 multiply-adds that take a device about a millisecond.
+/// Verifies random rows. `cheap_terms`: fp64 multiply-adds that a device does in about a millisecond.
 Status ProductLane::verify(const Operands& operands, const Gemm& gemm, const std::stop_token& stop) {
   const DeviceInfo& info = device_.info();
   const double cheap_terms = (info.backend == "host" ? 0x1p22 : 0x1p25) * std::max(1, info.multiprocessors);
@@ -273,7 +273,7 @@ void ProductLane::judge(Operands& operands, std::size_t pair, const Digest& dige
 
 void ProductLane::judge_rows(Operands& operands, std::int64_t first_row, const Gemm& rows,
                              const GemmMismatches& found) {
-  // The operands are finite and small, so no sum overflows: an element that is not decided is wrong, too.
+  // The operands are finite and small, so sums cannot overflow. An undecided element is therefore wrong too.
   const std::uint64_t decided = found.compared - found.undecided;
   const bool is_whole = decided == static_cast<std::uint64_t>(rows.d.count());
   const bool is_right = is_whole && found.wrong == 0;
@@ -300,7 +300,7 @@ void ProductLane::judge_rows(Operands& operands, std::int64_t first_row, const G
   environment_.records.emit(fault);
 }
 
-/// The pairs' digests as one.
+/// Combines the pairs' digests into one.
 void ProductLane::keep_answer(const Operands& operands) {
   OperandAnswer answer{.name = operands.plan.name,
                        .precision = static_cast<std::uint32_t>(operands.plan.precision),

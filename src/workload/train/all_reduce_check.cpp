@@ -9,9 +9,9 @@
 namespace egt {
 namespace {
 
-/// Of one bucket.
+/// Verified slices of one bucket.
 struct Slices {
-  int first_wrong = -1;  ///< the lowest rank whose slice is wrong
+  int first_wrong = -1;  ///< lowest rank with a wrong slice
   std::uint64_t count = 0;
   std::optional<Mismatches::Sample> sample = {};
 };

@@ -9,24 +9,23 @@
 
 namespace egt {
 
-/// A wrong all-reduce of one bucket of a step's gradient.
+/// A wrong all-reduce of one gradient bucket in a step.
 struct WrongSum {
   std::size_t bucket = 0;
-  /// Which rank got a wrong result, or all ranks as suspects.
+  /// The rank with the wrong result, or all ranks as suspects.
   Dissent dissent;
-  int checked_by = -1;  ///< the rank whose slice has `sample`
-  std::optional<Mismatches::Sample> sample =
-      {};                   ///< the first wrong element of that slice; none: not located
-  std::uint64_t count = 0;  ///< wrong elements of all slices
+  int checked_by = -1;                            ///< the rank whose slice contains `sample`
+  std::optional<Mismatches::Sample> sample = {};  ///< first wrong element of that slice; none: not located
+  std::uint64_t count = 0;                        ///< wrong elements in all slices
 };
 
-/// Each rank checked one slice of its own result, and all ranks' results must be the same bits.
-/// 1. Three or more ranks, and most have one result: a rank with another got it wrong (`majority`).
-/// 2. Two ranks with two results, or one result with a wrong slice: all ranks are suspects, since each had a
-///    part in it, and so had the links between them.
+/// Each rank verified one slice of its own result. In addition, all ranks' results must be bit-identical.
+/// 1. Three or more ranks with a majority result: a rank with another result is wrong (`majority`).
+/// 2. Two ranks with different results, or one common result with a wrong slice: all ranks are suspects,
+///    because each contributed to it, and so did the links between them.
 std::vector<WrongSum> wrong_sums(const PassDigests& step);
-/// The same step, repeated from the same state, gives all ranks one right result. Where only some of the
-/// suspects had it the first time, the others are wrong (`majority`). `repeated`: empty: it was not.
+/// Repeating the step from the same state gives all ranks the correct result. If only some suspects had it
+/// before, the rest are wrong (`majority`). `repeated` is empty if the step was not repeated.
 void decide_sums(std::vector<WrongSum>& wrong, const PassDigests& step, const PassDigests& repeated);
 
 }  // namespace egt

@@ -14,11 +14,11 @@ namespace egt {
 
 namespace {
 
-constexpr double least_gain = 1.02;  ///< less is noise, and new shapes of products cost something, too
-constexpr std::int64_t settle_steps = MlpTrainer::depth + 2;  ///< figures come so late; an epoch has more
-constexpr std::int64_t least_steps = 20;                      ///< of a mean
+constexpr double least_gain = 1.02;  ///< a smaller gain is noise, and new GEMM shapes have a cost
+constexpr std::int64_t settle_steps = MlpTrainer::depth + 2;  ///< delay of measurements; an epoch is longer
+constexpr std::int64_t least_steps = 20;                      ///< for a mean
 
-/// Products are cut into tiles: an even share has at least 32 grains, of at most 64 samples.
+/// GEMMs are tiled, so an even share has at least 32 grains of at most 64 samples.
 std::int64_t grain_of(std::int64_t even) {
   constexpr std::int64_t grains = 32, most = 64;
   return std::min(most, static_cast<std::int64_t>(std::bit_floor(
@@ -41,11 +41,11 @@ BatchShare share_batch(std::int64_t global, int rank, int size) {
           .local = each + (rank < rest ? 1 : 0)};
 }
 
-/// A grain goes to the rank that would be done with it first.
+/// Greedy: each grain goes to the rank that would complete it first.
 std::vector<std::int64_t> balanced_samples(std::int64_t global, const std::vector<double>& ms_per_sample,
                                            std::int64_t grain, const std::vector<std::int64_t>& most) {
   std::vector<std::int64_t> samples(ms_per_sample.size(), 0);
-  using Turn = std::tuple<bool, double, std::size_t>;  // has it some already? when is it done? who?
+  using Turn = std::tuple<bool, double, std::size_t>;  // has samples already; completion time; rank
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
   for (std::size_t rank = 0; rank < samples.size(); ++rank) turns.emplace(false, 0, rank);
   for (std::int64_t left = global; left > 0 && !turns.empty();) {

@@ -11,52 +11,52 @@
 
 namespace egt {
 
-/// The samples of this rank when `global` are shared as evenly as can be, the first ranks taking one more.
+/// This rank's samples if `global` are split evenly; the first ranks get one more.
 BatchShare share_batch(std::int64_t global, int rank, int size);
 
-/// How many samples of a step each rank takes so that the slowest pass is as short as can be, where a sample
-/// takes rank r `ms_per_sample[r]`, above 0; each at least one `grain` and at most `most[r]`, which together
-/// are enough. In whole grains but for one of them. The same figures give the same samples on every rank.
+/// Samples per step for each rank that minimize the slowest pass. A sample costs rank r `ms_per_sample[r]` >
+/// 0. Each rank gets at least one `grain` and at most `most[r]`; the sum of `most` must suffice. All but one
+/// share are multiples of the grain. Equal inputs give equal results on every rank.
 std::vector<std::int64_t> balanced_samples(std::int64_t global, const std::vector<double>& ms_per_sample,
                                            std::int64_t grain, const std::vector<std::int64_t>& most);
 
-/// Which samples of a step are this rank's: an even share or, where devices are unequal, one by what their
-/// passes took in the epoch before, measured again in every epoch, in each precision by itself. All ranks
-/// make the same calls with the same figures, so they cut the batch alike. Main thread only.
+/// Assigns the samples of a step to ranks: even, or speed-weighted if devices differ. Weights are the pass
+/// times of the previous epoch, per precision. All ranks pass the same values, so they split the batch
+/// identically. Main thread only.
 class BatchBalance {
  public:
-  /// `even`: this rank's share at first. `most`: the samples that each rank has memory for; empty: shares
-  /// stay even. `unit`: what shares are multiples of, as all even ones then are.
+  /// `even`: this rank's initial share. `most`: samples that fit each rank's memory; empty: shares stay even.
+  /// `unit`: granularity of shares, of which all even shares are multiples.
   BatchBalance(const BatchShare& even, const RankPlace& place, std::vector<std::int64_t> most,
                std::int64_t unit = 1);
 
-  /// Of any step up to MlpTrainer::depth behind the last one retired, and any rank.
+  /// Share of any rank in any step up to MlpTrainer::depth after the last retired one.
   BatchShare share_of(std::int64_t step, int rank) const;
-  /// The samples that a rank has memory for.
+  /// Samples that fit a rank's memory.
   std::int64_t most_samples(int rank) const;
-  /// The figures of a step that was retired: StepResult::all_compute_ms.
+  /// Adds the times of a retired step: StepResult::all_compute_ms.
   void add(std::int64_t step, Precision precision, const std::vector<double>& all_compute_ms);
-  /// `step`, the last one of an epoch, was retired; the next one is in `next`.
+  /// The last step of an epoch, `step`, was retired; the next epoch has precision `next`.
   void end_epoch(std::int64_t step, Precision next);
-  /// After a restart that goes on with `next_step`: shares are even again from there on, since not every rank
-  /// had come as far as the last decision.
+  /// After a restart that continues with `next_step`: shares are even again from there on, because ranks may
+  /// differ in the last decision that they reached.
   void restart(std::int64_t next_step);
-  /// {batch: this rank's samples a step by now, batch_changes, balance_gain: what the slowest passes would
-  /// have taken of even shares, over what they took, a pass's time being in proportion to its samples; null:
-  /// shares stay even, or nothing was measured}.
+  /// {batch: this rank's current samples per step, batch_changes, balance_gain: time of the slowest passes
+  /// with even shares over their actual time, assuming pass time proportional to samples. Null: shares stay
+  /// even, or nothing was measured}.
   Json figures() const;
 
  private:
   struct Change {
-    std::int64_t from = 0;              ///< step
-    std::vector<std::int64_t> samples;  ///< of each rank
+    std::int64_t from = 0;              ///< first step
+    std::vector<std::int64_t> samples;  ///< per rank
   };
 
-  /// What passes of one precision take.
+  /// Pass times of one precision.
   struct Times {
-    std::vector<double> sums_ms;  ///< of each rank, as of even shares, over `steps` since the last mean
+    std::vector<double> sums_ms;  ///< per rank, scaled to even shares, over `steps` since the last mean
     std::int64_t steps = 0;
-    std::vector<double> ms_per_sample;  ///< the last mean of each rank; empty: none yet
+    std::vector<double> ms_per_sample;  ///< last mean per rank; empty: none yet
   };
 
   void change(std::int64_t from, std::vector<std::int64_t> samples);
@@ -65,11 +65,11 @@ class BatchBalance {
   const std::int64_t global_;
   std::vector<std::int64_t> most_;
   const std::int64_t unit_;
-  std::vector<std::int64_t> even_, samples_;  ///< of each rank: at first, and by the last change
-  std::vector<Change> changes_;               ///< by step, the even share first
+  std::vector<std::int64_t> even_, samples_;  ///< per rank: initial, and after the last change
+  std::vector<Change> changes_;               ///< by step, starting with the even share
   std::int64_t epoch_ = 0;                    ///< its first step
   std::map<Precision, Times> times_;
-  double even_ms_ = 0, balanced_ms_ = 0;  ///< of all steps, the slowest passes
+  double even_ms_ = 0, balanced_ms_ = 0;  ///< of the slowest passes, over all steps
 };
 
 }  // namespace egt

@@ -9,11 +9,11 @@
 namespace egt {
 namespace {
 
-/// Checks that the dearest is taken of.
+/// Number of recent checks; the costliest of them counts.
 constexpr std::size_t remembered = 8;
-/// Of the budget: errors of the estimates must not lead above it.
+/// Share of the budget to use, because estimates have errors.
 constexpr double headroom = 0.95;
-/// Steps: far beyond any run, and exact as a double.
+/// In steps: longer than any run, and exact as a double.
 constexpr double never = 1e15;
 
 double median(const std::deque<double>& values) {

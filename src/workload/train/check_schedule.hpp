@@ -8,39 +8,38 @@
 
 namespace egt {
 
-/// When checks come: the same on every rank that is fed with the same figures. Not thread-safe.
+/// Schedule of the checks, identical on all ranks that pass the same values. Not thread-safe.
 ///
-/// `every` > 0: behind each `every`-th step, whatever it costs. `every` 0: so that the checks' time stays at
-/// or below `budget` (a share, 0.01) of the steps' time: the first comes early, and each further one as soon
-/// as the time of all steps pays for all checks so far and the next; a budget of 0 allows none. One check at
-/// a time: the next waits until `learn` reported the cost of the last.
+/// `every` > 0: one check after each `every`-th step, whatever the cost. `every` 0: checks use at most
+/// `budget` (a share such as 0.01) of the steps' time. The first check comes early. Each further one comes
+/// once the time of all steps covers all checks so far and the next; a budget of 0 allows none. The next
+/// check waits until `learn` reported the cost of the last.
 class CheckSchedule {
  public:
-  /// Steps before the first check by budget; it is paid for afterwards.
+  /// Steps before the first check by budget; its cost is compensated later.
   static constexpr std::int64_t first_check = 5;
-  /// Steps from one check by budget to the next, at least: a check's result comes two steps later.
+  /// Min steps between two checks by budget, because a check's result arrives two steps later.
   static constexpr std::int64_t least_period = 3;
-  /// A check behind the first may cost this factor more than the dearest of the last ones or a step; what is
-  /// above was not its own doing (the machine stood still) and is not paid for, or a stall of a second would
-  /// put off checks for minutes.
+  /// Cap on the cost of a check after the first, relative to the costliest recent check or a step. The excess
+  /// is an external stall and is not charged. Otherwise a stall of one second would delay checks for minutes.
   static constexpr double stall_factor = 4;
-  /// A credit (checks were cheap before) is spent slowly: none comes earlier than by this factor than the
-  /// dearest of the last ones calls for.
+  /// Limits how fast unspent budget is used. A check comes at most this factor earlier than the costliest
+  /// recent check requires.
   static constexpr double haste = 4;
 
   /// 0 <= every, 0 <= budget.
   CheckSchedule(std::int64_t every, double budget);
 
-  /// Is a check due behind step `step`? Asked once a step, in order.
+  /// True if a check is due after step `step`. Call once per step, in order.
   bool due(std::int64_t step);
 
-  /// What a check cost, and a step without one since the last check, in milliseconds, as all ranks agreed;
-  /// called once a check, when its result is known (some steps later). A cost may be negative where it is a
-  /// difference of measured times: noise evens out in the sum. Figures that cannot be (a step of 0 ms, NaN,
-  /// infinite) are replaced by those before, or with none before by a check as dear as a step.
+  /// Reports the cost of a check and of a step without one since the last check, in ms, as agreed by all
+  /// ranks. Call once per check when its result is known (some steps later). The cost, a difference of
+  /// measured times, may be negative; noise cancels in the sum. Invalid values (a step of 0 ms, NaN,
+  /// infinite) are replaced by the previous ones. Without these, a check is assumed to cost one step.
   void learn(double check_ms, double step_ms);
 
-  /// Steps from one check to the next, as planned now.
+  /// Steps between checks, as currently planned.
   std::int64_t period() const { return period_; }
 
  private:
@@ -51,40 +50,40 @@ class CheckSchedule {
   std::int64_t every_;
   double budget_;
   std::int64_t period_;
-  std::int64_t steps_ = 0;          ///< asked so far
+  std::int64_t steps_ = 0;          ///< calls of `due` so far
   std::int64_t last_check_ = 0;     ///< `steps_` at the last check
-  bool under_way_ = false;          ///< a check whose cost is not yet known
-  std::int64_t settled_steps_ = 0;  ///< steps whose time is in `steps_ms_`
+  bool under_way_ = false;          ///< a check whose cost is not known yet
+  std::int64_t settled_steps_ = 0;  ///< steps included in `steps_ms_`
   double steps_ms_ = 0;
-  std::optional<double> step_ms_;  ///< learnt last
+  std::optional<double> step_ms_;  ///< last reported
   double checks_ms_ = 0;           ///< of all checks so far
   std::deque<double> recent_ms_;   ///< costs of the last checks
 };
 
-/// What checks cost this rank: by how much the steps behind one were longer than those before it. The ranks'
-/// figures travel with the steps, so that all decide alike.
+/// Cost of checks on this rank: the time by which the steps after a check exceeded those before. The ranks
+/// exchange these values with the steps, so that all ranks decide identically.
 class StepCosts {
  public:
-  /// A check was put in line behind `step`.
+  /// A check was enqueued after `step`.
   void check_enqueued(std::int64_t step) { checks_.push_back(step); }
-  /// `ms`: how long the step took; none: not known. In order.
+  /// `ms`: duration of the step; none: unknown. Call in order.
   void add(std::int64_t step, std::optional<double> ms);
-  /// Steps were repeated: their times say nothing.
+  /// Steps were repeated, so their times are invalid.
   void disturb() { disturbed_ = true; }
-  /// The steps under way were given up, and with them what was to be reported of checks.
+  /// The steps in flight were aborted; drops their pending reports.
   void give_up();
-  /// What is to be reported to the peers, once; all 0: nothing new.
+  /// Cost to report to the peers, once; all 0: nothing new.
   StepNote take_note();
-  /// Of the time of all steps; none: not measured yet.
+  /// Share of the time of all steps; none: not measured yet.
   std::optional<double> fraction() const;
 
  private:
-  static constexpr std::int64_t affected = 2;  ///< steps behind a check that it may delay
+  static constexpr std::int64_t affected = 2;  ///< steps after a check that it may delay
   static constexpr std::size_t remembered = 8;
 
-  std::deque<std::int64_t> checks_;  ///< the steps before those that are to come
+  std::deque<std::int64_t> checks_;  ///< steps before the pending checks
   bool disturbed_ = false;
-  std::deque<double> plain_;  ///< the last steps that no check delayed
+  std::deque<double> plain_;  ///< recent steps not delayed by a check
   double affected_ms_ = 0;
   int affected_steps_ = 0;
   double all_ms_ = 0;

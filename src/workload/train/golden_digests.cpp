@@ -20,7 +20,7 @@ namespace egt {
 namespace {
 
 constexpr std::uint64_t schema = 1;
-/// A golden file has some KB; what is far larger is something else.
+/// A golden file has a few KB; a much larger file is something else.
 constexpr off_t largest_file = 64 << 20;
 
 Status damaged(const std::string& path, const std::string& what) {
@@ -33,7 +33,7 @@ Status unusable(const std::string& path, const char* what, int error) {
           error};
 }
 
-/// Of the byte at `offset`: "line 3, column 7".
+/// Position of the byte at `offset`: "line 3, column 7".
 std::string place_of(const std::string& text, std::size_t offset) {
   const std::string before = text.substr(0, offset);
   const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
@@ -51,7 +51,7 @@ Result<Json> parse_json(const std::string& text, const std::string& path) {
   }
 }
 
-/// The digests of entry number `index`, which must have at least one: else nothing could fail.
+/// Digests of entry number `index`. Must not be empty, because an empty entry could never fail.
 Result<Golden::Digests> digests_of(const Json& entry, std::size_t index, const std::string& path) {
   const Json& digests = member(entry, "digests");
   if (!digests.is_object() || digests.empty())
@@ -109,7 +109,7 @@ std::string Golden::text() const {
         {{"device_model", device_model}, {"work", work}, {"precision", precision}, {"digests", digits}});
   }
   const Json json = {{"schema", schema}, {"golden", entries}};
-  // A name that is not UTF-8 (a driver's) must not end the run.
+  // An invalid UTF-8 name (from a driver) must not end the run.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -162,7 +162,7 @@ std::optional<Dissent> GoldenCheck::compare(const Answers& own, const std::strin
 
 namespace {
 
-/// Reads what is left of an open file, at most `largest_file` bytes and one.
+/// Reads the rest of an open file, at most `largest_file` bytes plus one.
 Result<std::string> read_all(int file, const std::string& path) {
   std::string text;
   char block[1 << 16];
@@ -186,7 +186,7 @@ Result<std::string> read_regular(int file, const std::string& path) {
   return read_all(file, path);
 }
 
-/// Found out at the start of a run, not at its end.
+/// Detects this at the start of a run instead of its end.
 Status check_can_be_made(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   if (::access(parent.empty() ? "." : parent.c_str(), W_OK | X_OK) == 0) return {};
@@ -196,7 +196,7 @@ Status check_can_be_made(const std::string& path) {
 }  // namespace
 
 Result<std::optional<Golden>> read_golden(const std::string& path) {
-  // Non-blocking: a named pipe must not hold the run.
+  // Non-blocking: a named pipe must not block the run.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid()) {
     if (errno != ENOENT) return unusable(path, "cannot be read", errno);

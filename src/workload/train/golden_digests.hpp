@@ -14,22 +14,22 @@
 
 namespace egt {
 
-/// Known answers (`--golden FILE`): the digests that a stack gave for fixed work, so that a fault that is
-/// there from the first step, the same every time, is found even on one device.
+/// Known answers (`--golden FILE`): digests that a stack computed for fixed work. They detect a fault that is
+/// constant from the first step, even on a single device.
 class Golden {
  public:
   using Digests = std::map<std::string, Digest>;  ///< by question: the tensor's name
 
-  /// The reverse of `text`. invalid_argument, in one line: what is wrong with the file, and where.
+  /// The inverse of `text`. invalid_argument: a one-line message with the error in the file and its position.
   static Result<Golden> parse(const std::string& text, const std::string& path_for_messages);
-  /// JSON, the same for the same content, whatever the order in which it was added.
+  /// JSON; equal content gives equal text, in whatever order it was added.
   std::string text() const;
 
-  /// The digests known for this stack (device, driver, libraries: Environment::device_model), work (layers,
-  /// batch, seed, .. in words) and precision; null: not known. Valid until the next `add`.
+  /// Known digests for this stack (device, driver, libraries: Environment::device_model), work (layers,
+  /// batch, seed etc. as text) and precision; null: unknown. Valid until the next `add`.
   const Digests* find(const std::string& device_model, const std::string& work,
                       const std::string& precision) const;
-  /// Adds questions to those known for the three; one known already gets the new digest.
+  /// Adds answers for these three; an existing answer gets the new digest.
   void add(const std::string& device_model, const std::string& work, const std::string& precision,
            const Digests& digests);
   bool empty() const { return known_.empty(); }
@@ -46,11 +46,11 @@ class GoldenCheck {
   /// `questions`: in the order of the answers.
   explicit GoldenCheck(std::vector<std::string> questions) : questions_(std::move(questions)) {}
 
-  /// `known` outlives the check; null: there is no file. invalid_argument: the file has this work, but not
-  /// all of its digests, so that some would never be compared.
+  /// `known` must outlive the check; null: no file. invalid_argument: the file has this work, but lacks some
+  /// digests, which would never be compared.
   Status prepare(const Golden* known, const std::string& device_model, const std::string& work,
                  const std::vector<std::string>& precisions, const std::string& path_for_messages);
-  /// How the answers differ, `count` being 0 if they do not; nothing: the file does not have this precision.
+  /// Differences of the answers; `count` is 0 if there is none. Nothing: the file lacks this precision.
   std::optional<Dissent> compare(const Answers& own, const std::string& precision);
 
   const std::set<std::string>& compared() const { return compared_; }  ///< precisions
@@ -62,12 +62,12 @@ class GoldenCheck {
   std::set<std::string> compared_, unknown_;
 };
 
-/// Nothing: no such file yet, so it is to be written, which its folder allows. unavailable: it cannot be read
-/// or made; invalid_argument: damaged. Never blocks on a pipe.
+/// Nothing: no file yet; it will be written, and its folder permits that. unavailable: not readable or not
+/// creatable; invalid_argument: damaged. Never blocks on a pipe.
 Result<std::optional<Golden>> read_golden(const std::string& path);
 
-/// Readers see the old file or the whole new one; no temporary file is left. no_space; unavailable: it cannot
-/// be written there.
+/// Atomic: readers see the old or the complete new file. Leaves no temporary file. no_space; unavailable: not
+/// writable.
 Status write_golden(const std::string& path, const Golden& golden);
 
 }  // namespace egt

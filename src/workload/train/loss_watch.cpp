@@ -14,11 +14,11 @@ namespace egt {
 
 namespace {
 
-/// What rounding alone may have changed when gradients were a little different.
+/// Max effect of rounding if gradients differed slightly.
 constexpr float rounding = 16 * std::numeric_limits<float>::epsilon();
 constexpr float far_apart = 10;
 
-/// The rank whose loss is far above all others', which are finite.
+/// The rank whose loss is far above all other ones, which are finite.
 std::optional<int> rank_apart(const std::vector<float>& losses) {
   const auto size = [](float loss) {
     return std::isfinite(loss) ? std::abs(loss) : std::numeric_limits<float>::infinity();
@@ -88,7 +88,7 @@ std::optional<Deviation> LossHistory::compare(const Repetition& repetition) {
       const float again = repeated.losses[static_cast<std::size_t>(step - repeated.first_step)][rank];
       if (std::bit_cast<std::uint32_t>(first) == std::bit_cast<std::uint32_t>(again)) continue;
       found.ranks.insert(static_cast<int>(rank));
-      const bool small = std::abs(first - again) <= rounding * std::abs(again);  // false where one is NaN
+      const bool small = std::abs(first - again) <= rounding * std::abs(again);  // false if one is NaN
       found.clear = found.clear || !small;
     }
   }
@@ -141,7 +141,7 @@ void LossWatch::tell(const Nonfinite& loss, std::uint64_t check) {
   dissent.suspects = loss.ranks;
   if (dissent.suspects.size() == 1) dissent.rank = dissent.suspects.front();
   if (environment_.place.size > 1 && dissent.suspects.empty())
-    dissent.suspects.push_back(0);  // finite parts, and a sum that is not
+    dissent.suspects.push_back(0);  // all parts are finite, but their sum is not
   dissent.blame = dissent.rank >= 0 ? Blame::certain : Blame::ambiguous;
   Fault fault = fault_of(environment_, "nonfinite", "loss", "train", loss.step);
   fault.incident = fmt::format("nonfinite in check {}", check);

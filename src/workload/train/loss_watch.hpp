@@ -12,30 +12,30 @@
 
 namespace egt {
 
-/// Every rank's own losses of the steps since the proven state, to be held against those of a repetition.
-/// Where checks are so far apart, or fail for so long, that these are too many, none are kept: a part of them
-/// would not show whose came first. One rank alone keeps none. Not thread-safe.
+/// Losses of every rank since the last verified state, to compare with those of a repetition. If they are too
+/// many, because checks are rare or keep failing, none are kept: a part would not show which rank deviated
+/// first. A single rank keeps none. Not thread-safe.
 class LossHistory {
  public:
   static constexpr std::size_t most_losses = std::size_t{1} << 22;  ///< of all ranks: 16 MiB, twice
 
-  /// Steps come without a gap. `own_losses`: by rank.
+  /// Steps must be consecutive. `own_losses`: by rank.
   void keep(std::int64_t step, const std::vector<float>& own_losses);
-  /// The state that repetitions begin with is another.
+  /// Call when the state from which repetitions start changes.
   void clear();
-  /// Since then.
+  /// True if there were too many since the last `clear`.
   bool too_many() const { return too_many_; }
-  /// The step behind the last one kept; 0: none is.
+  /// The step after the last one kept; 0: none is kept.
   std::int64_t end() const;
-  /// Forgets `end` and the steps behind it; `too_many`: all.
+  /// Forgets step `end` and later ones; `too_many`: all.
   void cut(std::int64_t end, bool too_many);
-  /// The first step whose loss came out otherwise when it was repeated; none: not known, as too many came.
-  /// Where the repetition left all ranks alike, training goes on from it: it takes the place of what is kept,
-  /// but only when a later step is repeated, as a restart may have this one repeated and compared once more.
+  /// The first step whose loss differed when it was repeated; none: unknown, because there were too many. If
+  /// the repetition left all ranks equal, training continues from it. Its losses then replace the kept ones,
+  /// but only once a later step is repeated, because a restart may repeat and compare this one again.
   std::optional<Deviation> compare(const Repetition& repetition);
 
  private:
-  /// Of steps that were repeated.
+  /// Losses of repeated steps.
   struct Repeated {
     std::int64_t first_step = 0;
     std::vector<std::vector<float>> losses;  ///< by step, then by rank
@@ -47,52 +47,52 @@ class LossHistory {
   void replace(const Repeated& repeated);
 
   std::deque<float> losses_;  ///< by step, then by rank
-  Repeated replacement_;      ///< to come
+  Repeated replacement_;      ///< pending
   std::int64_t first_step_ = 0;
   std::size_t ranks_ = 0;
   bool too_many_ = false;
 };
 
-/// A rank whose own loss left the others'.
+/// A rank whose own loss deviates from those of the other ranks.
 struct LossApart {
   int rank = -1;
   std::int64_t step = -1;
 };
-/// The first one, of the repeated steps up to `last`: its loss is not finite while the others' are, or is ten
-/// times as large as all of theirs. Equal weights and inputs of one distribution give losses that are closer.
+/// The first such rank in the repeated steps up to `last`. Its loss is the only non-finite one, or is 10 or
+/// more times any other. Equal weights and identically distributed inputs give closer losses.
 std::optional<LossApart> first_loss_apart(const Repetition& repetition, std::int64_t last);
 
-/// Watches that the loss stays finite. The first one that is not is open until its step is repeated: that
-/// separates a loss that a device made infinite, which is reported as a fault, from training that diverges.
-/// All ranks make the same calls in the same order, and get the same answers. Main thread only.
+/// Checks that the loss stays finite. The first non-finite loss is pending until its step is repeated. That
+/// distinguishes a device fault, which is reported, from diverging training. Collective: the same calls,
+/// order and results on all ranks. Main thread only.
 class LossWatch {
  public:
-  /// Both outlive the watch.
+  /// Both must outlive the watch.
   LossWatch(Environment& environment, FaultReporter& reporter)
       : environment_(environment), reporter_(reporter) {}
 
-  /// Step `step` is over.
+  /// Call after step `step`.
   void note(std::int64_t step, const StepResult& result);
-  /// The step whose loss is open: a check that goes back before it is wanted at once.
+  /// Step of the pending loss; a check that repeats it is wanted at once.
   std::optional<std::int64_t> open_step() const;
-  /// The same steps from the same state, in check number `check`: where the loss is finite now, a device or a
-  /// transfer was wrong before; where it is not, but comes from states that are not the same on all ranks, it
-  /// is so still. `explained`: something else was found wrong that may have made it so. Was a fault reported?
+  /// Judges the repetition of the same steps from the same state, in check number `check`. If the loss is
+  /// finite now, a device or transfer was wrong before. If not, but the ranks' states differed, it still is.
+  /// `explained`: another detected fault may be the cause. Returns true if a fault was reported.
   bool judge(const Repetition& repetition, bool explained, std::uint64_t check);
-  /// A restart: training goes back, and a loss that was open on some ranks only stays unexamined.
+  /// For a restart: training goes back, and a loss that is pending on some ranks only stays unexamined.
   void give_up();
 
-  /// The first step whose loss was not finite, and was so again with nothing else wrong.
+  /// First step whose loss was non-finite again in the repetition, without another fault.
   std::optional<std::int64_t> diverged_step() const { return diverged_step_; }
-  /// The rank whose own loss diverged before the others'; none: no single one.
+  /// The rank whose own loss diverged first; none: no single rank.
   std::optional<LossApart> diverged_first() const { return diverged_first_; }
-  /// A step whose loss was not finite, and that was not repeated, or not yet.
+  /// A step with a non-finite loss that was not repeated (yet).
   std::optional<std::int64_t> unexamined_step() const { return open_ ? open_->step : unexamined_step_; }
 
  private:
   struct Nonfinite {
     std::int64_t step = -1;
-    std::vector<int> ranks;  ///< whose own loss was not finite
+    std::vector<int> ranks;  ///< ranks with a non-finite loss
   };
 
   void tell(const Nonfinite& loss, std::uint64_t check);
@@ -101,7 +101,7 @@ class LossWatch {
   FaultReporter& reporter_;
   std::optional<Nonfinite> open_;
   bool is_finite_ = true;
-  bool diverges_ = false;  ///< since the last restart: nothing more is opened
+  bool diverges_ = false;  ///< since the last restart; no further loss becomes pending
   std::optional<std::int64_t> diverged_step_, unexamined_step_;
   std::optional<LossApart> diverged_first_;
 };

@@ -16,15 +16,15 @@
 namespace egt {
 namespace {
 
-/// Elements of a sample. A chain of 200 iterations takes the host about 20 us.
+/// Elements per sample. A chain of 200 iterations costs the host about 20 us.
 constexpr std::int64_t sample_elements = 16;
-/// Copies of a sample begin at such boundaries.
+/// Alignment of each sample's copy, in bytes.
 constexpr std::size_t alignment = 16;
-/// Samples of one operation, the row of the network's input aside.
+/// Max copies per operation, in addition to the row of the network's input.
 constexpr std::size_t copies_per_operation = 9;
-/// fp8 needs blocks of so many rows.
+/// fp8 needs blocks of this many rows.
 constexpr std::int64_t rows_unit = 16;
-/// Chains on the host and the device differ by the last bits of their functions, and do not amplify this.
+/// Chains on host and device differ by the last bits of their functions, and do not amplify this error.
 constexpr double chain_error = 1e-3;
 
 struct Expected {
@@ -48,7 +48,7 @@ double load(const std::byte* data, ElementType type, std::int64_t i) {
   }
 }
 
-/// Rounded once to the type. Numbers below the smallest may be flushed to zero.
+/// Rounded once to the type. Values below `smallest` may be flushed to zero.
 Expected rounded(ElementType type, double value, double error) {
   const double smallest = type == ElementType::f16 ? 0x1p-24 : 0x1p-126;
   const double reach = std::fabs(value) + error;
@@ -61,7 +61,7 @@ bool is_right(double actual, const Expected& expected) {
   return actual == expected.value || std::fabs(actual - expected.value) <= expected.tolerance;
 }
 
-/// Compares `count` elements; `expected(i)`.
+/// Compares `count` elements with `expected(i)`.
 template <typename F>
 std::optional<OperationFinding> compare(const std::string& what, const std::byte* actual, ElementType type,
                                         std::int64_t first, std::int64_t count, const F& expected) {
@@ -84,7 +84,7 @@ std::optional<OperationFinding> compare(const std::string& what, const std::byte
   return found;
 }
 
-/// T: float, or double.
+/// T: float or double.
 template <typename T>
 Expected expect_activation(T z, std::uint64_t place, int iterations, ElementType type) {
   if (iterations == 0) return rounded(type, static_cast<double>(math::activation(z)), 0);
@@ -97,13 +97,13 @@ MatrixView as_row(const void* data, ElementType type, std::int64_t count) {
   return {const_cast<void*>(data), type, 1, count};
 }
 
-/// Weights and moments, before and after, of some parameters.
+/// Sampled weights and moments of some parameters, before and after an update.
 struct SampledStep {
   OptimizerStep step;
   const std::byte *weights = nullptr, *gradient = nullptr, *first = nullptr, *second = nullptr;
   const std::byte *new_weights = nullptr, *new_first = nullptr, *new_second = nullptr, *copy = nullptr;
 
-  /// What the rule makes of parameter i: weight, first and second moment.
+  /// Applies the update rule to parameter i. Returns weight, first and second moment.
   std::array<float, 3> apply(std::int64_t i) const {
     const auto at = [&](const std::byte* data) {
       return data ? static_cast<float>(load(data, ElementType::f32, i)) : 0.0f;
@@ -198,7 +198,7 @@ Status OperationAudit::after(const Operation& operation, const PassTensor& tenso
 
 // GEMMs
 
-/// A block of rows at a random place where the whole is too much.
+/// Selects a random block of rows if the whole GEMM is too expensive.
 Status OperationAudit::take_result(const Gemm& operation, const PassTensor& tensor, Stream& stream) {
   const std::size_t number = gemms_seen_++;
   if (number < selection_.first || (number - selection_.first) % selection_.every != 0) return {};
@@ -338,7 +338,7 @@ Status OperationAudit::take_result(const LossGradient& operation, const PassTens
             magnitude += std::fabs(term);
           }
           const double scale = operation.gradient_scale;
-          return rounded(type, scale * sum, 0x1p-20 * scale * magnitude);  // 16 roundings of fp32
+          return rounded(type, scale * sum, 0x1p-20 * scale * magnitude);  // 16 fp32 roundings
         });
   });
   return {};
@@ -404,7 +404,7 @@ Status OperationAudit::take_result(const OptimizerStep& operation, const PassTen
           fmt::format("{}: {}", name, what), after, ElementType::f32, place.column, place.count,
           [&](std::int64_t i) {
             const double now = sample.apply(i)[part], was = load(before, ElementType::f32, i);
-            // Some roundings of the old value, and of what the step adds.
+            // Tolerance: some roundings of the old value and of the update.
             return Expected{now, 0x1p-21 * std::fabs(was) + 1e-4 * std::fabs(now - was) + 0x1p-126};
           });
     };

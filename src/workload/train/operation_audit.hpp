@@ -14,68 +14,68 @@
 
 namespace egt {
 
-/// An operation whose result is not what an independent computation gives.
+/// An operation whose result differs from an independent computation.
 struct OperationFinding {
-  const char* kind;      ///< of the fault: "gemm" or "replay"
+  const char* kind;      ///< fault kind: "gemm" or "replay"
   const char* detector;  ///< "GEMM verification" or "host sample"
   std::string where;     ///< "product of layer 3, bf16: element 7, 12 is 3.5, not 1.25 +- 0.01"
   double expected = 0, actual = 0;
-  std::uint64_t count = 1;  ///< of the elements compared, those that are wrong
+  std::uint64_t count = 1;  ///< wrong elements among those compared
 };
 
 struct OperationAuditReport {
   std::vector<OperationFinding> findings;  ///< at most one per operation
-  std::uint64_t gemms = 0;                 ///< verified, in whole or a block of rows, and sums
+  std::uint64_t gemms = 0;                 ///< verified GEMMs (whole or a block of rows) and bias sums
   std::uint64_t gemm_elements = 0;         ///< compared
-  std::uint64_t undecided = 0;             ///< of these, not finite where an overflow may be why
-  double largest_share = 0;                ///< of its bound that a right element differs by: the margin left
-  std::uint64_t samples = 0;               ///< other operations of which some elements were compared
+  std::uint64_t undecided = 0;             ///< of these, non-finite, possibly by overflow
+  double largest_share = 0;                ///< max error of a right element relative to its bound
+  std::uint64_t samples = 0;               ///< other operations with compared elements
 };
 
-/// Compares the operations of a known-answer pass, and the updates before it, with an independent answer, so
-/// that an error which all devices make alike is detected. GEMMs: every element of a block of rows, in fp64
-/// on the device (Device::verify_gemm). So are the sums of a bias gradient, a product with ones. All others:
-/// some elements, computed on the host.
+/// Compares the operations of a known-answer pass, and the updates before it, with independent results, so
+/// that an error common to all devices is detected. GEMMs: every element of a block of rows, in fp64 on the
+/// device (Device::verify_gemm). A bias gradient, which is a GEMM with ones, is verified the same way. All
+/// others: some elements, computed on the host.
 ///
-/// One thread. Between `begin` and `collect` all calls go to one stream. It is destroyed after the stream's
+/// One thread. Between `begin` and `collect`, all calls must use one stream. Destroy it after the stream's
 /// work.
 class OperationAudit final : public OperationObserver {
  public:
   struct Config {
-    std::size_t gemms = 0;             ///< in a pass, at most, and sums of bias gradients
+    std::size_t gemms = 0;             ///< max GEMMs and bias gradient sums per pass
     std::int64_t most_rows = 0;        ///< of a pass
-    std::int64_t widest_layer = 0;     ///< neurons
-    std::size_t other_operations = 0;  ///< in a pass and the updates before it, at most
+    std::int64_t widest_layer = 0;     ///< in neurons
+    std::size_t other_operations = 0;  ///< max per pass and the updates before it
     std::uint64_t seed = 0;
   };
-  /// Which GEMMs of a pass are verified: `first`, first + every, ..., each with `terms` multiply-adds at most
-  /// (but one block of 16 rows).
+  /// GEMMs of a pass to verify: `first`, first + every, ..., each with at most `terms` multiply-adds (but at
+  /// least one block of 16 rows).
   struct Selection {
     std::size_t first = 0, every = 1;
     double terms = 0;
   };
 
-  /// Multiply-adds that verify for a few milliseconds on a GPU, for some tens on the host.
+  /// Multiply-adds verified in a few ms on a GPU, or some tens of ms on the host.
   static double cheap_terms(const DeviceInfo& device);
 
   static Result<std::unique_ptr<OperationAudit>> create(Device& device, const Config& config);
 
-  /// A pass follows in this precision.
+  /// A pass in this precision follows.
   void begin(Precision precision, const Selection& selection);
   Status before(const Operation& operation, Stream& stream) override;
   Status after(const Operation& operation, const PassTensor& tensor, Stream& stream) override;
-  /// Waits for all that was enqueued since `begin`, and judges it.
+  /// Waits for all work enqueued since `begin` and judges it.
   Result<OperationAuditReport> collect(double timeout_seconds);
-  /// Drops what was enqueued; it is not under way any more.
+  /// Discards the enqueued verifications, which are no longer in flight.
   void abort();
 
  private:
-  /// A row's neighbouring elements, `count` from `column` on. Of vectors, row 0.
+  /// `count` adjacent elements of a row, starting at `column`. Row 0 for vectors.
   struct Place {
     std::int64_t row = 0, column = 0, count = 0;
   };
   struct VerifiedGemm {
-    const char* kind;  ///< of a fault
+    const char* kind;  ///< fault kind
     std::string name;
     std::int64_t first_row = 0, columns = 0;
     std::uint64_t elements = 0;
@@ -87,12 +87,12 @@ class OperationAudit final : public OperationObserver {
   std::uint64_t draw();
   Place place_in(std::int64_t rows, std::int64_t columns);
   std::string name_of(const PassTensor& tensor) const;
-  /// Enqueues a copy of device memory; the pointer is to pinned memory.
+  /// Enqueues a copy of device memory; returns a pointer to pinned memory.
   Result<const std::byte*> take(const void* data, std::size_t bytes, Stream& stream);
   Result<const std::byte*> take(const MatrixView& m, const Place& place, Stream& stream);
 
   Status verify(const Gemm& gemm, const char* kind, std::string name, std::int64_t first_row, Stream& stream);
-  /// `sums`: of each column of `gradient`. Not of fp64, whose sums are rounded to another type.
+  /// `sums`: of each column of `gradient`. Not for fp64, whose sums are rounded to another type.
   Status verify_sums(const VectorView& sums, const MatrixView& gradient, const PassTensor& tensor,
                      Stream& stream);
   Status take_operands(const Gemm&, Stream&) { return {}; }
@@ -115,11 +115,11 @@ class OperationAudit final : public OperationObserver {
   std::vector<VerifiedGemm> gemms_;
   std::vector<Judge> judges_;
   Place place_;                             ///< of the operation between `before` and `after`
-  std::vector<const std::byte*> operands_;  ///< of it
+  std::vector<const std::byte*> operands_;  ///< of the same operation
   Buffer reports_;                          ///< GemmMismatches in device memory, one per GEMM
   Buffer pinned_reports_, samples_;         ///< pinned
   Buffer ones_;                             ///< fp32
-  Buffer short_ones_;                       ///< of the gradient's type, if that is shorter
+  Buffer short_ones_;                       ///< in the gradient's type, if that is shorter
   std::size_t used_bytes_ = 0;              ///< of samples_
   std::uint64_t draws_ = 0;
   std::unique_ptr<Event> done_;

@@ -13,7 +13,7 @@ std::size_t at(int rank) {
   return static_cast<std::size_t>(rank);
 }
 
-/// Questions in which two lists differ: the first of them, and how many.
+/// First differing question of two lists, and the number of differences.
 std::pair<std::size_t, std::uint64_t> compare(const Answers& a, const Answers& b) {
   std::size_t first = a.size();
   std::uint64_t count = 0;
@@ -56,7 +56,7 @@ std::vector<Dissent> decide_passes(const PassDigests& step, const PassDigests& r
                                    const std::vector<int>& second_of) {
   const std::vector<PassDifference> differences = pass_differences(step, second_of);
   const bool is_repeated = is_repetition(step, repeated);
-  std::map<int, int> involved;  // ranks: in how many differences
+  std::map<int, int> involved;  // number of differences per rank
   for (const PassDifference& one : differences) {
     ++involved[one.first];
     if (one.second != one.first) ++involved[one.second];
@@ -84,7 +84,7 @@ std::vector<Dissent> decide_passes(const PassDigests& step, const PassDigests& r
   const PassDifference* first_open = nullptr;
   for (const PassDifference& one : open) {
     if (wrong.contains(one.first) || wrong.contains(one.second)) continue;
-    // In a ring of two both ranks are in both differences.
+    // In a ring of two, both ranks are part of both differences.
     const bool is_pair = second_of[at(one.first)] == one.second;
     const Answers &first = step[at(one.first)].first, &second = step[at(one.second)].second;
     if (!is_pair && involved[one.first] != involved[one.second]) {

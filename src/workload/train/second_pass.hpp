@@ -8,31 +8,30 @@
 
 namespace egt {
 
-/// Of each rank, by one step.
+/// Digests of one step, per rank.
 using PassDigests = std::vector<MlpTrainer::PassDigests>;
 
-/// Rank `second` computed the batch of rank `first` a second time, and it came out otherwise. Equal ranks:
-/// its own.
+/// Rank `second` recomputed the batch of rank `first` with a different result. Equal ranks: its own batch.
 struct PassDifference {
   int first = 0, second = 0;
-  std::size_t question = 0;  ///< the first digest that differs
-  std::uint64_t count = 1;   ///< that differ
+  std::size_t question = 0;  ///< first differing digest
+  std::uint64_t count = 1;   ///< number of differing digests
 };
 
-/// `second_of[r]`: whose batch rank r computed a second time.
+/// `second_of[r]`: rank whose batch rank r recomputed.
 std::vector<PassDifference> pass_differences(const PassDigests& step, const std::vector<int>& second_of);
 
-/// Are the weights of `repeated` those of the step's first time? Else every rank's pass is another one.
-/// Empty: it was not repeated.
+/// True if `repeated` used the same weights as the step's first execution. Otherwise every rank's pass
+/// differs. Empty `repeated`: the step was not repeated.
 bool is_repetition(const PassDigests& step, const PassDigests& repeated);
 
-/// Who is wrong where passes differ, one Dissent each, and suspects in one of their own. `repeated`: the same
-/// step from the same state, computed once more; empty: it was not.
-/// 1. A rank that computed its own batch twice, with two results, is wrong.
-/// 2. A rank whose digests of a pass are not those of its repetition is wrong: `certain`.
-/// 3. Where repetitions are alike, or of other weights: a rank that differs from both of its neighbours in a
-///    ring of three or more is wrong (`majority`).
-/// 4. Else both ranks are suspects.
+/// Finds the faulty ranks if passes differ: one Dissent each, and one for suspects. `repeated`: the same step
+/// from the same state, computed again; empty: not repeated.
+/// 1. A rank that computed its own batch twice, with different results, is wrong.
+/// 2. A rank whose pass digests differ from those of its repetition is wrong: `certain`.
+/// 3. If the repetitions are equal, or used other weights: a rank that differs from both neighbours in a ring
+///    of three or more is wrong (`majority`).
+/// 4. Otherwise both ranks are suspects.
 std::vector<Dissent> decide_passes(const PassDigests& step, const PassDigests& repeated,
                                    const std::vector<int>& second_of);
 

@@ -9,12 +9,12 @@ namespace egt {
 
 namespace {
 
-constexpr std::uint64_t scratch_words = 1024;  // a turn is far below a hundredth of a step
+constexpr std::uint64_t scratch_words = 1024;  // one iteration is far below 1 % of a step
 constexpr int most_turns = 1 << 22, fastest_growth = 8;
 constexpr double weight_of_newest = 0.1;   // in means over steps
-constexpr double another_precision = 0.3;  // a step that differs more is of another kind than those before
+constexpr double another_precision = 0.3;  // relative difference that indicates a change of precision
 
-/// A mean of late that follows a jump at once.
+/// Exponential mean that follows a jump at once.
 double follow(double mean, double newest) {
   return std::abs(newest - mean) > another_precision * mean ? newest
                                                             : mean + weight_of_newest * (newest - mean);
@@ -74,7 +74,7 @@ Status SlowInjection::learn(std::int64_t step, const StepResult& result) {
     const double turn_ms = extra / mark.turns;
     turn_ms_ = turn_ms_ > 0 ? follow(turn_ms_, turn_ms) : turn_ms;
     const double wanted = turn_ms_ > 0 ? target_ms() / turn_ms_ : most_turns;
-    // What was measured of few turns says little of many.
+    // A measurement of few iterations is a poor estimate for many.
     const double most = std::min<double>(most_turns, static_cast<double>(mark.turns) * fastest_growth);
     turns_ = static_cast<int>(std::lround(std::clamp(wanted, 1.0, std::max(1.0, most))));
   }

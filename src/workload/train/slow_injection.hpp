@@ -10,27 +10,26 @@
 
 namespace egt {
 
-/// A slow device on purpose (kind slow): from its step to the end, every pass of training carries real work
-/// more on the compute stream, in memory of its own. Its amount follows what events measure, so that a step
-/// takes `ms` longer or, where that is not given, `count` percent of what the rank's own pass takes (5, where
-/// count is not given either). Main thread only.
+/// Injected slow device (kind slow). From its step on, every training pass includes additional real work on
+/// the compute stream, in separate memory. Event timing controls the amount: a step is `ms` longer or, if not
+/// given, `count` percent of the rank's own pass time (default 5). Main thread only.
 class SlowInjection {
  public:
   static constexpr double default_percent = 5;
 
-  /// The environment outlives the object. The trainer goes first: its streams use the object's memory to
-  /// their end. `in_force`: one that struck and was reported before, and holds on here.
+  /// The environment must outlive the object. The trainer must be destroyed first, because its streams use
+  /// the object's memory until they finish. `in_force`: an injection that was reported before and continues.
   SlowInjection(Environment& environment, MlpTrainer& trainer, std::optional<Injection> in_force = {})
       : environment_(environment), trainer_(trainer), in_force_(in_force) {}
 
-  /// What it adds, of the work itself, where `ms` is not given.
+  /// Additional work in percent of the pass, if `ms` is not given.
   static double percent_of(const Injection& injection);
 
-  /// Takes what is due just before training step `step` is enqueued.
+  /// Starts the injection if due. Call directly before training step `step` is enqueued.
   Status before_step(std::int64_t step);
-  /// What the step took, once it is retired.
+  /// Reports the duration of a retired step.
   Status learn(std::int64_t step, const StepResult& result);
-  /// What is added to a step now, by the last one measured, milliseconds; 0: nothing.
+  /// Time currently added to a step in ms, by the last measurement; 0: none.
   double extra_ms() const { return extra_ms_; }
 
  private:
@@ -46,11 +45,11 @@ class SlowInjection {
 
   Environment& environment_;
   MlpTrainer& trainer_;
-  const std::optional<Injection> in_force_;  ///< from the first step on that can be measured
-  std::optional<Injection> injection_;       ///< that is carried out
+  const std::optional<Injection> in_force_;  ///< applied from the first step that can be measured
+  std::optional<Injection> injection_;       ///< in progress
   Buffer words_, digest_;
-  std::array<Mark, MlpTrainer::depth + 2> marks_;  ///< a step in line each
-  std::optional<double> pass_ms_;                  ///< of a pass without the work added, of late
+  std::array<Mark, MlpTrainer::depth + 2> marks_;  ///< one per enqueued step
+  std::optional<double> pass_ms_;                  ///< recent mean pass time without the added work
   double extra_ms_ = 0, turn_ms_ = 0;
   int turns_ = 1;
 };

@@ -18,16 +18,16 @@ namespace egt {
 
 namespace {
 
-constexpr std::size_t located_tensors = 8;  // of those that differ
-constexpr std::uint64_t pieces = 64;        // that a range is cut into to find those that differ
-/// Steps behind a flipped word in which the sums of gradients cannot have pulled the copies past the right
-/// value: with momentum 0.9 and a rate of at most a twentieth of the stable one a disturbance swings back to
-/// -0.6 of itself in six steps.
+constexpr std::size_t located_tensors = 8;  // max number, of those that differ
+constexpr std::uint64_t pieces = 64;        // parts per range in the search for differences
+/// Steps after a flip in which gradient all-reduces cannot pull the copies past the right value. With
+/// momentum 0.9 and at most 1/20 of the stable learning rate, a disturbance swings to -0.6 of its value in
+/// six steps.
 constexpr std::int64_t trusted_steps = 5;
-/// How many times as far from the right value as the nearest rank's word a wrong one is: soon after it went
-/// wrong, and whenever that was.
+/// Min distance of a wrong word from the right value, relative to the nearest rank's word: shortly after the
+/// fault, and at any time.
 constexpr double clearly = 4, beyond_doubt = 16;
-/// Words travel in digests' places: four a digest.
+/// Words are exchanged in the buffers of digests: four per digest.
 constexpr std::uint64_t words_per_digest = sizeof(Digest) / sizeof(std::uint32_t);
 
 std::uint32_t word_of(const Answers& rank, std::uint64_t index) {
@@ -174,7 +174,7 @@ Result<Repetition> StateRepair::repeat(std::vector<StateDifference>& differences
     if (const std::vector<int> second_of = steps_.second_of(step); !second_of.empty()) {
       EGT_TRY_ASSIGN(PassDigests passes, trainer_.pass_digests(step, timeout));
       const bool differs = !pass_differences(passes, second_of).empty() || !wrong_sums(passes).empty();
-      // Behind a step that came out wrong now, the weights are not those of the first time.
+      // After a step that differs now, the weights are not those of the first execution.
       if (step == pass_step && !made.passes_differ) made.passes = std::move(passes);
       made.passes_differ = made.passes_differ || differs;
     }
@@ -223,12 +223,12 @@ std::vector<int> furthest_from(std::uint32_t repeated, const std::vector<std::ui
 
 namespace {
 
-/// Who is wrong in one tensor, and who may be.
+/// Faulty ranks and suspects of one tensor.
 struct Decision {
   std::set<int> wrong, suspects;
 };
 
-/// The ranks that the words of a tensor speak against.
+/// Ranks that the words of a tensor contradict.
 std::set<int> contradicted(const StateDifference& difference, double times) {
   std::set<int> ranks;
   for (const DifferentWord& word : difference.words)
@@ -339,8 +339,8 @@ void show_state(Fault& fault, const Dissent& dissent, const std::string& tensor,
     fault.count = words.size();
     return;
   }
-  // The rank holds there what most ranks do not, or where that says nothing, what is further from the
-  // repetition's.
+  // A word is wrong on this rank if most ranks hold another value. If that is inconclusive, the word further
+  // from the repetition's is.
   const auto own = static_cast<std::size_t>(dissent.rank);
   const auto is_its = [&](const DifferentWord& word) {
     const auto alike = std::count(word.by_rank.begin(), word.by_rank.end(), word.by_rank[own]);

@@ -15,67 +15,67 @@
 
 namespace egt {
 
-/// A word of the state that is not alike on all ranks.
+/// A state word that differs between ranks.
 struct DifferentWord {
-  std::uint64_t index = 0;             ///< of the tensor
-  std::vector<std::uint32_t> by_rank;  ///< what each rank holds there
-  std::uint32_t repeated = 0;          ///< what the repeated steps made of it
+  std::uint64_t index = 0;             ///< index in the tensor
+  std::vector<std::uint32_t> by_rank;  ///< value on each rank
+  std::uint32_t repeated = 0;          ///< value after the repeated steps
 };
 
-/// Where the ranks' copies of one state tensor differ.
+/// Differences between the ranks' copies of one state tensor.
 struct StateDifference {
-  std::size_t question = 0;          ///< the tensor, as an index of `MlpTrainer::state_tensors`
-  std::vector<DifferentWord> words;  ///< in the first `most_blocks` blocks that differ; ascending
+  std::size_t question = 0;          ///< tensor, as an index of `MlpTrainer::state_tensors`
+  std::vector<DifferentWord> words;  ///< in the first `most_blocks` differing blocks; ascending
   static constexpr std::uint64_t block_words = 1024;
   static constexpr std::size_t most_blocks = 4;
 };
 
-/// What the steps from the proven state to the candidate's gave when they were made again.
+/// Result of repeating the steps from the verified state to the candidate's.
 struct Repetition {
-  bool alike = false;               ///< all ranks' states are the same at the candidate's step
-  Answers states;                   ///< their digests there, of rank 0
-  std::int64_t first_step = 0;      ///< of the steps repeated
-  std::vector<double> losses = {};  ///< by repeated step: of all ranks
-  std::vector<std::vector<float>> own_losses = {};  ///< by repeated step, then by rank
-  PassDigests passes = {};                          ///< of the step asked for, if it was repeated
-  bool passes_differ = false;                       ///< of any repeated step
-  bool alike_before_loss = true;  ///< all ranks' states just before the step that was asked for
+  bool alike = false;                               ///< all ranks have equal states at the candidate's step
+  Answers states;                                   ///< their digests there, on rank 0
+  std::int64_t first_step = 0;                      ///< first repeated step
+  std::vector<double> losses = {};                  ///< over all ranks, per repeated step
+  std::vector<std::vector<float>> own_losses = {};  ///< per repeated step and rank
+  PassDigests passes = {};                          ///< of the requested step, if it was repeated
+  bool passes_differ = false;                       ///< in any repeated step
+  bool alike_before_loss = true;                    ///< all ranks' states directly before the requested step
 };
 
-/// Keeps the state of training at checks, finds where the ranks' copies differ, and goes back to the last
-/// state that was proven, to repeat the steps from there: that leaves all ranks alike again, and has the
-/// third voice where two disagree. All ranks make the same calls in the same order; the exchange is free
-/// meanwhile. Main thread only.
+/// Keeps the training state at checks, locates differences between the ranks' copies, and restores the last
+/// verified state to repeat the steps from there. Afterwards all ranks are equal again, and the repetition
+/// decides between two ranks that disagree. Collective: the same calls in the same order on all ranks, with
+/// an idle exchange. Main thread only.
 class StateRepair {
  public:
-  /// All outlive the object.
+  /// All must outlive the object.
   StateRepair(Environment& environment, TrainingSteps& steps, DigestExchange& exchange)
       : environment_(environment), steps_(steps), trainer_(steps.trainer()), exchange_(exchange) {}
 
-  /// Keeps the state as it is before the first step, as proven.
+  /// Keeps the initial state as verified.
   Status begin();
-  /// Behind the last enqueued step, `step`: keeps the state as a candidate.
+  /// Keeps the state after the last enqueued step, `step`, as the candidate.
   Status keep_candidate(std::int64_t step);
-  /// The candidate is right: it is what is gone back to.
+  /// Marks the candidate as verified; restores use it from now on.
   void prove_candidate();
 
-  /// Digests of all ranks' candidates, as `enqueue_state_digests` gives them of the state.
+  /// Digests of all ranks' candidates, as computed by `enqueue_state_digests` for the state.
   Result<std::vector<Answers>> candidates();
-  /// Where the candidate's copies differ, in the first tensors of those whose digests in `states` do.
+  /// Locates differences in the first candidate tensors whose digests in `states` differ.
   Result<std::vector<StateDifference>> locate(const std::vector<Answers>& states);
-  /// Waits for the steps that are under way, which are to be made again.
+  /// Waits for the steps in flight, which will be repeated.
   Status drain();
-  /// Repeats the steps from the proven state to the candidate's, and fills in `repeated` of each word of
-  /// `differences`. `pass_step`: whose digests are wanted; none: no step's. `loss_step`: the ranks' states
-  /// before it are compared, too; none: not wanted. No step may be under way.
+  /// Repeats the steps from the verified state to the candidate's, and fills in `repeated` of each word in
+  /// `differences`. `pass_step`: step whose pass digests to return, if any. `loss_step`: step before which
+  /// the ranks' states are compared too, if any. No step may be in flight.
   Result<Repetition> repeat(std::vector<StateDifference>& differences,
                             const std::optional<std::int64_t>& loss_step,
                             const std::optional<std::int64_t>& pass_step);
-  /// Enqueues the steps behind the candidate's again; they are left to be retired.
+  /// Enqueues the steps after the candidate's again; the caller retires them.
   Status go_on();
 
-  /// Takes training back to the state kept behind `step`, which was proven on some rank; here it may still be
-  /// the candidate. No step may be under way. An error: it is not kept here.
+  /// Restores the state after `step`, which some rank verified. On this rank it may still be the candidate.
+  /// No step may be in flight. Returns an error if the state is not kept here.
   Status go_back_to(std::int64_t step);
 
   std::int64_t proven_step() const { return proven_step_; }
@@ -94,47 +94,47 @@ class StateRepair {
   std::int64_t proven_step_ = -1, candidate_step_ = -1;
 };
 
-/// The ranks whose word, as fp32, is more than `times` as far from what a repetition gave as the nearest
-/// rank's: a wrong word is far from it, while the right one can only have moved with the sums of gradients
-/// that the wrong one took part in. None: not clear.
+/// Ranks whose word, as fp32, is over `times` as far from the repetition's as the nearest rank's. A wrong
+/// word is far away, while the right one moves only through gradient all-reduces that include the wrong one.
+/// Empty: not clear.
 std::vector<int> furthest_from(std::uint32_t repeated, const std::vector<std::uint32_t>& by_rank,
                                double times = 4);
 
-/// The first step whose loss came out otherwise on some rank when it was repeated, and on which ranks.
+/// First step whose loss differed in the repetition on some rank, and these ranks.
 struct Deviation {
   std::int64_t step = -1;
-  std::set<int> ranks;  ///< none: no step's did
-  /// By more than rounding: a word that is wrong by so little that its own rank's loss stays the same may
-  /// reach another rank's loss first, by the sums of gradients.
+  std::set<int> ranks;  ///< empty: no step differed
+  /// The difference exceeds rounding. A tiny error that leaves its own rank's loss unchanged may change
+  /// another rank's loss first, through the gradient all-reduce.
   bool clear = false;
 };
 
-/// Decides by the repetition who is wrong where the ranks' vote could not: `undecided` has suspects.
-/// `states`: all ranks' digests of the candidate; `candidate_step`: its step. One Dissent a rank found wrong,
-/// and one with suspects, of the tensors that stay undecided.
+/// Uses the repetition to find the faulty ranks if the vote left suspects, as in `undecided`. `states`: all
+/// ranks' digests of the candidate; `candidate_step`: its step. Returns one Dissent per faulty rank, and one
+/// with suspects for the tensors that stay undecided.
 ///
-/// Of one tensor, in this order:
-/// 1. If some rank's digest is the repetition's, the ranks with another are wrong.
-/// 2. The ranks whose words are 16 times as far from the repetition's as the nearest rank's are wrong: sums
-///    of gradients pull all copies together, past the right value, but not so far past it.
-/// 3. A wrong weight changes the loss of its own rank in the next step, and that of others only after a sum
-///    of gradients: if one rank's loss was the first to deviate, and did so clearly, that rank is wrong.
-/// 4. The ranks whose words are clearly furthest from the repetition's are wrong. This holds for a few steps
-///    only, or where no loss deviated, and comes before rule 3 there, if it is clear. Later it only shows
-///    a second fault: where the words of one tensor speak against the rank of rule 3, and those of another
-///    against another rank, both are suspects in the latter.
+/// Rules for one tensor, in this order:
+/// 1. If some rank's digest equals the repetition's, ranks with another digest are wrong.
+/// 2. Ranks whose words are 16 times as far from the repetition's as the nearest rank's are wrong. The
+///    gradient all-reduce pulls all copies together, past the right value, but not that far.
+/// 3. A wrong weight changes its own rank's loss in the next step, and other losses only after an all-reduce.
+///    If one rank's loss was the first to deviate, and clearly, that rank is wrong.
+/// 4. Ranks whose words are clearly furthest from the repetition's are wrong. This is reliable for a few
+///    steps only, or if no loss deviated; then it precedes rule 3, if clear. Later it only shows a second
+///    fault. If the words of one tensor contradict the rank of rule 3, and those of another a different rank,
+///    both are suspects in the latter.
 std::vector<Dissent> decide_by_repetition(const Dissent& undecided, const std::vector<Answers>& states,
                                           const std::vector<StateDifference>& differences,
                                           const Repetition& repetition, const Deviation& deviation,
                                           std::int64_t candidate_step);
-/// The same for all of a vote: replaces its undecided Dissent, if there is one, by what is decided of it.
-/// `deviation`: none: no losses were kept. Where the repetition leaves the ranks unlike, nothing is decided.
+/// The same for a complete vote: replaces its undecided Dissent, if any, by the decisions. `deviation` is
+/// empty if no losses were kept. Decides nothing if the ranks differ after the repetition.
 void decide_by_repetition(std::vector<Dissent>& dissents, const std::vector<Answers>& states,
                           const std::vector<StateDifference>& differences, const Repetition& repetition,
                           const std::optional<Deviation>& deviation, std::int64_t candidate_step);
 
-/// Puts into a fault where the state is wrong, and what is held there: as near as `differences` show.
-/// `tensor`: the name of the dissent's first.
+/// Writes location and values of a wrong state into a fault, as precisely as `differences` permit. `tensor`:
+/// name of the dissent's first tensor.
 void show_state(Fault& fault, const Dissent& dissent, const std::string& tensor,
                 const std::vector<StateDifference>& differences);
 

@@ -11,11 +11,11 @@
 
 namespace egt {
 
-/// Where the time of the steps went that were measured, one an epoch: means over them. Not thread-safe.
+/// Breakdown of the measured steps, one per epoch, as means. Not thread-safe.
 class StepBreakdown {
  public:
-  /// `pass_ms`: StepResult::pass_ms of the same step. All phases are within it, so their shares are at most
-  /// 100 %.
+  /// `pass_ms`: StepResult::pass_ms of the same step. It includes all phases, so their shares are at most 100
+  /// %.
   void add(const StepTimes& times, std::optional<double> pass_ms) {
     if (!pass_ms) return;
     for (std::size_t phase = 0; phase < step_phases; ++phase) sum_.phase_ms[phase] += times.phase_ms[phase];
@@ -25,9 +25,9 @@ class StepBreakdown {
     ++steps_;
   }
 
-  /// {measured_steps, step_ms, forward_ms, activation_ms, backward_ms, update_ms, wait_ms, checks_ms: of a
-  /// mean step, by `checks_fraction` of all; other_ms: of a measured step, between its phases;
-  /// sum_ms: [a bucket each], beside the others}; null: no step was measured.
+  /// {measured_steps, step_ms, forward_ms, activation_ms, backward_ms, update_ms, wait_ms, checks_ms: share
+  /// `checks_fraction` of a mean step; other_ms: time between the phases of a measured step; sum_ms: [one per
+  /// bucket], overlapping with these phases}; null: no step was measured.
   Json figures(std::optional<double> checks_fraction) const {
     if (steps_ == 0) return nullptr;
     const auto steps = static_cast<double>(steps_);
@@ -48,7 +48,7 @@ class StepBreakdown {
   std::int64_t steps_ = 0;
 };
 
-/// How fast the loss falls: a line through its logarithm over the steps, by least squares.
+/// Loss decay rate: a least-squares line through log(loss) over the steps.
 class LossTrend {
  public:
   void add(std::int64_t step, double loss) {
@@ -61,19 +61,19 @@ class LossTrend {
     last_y_ = y;
     lowest_y_ = std::min(lowest_y_, y);
     ++count_;
-    // Welford's updates of the means and of the sums of products about them (1962).
+    // Welford's updates of the means and of the centered sums of products (1962).
     const double from_mean = x - mean_x_;
     mean_x_ += from_mean / count_;
     mean_y_ += (y - mean_y_) / count_;
     xx_ += from_mean * (x - mean_x_);
     xy_ += from_mean * (y - mean_y_);
   }
-  /// The steps in which it halves; none: it does not fall, or too few steps were made.
+  /// Number of steps that halve the loss; none: it does not fall, or too few steps.
   std::optional<double> halving_steps() const {
     if (count_ < 3 || xx_ <= 0 || xy_ >= 0 || last_y_ >= first_y_) return std::nullopt;
     return -std::log(2.0) * xx_ / xy_;
   }
-  /// Training from random weights that learns nothing: after 50 steps no loss is 5 % below the first one.
+  /// True if training from random weights does not learn: after 50 steps no loss is 5 % below the first.
   bool stands_still() const {
     return first_step_ == 0 && count_ >= 50 && lowest_y_ > first_y_ + std::log(0.95);
   }

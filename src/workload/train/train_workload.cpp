@@ -16,14 +16,14 @@ namespace egt {
 namespace {
 
 constexpr double epoch_period_s = 1;  // shorter epochs are reported together
-/// Of the extreme terms, where products over memory lead: blocks a multiprocessor.
+/// Blocks per multiprocessor for transcendental chains while memory-resident GEMMs lead.
 constexpr double width_beside_products = 3;
 
 Json mean(const Histogram& figures) {
   return figures.count() > 0 ? Json(figures.mean()) : Json(nullptr);
 }
 
-/// Of the looks, from the one that 5 % do not reach to the one that 5 % exceed, in percent of their mean.
+/// Difference between the 95th and 5th percentiles, in percent of the mean.
 Json spread_percent(const Histogram& figures) {
   if (figures.count() < 2) return nullptr;
   return 100 * (figures.quantile(0.95) - figures.quantile(0.05)) / figures.mean();
@@ -66,7 +66,7 @@ Status TrainWorkload::prepare() {
   return measure_rates();
 }
 
-/// Now, while there is memory left. Keeps the faster rates where it is called again.
+/// Called in `prepare`, while memory is free. Later calls keep the faster rates.
 Status TrainWorkload::measure_rates() {
   Stream& stream = steps_->trainer().compute_stream();
   for (const Precision precision : options_.precisions) {
@@ -87,9 +87,8 @@ Status TrainWorkload::measure_rates() {
   return {};
 }
 
-/// Work that took less time than it would take alone refutes a rate: the device was busy when it was
-/// measured. Then it is measured again. The memory that this needs may be in use; then the rates stay as they
-/// are.
+/// A rate is refuted if the work was faster than the rate permits: the device was busy during the
+/// measurement. The rate is then measured again. If the memory for this is in use, the rates are kept.
 Status TrainWorkload::correct_rates() {
   const LoadFigures load = load_figures();
   const double seconds = seconds_since(started_);
@@ -144,7 +143,7 @@ Status TrainWorkload::give_up_steps(double timeout_seconds) {
 }
 
 Status TrainWorkload::resume(RestartInfo& restart) {
-  // Steps that a restart discards are no work.
+  // Steps discarded by a restart do not count as work.
   if (options_.covers_all()) {
     const Computed open = uncompared(static_cast<std::int64_t>(checks_->figures().compared_steps));
     for (const auto& [precision, flops] : open.flops) flops_[precision] -= flops;
@@ -156,8 +155,8 @@ Status TrainWorkload::resume(RestartInfo& restart) {
   return {};
 }
 
-/// Until this rank's own pass is made nobody else can be waited for: so a stuck device is separated from its
-/// peers.
+/// Waits first for this rank's own pass, before any wait for peers. This distinguishes a stuck device from
+/// stuck peers.
 Status TrainWorkload::wait_for_pass(std::int64_t step) {
   ProgressBoard::Line& line = environment_.board.line("main");
   line.begin("train: pass", step);
@@ -198,7 +197,7 @@ Status TrainWorkload::retire(std::int64_t step, StepOutcome& outcome) {
   return {};
 }
 
-/// 0: there was no second pass.
+/// 0: no second pass.
 std::int64_t TrainWorkload::second_samples_of(std::int64_t step) const {
   const int own = environment_.place.rank;
   const std::vector<int> second_of = steps_->second_of(step);
@@ -257,7 +256,7 @@ Status TrainWorkload::finish(const Ending& ending) {
   return correct_rates();
 }
 
-/// A fault that repeats looks like divergence, so only a learning rate that was asked for is to blame.
+/// A repeating fault looks like divergence, so only a user-defined learning rate is blamed.
 std::string TrainWorkload::divergence(std::int64_t step, const std::optional<LossApart>& first) const {
   std::string text = fmt::format(
       "the loss is not finite from step {} on, and was so again when the steps were repeated: training "
@@ -271,7 +270,7 @@ std::string TrainWorkload::divergence(std::int64_t step, const std::optional<Los
                : text;
 }
 
-/// What speaks against this rank's training; empty: nothing.
+/// Failure of this rank's training; empty: none.
 std::string TrainWorkload::failure_of(const CheckFigures& checks) const {
   const auto count = [](std::uint64_t found) { return counted(found, "check"); };
   if (checks.own_wrong_checks > 0)
@@ -283,7 +282,7 @@ std::string TrainWorkload::failure_of(const CheckFigures& checks) const {
   return retired_ == 0 ? "no step was trained" : "";
 }
 
-/// Why training proves nothing, though no result was found wrong; empty: it does.
+/// Why training proves nothing, although no result was wrong; empty: it does.
 std::string TrainWorkload::left_undone(const CheckFigures& checks) const {
   if (checks.diverged_step) return divergence(*checks.diverged_step, checks.diverged_first);
   if (checks.unexamined_loss_step)
@@ -353,7 +352,7 @@ PartReport TrainWorkload::report() const {
       {"weight_digest", weight_digest.empty() ? Json(nullptr) : Json(weight_digest)}};
   note_checks_not_run(checks, part);
   if (options_.balance == Balance::automatic) part.figures.update(balance_.figures());
-  // Rank 0 reports for all, step for step the same: what its straggler_detector compares.
+  // Rank 0 reports for all ranks over the same steps; its straggler_detector compares these values.
   if (environment_.place.rank == 0 && environment_.place.size > 1)
     part.figures["peers"] = {{"steps", all_compute_steps_}, {"compute_ms_sums", all_compute_ms_}};
   part.load = load_figures();
@@ -370,7 +369,7 @@ PartReport TrainWorkload::report() const {
   part.shares = shares(checks);
   part.work.replays = checks.replays;
   part.work.replica_checks = checks.replica_checks;
-  // Equal weights on all ranks do not prove the products of their unlike batches: only replays and second
+  // Equal weights on all ranks do not verify the GEMMs of their different batches; only replays and second
   // passes do.
   const auto replayed = static_cast<double>(batch_.global / environment_.place.size);
   part.work.gemm_flops = flops_per_sample(options_.layers) *
@@ -379,7 +378,7 @@ PartReport TrainWorkload::report() const {
   return part;
 }
 
-/// What the last steps computed, whose passes are not compared yet.
+/// Work of the last steps, whose passes are not compared yet.
 TrainWorkload::Computed TrainWorkload::uncompared(std::int64_t compared_steps) const {
   Computed computed;
   for (std::int64_t step = compared_steps; step < retired_; ++step) {
@@ -390,7 +389,7 @@ TrainWorkload::Computed TrainWorkload::uncompared(std::int64_t compared_steps) c
   return computed;
 }
 
-/// Sampled: known-answer passes are work of their own, which is all that is verified of the passes.
+/// With sampled coverage, known-answer passes are additional work, and the only verified passes.
 std::vector<WorkShare> TrainWorkload::shares(const CheckFigures& checks) const {
   if (!steps_) return {};
   std::vector<WorkShare> all;

@@ -18,17 +18,17 @@
 
 namespace egt {
 
-/// Trains the network, an epoch a precision, while TrainingChecks prove it. Carries the ranks' votes to stop.
+/// Trains the network, one epoch per precision, verified by TrainingChecks. Transfers the ranks' stop votes.
 /// Reports the parts `train` and `extreme`.
 class TrainWorkload : public Workload {
  public:
-  /// `most_samples`: as of BatchBalance. `golden` outlives the workload.
+  /// `most_samples`: see BatchBalance. `golden` must outlive the workload.
   TrainWorkload(Environment& environment, const TrainOptions& options, const BatchShare& batch,
                 std::vector<std::int64_t> most_samples, GoldenBook& golden);
 
   std::string name() const override { return "train"; }
   Status prepare() override;
-  /// First answers of every precision: collective.
+  /// Computes the first answers in every precision; collective.
   Status start() override;
   Status enqueue(const Step& step) override;
   Status retire(std::int64_t step, StepOutcome& outcome) override;
@@ -38,11 +38,11 @@ class TrainWorkload : public Workload {
   PartReport report() const override;
   std::vector<PartReport> reports() const override;
 
-  /// After prepare: where every collective of the run's communicator goes.
+  /// Valid after `prepare`. Every collective of the run's communicator uses this stream.
   Stream& communication_stream() { return steps_->trainer().communication_stream(); }
-  /// After prepare: of the gradients that a step sums over ranks.
+  /// Gradient bytes that a step all-reduces; valid after `prepare`.
   double summed_bytes() const;
-  /// Of each precision of training; known once prepared.
+  /// Standalone rates of the training precisions; valid after `prepare`.
   const ProductRates& product_rates() const { return product_rates_; }
 
  private:
@@ -69,16 +69,16 @@ class TrainWorkload : public Workload {
 
   Environment& environment_;
   TrainOptions options_;
-  bool is_default_rate_ = false;  ///< of learning
-  BatchShare batch_;              ///< at first
+  bool is_default_rate_ = false;  ///< learning rate
+  BatchShare batch_;              ///< initial share
   BatchBalance balance_;
   GoldenBook& golden_;
   std::unique_ptr<TrainingSteps> steps_;
-  std::unique_ptr<TrainingChecks> checks_;  ///< behind the trainer, whose streams it uses
+  std::unique_ptr<TrainingChecks> checks_;  ///< declared after the trainer, whose streams it uses
 
   ProductRates product_rates_;
-  std::optional<double> extreme_rate_;  ///< alone, turns/s
-  double long_chain_rate_ = 0;          ///< likewise, of longer chains; 0: not measured
+  std::optional<double> extreme_rate_;  ///< standalone, iterations/s
+  double long_chain_rate_ = 0;          ///< standalone, for longer chains; 0: not measured
   struct Computed {
     std::map<Precision, double> flops = {};
     std::int64_t samples = 0;
@@ -90,8 +90,8 @@ class TrainWorkload : public Workload {
   Clock::time_point started_ = Clock::now();
 
   std::int64_t retired_ = 0;
-  std::int64_t samples_ = 0;                            ///< of all passes that this rank computed
-  std::int64_t timed_samples_ = 0, epoch_samples_ = 0;  ///< this rank's, in timed steps
+  std::int64_t samples_ = 0;                            ///< of all passes computed on this rank
+  std::int64_t timed_samples_ = 0, epoch_samples_ = 0;  ///< of this rank, in timed steps
   std::optional<double> loss_first_, loss_last_;
   LossTrend loss_trend_;
   StepBreakdown breakdown_;
@@ -99,13 +99,13 @@ class TrainWorkload : public Workload {
   double device_ms_ = 0, products_led_ms_ = 0;
   double epoch_ms_ = 0;
   Clock::time_point epoch_told_;
-  double compute_ms_ = 0;               ///< of this rank's passes, without waits for its peers
-  std::int64_t computed_samples_ = 0;   ///< in these
-  std::vector<double> all_compute_ms_;  ///< of every rank, over the steps that are known of all
+  double compute_ms_ = 0;               ///< of this rank's passes, without waits for peers
+  std::int64_t computed_samples_ = 0;   ///< in these passes
+  std::vector<double> all_compute_ms_;  ///< per rank, over the steps with values of all ranks
   std::int64_t all_compute_steps_ = 0;
   std::int64_t epoch_timed_steps_ = 0, epoch_steps_ = 0;
-  std::optional<double> epoch_all_reduce_gb_per_s_;  ///< at the last look
-  Histogram all_reduce_gb_per_s_, activation_ms_;    ///< one look an epoch; the latter as of `batch_`
+  std::optional<double> epoch_all_reduce_gb_per_s_;  ///< last measurement
+  Histogram all_reduce_gb_per_s_, activation_ms_;    ///< one per epoch; the latter scaled to `batch_`
 };
 
 }  // namespace egt

@@ -14,7 +14,7 @@ namespace egt {
 namespace {
 
 constexpr std::size_t verified_gemms = 4;  // per check and rank
-/// Before the first step every GEMM is verified, with so many times the work of a later check.
+/// Before step 0, every GEMM is verified, with this many times the work of a later check.
 constexpr double first_check_work = 32;
 constexpr std::int64_t before_the_first = -1;
 
@@ -26,7 +26,7 @@ std::vector<Answers> part(const std::vector<Answers>& ranks, std::size_t first, 
   return parts;
 }
 
-/// Of each rank the next one of its group, around.
+/// Maps each rank to the next one of its group, cyclically.
 std::vector<int> ring_of(const std::vector<int>& groups) {
   std::vector<int> ring(groups.size());
   for (std::size_t rank = 0; rank < groups.size(); ++rank) {
@@ -38,7 +38,7 @@ std::vector<int> ring_of(const std::vector<int>& groups) {
   return ring;
 }
 
-/// Of one rank, the two states that the gradients of its two passes led to.
+/// Compares the two states of one rank, which result from the gradients of its two passes.
 std::vector<Dissent> compare_states(const Answers& state, const Answers& second) {
   const std::vector<std::size_t> differ = unlike({state, second});
   if (differ.empty()) return {};
@@ -84,7 +84,7 @@ Status TrainingChecks::prepare() {
                .second_state = trainer_.has_second_state() ? states_.size() : 0};
   EGT_TRY(golden_check_.prepare(golden_.known ? &*golden_.known : nullptr, environment_.device_model,
                                 golden_work(), names_of(options_.precisions), options_.golden));
-  // A block of words travels in digests' places when replicas differ.
+  // If weights differ, a block of words is exchanged in the buffer of the digests.
   const std::size_t block = StateDifference::block_words * sizeof(std::uint32_t) / sizeof(Digest);
   EGT_TRY(exchange_.prepare(std::max(sections_.all(), block)));
   const auto& buckets = trainer_.layout().buckets();
@@ -94,7 +94,7 @@ Status TrainingChecks::prepare() {
   EGT_TRY_ASSIGN(audit_,
                  OperationAudit::create(
                      environment_.device,
-                     {.gemms = 3 * all_layers + pieces,  // of each layer the sums of its bias gradient, too
+                     {.gemms = 3 * all_layers + pieces,  // per layer, including the bias gradient sums
                       .most_rows = std::max(batch_.local, batch_.global / environment_.place.size),
                       .widest_layer = *std::max_element(options_.layers.begin(), options_.layers.end()),
                       .other_operations = 2 * all_layers + buckets.size(),
@@ -122,7 +122,7 @@ Status TrainingChecks::take_groups() {
   return {};
 }
 
-// A check, put in line
+// Enqueuing a check
 
 Status TrainingChecks::after_step(std::int64_t step) {
   if (!under_way_) EGT_TRY(steps_.injections().strike_states(step));
@@ -151,8 +151,8 @@ Status TrainingChecks::enqueue_check(std::int64_t step) {
   return {};
 }
 
-/// Before the first step the ranks of a device model share all GEMMs, since their results are the same. Later
-/// each rank verifies a few of them, others each time.
+/// Before step 0, ranks of one device model share all GEMMs, because their results are equal. Later each rank
+/// verifies a few, different ones each time.
 OperationAudit::Selection TrainingChecks::selection_of_this_check(std::int64_t step) const {
   const double work = OperationAudit::cheap_terms(environment_.device.info());
   const int own = groups_[static_cast<std::size_t>(environment_.place.rank)];
@@ -170,7 +170,7 @@ OperationAudit::Selection TrainingChecks::selection_of_this_check(std::int64_t s
           .terms = work / static_cast<double>(verified_gemms)};
 }
 
-// A check, judged
+// Judging a check
 
 Status TrainingChecks::retire(std::int64_t step, const StepResult& result) {
   costs_.add(step, result.step_ms);
@@ -180,7 +180,7 @@ Status TrainingChecks::retire(std::int64_t step, const StepResult& result) {
   }
   own_losses_.keep(step, result.own_losses);
   losses_.note(step, result);
-  EGT_TRY(compare_passes(step - 1));  // whose digests came before this step's sums
+  EGT_TRY(compare_passes(step - 1));  // digests that arrived before this step's all-reduce
   return under_way_ && under_way_->step == step ? collect() : Status();
 }
 
@@ -201,9 +201,9 @@ Status TrainingChecks::finish() {
 
 // After a restart
 
-/// The newest state that any rank proved: it saw all ranks' digests, so it is kept on every one. Likewise the
-/// candidate of a check that some rank saw fail. Checks go on behind those that any rank began. Losses stay
-/// that all ranks have.
+/// Finds the newest verified state on any rank. Verification compared all ranks' digests, so every rank still
+/// holds it. The same is true for the candidate of a check that failed on some rank. Check numbers continue
+/// after those started on any rank. Only losses that all ranks have are kept.
 Result<TrainingChecks::Agreement> TrainingChecks::agree_on_state() {
   constexpr std::size_t told = 3;
   const auto from_zero = [](std::int64_t step) {
@@ -260,8 +260,8 @@ Result<std::int64_t> TrainingChecks::resume() {
   return agreed.proven_step + 1;
 }
 
-/// Some rank saw a check fail, and the repair broke off. All ranks still have the states that it was to
-/// repair; where these are alike, going back is enough.
+/// A check failed on some rank, and its repair was interrupted. All ranks still hold the states to repair. If
+/// these are equal, restoring is enough.
 Status TrainingChecks::finish_repair(const Check& check) {
   under_way_ = unrepaired_ = check;
   EGT_TRY_ASSIGN(const auto state, repair_.candidates());
@@ -305,7 +305,7 @@ void TrainingChecks::count_check(bool wrong) {
   reporter_.end_check();
 }
 
-/// A fault that this check found, as if this rank were wrong. Where passes differ before it, both have one
+/// A fault detected by this check, filled in for this rank. If passes differed before it, both have the same
 /// cause.
 Fault TrainingChecks::fault(const char* kind, const char* detector, const char* phase) const {
   Fault fault = fault_of(environment_, kind, detector, phase, under_way_->step);
@@ -319,7 +319,7 @@ void TrainingChecks::report(Fault found, const Dissent& dissent, std::string whe
   reporter_.tell(std::move(found), dissent);
 }
 
-/// Is there anything to hold this rank's answers against?
+/// True if there are answers to compare this rank's with.
 bool TrainingChecks::has_comparison(const std::vector<Answers>& past) const {
   const auto own = static_cast<std::size_t>(environment_.place.rank);
   return !past[own].empty() || std::count(groups_.begin(), groups_.end(), groups_[own]) > 1;
@@ -361,7 +361,7 @@ void TrainingChecks::judge_golden(const Answers& own) {
                      precision, more_tensors(dissent->count)));
 }
 
-/// All steps up to `last`, which are retired.
+/// Compares the passes of all steps up to `last`, which must be retired.
 Status TrainingChecks::compare_passes(std::int64_t last) {
   while (compared_step_ < last) {
     const std::int64_t step = ++compared_step_;
@@ -381,7 +381,7 @@ Status TrainingChecks::compare_passes(std::int64_t last) {
   return {};
 }
 
-/// The steps are repeated behind the next check, which may break off.
+/// Reports provisionally, because the repetition after the next check may be interrupted.
 Status TrainingChecks::announce_passes() {
   for (const Dissent& dissent : decide_passes(unlike_->passes, {}, unlike_->second_of))
     reporter_.tell_provisionally(pass_fault(dissent), dissent);
@@ -389,7 +389,7 @@ Status TrainingChecks::announce_passes() {
   return environment_.publish();
 }
 
-/// What the check found of a rank is more specific: a wrong weight makes the passes wrong, too.
+/// The check's own fault on a rank is more specific: a wrong weight also corrupts passes.
 void TrainingChecks::judge_passes(const PassDigests& repeated) {
   for (const Dissent& dissent : decide_passes(unlike_->passes, repeated, unlike_->second_of)) {
     constexpr const char* kinds[] = {"replica", "replay", "extreme"};
@@ -403,8 +403,8 @@ void TrainingChecks::judge_passes(const PassDigests& repeated) {
   unlike_.reset();
 }
 
-/// A wrong sum that a rank got leaves its weights apart from the others'; of one rank, two unlike passes
-/// leave its two states apart.
+/// After a wrong all-reduce result, a rank's weights differ from its peers'. On a single rank, its two states
+/// differ after two different passes.
 bool TrainingChecks::explains(const Dissent& state) const {
   if (!unlike_) return false;
   if (sections_.second_state > 0) return true;  // both passes read the same weights
@@ -450,7 +450,7 @@ Fault TrainingChecks::pass_fault(const Dissent& dissent) const {
   return found;
 }
 
-/// Only this rank knows what its audit found.
+/// Only this rank knows the findings of its audit.
 Status TrainingChecks::judge_audit() {
   EGT_TRY_ASSIGN(const OperationAuditReport report, audit_->collect(environment_.peer_timeout_seconds));
   figures_.gemms_verified += report.gemms;
@@ -468,8 +468,8 @@ Status TrainingChecks::judge_audit() {
   return {};
 }
 
-/// Also decides whether training goes back: what the other judges found is the same on all ranks. Is the
-/// state or the loss wrong?
+/// Also decides whether to restore, based on results that are equal on all ranks. Returns true if state or
+/// loss is wrong.
 Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state,
                                          const std::vector<Answers>& second_state, bool pass_wrong) {
   std::vector<Dissent> dissents;
@@ -482,7 +482,7 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state,
   if (dissents.empty()) state_stays_wrong_ = false;
   const bool passes_wrong = unlike_.has_value();
   const bool explained = pass_wrong || passes_wrong || !dissents.empty();
-  // What stays wrong would send training back again and again: once is enough.
+  // A persistent fault would trigger a restore in every check, so it does only once.
   const bool goes_back = (!dissents.empty() && !state_stays_wrong_) || (pass_wrong && !pass_was_wrong_) ||
                          (passes_wrong && !passes_stay_wrong_) || losses_.open_step();
   pass_was_wrong_ = pass_wrong;
@@ -513,14 +513,14 @@ Result<bool> TrainingChecks::judge_state(const std::vector<Answers>& state,
   return !dissents.empty() || passes_wrong || loss_was_wrong;
 }
 
-/// Whoever is wrong is reported, and is on disk, before anything is done that may break off.
+/// Reports faulty ranks and writes the records to disk before any operation that may be interrupted.
 Status TrainingChecks::announce(const std::vector<Dissent>& dissents) {
   for (const Dissent& dissent : dissents)
     if (!explains(dissent)) reporter_.tell_provisionally(state_fault(dissent, {}), dissent);
   return environment_.publish();
 }
 
-/// From the proven state to the candidate's: `dissents` is decided by what the repetition gives.
+/// Repeats the steps from the verified state to the candidate's, and decides `dissents` by the result.
 Result<Repetition> TrainingChecks::repair(const std::vector<Answers>& state, std::vector<Dissent>& dissents,
                                           std::vector<StateDifference>& differences) {
   EGT_TRY_ASSIGN(differences, repair_.locate(state));
@@ -543,7 +543,7 @@ Fault TrainingChecks::state_fault(const Dissent& dissent,
   return told;
 }
 
-// What was done
+// Metrics
 
 void TrainingChecks::note_weight_digest(const Answers& own) {
   Digest whole;
@@ -555,7 +555,7 @@ void TrainingChecks::note_weight_digest(const Answers& own) {
 }
 
 std::string TrainingChecks::golden_work() const {
-  // Without chains, bias and ReLU are fused with the GEMMs, whose digests are 0 then.
+  // Without chains, bias and ReLU are fused into the GEMMs, whose digests are then 0.
   return fmt::format("layers {}, batch {} of {}, extreme iterations {} of {}, biases, gradient {}, seed {}",
                      fmt::join(options_.layers, ","), batch_.global / environment_.place.size, batch_.global,
                      options_.extreme_iterations, options_.extreme_iterations > 0 ? "chains 2" : "fused bias",

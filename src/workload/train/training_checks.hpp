@@ -26,85 +26,85 @@
 
 namespace egt {
 
-/// The golden file of a run: what it knew, and what this run found. Outlives the workloads.
+/// Content of the run's golden file: known answers, and new ones from this run. Outlives the workloads.
 struct GoldenBook {
-  std::optional<Golden> known;  ///< none: there is no file yet, or none is wanted
-  Golden found;                 ///< on rank 0, after a finish without a fault
+  std::optional<Golden> known;  ///< none: no file yet, or not requested
+  Golden found;                 ///< on rank 0, after a run without faults
 };
 
-/// What the checks did so far.
+/// Totals of the checks so far.
 struct CheckFigures {
-  std::uint64_t replays = 0;          ///< known-answer passes compared with others or the past
-  std::uint64_t compared_steps = 0;   ///< whose two passes were compared
-  std::uint64_t replica_checks = 0;   ///< comparisons of all ranks' training state
-  std::int64_t verified_updates = 0;  ///< steps whose updates' results all ranks compared
+  std::uint64_t replays = 0;          ///< known-answer passes compared with other ranks or the past
+  std::uint64_t compared_steps = 0;   ///< steps whose two passes were compared
+  std::uint64_t replica_checks = 0;   ///< weight consistency checks over all ranks
+  std::int64_t verified_updates = 0;  ///< steps whose update results all ranks compared
   std::uint64_t digests_compared = 0;
-  std::uint64_t gemms_verified = 0;      ///< by OperationAudit, in whole or a block of rows
-  std::uint64_t operations_sampled = 0;  ///< the other operations that it compared elements of
-  std::uint64_t wrong_checks = 0;        ///< checks that found something, on whatever rank
-  std::uint64_t own_wrong_checks = 0;    ///< those that found this rank wrong
-  std::uint64_t undecided_checks = 0;    ///< those that found this rank or another wrong, not known which
+  std::uint64_t gemms_verified = 0;      ///< by OperationAudit, completely or a block of rows
+  std::uint64_t operations_sampled = 0;  ///< other operations with compared elements
+  std::uint64_t wrong_checks = 0;        ///< checks that detected a fault on any rank
+  std::uint64_t own_wrong_checks = 0;    ///< of these, on this rank
+  std::uint64_t undecided_checks = 0;    ///< of these, with this rank as a suspect
   std::uint64_t repeated_steps = 0;
-  std::optional<double> fraction;                         ///< of the steps' time that checks took
-  std::int64_t period_steps = 0;                          ///< from one check to the next, as planned now
+  std::optional<double> fraction;                         ///< share of the steps' time used by checks
+  std::int64_t period_steps = 0;                          ///< current plan, from one check to the next
   std::set<std::string> golden_compared, golden_unknown;  ///< see GoldenCheck
-  std::uint64_t checks_in_steps = 0;                      ///< between the first step and the last
-  /// Of the first loss that was not finite: it came out the same when the steps were repeated, with nothing
-  /// else wrong, so training diverges. None: not so.
+  std::uint64_t checks_in_steps = 0;                      ///< between the first and the last step
+  /// Step of the first non-finite loss that was the same in a repetition without other faults, so training
+  /// diverges. None: no divergence.
   std::optional<std::int64_t> diverged_step;
-  std::optional<LossApart> diverged_first;  ///< the rank whose own loss diverged before the others'
-  /// Of a loss that was not finite, where the run ended or was restarted before its steps were repeated.
+  std::optional<LossApart> diverged_first;  ///< rank whose own loss diverged first
+  /// Step of a non-finite loss, if the run ended or restarted before it was repeated.
   std::optional<std::int64_t> unexamined_loss_step;
 };
 
-/// The checks of training, all at one time behind a step: the same known-answer pass on every rank, compared
-/// with the other ranks of the device model, the past and the golden file; the training state (weights,
-/// moments) compared with all ranks; some of its operations compared with an independent answer, others on
-/// each rank and each time.
+/// All checks of training, run together after a step. The same known-answer pass on every rank is compared
+/// with ranks of the same device model, the past and the golden file. The training state (weights, moments)
+/// is compared between all ranks. Some operations, different per rank and check, are compared with
+/// independent results.
 ///
-/// A check that finds something reports it, takes training back to the last proven state, and repeats the
-/// steps: that decides who is wrong where there is no majority, separates a loss that a device made infinite
-/// from training that diverges, and leaves all ranks alike again. A repair that a restart breaks off is made
+/// A failed check is reported, and training restores the last verified state and repeats the steps. The
+/// repetition finds the faulty rank without a majority, distinguishes a device fault in the loss from
+/// diverging training, and restores equal states on all ranks. A repair that a restart interrupts is done
 /// after it.
 ///
-/// Main thread only; all ranks make the same calls in the same order.
+/// Main thread only. Collective: the same calls in the same order on all ranks.
 class TrainingChecks {
  public:
   TrainingChecks(Environment& environment, const TrainOptions& options, const BatchShare& batch,
                  TrainingSteps& steps, GoldenBook& golden);
 
-  /// Takes memory.
+  /// Allocates memory.
   Status prepare();
-  /// Who is of whose model, and a first answer in every precision: before the first step.
+  /// Groups the ranks by device model and computes a first answer in every precision. Call before step 0.
   Status start();
-  /// Behind training step `step`: faults on purpose at rest, and a check if one is due.
+  /// Call after training step `step`: applies due state injections, and enqueues a check if due.
   Status after_step(std::int64_t step);
   Status retire(std::int64_t step, const StepResult& result);
-  /// To ride along with the next step.
+  /// Note to send with the next step.
   StepNote take_note() { return costs_.take_note(); }
-  /// After the communicator was given up and is new: takes training back to the last state that any rank
-  /// proved, proves that it is the same on all ranks, and gives the step behind it.
+  /// Call with a new communicator after the old one was aborted. Restores the last state that any rank
+  /// verified, checks that it is equal on all ranks, and returns the next step.
   Result<std::int64_t> resume();
-  /// One more check at the end: all steps are retired.
+  /// Runs a final check; all steps must be retired.
   Status finish();
-  /// What was left to be reported when no more checks come. `complete`: `finish` was, on all ranks.
+  /// Reports pending faults after the last check. `complete`: `finish` succeeded on all ranks.
   void close(bool complete);
 
   CheckFigures figures() const;
-  /// Of all weights, as the last check saw them; empty: not yet.
+  /// Digest of all weights at the last check; empty: none yet.
   const std::string& weight_digest() const { return weight_digest_; }
   bool found_nothing() const { return figures_.wrong_checks == 0 && !losses_.unexamined_step(); }
 
  private:
-  /// Where the digests of one check lie among the answers.
+  /// Layout of one check's digests in the answers.
   struct Sections {
-    std::size_t replay = 0, state = 0, second_state = 0;  ///< how many of each
+    std::size_t replay = 0, state = 0, second_state = 0;  ///< number of digests each
     std::size_t all() const { return replay + state + second_state; }
   };
   struct Check {
     std::int64_t step = -1;
     Precision precision = Precision::fp32;
-    std::uint64_t number = 0;  ///< of all checks, the same on every rank
+    std::uint64_t number = 0;  ///< among all checks; equal on every rank
   };
 
   Status enqueue_check(std::int64_t step);
@@ -133,10 +133,10 @@ class TrainingChecks {
 
   OperationAudit::Selection selection_of_this_check(std::int64_t step) const;
   Status take_groups();
-  /// What the ranks of a restart know together.
+  /// State on which the ranks agree after a restart.
   struct Agreement {
-    std::int64_t proven_step = -1;         ///< the newest that any rank proved
-    std::optional<Check> unrepaired = {};  ///< the check whose repair was broken off on some rank
+    std::int64_t proven_step = -1;         ///< newest one verified on any rank
+    std::optional<Check> unrepaired = {};  ///< check whose repair was interrupted on some rank
   };
   Result<Agreement> agree_on_state();
   Status finish_repair(const Check& check);
@@ -154,7 +154,7 @@ class TrainingChecks {
   std::unique_ptr<OperationAudit> audit_;
   FaultReporter reporter_;
   LossWatch losses_;
-  LossHistory own_losses_;  ///< since the proven state
+  LossHistory own_losses_;  ///< since the verified state
   CheckSchedule schedule_;
   StepCosts costs_;
 
@@ -162,12 +162,12 @@ class TrainingChecks {
   std::vector<PassTensor> tensors_;
   std::vector<StateTensor> states_;
   GoldenCheck golden_check_;
-  std::vector<int> groups_;                         ///< of each rank
-  std::map<Precision, std::vector<Answers>> past_;  ///< by rank; what was not doubted
+  std::vector<int> groups_;                         ///< per rank
+  std::map<Precision, std::vector<Answers>> past_;  ///< per rank; undoubted answers only
   std::optional<Check> under_way_;
   std::uint64_t checks_ = 0;
   bool pass_was_wrong_ = false;  ///< at the last check
-  /// A step whose two passes differ, or whose all-reduces are wrong.
+  /// A step whose two passes differ, or with wrong all-reduces.
   struct Unlike {
     std::int64_t step = -1, found_step = -1;
     PassDigests passes;
@@ -175,10 +175,10 @@ class TrainingChecks {
     std::vector<WrongSum> sums;
   };
   std::optional<Unlike> unlike_;     ///< the first since the last check
-  bool passes_stay_wrong_ = false;   ///< they differed when they were repeated, too
-  std::int64_t compared_step_ = -1;  ///< the last one whose passes were compared
-  bool state_stays_wrong_ = false;   ///< going back did not leave the ranks alike
-  std::optional<Check> unrepaired_;  ///< whose repair is not through yet
+  bool passes_stay_wrong_ = false;   ///< they also differed in the repetition
+  std::int64_t compared_step_ = -1;  ///< last step whose passes were compared
+  bool state_stays_wrong_ = false;   ///< ranks still differed after the repetition
+  std::optional<Check> unrepaired_;  ///< check whose repair is not complete
   CheckFigures figures_;
   std::string weight_digest_;
 };

@@ -15,13 +15,13 @@ constexpr InjectionKind pass_kinds[] = {InjectionKind::gradient, InjectionKind::
                                         InjectionKind::gemm, InjectionKind::extreme,
                                         InjectionKind::all_reduce};
 
-/// A moment is summed up with each step's gradient: what is flipped in its last digits is soon rounded away.
+/// Gradients are added to a moment in each step, so a flip in its lowest bits would soon be rounded away.
 std::uint32_t lasting_bit(std::uint32_t chosen) {
   constexpr int lowest = 19, count = 4;  // of the mantissa
   return 1u << (lowest + std::countr_zero(chosen) % count);
 }
 
-/// Above the sum of all ranks' `finished` votes, which are 1 each.
+/// Exceeds the sum of all ranks' `finished` votes, which are 1 each.
 constexpr float interrupted_weight = most_voters + 1;
 
 float encode(StopVote vote) {
@@ -44,7 +44,7 @@ std::string place_of(const Tampering& tampering, Lasting lasting) {
 
 }  // namespace
 
-/// Of the bucket with the layer's first rows.
+/// Targets the bucket with the layer's first rows.
 std::optional<Tampering> TrainingInjections::tampering_of_sum(const Injection& injection) const {
   constexpr std::uint32_t top_exponent_bit = 1u << 30;
   Tampering tampering;
@@ -92,7 +92,7 @@ std::optional<Tampering> TrainingInjections::tampering_of(const Injection& injec
   const auto words = static_cast<std::uint64_t>(elements) / 2;
   if (words == 0) return std::nullopt;
   tampering.flip = choose_flip(injection, words, environment_.seed);
-  if (extreme) {  // whose elements do not go round
+  if (extreme) {  // its elements do not wrap around
     Flip& flip = tampering.flip;
     flip.count = std::min(flip.count, (words - 1 - flip.first) / flip.stride + 1);
     tampering.turn = static_cast<int>(mix64(environment_.seed + static_cast<std::uint64_t>(injection.step)) %
@@ -101,7 +101,7 @@ std::optional<Tampering> TrainingInjections::tampering_of(const Injection& injec
   return tampering;
 }
 
-/// Turns of transcendental functions for hours, in the stream of the passes.
+/// Enqueues hours of transcendental iterations on the compute stream.
 Status TrainingInjections::hang_device(std::int64_t step) {
   const auto of_device = [](const Injection& hang) { return hang.layer.has_value(); };
   const auto injection = environment_.injector.take(InjectionKind::hang, step, of_device);
@@ -125,7 +125,7 @@ Status TrainingInjections::before_step(std::int64_t step) {
       const Lasting lasting =
           injection->lasting.value_or(options_.covers_all() ? Lasting::once : Lasting::check);
       auto tampering = tampering_of(*injection);
-      if (!tampering) continue;  // a tensor of less than a word: the fault never strikes, which is reported
+      if (!tampering) continue;  // tensor smaller than a word: the fault is never applied, which is reported
       if (lasting == Lasting::once) {
         const std::uint64_t either = mix64(environment_.seed ^ static_cast<std::uint64_t>(injection->step));
         tampering->of = options_.covers_all() && (either & 1) ? StepPass::second : StepPass::first;

@@ -13,24 +13,24 @@
 
 namespace egt {
 
-/// The injected faults of training: of its passes (gradient, activation, gemm, extreme), which strike as
-/// Injection::lasting says; where that is left open, once if all passes are compared, else up to the next
-/// check. Of its state at rest (weight, optimizer), once. Detectors know nothing of it. Main thread only.
+/// The injected faults of training. Pass faults (gradient, activation, gemm, extreme, all_reduce) last as
+/// given by Injection::lasting. The default is once if all passes are compared, else up to the next check.
+/// State faults (weight, optimizer) are applied once. Detectors do not know of them. Main thread only.
 class TrainingInjections {
  public:
-  /// All outlive the object.
+  /// All must outlive the object.
   TrainingInjections(Environment& environment, const TrainOptions& options, const BatchShare& batch,
                      MlpTrainer& trainer)
       : environment_(environment), options_(options), batch_(batch), trainer_(trainer) {}
 
-  /// What is due, just before training step `step` is enqueued.
+  /// Applies due injections. Call directly before training step `step` is enqueued.
   Status before_step(std::int64_t step);
-  /// The same before it is enqueued once more: only what had struck by then.
+  /// The same before a repeated step: only injections applied by then.
   void before_repeated_step(std::int64_t step);
-  /// What is due at rest, behind step `step`. Not while a check is under way: if that sends training back,
-  /// the state that was struck would be gone.
+  /// Applies due state injections after step `step`. Not while a check is in flight: if it triggers a
+  /// restore, the corrupted state would be lost.
   Status strike_states(std::int64_t step);
-  /// A check was put in line: passes are left alone from here on.
+  /// A check was enqueued: ends the injections in passes.
   void end_passes();
 
  private:
@@ -41,7 +41,7 @@ class TrainingInjections {
   };
 
   Status hang_device(std::int64_t step);
-  /// Those that last, and these.
+  /// Activates the lasting injections and the given ones.
   void put_in_force(std::int64_t step, std::vector<Tampering> tampering);
   std::optional<Tampering> tampering_of(const Injection& injection) const;
   std::optional<Tampering> tampering_of_sum(const Injection& injection) const;
@@ -52,30 +52,30 @@ class TrainingInjections {
   const TrainOptions& options_;
   const BatchShare& batch_;
   MlpTrainer& trainer_;
-  std::vector<Tampered> tampered_;  ///< that last
-  Buffer unread_;                   ///< what a device that hangs writes to
+  std::vector<Tampered> tampered_;  ///< lasting ones
+  Buffer unread_;                   ///< output buffer of a hanging device
 };
 
-/// Enqueues the steps of training, and repeats them: a step's samples, precision, faults on purpose and, as
-/// long as it is not retired, its vote to stop are the same whenever it is enqueued. Main thread only.
+/// Enqueues and repeats training steps. A step's samples, precision and injections are the same whenever it
+/// is enqueued. So is its stop vote until the step is retired. Main thread only.
 class TrainingSteps {
  public:
-  /// `batch`: the share that training begins with. All but the trainer outlive the object.
+  /// `batch`: the initial share. All references except the trainer must outlive the object.
   TrainingSteps(Environment& environment, const TrainOptions& options, const BatchShare& batch,
                 const BatchBalance& balance, std::unique_ptr<MlpTrainer> trainer);
 
-  /// Of each rank, whose batch it computes a second time: another one of its device model, or itself. Before
-  /// the first step. Empty: there are no second passes.
+  /// `ring`: for each rank, the rank of its device model whose batch it recomputes, possibly its own. Call
+  /// before the first step. Empty: no second passes.
   void set_ring(std::vector<int> ring) { ring_ = std::move(ring); }
-  /// Whose batch each rank computes as well in this step: only one that it has memory for. Empty: none.
+  /// Ranks whose batches are recomputed in this step, limited to those that fit the memory. Empty: none.
   std::vector<int> second_of(std::int64_t step) const;
-  /// `note` travels with it.
+  /// Sends `note` with the step.
   Status enqueue(const Step& step, const StepNote& note);
-  /// Enqueues a step once more, behind `restore` and in order.
+  /// Enqueues a step again, after `restore` and in order.
   Status repeat(std::int64_t step);
-  /// Takes training back to the state kept in `slot`. No step may be under way.
+  /// Restores the state kept in `slot`. No step may be in flight.
   Status restore(int slot);
-  /// The steps behind `step` were given up: it is the last one enqueued.
+  /// The steps after `step` were aborted, so it is the last enqueued one.
   void give_up_behind(std::int64_t step) { last_ = step; }
 
   /// The last step enqueued for the first time.
@@ -96,12 +96,12 @@ class TrainingSteps {
   SlowInjection slow_;  ///< before the trainer, whose streams may still use its memory
   const std::unique_ptr<MlpTrainer> trainer_;
   TrainingInjections injections_;
-  std::optional<Precision> precision_;  ///< none: the trainer's copy of the weights is of another state
-  std::vector<StopVote> votes_;  ///< of the steps that may have to be repeated, by step modulo their number
+  std::optional<Precision> precision_;  ///< none: the trainer's copy of the weights belongs to another state
+  std::vector<StopVote> votes_;         ///< of steps that may be repeated, by step modulo size
   std::int64_t last_ = -1;
 };
 
-/// The strongest of all ranks' votes, of their sum (`StepResult::notes`).
+/// Decodes the strongest vote from the sum of all ranks' votes (`StepResult::notes`).
 StopVote decode_votes(float sum);
 inline constexpr int most_voters = 65535;
 

@@ -10,13 +10,13 @@
 namespace egt {
 namespace {
 
-constexpr std::uint64_t quantum = 512;          // as the device's allocations
-constexpr std::uint64_t least_bytes = 1 << 20;  // less proves nothing
-constexpr std::uint64_t part_of_free = 4;       // leaves the other parts theirs
-constexpr std::uint64_t tolerated_part = 16;    // what libraries and other processes take meanwhile
+constexpr std::uint64_t quantum = 512;          // allocation granularity of the device in bytes
+constexpr std::uint64_t least_bytes = 1 << 20;  // a smaller test proves nothing
+constexpr std::uint64_t part_of_free = 4;       // leaves memory for the other parts
+constexpr std::uint64_t tolerated_part = 16;    // used meanwhile by libraries and other processes
 constexpr std::uint32_t planted_bit = 1u << 13;
 
-/// Where the word lies that is changed on purpose.
+/// Position of the word that is flipped for the self-test.
 std::uint64_t planted_place(const Buffer& memory) {
   return memory.words().count / 3;
 }
@@ -42,7 +42,7 @@ Status AllocationCheck::use(const Pattern& pattern, Stream& stream, double timeo
   return device_.synchronize(stream, timeout_seconds);
 }
 
-/// A verification that finds nothing has to have looked.
+/// Proves that a verification without mismatches has read the memory.
 bool AllocationCheck::sees_what_was_planted() const {
   const Mismatches& planted = pinned_.as<Mismatches>()[1];
   return planted.count == 1 && planted.sample[0].index == planted_place(memory_);

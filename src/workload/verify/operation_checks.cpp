@@ -12,15 +12,15 @@
 namespace egt {
 namespace {
 
-// Sequences of the generator; those of training are below 2^62.
+// Sequences of the generator. Those of training are below 2^62.
 constexpr std::uint64_t first_sequence = (std::uint64_t{1} << 62) + 0x100;
 enum : std::uint64_t { of_samples, of_first, of_bias, of_second, of_gradient, of_weights };
 
 constexpr float bias_scale = 0.25f;
-// fp32 sums of some thousand products: rounding reaches about 1e-6 of the largest element, and an error worth
-// the name is far above this.
+// For fp32 sums of several thousand terms. Rounding reaches about 1e-6 of the max element, and relevant
+// errors are far above this.
 constexpr double encoding_tolerance = 1e-4, product_tolerance = 1e-4;
-constexpr double step_tolerance = 1e-5;  // as the device contract's
+constexpr double step_tolerance = 1e-5;  // as in the device contract tests
 constexpr std::int64_t audited_elements = 256;
 
 constexpr math::Sgd sgd{.rate = 0.1f, .momentum = 0.9f, .gradient_scale = 1.0f};
@@ -77,7 +77,7 @@ float EncodingCheck::random(std::uint64_t purpose, float scale, std::int64_t ind
   return random_element(seed_, purpose, scale, index);
 }
 
-/// Keeps the size of what a layer hands on.
+/// Keeps the magnitude of a layer's outputs.
 float EncodingCheck::weight_scale(std::int64_t inputs) const {
   return std::sqrt(3.0f / static_cast<float>(inputs));
 }
@@ -102,7 +102,7 @@ Status EncodingCheck::prepare(Stream& stream) {
   return {};
 }
 
-/// By the host alone, in fp64.
+/// Computed by the host alone, in fp64.
 std::vector<double> EncodingCheck::expected_encoding(std::int64_t sample) const {
   const ReadinessOptions& o = options_;
   std::vector<double> inputs, hidden, encoding;
@@ -186,7 +186,7 @@ std::optional<WrongAnswer> EncodingCheck::wrong_match() const {
   return wrong;
 }
 
-/// That the products are those of the encodings.
+/// Checks some products against the encodings.
 std::optional<WrongAnswer> EncodingCheck::wrong_product() const {
   std::optional<WrongAnswer> wrong;
   const std::int64_t n = options_.samples, length = options_.outputs;

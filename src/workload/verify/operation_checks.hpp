@@ -10,40 +10,40 @@
 #include "egt/device/device.hpp"
 #include "workload/options.hpp"
 
-/// Operations whose answers are known: each is enqueued, digested on the device, and what it gave is held
-/// against the host's own computation.
+/// Operations with known answers. Each is enqueued, digested on the device, and compared with the host's own
+/// computation.
 namespace egt {
 
-/// What the host found wrong.
+/// A difference from the host's answer.
 struct WrongAnswer {
   std::string where;
   double expected = 0, actual = 0;
-  std::uint64_t count = 1;  ///< that are wrong, of those that were looked at
+  std::uint64_t count = 1;  ///< wrong values among those compared
 };
 
-/// Evaluation: known samples are encoded by a network of fixed weights, outputs = relu(samples w1^T + b)
-/// w2^T, forward only. Similarity: the products of all pairs of encodings; by cosine, each one's best match
-/// must be itself.
+/// Evaluation encodes known samples by a network of fixed weights: outputs = relu(samples w1^T + b) w2^T,
+/// forward only. Similarity computes the dot products of all pairs of encodings. By cosine, each one's best
+/// match must be itself.
 class EncodingCheck {
  public:
   static constexpr std::size_t answers = 2;  ///< encodings, similarities
 
-  /// `device` and `options` outlive the check.
+  /// `device` and `options` must outlive the check.
   EncodingCheck(Device& device, const ReadinessOptions& options, std::uint64_t seed)
       : device_(device), options_(options), seed_(seed) {}
 
-  /// Takes memory, enqueues samples and weights, computes what the host looks at.
+  /// Allocates memory, enqueues samples and weights, and computes the host's reference.
   Status prepare(Stream& stream);
-  /// `digests`: device memory. What lay in the results before is gone first.
+  /// `digests`: device memory. Clears previous results first.
   Status enqueue(Digest* digests, Stream& stream);
-  // Once what was enqueued is done:
-  /// Some samples' encodings.
+  // Valid after the enqueued work is done:
+  /// Compares the encodings of some samples.
   std::optional<WrongAnswer> wrong_encoding() const;
-  /// All best matches, and some of the products.
+  /// Compares all best matches, and some of the dot products.
   std::optional<WrongAnswer> wrong_similarity() const;
-  /// Of one `enqueue`.
+  /// Per `enqueue`.
   double flops() const;
-  /// Encodings and similarities, elements.
+  /// Encodings and similarities, in elements.
   std::uint64_t outputs() const;
 
  private:
@@ -72,13 +72,13 @@ class OptimizerCheck {
  public:
   static constexpr std::size_t answers = 2;  ///< weights after SGD, after Adam
 
-  /// `parameters` above 0; `device` outlives the check.
+  /// `parameters` is above 0; `device` must outlive the check.
   OptimizerCheck(Device& device, std::int64_t parameters, std::uint64_t seed)
       : device_(device), parameters_(parameters), seed_(seed) {}
 
   Status prepare();
   Status enqueue(Digest* digests, Stream& stream);
-  /// Once it is done: of every parameter. `answer`: 0 SGD, 1 Adam.
+  /// Compares every parameter once the work is done. `answer`: 0 SGD, 1 Adam.
   std::optional<WrongAnswer> wrong_step(std::size_t answer) const;
   std::uint64_t outputs() const { return answers * static_cast<std::uint64_t>(parameters_); }
 
@@ -88,8 +88,8 @@ class OptimizerCheck {
   Device& device_;
   const std::int64_t parameters_;
   const std::uint64_t seed_;
-  Buffer memory_;  ///< gradient; per optimizer weights; states
-  Buffer pinned_;  ///< gradient, weights before; weights after, per optimizer
+  Buffer memory_;  ///< gradient; weights per optimizer; states
+  Buffer pinned_;  ///< gradient and weights before; weights after, per optimizer
   std::vector<float> expected_[answers];
 };
 

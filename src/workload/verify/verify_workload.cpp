@@ -12,7 +12,7 @@ namespace egt {
 namespace {
 
 constexpr double cleanup_timeout_s = 30;
-constexpr int most_cleanup_attempts = 3;  ///< of one: others may take memory meanwhile
+constexpr int most_cleanup_attempts = 3;  ///< per cleanup, because other processes may allocate meanwhile
 constexpr std::int64_t before_the_first_round = -1;
 
 enum Question : std::size_t { evaluation, similarity, sgd_step, adam_step };
@@ -87,7 +87,7 @@ Status VerifyWorkload::finish(const Ending& ending) {
   return collect_round(true);
 }
 
-// A round
+// Rounds
 
 Status VerifyWorkload::enqueue_round(std::int64_t step) {
   Device& device = environment_.device;
@@ -100,7 +100,7 @@ Status VerifyWorkload::enqueue_round(std::int64_t step) {
   return exchange_->enqueue(questions);
 }
 
-/// To take device memory and give it back holds up all else on the device: only where no step is under way.
+/// Allocating and freeing device memory blocks all other work, so it runs only while no step is in flight.
 Status VerifyWorkload::collect_round(bool with_cleanup) {
   const std::int64_t step = *under_way_;
   EGT_TRY_ASSIGN(const auto answers, exchange_->collect(environment_.peer_timeout_seconds, step));
@@ -119,7 +119,7 @@ std::optional<WrongAnswer> VerifyWorkload::host_finding(std::size_t question) co
   return optimizer_.wrong_step(question - sgd_step);
 }
 
-/// By the digests of all ranks, and by what the host finds in this rank's own answer.
+/// Uses the digests of all ranks, and the host's check of this rank's own answer.
 void VerifyWorkload::judge(std::size_t question, const std::vector<Answers>& all) {
   const int own = environment_.place.rank;
   const std::vector<Answers> answers = to_question(all, question);
@@ -130,7 +130,7 @@ void VerifyWorkload::judge(std::size_t question, const std::vector<Answers>& all
   bool right = true;
   for (const Dissent& dissent : dissents) {
     if (names(dissent, own)) right = false;
-    if (reporter_.found(fault_kinds[question], dissent.rank)) continue;  // of the other optimizer
+    if (reporter_.found(fault_kinds[question], dissent.rank)) continue;  // from the other optimizer
     Fault fault = fault_of(environment_, fault_kinds[question], "readiness digest", name(), *under_way_);
     fault.where = operations[question];
     show_difference(fault, dissent.expected, dissent.actual);
@@ -186,9 +186,9 @@ void VerifyWorkload::tell_wrong_words(const AllocationOutcome& outcome, std::int
   reporter_.tell(std::move(fault), own);
 }
 
-// What was done
+// Reporting
 
-/// Memory that others take meanwhile may hide what came back: one success is enough.
+/// Concurrent allocations may hide freed memory, so one successful cleanup is enough.
 std::string VerifyWorkload::failure() const {
   if (wrong_ > 0)
     return fmt::format("{} round{} found wrong results of this rank", wrong_, wrong_ == 1 ? "" : "s");

@@ -17,25 +17,25 @@
 
 namespace egt {
 
-/// What `verify` lets every device do beside the main job, in rounds: evaluation, similarity, steps of the
-/// optimizers, and, in the first and the last one, memory that is taken and given back. All answers are
-/// known: they must be the same on all ranks of a device model, in every round, and as the host computes
-/// them. Main thread only; all ranks make the same calls in the same order.
+/// Known-answer checks of `verify` on every device, concurrently with the main job, in rounds. They are
+/// evaluation, similarity, optimizer steps and, in the first and last round, allocating and freeing memory.
+/// Answers must be equal on all ranks of a device model, in every round, and match the host's. Main thread
+/// only; all ranks make the same calls in the same order.
 class VerifyWorkload : public Workload {
  public:
-  /// `communication_stream`: where the communicator's other collectives run; asked from prepare on.
+  /// `communication_stream`: returns the stream of the communicator's other collectives, from prepare on.
   VerifyWorkload(Environment& environment, const ReadinessOptions& options,
                  std::function<Stream&()> communication_stream);
 
   std::string name() const override { return "readiness"; }
   Status prepare() override;
-  /// The first round.
+  /// Runs the first round.
   Status start() override;
   Status enqueue(const Step& step) override;
   Status retire(std::int64_t step, StepOutcome& outcome) override;
   Status give_up_steps(double timeout_seconds) override;
   Status resume(RestartInfo& restart) override;
-  /// The last round.
+  /// Runs the last round.
   Status finish(const Ending& ending) override;
   PartReport report() const override;
 
@@ -58,9 +58,9 @@ class VerifyWorkload : public Workload {
   AllocationCheck cleanup_;
   std::unique_ptr<DigestExchange> exchange_;
   FaultReporter reporter_;
-  std::vector<int> groups_;  ///< of each rank
+  std::vector<int> groups_;  ///< group of each rank
   std::array<std::vector<Answers>, questions> past_;
-  std::optional<std::int64_t> under_way_;  ///< the step of the round that is enqueued
+  std::optional<std::int64_t> under_way_;  ///< the step of the enqueued round
   std::int64_t last_step_ = -1;
 
   std::uint64_t rounds_ = 0;
@@ -70,7 +70,7 @@ class VerifyWorkload : public Workload {
   AllocationOutcome last_cleanup_;
 
   std::unique_ptr<Event> done_;
-  std::unique_ptr<Stream> stream_;  ///< last: it waits for its work before the memory goes
+  std::unique_ptr<Stream> stream_;  ///< declared last: it waits for its work before the memory is freed
 };
 
 }  // namespace egt

@@ -255,6 +255,10 @@ TEST(Verdict, WrongResultsWithoutTheirFaultRecordAreAFault) {
   const Verdict verdict = judge(records);
   expect(verdict, "fault", 1);
   EXPECT_EQ(verdict.reasons[0], "rank 1, memory: 1 words of memory were wrong; its fault record is missing");
+  auto of_verify = records;
+  for (Record& record : of_verify)
+    if (record.kind == RecordKind::start) record.body["command"] = "verify";
+  EXPECT_EQ(judge(of_verify).reasons[0], verdict.reasons[0]);
   records.push_back(fault(0));  // rank 1 counts what passed through it
   records.back().body["phase"] = "memory";
   for (const std::string& reason : judge(records).reasons) EXPECT_THAT(reason, Not(HasSubstr("is missing")));

@@ -7,19 +7,18 @@
 #include "egt/core/math/half.hpp"
 #include "egt/core/math/hd.hpp"
 
-/// Linear interpolation of time-stamped streams at the times of one timeline, written once for host and
-/// device.
+/// Linear interpolation of time-stamped streams to one timeline, shared by host and device.
 namespace egt {
 
 constexpr int most_fusion_streams = 4;
 
-/// `streams` streams of samples, of which each batch element has its own, and a timeline for each.
+/// `streams` streams of samples. Each batch element has its own samples and timeline.
 struct FusionShape {
   std::int64_t batch = 0;
   std::int64_t steps = 0;                          ///< of the timeline
   int streams = 0;                                 ///< 1 .. most_fusion_streams
   std::int64_t samples[most_fusion_streams] = {};  ///< of each stream, below 2^31
-  std::int64_t dims[most_fusion_streams] = {};     ///< numbers a sample, of each stream
+  std::int64_t dims[most_fusion_streams] = {};     ///< values per sample, of each stream
 
   std::int64_t total_dims() const {
     std::int64_t sum = 0;
@@ -34,18 +33,18 @@ EGT_HD bool is_finite(double value) {
   return value - value == 0.0;
 }
 
-/// The samples between which a time lies. Where only one tells the value, both are that one and the weight is
-/// 0; where none does, `left` is below 0.
+/// The two samples around a time. If only one sample defines the value, both indices are that one and the
+/// weight is 0. If none does, `left` is below 0.
 struct alignas(16) Bracket {
   std::int32_t left;
   std::int32_t right;
-  float weight;  ///< of the right one
+  float weight;  ///< of the right sample
   std::uint32_t unused;
 };
 
 /// (time - left) / (right - left) for left <= time < right, in fp64, rounded to fp32.
 EGT_HD float interpolation_weight(double time, double left, double right) {
-  if (!is_finite(right - left)) {  // beyond fp64: halves are exact at this size
+  if (!is_finite(right - left)) {  // overflow of fp64: halving is exact at this size
     time *= 0.5;
     left *= 0.5;
     right *= 0.5;
@@ -53,23 +52,23 @@ EGT_HD float interpolation_weight(double time, double left, double right) {
   return static_cast<float>((time - left) / (right - left));
 }
 
-/// left where the weight is 0; a NaN is the canonical quiet one.
+/// Returns left if the weight is 0; a NaN becomes the canonical quiet NaN.
 EGT_HD float interpolate(float left, float right, float weight) {
   const float between = fmaf(weight, right - left, left);
   const float value = weight == 0.0f ? left : between;
   return value == value ? value : float_from_bits(0x7FC00000u);
 }
 
-/// Finds the bracket of one time in a row of samples, which it is shown in consecutive chunks. A sample
-/// counts if its time is finite and greater than all finite times before it in the row: that is where the
-/// running maximum of the finite times (-infinity before the first) rises.
+/// Finds the bracket of one time in a row of samples, given in consecutive chunks. A sample counts if its
+/// time is finite and greater than all earlier finite times of the row. At these samples the running maximum
+/// of the finite times (-infinity before the first) rises.
 class BracketSearch {
  public:
   EGT_HD explicit BracketSearch(double time) : time_(time) {}
 
   /// running[i]: the running maximum at sample first + i; `before`: at sample first - 1.
   EGT_HD void look(const double* running, std::int32_t count, std::int32_t first, double before) {
-    if (right_ >= 0) return;  // what comes now is later still
+    if (right_ >= 0) return;  // further samples are later still
     const std::int32_t above = first_above(running, count);
     if (above < count) {
       right_ = first + above;
@@ -88,7 +87,7 @@ class BracketSearch {
   }
 
  private:
-  /// The first of `count` that is above the time; `count` if none is.
+  /// The first of `count` elements that is above the time; `count` if there is none.
   EGT_HD std::int32_t first_above(const double* running, std::int32_t count) const {
     std::int32_t low = 0, high = count;
     while (low < high) {
@@ -100,7 +99,7 @@ class BracketSearch {
     }
     return low;
   }
-  /// The first of `count`, of which the last is `value`, that is not below it: mostly the last itself.
+  /// The first of `count` elements that is not below `value`, the last element; usually that is the last one.
   EGT_HD static std::int32_t first_at_least(const double* running, std::int32_t count, double value) {
     std::int32_t low = 0, high = count - 1;
     if (high == 0 || running[high - 1] < value) return high;

@@ -39,7 +39,7 @@ EGT_HD float float_from_bits(std::uint32_t bits) {
 
 /// Round to nearest even; every NaN stays a NaN.
 EGT_HD Bfloat16 to_bfloat16(float value) {
-#ifdef __CUDA_ARCH__  // one instruction, the same bits (a NaN's payload aside)
+#ifdef __CUDA_ARCH__  // one instruction, the same bits except a NaN's payload
   Bfloat16 converted;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(converted.bits) : "f"(value));
   return converted;
@@ -70,7 +70,7 @@ EGT_HD Half to_half(float value) {
     const std::uint32_t rebased = magnitude - 0x38000000u;
     return {static_cast<std::uint16_t>(sign | ((rebased + 0xFFFu + ((rebased >> 13) & 1u)) >> 13))};
   }
-  // Subnormal: adding 0.5 makes the adder round at the right bit.
+  // Subnormal: adding 0.5 lets the adder round at the right bit.
   const float shifted = float_from_bits(magnitude) + 0.5f;
   return {static_cast<std::uint16_t>(sign | (float_bits(shifted) - 0x3F000000u))};
 #endif
@@ -91,12 +91,12 @@ EGT_HD float to_float(Half value) {
 #endif
 }
 
-/// A number of 8 bits: sign, `exponent_bits`, and the rest behind the point. With 4 bits of exponent (e4m3)
-/// there is no infinity, and NaN only where all other bits are 1; with 5 (e5m2) they are as IEEE has them.
+/// An 8-bit floating-point number: sign, `exponent_bits`, mantissa. With 4 bits of exponent (e4m3) there is
+/// no infinity, and NaN only if all other bits are 1; with 5 (e5m2) both are as in IEEE 754.
 template <int exponent_bits>
 struct FloatOf8 {
   static constexpr int mantissa_bits = 7 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
-  static constexpr std::uint32_t largest = exponent_bits == 4 ? 0x7Eu : 0x7Bu;  ///< the finite number's bits
+  static constexpr std::uint32_t largest = exponent_bits == 4 ? 0x7Eu : 0x7Bu;  ///< of the max finite number
   static constexpr int largest_exponent = exponent_bits == 4 ? 8 : 15;          ///< of 448 or 57344
 
   std::uint8_t bits;
@@ -118,10 +118,10 @@ EGT_HD float to_float(FloatOf8<exponent_bits> value) {
   return float_from_bits(sign | float_bits(static_cast<float>(magnitude) * spacing));
 }
 
-/// Round to nearest even; beyond the largest number, and infinity, become that number; every NaN is one.
+/// Round to nearest even; infinity and values beyond the max number become that number; a NaN stays a NaN.
 template <typename T>
 EGT_HD T to_float_of_8(float value) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890  // one instruction, the same bits (a NaN's aside)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890  // one instruction, the same bits except a NaN's
   std::uint16_t pair;
   if constexpr (T::mantissa_bits == 3)
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
@@ -138,7 +138,7 @@ EGT_HD T to_float_of_8(float value) {
   if (magnitude >= rebase + (1u << 23)) {  // normal
     const std::uint32_t rebased = magnitude - rebase;
     code = (rebased + (1u << (dropped - 1)) - 1 + ((rebased >> dropped) & 1u)) >> dropped;
-  } else {  // adding a number with the same last bit makes the adder round there
+  } else {  // adding a number with the same last bit lets the adder round there
     constexpr float with_last_bit = T::mantissa_bits == 3 ? 0x1p14f : 0x1p7f;
     code = float_bits(float_from_bits(magnitude) + with_last_bit) - float_bits(with_last_bit);
   }
@@ -146,8 +146,8 @@ EGT_HD T to_float_of_8(float value) {
 #endif
 }
 
-/// The largest power of two, 2^-60 to 2^60, with which a magnitude of these bits still fits numbers of 8
-/// bits; 1 for 0; NaN for infinity and NaN.
+/// Max power of two, 2^-60 to 2^60, with which a magnitude of these bits still fits 8-bit numbers; 1 for 0;
+/// NaN for infinity and NaN.
 template <typename T>
 EGT_HD float quantization_factor(std::uint32_t magnitude_bits) {
   constexpr std::uint32_t of_largest = (T::mantissa_bits == 3 ? 6u : 3u) << (23 - T::mantissa_bits);
@@ -195,7 +195,7 @@ struct Element<Bfloat16> {
   static EGT_HD Bfloat16 store(float v) { return to_bfloat16(v); }
 };
 
-/// Of products only.
+/// Only for GEMMs.
 template <int exponent_bits>
 struct Element<FloatOf8<exponent_bits>> {
   using compute = float;
@@ -212,8 +212,8 @@ struct Element<std::int32_t> {
   static EGT_HD double load(std::int32_t v) { return v; }
 };
 
-/// fp64 to fp32, toward zero, with the last bit set where it was inexact: rounding that to 16 bits then gives
-/// what one rounding from fp64 gives (Boldo, Melquiond, "When double rounding is odd", 2005).
+/// fp64 to fp32, toward zero, with the last bit set if it was inexact. Rounding that to 16 bits gives the
+/// result of one rounding from fp64 (Boldo, Melquiond, "When double rounding is odd", 2005).
 EGT_HD float round_to_odd(double value) {
   const float nearest = static_cast<float>(value);
   const double back = nearest;
@@ -224,7 +224,7 @@ EGT_HD float round_to_odd(double value) {
   return float_from_bits(away ? bits - 1 : bits + 1);
 }
 
-/// One element as another type, rounded once, to nearest even.
+/// One element converted to another type, rounded once to nearest even.
 template <typename To, typename From>
 EGT_HD To convert_element(From value) {
   if constexpr (sizeof(From) == 8 && sizeof(To) == 2)

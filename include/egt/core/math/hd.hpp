@@ -1,6 +1,6 @@
 #pragma once
 
-/// Marks element math that the host loops over and a kernel launches: written once, compiled for both.
+/// Marks per-element math that is compiled for both host loops and device kernels.
 #ifdef __CUDACC__
 #define EGT_HD __host__ __device__ __forceinline__
 #else

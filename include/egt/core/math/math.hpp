@@ -7,10 +7,10 @@
 #include "egt/core/math/hd.hpp"
 #include "egt/core/pattern.hpp"
 
-/// Every formula of the load, per element: the host loops over it, a kernel launches it.
+/// Per-element formulas of the load: the host loops over them, kernels launch them.
 namespace egt::math {
 
-/// One turn of the seeds' transcendental chain (sin cos tan atan exp log sqrt pow sinh cosh). For any v
+/// One iteration of the seeds' transcendental chain (sin cos tan atan exp log sqrt pow sinh cosh). For any v
 /// up to +-3e38 (1.1 v must be finite) the result is in [0, 0.4).
 EGT_HD float extreme_turn(float v) {
   v = sinf(v * 1.1f) * cosf(v * 0.9f);
@@ -20,9 +20,9 @@ EGT_HD float extreme_turn(float v) {
   return sinhf(v * 0.1f) * coshf(v * 0.1f);
 }
 
-/// Where in [0, 1) the chain of the element at this place starts: so chains compute with unlike operands in
-/// every turn, whatever the elements hold. A multiple of 2^-23, as is `phase_advance`: sums are exact, and no
-/// two phases ever become one.
+/// Start phase in [0, 1) of the chain of the element at this position. It gives chains different operands in
+/// every iteration, whatever the elements hold. A multiple of 2^-23, as is `phase_advance`: sums are exact,
+/// and two phases never become equal.
 EGT_HD float extreme_phase(std::uint64_t place) {
   const std::uint32_t x =
       static_cast<std::uint32_t>(place) ^ static_cast<std::uint32_t>(place >> 32) * 0x9E3779B1u;
@@ -32,19 +32,19 @@ EGT_HD float extreme_phase(std::uint64_t place) {
 /// About the golden ratio, whose multiples fill [0, 1) evenly.
 constexpr float phase_advance = 5184443.0f / 8388608.0f;
 
-/// A fault on purpose: what turn `turn` gives, from 0, has these bits flipped.
+/// Injected fault: flips these bits in the result of iteration `turn`, from 0.
 struct ChainFault {
   int turn = -1;
   std::uint32_t mask = 0;
 };
 
 struct ExtremeChain {
-  float mean = 0;          ///< of all turns' values, in [0, 0.4); 0 where there are no turns
-  std::uint32_t bits = 0;  ///< of all turns' values: no single wrong bit of any turn leaves it as it is
+  float mean = 0;          ///< of all iterations' values, in [0, 0.4); 0 if there are none
+  std::uint32_t bits = 0;  ///< of all iterations' values: any single wrong bit changes it
 };
 
-/// The chain, `iterations` turns long. It contracts to a fixed point, which would hide an error made in an
-/// early turn: so each turn starts from another phase and each turn's bits stay in the result.
+/// A chain of `iterations` iterations. It contracts to a fixed point, which would hide an error in an early
+/// iteration. So each iteration starts from another phase, and its bits stay in the result.
 EGT_HD ExtremeChain extreme(float start, float phase, int iterations, const ChainFault& fault = {}) {
   float sum = 0.0f, v = start;
   std::uint32_t bits = 0;
@@ -59,15 +59,15 @@ EGT_HD ExtremeChain extreme(float start, float phase, int iterations, const Chai
   return {iterations > 0 ? sum / static_cast<float>(iterations) : 0.0f, bits};
 }
 
-/// The sum of two elements of a type that gradients have, rounded once to it.
+/// The sum of two elements of a gradient type, rounded once to that type.
 template <typename T>
 EGT_HD T add(T a, T b) {
   return Element<T>::store(Element<T>::load(a) + Element<T>::load(b));
 }
 
-/// The sum of some terms in fp64, and which results of type T it allows. Adding in T rounds each addition, in
-/// an order that is the library's: so an all-reduce may be off by one rounding of all magnitudes per
-/// addition. Two terms have one result only.
+/// The fp64 sum of some terms, and the results of type T that it allows. Addition in T rounds every time, in
+/// an order that the library chooses. An all-reduce may thus be off by one rounding of the sum of magnitudes
+/// per addition. Two terms have only one result.
 class SumOfTerms {
  public:
   EGT_HD void add(float term) {
@@ -80,8 +80,8 @@ class SumOfTerms {
   EGT_HD T nearest() const {
     return Element<T>::store(static_cast<float>(value_));
   }
-  /// Is `result` possible? A sum below 2^-126 may have become 0. Of terms that overflow T, or are not finite,
-  /// anything but a finite number from a term that is none.
+  /// True if `result` is possible. A sum below 2^-126 may have become 0. A non-finite result needs a
+  /// non-finite term or an overflow of T; a non-finite term excludes finite results.
   template <typename T>
   EGT_HD bool allows(T result) const {
     constexpr double overflow = 0x1.FEp127, smallest_normal = 0x1p-126;  // of both types
@@ -112,12 +112,12 @@ EGT_HD T activation(T z) {
 template <typename T>
 struct ExtremeActivation {
   T h;
-  std::uint32_t bits;  ///< of its chain; 0 for a NaN, which has none
+  std::uint32_t bits;  ///< of its chain; 0 for a NaN, which has no chain
 };
 
-/// h = relu(z) +- 2^-10 extreme(|z|): in the data's path, and its sign still tells whether z > 0 (else the
-/// term is subtracted), which is the mask that backward needs. A NaN stays a NaN.
-/// T: float, or double (the chain is computed in fp32 all the same). `iterations`: above 0.
+/// h = relu(z) +- 2^-10 extreme(|z|). The chain is in the data path. The sign of h still shows if z is
+/// positive (else the chain is subtracted), which is the mask of the backward pass. A NaN stays a NaN. T:
+/// float, or double (the chain is still computed in fp32). `iterations`: above 0.
 template <typename T>
 EGT_HD ExtremeActivation<T> extreme_activation(T z, float phase, int iterations,
                                                const ChainFault& fault = {}) {
@@ -127,20 +127,19 @@ EGT_HD ExtremeActivation<T> extreme_activation(T z, float phase, int iterations,
   return {z > T(0) ? z + term : -term, chain.bits};
 }
 
-/// The gradient through the activation, the extreme term counted as identity: h > 0 passes it. A NaN in
-/// either stays.
+/// The gradient through the activation, with the chain as identity: h > 0 passes it. A NaN in either stays.
 template <typename T>
 EGT_HD T activation_gradient(T gradient, T h) {
   if (h != h) return h;
   return h > T(0) ? gradient : (gradient != gradient ? gradient : T(0));
 }
 
-/// The fixed random map that the network learns: output j is an offset plus `target_taps` inputs with signs.
+/// The fixed random map that the network learns: output j is an offset plus `target_taps` signed inputs.
 constexpr int target_taps = 8;
 constexpr float target_tap_weight = 0.25f;
 
 struct TargetTap {
-  std::uint32_t input;  ///< which input
+  std::uint32_t input;  ///< index of the input
   float weight;         ///< +- target_tap_weight
 };
 
@@ -151,29 +150,29 @@ EGT_HD TargetTap target_tap(std::uint64_t seed, std::uint32_t output, int tap, s
           (h & 1) ? target_tap_weight : -target_tap_weight};
 }
 
-/// In +-[0.5, 1.5): most of the initial loss, and learnt fast, whatever the layers.
+/// In +-[0.5, 1.5): dominates the initial loss, and is learnt fast with any layers.
 EGT_HD float target_offset(std::uint64_t seed, std::uint32_t output) {
   const std::uint64_t h = mix64(seed + 0x5851F42D4C957F2Dull * (output + 1ull));
   const float magnitude = 0.5f + static_cast<float>(h >> 40) * (1.0f / 16777216.0f);
   return (h & 1) ? magnitude : -magnitude;
 }
 
-/// What a softmax keeps of a row of logits.
+/// Reductions of a row of logits.
 struct SoftmaxRow {
-  float largest;  ///< logit
+  float largest;  ///< max logit
   float sum;      ///< of softmax_term
 };
 
-/// A row's sum is made of so many sums, column c in that of c % softmax_sums, each from left to right; then
-/// sum i becomes sum i + sum (i + n), with n = 128, 64, .., 1.
+/// A row's sum consists of softmax_sums partial sums: column c is in sum c % softmax_sums, added from left to
+/// right. Then sum i becomes sum i + sum (i + n), with n = 128, 64, .., 1.
 constexpr int softmax_sums = 256;
 
-/// Not above 1 where `largest` is the largest, so that nothing overflows.
+/// Not above 1 if `largest` is the max, so that nothing overflows.
 EGT_HD float softmax_term(float logit, float largest) {
   return expf(logit - largest);
 }
 
-/// The derivative of `softmax_loss` by this logit.
+/// The derivative of `softmax_loss` with respect to this logit.
 EGT_HD float softmax_gradient(float logit, bool is_label, const SoftmaxRow& row) {
   return softmax_term(logit, row.largest) / row.sum - (is_label ? 1.0f : 0.0f);
 }
@@ -183,8 +182,8 @@ EGT_HD float softmax_loss(float label_logit, const SoftmaxRow& row) {
   return logf(row.sum) - (label_logit - row.largest);
 }
 
-/// Does a logit come before the label's in rank: is it larger, or equal and in an earlier column? A NaN comes
-/// before every label; before a label that is NaN come all, itself too, so that it is never the best match.
+/// True if a logit ranks before the label's: larger, or equal and in an earlier column. A NaN ranks before
+/// every label. All logits rank before a NaN label, even the label, so that it is never the best match.
 EGT_HD bool ranks_before_label(float logit, std::int64_t column, float label_logit, std::int64_t label) {
   return !(logit < label_logit || (logit == label_logit && column >= label));
 }
@@ -193,7 +192,7 @@ EGT_HD bool ranks_before_label(float logit, std::int64_t column, float label_log
 struct Sgd {
   float rate;
   float momentum;
-  float gradient_scale;  ///< what the stored gradient is multiplied by (1 / loss scale)
+  float gradient_scale;  ///< factor of the stored gradient (1 / loss scale)
 
   EGT_HD void operator()(float& weight, float& velocity, float gradient) const {
     velocity = momentum * velocity + gradient * gradient_scale;
@@ -201,7 +200,7 @@ struct Sgd {
   }
 };
 
-/// SGD without momentum, which keeps no state: w = w - rate g.
+/// SGD without momentum, which has no state: w = w - rate g.
 struct PlainSgd {
   float rate;
   float gradient_scale;
@@ -230,8 +229,7 @@ struct Adam {
   }
 };
 
-/// The seeds' buffer operation on one fp32 word of a `finite` pattern: sines and exponentials, `iterations`
-/// turns.
+/// The seeds' buffer operation on one fp32 word of a `finite` pattern: sines and exponentials.
 EGT_HD float sine_exponential(float v, int iterations) {
   float sum = 0.0f;
   for (int i = 0; i < iterations; ++i) {

@@ -11,9 +11,9 @@ struct Philox4 {
   std::uint32_t w[4];
 };
 
-/// Philox4x32-10, the counter-based generator of cuRAND (Salmon et al., "Parallel random numbers: as easy
-/// as 1, 2, 3", SC 2011): the same counter and key give the same words everywhere. A unit test holds it
-/// against cuRAND's own text.
+/// Philox4x32-10, the counter-based generator of cuRAND (Salmon et al., "Parallel random numbers: as easy as
+/// 1, 2, 3", SC 2011): the same counter and key give the same words everywhere. A unit test compares it with
+/// cuRAND.
 EGT_HD Philox4 philox4x32_10(std::uint64_t counter_low, std::uint64_t counter_high, std::uint64_t key) {
   std::uint32_t c0 = static_cast<std::uint32_t>(counter_low),
                 c1 = static_cast<std::uint32_t>(counter_low >> 32);
@@ -35,7 +35,7 @@ EGT_HD Philox4 philox4x32_10(std::uint64_t counter_low, std::uint64_t counter_hi
   return {{c0, c1, c2, c3}};
 }
 
-/// A uniform number in [-1, 1) from the upper 24 bits of a word: exact in fp32, so alike on every device.
+/// A uniform number in [-1, 1) from the upper 24 bits of a word: exact in fp32, so equal on every device.
 EGT_HD float signed_unit(std::uint32_t word) {
   return static_cast<float>(word >> 8) * (2.0f / 16777216.0f) - 1.0f;
 }

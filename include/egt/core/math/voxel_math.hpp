@@ -6,13 +6,13 @@
 
 #include "egt/core/math/hd.hpp"
 
-/// From points to voxels, written once for host and device. All sums are of integers, so no result depends on
-/// the order of the points.
+/// Maps points to voxels, shared by host and device. All sums are integer sums, so no result depends on the
+/// order of the points.
 namespace egt {
 
 /// The half-open box [min, max), divided into dims[0] x dims[1] x dims[2] equal voxels. Along an axis a point
-/// p lies in voxel floor((p - min) * (dims / (max - min))), computed in fp64 (and in the last one where that
-/// is rounded up to dims).
+/// p lies in voxel floor((p - min) * (dims / (max - min))), computed in fp64, or in the last voxel if that is
+/// rounded up to dims.
 struct VoxelGrid {
   static constexpr std::int32_t most_dims = 1024;
 
@@ -23,7 +23,7 @@ struct VoxelGrid {
   std::int64_t voxels() const { return std::int64_t{dims[0]} * dims[1] * dims[2]; }
 };
 
-/// What became of a cloud's points; a point with any coordinate that is not finite counts as such only.
+/// Classification of a cloud's points; a point with any non-finite coordinate counts only as such.
 struct VoxelCounts {
   std::uint64_t points_in;
   std::uint64_t points_outside;
@@ -32,19 +32,19 @@ struct VoxelCounts {
   friend bool operator==(const VoxelCounts&, const VoxelCounts&) = default;
 };
 
-/// What a voxel tells of its points; all 0 where it has none.
+/// Features of a voxel's points; all 0 if it has none.
 struct alignas(16) VoxelFeatures {
   float count;           ///< exact up to 2^24, then rounded to fp32
   float mean_offset[3];  ///< of the points from the voxel's centre, in voxels: in (-0.5, 0.5)
 };
 
-/// At most so far lie mean offsets from the exact means: a position is cut to 2^-16 voxels and counts as the
-/// middle of its step (2^-17), and the mean is rounded to fp32 four times (together less than 2^-21).
+/// Max error of mean offsets. A position is truncated to 2^-16 voxels and counts as the middle of its step
+/// (2^-17), and the mean is rounded to fp32 four times (together less than 2^-21).
 constexpr float voxel_offset_tolerance = 1.0f / 65536.0f;
 
 namespace math {
 
-/// Voxels are handled in tiles, long in x so that a row of a tile fills whole sectors of memory.
+/// Voxels are processed in tiles, long in x so that a row of a tile fills whole memory sectors.
 constexpr std::uint32_t tile_x = 32, tile_y = 4, tile_z = 4;
 constexpr std::uint32_t tile_voxel_bits = 9;
 constexpr std::uint32_t tile_voxels = tile_x * tile_y * tile_z;
@@ -53,8 +53,8 @@ static_assert(tile_voxels == 1u << tile_voxel_bits);
 constexpr std::uint32_t voxel_fraction_bits = 16;
 constexpr std::uint32_t voxel_fraction_mask = (1u << voxel_fraction_bits) - 1;
 
-/// A point in its tile: the voxel (x fastest) and where in it, in units of 2^-16 voxels. While points are
-/// sorted, the bits above the voxel's number tell the tile among those that are sorted together.
+/// A point in its tile: the voxel (x fastest) and the position in it, in units of 2^-16 voxels. During
+/// sorting, the bits above the voxel's number identify the tile within its region.
 struct alignas(8) TilePoint {
   static constexpr std::uint32_t label_shift = voxel_fraction_bits + tile_voxel_bits, label_bits = 7;
   static_assert(label_shift + label_bits == 32);
@@ -71,14 +71,14 @@ struct alignas(8) TilePoint {
 
 enum class PointPlace : std::uint32_t { in, outside, not_finite };
 
-/// Finds the points' voxels. Made on the host, used anywhere.
+/// Computes the voxels of points. Created on the host, used anywhere.
 struct VoxelLocator {
   float min[3];
   float max[3];
-  double scale[3];         ///< 2^-16 voxels a unit of length
-  std::uint32_t last[3];   ///< the last position within the grid, 2^-16 voxels
+  double scale[3];         ///< 2^-16 voxels per unit of length
+  std::uint32_t last[3];   ///< last position within the grid, 2^-16 voxels
   std::uint32_t dims[3];   ///< voxels
-  std::uint32_t tiles[3];  ///< tiles; those at the upper ends may stick out
+  std::uint32_t tiles[3];  ///< tiles; the last ones may exceed the grid
 
   explicit VoxelLocator(const VoxelGrid& grid) {
     constexpr std::uint32_t tile_dims[3] = {tile_x, tile_y, tile_z};
@@ -96,20 +96,20 @@ struct VoxelLocator {
   EGT_HD std::uint32_t tile_count() const { return tiles[0] * tiles[1] * tiles[2]; }
 
   EGT_HD PointPlace place(float x, float y, float z) const {
-    // The difference is 0 for finite numbers and a NaN for all others.
+    // The difference is 0 for finite numbers and otherwise NaN.
     if (!((x - x) == 0.0f && (y - y) == 0.0f && (z - z) == 0.0f)) return PointPlace::not_finite;
     const bool in = x >= min[0] && x < max[0] && y >= min[1] && y < max[1] && z >= min[2] && z < max[2];
     return in ? PointPlace::in : PointPlace::outside;
   }
 
-  /// Along an axis, in 2^-16 voxels, of a point that is in.
+  /// Position of a point in the box along an axis, in 2^-16 voxels.
   EGT_HD std::uint32_t position(int axis, float p) const {
     const double exact = (static_cast<double>(p) - static_cast<double>(min[axis])) * scale[axis];
     const auto position = static_cast<std::uint32_t>(exact);
     return position < last[axis] ? position : last[axis];
   }
 
-  /// The tile and the place in it of a point that is in.
+  /// The tile of a point in the box, and its position in the tile.
   EGT_HD TilePoint locate(float x, float y, float z, std::uint32_t& tile) const {
     const std::uint32_t px = position(0, x), py = position(1, y), pz = position(2, z);
     const std::uint32_t vx = px >> voxel_fraction_bits, vy = py >> voxel_fraction_bits,
@@ -121,13 +121,13 @@ struct VoxelLocator {
   }
 };
 
-/// The features of a voxel of `count` points, from the sums of their places in it. 32-bit sums that do not
-/// overflow give the same bits as 64-bit ones.
+/// The features of a voxel from the number of its points and the sums of their positions in it. 32-bit sums
+/// that do not overflow give the same bits as 64-bit ones.
 template <typename Sum>
 EGT_HD VoxelFeatures voxel_features(Sum count, Sum x, Sum y, Sum z) {
   if (count == 0) return {0.0f, {0.0f, 0.0f, 0.0f}};
   constexpr float steps = static_cast<float>(1u << voxel_fraction_bits);
-  constexpr float to_centre = 0.5f - 0.5f / steps;  // and to the middle of the step
+  constexpr float to_centre = 0.5f - 0.5f / steps;  // the second term moves to the middle of the step
   const float points = static_cast<float>(count), factor = 1.0f / (points * steps);
   return {points,
           {static_cast<float>(x) * factor - to_centre, static_cast<float>(y) * factor - to_centre,

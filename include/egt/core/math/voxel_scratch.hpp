@@ -6,25 +6,25 @@
 
 #include "egt/core/math/voxel_math.hpp"
 
-/// The memory in which points are sorted by tile, so that each tile's lie in a row. Which point of a tile
-/// comes first is left to chance; no sum depends on it.
+/// Memory in which points are sorted by tile, so that each tile's points are contiguous. Their order within a
+/// tile is not deterministic; no sum depends on it.
 ///
-/// An even cloud is sorted in two passes: into regions of some neighbouring tiles, each with a bin of its own
-/// in `points`, then within each bin. Where a bin is too small, and on the host, it is a counting sort: the
-/// points of each tile are counted, each tile gets its place, and the points go there.
+/// An even cloud is sorted in two passes: into regions of neighbouring tiles, each with its own bin in
+/// `points`, then within each bin. If a bin is too small, and on the host, a counting sort is used. It counts
+/// the points of each tile, assigns each tile a range, and moves the points there.
 namespace egt {
 
 constexpr std::uint32_t most_regions = 4096;
-constexpr std::uint32_t most_region_points = 4096;  ///< a bin's room: one block of a GPU sorts them
+constexpr std::uint32_t most_region_points = 4096;  ///< a bin's capacity: one block of a GPU sorts it
 
-/// Which tiles are sorted together: those whose numbers agree but for the last `shift` bits.
+/// Tiles that are sorted together: those whose numbers agree except for the last `shift` bits.
 struct VoxelRegions {
-  std::uint32_t count = 0;  ///< 0: such a cloud has too many points, or too many tiles, for bins
+  std::uint32_t count = 0;  ///< 0: the cloud has too many points or tiles for bins
   std::uint32_t shift = 0;
-  std::uint32_t room = 0;  ///< points of a bin
+  std::uint32_t room = 0;  ///< points per bin
 
-  /// As many tiles as a label has room for, but no more points in the mean than leave a bin room for chance:
-  /// of points that fall anywhere alike (Poisson) a bin hardly ever gets more than `room`.
+  /// As many tiles as a label can hold, but with a mean number of points that leaves a bin room for
+  /// variation. A bin of uniformly distributed points (Poisson) hardly ever gets more than `room`.
   VoxelRegions(std::uint64_t points, std::uint64_t tiles) {
     constexpr double most_mean = 3000.0;
     for (std::uint32_t bits = math::TilePoint::label_bits + 1; bits-- > 0;) {
@@ -44,17 +44,16 @@ struct VoxelRegions {
   EGT_HD std::uint32_t label(std::uint32_t tile) const { return tile & ((1u << shift) - 1); }
 };
 
-/// The points of a tile that are summed at once: so few that 32-bit sums cannot overflow, and that a tile
-/// which has nearly all the points is shared by many. A fuller tile is cut into slices, whose sums meet in a
+/// Max points of a tile that are summed together. 32-bit sums cannot overflow, and many blocks share a tile
+/// that has nearly all the points. A fuller tile is divided into slices, whose sums are combined in a
 /// `VoxelSums`.
 constexpr std::uint32_t points_per_slice = 16384;
 static_assert(std::uint64_t{points_per_slice} * math::voxel_fraction_mask <= 0xFFFFFFFFu);
 
-/// Words from one count to the next: a GPU's atomic operations on one 32-byte sector of memory wait for each
-/// other.
+/// Words from one count to the next, because a GPU serializes atomic operations on one 32-byte memory sector.
 constexpr std::uint32_t count_stride = 8;
 
-/// Where a tile's points lie.
+/// Location of a tile's points.
 struct alignas(8) TileRange {
   std::uint32_t begin;
   std::uint32_t count;
@@ -69,38 +68,38 @@ struct VoxelSums {
 struct VoxelSlice {
   std::uint32_t tile;
   std::uint32_t index;  ///< within the tile
-  std::uint32_t sums;   ///< which VoxelSums is the tile's
+  std::uint32_t sums;   ///< index of the tile's VoxelSums
 };
 
 struct VoxelScratchHeader {
   VoxelCounts counts;
-  std::uint32_t uneven;      ///< is a bin too small?
-  std::uint32_t points;      ///< that have got a place so far
-  std::uint32_t full_tiles;  ///< that are cut into slices
+  std::uint32_t uneven;      ///< a bin is too small
+  std::uint32_t points;      ///< that have a place so far
+  std::uint32_t full_tiles;  ///< that are divided into slices
   std::uint32_t slices;
 };
 
-/// Where all of it lies.
+/// Memory layout of the scratch memory.
 struct VoxelScratch {
   VoxelRegions regions;
 
-  // To be zero at first: `zeroed_bytes` from `header` on
+  // Must be zero at first: `zeroed_bytes` from `header` on
   VoxelScratchHeader* header;
   std::uint32_t* region_counts;  ///< see `region_count`
   std::size_t zeroed_bytes;
-  // Of the counting sort; to be zero before it: `sort_zeroed_bytes` from `counts` on
+  // For the counting sort; must be zero before it: `sort_zeroed_bytes` from `counts` on
   std::uint32_t* counts;  ///< see `count`
   VoxelSums* sums;        ///< of full tiles
   std::size_t sort_zeroed_bytes;
   VoxelSlice* slices;  ///< most_slices
   std::uint32_t most_slices;
   std::uint32_t* ranks;  ///< of each point in its tile
-  // Of both
+  // For both
   TileRange* ranges;        ///< of each tile, in `points`
-  math::TilePoint* points;  ///< the regions' bins, or all in a row
+  math::TilePoint* points;  ///< the regions' bins, or one contiguous array
   std::size_t bytes;        ///< of the whole memory
 
-  /// From `memory` on, which is 256-byte aligned (or null: to learn `bytes`).
+  /// Lays out `memory`, which is 256-byte aligned (or null, to compute `bytes` only).
   VoxelScratch(void* memory, std::uint64_t point_count, std::uint64_t tiles)
       : regions(point_count, tiles), base_(reinterpret_cast<std::uintptr_t>(memory)) {
     const std::uint64_t most_full_tiles = point_count / points_per_slice;
@@ -110,7 +109,7 @@ struct VoxelScratch {
     counts = take<std::uint32_t>(tiles * count_stride);
     sums = take<VoxelSums>(most_full_tiles);
     sort_zeroed_bytes = used_ - zeroed_bytes;
-    most_slices = static_cast<std::uint32_t>(2 * most_full_tiles);  // the last of a tile may have few points
+    most_slices = static_cast<std::uint32_t>(2 * most_full_tiles);  // a tile's last slice may have few points
     slices = take<VoxelSlice>(most_slices);
     ranks = take<std::uint32_t>(point_count);
     ranges = take<TileRange>(tiles);

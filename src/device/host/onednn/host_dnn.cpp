@@ -33,7 +33,7 @@ Desc channels(const ImageShape& shape) {
   return Desc({shape.channels}, Type::f32, Tag::x);
 }
 
-/// Shared with what is enqueued.
+/// Shared with enqueued work.
 using SharedPrimitive = std::shared_ptr<const HostPrimitive>;
 
 template <std::size_t count>
@@ -44,7 +44,7 @@ void enqueue(const SharedPrimitive& primitive, const std::array<const void*, cou
   host.enqueue([primitive, addresses, &host] { return primitive->run(host, addresses); });
 }
 
-/// What oneDNN 2 and 3 call differently: the latter has no descriptors of operations.
+/// API differences between oneDNN 2 and 3. The latter has no operation descriptors.
 #if DNNL_VERSION_MAJOR >= 3
 template <typename Primitive, typename... Arguments>
 typename Primitive::primitive_desc describe(const dnnl::engine& engine, const Arguments&... arguments) {
@@ -127,7 +127,7 @@ class HostConvolution final : public Convolution {
   SharedPrimitive forward_, backward_data_, backward_filter_;
 };
 
-/// Moves the statistics of a batch of `rows` values a channel into the running ones.
+/// Updates the running statistics with those of a batch of `rows` values per channel.
 void move_running(const BatchNormState& state, std::int64_t channels, std::int64_t rows) {
   constexpr auto share = static_cast<float>(BatchNormShape::momentum);
   const float unbiased = rows > 1 ? static_cast<float>(rows) / static_cast<float>(rows - 1) : 1.0f;
@@ -137,7 +137,7 @@ void move_running(const BatchNormState& state, std::int64_t channels, std::int64
   }
 }
 
-/// Keeps the variance as BatchNormState::saved_deviation.
+/// Stores the variance in BatchNormState::saved_deviation.
 class HostBatchNorm final : public BatchNorm {
  public:
   HostBatchNorm(const dnnl::engine& engine, int threads, const BatchNormShape& shape) : shape_(shape) {
@@ -158,7 +158,7 @@ class HostBatchNorm final : public BatchNorm {
         Flags::use_scale | Flags::use_shift | (shape.relu ? Flags::fuse_norm_relu : Flags::none);
     const auto training = forward(dnnl::prop_kind::forward_training, affine);
     const auto inference = forward(dnnl::prop_kind::forward_inference, affine | Flags::use_global_stats);
-    // What the ReLU lets pass, for the backward pass.
+    // The ReLU mask for the backward pass.
     const Desc passed = shape.relu ? training.workspace_desc() : Desc();
     passed_ = std::make_shared<std::vector<std::uint8_t>>(std::max<std::size_t>(passed.get_size(), 1));
     for (const bool is_training : {true, false}) {
@@ -189,7 +189,7 @@ class HostBatchNorm final : public BatchNorm {
                                              of_channels(DNNL_ARG_DIFF_SCALE, true),
                                              of_channels(DNNL_ARG_DIFF_SHIFT, true),
                                              {DNNL_ARG_DIFF_SRC, x, x, true}};
-#if DNNL_VERSION_MAJOR < 3  // which wants it, and does not use it; oneDNN 3 refuses what it does not use
+#if DNNL_VERSION_MAJOR < 3  // oneDNN 2 requires it without using it; oneDNN 3 rejects unused arguments
     arguments.push_back(of_channels(DNNL_ARG_SHIFT));
 #endif
     if (shape.relu) arguments.push_back({DNNL_ARG_WORKSPACE, passed, passed, false});
@@ -245,7 +245,7 @@ class HostBatchNorm final : public BatchNorm {
   using Bytes = std::shared_ptr<std::vector<std::uint8_t>>;
 
   BatchNormShape shape_;
-  Bytes passed_;  ///< shared with what is enqueued, too
+  Bytes passed_;  ///< also shared with enqueued work
   SharedPrimitive training_, inference_, backward_;
 };
 
@@ -302,7 +302,7 @@ class HostPooling final : public Pooling {
     return {};
   }
 
-  std::size_t places_bytes = 0;  ///< of where the maxima were
+  std::size_t places_bytes = 0;  ///< size of the positions of the maxima
   Buffer places;
 
  private:
@@ -347,7 +347,7 @@ class HostDnn final : public Dnn {
  private:
   template <typename Port, typename Operation, typename Shape>
   Result<std::unique_ptr<Port>> made(const Shape& shape) const {
-    omp_set_num_threads(threads_);  // algorithms are chosen for so many
+    omp_set_num_threads(threads_);  // oneDNN chooses algorithms for this number
     try {
       return std::unique_ptr<Port>(std::make_unique<Operation>(engine_, threads_, shape));
     } catch (const dnnl::error& error) {

@@ -94,7 +94,7 @@ std::size_t HostPrimitive::scratch_bytes() const {
     if (argument.is_moved())
       bytes +=
           aligned(argument.wanted.get_size()) + aligned(reorderings_.at(argument.name).scratchpad.get_size());
-  return bytes + aligned(1);  // none is empty
+  return bytes + aligned(1);  // +1 byte so that no size is 0
 }
 
 }  // namespace egt

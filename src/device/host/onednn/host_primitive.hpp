@@ -13,13 +13,13 @@
 
 namespace egt {
 
-/// What oneDNN throws.
+/// Converts an exception of oneDNN.
 Status status_of(const dnnl::error& error);
 
-/// Temporary memory of a primitive is the stream's: primitives are made on one thread and run on another.
+/// Scratchpads belong to the stream, because primitives are created on one thread and run on another.
 dnnl::primitive_attr primitive_attributes();
 
-/// An argument of a primitive: how the caller's memory lies, and how the primitive wants it.
+/// An argument of a primitive with the caller's memory layout and the primitive's preferred one.
 struct PrimitiveArgument {
   int name;  ///< DNNL_ARG_..
   dnnl::memory::desc plain, wanted;
@@ -28,16 +28,16 @@ struct PrimitiveArgument {
   bool is_moved() const { return plain != wanted; }
 };
 
-/// A oneDNN primitive whose arguments lie as the port says; those that it wants otherwise are reordered on
-/// the way, in the stream's scratch memory. Shared with what is enqueued, which may outlive the operation.
+/// A oneDNN primitive with arguments in the port's layout. If the primitive prefers another layout, arguments
+/// are reordered in the stream's scratch memory. Shared with enqueued work, which may outlive the operation.
 class HostPrimitive {
  public:
-  /// `threads`: that share its work. Throws dnnl::error.
+  /// `threads`: share its work. Throws dnnl::error.
   HostPrimitive(const dnnl::engine& engine, int threads, dnnl::primitive primitive,
                 const dnnl::memory::desc& scratchpad, std::vector<PrimitiveArgument> arguments);
 
-  /// On the stream's thread; waits for its work. `data`: an address an argument, in order; more are not
-  /// looked at.
+  /// Runs on the stream's thread and waits for completion. `data`: one address per argument, in order;
+  /// surplus ones are ignored.
   Status run(HostStream& stream, std::span<void* const> data) const;
 
  private:

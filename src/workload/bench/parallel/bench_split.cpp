@@ -11,7 +11,7 @@
 namespace egt {
 namespace {
 
-/// What the device that holds most of these layers keeps.
+/// Max state bytes over the devices that share these layers.
 std::uint64_t largest_state(const MlpConfig& network, const ParallelPlan& plan, const LayerRange& layers) {
   std::uint64_t most = 0;
   for (int part = 0; part < plan.tensor; ++part) {
@@ -22,7 +22,7 @@ std::uint64_t largest_state(const MlpConfig& network, const ParallelPlan& plan, 
   return most;
 }
 
-/// The first stage and the last fuse the streams of a step.
+/// The first and the last stage both fuse the streams of a step.
 Status add_fusion(Environment& environment, const MlpConfig& network, int micro_batches,
                   std::vector<double>& layer_ms) {
   EGT_TRY_ASSIGN(const auto fused, FusedInput::create(environment.device, environment.seed, network));
@@ -48,7 +48,7 @@ MlpConfig BenchSuite::network_of(const BenchEntry& entry) const {
           .seed = environment().seed};
 }
 
-/// What training keeps on a device, and why that cannot be.
+/// Computes the state bytes per device, or why the trial is not possible.
 Status BenchSuite::plan_network(BenchEntry& entry) {
   const BenchTrial& trial = entry.trial;
   if (trial.workload != BenchWorkload::mlp || !entry.not_possible.empty()) return {};
@@ -75,7 +75,7 @@ Status BenchSuite::plan_network(BenchEntry& entry) {
   return {};
 }
 
-/// By the times that its layers take on the slowest device.
+/// Uses the layer times of the slowest device.
 Status BenchSuite::cut_network(BenchEntry& entry, const MlpConfig& network) {
   const BenchTrial& trial = entry.trial;
   const std::size_t layers = network.neurons.size() - 1;
@@ -125,7 +125,7 @@ Result<std::unique_ptr<BenchJob>> BenchSuite::make_split(const BenchEntry& entry
                         reporter_);
 }
 
-/// Of the part of a step outside a device's own work, what is not exchanges and sums is the bubble.
+/// The bubble is the share of a step outside a device's own work, minus exchanges and all-reduces.
 void BenchSuite::take_split(BenchEntry& entry, const Measured& measured) const {
   const BenchTrial& trial = entry.trial;
   if (trial.plan.is_split())

@@ -11,18 +11,18 @@
 
 namespace egt {
 
-/// What a network gets of robots' sensors: their streams fused on this device (as `multimodal` does), the
-/// values of one robot's timeline behind the other's, cut into samples of as many as the network has inputs.
-/// One thread.
+/// Network input from robots' sensors: their streams are fused on this device, as `multimodal` does. The
+/// values of all robots' timelines are concatenated and cut into samples of the network's input size. One
+/// thread.
 class FusedInput {
  public:
-  /// For batches of `network.batch.global` samples. Takes memory and makes the streams; waits.
+  /// For batches of `network.batch.global` samples. Allocates and fills the streams. Blocks.
   static Result<std::unique_ptr<FusedInput>> create(Device& device, std::uint64_t seed,
                                                     const MlpConfig& network);
-  /// Fills `input`, which is packed, with samples of a batch from the first one on, and fuses that batch
-  /// unless the call before did: the same on every device for the same sequence. One stream.
+  /// Fills packed `input` with samples of a batch, starting at the first one given. Fuses the batch unless
+  /// the previous call did. All devices get the same values for a sequence. Use one stream.
   Status make(std::uint64_t sequence, std::int64_t first_sample, MatrixView input, Stream& stream);
-  /// Milliseconds that the device takes to fuse a batch, with nothing beside it (rate_alone). Waits.
+  /// Milliseconds to fuse a batch without concurrent work (rate_alone). Blocks until done.
   Result<double> measure();
 
  private:
@@ -33,7 +33,7 @@ class FusedInput {
   Device& device_;
   std::vector<Buffer> timelines_;  ///< of each generation
   std::unique_ptr<BenchOperation> fusion_;
-  std::optional<std::uint64_t> fused_;  ///< the sequence whose batch it is
+  std::optional<std::uint64_t> fused_;  ///< sequence of the fused batch
 };
 
 }  // namespace egt

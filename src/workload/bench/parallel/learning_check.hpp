@@ -8,21 +8,21 @@
 
 namespace egt {
 
-/// Training that does not learn is no training: its first losses against its last ones.
+/// Detects training that does not learn, by comparing its first losses with its last ones.
 class LearningCheck {
  public:
   void add(double loss);
-  /// The mean of the last few.
+  /// The mean of the last few losses.
   double recent() const;
-  /// What is wrong, in one line; empty: nothing, or too little was seen. Without `must_fall` only that a loss
-  /// is not finite: of gradients sent in small part, which may learn too slowly to be seen.
+  /// The problem in one line; empty if none, or too few steps. Without `must_fall`, only non-finite losses
+  /// count: top-k gradients may learn too slowly to see.
   std::string failure(bool must_fall = true) const;
 
  private:
-  static constexpr std::size_t compared = 4;        ///< of which the means are compared
-  static constexpr std::int64_t fewest_steps = 20;  ///< before they are
+  static constexpr std::size_t compared = 4;        ///< number of losses in each mean
+  static constexpr std::int64_t fewest_steps = 20;  ///< before the means are compared
 
-  std::int64_t steps_ = 0, not_finite_ = -1;  ///< the first such step
+  std::int64_t steps_ = 0, not_finite_ = -1;  ///< first step with a non-finite loss
   std::vector<double> first_;
   std::deque<double> last_;
 };

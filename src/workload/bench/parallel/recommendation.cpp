@@ -17,7 +17,7 @@ std::string rate_of(const BenchEntry& entry) {
   return fmt::format("{} {}/s", format_amount(*entry.items_per_second()), items_of(entry.trial.workload));
 }
 
-/// What an entry loses of its step.
+/// The shares of its step that an entry spends in communication and in the bubble.
 std::string losses_of(const BenchEntry& entry) {
   std::string text;
   if (const auto exposed = entry.exposed_communication_share())
@@ -26,7 +26,7 @@ std::string losses_of(const BenchEntry& entry) {
   return text;
 }
 
-/// The entries of the test that `of` is of, on as many devices; the fastest first.
+/// The entries of `of`'s test on as many devices, the fastest first.
 std::vector<BenchEntry*> rivals(std::vector<BenchEntry>& entries, const BenchTrial& of) {
   std::vector<BenchEntry*> all;
   for (BenchEntry& entry : entries)
@@ -38,7 +38,7 @@ std::vector<BenchEntry*> rivals(std::vector<BenchEntry>& entries, const BenchTri
   return all;
 }
 
-/// The first entry of the test on these devices that could not be made.
+/// The first entry of the test on these devices that was not possible.
 std::string impossible(const std::vector<BenchEntry>& entries, const BenchTrial& of) {
   for (const BenchEntry& entry : entries)
     if (entry.trial.name == of.name && entry.trial.devices() == of.devices() && !entry.not_possible.empty())

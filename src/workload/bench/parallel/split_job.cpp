@@ -18,12 +18,12 @@
 namespace egt {
 namespace {
 
-// Of random numbers: a step's is its number.
+// Random sequences. A step uses its number as sequence.
 constexpr std::int64_t repeated_sequence = std::int64_t{1} << 62, compared_sequence = repeated_sequence + 1;
-constexpr std::int64_t compared_rows = 2;  ///< of a micro-batch, at most
-constexpr int communication_steps = 7;     ///< that are timed alone
+constexpr std::int64_t compared_rows = 2;  ///< limit of rows per micro-batch
+constexpr int communication_steps = 7;     ///< steps timed without concurrent work
 
-/// What a rank's repetition says of itself, as the word of a digest.
+/// Outcome of a rank's repetition, sent as a word of a digest.
 enum Verdict : std::uint64_t { same, own_differs, only_peers_differ };
 
 class SplitJob final : public BenchJob {
@@ -54,10 +54,10 @@ class SplitJob final : public BenchJob {
   Status check_repetition();
   Result<Verdict> judge_own(const Answers& again);
   Status blame(Verdict own);
-  /// Each rank's, with a figure of it.
+  /// Each rank's verdict, with a value of that rank.
   Result<std::vector<std::pair<Verdict, double>>> verdicts(Verdict own, double figure);
   Status compare_with_one_device();
-  /// Of a whole network's gradients here; none: there is no room for one.
+  /// Relative difference from gradients of the whole network on this device; none without memory for it.
   Result<std::optional<double>> difference_from_one_device();
   void fail(std::string what) {
     if (report_.failure.empty()) report_.failure = std::move(what);
@@ -72,14 +72,14 @@ class SplitJob final : public BenchJob {
   ProgressBoard::Line& line_;
   std::int64_t next_ = 0, retired_ = 0;
   double step_ms_ = 0, outside_ms_ = 0;  // of all measured steps
-  Answers known_;                        // of the repetition: a digest a tensor
-  std::vector<SplitTensor> tensors_;     // that they are of, but for the state's behind them
+  Answers known_;                        // digests of the repetition, one per tensor
+  std::vector<SplitTensor> tensors_;     // the tensors of these digests, except the state at the end
   LearningCheck losses_;
-  std::vector<std::pair<StateTensor, Flip>> strikes_;  // of weights, once they are updated
+  std::vector<std::pair<StateTensor, Flip>> strikes_;  // injected flips of weights, after the update
   JobReport report_;
   Buffer digests_, pinned_;
   std::unique_ptr<Event> done_;
-  // Their streams go before the memory that their work uses.
+  // Declared last: streams are destroyed before the memory that their work uses.
   std::optional<DigestExchange> verdicts_, replicas_;
   std::unique_ptr<FusedInput> fused_;
   std::unique_ptr<SplitMlp> mlp_;
@@ -107,8 +107,8 @@ Status SplitJob::prepare() {
   return replicas_->prepare(mlp_->state_tensors().size());
 }
 
-/// The first step's batch, from the weights as training began: what each rank makes and gets on its way, and
-/// the state that comes of it.
+/// Repeats the first step's batch from the initial weights. Digests each rank's outputs, its received data
+/// and the resulting state.
 Result<Answers> SplitJob::repeat() {
   EGT_TRY(mlp_->reset());
   EGT_TRY(mlp_->enqueue_pass(repeated_sequence, 0, digests_.as<Digest>()));
@@ -127,7 +127,7 @@ Result<Answers> SplitJob::repeat() {
   return Answers(pinned_.as<Digest>(), pinned_.as<Digest>() + count);
 }
 
-/// Each rank's are of its part: they are held against their own repetition, not against other ranks'.
+/// Each rank has its own part, so its digests are compared with its own repetition only.
 Result<Answers> SplitJob::answers() {
   EGT_TRY_ASSIGN(known_, repeat());
   tensors_ = mlp_->tensors();
@@ -142,7 +142,7 @@ void SplitJob::take_injections() {
   for (const InjectionKind kind : {gradient, activation, gemm})
     while (const auto injection = injector.take(kind, config_.trial)) {
       const auto tampering = tampering_of(*injection);
-      if (!tampering) continue;  // a tensor of less than a word: the fault never strikes, which is reported
+      if (!tampering) continue;  // a tensor smaller than a word: the fault does not occur, which is reported
       tampered.push_back(*tampering);
       PassTensor whole = tampering->tensor;
       whole.layer += mlp_->part().layers.first;
@@ -162,7 +162,7 @@ void SplitJob::take_injections() {
   mlp_->set_tampering(std::move(tampered));
 }
 
-/// Words that the tensor has in every precision and micro-batch.
+/// Chooses a word that exists in every precision and micro-batch of the tensor.
 std::optional<Tampering> SplitJob::tampering_of(const Injection& injection) const {
   const NetworkPart& part = mlp_->part();
   Tampering tampering;
@@ -191,7 +191,7 @@ Result<SplitStep> SplitJob::retire() {
   return step;
 }
 
-/// The first step's time would hold what the host did before it.
+/// The first step is excluded: its time would include the host's work before it.
 Result<BurstTimes> SplitJob::burst(int chunks, std::int64_t per_chunk) {
   const std::int64_t first = next_ + 1, end = first + chunks * per_chunk;
   BurstTimes times{.chunk_ms = std::vector<double>(static_cast<std::size_t>(chunks), 0.0)};
@@ -266,7 +266,7 @@ Status SplitJob::check_repetition() {
   return blame(own);
 }
 
-/// The first that differs tells: what comes behind it is made of it.
+/// The first difference decides, because later tensors derive from it.
 Result<Verdict> SplitJob::judge_own(const Answers& again) {
   if (again.size() != known_.size()) return Status(StatusCode::internal, "a repetition of other tensors");
   const auto differ = std::mismatch(again.begin(), again.end(), known_.begin());
@@ -293,7 +293,7 @@ Result<Verdict> SplitJob::judge_own(const Answers& again) {
   return own_differs;
 }
 
-/// Who got other bits although nobody made any: the way between ranks, whose ends are not told apart.
+/// If ranks received different bits but none computed any, the path between ranks is at fault.
 Status SplitJob::blame(Verdict own) {
   EGT_TRY_ASSIGN(const auto all, verdicts(own, 0));
   Dissent dissent;
@@ -320,8 +320,8 @@ Result<std::vector<std::pair<Verdict, double>>> SplitJob::verdicts(Verdict own, 
   return all;
 }
 
-/// Gradients that are wrong in the same way each time: of the ranks that made them, or of those that they got
-/// their input from.
+/// Detects gradients that are wrong in the same way each time. The fault is on the ranks that computed them
+/// or on those that sent their inputs.
 Status SplitJob::compare_with_one_device() {
   EGT_TRY_ASSIGN(const std::optional<double> difference, difference_from_one_device());
   report_.compared = difference.has_value();
@@ -343,7 +343,7 @@ Status SplitJob::compare_with_one_device() {
       fmt::format("{:.3g} of their norm from one device's, {:.3g} is rounding", most, allowed);
   fail(fmt::format("gradients of rank{} {} are {}", dissent.suspects.size() > 1 ? "s" : "",
                    fmt::join(dissent.suspects, ", "), what));
-  if (plan().ranks() == 1) {  // nobody else had a part in it, or would tell it
+  if (plan().ranks() == 1) {  // no other rank took part, and none would report it
     dissent.rank = first_rank;
     dissent.blame = Blame::certain;
     dissent.suspects.clear();
@@ -354,7 +354,7 @@ Status SplitJob::compare_with_one_device() {
   return {};
 }
 
-/// Of few samples, so that the whole network's activations need little memory.
+/// Uses few samples, so that the whole network's activations need little memory.
 Result<std::optional<double>> SplitJob::difference_from_one_device() {
   const SplitConfig& split = config_.split;
   mlp_->set_tampering({});

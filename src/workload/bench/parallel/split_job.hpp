@@ -12,13 +12,13 @@ namespace egt {
 
 struct SplitJobConfig {
   SplitConfig split;
-  std::int64_t trial = 0;  ///< that injections are due at
-  bool fuses = false;      ///< its steps get FusedInput, not random numbers
-  /// Of a device's state: a whole network of more is not made for the comparison.
+  std::int64_t trial = 0;  ///< trial at which injections are due
+  bool fuses = false;      ///< steps use FusedInput instead of random numbers
+  /// Limit of a device's state. A larger whole network is not built for the comparison.
   std::optional<std::uint64_t> most_state_bytes;
 };
 
-/// Trains a network in parts, on all ranks of its plan, which are the first ones. All outlive it.
+/// Trains a network in parts on all ranks of its plan, the first ones. The references outlive the job.
 Result<std::unique_ptr<BenchJob>> make_split_job(Environment& environment, BenchGroups& groups,
                                                  const SplitJobConfig& config, FaultReporter& reporter);
 

@@ -12,7 +12,7 @@
 namespace egt {
 namespace {
 
-/// Of the slowest device in an iteration: the others' are rounded to whole batches.
+/// Per iteration on the slowest device. The other devices' counts are rounded to whole batches.
 constexpr double batches_of_slowest = 4;
 
 BenchTrial trial_of(const BenchTask& task) {
@@ -23,7 +23,7 @@ BenchTrial trial_of(const BenchTask& task) {
   return trial;
 }
 
-/// Milliseconds of a batch, by rank; NaN where that was not measured.
+/// Milliseconds per batch, by rank; NaN if not measured.
 std::vector<double> alone_ms(const std::vector<BenchEntry>& entries, const BenchTask& task,
                              std::size_t ranks) {
   std::vector<double> ms(ranks, std::numeric_limits<double>::quiet_NaN());
@@ -33,8 +33,8 @@ std::vector<double> alone_ms(const std::vector<BenchEntry>& entries, const Bench
   return ms;
 }
 
-/// How long the first job takes a rank beside the second, in the mean of its model. Who cannot do the one is
-/// as good as can be at the other.
+/// Time of the first job relative to the second, as the mean over the rank's model. Infinite without a time
+/// of the first job; 0 without one of the second.
 double disadvantage(const std::vector<double>& first, const std::vector<double>& second,
                     const std::vector<int>& models, std::size_t rank) {
   double sum = 0, count = 0;
@@ -48,7 +48,7 @@ double disadvantage(const std::vector<double>& first, const std::vector<double>&
   return sum / count;
 }
 
-/// The rank's job does more of the same.
+/// Multiplies the iterations of the rank's job.
 class RepeatedJob final : public BenchJob {
  public:
   RepeatedJob(std::unique_ptr<BenchJob> job, std::int64_t times) : job_(std::move(job)), times_(times) {}
@@ -77,7 +77,7 @@ std::vector<BenchTrial> plan_tasks(const std::vector<BenchTask>& jobs, int ranks
     names.push_back(job.name);
   }
   BenchTrial both = trial_of(jobs.front());
-  both.size = 1;  // a batch, whoever's
+  both.size = 1;  // one batch of any job
   both.name = fmt::format("{}", fmt::join(names, " + "));
   both.tasks = jobs;
   trials.push_back(std::move(both));

@@ -1,26 +1,26 @@
-# egt_room(NAME [COLD] SOURCES file.. [LINKS target..] [PRIVATE_LINKS target..]): the static library egt_NAME.
+# egt_module(NAME [COLD] SOURCES file.. [LINKS target..] [PRIVATE_LINKS target..]): the static library egt_NAME.
 # COLD: what runs once, waits for people or devices, or only hands them work is compiled fast, and with EGT_UNITY behind one
 # precompiled header; other rooms have other flags, which GCC 12 fails on there.
-function(egt_room name)
-  cmake_parse_arguments(room "COLD" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
-  add_library(egt_${name} STATIC ${room_SOURCES})
-  target_link_libraries(egt_${name} PUBLIC ${room_LINKS} PRIVATE ${room_PRIVATE_LINKS})
-  if(room_COLD AND CMAKE_BUILD_TYPE STREQUAL "Release")
+function(egt_module name)
+  cmake_parse_arguments(module "COLD" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(egt_${name} STATIC ${module_SOURCES})
+  target_link_libraries(egt_${name} PUBLIC ${module_LINKS} PRIVATE ${module_PRIVATE_LINKS})
+  if(module_COLD AND CMAKE_BUILD_TYPE STREQUAL "Release")
     # GCC's flow analysis is less exact there, and warns of values that are always set.
     target_compile_options(egt_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Og -Wno-maybe-uninitialized>)
   endif()
   egt_unite(egt_${name})
-  if(NOT EGT_UNITY OR NOT room_COLD OR EGT_CCACHE)  # which keeps nothing that stands behind one
+  if(NOT EGT_UNITY OR NOT module_COLD OR EGT_CCACHE)  # which keeps nothing that stands behind one
     return()
   endif()
-  get_property(first GLOBAL PROPERTY EGT_PRECOMPILED_rooms)
+  get_property(first GLOBAL PROPERTY EGT_PRECOMPILED_modules)
   if(first)
     target_precompile_headers(egt_${name} REUSE_FROM ${first})
   else()
     target_precompile_headers(egt_${name} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable>
       <deque> <filesystem> <functional> <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream> <string>
       <string_view> <thread> <tuple> <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
-    set_property(GLOBAL PROPERTY EGT_PRECOMPILED_rooms egt_${name})
+    set_property(GLOBAL PROPERTY EGT_PRECOMPILED_modules egt_${name})
   endif()
 endfunction()
 
