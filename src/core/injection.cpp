@@ -27,10 +27,10 @@ constexpr bool is_in_order() {
 }
 static_assert(is_in_order());
 
-constexpr const char* no_comparison = "one rank alone has nothing to compare it with; use at least 2 ranks";
+constexpr const char* no_comparison = "a single rank has nothing to compare it with; use at least 2 ranks";
 constexpr InjectionNeedRow need_rows[] = {
-    {needs_states, no_comparison, "one rank alone has no replica to compare"},
-    {needs_peers, no_comparison, "one rank alone has no collectives"},
+    {needs_states, no_comparison, "a single rank has no replica to compare"},
+    {needs_peers, no_comparison, "a single rank has no collectives"},
     {needs_memory, "with --memory 0 there is no memory to hit; fill some", "--memory 0"},
     {needs_host_copies, "with --load train there are no host copies to hit; leave it out", "--load train"},
     {needs_files, "with --no-io there is no file to hit; leave --no-io out", "--no-io"},

@@ -32,7 +32,7 @@ class Operation {
   Status check_type(ElementType type, std::string_view operand) const {
     const bool is_for_products = is_quantized(type) || type == ElementType::i8 || type == ElementType::i32;
     if (!is_for_products) return {};
-    return wrong(fmt::format("{} is {}, which only products are made of", operand, to_string(type)));
+    return wrong(fmt::format("{} is {}, which only GEMMs accept", operand, to_string(type)));
   }
   Status check_vector(const VectorView& vector, std::string_view operand) const {
     EGT_TRY(check_type(vector.type, operand));
@@ -99,7 +99,7 @@ Status check_types(const Operation& operation, const Gemm& gemm) {
   const bool is_wide =
       d == sum_type(gemm.precision) || (d == activation_type(gemm.precision) && d != ElementType::i8);
   if (((a == stored && b == stored) || are_quantized) && is_wide) return {};
-  return operation.wrong(fmt::format("a {} product cannot be made of {} and {} into {}",
+  return operation.wrong(fmt::format("a {} GEMM cannot compute {} times {} into {}",
                                      to_string(gemm.precision), to_string(gemm.a.type),
                                      to_string(gemm.b.type), to_string(d)));
 }
@@ -127,7 +127,7 @@ Status check_relu_bias(const Operation& operation, const Gemm& gemm) {
   EGT_TRY(
       operation.check(!is_narrow(gemm.precision) &&
                           (type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16),
-                      "only products of f32, f16 and bf16 take a bias"));
+                      "only GEMMs of f32, f16 and bf16 accept a bias"));
   EGT_TRY(operation.check(gemm.alpha == 1 && gemm.beta == 0, "with a bias alpha is 1 and beta 0"));
   EGT_TRY(operation.check(gemm.a.count() > 0 || gemm.d.count() == 0, "a bias of no product"));
   return operation.check(reinterpret_cast<std::uintptr_t>(bias.data) % Gemm::bias_alignment == 0,

@@ -273,7 +273,7 @@ bool computes_all_right(const Readiness& readiness, int rank) {
 std::string why_idle(const DeviceUse& use, const Parts& parts, const Readiness& readiness,
                      const Json& result) {
   if (use.is_lost) return "its rank was lost";
-  if (parts.empty()) return "its rank left no figures";
+  if (parts.empty()) return "its rank left no metrics";
   const Json& memory = part(parts, "memory");
   if (count_at(memory, "filled_bytes") == 0 && count_at(part(parts, "readiness"), "cleanups") == 0)
     return "none of its memory was taken";
@@ -281,7 +281,7 @@ std::string why_idle(const DeviceUse& use, const Parts& parts, const Readiness& 
   if (use.peers_compute_ms && *use.compute_ms < least_share_of_peers * *use.peers_compute_ms)
     return fmt::format("a pass took it {:.3g} ms of computing, and its peers {:.3g} ms", *use.compute_ms,
                        *use.peers_compute_ms);
-  if (has_no_utilization(result, use.rank)) return "the driver told no utilization of it";
+  if (has_no_utilization(result, use.rank)) return "the driver reported no utilization for it";
   return computes_nothing_right(readiness, use.rank) ? "none of its computations gave a right result" : "";
 }
 

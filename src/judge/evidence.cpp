@@ -148,7 +148,7 @@ void find_foreign_starts(const std::vector<ByRank>& parts, std::vector<std::stri
                                                                 const char* what) {
         // Compared as text, since invalid UTF-8 in records from other ranks was replaced.
         if (one_line(member(own->body, field)) == one_line(member(other->body, field))) return true;
-        problems.push_back(fmt::format("the journals of ranks {} and {} are of different runs: unlike {}",
+        problems.push_back(fmt::format("the journals of ranks {} and {} are of different runs: different {}",
                                        other->rank, rank, what));
         return false;
       };

@@ -247,8 +247,7 @@ Finding PeerReview::finding(std::size_t figure, const PeerStanding& standing) co
                                *finding.expected);
     if (const double held = held_down_seconds(member(peer.body, "telemetry")); held >= 1)
       finding.text += fmt::format(
-          "; heat or a power brake held its clocks down for {:.0f} s: look at its cooling and its power",
-          held);
+          "; thermal throttling or power brake for {:.0f} s: check its cooling and power supply", held);
   } else if (figure == power) {
     finding.actual = 1e3 / standing.time;
     finding.expected = 1e3 / usual;

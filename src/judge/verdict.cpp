@@ -507,8 +507,8 @@ Verdict judge_evidence_so_far(const Evidence& evidence, bool is_injected) {
   if (!faults.empty()) return verdict("fault", exit_code::fault, all);
   if (!broken.empty()) return verdict("incomplete", exit_code::incomplete, all);
   if (!findings.empty()) return verdict("degraded", exit_code::degraded, all);
-  all.push_back(fmt::format("nothing was found so far on {}",
-                            counted(static_cast<std::size_t>(evidence.size), "rank")));
+  all.push_back(
+      fmt::format("no fault found so far on {}", counted(static_cast<std::size_t>(evidence.size), "rank")));
   return verdict("running", no_exit_code, all);
 }
 

@@ -14,7 +14,8 @@ using mlp::output_gain;
 
 Support supports_training(const Device& device, Precision precision) {
   if (precision == Precision::int8)
-    return {"int8 is for products over memory, which use it beside any other: training has no whole numbers"};
+    return {
+        "int8 is for memory-resident GEMMs, which use it in addition to any other: training has no integers"};
   return device.supports(precision);
 }
 

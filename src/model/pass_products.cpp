@@ -21,7 +21,7 @@ Status check_fp8_shapes(const std::vector<std::int64_t>& neurons, std::int64_t s
               fmt::format("fp8 needs layers of a multiple of {} neurons, and one has {}", fp8_multiple, n)};
   if (samples % fp8_multiple == 0) return {};
   return {StatusCode::invalid_argument,
-          fmt::format("fp8 needs a multiple of {} samples a rank, not {}", fp8_multiple, samples)};
+          fmt::format("fp8 needs a multiple of {} samples per rank, not {}", fp8_multiple, samples)};
 }
 
 Status PassProducts::allocate(const MlpConfig& config) {

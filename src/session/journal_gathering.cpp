@@ -174,7 +174,7 @@ Result<std::string> Gathering::ask(int rank, const std::string& what) {
     if (answer.size() >= head &&
         answer.substr(1, head - 1) == to_string(digest_of(std::string_view(answer).substr(head))))
       return answer.substr(head);
-    return Status(StatusCode::io_error, "it came with other bytes than it was sent with");
+    return Status(StatusCode::io_error, "it arrived with other bytes than it was sent with");
   }
   return Status(StatusCode::io_error, answer.substr(1));
 }

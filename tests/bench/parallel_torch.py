@@ -126,7 +126,7 @@ def measure(place, arguments, kind, mode, batch):
 def main():
     parser = argparse.ArgumentParser(description="Tensor and pipeline parallel training in PyTorch")
     parser.add_argument("--layers", type=numbers, default=[4096, 8192, 6144, 4096, 2048, 1024, 512])
-    parser.add_argument("--batches", type=numbers, default=[1024, 8192], help="samples a rank")
+    parser.add_argument("--batches", type=numbers, default=[1024, 8192], help="samples per rank")
     parser.add_argument("--modes", type=modes, default=["tf32", "bf16"])
     parser.add_argument("--micro-batches", type=int, default=8)
     parser.add_argument("--steps", type=int, default=20, help="in a block")

@@ -127,7 +127,7 @@ def modes(text):
 def parse_arguments():
     parser = argparse.ArgumentParser(description="The training step in PyTorch")
     parser.add_argument("--layers", type=numbers, default=[4096, 8192, 6144, 4096, 2048, 1024, 512])
-    parser.add_argument("--batches", type=numbers, default=[1024, 8192], help="samples a rank")
+    parser.add_argument("--batches", type=numbers, default=[1024, 8192], help="samples per rank")
     parser.add_argument("--modes", type=modes, default=["tf32", "bf16"])
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--steps", type=int, default=40, help="in a block")

@@ -146,7 +146,7 @@ class Figures(BenchTest):
                                "hang:rank=1,step=3,ms=6000", ranks=2, code=4)
         entries = self.entries(result)
         self.assertEqual([e["success"] for e in entries], [True, True, True, False, True])
-        self.assertEqual(entries[3]["failure"], "the ranks lost touch in it")
+        self.assertEqual(entries[3]["failure"], "the ranks lost communication in it")
         self.assertEqual(len(result["restarts"]), 1)
 
 
@@ -220,7 +220,7 @@ class Ceilings(BenchTest):
         _, result, entries = self.ceilings("--no-io", "--collective-timeout", "2s", "--inject", "hang:rank=1,step=3,ms=6000",
                                            ranks=2, code=4)
         lost = [(e["rank"], e["failure"]) for e in entries if not e["success"]]
-        self.assertEqual(lost, [(rank, "the ranks lost touch in it") for rank in (0, 1)])
+        self.assertEqual(lost, [(rank, "the ranks lost communication in it") for rank in (0, 1)])
         self.assertEqual({e["test_name"] for e in entries if not e["success"]}, {entries[3]["test_name"]})
         self.assertEqual(len(result["restarts"]), 1)
 
@@ -326,7 +326,7 @@ class Bench(BenchTest):
                 self.assertEqual(process.returncode, 4, told + messages)
                 result = self.result(output)
                 self.assertEqual([(e["workload"], e["devices"], e["failure"]) for e in self.entries(result) if not e["success"]],
-                                 [("mlp", ranks, "the ranks lost touch in it")])
+                                 [("mlp", ranks, "the ranks lost communication in it")])
                 made = [(e["workload"], e["mode"], e["devices"]) for e in self.entries(result)]
                 self.assertEqual(made, [(workload, mode, devices) for workload in ("mlp", "voxelize") for mode, devices in
                                         [("single", 1)] * ranks + [("p2p", n) for n in range(2, ranks + 1)]])

@@ -71,7 +71,7 @@ class Burn(ProgramTest):
         self.assertEqual(sum(train["batch"] for train in trains), 128)
         self.assertLess(trains[1]["batch"], trains[0]["batch"])
         self.assertGreater(trains[0]["balance_gain"], 1.1)
-        self.assertRegex(done.stdout, r"\n  Shares of a step: \d+ to \d+ samples a rank; its passes [0-9.]+ times as fast as with even shares\n")
+        self.assertRegex(done.stdout, r"\n  Shares of a step: \d+ to \d+ samples per rank; its passes [0-9.]+ times as fast as with even shares\n")
 
     def test_numbers_of_8_bits(self):
         done = self.run_program("--load", "train", "--precision", "fp8", "--steps", "60", "--balance", "auto", "--output", "run", ranks=2)

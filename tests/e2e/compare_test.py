@@ -78,7 +78,7 @@ class Seed(Compare):
     def test_a_file_alone(self):
         self.seed_files()
         done = self.compare(PASS, "multi.json")
-        self.assertIn("one file alone: nothing to judge for regressions", done.stdout)
+        self.assertIn("a single file: nothing to judge for regressions", done.stdout)
         self.assertIn("Verdict: incomplete (exit code 4)", self.compare(INCOMPLETE, "single.json").stdout)
 
 

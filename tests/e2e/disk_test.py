@@ -118,7 +118,7 @@ class Disk(ProgramTest):
         _, messages = self.end(process, 4)
         result = self.result()
         self.assertEqual((result["verdict"], result["faults"]), ("incomplete", []))
-        self.check_one_reason(result, "rank 1, io: ", files[0].name, "somebody deleted or moved it while it was in use")
+        self.check_one_reason(result, "rank 1, io: ", files[0].name, "the file was deleted or moved while it was in use")
         self.assertEqual(messages.count("io: the file part ends: "), 1, messages)
         self.assertEqual(self.left_files(), [])
 

@@ -314,7 +314,7 @@ class Ends(LoadTest):
         done, result = self.loadtest("--collective-timeout", "30s", "--inject", "hang:rank=1,step=1,ms=34000", code=4)
         self.assertEqual(self.summary(result), (13, 12, 1))
         lost = [entry for entry in self.entries(result) if not entry["success"]]
-        self.assertEqual([entry["failure"] for entry in lost], ["the ranks lost touch in it"])
+        self.assertEqual([entry["failure"] for entry in lost], ["the ranks lost communication in it"])
         self.assertEqual(len(result["restarts"]), 1)
         self.assertIn(f"\n| {lost[0]['test_name']} ", done.stdout)
         self.assertTrue(lost[0].keys() >= EXAMPLE["results"][0].keys())

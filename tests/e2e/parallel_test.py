@@ -102,7 +102,7 @@ class Parallel(ProgramTest):
     def test_a_rank_that_hangs_or_dies_ends_it_as_everywhere(self):
         _, result = self.bench("--parallel", "pipeline", "--collective-timeout", "2s", "--inject", "hang:rank=1,step=2,ms=6000", code=4)
         lost, = [e for e in self.entries(result) if not e["success"]]
-        self.assertEqual((lost["mode"], lost["failure"], result["faults"]), ("pipeline", "the ranks lost touch in it", []))
+        self.assertEqual((lost["mode"], lost["failure"], result["faults"]), ("pipeline", "the ranks lost communication in it", []))
         done = self.run_program("bench", "--output", "died", *small("--parallel", "pipeline", "--inject", "kill:rank=1,step=2"), ranks=2)
         self.assertEqual(done.returncode, 137, done.stdout + done.stderr)  # what mpirun makes of the rank's end
         result = self.result("died")

@@ -53,7 +53,7 @@ CASES = [
     (["--backend", "cuda"], ENVIRONMENT, "cuda"),
     (["--precision", "int8"], ENVIRONMENT, "int8 is for products over memory"),
     (["--precision", "fp8", "--layers", "64,24,16"], WRONG_USAGE, "fp8 needs layers of a multiple of 16 neurons, and one has 24"),
-    (["--precision", "fp8", "--batch", "24"], WRONG_USAGE, "fp8 needs a multiple of 16 samples a rank, not 24"),
+    (["--precision", "fp8", "--batch", "24"], WRONG_USAGE, "fp8 needs a multiple of 16 samples per rank, not 24"),
     (["--memory", "900TB"], ENVIRONMENT, "memory"),
     (["--memory", "5KB"], ENVIRONMENT, "so none would be tested"),
     (["--output", "/proc/nowhere"], ENVIRONMENT, "/proc/nowhere"),

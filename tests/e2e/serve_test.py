@@ -225,7 +225,7 @@ class Access(Served):
             port = taken.getsockname()[1]
             done = self.run_program(*NETWORK, "--steps", "200", "--serve", port, ranks=2)
         self.assertEqual(done.returncode, PASS, done.stderr)
-        told = f"--serve 127.0.0.1:{port}: Address already in use; the run goes on without its page"
+        told = f"--serve 127.0.0.1:{port}: Address already in use; the run continues without its page"
         self.assertIn(f"Warning: {told}", done.stderr)
         self.assertIn(told, (self.folder / "run/journal.rank0.jsonl").read_text())
 

@@ -10,7 +10,7 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr std::int64_t even = 8;  ///< samples a rank
+constexpr std::int64_t even = 8;  ///< samples per rank
 
 /// Rank 1 takes four times as long: shares change behind step 39, or behind 79 where its load was not
 /// measured by then.

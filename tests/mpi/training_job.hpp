@@ -58,7 +58,7 @@ struct Job {
   std::function<std::string(int rank)> model = [](int) { return "test device"; };
   std::string golden_path = {};  ///< is only a name here
   std::optional<Golden> golden = {};
-  /// So long after a repair began the communicator is given up, and training goes on with a new one; by rank.
+  /// So long after a repair began the communicator is aborted, and training goes on with a new one; by rank.
   std::function<std::chrono::microseconds(int rank)> restart_in_repair = {};
   /// What fails while a mismatch is examined, after which all ranks restart.
   std::optional<ExaminationFailure> failure = {};

@@ -50,12 +50,11 @@ struct WorkField {
 /// checks.
 inline constexpr WorkField work_fields[] = {
     {"gemm_flops", &VerifiedWork::gemm_flops, WorkField::Unit::flop, "run_verified_product_operations",
-     "Floating point operations of verified products.", "of products", 2, "Products verified",
-     "Verified products"},
+     "Floating-point operations of verified GEMMs.", "of GEMMs", 2, "GEMMs verified", "Verified GEMMs"},
     {"replays", &VerifiedWork::replays, WorkField::Unit::count, "run_verified_replays",
      "Steps that were repeated and compared bit for bit.", "replays", 1, "Replays", nullptr, true},
     {"replica_checks", &VerifiedWork::replica_checks, WorkField::Unit::count, "run_verified_replica_checks",
-     "Comparisons of the training state between ranks, or of one rank's two.", "replica checks"},
+     "Comparisons of the training state between ranks, or of one rank's two.", "weight consistency checks"},
     {"collective_elements_checked", &VerifiedWork::collective_elements_checked, WorkField::Unit::count,
      "run_verified_collective_elements", "Elements of collectives that were checked.", "collective elements"},
     {"bytes_patrolled", &VerifiedWork::bytes_patrolled, WorkField::Unit::byte, "run_verified_memory_bytes",

@@ -18,7 +18,7 @@
 #include "egt/device/sensor.hpp"
 #include "egt/ranks/communicator.hpp"
 #include "egt/ranks/control.hpp"
-#include "workload/common/injector.hpp"
+#include "egt/workload/injector.hpp"
 
 namespace egt {
 

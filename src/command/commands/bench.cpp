@@ -94,7 +94,7 @@ Status check_compression(const Options& options, int ranks) {
                   "the mode p2p sums whole gradients in the peers' memory; leave it out of "
                   "--mode");
   if (!has(bench.modes, BenchMode::collective))
-    return refuse(text.c_str(), "is measured beside the mode collective; name it in --mode");
+    return refuse(text.c_str(), "is compared with the mode collective; add it to --mode");
   if (ranks == 1) return refuse(text.c_str(), "one rank sends no gradients; start 2 ranks or more");
   return {};
 }
@@ -207,8 +207,9 @@ void BenchRun::describe(StartBody& body) const {
 void BenchRun::begin(RecordQueue& records) {
   if (place_.rank != 0) return;
   if (parts_.bench.ceilings) {
-    records.notice(fmt::format("bench: every part beside the machine's limit, {:.3g} s each; defaults:{}",
-                               parts_.bench.trial_seconds, told_.empty() ? " none" : told_));
+    records.notice(
+        fmt::format("bench: every part compared with the machine's limit, {:.3g} s each; defaults:{}",
+                    parts_.bench.trial_seconds, told_.empty() ? " none" : told_));
     return;
   }
   const std::size_t trials =

@@ -83,7 +83,7 @@ Status refuse_shared_devices(Control& control, const DeviceInfo& device) {
   for (const std::string& one : devices)
     if (!one.empty() && !seen.insert(one).second)
       own = Status(StatusCode::unavailable,
-                   fmt::format("two ranks have the same device ({}): start one rank a device", one));
+                   fmt::format("two ranks have the same device ({}): start one rank per device", one));
   return agree(control, own);
 }
 

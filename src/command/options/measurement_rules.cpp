@@ -37,7 +37,7 @@ Rules link_rules(LinksOptions& links) {
   return {
       {"size", of_links, "bytes of the largest transfer (1GB; host: 16MB)",
        size(links.size, "a size of 1KB to 1TB, such as 1GB", 1000, 1'000'000'000'000)},
-      {"repeats", of_links, "times that everything is measured; medians are told (10)",
+      {"repeats", of_links, "number of measurements; medians are reported (10)",
        whole(links.repeats, 1, 1000)},
       {"warn-below", of_links, limits.c_str(), std::move(warn_below)},
   };
@@ -50,8 +50,8 @@ Rules bench_rules(BenchOptions& bench) {
   constexpr std::int64_t one = 1;
   return {
       {"ceilings", of_bench,
-       "every part of the load beside the machine's own limit, measured in turn in this run, instead of "
-       "scaling",
+       "every part of the load compared with the machine's own limit, measured in turn in this run, "
+       "instead of scaling",
        flag(bench.ceilings, true)},
       {"workload", of_bench, "what is measured (mlp,multimodal,voxelize)",
        list(bench.workloads, "NAME,..", "one or more of mlp, multimodal and voxelize, each once", {},
@@ -61,13 +61,12 @@ Rules bench_rules(BenchOptions& bench) {
        "device's batch of mlp (single,p2p,collective,hetero,strong; single always)",
        list(bench.modes, "NAME,..", "one or more of single, p2p, collective, hetero and strong, each once",
             {}, one_of(std::array{single, p2p, collective, hetero, strong}))},
-      {"points", of_bench,
-       "of voxelize, in a device's cloud (10000,100000,1000000,10000000; host: 10000,100000)",
+      {"points", of_bench, "voxelize: points per device (10000,100000,1000000,10000000; host: 10000,100000)",
        wholes(bench.points, "N,N,..", "1 to 32 whole numbers of 1 to 1000000000, each once", sizes, one,
               std::int64_t{1'000'000'000})},
-      {"grid", of_bench, "of voxelize, voxels along each axis (256; host: 64)",
+      {"grid", of_bench, "voxelize: voxels along each axis (256; host: 64)",
        whole(bench.grid, 1, VoxelGrid::most_dims)},
-      {"batches", of_bench, "of multimodal, samples a device (1,8,32,128,256; host: 1,8)",
+      {"batches", of_bench, "multimodal: samples per device (1,8,32,128,256; host: 1,8)",
        wholes(bench.batches, "N,N,..", "1 to 32 whole numbers of 1 to 65536, each once", sizes, one,
               std::int64_t{65'536})},
       {"streams", of_bench,
@@ -75,8 +74,8 @@ Rules bench_rules(BenchOptions& bench) {
        "all on the first device (own)",
        choice(bench.streams, {{"own", StreamOrigin::own}, {"first", StreamOrigin::first}})},
       {"gradient-compression", of_bench,
-       "of mlp, how gradients are sent in mode collective, beside whole ones: as bf16, or of each bucket the "
-       "largest SHARE, the rest being added to the next step's (none)",
+       "mlp: also send compressed gradients in mode collective, as bf16 or only the largest SHARE of each "
+       "bucket; the rest is added to the next step's (none)",
        parsed(bench.compression, "none|bf16|topk:SHARE",
               "none, bf16, or topk: and a share of 0.00001 to 100 %, as topk:1%", parse_compression)},
       {"parallel", of_bench,
@@ -88,7 +87,7 @@ Rules bench_rules(BenchOptions& bench) {
                                {"pipeline", Parallel::pipeline},
                                {"task", Parallel::task},
                                {"all", Parallel::all}})},
-      {"micro-batches", of_bench, "of pipelines, into which a step's batch is cut (4 a stage)",
+      {"micro-batches", of_bench, "pipeline: micro-batches per step (4 per stage)",
        whole(bench.micro_batches, 1, 1024)},
       {"memory", of_bench,
        "of mlp, for what training keeps on a device from step to step: weights, moments and gradients; a "
@@ -106,7 +105,8 @@ Rules loadtest_rules(LoadTestOptions& loadtest, CommonOptions& common) {
        whole(loadtest.epochs, 1, 1'000'000)},
       {"num-batches", of_loadtest, "iterations of an epoch (200; host: 20; --quick: 50, host: 10)",
        whole(loadtest.batches, 1, 1'000'000'000)},
-      {"num-workers", of_loadtest, "threads a rank that make or read images (0: the device makes them)",
+      {"num-workers", of_loadtest,
+       "threads per rank that generate or read images (0: the device generates them)",
        whole(loadtest.workers, 0, 256)},
       {"data", of_loadtest,
        "a folder of PPM, PNG or JPEG images, a sub-folder a class, to train on (none: they are generated)",
@@ -143,11 +143,11 @@ Rules compare_rules(ComparisonOptions& comparison) {
     return texts;
   };
   return {
-      {"tolerance", of_compare, "by how much a figure may be worse than its like in an earlier file (5%)",
+      {"tolerance", of_compare, "tolerated regression of a metric against an earlier file (5%)",
        share(comparison.tolerance, 0), Scope::config},
       {"price",
        of_compare,
-       "of one device an hour; NAME: a file's label or a device's, as H200=2.5; several times (none)",
+       "price per device and hour; NAME: a file's label or a device's, as H200=2.5; repeatable (none)",
        {"NAME=X", add_price, prices},
        Scope::config,
        true},

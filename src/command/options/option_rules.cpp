@@ -58,9 +58,9 @@ Rules training_rules(BurnOptions& burn) {
        "256,512,384,256,128,64,32)",
        wholes(train.layers, "N,N,..", "2 to 64 whole numbers of 1 to 1048576, as 4096,8192,512",
               {.least = 2, .most = 64, .distinct = false}, std::int64_t{1}, most_neurons)},
-      {"batch", of_training, "samples a rank and step (1024; bench: 8192; host: 128)",
+      {"batch", of_training, "samples per rank and step (1024; bench: 8192; host: 128)",
        whole(train.batch, 1, most_samples)},
-      {"global-batch", of_burn, "samples of all ranks a step, instead of --batch (none)",
+      {"global-batch", of_burn, "samples of all ranks per step, instead of --batch (none)",
        whole(burn.global_batch, 1, most_global_samples)},
       {"balance", of_burn,
        "even shares of a step's samples, or auto: by what each device computes in the same time, measured "
@@ -68,8 +68,8 @@ Rules training_rules(BurnOptions& burn) {
        choice(train.balance, {{"even", Balance::even}, {"auto", Balance::automatic}})},
       {"precision", of_training | of_loadtest,
        "cycle, fp64, fp32, tf32, fp16, bf16 or fp8 (cycle: all but fp8 that the device has, in turn; "
-       "products "
-       "over memory have fp8 and int8, too; bench and loadtest: tf32, host: fp32)",
+       "memory-"
+       "resident GEMMs also use fp8 and int8; bench and loadtest: tf32, host: fp32)",
        parsed(burn.precision, "NAME", "cycle, fp64, fp32, tf32, fp16, bf16 or fp8",
               [](Text text) {
                 const bool is_known = text == "cycle" || parse_precision(text);
@@ -83,18 +83,19 @@ Rules training_rules(BurnOptions& burn) {
        "all devices step between idle and full together, so often a second, full for so much of the time "
        "(none; DUTY 0.5)",
        std::move(pulse)},
-      {"optimizer", of_training, "how the weights are updated (sgd)",
+      {"optimizer", of_training, "optimizer: sgd or adam (sgd)",
        choice(train.optimizer, {{"sgd", Optimizer::sgd}, {"adam", Optimizer::adam}})},
-      {"learning-rate", of_burn, "step width of the optimizer (chosen from the layers)",
+      {"learning-rate", of_burn, "learning rate of the optimizer (derived from the layers)",
        number(train.learning_rate, "X", "a number above 0 and up to 1000, such as 0.01", 1e-12, 1000)},
-      {"gradient-dtype", of_training, "type of the gradients that ranks sum (fp32)",
+      {"gradient-dtype", of_training, "data type of the gradient all-reduce (fp32)",
        choice(train.gradient_type, {{"fp32", ElementType::f32}, {"bf16", ElementType::bf16}})},
       {"extreme-iterations", of_training,
-       "turns of transcendental functions an activation (200; host: 2; bench: 0)",
+       "iterations of the transcendental chain per activation (200; host: 2; bench: 0)",
        whole(train.extreme_iterations, 0, 1'000'000)},
       {"memory", of_load, "how much of the device's memory to fill and verify (90%; host: 256MB; 0: none)",
        fill(burn.memory.fill)},
-      {"buffer-iterations", of_burn, "turns of sine and exponential over the filled memory (300; host: 3)",
+      {"buffer-iterations", of_burn,
+       "iterations of sine and exponential over the filled memory (300; host: 3)",
        whole(burn.memory.buffer_iterations, 1, 1'000'000)},
   };
 }
@@ -117,10 +118,10 @@ Rules file_rules(FileOptions& file) {
        "bytes of that file (10GB, host: 64MB; with --ceilings 3GB, host: 192MB; at most 5 % of the free "
        "space)",
        size(file.size, "a size of 4KiB to 1024TiB, such as 10GB", least, most)},
-      {"io-repeats", of_burn, "times that it is written and read back a cycle (50; host: 2)",
+      {"io-repeats", of_burn, "writes and reads of the file per cycle (50; host: 2)",
        whole(file.repeats, 1, 1'000'000)},
       {"io-every", of_burn, "steps between the starts of cycles (10)", whole(file.every, 1, 1'000'000'000)},
-      {"io-budget", of_burn, "bytes written at most, a rank and run, or unlimited (100GB)",
+      {"io-budget", of_burn, "maximum bytes written per rank and run, or unlimited (100GB)",
        std::move(budget)},
       {"no-io", of_training, "no test files", flag(file.enabled, false)},
   };
@@ -149,15 +150,16 @@ Rules check_rules(Options& o) {
        "full: every pass of training is computed twice, by two ranks of a device model where there are two, "
        "and compared; sampled: known-answer passes as --check-budget allows (full; --load train: sampled)",
        choice(train.coverage, {{"full", Coverage::full}, {"sampled", Coverage::sampled}})},
-      {"check-budget", of_burn, "of the time that checks may take; how often they come follows (1%)",
+      {"check-budget", of_burn, "maximum share of the time for checks; sets their interval (1%)",
        share(train.check_budget, above_zero, "a share above 0 and up to 100 %, such as 1%")},
-      {"check-every", of_burn, "steps between checks, at least 3, whatever they take (0: by budget)",
+      {"check-every", of_burn, "steps between checks, at least 3 (0: by budget)",
        parsed(train.check_every, "N", "0, or a whole number of 3 to 1000000000", parse_period)},
-      {"golden", of_burn, "known answers of this stack: checked, or written where there are none (none)",
+      {"golden", of_burn,
+       "golden digests of this software stack: compared, or written if the file does not exist (none)",
        text(train.golden, "FILE", "the path of a file")},
       {.name = "inject",
        .commands = of_injections,
-       .help = "put in a fault on purpose, as below; may be given several times (none)",
+       .help = "inject a fault, as below; repeatable (none)",
        .value = {"SPEC", add_injection, injections},
        .repeatable = true},
   };
@@ -182,11 +184,11 @@ Rules safety_rules(Options& o) {
   return {
       {"temperature-limit", of_runs, "degrees Celsius: above them a warning, then less load (85)",
        number(guard.temperature_limit_c, "C", "degrees Celsius of 30 to 110", 30, 110)},
-      {"memory-limit", of_runs, "of the device's or the host's memory in use: above it less is filled (95%)",
+      {"memory-limit", of_runs, "share of GPU or host memory in use above which less memory is filled (95%)",
        share(guard.memory_limit, 0.1)},
       {.name = "throttle-limit",
        .commands = of_burn,
-       .help = "of the run that heat, a power brake or the hardware may hold clocks down (5%)",
+       .help = "share of the run in which heat, a power brake or the hardware may throttle clocks (5%)",
        .value = share(guard.throttle_limit, 0),
        .also_told = of_runs},
       {.name = "corrected-limit",
@@ -194,13 +196,12 @@ Rules safety_rules(Options& o) {
        .help = "new corrected ECC errors of a GPU in the run, or per hour; more are degraded (any number)",
        .value = corrected_limit(guard.corrected_limit),
        .also_told = of_runs},
-      {"collective-timeout", of_runs, "how long a rank may make no progress, in s, m or h (30s)",
+      {"collective-timeout", of_runs, "time without progress of a rank, in s, m or h (30s)",
        duration(o.run.watch.collective_timeout_seconds, "a time of 1s to 1h, such as 30s or 2m", 1, 3600)},
-      {"max-restarts", of_runs,
-       "times that ranks which lost touch begin anew before they give up (1; links: 16)",
+      {"max-restarts", of_runs, "restarts after a communication failure before the run aborts (1; links: 16)",
        whole(o.run.watch.max_restarts, 0, 1000)},
-      {"fail-fast", of_burn, "the first fault ends the run", flag(o.burn.fail_fast, true)},
-      {"resume", of_burn, "go on with the run of DIR that was cut, for the rest of its time or steps (none)",
+      {"fail-fast", of_burn, "stop at the first fault", flag(o.burn.fail_fast, true)},
+      {"resume", of_burn, "continue the interrupted run of DIR for the rest of its time or steps (none)",
        text(o.burn.resume, "DIR", "the path of a run directory"), Scope::command_line},
   };
 }
@@ -283,7 +284,7 @@ Rules common_rules(CommonOptions& common, RunOptions& run) {
        "rank 0 shows the run while it goes on: a page, /metrics and /healthz at http://127.0.0.1:PORT/; any "
        "other ADDRESS than this host's own needs EGT_SERVE_TOKEN (none)",
        serve(run.serve), Scope::config},
-      {"log-level", of_runs, "what is told: trace, debug, info, warning, error or off (info)",
+      {"log-level", of_runs, "log level: trace, debug, info, warning, error or off (info)",
        choice(common.log_level,
               {{"trace", LogLevel::trace},
                {"debug", LogLevel::debug},
@@ -326,7 +327,7 @@ std::vector<OptionRule> option_rules(Options& options) {
   add("What is measured", bench_rules(options.bench));
   add("What is tested", loadtest_rules(options.loadtest, options.common));
   add("What is compared", compare_rules(options.compare.comparison));
-  add("Where it runs and what it tells", common_rules(options.common, options.run));
+  add("Backend and output", common_rules(options.common, options.run));
   return all;
 }
 

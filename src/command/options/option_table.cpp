@@ -45,7 +45,7 @@ const std::vector<CommandRow>& command_rows() {
        "encoder",
        "mpirun -np 2 extreme_gpu_trainer loadtest --quick"},
       {"selftest", of_selftest,
-       "put in every fault that the checks claim to find, on every rank, and look who finds it",
+       "inject every fault that the checks claim to detect, on every rank, and verify that each is detected",
        "mpirun -np 2 extreme_gpu_trainer selftest"},
       {"compare", of_compare, "speed-up, efficiency, cost and regressions between result files",
        "extreme_gpu_trainer compare A.json B.json --tolerance 5%"},
@@ -109,7 +109,7 @@ std::string help_text(std::string_view command) {
   const std::string_view known = find_command(command) ? command : "burn";
   std::string text =
       "mpirun -np N extreme_gpu_trainer [COMMAND] [options]\n"
-      "Burns in GPU nodes, one device a rank, and proves every result.\n\n"
+      "Burns in GPU nodes, one device per rank, and proves every result.\n\n"
       "Commands:\n";
   for (const CommandRow& row : command_rows())
     text += fmt::format("  {:<9} {}\n  {:<9} {}\n", row.name, row.help, "", row.example);
@@ -124,7 +124,7 @@ std::string help_text(std::string_view command) {
   }
   if (knows(known, of_injections)) text += injection_help() + '\n';
   text +=
-      "COMMAND --help tells of another command's options; help man, bash, zsh or fish prints the manual page "
+      "COMMAND --help lists another command's options; help man, bash, zsh or fish prints the manual page "
       "or\n"
       "the completion of a shell.\n";
   return text + closing_words();
@@ -136,7 +136,7 @@ std::string injection_help() {
   for (const InjectionRow& row : injection_rows)
     (row.changes_data() ? kinds : behaviour) += fmt::format(" {}", row.name);
   return fmt::format(
-      "Faults on purpose: --inject "
+      "Injected faults: --inject "
       "KIND:rank=R,step=S[,bit=B+B..][,count=C][,stride=T][,layer=L][,peer=P][,ms=M][,lasting=L]\n"
       "  KIND is one of{}\n"
       "  or one that leaves data as they are:{}\n"

@@ -231,7 +231,7 @@ Status check_target(const Injection& injection, const BurnOptions& burn) {
   if (is_collective && injection.layer.value_or(1) > collective_kinds + 1)
     return wrong_injection(
         injection, fmt::format("of a collective, use layer 1 to {}: what is received of the "
-                               "all-reduce, broadcast, reduce-scatter or all-gather, or what is put in",
+                               "all-reduce, broadcast, reduce-scatter or all-gather, or the injected value",
                                collective_kinds + 1));
   if (injection.peer && (!is_collective || burn.train.load == LoadKind::train))
     return wrong_injection(injection, "pairs of ranks are measured by links alone; leave peer out");
@@ -277,22 +277,22 @@ Status check_together(Options& options) {
   if (given("check-budget") && options.burn.train.check_every > 0)
     return wrong("--check-budget and --check-every exclude each other: give one of them");
   if (given("resume") && given("output"))
-    return wrong("--resume and --output exclude each other: the run goes on in its own directory");
+    return wrong("--resume and --output exclude each other: the run continues in its own directory");
   if (given("resume") && given("print-config"))
-    return wrong("--resume and --print-config exclude each other: the run goes on with its own options");
+    return wrong("--resume and --print-config exclude each other: the run continues with its own options");
   const double timeout_ms = 1000 * options.run.watch.collective_timeout_seconds;
   for (const Injection& injection : options.run.injections)
     if (row_of(injection.kind).found_by == FoundBy::stall && injection.ms && *injection.ms < timeout_ms)
       return wrong_injection(
           injection,
-          fmt::format("shorter than --collective-timeout, so nothing tells of it; use ms={:.0f} or more",
+          fmt::format("shorter than --collective-timeout, so it is not detected; use ms={:.0f} or more",
                       timeout_ms));
   if (knows(options.command, of_load))
     for (const Injection& injection : options.run.injections) EGT_TRY(check_target(injection, options.burn));
   std::vector<int> sorted = options.common.devices;
   std::sort(sorted.begin(), sorted.end());
   if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end())
-    return wrong(fmt::format("--devices {}: device {} is named twice; name each once",
+    return wrong(fmt::format("--devices {}: device {} is given twice; give each once",
                              options.given.at("devices"), *twice));
   return {};
 }

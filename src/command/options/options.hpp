@@ -53,7 +53,7 @@ struct BurnOptions {
   MemoryOptions memory;
   FileOptions file;
   std::optional<PulseShape> pulse;  ///< unset: steady load
-  bool fail_fast = false;           ///< the first fault ends the run
+  bool fail_fast = false;           ///< stop at the first fault
   std::string resume;               ///< directory of a truncated run to resume; empty: none
 };
 

@@ -11,6 +11,7 @@
 #include "egt/core/clock.hpp"
 #include "egt/core/file_io.hpp"
 #include "egt/ranks/control.hpp"
+#include "egt/workload/injector.hpp"
 #include "judge/record_schema.hpp"
 #include "judge/result.hpp"
 #include "judge/verdict.hpp"
@@ -31,7 +32,6 @@
 #include "session/recovery/recovery_coordinator.hpp"
 #include "session/session.hpp"
 #include "session/stop_signal.hpp"
-#include "workload/common/injector.hpp"
 
 namespace egt {
 

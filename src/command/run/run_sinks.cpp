@@ -81,7 +81,7 @@ void Run::open_live_server(std::vector<Record> earlier) {
                                      .main_thread = [this] { return board_.line("main").read(); },
                                      .patience_seconds = options_.run.watch.collective_timeout_seconds}));
   if (!server.ok()) {
-    records_.warning(fmt::format("--serve {}: {}; the run goes on without its page",
+    records_.warning(fmt::format("--serve {}: {}; the run continues without its page",
                                  options_.run.serve->text(), server.status().what()));
     return;
   }

@@ -415,7 +415,7 @@ Status CudaDevice::sine_exponential(WordsView words, int iterations, Digest* dig
 
 Status CudaDevice::flip(WordsView words, const Flip& flip, Stream& stream) {
   EGT_TRY(check_flip(words, flip));
-  return enqueue(stream, "change words on purpose",
+  return enqueue(stream, "inject wrong words",
                  [&](CudaStream& s) { return kernels::flip(launch_on(s), words, flip); });
 }
 

@@ -91,7 +91,7 @@ std::uint32_t alignment_of(const void* data) {
 template <typename T>
 Status set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, T value) {
   return blas_status(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value),
-                     "describe a product");
+                     "describe a GEMM");
 }
 
 template <typename T>
@@ -125,7 +125,7 @@ Status describe(const Gemm& gemm, GemmPlan& plan) {
   cublasLtMatmulDesc_t desc = nullptr;
   EGT_TRY(blas_status(
       cublasLtMatmulDescCreate(&desc, compute_type(gemm.precision), native_type(sum_type(gemm.precision))),
-      "describe a product"));
+      "describe a GEMM"));
   plan.desc.reset(desc);
   EGT_TRY(set(desc, CUBLASLT_MATMUL_DESC_TRANSA, gemm.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
   EGT_TRY(set(desc, CUBLASLT_MATMUL_DESC_TRANSB, gemm.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N));
@@ -179,7 +179,7 @@ Status choose_algorithm(const Gemm& gemm, const CudaStream& stream, GemmPlan& pl
     if (accepted == CUBLAS_STATUS_SUCCESS && checked.workspaceSize <= stream.workspace_bytes()) return {};
   }
   return Status(StatusCode::unsupported,
-                fmt::format("cuBLAS has no algorithm for the product {}", shape_text(gemm)), asked);
+                fmt::format("cuBLAS has no algorithm for the GEMM {}", shape_text(gemm)), asked);
 }
 
 }  // namespace
@@ -233,7 +233,7 @@ Status GemmPlanner::multiply(const Gemm& gemm, CudaStream& stream) {
                                     ? start(std::int32_t{1}, std::int32_t{0})
                                     : start(static_cast<float>(gemm.alpha), static_cast<float>(gemm.beta));
   if (status == CUBLAS_STATUS_SUCCESS) return {};
-  return stream.keep(blas_status(status, fmt::format("start the product {}", shape_text(gemm))));
+  return stream.keep(blas_status(status, fmt::format("start the GEMM {}", shape_text(gemm))));
 }
 
 }  // namespace egt

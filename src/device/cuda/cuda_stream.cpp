@@ -72,7 +72,7 @@ int CudaHold::begin(const kernels::Launch& launch) const {
 Status CudaHold::status() const {
   if (!words_ || std::atomic_ref(word(expired)).load(std::memory_order_acquire) == 0) return {};
   return {StatusCode::timeout,
-          fmt::format("the device's work was held back for {:g} s", Device::longest_hold_seconds)};
+          fmt::format("the device's work was delayed for {:g} s", Device::longest_hold_seconds)};
 }
 
 void CudaHold::forget() {

@@ -212,7 +212,7 @@ std::optional<double> HostSensor::power(std::optional<double> joules) {
 Result<SensorReading> HostSensor::read() {
   const auto now = cpu_ticks(root_, cpus_);
   const Result<NodeMemory> memory = node_memory(root_);
-  if (!now && !memory.ok()) return Status(StatusCode::unavailable, "/proc tells neither CPU time nor memory");
+  if (!now && !memory.ok()) return Status(StatusCode::unavailable, "/proc has neither CPU time nor memory");
   SensorReading reading;
   reading.gpu_utilization_percent = busy_percent(ticks_, now);
   reading.energy_j = energy_.joules();

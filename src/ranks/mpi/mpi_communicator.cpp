@@ -84,7 +84,7 @@ class MpiCommunicator final : public Communicator {
   Result<std::unique_ptr<Communicator>> split(int group) override;
 
   Status check() override {
-    if (group_->interrupted) return {StatusCode::aborted, "the communicator is given up"};
+    if (group_->interrupted) return {StatusCode::aborted, "the communicator is aborted"};
     return group_->failure();
   }
   void interrupt() override { group_->interrupt(); }

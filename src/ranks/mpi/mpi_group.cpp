@@ -24,7 +24,7 @@ int MpiWorld::first_tag(std::uint64_t number) const {
 }
 
 Status MpiGroup::failure() {
-  if (aborted) return {StatusCode::aborted, "the communicator was given up"};
+  if (aborted) return {StatusCode::aborted, "the communicator was aborted"};
   const std::lock_guard lock(mutex_);
   return failure_;
 }

@@ -21,7 +21,7 @@ constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 constexpr std::size_t pieces_under_way = 2;  ///< of one message, so that the next waits while one arrives
 
 Status why_ended(const TransferLimits& limits) {
-  if (limits.aborted) return {StatusCode::aborted, "the collective was given up"};
+  if (limits.aborted) return {StatusCode::aborted, "the collective was aborted"};
   if (Clock::now() >= limits.deadline)
     return {StatusCode::timeout, fmt::format("a collective did not end within {:g} s", limits.seconds)};
   return {};

@@ -78,7 +78,7 @@ Status Link::settle(ncclResult_t result, const char* doing) {
   if (result == ncclSuccess) return {};
   if (result != ncclInProgress) return nccl_status(result, doing, native);
   const auto poll = [this]() -> Result<bool> {
-    if (interrupted) return Status(StatusCode::aborted, "the NCCL communicator is given up");
+    if (interrupted) return Status(StatusCode::aborted, "the NCCL communicator is aborted");
     return settled();
   };
   return wait_until(poll, {.seconds = timeout_seconds, .what = doing});
@@ -86,7 +86,7 @@ Status Link::settle(ncclResult_t result, const char* doing) {
 
 Status Link::ready() const {
   if (aborted) return Status(StatusCode::aborted, "the NCCL communicator was aborted");
-  if (interrupted) return Status(StatusCode::aborted, "the NCCL communicator is given up");
+  if (interrupted) return Status(StatusCode::aborted, "the NCCL communicator is aborted");
   return select_cuda_device(device);
 }
 

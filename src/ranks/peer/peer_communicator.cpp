@@ -121,7 +121,7 @@ Status PeerCommunicator::check() {
   const bool was_given_up = memory_->is_given_up();
   if (was_given_up || !of_inner.ok()) memory_->give_up();
   EGT_TRY(of_inner);
-  if (was_given_up) return {StatusCode::timeout, "a rank of this host has given up the peer copies"};
+  if (was_given_up) return {StatusCode::timeout, "a rank of this host has aborted the peer copies"};
   return {};
 }
 

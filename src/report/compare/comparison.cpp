@@ -274,7 +274,7 @@ std::vector<std::string> other_device_counts(const Comparison& comparison) {
 }
 
 std::string pass_reason(const Comparison& comparison, std::size_t used) {
-  if (used == 1) return "one file alone: nothing to judge for regressions";
+  if (used == 1) return "a single file: nothing to judge for regressions";
   if (comparison.judged == 0)
     return "nothing to judge for regressions: no test ran in two files in the same mode on as many of the "
            "same devices";
@@ -363,9 +363,9 @@ Result<Json> parse_result(std::string_view text) {
     result = Json::parse(text, is_shallow);
   } catch (const Json::parse_error& error) {
     return no_result(
-        fmt::format("is damaged: no JSON at byte {}; `report DIR` makes a run's result anew", error.byte));
+        fmt::format("is damaged: no JSON at byte {}; `report DIR` rebuilds a run's result", error.byte));
   } catch (const Json::exception&) {  // a number that exceeds the range of double
-    return no_result("is damaged: holds a number that is too large; `report DIR` makes a run's result anew");
+    return no_result("is damaged: holds a number that is too large; `report DIR` rebuilds a run's result");
   }
   if (depth >= most_depth) return no_result("is damaged: nests too deep for a result");
   const auto version = value_at<std::int64_t>(result, "schema");

@@ -21,7 +21,7 @@ void note_outcome(const ComparedFile& file, bool is_baseline, Notes& notes) {
     notes.push_back(fmt::format("{}: its verdict is {}, not pass{}", who,
                                 verdict.empty() ? "not there" : verdict, first_reason(file.result)));
   if (value_at<bool>(file.result, "injected").value_or(false))
-    notes.push_back(fmt::format("{}: faults were put in on purpose there", who));
+    notes.push_back(fmt::format("{}: faults were injected", who));
   const std::string version = text_at(file.result, "program_version");
   if (version != program_version())
     notes.push_back(fmt::format("{}: written by version {} of the program, this is {}", who,
@@ -59,7 +59,7 @@ void note_differences(const ComparedFile& file, const ComparedFile& first, Notes
   const std::string models = models_text(file.result), first_models = models_text(first.result);
   if (models != first_models)
     notes.push_back(
-        fmt::format("{} ran on {}, {} on {}: unlike devices are compared, but not judged for regressions",
+        fmt::format("{} ran on {}, {} on {}: different devices are compared, but not judged for regressions",
                     file.label, models, first.label, first_models));
   const Json& system = member(file.result, "system_info");
   const Json& first_system = member(first.result, "system_info");
@@ -118,8 +118,7 @@ void note_tests(const Comparison& comparison, Notes& notes) {
                                 list_text(tests)));
   if (!zero.empty()) notes.push_back(fmt::format("the baseline is 0, so no speed-up: {}", list_text(zero)));
   if (!without.empty())
-    notes.push_back(
-        fmt::format("without a figure, so held against each other by success only: {}", list_text(without)));
+    notes.push_back(fmt::format("without a metric, so compared by success only: {}", list_text(without)));
 }
 
 }  // namespace

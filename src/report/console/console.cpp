@@ -103,7 +103,7 @@ void Console::show_fault(const Record& record) {
   print(messages_, coloured(style_.messages_colour, Colour::red, line(record)));
   if (fault_count_ == most_faults_shown)
     print(messages_, coloured(style_.messages_colour, Colour::red,
-                              "More faults are counted, and told in the journals only."));
+                              "More faults are counted and listed in the journals only."));
 }
 
 void Console::show_notice(const Record& record) {

@@ -133,7 +133,7 @@ std::string epoch_text(const Json& epoch, std::size_t ranks) {
   };
   note(figure(epoch, "samples_per_second", "{:.0f} samples/s"));
   note(figure(epoch, "tflops", "{:.3g} TFLOP/s"));
-  if (ranks > 1 && !figures.empty() && value_at<double>(epoch, "tflops")) figures.back() += " a rank";
+  if (ranks > 1 && !figures.empty() && value_at<double>(epoch, "tflops")) figures.back() += " per rank";
   note(figure(epoch, "loss", "loss {:.6g}"));
   note(figure(epoch, "all_reduce_gb_per_s", "all-reduce {:.3g} GB/s"));
   if (!text_at(epoch, "precision").empty()) figures.push_back(text_at(epoch, "precision"));
@@ -143,7 +143,7 @@ std::string epoch_text(const Json& epoch, std::size_t ranks) {
 std::string fault_text(const Record& record, const Json& start, bool name_host) {
   const Json& fault = record.body;
   const auto rank = value_at<int>(fault, "rank");
-  std::string who = rank ? fmt::format("on rank {}", *rank) : "on a rank that is not known";
+  std::string who = rank ? fmt::format("on rank {}", *rank) : "on an unknown rank";
   if (!start.is_null())
     who += fmt::format(" ({}, {})", device_label(start, name_host), text_at(device_of(start), "name"));
   if (const auto step = value_at<std::int64_t>(fault, "step").value_or(-1); step >= 0)

@@ -101,16 +101,17 @@ std::string why_below_limit(const Json& telemetry) {
     return value_at<double>(member(telemetry, "throttle_seconds"), reason).value_or(0);
   };
   if (const double heat = held("sw_thermal") + held("hw_thermal"); heat > 0)
-    return fmt::format("heat held its clocks down for {}", format_duration(heat));
+    return fmt::format("thermal throttling for {}", format_duration(heat));
   if (const double brake = held("hw_power_brake"); brake > 0)
-    return fmt::format("a power brake held its clocks down for {}", format_duration(brake));
-  if (value_at<double>(member(telemetry, "duty"), "min").value_or(1) < 1) return "the guard lowered the load";
+    return fmt::format("power brake for {}", format_duration(brake));
+  if (value_at<double>(member(telemetry, "duty"), "min").value_or(1) < 1)
+    return "the limiter lowered the load";
   if (!member(member(telemetry, "pulse_power_w"), "high").is_null()) return "the load pulses";
   const double capped = held("sw_power_cap");
   if (value_at<double>(mix, "unreached_seconds").value_or(0) > capped)
-    return "not capped, all parts at full duty: the load does not reach this limit";
+    return "not capped, all parts at full duty cycle: the load does not reach this limit";
   if (capped > 0) return fmt::format("it was at its limit for {}", format_duration(capped));
-  return "nothing held its clocks down: this load does not need more";
+  return "no throttling: this load needs no more";
 }
 
 /// For ranks with an energy counter: "689 to 691 W on average of 700 W (98.4 to 98.7 %)"; empty if there are
@@ -165,7 +166,7 @@ std::string pulse_text(const Json& result) {
     high.push_back(*of_high);
     low.push_back(*of_low);
   }
-  if (high.empty()) return text + "; power is not told: no sensor, or the pulse is faster than one";
+  if (high.empty()) return text + "; power unknown: no sensor, or the pulse is faster than its readings";
   return text + fmt::format("; {} W high, {} W low", range_text(high, "{:.0f}"), range_text(low, "{:.0f}"));
 }
 
@@ -224,15 +225,15 @@ std::string bottleneck_text(const std::vector<std::pair<std::string, double>>& s
   const auto most = std::max_element(shares.begin(), shares.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most->first == "other") return "";
-  if (most->first != "waiting for sums") return fmt::format("; most of it is {}", most->first);
+  if (most->first != "communication wait") return fmt::format("; most of it is {}", most->first);
   const auto least = std::min_element(wait.of_ranks.begin(), wait.of_ranks.end());
   // The rank that all others wait for does not wait itself.
   if (*least < 0.5 * wait.mean())
     return fmt::format("; the others wait for rank {}", least - wait.of_ranks.begin());
-  return "; the sums over ranks hold it up";
+  return "; the gradient all-reduce delays it";
 }
 
-/// "Step: 41.2 ms: products 24 %, extreme compute 70 %, update 4 %, waiting for sums 1 %, other 1 %; most of
+/// "Step: 41.2 ms: GEMMs 24 %, extreme compute 70 %, update 4 %, communication wait 1 %, other 1 %; most of
 /// it is extreme compute". Means over ranks and measured steps, without checks. Empty if no step was
 /// measured.
 std::string breakdown_text(const Json& result) {
@@ -249,11 +250,11 @@ std::string breakdown_text(const Json& result) {
     return ms / step_ms;
   };
   const std::vector<std::pair<std::string, double>> shares = {
-      {"products", share({"forward_ms", "backward_ms"})},
+      {"GEMMs", share({"forward_ms", "backward_ms"})},
       {has_extreme ? "extreme compute" : "activations", share({"activation_ms"})},
       {"second pass", share({"second_ms"})},
       {"update", share({"update_ms"})},
-      {"waiting for sums", has_peers ? share({"wait_ms"}) : 0},
+      {"communication wait", has_peers ? share({"wait_ms"}) : 0},
       {"other", share({"other_ms"}) + (has_peers ? 0 : share({"wait_ms"}))}};
   std::vector<std::string> terms;
   for (const auto& [name, part] : shares)
@@ -262,7 +263,7 @@ std::string breakdown_text(const Json& result) {
                      bottleneck_text(shares, wait));
 }
 
-/// "Shares of a step: 171 to 341 samples a rank, its passes 1.29 times as fast as with even ones". Empty if
+/// "Shares of a step: 171 to 341 samples per rank, its passes 1.29 times as fast as with even ones". Empty if
 /// the options request even shares.
 std::string balance_text(const Json& result) {
   std::vector<double> samples, gains;
@@ -272,7 +273,7 @@ std::string balance_text(const Json& result) {
     if (gain) gains.push_back(*gain);
   }
   if (samples.empty()) return "";
-  return fmt::format("\n  Shares of a step: {} samples a rank", range_text(samples, "{:.0f}")) +
+  return fmt::format("\n  Shares of a step: {} samples per rank", range_text(samples, "{:.0f}")) +
          (gains.empty() ? ", even: too few steps were measured"
                         : fmt::format("; its passes {} times as fast as with even shares",
                                       range_text(gains, "{:.2f}")));

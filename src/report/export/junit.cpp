@@ -145,7 +145,7 @@ Case verdict_case(const Json& result) {
   if (!test.text.empty()) test.message += ": " + test.text.substr(0, test.text.find('\n'));
   test.text += fault_lines(faults_of(result));
   for (const Json& repeat : member(result, "fault_repeats"))
-    test.text += "held back: " +
+    test.text += "suppressed: " +
                  told(repeat, {{"rank", "rank "},
                                {"kind", ": "},
                                {"detector", " faults found by "},
@@ -172,7 +172,7 @@ void add_lost_ranks(Suites& suites, const Json& result) {
   }
   for (const Json& rank : member(result, "ranks"))
     if (const Json& error = member(rank, "error"); !error.is_null())
-      suites[rank_of(rank)].cases.push_back({.name = "rank goes on",
+      suites[rank_of(rank)].cases.push_back({.name = "rank completed",
                                              .outcome = "error",
                                              .type = text_at(error, "code"),
                                              .message = text_at(error, "what"),

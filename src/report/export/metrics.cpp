@@ -67,7 +67,7 @@ constexpr Figure telemetry_figures[] = {
     {"power_w", "rank_power_watts", "Power of the device by its sensor."},
     {"power_w_mean", "rank_mean_power_watts", "Mean power of the device by its energy counter."},
     {"power_limit_w", "rank_power_limit_watts", "Power limit of the device."},
-    {"energy_j", "rank_energy_joules", "Energy that the device took."},
+    {"energy_j", "rank_energy_joules", "Energy consumed by the device."},
     {"temperature_c", "rank_temperature_celsius", "Temperature of the device."},
     {"memory_temperature_c", "rank_memory_temperature_celsius", "Temperature of the device's memory."},
     {"sm_clock_mhz", "rank_clock_hertz", "Clock of the device's multiprocessors.", 1e-6},
@@ -85,10 +85,8 @@ constexpr PartFigure part_figures[] = {
     {"train", {"step_ms", "rank_step_seconds", "Time of a training step.", 1e3}},
     {"train", {"loss_last", "rank_training_loss", "Loss of the last training step that was looked at."}},
     {"train",
-     {"samples_per_second", "rank_training_samples_per_second",
-      "Samples a second that the rank was trained on."}},
-    {"train",
-     {"tflops", "rank_training_flops", "Floating point operations a second of the training.", 1e-12}},
+     {"samples_per_second", "rank_training_samples_per_second", "Training throughput in samples/s."}},
+    {"train", {"tflops", "rank_training_flops", "Training throughput in FLOP/s.", 1e-12}},
     {"load",
      {"work_index", "rank_work_index", "Work of all parts; 1 is what one part alone did at the start."}}};
 
@@ -117,7 +115,7 @@ Labels with(Labels labels, const char* name, std::string value) {
 void add_verdict(Exposition& all, const Json& result) {
   const Json& system = member(result, "system_info");
   const auto word = [&](const char* key) { return text_at(system, key); };
-  all.add("run_info", "Of the last run: the program and the host, the value is always 1.", 1,
+  all.add("run_info", "The program and the host of the last run; always 1.", 1,
           {{"command", text_at(result, "command")},
            {"version", text_at(result, "program_version")},
            {"hostname", word("hostname")},
@@ -132,15 +130,12 @@ void add_verdict(Exposition& all, const Json& result) {
       all.add("run_verdict", "The run's verdict: 1 for the one that holds, 0 for the others.",
               name == verdict, {{"verdict", name}});
   all.add("run_exit_code", "The run's exit code; 0 is a pass.", number(member(result, "exit_code")));
-  all.add("run_injected",
-          "Whether faults were put in on purpose, so that a fault says nothing of the hardware.",
+  all.add("run_injected", "1 if faults were injected: faults do not indicate the hardware then.",
           number(member(result, "injected")));
-  all.add("run_start_timestamp_seconds", "When the run began, since 1970.", unix_seconds(word("started_at")));
-  all.add("run_end_timestamp_seconds", "When the run's last record came, since 1970.",
-          unix_seconds(word("ended_at")));
+  all.add("run_start_timestamp_seconds", "Unix time when the run started.", unix_seconds(word("started_at")));
+  all.add("run_end_timestamp_seconds", "Unix time of the run's last record.", unix_seconds(word("ended_at")));
   const Json& summary = member(result, "test_summary");
-  all.add("run_duration_seconds", "How long the run took, all its parts together.",
-          number(member(summary, "actual_duration_seconds")));
+  all.add("run_duration_seconds", "Duration of the run.", number(member(summary, "actual_duration_seconds")));
   for (const char* outcome : {"successful", "failed"})
     all.add("run_tests", "Entries of the result by their outcome.",
             number(member(summary, fmt::format("{}_tests", outcome))), {{"outcome", outcome}});
@@ -159,10 +154,10 @@ void add_counts(Exposition& all, const Json& result) {
   const auto size = [&](const char* key) { return static_cast<double>(member(result, key).size()); };
   double faults = 0;
   for (const auto& [rank, count] : faults_by_rank(result)) faults += count;
-  all.add("run_faults", "Wrong results that were found; of a selftest those that it put in.", faults);
-  all.add("run_lost_ranks", "Ranks that hung or vanished.", size("losses"));
-  all.add("run_findings", "What was right, but slow, hot or short.", size("findings"));
-  all.add("run_restarts", "Stalls that the run got over.", size("restarts"));
+  all.add("run_faults", "Wrong results detected, including injected ones.", faults);
+  all.add("run_lost_ranks", "Ranks that hung or exited unexpectedly.", size("losses"));
+  all.add("run_findings", "Degraded findings.", size("findings"));
+  all.add("run_restarts", "Stalls recovered.", size("restarts"));
   all.add("run_ranks", "Ranks of the run.", size("ranks"));
   for (const WorkField& field : work_fields)
     all.add(field.metric, field.help, number(member(member(result, "verified_work"), field.key)));
@@ -193,8 +188,8 @@ void add_telemetry(Exposition& all, const Json& telemetry, const Labels& rank) {
     add_figure(all, figure, member(telemetry, figure.field), rank);
   if (const Json& throttled = member(telemetry, "throttle_seconds"); throttled.is_object())
     for (const auto& [reason, seconds] : throttled.items())
-      all.add("rank_throttled_seconds", "How long the device's clocks were held down, by reason.",
-              number(seconds), with(rank, "reason", reason));
+      all.add("rank_throttled_seconds", "Time the GPU clocks were throttled, by reason.", number(seconds),
+              with(rank, "reason", reason));
 }
 
 void add_counters(Exposition& all, const Json& counters, const Labels& rank) {
@@ -217,11 +212,11 @@ void add_rank(Exposition& all, const Json& result, const Json& entry, std::map<i
   const Labels rank = {
       {"rank", key}, {"hostname", text_at(entry, "hostname")}, {"device_uuid", text_at(device, "uuid")}};
   all.add(
-      "rank_info", "Of the last run: a rank and its device, the value is always 1.", 1,
+      "rank_info", "A rank and its device of the last run; always 1.", 1,
       with(with(with(rank, "device", text_at(device, "name")), "pci_bus_id", text_at(device, "pci_bus_id")),
            "backend", text_at(entry, "backend")));
-  all.add("rank_faults", "Wrong results that were found on this rank.", faults[*number_of], rank);
-  all.add("rank_steps", "Steps that the rank made.", number(member(entry, "steps")), rank);
+  all.add("rank_faults", "Wrong results detected on this rank.", faults[*number_of], rank);
+  all.add("rank_steps", "Steps completed by the rank.", number(member(entry, "steps")), rank);
   add_parts(all, result, *number_of, rank);
   add_telemetry(all, member(member(result, "telemetry"), key), rank);
   add_counters(all, member(member(result, "counters"), key), rank);

@@ -14,7 +14,7 @@
 namespace egt {
 namespace {
 
-constexpr const char* no_lines = "<p>The journals hold no figures over time.</p>";
+constexpr const char* no_lines = "<p>The journals have no time series.</p>";
 constexpr const char* no_script =
     "<noscript><p>Without JavaScript there are drawings in the table only.</p></noscript>";
 constexpr const char* no_charts =
@@ -23,8 +23,8 @@ constexpr const char* no_charts =
     "and no charts to zoom into.</p>";
 
 constexpr const char* footer =
-    "All of it is in result.json and journal.rank*.jsonl beside this file; times are UTC.\n"
-    "<code>extreme_gpu_trainer report DIR</code> makes this file anew.";
+    "All data is in result.json and journal.rank*.jsonl next to this file; times are UTC.\n"
+    "<code>extreme_gpu_trainer report DIR</code> rebuilds this file.";
 constexpr const char* live_footer =
     "What the run's first rank knows, about a second old; times are UTC. At its end the run writes "
     "report.html.";

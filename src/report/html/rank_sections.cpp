@@ -33,7 +33,7 @@ std::string peers_table(const Json& result) {
       if (member(value, "ratio").is_number()) figures.insert(figure);
   std::vector<std::string> columns = {"rank"};
   for (const std::string& figure : figures) columns.push_back(spoken(figure));
-  HtmlTable table("Each rank beside the median of its device model (1 is the median)", columns);
+  HtmlTable table("Each rank compared with the median of its device model (1 is the median)", columns);
   for (const auto& [rank, own] : peers.items()) {
     std::vector<std::string> cells = {rank};
     for (const std::string& figure : figures) {
@@ -81,7 +81,7 @@ std::string counter_text(const Json& value) {
 std::string ranks_section(const Json& result) {
   std::map<int, std::size_t> faults;
   for (const Json& fault : member(result, "faults")) ++faults[value_at<int>(fault, "rank").value_or(-1)];
-  HtmlTable table("Ranks: one a device",
+  HtmlTable table("Ranks: one per device",
                   {"rank", "faults", "host", "device", "power W (limit)", "hottest °C", "clock MHz",
                    "utilization %", "memory used", "steps", "ended", "error"});
   for (const Json& rank : member(result, "ranks")) {
@@ -127,7 +127,7 @@ std::string counters_section(const Json& result) {
     }
     table.add(cells, attributes);
   }
-  if (table.empty() && !member(result, "counters").empty()) return "<p>No rank's device told any.</p>";
+  if (table.empty() && !member(result, "counters").empty()) return "<p>No device reported any.</p>";
   return table.html();
 }
 

@@ -42,7 +42,7 @@ constexpr Source sources_before_work[] = {
     {{"Utilization", "%", nullptr, false}, From::telemetry, "gpu_utilization_percent", 1},
     {{"Memory in use", "GB", nullptr, false}, From::telemetry, "memory_used_bytes", 1e-9},
     {{"Training", "samples/s", nullptr, true}, From::epoch, "samples_per_second", 1},
-    {{"Training, a rank", "TFLOP/s", nullptr, true}, From::epoch, "tflops", 1},
+    {{"Training per rank", "TFLOP/s", nullptr, true}, From::epoch, "tflops", 1},
     {{"Step time", "ms", nullptr, true}, From::epoch, "ms", 1},  // per step: see epoch_value
     {{"Loss", "", nullptr, true}, From::epoch, "loss", 1},
     {{"All-reduce", "GB/s", nullptr, true}, From::epoch, "all_reduce_gb_per_s", 1},
@@ -54,8 +54,8 @@ constexpr Source sources_after_work[] = {
     {{"Held down by heat", "% of time", nullptr, false}, From::throttle, "sw_thermal", 100},
     {{"Held down by heat (hardware)", "% of time", nullptr, false}, From::throttle, "hw_thermal", 100},
     {{"Held down by a power brake", "% of time", nullptr, false}, From::throttle, "hw_power_brake", 100},
-    {{"Load that the guard allows", "%", nullptr, false}, From::telemetry, "duty", 100},
-    {{"Duty of products over memory", "%", nullptr, false}, From::telemetry, "products_duty", 100},
+    {{"Load allowed by the limiter", "%", nullptr, false}, From::telemetry, "duty", 100},
+    {{"Duty cycle of memory-resident GEMMs", "%", nullptr, false}, From::telemetry, "products_duty", 100},
     {{"Processors of the host", "%", nullptr, false}, From::telemetry, "cpu_percent", 1},
     {{"Memory of the host", "%", nullptr, false}, From::telemetry, "host_memory_percent", 1}};
 

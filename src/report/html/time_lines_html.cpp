@@ -139,7 +139,7 @@ Json marks_of(const Json& result) {
 }  // namespace
 
 std::string time_lines_section(const TimeLines& lines) {
-  HtmlTable table("Figures over time: the drawing shows all ranks' mean within the least and the most",
+  HtmlTable table("Time series: mean over all ranks, between their minimum and maximum",
                   {"figure", "over time", "least", "mean", "most"});
   for (std::size_t at = 0; at < TimeLines::kinds().size(); ++at) {
     const LineKind& kind = TimeLines::kinds()[at];

@@ -154,8 +154,7 @@ std::string fault_table(const Json& faults) {
 
 /// Other events, one line each.
 std::string event_table(const Json& result) {
-  HtmlTable table("Losses, findings, restarts, faults put in on purpose", {"what", "rank", "time", "text"},
-                  true);
+  HtmlTable table("Losses, findings, restarts, injected faults", {"what", "rank", "time", "text"}, true);
   const auto add = [&](const char* name, const Json& entries, const auto& text) {
     for (const Json& entry : entries)
       table.add_html({html_text(name), html_text(figure_text(member(entry, "rank"))), time_html(entry),
@@ -168,7 +167,7 @@ std::string event_table(const Json& result) {
     const auto count = value_at<std::uint64_t>(entry, "count").value_or(0);
     return fmt::format("{} like one above: {}", counted(count, "more fault"), one_line(entry));
   });
-  add("put in", member(result, "injections"), [](const Json& entry) {
+  add("injected", member(result, "injections"), [](const Json& entry) {
     const Json& found = member(entry, "found");
     const std::string planned = text_at(entry, "planned");  // empty for selftest
     return fmt::format("{}: {}{}", planned.empty() ? text_at(entry, "kind") : planned,
@@ -234,8 +233,7 @@ std::string verdict_section(const Json& result) {
 std::string faults_section(const Json& result) {
   const std::string all = fault_table(array_at(result, "faults")) + event_table(result);
   return is_selftest(result) && !all.empty()
-             ? "<details><summary>Faults that were put in, and what was found</summary>" + all +
-                   "</details>\n"
+             ? "<details><summary>Injected faults and their detection</summary>" + all + "</details>\n"
              : all;
 }
 

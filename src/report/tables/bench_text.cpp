@@ -75,8 +75,8 @@ std::string notes_of(const Json& entry) {
   if (const auto bytes = figure(entry, "sent_bytes"), whole = figure(entry, "whole_sent_bytes");
       bytes && whole)
     note(fmt::format(
-        "a rank sends {} a step, whole gradients {}; a step takes {:.2f} times as long", format_bytes(*bytes),
-        format_bytes(*whole),
+        "{} sent per rank and step, {} without compression; a step takes {:.2f} times as long",
+        format_bytes(*bytes), format_bytes(*whole),
         figure(member(entry, "step_ms"), "p50").value_or(0) / figure(entry, "whole_step_ms").value_or(0)));
   for (const Json& task : member(entry, "tasks"))
     note(fmt::format("{} on {} {}", text_at(task, "test_name"),

@@ -52,7 +52,7 @@ std::string cut_of(const Json& entry) {
   if (!text.empty())
     text += fmt::format(", {} micro-batches", value_at<int>(entry, "micro_batches").value_or(0));
   if (const std::string against = text_at(entry, "verified_against"); !against.empty())
-    text += fmt::format("{}gradients held against {}", text.empty() ? "" : "; ", against);
+    text += fmt::format("{}gradients compared with {}", text.empty() ? "" : "; ", against);
   return text;
 }
 

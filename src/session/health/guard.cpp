@@ -236,8 +236,8 @@ std::vector<Finding> Guard::judge_shares(double run_seconds) {
         hottest_->limit_c, hottest_->temperature_c));
   for (Throttle& one : throttles_)
     if (one.seconds() > allowed && !std::exchange(one.told, true))
-      found.push_back(device_.finding("throttle", "clocks held down",
-                                      fmt::format("clocks held down by {} ({}) for {:.1f} s; {}: {}",
+      found.push_back(device_.finding("throttle", "clocks throttled",
+                                      fmt::format("clocks throttled by {} ({}) for {:.1f} s; {}: {}",
                                                   one.meaning, one.name, one.seconds(), policy, one.advice),
                                       allowed, one.seconds()));
   return found;

@@ -86,8 +86,8 @@ std::string PowerSensorCheck::look(const PowerMean& power, LoadLead lead, bool i
   low_seconds_ = is_low ? low_seconds_ + power.seconds : 0;
   if (low_seconds_ >= doubt_seconds)
     return fmt::format(
-        "{:.0f} W for {:.0f} s at {:.0f} % of utilization, of {:.0f} W, and nothing holds its "
-        "clocks down",
+        "{:.0f} W for {:.0f} s at {:.0f} % of utilization, of {:.0f} W, and no throttle "
+        "reason",
         watts, low_seconds_, busy, limit_w_);
   if (!is_compared || compared_seconds_ >= doubt_seconds) compared_seconds_ = read_j_ = counted_j_ = 0;
   if (is_compared) {

@@ -130,7 +130,7 @@ struct Post {
   }
   void tell_limits(const SensorLimits& limits) {
     for (const std::string& untold : limits.untold)
-      guarding.records.notice(fmt::format("rank {}: not told: {}", guarding.device.rank, untold));
+      guarding.records.notice(fmt::format("rank {}: not reported: {}", guarding.device.rank, untold));
   }
   Activity main_activity() const {
     for (const Activity& activity : guarding.board.read())

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "egt/device/sensor.hpp"
-#include "workload/common/injector.hpp"
+#include "egt/workload/injector.hpp"
 
 namespace egt {
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 #include "device/injection/injecting_device.hpp"
+#include "egt/workload/injector.hpp"
 #include "session/record_router.hpp"
-#include "workload/common/injector.hpp"
 
 namespace egt {
 

@@ -81,7 +81,7 @@ std::vector<std::string> failures(const SelftestRow& row, std::int64_t longest, 
 
 std::vector<std::string> failures(const SelftestPlan& plan, const SelftestScore& score) {
   std::vector<std::string> all;
-  if (score.rows.empty() && !score.is_stopped) all.push_back("nothing was injected: nothing is proven");
+  if (score.rows.empty() && !score.is_stopped) all.push_back("no fault was injected: nothing is proven");
   for (const SelftestRow& row : score.rows)
     for (std::string& text : failures(row, longest_latency(plan), score.is_stopped))
       all.push_back(std::move(text));

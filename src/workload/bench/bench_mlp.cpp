@@ -155,7 +155,7 @@ Result<BurstTimes> MlpJob::burst(int chunks, std::int64_t per_chunk) {
     const std::int64_t step = retired_;
     EGT_TRY_ASSIGN(const StepResult result, retire());
     if (step < first) continue;
-    if (!result.step_ms) return Status(StatusCode::internal, "the trainer tells no time of a step");
+    if (!result.step_ms) return Status(StatusCode::internal, "the trainer reports no step time");
     times.chunk_ms[static_cast<std::size_t>((step - first) / per_chunk)] += *result.step_ms;
     times.step_ms.push_back(*result.step_ms);
     times.busy_ms += result.compute_ms.value_or(0);

@@ -241,7 +241,7 @@ void BenchSuite::judge_answers(BenchEntry& entry, const std::vector<Answers>& by
     fault.actual = "0x" + to_string(dissent.actual);
     entry.failure = dissent.rank >= 0
                         ? fmt::format("rank {} gave a wrong known answer", dissent.rank)
-                        : fmt::format("{} gave unlike known answers", text_of(dissent.suspects));
+                        : fmt::format("{} gave different known answers", text_of(dissent.suspects));
     reporter_.tell(std::move(fault), dissent);
   }
 }
@@ -374,7 +374,7 @@ void BenchSuite::lose_trial(std::int64_t number) {
   if (number < 0) return;
   entries_.resize(std::min(entries_.size(), static_cast<std::size_t>(number)));
   BenchEntry entry = entry_of(number);
-  entry.failure = "the ranks lost touch in it";
+  entry.failure = "the ranks lost communication in it";
   keep(std::move(entry));
 }
 

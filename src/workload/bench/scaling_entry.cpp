@@ -215,9 +215,9 @@ std::string line_of(const BenchEntry& entry) {
   const std::string what = describe(entry.trial);
   if (!entry.not_possible.empty()) return fmt::format("{}: not possible: {}", what, entry.not_possible);
   if (!entry.step) return fmt::format("{}: failed: {}", what, entry.failure);
-  std::string text = fmt::format("{}: {:.4g} ms a step, spread {:.1f} %, {} {}/s", what, entry.step->p50,
-                                 entry.step->spread_percent(), format_amount(*entry.items_per_second()),
-                                 items_of(entry.trial));
+  std::string text = fmt::format("{}: {:.4g} ms per step, relative range {:.1f} %, {} {}/s", what,
+                                 entry.step->p50, entry.step->spread_percent(),
+                                 format_amount(*entry.items_per_second()), items_of(entry.trial));
   if (entry.trial.mode != BenchMode::single && entry.speedup)
     text += fmt::format(", speed-up {:.2f}", *entry.speedup);
   if (const auto speedup = entry.sequence_speedup())

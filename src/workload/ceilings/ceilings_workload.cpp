@@ -163,7 +163,7 @@ void CeilingsSuite::lose_trial(std::int64_t number) {
   std::vector<CeilingEntry> lost;
   for (const CeilingRow& row : plan_[index].rows) {
     lost.emplace_back().row = row;
-    lost.back().failure = "the ranks lost touch in it";
+    lost.back().failure = "the ranks lost communication in it";
   }
   keep(std::move(lost));
 }

@@ -109,7 +109,7 @@ class PatrolCeiling final : public CeilingJob {
     const PatrolFigures figures = patrol_->figures();
     JobReport report;
     report.work.bytes_patrolled = figures.bytes_right;
-    if (figures.mismatches > 0) report.failure = "the patrol found wrong words";
+    if (figures.mismatches > 0) report.failure = "the memory test found wrong words";
     return report;
   }
   Status give_up(double seconds) override { return read_->give_up(seconds); }
@@ -126,10 +126,10 @@ Result<std::unique_ptr<MemoryPatrol>> make_patrol(const CeilingWorld& world, std
   Device& device = environment.device;
   EGT_TRY_ASSIGN(auto in_flight,
                  OperationPipeline::create(device, StreamPriority::background, StreamUse::all,
-                                           "the memory patrol", MemoryPatrol::operations_in_flight));
+                                           "the memory test", MemoryPatrol::operations_in_flight));
   EGT_TRY_ASSIGN(auto pipeline,
                  OperationPipeline::create(device, StreamPriority::low, StreamUse::all,
-                                           "the products over memory", ProductLane::in_flight));
+                                           "the memory-resident GEMMs", ProductLane::in_flight));
   EGT_TRY_ASSIGN(const double rate, product_rate_alone(device, pipeline->stream(), Precision::fp32));
   EGT_TRY_ASSIGN(auto products,
                  ProductLane::create(environment, {{Precision::fp32, rate}}, std::move(pipeline), rows));

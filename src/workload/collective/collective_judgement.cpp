@@ -193,7 +193,7 @@ void judge_put_in(const CollectiveRound& round, const std::vector<RankReports>& 
         finding_of(CollectiveKind::reduce_scatter, shows ? report_of(slices, *explained) : put_in);
     finding.count = put_in.count;
     std::string where = shows ? element_of_slice(finding, *explained) : "reduce-scatter";
-    where += fmt::format(", as put in by rank {}", rank);
+    where += fmt::format(", as injected by rank {}", rank);
     findings.push_back(blame(finding, Role::source, rank, Blame::certain, std::move(where)));
     wrong.erase(explained, wrong.end());
   }

@@ -1,4 +1,4 @@
-#include "workload/common/injector.hpp"
+#include "egt/workload/injector.hpp"
 
 #include <algorithm>
 #include <utility>

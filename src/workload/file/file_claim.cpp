@@ -53,11 +53,10 @@ class PosixClaim : public FileClaim {
   Status check() override {
     if (is_named(identity_, path_)) return {};
     if (errno == 0)
-      return {StatusCode::unavailable,
-              fmt::format("{}: somebody put another file in its place while it was in use", path_)};
+      return {StatusCode::unavailable, fmt::format("{}: the file was replaced while it was in use", path_)};
     if (errno == ENOENT || errno == ENOTDIR)
       return {StatusCode::unavailable,
-              fmt::format("{}: somebody deleted or moved it while it was in use", path_), errno};
+              fmt::format("{}: the file was deleted or moved while it was in use", path_), errno};
     return file_error(path_, "cannot be looked up", errno, StatusCode::unavailable);
   }
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "workload/common/injector.hpp"
+#include "egt/workload/injector.hpp"
 #include "workload/file/file_layer.hpp"
 
 namespace egt {

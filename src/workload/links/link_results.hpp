@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "workload/collective/collective_sweep.hpp"
+#include "workload/links/collective_sweep.hpp"
 #include "workload/links/link_host_copies.hpp"
 #include "workload/links/link_pair.hpp"
 #include "workload/links/link_plan.hpp"

@@ -293,7 +293,7 @@ Status LinksWorkload::make_collective(std::int64_t trial) {
 void LinksWorkload::lose_trial(std::int64_t trial) {
   ++lost_trials_;
   const LinkTrial& lost = trial_at(trial);
-  const std::string why = "the ranks lost touch in it and began anew behind it";
+  const std::string why = "the ranks lost communication in it and restarted after it";
   switch (lost.kind) {
     case LinkTrial::Kind::pair: {
       PairResult& pair = pair_of(trial);

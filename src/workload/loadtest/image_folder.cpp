@@ -158,7 +158,7 @@ void ImageFolder::mark_bad(std::uint64_t file, const Status& why) const {
 std::string ImageFolder::complaint() const {
   const std::lock_guard lock(mutex_);
   std::string text;
-  if (left_out_ > 0) text = fmt::format("{} images lie beside the folders of the classes", left_out_);
+  if (left_out_ > 0) text = fmt::format("{} images are next to the class folders", left_out_);
   if (bad_count_ > 0)
     text += fmt::format("{}{} of {} files cannot be used, the first: {}", text.empty() ? "" : "; ",
                         bad_count_.load(), files_.size(), first_bad_);

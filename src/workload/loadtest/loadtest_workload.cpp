@@ -176,7 +176,7 @@ void LoadTestSuite::lose_trial(std::int64_t number) {
     none.insert(none.end(), figures.begin(), figures.end());
   }
   lost.figures = entry_figures(lost.test, parts_, none, ranks(), {}, {});
-  lost.failure = "the ranks lost touch in it";
+  lost.failure = "the ranks lost communication in it";
 }
 
 Status LoadTestSuite::recover(double timeout_seconds) {

@@ -97,7 +97,7 @@ Status MemoryPatrol::run(const std::stop_token& stop) {
 
 Status MemoryPatrol::submit(const OperationPipeline::Enqueue& enqueue, OperationPipeline::Judge judge,
                             const std::stop_token& stop) {
-  if (stop.stop_requested()) return {StatusCode::stopped, "the memory patrol was stopped"};
+  if (stop.stop_requested()) return {StatusCode::stopped, "the memory test was stopped"};
   EGT_TRY(in_flight_->submit(
       enqueue,
       [this, judge = std::move(judge)](const Evidence& evidence, double device_ms) {
@@ -146,9 +146,8 @@ Status MemoryPatrol::keep_to_share(const std::stop_token& stop) {
     figures_.verifications.resize(blocks_.size());
     figures_.freed_bytes = planned_bytes_ - held_bytes_;
   }
-  environment_.records.warning(
-      fmt::format("memory: the fill was made smaller: {} of {} are still held and patrolled",
-                  format_bytes(held_bytes_), format_bytes(planned_bytes_)));
+  environment_.records.warning(fmt::format("memory: less memory is filled: {} of {} are still verified",
+                                           format_bytes(held_bytes_), format_bytes(planned_bytes_)));
   return {};
 }
 

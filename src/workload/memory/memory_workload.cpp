@@ -42,10 +42,10 @@ Status MemoryWorkload::prepare() {
   if (options_.fill.is_zero()) return {};
   EGT_TRY_ASSIGN(auto in_flight,
                  OperationPipeline::create(device, StreamPriority::background, StreamUse::all,
-                                           "the memory patrol", MemoryPatrol::operations_in_flight));
+                                           "the memory test", MemoryPatrol::operations_in_flight));
   EGT_TRY_ASSIGN(auto pipeline,
                  OperationPipeline::create(device, StreamPriority::low, StreamUse::all,
-                                           "the products over memory", ProductLane::in_flight));
+                                           "the memory-resident GEMMs", ProductLane::in_flight));
   EGT_TRY_ASSIGN(product_rates_, product_rates(pipeline->stream()));
   EGT_TRY_ASSIGN(filled_, device.memory());
   const SizeOrShare fill = fill_within(options_.fill, filled_.total_bytes, options_.limit);
@@ -152,7 +152,7 @@ void MemoryWorkload::look_for_starvation() {
   finding.actual = share * *verify_rate_ * 1e-9;
   finding.expected = least_share * *verify_rate_ * 1e-9;
   finding.text = fmt::format(
-      "the tests of memory starve: {:.3g} GB/s over {:.0f} s beside the other work, less than 1 % of the "
+      "the memory test starves: {:.3g} GB/s over {:.0f} s, less than 1 % of the "
       "{:.3g} "
       "GB/s that they reach alone",
       *finding.actual, seconds, *verify_rate_ * 1e-9);

@@ -59,7 +59,7 @@ class MemoryWorkload : public Workload {
   MemoryPlan plan_;
   MemoryInfo filled_;                     ///< device memory after the fill
   std::unique_ptr<MemoryPatrol> patrol_;  ///< null: nothing is planned
-  WorkerThread thread_{"the memory patrol"};
+  WorkerThread thread_{"the memory test"};
   const std::function<ProductRates()> trained_;
   std::optional<double> verify_rate_;  ///< standalone, bytes/s
   double read_rate_ = 0;               ///< standalone rate of reading only, bytes/s

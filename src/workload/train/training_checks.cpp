@@ -357,8 +357,8 @@ void TrainingChecks::judge_golden(const Answers& own) {
   if (dissent->count == 0) return;
   dissent->rank = environment_.place.rank;
   report(fault("replay", "golden digest", "train"), *dissent,
-         fmt::format("{}, {} replay, unlike the golden file{}", to_string(tensors_[dissent->question]),
-                     precision, more_tensors(dissent->count)));
+         fmt::format("{}, {} replay, different from the golden file{}",
+                     to_string(tensors_[dissent->question]), precision, more_tensors(dissent->count)));
 }
 
 /// Compares the passes of all steps up to `last`, which must be retired.

@@ -200,7 +200,7 @@ std::optional<WrongAnswer> EncodingCheck::wrong_product() const {
       magnitude += std::fabs(term);
     }
     if (!is_near(products[i * n + j], sum, product_tolerance * magnitude))
-      note(wrong, fmt::format("the product of encodings {} and {}", i, j), sum, products[i * n + j]);
+      note(wrong, fmt::format("the dot product of encodings {} and {}", i, j), sum, products[i * n + j]);
   }
   return wrong;
 }

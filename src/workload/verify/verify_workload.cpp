@@ -178,7 +178,7 @@ void VerifyWorkload::tell_wrong_words(const AllocationOutcome& outcome, std::int
     show_difference(fault, sample.expected, sample.actual);
     fault.count = outcome.found.count;
   } else {
-    fault.expected = "the one word that was changed on purpose";
+    fault.expected = "the one injected wrong word";
     fault.actual = "none, or others";
   }
   Dissent own;

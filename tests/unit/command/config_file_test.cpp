@@ -72,7 +72,7 @@ TEST(Options, AFlagInAConfigFileMayBeFalse) {
 
 TEST(Options, AResumedRunStaysInItsDirectory) {
   EXPECT_EQ(refused({"--resume", "a", "--output", "b"}),
-            "--resume and --output exclude each other: the run goes on in its own directory");
+            "--resume and --output exclude each other: the run continues in its own directory");
   const ConfigFile file("resume = \"a\"\n");
   EXPECT_NE(refused({"--config", file.path()}).find("unknown key resume"), std::string::npos);
 }

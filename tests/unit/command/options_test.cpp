@@ -210,7 +210,7 @@ TEST(Options, TheMessageNamesOptionValueAndWhatIsAllowed) {
   EXPECT_EQ(refused({"burn", "twice"}), "'twice': unexpected argument; --help shows how to call");
   EXPECT_EQ(refused({"--seed", "1", "--seed", "1"}), "--seed: given twice; give it once");
   EXPECT_EQ(refused({"--steps"}), "--steps: a value is missing");
-  EXPECT_EQ(refused({"--devices", "0,1,1"}), "--devices 0,1,1: device 1 is named twice; name each once");
+  EXPECT_EQ(refused({"--devices", "0,1,1"}), "--devices 0,1,1: device 1 is given twice; give each once");
   EXPECT_EQ(refused({"--batch", "5", "--global-batch", "10"}),
             "--batch and --global-batch exclude each other: give one of them");
   EXPECT_EQ(refused({"devices", "--steps", "5"}), "--steps: the command devices has no such option");

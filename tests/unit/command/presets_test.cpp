@@ -190,7 +190,7 @@ TEST(PrintConfig, WinsOverNothingAndRefusesWhatAFileCannotHold) {
   EXPECT_EQ(refused({"--print-config", "--golden", "a\nb"}),
             "--print-config: --golden \"a?b\" cannot stand in a config file; leave it out");
   EXPECT_EQ(refused({"--print-config", "--resume", "r"}),
-            "--resume and --print-config exclude each other: the run goes on with its own options");
+            "--resume and --print-config exclude each other: the run continues with its own options");
   const ConfigFile file("print-config = true\n");
   EXPECT_NE(refused({"--config", file.path()}).find("unknown key print-config"), std::string::npos);
 }

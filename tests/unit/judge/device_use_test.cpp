@@ -208,7 +208,7 @@ TEST(Readiness, ADeviceWithoutWorkMemoryOrUtilizationIsIdle) {
   utilization = nullptr;
   EXPECT_EQ(why_idle(records, 1), "") << "nobody told";
   utilization = {{"min", 0.0}, {"avg", 0.0}, {"max", 0.0}};
-  EXPECT_EQ(why_idle(records, 1), "the driver told no utilization of it");
+  EXPECT_EQ(why_idle(records, 1), "the driver reported no utilization for it");
   EXPECT_EQ(why_idle(records, 0), "");
 }
 

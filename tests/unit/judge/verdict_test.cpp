@@ -241,7 +241,7 @@ TEST(Verdict, JournalsOfDifferentRunsAreIncomplete) {
     expect(verdict, "incomplete", 4);
     EXPECT_THAT(
         verdict.reasons,
-        ElementsAre(std::string("the journals of ranks 0 and 1 are of different runs: unlike ") + what));
+        ElementsAre(std::string("the journals of ranks 0 and 1 are of different runs: different ") + what));
   }
 }
 

@@ -350,7 +350,7 @@ TEST_F(Trainer, WhatAPrecisionCannotTrainIsRefusedWithItsReason) {
   EXPECT_EQ(refusal(Precision::fp8, {16, 20, 16}, 16).what(),
             "fp8 needs layers of a multiple of 16 neurons, and one has 20");
   EXPECT_EQ(refusal(Precision::fp8, {16, 32, 16}, 24).what(),
-            "fp8 needs a multiple of 16 samples a rank, not 24");
+            "fp8 needs a multiple of 16 samples per rank, not 24");
 }
 
 /// As the issue of 8 bits asks: within 5 % after 500 steps.

@@ -99,7 +99,7 @@ TEST(Comparison, OfOneFileShowsItsOwnSpeedups) {
   const Comparison comparison = compare({file_of("all", result_of({h100, h100}, entries))});
   EXPECT_EQ(comparison.exit_code, 0);
   EXPECT_EQ(comparison.verdict, "pass");
-  EXPECT_THAT(comparison.reasons, ElementsAre("one file alone: nothing to judge for regressions"));
+  EXPECT_THAT(comparison.reasons, ElementsAre("a single file: nothing to judge for regressions"));
   ASSERT_THAT(comparison.tests[0].values, SizeIs(2));
   EXPECT_EQ(comparison.tests[0].baseline().configuration.devices, 1);
   EXPECT_THAT(comparison.tests[0].values[1].speedup, Optional(DoubleNear(.050 / .028, 1e-9)));
@@ -386,14 +386,14 @@ TEST(Comparison, AWorseVerdictIsARegressionAndToldFirst) {
       auto files = pair_of(1);
       files[0].result["verdict"] = verdicts[before];
       files[1].result["verdict"] = verdicts[now];
-      EXPECT_EQ(compare(files).exit_code, now > before || now > 1 ? 5 : 0) << verdicts[before] << ", " << verdicts[now];
+      EXPECT_EQ(compare(files).exit_code, now > before || now > 1 ? 5 : 0)
+          << verdicts[before] << ", " << verdicts[now];
     }
   auto files = pair_of(0.9);
   files[1].result.update({{"verdict", "fault"}, {"reasons", {"rank 1: memory fault"}}});
   const Comparison comparison = compare(files);
   EXPECT_THAT(comparison.reasons,
-              ElementsAre("new: its verdict is fault (rank 1: memory fault)",
-                          HasSubstr("10.0 % worse")));
+              ElementsAre("new: its verdict is fault (rank 1: memory fault)", HasSubstr("10.0 % worse")));
   EXPECT_EQ(comparison.verdict, "degraded");
   EXPECT_EQ(comparison_json(comparison)["worse_verdicts"], Json({"new"}));
   files[1].result["verdict"] = "interrupted";

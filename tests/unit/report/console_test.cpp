@@ -75,11 +75,11 @@ TEST_F(ConsoleTest, TheReportIsTheSeedsInTheirOrder) {
             "\n"
             "Verdict: pass (exit code 0)\n"
             "  all planned work was done and verified on 2 ranks\n"
-            "  Verified: 2 TFLOP of products, 6 replica checks, 10.0 GB of memory\n"
+            "  Verified: 2 TFLOP of GEMMs, 6 weight consistency checks, 10.0 GB of memory\n"
             "  0 faults in 31 s\n"
             "Files: r1/result.json, r1/journal.rank*.jsonl\n");
   EXPECT_EQ(messages_.str(),
-            "EXTREME EPOCH 0 completed in 4247 ms: 48220 samples/s, 402 TFLOP/s a rank, loss 0.125, "
+            "EXTREME EPOCH 0 completed in 4247 ms: 48220 samples/s, 402 TFLOP/s per rank, loss 0.125, "
             "all-reduce 231 GB/s, bf16\n")
       << "progress";
 }
@@ -144,7 +144,7 @@ TEST_F(ConsoleTest, EachStreamHasColoursOfItsOwn) {
   Console messages = console({.messages_colour = true});
   (void)messages.write(fixtures::fault(-1));
   messages.on_verdict({"pass", 0, {"why"}}, Json::object(), "d");
-  EXPECT_THAT(messages_.str(), testing::StartsWith("\x1b[31mFAULT on a rank that is not known"));
+  EXPECT_THAT(messages_.str(), testing::StartsWith("\x1b[31mFAULT on an unknown rank"));
   EXPECT_THAT(messages_.str(), testing::EndsWith("\x1b[0m\n"));
   EXPECT_THAT(results_.str(), Not(HasSubstr("\x1b")));
   messages_.str("");

@@ -149,7 +149,7 @@ TEST(Junit, NamesRanksThatDidNotEnd) {
   EXPECT_THAT(
       testcase(xml, "extreme_gpu_trainer.burn.rank1", "rank is not lost"),
       HasSubstr(R"(<error type="vanished" message="the rank was lost: vanished, in train: sums, step 20">)"));
-  EXPECT_THAT(testcase(xml, "extreme_gpu_trainer.burn.rank0", "rank goes on"),
+  EXPECT_THAT(testcase(xml, "extreme_gpu_trainer.burn.rank0", "rank completed"),
               HasSubstr(R"(<error type="aborted" message="it did not work">)"));
 }
 

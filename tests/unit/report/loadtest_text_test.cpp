@@ -104,10 +104,10 @@ TEST(LoadTestText, LeavesOutWhatIsNotThere) {
   Json lost = {{"test_name", "train_resnet18_bs8"},
                {"rank", nullptr},
                {"model_name", "resnet18"},
-               {"failure", "the ranks lost touch in it"}};
+               {"failure", "the ranks lost communication in it"}};
   const std::string text = loadtest_text(result({lost}));
   EXPECT_THAT(text, HasSubstr("| train_resnet18_bs8 |     - |         - |"));
-  EXPECT_THAT(text, HasSubstr("|     NO |\n  train_resnet18_bs8: the ranks lost touch in it\n"));
+  EXPECT_THAT(text, HasSubstr("|     NO |\n  train_resnet18_bs8: the ranks lost communication in it\n"));
   Json unfinished = retrieval();
   unfinished["evaluation_speedup"] = nullptr;
   EXPECT_THAT(loadtest_text(result({unfinished})), Not(HasSubstr("Single device")));

@@ -83,20 +83,20 @@ TEST(VerdictText, ADeviceBelowItsPowerLimitIsToldWithTheReason) {
               HasSubstr(line("heat held its clocks down for 12 s")));
   EXPECT_THAT(told({{"throttle_seconds", {{"hw_power_brake", 3.0}}}}),
               HasSubstr(line("a power brake held its clocks down for 3 s")));
-  EXPECT_THAT(told({{"duty", {{"min", 0.4}}}}), HasSubstr(line("the guard lowered the load")));
+  EXPECT_THAT(told({{"duty", {{"min", 0.4}}}}), HasSubstr(line("the limiter lowered the load")));
   EXPECT_THAT(told({{"throttle_seconds", {{"sw_power_cap", 7.0}}}}),
               HasSubstr(line("it was at its limit for 7 s")));
   const auto unreached = [](double seconds) {
     return Json{{"throttle_seconds", {{"sw_power_cap", 7.0}}}, {"mix", {{"unreached_seconds", seconds}}}};
   };
-  EXPECT_THAT(told(unreached(50)),
-              HasSubstr(line("not capped, all parts at full duty: the load does not reach this limit")));
+  EXPECT_THAT(
+      told(unreached(50)),
+      HasSubstr(line("not capped, all parts at full duty cycle: the load does not reach this limit")));
   EXPECT_THAT(told(unreached(5)), HasSubstr(line("it was at its limit for 7 s")));
   EXPECT_THAT(
       told({{"throttle_seconds", {{"sw_thermal", 12.0}}}, {"mix", {{"power_sensor", "0 W for 30 s"}}}}),
       HasSubstr(line("its power sensor cannot be right: 0 W for 30 s")));
-  EXPECT_THAT(told(Json::object()),
-              HasSubstr(line("nothing held its clocks down: this load does not need more")));
+  EXPECT_THAT(told(Json::object()), HasSubstr(line("no throttling: this load needs no more")));
 }
 
 TEST(VerdictText, APulseIsToldWithItsSkewAndBothPowers) {
@@ -146,16 +146,16 @@ Json breakdown(double forward, double activation, double wait) {
 
 TEST(VerdictText, AStepsTimeIsToldWithWhatTakesMostOfIt) {
   EXPECT_THAT(text_with(breakdown(5, 9, 1), breakdown(6, 8, 1)),
-              HasSubstr("\n  Step: 20 ms: products 48 %, activations 42 %, update 5 %, waiting for sums 5 %; "
+              HasSubstr("\n  Step: 20 ms: GEMMs 48 %, activations 42 %, update 5 %, communication wait 5 %; "
                         "most of it is products\n"));
   EXPECT_THAT(text_with(breakdown(2, 2, 11), breakdown(2, 2, 11)),
-              HasSubstr("; the sums over ranks hold it up\n"));
+              HasSubstr("; the gradient all-reduce delays it\n"));
   EXPECT_THAT(text_with(breakdown(2, 2, 11), breakdown(10, 2, 2)), HasSubstr("; most of it is products\n"));
   EXPECT_THAT(text_with(breakdown(1, 1, 16), breakdown(7, 3, 5)),
               HasSubstr("; the others wait for rank 1\n"));
   EXPECT_THAT(text_with(Json::object(), Json::object()), Not(HasSubstr("\n  Step: ")));
   EXPECT_THAT(text_with(breakdown(2, 2, 11), Json::object()),
-              HasSubstr("\n  Step: 20 ms: products 30 %, activations 10 %, update 5 %, other 55 %\n"))
+              HasSubstr("\n  Step: 20 ms: GEMMs 30 %, activations 10 %, update 5 %, other 55 %\n"))
       << "a rank alone waits for no sums";
 }
 
@@ -164,10 +164,10 @@ TEST(VerdictText, UnevenSharesAreToldWithTheirGain) {
     return Json{{"batch", samples}, {"batch_changes", 1}, {"balance_gain", gain}};
   };
   EXPECT_THAT(text_with(shares(160, 1.43), shares(352, 1.43)),
-              HasSubstr("\n  Shares of a step: 160 to 352 samples a rank; its passes 1.43 times as fast as "
+              HasSubstr("\n  Shares of a step: 160 to 352 samples per rank; its passes 1.43 times as fast as "
                         "with even shares\n"));
   EXPECT_THAT(text_with(shares(64, nullptr), shares(64, nullptr)),
-              HasSubstr("\n  Shares of a step: 64 samples a rank, even: too few steps were measured\n"));
+              HasSubstr("\n  Shares of a step: 64 samples per rank, even: too few steps were measured\n"));
   EXPECT_THAT(text_with(Json::object(), Json::object()), Not(HasSubstr("Shares of a step")));
 }
 

@@ -133,7 +133,7 @@ TEST_F(WatchRules, WhoFailsBecauseOfARestartThatItCannotJoinIsNotNamed) {
   table.order = {.number = 1, .waited_for = {silent}};
   table.ordered_at = now - 0.2;
   for (const int interrupted : {0, 2}) {
-    rank(interrupted).news.failed = "the communicator was given up";
+    rank(interrupted).news.failed = "the communicator was aborted";
     rank(interrupted).news.by_restart = true;
     rank(interrupted).failed_at = now - 0.2;
   }

@@ -201,7 +201,7 @@ TEST_F(JournalGathering, AByteThatChangesOnItsWayIsReported) {
   controls[2]->on_send = [](std::string& text) {
     if (text.ends_with("two\n")) text[text.size() - 2] = 'x';
   };
-  EXPECT_THAT(gather(), ElementsAre(HasSubstr("it came with other bytes than it was sent with")));
+  EXPECT_THAT(gather(), ElementsAre(HasSubstr("it arrived with other bytes than it was sent with")));
   EXPECT_FALSE(fs::exists(here() / "journal.rank2.jsonl"));
 }
 

@@ -264,7 +264,7 @@ TEST(Readiness, AVerificationThatDoesNotLookIsAFaultAlsoOnce) {
     Job job(std::make_unique<BlindDevice>(small_host_device(), times));
     job.run();
     ASSERT_THAT(job.kinds(), testing::Contains("memory")) << times;
-    EXPECT_EQ(job.faults[0].at("expected"), "the one word that was changed on purpose");
+    EXPECT_EQ(job.faults[0].at("expected"), "the one injected wrong word");
     EXPECT_NE(job.failure(), "") << times;
   }
 }

@@ -8,11 +8,11 @@
 #include <fmt/ranges.h>
 
 #include "egt/core/histogram.hpp"
+#include "egt/workload/injector.hpp"
 #include "workload/bench/parallel/fused_input.hpp"
 #include "workload/bench/parallel/learning_check.hpp"
 #include "workload/common/digest_exchange.hpp"
 #include "workload/common/findings.hpp"
-#include "workload/common/injector.hpp"
 #include "workload/common/value_exchange.hpp"
 
 namespace egt {

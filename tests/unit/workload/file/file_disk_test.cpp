@@ -165,7 +165,7 @@ TEST_F(DiskTest, ADeletedFileEndsThePart) {
   ASSERT_TRUE(file->prepare().ok());
   ASSERT_TRUE(file->start().ok());
   ASSERT_TRUE(file->enqueue({.index = 0}).ok());
-  EXPECT_EQ(ended(file).failure, file->paths()[0] + ": somebody deleted or moved it while it was in use");
+  EXPECT_EQ(ended(file).failure, file->paths()[0] + ": the file was deleted or moved while it was in use");
   EXPECT_EQ(warnings(), 1);
   EXPECT_TRUE(faults_.empty()) << "no fault of the hardware";
 }

@@ -1,4 +1,4 @@
-#include "workload/collective/collective_sweep.hpp"
+#include "workload/links/collective_sweep.hpp"
 
 #include <algorithm>
 #include <array>
